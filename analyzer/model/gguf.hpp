@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "analyzer/model/mapped_file.hpp"
+#include "analyzer/model/tensor.hpp"
+
+namespace kvatlas::model {
+
+/// A GGUF file, version 2 or 3, mapped: its metadata and its tensors. Every count, length and
+/// offset is checked against the file before it is used; whatever is wrong is an Error(unreadable)
+/// that names the key or tensor. A tensor of an unknown type is an Error(unsupported) only when it
+/// is asked for.
+class GgufFile {
+ public:
+  using Value = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
+                             std::vector<double>, std::vector<bool>, std::vector<std::string>>;
+
+  static GgufFile open(const std::filesystem::path& path);
+  /// The header alone, from memory (fuzzing): tensors point into `bytes`.
+  static GgufFile parse(std::span<const std::byte> bytes);
+
+  std::uint32_t version() const { return version_; }
+  const std::map<std::string, Value, std::less<>>& metadata() const { return metadata_; }
+  /// The value of a key, or nullopt if absent; Error(unreadable) if it is there with another type.
+  /// Integers of any width come as int64, float32 as double.
+  template <class T>
+  std::optional<T> get(std::string_view key) const;
+  template <class T>
+  T require(std::string_view key) const;  // absent is an Error too
+
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const StoredTensor* find(std::string_view name) const;  // nullptr if absent
+  const MappedFile* file() const { return file_ ? &*file_ : nullptr; }
+
+ private:
+  GgufFile() = default;
+  void read_header(std::span<const std::byte> bytes);
+
+  std::uint32_t version_ = 0;
+  std::map<std::string, Value, std::less<>> metadata_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::optional<MappedFile> file_;
+};
+
+}  // namespace kvatlas::model

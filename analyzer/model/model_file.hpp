@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/config.hpp"
+#include "analyzer/model/tensor.hpp"
+#include "analyzer/model/tokenizer.hpp"
+
+namespace kvatlas::model {
+
+/// Rows of a weight in the order that the forward pass wants, taken from one stored tensor: fused
+/// projections are ranges of rows, permuted ones (GGUF's q and k of the llama kind, InternLM2's
+/// wqkv) a list.
+struct Rows {
+  const StoredTensor* tensor = nullptr;  // [n, columns], or [columns] for a vector (one row)
+  std::int64_t columns = 0;
+  std::int64_t first = 0;  // used where `order` is empty
+  std::int64_t count = 0;
+  std::vector<std::int64_t> order;  // stored row of each wanted row
+};
+
+/// A weight matrix: [sum of counts, columns]. Parts lie one under the other (q, k, v; gate, up).
+/// Vectors (norms, biases) are [1, n], their parts side by side. No parts: the model has no such
+/// tensor.
+struct Weight {
+  std::vector<Rows> parts;
+  explicit operator bool() const { return !parts.empty(); }
+  std::int64_t rows() const;
+  std::int64_t columns() const;
+};
+
+/// The weights of one layer. Shapes: D hidden_size, H heads, K kv heads, d head_dim, I
+/// intermediate_size.
+struct LayerWeights {
+  Weight attention_norm;       // [D]
+  Weight qkv;                  // [(H + 2K) d, D], q then k then v, rotate-half order
+  Weight qkv_bias;             // [(H + 2K) d]
+  Weight q_norm, k_norm;       // [d]
+  Weight output;               // [D, H d]
+  Weight output_bias;          // [D]
+  Weight post_attention_norm;  // [D] Gemma: after attention, before the sum
+  Weight mlp_norm;             // [D]
+  Weight gate_up;              // [2 I, D]
+  Weight gate_up_bias;         // [2 I]
+  Weight down;                 // [D, I]
+  Weight down_bias;            // [D]
+  Weight post_mlp_norm;        // [D] Gemma
+};
+
+/// An opened checkpoint: a GGUF file or a Hugging Face folder. Weights stay in the mapped files.
+class ModelFile {
+ public:
+  /// Opens, checks config against tensors (every weight there, every shape right). Errors name file
+  /// and tensor. A path that looks like a hub id ("org/name") and does not exist is told to be a
+  /// folder or GGUF.
+  static std::shared_ptr<const ModelFile> open(const std::filesystem::path& path);
+
+  virtual ~ModelFile() = default;
+
+  const Config& config() const { return config_; }
+  const std::filesystem::path& path() const { return path_; }
+  /// nullptr if the checkpoint has no tokenizer.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const Weight& embedding() const { return embedding_; }    // [V, D]
+  const Weight& final_norm() const { return final_norm_; }  // [D]
+  const Weight& head() const { return head_; }              // [V, D]; the embedding itself if tied
+  virtual const std::vector<StoredTensor>& tensors() const = 0;
+  virtual std::string format() const = 0;  // "GGUF v3", "safetensors, 3 shards"
+
+  /// A hash of configuration and of a sample of every tensor's bytes: 16 hex digits.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  /// Throws Error(unreadable) if a mapped file was cut or changed since it was opened.
+  virtual void require_intact() const = 0;
+  virtual void will_need(const StoredTensor& tensor) const = 0;
+  virtual void release(const StoredTensor& tensor) const = 0;
+
+ protected:
+  Config config_;
+  std::filesystem::path path_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<LayerWeights> layers_;
+  Weight embedding_, final_norm_, head_;
+  std::string fingerprint_;
+};
+
+/// Decodes rows [first, first + count) of a weight to float32, in order, with all threads.
+void read_rows(const Weight& weight, std::int64_t first, std::int64_t count, float* out);
+
+}  // namespace kvatlas::model

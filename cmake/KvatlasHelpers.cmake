@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# What every target of the project shares: warnings, include root, sanitizers.
+add_library(kvatlas_options INTERFACE)
+target_include_directories(kvatlas_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(kvatlas_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2 -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion
+                            -Wno-sign-conversion -Werror>
+  # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+if(KVATLAS_SANITIZE)
+  target_compile_options(kvatlas_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-omit-frame-pointer>)
+  target_link_options(kvatlas_options INTERFACE -fsanitize=${KVATLAS_SANITIZE})
+endif()
+
+# kvatlas_library(kernels SOURCES a.cpp … PUBLIC kvatlas::base PRIVATE PkgConfig::X)
+# makes the static library kvatlas_kernels and its alias kvatlas::kernels.
+function(kvatlas_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(kvatlas_${name} STATIC ${ARG_SOURCES})
+  add_library(kvatlas::${name} ALIAS kvatlas_${name})
+  target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+endfunction()
+
+# kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
+# makes one GoogleTest program and tells ctest each of its tests, under the label.
+function(kvatlas_test name)
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    KVATLAS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVATLAS_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES
+                       LABELS ${ARG_LABEL} TIMEOUT 600)
+endfunction()
+
+# kvatlas_fuzzer(gguf LINK kvatlas::model): tests/fuzz/gguf_fuzz.cpp defines LLVMFuzzerTestOneInput. Under the
+# fuzz preset it is a libFuzzer program; otherwise a plain main replays tests/fuzz/corpus/gguf as a test.
+function(kvatlas_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_executable(${name}_fuzz ${name}_fuzz.cpp)
+  set_target_properties(${name}_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  target_link_libraries(${name}_fuzz PRIVATE kvatlas_options ${ARG_LINK})
+  if(KVATLAS_FUZZ)
+    target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${name}_fuzz PRIVATE replay_main.cpp)
+    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 600)
+  endif()
+endfunction()
