@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What every target of the project shares: warnings, include root, sanitizers.
 add_library(kvatlas_options INTERFACE)
-target_compile_definitions(kvatlas_options INTERFACE KVATLAS_HAS_CUDA=$<BOOL:${KVATLAS_HAS_CUDA}>)
 target_include_directories(kvatlas_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(kvatlas_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2 -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion
