@@ -52,5 +52,8 @@ inline std::string quoted(const std::string& text, std::size_t most = 80) {
 inline std::string quoted(std::string& text, std::size_t most = 80) {
   return quoted(std::string_view(text), most);
 }
+inline std::string quoted(const char* text, std::size_t most = 80) {
+  return quoted(std::string_view(text), most);
+}
 
 }  // namespace kvatlas

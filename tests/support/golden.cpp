@@ -42,6 +42,18 @@ std::filesystem::path golden_path(const std::string& name) {
   return root / name;
 }
 
+std::filesystem::path fetched_path(const std::string& name) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path folder = cache != nullptr && *cache != '\0'
+                                           ? std::filesystem::path(cache)
+                                           : std::filesystem::path(home ? home : "/") / ".cache";
+  const auto path = folder / "kvatlas" / name;
+  if (!std::filesystem::exists(path))
+    throw std::runtime_error("no file " + path.string() + ": ./dev setup fetches it");
+  return path;
+}
+
 std::vector<std::int64_t> GoldenArray::integers() const { return {values.begin(), values.end()}; }
 
 GoldenArray read_golden(const std::filesystem::path& path, const std::string& dataset) {

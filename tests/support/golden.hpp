@@ -13,6 +13,15 @@ namespace kvatlas::testing_support {
 /// source tree. Throws std::runtime_error if it is not there, so that the test fails.
 std::filesystem::path golden_path(const std::string& name);
 
+/// A file that './dev setup' fetches: ${XDG_CACHE_HOME:-~/.cache}/kvatlas/name. Throws
+/// std::runtime_error if it is not there.
+std::filesystem::path fetched_path(const std::string& name);
+
+/// The demo model, SmolLM2-135M-Instruct.
+inline std::filesystem::path demo_model() {
+  return fetched_path("SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+
 /// An HDF5 dataset of numbers, in any width the file has.
 struct GoldenArray {
   std::vector<std::int64_t> shape;
