@@ -7,3 +7,4 @@
 #pragma once
 
 #include "kernels/dispatch.hpp"
+#include "kernels/js_divergence.hpp"
