@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU body, one task for each (head, row). What makes it fast: entropies of single layers once; one logarithm of
-// seven multiply-adds a pair and element; a block of keys of all layers in the first-level cache; no work where a
-// layer is zero. Ladder, 30 layers x 9 heads x 16 rows x 4096 keys on one AVX-512 core at 2.6 GHz:
+// CPU body, one task for each (head, row). What makes it fast: entropies of single layers once; one
+// logarithm of seven multiply-adds a pair and element; a block of keys of all layers in the
+// first-level cache; no work where a layer is zero. Ladder, 30 layers x 9 heads x 16 rows x 4096
+// keys on one AVX-512 core at 2.6 GHz:
 //   blocks of 256 keys           58 ms
 //   + the next block prefetched  51 ms, 79 % of the rate of x log2 x on data in cache
 #undef HWY_TARGET_INCLUDE
@@ -130,8 +131,7 @@ HWY_AFTER_NAMESPACE();
 #include <memory>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
-
+#include "kernels/aligned.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
@@ -147,7 +147,7 @@ void js_divergence_cpu(const JsDivergence& io) {
   std::vector<float> divergences(size(n_heads * q_rows * pairs));
   const std::int64_t rows = q_rows, layers = n_layers;
   parallel_for(n_heads * q_rows, [&](std::int64_t task, int) {
-    const auto tile = hwy::AllocateAligned<float>(size((layers + 1) * kJsBlock));
+    const auto tile = aligned<float>((layers + 1) * kJsBlock);
     std::fill_n(tile.get() + layers * kJsBlock, kJsBlock, 0.0f);
     const auto zero = std::make_unique<bool[]>(size(layers));
     std::vector<double> with_zero(size(layers)), sums(size(pairs));

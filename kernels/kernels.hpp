@@ -8,3 +8,4 @@
 
 #include "kernels/dispatch.hpp"
 #include "kernels/js_divergence.hpp"
+#include "kernels/last_rows.hpp"
