@@ -8,7 +8,7 @@ target_compile_options(kvatlas_options INTERFACE
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -Werror=all-warnings
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings
                              -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
