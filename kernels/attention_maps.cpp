@@ -25,9 +25,9 @@ HWY_BEFORE_NAMESPACE();
 namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
+constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 // Terms that one float32 sum takes before it goes to float64.
-inline constexpr std::int64_t kSumRows = 256;
+constexpr std::int64_t kSumRows = 256;
 
 /// The factor on one side of the product after which `finish_scores` gives scores in powers of two.
 HWY_INLINE float row_factor(const CausalScores& scores) {

@@ -23,9 +23,9 @@ namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using LogitTag = hn::ScalableTag<float>;
-inline constexpr std::int64_t kLogitLanes = hn::MaxLanes(LogitTag());
+constexpr std::int64_t kLogitLanes = hn::MaxLanes(LogitTag());
 // Tokens whose terms are added in float32, at most 32 a lane.
-inline constexpr std::int64_t kChunk = 32 * kLogitLanes;
+constexpr std::int64_t kChunk = 32 * kLogitLanes;
 
 /// One row of logits, read kChunk at a time as float32.
 struct LogitRow {
