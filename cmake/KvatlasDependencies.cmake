@@ -42,8 +42,10 @@ if(NOT KVATLAS_CUDA STREQUAL OFF)
       set(CMAKE_CUDA_ARCHITECTURES 80)
     endif()
     enable_language(CUDA)
+    # CMake 3.25 does not know how to ask nvcc for C++20.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     find_package(CUDAToolkit REQUIRED)
-    set(CMAKE_CUDA_STANDARD_REQUIRED OFF)  # CMake 3.25 knows no CUDA 20; kvatlas_options asks for it
     # The static runtime asks for no driver until it is used: the program runs on machines without a GPU.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     set(KVATLAS_HAS_CUDA ON)

@@ -7,9 +7,8 @@ target_compile_options(kvatlas_options INTERFACE
                             -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-  # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -Werror=all-warnings
-                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
+target_compile_definitions(kvatlas_options INTERFACE KVATLAS_HAS_CUDA=$<BOOL:${KVATLAS_HAS_CUDA}>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
@@ -17,30 +16,35 @@ if(KVATLAS_SANITIZE)
 endif()
 
 # kvatlas_library(kernels SOURCES a.cpp … [CUDA_SOURCES a.cu …] [PUBLIC kvatlas::base] [PRIVATE PkgConfig::X])
-# makes the static library kvatlas_kernels and its alias kvatlas::kernels. Where nvcc is, the CUDA sources are
-# compiled too and the library's own sources see KVATLAS_HAS_CUDA; elsewhere they must do without.
+# makes the static library kvatlas_kernels and its alias kvatlas::kernels. CUDA_SOURCES are compiled where nvcc
+# is (KVATLAS_HAS_CUDA is 1, else 0), and bring the static CUDA runtime, which asks for no driver until it is used.
 function(kvatlas_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kvatlas_${name} STATIC ${ARG_SOURCES})
   add_library(kvatlas::${name} ALIAS kvatlas_${name})
-  target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   if(ARG_CUDA_SOURCES AND KVATLAS_HAS_CUDA)
     target_sources(kvatlas_${name} PRIVATE ${ARG_CUDA_SOURCES})
-    target_compile_definitions(kvatlas_${name} PRIVATE KVATLAS_HAS_CUDA=1)
+    target_link_libraries(kvatlas_${name} PUBLIC CUDA::cudart_static)
   endif()
+  target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
 # kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
-# makes one GoogleTest program and tells ctest each of its tests, under the label.
+# makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
+# Gpu/… need a CUDA device: they get the label gpu instead.
 function(kvatlas_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "GPU" "LABEL" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
-    KVATLAS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVATLAS_BINARY_DIR="${PROJECT_BINARY_DIR}"
-    $<$<BOOL:${KVATLAS_HAS_CUDA}>:KVATLAS_HAS_CUDA=1>)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." PROPERTIES
+    KVATLAS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVATLAS_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(ARG_GPU)
+    set(_filter TEST_FILTER "-Gpu/*")
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." TEST_FILTER "Gpu/*"
+                         TEST_LIST ${name}_gpu_tests PROPERTIES LABELS gpu TIMEOUT 600)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." ${_filter} PROPERTIES
                        LABELS ${ARG_LABEL} TIMEOUT 600)
 endfunction()
 

@@ -2,6 +2,6 @@
 #include "kernels/base/cuda_device.hpp"
 
 // The body of a build without CUDA; with it, cuda_device.cu answers.
-#ifndef KVATLAS_HAS_CUDA
+#if !KVATLAS_HAS_CUDA
 kvatlas::CudaDevices kvatlas::cuda_devices() { return {{}, "kvatlas was built without CUDA"}; }
 #endif

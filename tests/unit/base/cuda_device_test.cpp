@@ -22,7 +22,7 @@ TEST(CudaDevice, NamesWhatIsMissingWithoutAGpu) {
   if (driver_device_exists()) GTEST_SKIP() << "this machine has an NVIDIA driver";
   const auto found = cuda_devices();
   EXPECT_TRUE(found.devices.empty());
-#ifdef KVATLAS_HAS_CUDA
+#if KVATLAS_HAS_CUDA
   EXPECT_THAT(found.why_none,
               testing::AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no NVIDIA GPU")));
 #else

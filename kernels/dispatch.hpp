@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which body of a kernel runs: what the caller asked for, what the environment forces, what is
+// there.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/base/exec.hpp"
+#include "kernels/base/view.hpp"
+
+namespace kvatlas::kernels {
+
+/// Whether this build has the CUDA bodies.
+inline constexpr bool kHasCuda = KVATLAS_HAS_CUDA != 0;
+
+/// The body to run (never `automatic`) on data that lies in `memory`. `automatic` obeys
+/// KVATLAS_BACKEND (reference, cpu, cuda) and else takes cpu or cuda after the memory. The first
+/// call also obeys KVATLAS_CPU, the name of an instruction set. Throws Error: `usage` for an
+/// unknown name, `unsupported` for a body that cannot run here or cannot reach that memory.
+Backend choose(const Exec& exec, Memory memory);
+
+/// Why the CUDA bodies cannot run here; nothing if they can.
+std::optional<std::string> cuda_missing();
+
+/// The instruction sets that the CPU bodies are compiled for and this processor runs, best first:
+/// some of "avx3", "avx2", "sse4", "ssse3", "scalar".
+std::vector<std::string> cpu_targets();
+
+/// The instruction set that the CPU bodies use now.
+std::string cpu_target();
+
+/// Makes the CPU bodies use one of cpu_targets(); "" is the best again. Throws Error (`usage` for
+/// an unknown name, `unsupported` for one that cannot run here). Not to be called while a kernel
+/// runs.
+void use_cpu_target(const std::string& name);
+
+}  // namespace kvatlas::kernels
