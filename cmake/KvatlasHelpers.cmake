@@ -16,8 +16,9 @@ if(KVATLAS_SANITIZE)
 endif()
 
 # kvatlas_library(kernels SOURCES a.cpp … [CUDA_SOURCES a.cu …] [PUBLIC kvatlas::base] [PRIVATE PkgConfig::X])
-# makes the static library kvatlas_kernels and its alias kvatlas::kernels. CUDA_SOURCES are compiled where nvcc
-# is (KVATLAS_HAS_CUDA is 1, else 0), and bring the static CUDA runtime, which asks for no driver until it is used.
+# makes the static library kvatlas_kernels and its alias kvatlas::kernels. Where nvcc is, the CUDA sources are
+# compiled too, and bring the static CUDA runtime, which asks for no driver until it is used. Every source sees
+# KVATLAS_HAS_CUDA, 1 or 0.
 function(kvatlas_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kvatlas_${name} STATIC ${ARG_SOURCES})
