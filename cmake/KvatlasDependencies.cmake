@@ -6,10 +6,11 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
-pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
 if(KVATLAS_TESTS)
   find_package(GTest REQUIRED)
+  pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)  # what ours is compared with
   include(GoogleTest)
   find_package(HDF5 REQUIRED COMPONENTS C)
 endif()
@@ -43,6 +44,7 @@ if(NOT KVATLAS_CUDA STREQUAL OFF)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_CUDA_STANDARD_REQUIRED OFF)  # CMake 3.25 knows no CUDA 20; kvatlas_options asks for it
     # The static runtime asks for no driver until it is used: the program runs on machines without a GPU.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     set(KVATLAS_HAS_CUDA ON)

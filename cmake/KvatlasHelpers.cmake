@@ -7,8 +7,9 @@ target_compile_options(kvatlas_options INTERFACE
                             -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
-target_compile_definitions(kvatlas_options INTERFACE KVATLAS_HAS_CUDA=$<BOOL:${KVATLAS_HAS_CUDA}>)
+  # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings
+                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
@@ -26,6 +27,7 @@ function(kvatlas_library name)
   set_property(GLOBAL APPEND PROPERTY KVATLAS_LIBRARIES kvatlas_${name})
   if(ARG_CUDA_SOURCES AND KVATLAS_HAS_CUDA)
     target_sources(kvatlas_${name} PRIVATE ${ARG_CUDA_SOURCES})
+    set_target_properties(kvatlas_${name} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
     target_link_libraries(kvatlas_${name} PUBLIC CUDA::cudart_static)
   endif()
   target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})

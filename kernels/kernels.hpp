@@ -7,3 +7,5 @@
 #pragma once
 
 #include "kernels/dispatch.hpp"
+#include "kernels/js_divergence.hpp"
+#include "kernels/last_rows.hpp"
