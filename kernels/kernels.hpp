@@ -9,3 +9,4 @@
 #include "kernels/dispatch.hpp"
 #include "kernels/js_divergence.hpp"
 #include "kernels/last_rows.hpp"
+#include "kernels/window_scores.hpp"
