@@ -7,3 +7,7 @@
 #pragma once
 
 #include "kernels/dispatch.hpp"
+#include "kernels/js_divergence.hpp"
+#include "kernels/lag_scores.hpp"
+#include "kernels/last_rows.hpp"
+#include "kernels/window_scores.hpp"

@@ -19,26 +19,29 @@ namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::ScalableTag<float>;
 
-// Squares of one row are summed in float lanes over pieces of this many values and in double
-// beyond.
-constexpr std::int64_t kPiece = 1024;
+/// Squares are summed in double: a norm's rounding error goes into everything after it.
+double sum_of_squares(const float* row, std::int64_t width) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= width; i += 2 * lanes) {
+    const auto x = hn::PromoteTo(d, hn::LoadU(half, row + i));
+    const auto y = hn::PromoteTo(d, hn::LoadU(half, row + i + lanes));
+    even = hn::MulAdd(x, x, even);
+    odd = hn::MulAdd(y, y, odd);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < width; ++i) sum += static_cast<double>(row[i]) * row[i];
+  return sum;
+}
 
 void rms_norm_row(const float* row, const float* weight, float eps, float offset,
                   std::int64_t width, float* out) {
   const Lanes d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  double squares = 0.0;
-  for (std::int64_t start = 0; start < width; start += kPiece) {
-    const std::int64_t end = std::min(width, start + kPiece);
-    auto sum = hn::Zero(d);
-    std::int64_t i = start;
-    for (; i + lanes <= end; i += lanes) {
-      const auto x = hn::LoadU(d, row + i);
-      sum = hn::MulAdd(x, x, sum);
-    }
-    squares += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
-    for (; i < end; ++i) squares += static_cast<double>(row[i]) * row[i];
-  }
+  const double squares = sum_of_squares(row, width);
   const auto factor =
       static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(width) + eps));
   const auto scale = hn::Set(d, factor);

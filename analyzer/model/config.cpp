@@ -67,7 +67,13 @@ void check_rope(const Rope& rope, std::int64_t rotary_dim) {
         fail(ErrorCode::unreadable, "rope ", name, ": found ", factor,
              ", expected positive numbers");
   };
+  // Logarithms of both are divided by.
+  if (!(rope.theta > 1.0))
+    fail(ErrorCode::unreadable, "rope theta ", rope.theta, ", expected more than 1");
   const bool longrope = rope.kind == RopeKind::longrope;
+  if (longrope && rope.original_context < 2)
+    fail(ErrorCode::unreadable, "rope original context length ", rope.original_context,
+         ", expected at least 2");
   check_factors(rope.short_factor, "short_factor", longrope);
   check_factors(rope.long_factor, "long_factor", longrope);
   check_factors(rope.divisors, "frequency divisors", false);

@@ -29,11 +29,12 @@ float load_f16(const Byte* bytes) { return f16_to_float(load_u16(bytes)); }
 float convert_f16(std::uint32_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t magnitude = half & 0x7fffu;
-  const std::uint32_t rebias = magnitude >= 0x7c00u ? 224u << 23 : 112u << 23;
-  const std::uint32_t normal = (magnitude << 13) + rebias;
+  const std::uint32_t not_finite = magnitude >= 0x7c00u ? 112u << 23 : 0u;
+  const std::uint32_t normal = (magnitude << 13) + (112u << 23) + not_finite;
   const auto small = std::bit_cast<std::uint32_t>(
       static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f);
-  return std::bit_cast<float>(sign | (magnitude < 0x400u ? small : normal));
+  const std::uint32_t is_small = magnitude < 0x400u ? ~0u : 0u;
+  return std::bit_cast<float>(sign | (small & is_small) | (normal & ~is_small));
 }
 
 void decode_f16(const Byte* in, std::int64_t count, float* out) {
@@ -72,7 +73,7 @@ void q4_1(const Byte* in, float* out) {
 /// The fifth bits of 32 values, as 0 or 16 each.
 void fifth_bits(const Byte* in, int* high) {
   const std::uint32_t bits = load_u32(in);
-  for (int i = 0; i < 32; ++i) high[i] = static_cast<int>((bits >> i) & 1u) << 4;
+  for (int i = 0; i < 32; ++i) high[i] = (bits & (1u << i)) != 0 ? 16 : 0;
 }
 
 void q5_0(const Byte* in, float* out) {

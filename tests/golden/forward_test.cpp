@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "analyzer/capture/engine.hpp"
-#include "analyzer/capture/generate.hpp"
+#include "analyzer/model/rope.hpp"
+#include "kernels/base/half.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvatlas::capture {
@@ -108,17 +112,60 @@ Forward forward(Engine& engine, const std::vector<std::int64_t>& tokens) {
   return result;
 }
 
+/// Checkpoints whose expected values were computed after the whole reference model, its table of
+/// RoPE frequencies included, had been cast to the checkpoint's 16-bit format and back. That is no
+/// property of the checkpoint (from_pretrained keeps the table in float32, and so does kvatlas), so
+/// the comparison with these values rounds the frequencies likewise; float32_reference.json holds
+/// what they give unrounded.
+const std::map<std::string, DType> kRoundedFrequencies{
+    {"llama2_mha_f16", DType::f16},
+    {"llama31_rope_factors_F32.gguf", DType::bf16},
+    {"llama31_scaled_rope_bf16", DType::bf16},
+    {"mistral_bf16", DType::bf16},
+    {"qwen2_tied_F32.gguf", DType::bf16},
+    {"qwen2_tied_bf16", DType::bf16},
+    {"yi_bf16_sharded", DType::bf16}};
+
+/// Attention is compared within 1e-5, save where the expected float32 values are themselves farther
+/// than that from the same model in float64 (gemma2 8.4e-5, phi3 2.1e-5 and 1.8e-5).
+double attention_tolerance(const std::string& name) {
+  if (name == "gemma2_f32") return 1e-4;
+  return name.rfind("phi3", 0) == 0 ? 3e-5 : 1e-5;
+}
+
+void round_frequencies(model::Config& config, DType type) {
+  const auto wanted =
+      model::rope_frequencies(config.rope, config.rotary_dim, config.context_length, 1);
+  model::Rope rounded;
+  rounded.theta = config.rope.theta;
+  const auto plain = model::rope_frequencies(rounded, config.rotary_dim, config.context_length, 1);
+  for (std::size_t i = 0; i < wanted.inverse_frequency.size(); ++i) {
+    const float frequency = wanted.inverse_frequency[i];
+    const float target = type == DType::f16 ? f16_to_float(float_to_f16(frequency))
+                                            : bf16_to_float(float_to_bf16(frequency));
+    rounded.divisors.push_back(static_cast<double>(plain.inverse_frequency[i]) / target);
+  }
+  config.rope = rounded;
+}
+
 class Tiny : public testing::TestWithParam<std::string> {
  protected:
   std::shared_ptr<const model::ModelFile> open() const {
     return model::ModelFile::open(golden_path("tiny/" + GetParam()));
+  }
+  std::shared_ptr<const model::ModelFile> open_as_expected() const {
+    auto model = open();
+    const auto rounded = kRoundedFrequencies.find(GetParam());
+    if (rounded != kRoundedFrequencies.end())
+      round_frequencies(const_cast<model::Config&>(model->config()), rounded->second);
+    return model;
   }
 };
 
 TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
   const GoldenData golden("tiny/expected.h5");
   const auto tokens = golden.integers(GetParam() + "/tokens");
-  Engine engine(open(), {});
+  Engine engine(open_as_expected(), {});
   const Forward got = forward(engine, tokens);
 
   const auto logits = golden.numbers(GetParam() + "/logits");
@@ -134,7 +181,8 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
       for (std::int64_t head = 0; head < layer.query.heads; ++head)
         for (std::int64_t row = n - 16; row < n; ++row)
           for (double value : attention_row(layer, head, row))
-            ASSERT_NEAR(value, rows[at++], 1e-5) << "attention value " << at - 1;
+            ASSERT_NEAR(value, rows[at++], attention_tolerance(GetParam()))
+                << "attention value " << at - 1;
     ASSERT_EQ(at, rows.size());
   }
   if (golden.has(GetParam(), "keys")) {
@@ -145,6 +193,25 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
       for (float value : layer.key.values) ASSERT_NEAR(value, keys[at++], 1e-4);
     ASSERT_EQ(at, keys.size());
   }
+}
+
+class HalfPrecision : public Tiny {};
+
+TEST_P(HalfPrecision, CheckpointsRunWithFloat32Frequencies) {
+  std::ifstream file(KVATLAS_SOURCE_DIR "/tests/golden/float32_reference.json");
+  const auto reference = nlohmann::json::parse(file);
+  // The GGUF files hold the same models as two of the folders.
+  const std::string name = GetParam() == "qwen2_tied_F32.gguf" ? "qwen2_tied_bf16"
+                           : GetParam() == "llama31_rope_factors_F32.gguf"
+                               ? "llama31_scaled_rope_bf16"
+                               : GetParam();
+  const auto want = reference.at(name).get<std::vector<double>>();
+  Engine engine(open(), {});
+  Sequence sequence = engine.sequence();
+  const GoldenData golden("tiny/expected.h5");
+  const Engine::Step step{&sequence, golden.integers(GetParam() + "/tokens")};
+  engine.run({&step, 1}, Logits::last);
+  for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(sequence.logits()[i], want[i], 1e-3);
 }
 
 TEST_P(Tiny, StreamingGivesTheBitsOfResident) {
@@ -158,16 +225,15 @@ TEST_P(Tiny, StreamingGivesTheBitsOfResident) {
   EXPECT_EQ(forward(resident, tokens).logits, forward(streamed, tokens).logits);
 }
 
+/// Rope kinds that depend on the length are left out: keys that were rotated for a shorter text
+/// stay so.
+class Cached : public Tiny {};
+
 /// A prompt fed in pieces through the cache ends in the logits that it has in one.
-TEST_P(Tiny, PiecesThroughTheCacheAgreeWithOnePass) {
+TEST_P(Cached, PiecesAgreeWithOnePass) {
   const GoldenData golden("tiny/expected.h5");
   const auto tokens = golden.integers(GetParam() + "/tokens");
   const auto model = open();
-  // Keys that were rotated for a shorter text stay so: length-dependent rope kinds differ by
-  // design.
-  if (model->config().rope.kind == model::RopeKind::dynamic ||
-      model->config().rope.kind == model::RopeKind::longrope)
-    return;
   Engine engine(model, {});
   const Forward whole = forward(engine, tokens);
   Sequence sequence = engine.sequence();
@@ -185,26 +251,61 @@ TEST_P(Tiny, PiecesThroughTheCacheAgreeWithOnePass) {
   EXPECT_EQ(done, tokens.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Golden, Tiny,
-    testing::Values("gemma2_f32", "gemma3_text_f32", "internlm2_f32", "llama2_mha_f16",
-                    "llama31_rope_factors_F32.gguf", "llama31_scaled_rope_bf16",
-                    "llama3_gqa_F16.gguf", "llama3_gqa_Q4_0.gguf", "llama3_gqa_Q5_1.gguf",
-                    "llama3_gqa_Q8_0.gguf", "llama3_gqa_f32", "llama_dynamic_rope_f32",
-                    "llama_linear_rope_f32", "mistral_bf16", "mistral_sliding_f32",
-                    "phi3_fused_f32", "phi3_longrope_f32", "qwen2_tied_F32.gguf", "qwen2_tied_bf16",
-                    "qwen2_yarn_f32", "qwen3_qknorm_f32", "yi_bf16_sharded"),
-    [](const auto& case_info) {
-      std::string name = case_info.param;
-      std::replace(name.begin(), name.end(), '.', '_');
-      return name;
-    });
+std::vector<std::string> checkpoints() {
+  return {"gemma2_f32",
+          "gemma3_text_f32",
+          "internlm2_f32",
+          "llama2_mha_f16",
+          "llama31_rope_factors_F32.gguf",
+          "llama31_scaled_rope_bf16",
+          "llama3_gqa_F16.gguf",
+          "llama3_gqa_Q4_0.gguf",
+          "llama3_gqa_Q5_1.gguf",
+          "llama3_gqa_Q8_0.gguf",
+          "llama3_gqa_f32",
+          "llama_dynamic_rope_f32",
+          "llama_linear_rope_f32",
+          "mistral_bf16",
+          "mistral_sliding_f32",
+          "phi3_fused_f32",
+          "phi3_longrope_f32",
+          "qwen2_tied_F32.gguf",
+          "qwen2_tied_bf16",
+          "qwen2_yarn_f32",
+          "qwen3_qknorm_f32",
+          "yi_bf16_sharded"};
+}
+
+std::vector<std::string> length_free_checkpoints() {
+  auto names = checkpoints();
+  std::erase_if(names, [](const std::string& name) {
+    return name == "internlm2_f32" || name == "llama_dynamic_rope_f32" ||
+           name == "phi3_longrope_f32";
+  });
+  return names;
+}
+
+std::vector<std::string> half_precision_checkpoints() {
+  std::vector<std::string> names;
+  for (const auto& [name, type] : kRoundedFrequencies) names.push_back(name);
+  return names;
+}
+
+std::string case_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Tiny, testing::ValuesIn(checkpoints()), case_name);
+INSTANTIATE_TEST_SUITE_P(Golden, Cached, testing::ValuesIn(length_free_checkpoints()), case_name);
+INSTANTIATE_TEST_SUITE_P(Golden, HalfPrecision, testing::ValuesIn(half_precision_checkpoints()),
+                         case_name);
 
 TEST(TinyList, EveryExpectedCheckpointIsTried) {
-  const GoldenData golden("tiny/expected.h5");
-  std::size_t cases = 0;
-  for (const auto& group : golden.groups()) cases += group != "gguf_blocks";
-  EXPECT_EQ(cases, 22u);
+  auto expected = GoldenData("tiny/expected.h5").groups();
+  std::erase(expected, "gguf_blocks");
+  EXPECT_EQ(checkpoints(), expected);
 }
 
 class SmolLM2 : public testing::TestWithParam<std::string> {};
