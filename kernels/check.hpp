@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the entries of the kernels check before they trust their arguments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/view.hpp"
+
+namespace kvatlas::kernels {
+
+/// Throws `usage` unless `sizes` is `expected`.
+template <std::size_t N>
+void require_shape(const char* name, const std::array<std::int64_t, N>& sizes,
+                   const std::array<std::int64_t, N>& expected) {
+  if (sizes != expected)
+    fail(ErrorCode::usage, name, " has shape ", list_str(sizes), ", expected ", list_str(expected));
+}
+
+/// Throws `usage` if a size is negative, or if there are elements and no pointer.
+template <class AnyKindOfView>
+void require_array(const char* name, const AnyKindOfView& view) {
+  bool empty = false;
+  for (const std::int64_t size : view.sizes) {
+    if (size < 0) fail(ErrorCode::usage, name, " has shape ", list_str(view.sizes));
+    empty = empty || size == 0;
+  }
+  if (!empty && view.data == nullptr) fail(ErrorCode::usage, name, " has no data");
+}
+
+/// Throws `usage` unless `value` is in [low, high].
+inline void require_range(const char* name, std::int64_t value, std::int64_t low,
+                          std::int64_t high) {
+  if (value < low || value > high)
+    fail(ErrorCode::usage, name, " is ", value, ", expected ", low, " to ", high);
+}
+
+/// Throws `usage` unless an output lies where the inputs lie.
+inline void require_same_memory(const char* name, Memory memory, Memory expected) {
+  if (memory != expected)
+    fail(ErrorCode::usage, name, " lies in ", memory == Memory::host ? "host" : "device",
+         " memory, the inputs do not");
+}
+
+}  // namespace kvatlas::kernels

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two kernels. `row_scores`: a block is kKeys keys of one key head (a thread a key) and kRows of
+// the rows that read it; queries and slices of the keys pass through shared memory, scores in units
+// of log2 go to scratch. `row_statistics`: a block is one row; maximum, sums and weights with
+// reductions of fixed order.
+#include <algorithm>
+#include <limits>
+#include <math_constants.h>
+
+#include "kernels/cuda_support.cuh"
+#include "kernels/last_rows_impl.hpp"
+
+namespace kvatlas::kernels::cuda {
+namespace {
+
+constexpr int kKeys = 128;     // keys, and threads, of a block of row_scores
+constexpr int kRows = 8;       // rows of a block
+constexpr int kSlice = 32;     // channels in shared memory at a time
+constexpr int kThreads = 256;  // of row_statistics
+constexpr int kEntries = 8;    // grid entries of a launch
+constexpr float kLog2E = 1.4426950408889634f;
+
+template <class T>
+struct ScoreParams {
+  const T* queries;  // [n_heads, q_rows, head_dim]
+  const T* keys;     // [n_kv_heads, n_tokens, head_dim]
+  std::int64_t query_strides[3], key_strides[3];
+  std::int64_t group, q_rows, n_tokens, head_dim, row_blocks;
+  float factor;   // scale in units of log2, or scale / soft_cap
+  float cap;      // soft_cap in units of log2, or 0
+  float* scores;  // [n_heads * q_rows, n_tokens]
+};
+
+template <class T>
+__global__ void __launch_bounds__(kKeys) row_scores(ScoreParams<T> p) {
+  __shared__ float queries[kRows][kSlice];
+  __shared__ float keys[kKeys]
+                       [kSlice + 1];  // + 1: a thread reads its own row without bank conflicts
+  const std::int64_t kv_head = blockIdx.y / p.row_blocks, row_block = blockIdx.y % p.row_blocks;
+  const std::int64_t first_key = static_cast<std::int64_t>(blockIdx.x) * kKeys;
+  const std::int64_t rows = p.group * p.q_rows;  // that read this key head
+  const int thread = static_cast<int>(threadIdx.x);
+  float sums[kRows] = {};
+  for (std::int64_t slice = 0; slice < p.head_dim; slice += kSlice) {
+    for (int i = thread; i < kRows * kSlice; i += kKeys) {
+      const std::int64_t m = row_block * kRows + i / kSlice, k = slice + i % kSlice;
+      float value = 0;
+      if (m < rows && k < p.head_dim)
+        value = to_float(p.queries[(kv_head * p.group + m / p.q_rows) * p.query_strides[0] +
+                                   m % p.q_rows * p.query_strides[1] + k * p.query_strides[2]]);
+      queries[i / kSlice][i % kSlice] = value;
+    }
+    for (int i = thread; i < kKeys * kSlice; i += kKeys) {
+      const std::int64_t j = first_key + i / kSlice, k = slice + i % kSlice;
+      float value = 0;
+      if (j < p.n_tokens && k < p.head_dim)
+        value = to_float(
+            p.keys[kv_head * p.key_strides[0] + j * p.key_strides[1] + k * p.key_strides[2]]);
+      keys[i / kSlice][i % kSlice] = value;
+    }
+    __syncthreads();
+    const int channels =
+        static_cast<int>(p.head_dim - slice < kSlice ? p.head_dim - slice : kSlice);
+    for (int k = 0; k < channels; ++k) {
+      const float key = keys[thread][k];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[r] = fmaf(queries[r][k], key, sums[r]);
+    }
+    __syncthreads();
+  }
+  const std::int64_t j = first_key + thread;
+  if (j >= p.n_tokens) return;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const std::int64_t m = row_block * kRows + r;
+    if (m >= rows) break;
+    float score = p.factor * sums[r];
+    if (p.cap > 0) score = p.cap * tanhf(score);
+    p.scores[(kv_head * rows + m) * p.n_tokens + j] = score;
+  }
+}
+
+struct StatisticParams {
+  const float* scores;  // [n_heads * q_rows, n_tokens]
+  std::int64_t q_rows, n_tokens, window;
+  View<float, 3> probs;
+  int entries;
+  std::int64_t first_entry;
+  Proximity grid[kEntries];
+  View<float, 3> mass, proximal_lse, distant_lse;
+};
+
+/// The sum over the block's threads, in every thread, always in the same order.
+__device__ double block_sum(double value, double* shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  shared[thread] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (thread < half) shared[thread] += shared[thread + half];
+    __syncthreads();
+  }
+  const double sum = shared[0];
+  __syncthreads();
+  return sum;
+}
+
+__device__ void store(const View<float, 3>& to, std::int64_t a, std::int64_t b, std::int64_t c,
+                      double value) {
+  if (to.data != nullptr)
+    to.data[a * to.strides[0] + b * to.strides[1] + c * to.strides[2]] = static_cast<float>(value);
+}
+
+__global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
+  __shared__ double shared[kThreads];
+  const std::int64_t head = blockIdx.x / p.q_rows, row = blockIdx.x % p.q_rows;
+  const std::int64_t i = p.n_tokens - p.q_rows + row;
+  const std::int64_t first = p.window > 0 && i - p.window + 1 > 0 ? i - p.window + 1 : 0;
+  const float* scores = p.scores + static_cast<std::int64_t>(blockIdx.x) * p.n_tokens;
+  const int thread = static_cast<int>(threadIdx.x);
+
+  float highest = -CUDART_INF_F;
+  for (std::int64_t j = first + thread; j <= i; j += kThreads) highest = fmaxf(highest, scores[j]);
+  float* highest_of = reinterpret_cast<float*>(shared);
+  highest_of[thread] = highest;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (thread < half) highest_of[thread] = fmaxf(highest_of[thread], highest_of[thread + half]);
+    __syncthreads();
+  }
+  highest = highest_of[0];
+  __syncthreads();
+
+  if (p.probs.data != nullptr && p.first_entry == 0) {
+    float part = 0;
+    for (std::int64_t j = first + thread; j <= i; j += kThreads) part += exp2f(scores[j] - highest);
+    const double total = block_sum(static_cast<double>(part), shared);
+    const auto norm = static_cast<float>(1 / total);
+    float* probs = p.probs.data + head * p.probs.strides[0] + row * p.probs.strides[1];
+    for (std::int64_t j = thread; j < p.n_tokens; j += kThreads)
+      probs[j * p.probs.strides[2]] =
+          j >= first && j <= i ? exp2f(scores[j] - highest) * norm : 0.0f;
+  }
+
+  float proximal[kEntries] = {}, distant[kEntries] = {};
+  if (p.entries > 0)
+    for (std::int64_t j = first + thread; j <= i; j += kThreads) {
+      const float weight = exp2f(scores[j] - highest);
+#pragma unroll
+      for (int e = 0; e < kEntries; ++e) {
+        if (e >= p.entries) break;
+        if (j < p.grid[e].initial || j > i - p.grid[e].recent)
+          proximal[e] += weight;
+        else
+          distant[e] += weight;
+      }
+    }
+#pragma unroll
+  for (int e = 0; e < kEntries; ++e) {
+    if (e >= p.entries) break;
+    double near = block_sum(static_cast<double>(proximal[e]), shared);
+    double far = block_sum(static_cast<double>(distant[e]), shared);
+    if (thread != 0) continue;
+    if (!(near + far > 0)) near = far = CUDART_NAN;
+    const double shift = static_cast<double>(highest) / static_cast<double>(kLog2E);
+    store(p.mass, p.first_entry + e, head, row, near / (near + far));
+    store(p.proximal_lse, p.first_entry + e, head, row, log(near) + shift);
+    store(p.distant_lse, p.first_entry + e, head, row, log(far) + shift);
+  }
+}
+
+}  // namespace
+
+void last_rows(const LastRows& io, void* stream_pointer) {
+  const auto stream = static_cast<cudaStream_t>(stream_pointer);
+  const auto [n_heads, q_rows, head_dim] = io.queries.sizes;
+  const std::int64_t n_kv_heads = io.keys.sizes[0], n_tokens = io.keys.sizes[1];
+  if (n_heads == 0 || q_rows == 0) return;
+  if (io.queries.type != io.keys.type)
+    fail(ErrorCode::unsupported, "the CUDA body needs queries and keys of one type, got ",
+         dtype_name(io.queries.type), " and ", dtype_name(io.keys.type));
+  const Scratch<float> scores(n_heads * q_rows * n_tokens, stream);
+  const std::int64_t group = n_heads / n_kv_heads,
+                     row_blocks = (group * q_rows + kRows - 1) / kRows;
+  if (n_kv_heads * row_blocks > 65535)
+    fail(ErrorCode::unsupported, "the CUDA body takes at most ", 65535 * kRows,
+         " rows a call, got ", n_heads * q_rows);
+  with_type(io.keys.type, [&](auto zero) {
+    using T = decltype(zero);
+    ScoreParams<T> params{};
+    params.queries = static_cast<const T*>(io.queries.data);
+    params.keys = static_cast<const T*>(io.keys.data);
+    std::copy_n(io.queries.strides.begin(), 3, params.query_strides);
+    std::copy_n(io.keys.strides.begin(), 3, params.key_strides);
+    params.group = group;
+    params.q_rows = io.queries.sizes[1];
+    params.n_tokens = io.keys.sizes[1];
+    params.head_dim = io.queries.sizes[2];
+    params.row_blocks = row_blocks;
+    params.factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale * kLog2E;
+    params.cap = io.soft_cap * kLog2E;
+    params.scores = scores.data();
+    const dim3 grid(static_cast<unsigned>((params.n_tokens + kKeys - 1) / kKeys),
+                    static_cast<unsigned>(io.keys.sizes[0] * row_blocks));
+    row_scores<T><<<grid, kKeys, 0, stream>>>(params);
+    check_launch("row_scores");
+  });
+  StatisticParams params{};
+  params.scores = scores.data();
+  params.q_rows = q_rows;
+  params.n_tokens = n_tokens;
+  params.window = io.window;
+  params.probs = io.probs;
+  params.mass = io.mass;
+  params.proximal_lse = io.proximal_lse;
+  params.distant_lse = io.distant_lse;
+  const auto entries = static_cast<std::int64_t>(io.grid.size());
+  for (std::int64_t first = 0; first == 0 || first < entries; first += kEntries) {
+    params.first_entry = first;
+    params.entries = static_cast<int>(std::min<std::int64_t>(kEntries, entries - first));
+    std::copy_n(io.grid.begin() + first, params.entries, params.grid);
+    row_statistics<<<static_cast<unsigned>(n_heads * q_rows), kThreads, 0, stream>>>(params);
+    check_launch("row_statistics");
+  }
+}
+
+}  // namespace kvatlas::kernels::cuda

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/exec.hpp"
+#include "kernels/base/view.hpp"
+
+namespace kvatlas::kernels {
+
+/// Which keys j are proximal to row i: j < initial or i - recent < j <= i. The others up to i are
+/// distant.
+struct Proximity {
+  std::int64_t initial = 4, recent = 1024;
+};
+
+/// Causal attention rows of the last q_rows tokens of one layer, and what a grid of proximities
+/// makes of them (methods.md, sections 1 and 2). Row r is token i = n_tokens - q_rows + r; it sees
+/// the keys j <= i, with a sliding window only i - window < j. Query head h reads key head h /
+/// (n_heads / n_kv_heads). Scores are scale * q.k, and with a soft cap c they become c * tanh(score
+/// / c).
+///
+/// Weights, masses and log-sum-exps (natural logarithm; -inf where no key is in the set) have a
+/// relative, the latter an absolute, error of at most 2e-6 plus that of the largest score:
+/// (head_dim + 4) * 2^-24 * scale * sum |q_k k_k|, with a soft cap also 3e-7 * soft_cap. Weights
+/// below 2^-126 of the row's largest count as 0, so the log-sum-exp of a set that has no others is
+/// -inf; those of unseen keys are exactly 0; a mass without distant keys is exactly 1. A NaN or
+/// +inf score makes its row NaN, and so do scores that are all -inf; other rows stay as they are.
+/// Zero queries give uniform rows.
+///
+/// Cost: n_heads * q_rows * n_tokens * head_dim multiply-adds, one exponential a score, one read of
+/// the keys. Scratch: n_tokens / 64 floats a row. Safe to call from several threads.
+struct LastRows {
+  AnyView<3> queries;  // in  [n_heads, q_rows, head_dim], q_rows <= n_tokens
+  AnyView<3> keys;     // in  [n_kv_heads, n_tokens, head_dim]
+  float scale = 1;
+  float soft_cap = 0;       // 0: none
+  std::int64_t window = 0;  // 0: none
+  View<float, 3> probs;     // out [n_heads, q_rows, n_tokens], or no data: not wanted
+  std::vector<Proximity> grid;
+  View<float, 3>
+      mass;  // out [grid, n_heads, q_rows], the sum over the proximal keys; these three may
+  View<float, 3>
+      proximal_lse;  // out [grid, n_heads, q_rows]                                 have no data
+  View<float, 3> distant_lse;  // out [grid, n_heads, q_rows]
+};
+void last_rows(const LastRows& io, const Exec& exec = {});
+
+}  // namespace kvatlas::kernels

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/js_divergence.hpp"
+
+#include <limits>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+#include "tests/support/kernel_test.hpp"
+
+namespace kvatlas::kernels {
+namespace {
+
+using namespace testing_support;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct Shape {
+  std::int64_t layers, heads, rows, tokens;
+  std::int64_t count() const { return layers * heads * rows * tokens; }
+};
+
+struct Result {
+  std::vector<float> mean, per_row;
+};
+
+class JsDivergenceTest : public KernelTest {
+ protected:
+  /// Runs the body on dense rows of `type`; every second token is another array's where `strided`.
+  Result run(const Shape& s, const std::vector<float>& probs, DType type = DType::f32,
+             bool strided = false) {
+    return run_on(exec(), memory(), s, probs, type, strided);
+  }
+
+  static Result run_on(const Exec& exec, Memory memory, const Shape& s,
+                       const std::vector<float>& probs, DType type, bool strided) {
+    const std::int64_t step = strided ? 2 : 1;
+    std::vector<float> spread(static_cast<std::size_t>(s.count() * step), std::nanf(""));
+    for (std::size_t i = 0; i < probs.size(); ++i)
+      spread[i * static_cast<std::size_t>(step)] = probs[i];
+    const Encoded encoded(type, spread);
+    const Guarded<float> full(encoded.values, memory);
+    const Guarded<std::uint16_t> half(encoded.half, memory);
+    auto strides = dense_strides<4>({s.layers, s.heads, s.rows, s.tokens});
+    for (auto& stride : strides) stride *= step;
+    const Guarded<float> mean(s.heads * s.layers * s.layers, -1, memory);
+    const Guarded<float> per_row(s.heads * s.rows * s.layers * s.layers, -1, memory);
+    JsDivergence io;
+    io.probs = {type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
+                type,
+                {s.layers, s.heads, s.rows, s.tokens},
+                strides,
+                memory};
+    io.mean = {mean.data(), {s.heads, s.layers, s.layers}, memory};
+    io.per_row = {per_row.data(), {s.heads, s.rows, s.layers, s.layers}, memory};
+    js_divergence(io, exec);
+    EXPECT_TRUE(mean.intact() && per_row.intact());
+    return {mean.values(), per_row.values()};
+  }
+
+  static Result reference(const Shape& s, const std::vector<float>& probs,
+                          DType type = DType::f32) {
+    return run_on({.backend = Backend::reference}, Memory::host, s, probs, type, false);
+  }
+};
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_TRUE(std::abs(got[i] - expected[i]) <= 1e-5f ||
+                (std::isnan(got[i]) && std::isnan(expected[i])))
+        << "element " << i << ": " << got[i] << " instead of " << expected[i];
+}
+
+std::vector<float> random_rows(Random& random, const Shape& s) {
+  std::vector<float> probs;
+  for (std::int64_t row = 0; row < s.layers * s.heads * s.rows; ++row) {
+    const auto values = random.softmax_row(s.tokens, random.uniform(0, 6));
+    probs.insert(probs.end(), values.begin(), values.end());
+  }
+  return probs;
+}
+
+TEST_P(JsDivergenceTest, MatchesTheReference) {
+  Random random(3);
+  for (const Shape s : {Shape{1, 1, 1, 1},
+                        {2, 1, 1, 3},
+                        {5, 2, 3, 255},
+                        {3, 1, 2, 256},
+                        {33, 1, 1, 257},
+                        {4, 3, 2, 1000},
+                        {3, 1, 1, 20000}}) {
+    const auto probs = random_rows(random, s);
+    for (DType type : {DType::f32, DType::f16, DType::bf16}) {
+      SCOPED_TRACE(testing::Message() << s.layers << "x" << s.tokens << " " << dtype_name(type));
+      const auto expected = reference(s, probs, type);
+      for (bool strided : {false, true}) {
+        const auto got = run(s, probs, type, strided);
+        expect_near(got.mean, expected.mean);
+        expect_near(got.per_row, expected.per_row);
+      }
+    }
+  }
+}
+
+TEST_P(JsDivergenceTest, ObeysItsLaws) {
+  Random random(4);
+  const Shape s{6, 2, 2, 700};
+  auto probs = random_rows(random, s);
+  // Layer 5 repeats layer 1.
+  std::copy_n(probs.begin() + s.heads * s.rows * s.tokens, s.heads * s.rows * s.tokens,
+              probs.begin() + 5 * s.heads * s.rows * s.tokens);
+  const auto js = run(s, probs).per_row;
+  const auto at = [&](std::int64_t row, std::int64_t a, std::int64_t b) {
+    return js[static_cast<std::size_t>((row * s.layers + a) * s.layers + b)];
+  };
+  for (std::int64_t row = 0; row < s.heads * s.rows; ++row)
+    for (std::int64_t a = 0; a < s.layers; ++a)
+      for (std::int64_t b = 0; b < s.layers; ++b) {
+        EXPECT_EQ(at(row, a, b), at(row, b, a));
+        EXPECT_GE(at(row, a, b), 0);
+        EXPECT_LE(at(row, a, b), 1);
+        const bool same = a == b || (a % 4 == 1 && b % 4 == 1);
+        EXPECT_EQ(at(row, a, b) == 0, same) << a << " " << b;
+      }
+}
+
+TEST_P(JsDivergenceTest, DisjointRowsAreOneApart) {
+  const Shape s{3, 1, 1, 600};
+  std::vector<float> probs(1800, 0);
+  probs[5] = 1;  // layer 0: one-hot in the first block
+  for (std::size_t j = 512; j < 576; ++j) probs[600 + j] = 0x1p-6f;  // layer 1: uniform in the last
+  probs[1200 + 5] = probs[1200 + 520] = 0.5f;                        // layer 2: half on each
+  const auto js = run(s, probs).mean;
+  EXPECT_EQ(js[0], 0);
+  EXPECT_EQ(js[1], 1);
+  EXPECT_EQ(js[3], 1);
+  expect_near(js, reference(s, probs).mean);
+}
+
+TEST_P(JsDivergenceTest, SparseRowsMatchTheReference) {
+  Random random(5);
+  const Shape s{7, 1, 3, 3000};
+  std::vector<float> probs(static_cast<std::size_t>(s.count()), 0);
+  for (std::int64_t row = 0; row < s.layers * s.rows; ++row) {
+    const std::int64_t begin = random.integer(0, 2500), count = random.integer(1, 499);
+    const auto values = random.softmax_row(count, 2);
+    std::copy(values.begin(), values.end(), probs.begin() + row * s.tokens + begin);
+  }
+  expect_near(run(s, probs).per_row, reference(s, probs).per_row);
+}
+
+TEST_P(JsDivergenceTest, OddValues) {
+  const Shape s{6, 1, 1, 40};
+  std::vector<float> probs(240, 0.025f);
+  probs[40] = std::nanf("");
+  probs[80] = kInf;
+  std::fill_n(probs.begin() + 120, 40, 0.0f);    // a zero row
+  std::fill_n(probs.begin() + 160, 40, 1e-42f);  // denormals
+  probs[160] = 1;
+  std::fill_n(probs.begin() + 200, 40, 0.0f);
+  probs[200] = 1;
+  const auto js = run(s, probs).mean;
+  for (int a = 0; a < 6; ++a)
+    for (int b = 0; b < 6; ++b) {
+      const bool bad = a == 1 || a == 2 || b == 1 || b == 2;
+      EXPECT_EQ(std::isnan(js[static_cast<std::size_t>(a * 6 + b)]), bad) << a << " " << b;
+    }
+  EXPECT_NEAR(js[3], 0.5, 1e-6) << "against a zero row, by the definition";
+  EXPECT_EQ(js[3 * 6 + 3], 0);
+  EXPECT_NEAR(js[4 * 6 + 5], 0, 1e-6);
+}
+
+TEST_P(JsDivergenceTest, EmptyInputs) {
+  EXPECT_TRUE(run({0, 2, 2, 5}, {}).mean.empty());
+  EXPECT_TRUE(run({3, 0, 2, 5}, {}).mean.empty());
+  for (float value : run({2, 1, 2, 0}, {}).mean) EXPECT_EQ(value, 0);
+  for (float value : run({2, 1, 0, 5}, {}).mean) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_P(JsDivergenceTest, ThreadsDoNotChangeABit) {
+  Random random(6);
+  const Shape s{5, 3, 2, 1500};
+  const auto probs = random_rows(random, s);
+  const int before = thread_count();
+  std::vector<Result> results;
+  for (int threads : {1, 2, 5}) {
+    set_thread_count(threads);
+    results.push_back(run(s, probs));
+  }
+  set_thread_count(before);
+  EXPECT_EQ(results[0].per_row, results[1].per_row);
+  EXPECT_EQ(results[0].per_row, results[2].per_row);
+  EXPECT_EQ(results[0].mean, results[2].mean);
+}
+
+TEST_P(JsDivergenceTest, WrongShapesAreRefused) {
+  float value[8] = {};
+  JsDivergence io;
+  io.probs = View<float, 4>(value, {2, 1, 1, 4});
+  io.mean = {value, {1, 2, 1}};
+  EXPECT_THROW(js_divergence(io, {.backend = Backend::reference}), Error);
+  io.mean = {nullptr, {1, 2, 2}};
+  EXPECT_THROW(js_divergence(io, {.backend = Backend::reference}), Error);
+}
+
+KVATLAS_EVERY_BODY(JsDivergenceTest);
+
+}  // namespace
+}  // namespace kvatlas::kernels
