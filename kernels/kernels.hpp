@@ -11,6 +11,7 @@
 #include "kernels/gather.hpp"
 #include "kernels/js_divergence.hpp"
 #include "kernels/kv_quant.hpp"
+#include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/minicache_merge.hpp"
 #include "kernels/ragged_decode.hpp"

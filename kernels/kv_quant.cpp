@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

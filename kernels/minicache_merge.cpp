@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

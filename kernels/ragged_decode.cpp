@@ -10,7 +10,6 @@
 #include <memory>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

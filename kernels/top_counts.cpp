@@ -8,7 +8,7 @@
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
-#include "kernels/rank_key.hpp"
+#include "kernels/select.hpp"
 #include "kernels/window_scores_impl.hpp"
 
 namespace kvatlas::kernels {
@@ -123,21 +123,10 @@ void top_counts_cpu(const TopCounts& io) {
 
 void top_positions_cpu(const TopPositions& io) {
   const std::int64_t n_positions = io.scores.sizes[1], k = io.positions.sizes[1];
-  if (k == 0) return;
   parallel_for(io.scores.sizes[0], [&](std::int64_t row, int) {
-    std::vector<std::uint32_t> keys(size(n_positions));
-    for (std::int64_t j = 0; j < n_positions; ++j) keys[size(j)] = rank_key(io.scores(row, j));
-    auto ranked = keys;
-    std::nth_element(ranked.begin(), ranked.begin() + (k - 1), ranked.end(), std::greater<>());
-    const std::uint32_t threshold = ranked[size(k - 1)];
-    std::int64_t ties_left = k - std::count_if(ranked.begin(), ranked.begin() + k,
-                                               [&](std::uint32_t key) { return key > threshold; });
     std::int64_t taken = 0;
-    for (std::int64_t j = 0; j < n_positions; ++j) {
-      const std::uint32_t key = keys[size(j)];
-      if (key < threshold || (key == threshold && ties_left-- <= 0)) continue;
-      io.positions(row, taken++) = j;
-    }
+    select_largest(io.scores.at(row), io.scores.strides[1], n_positions, k,
+                   [&](std::int64_t j) { io.positions(row, taken++) = j; });
   });
 }
 

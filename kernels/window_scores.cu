@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "kernels/cuda_support.cuh"
+#include "kernels/select.cuh"
 #include "kernels/window_scores_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kDigits = 2048;
 constexpr int kMaxBlocks = 1024;  // of a pass over all scores
 
 unsigned blocks_for(std::int64_t count) {
@@ -57,25 +57,6 @@ __global__ void pool(const float* means, std::int64_t group, std::int64_t kernel
     sum += average ? pooled / static_cast<float>(kernel) : pooled;
   }
   scores.data[g * scores.strides[0] + j * scores.strides[1]] = sum / static_cast<float>(group);
-}
-
-/// rank_key of kernels/rank_key.hpp: orders as the floats do, NaN lowest, -0 and 0 the same.
-__device__ std::uint32_t key_of(float value) {
-  if (value != value) return 0;
-  const std::uint32_t bits = __float_as_uint(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-/// The digit that pass 0, 1 or 2 looks at, and the bits above it that are already known.
-struct Digit {
-  int shift;           // 21, 10, 0
-  int count;           // 2048, 2048, 1024
-  std::uint32_t mask;  // the bits above the digit
-};
-__host__ __device__ Digit digit_of(int pass) {
-  if (pass == 0) return {21, 2048, 0};
-  if (pass == 1) return {10, 2048, 0xffe00000u};
-  return {0, 1024, 0xfffffc00u};
 }
 
 /// How far the search for one k-th largest key is: its leading bits, and its rank among the keys
@@ -173,74 +154,16 @@ __global__ void share_ties(const Search* searches, const std::int64_t* above,
   }
 }
 
-/// The sum of `value` over the threads before this one; `total` the sum over all. kThreads ints of
-/// scratch.
-__device__ int scan(int value, int* shared, int& total) {
-  const int thread = static_cast<int>(threadIdx.x);
-  shared[thread] = value;
-  __syncthreads();
-  for (int step = 1; step < kThreads; step *= 2) {
-    const int other = thread >= step ? shared[thread - step] : 0;
-    __syncthreads();
-    shared[thread] += other;
-    __syncthreads();
-  }
-  total = shared[kThreads - 1];
-  const int before = shared[thread] - value;
-  __syncthreads();
-  return before;
-}
-
-/// One block a row: its k-th largest key by radix, then the positions that reach it, in order.
-__global__ void __launch_bounds__(kThreads)
+/// One block a row.
+__global__ void __launch_bounds__(kSelectThreads)
     row_positions(View<const float, 2> scores, View<std::int64_t, 2> positions) {
-  __shared__ unsigned int counts[kDigits];
-  __shared__ int scratch[kThreads];
-  __shared__ std::uint32_t prefix;
-  __shared__ std::int64_t rank;
-  const std::int64_t row = blockIdx.x, n = scores.sizes[1];
-  const int thread = static_cast<int>(threadIdx.x);
-  const auto key_at = [&](std::int64_t j) {
-    return key_of(scores.data[row * scores.strides[0] + j * scores.strides[1]]);
-  };
-  if (thread == 0) {
-    prefix = 0;
-    rank = positions.sizes[1];
-  }
-  for (int pass = 0; pass < 3; ++pass) {
-    const Digit digit = digit_of(pass);
-    for (int i = thread; i < kDigits; i += kThreads) counts[i] = 0;
-    __syncthreads();
-    for (std::int64_t j = thread; j < n; j += kThreads) {
-      const std::uint32_t key = key_at(j);
-      if ((key & digit.mask) == prefix)
-        atomicAdd(&counts[(key >> digit.shift) & (digit.count - 1)], 1u);
-    }
-    __syncthreads();
-    if (thread == 0) {
-      int taken = digit.count - 1;
-      for (; taken > 0 && rank > static_cast<std::int64_t>(counts[taken]); --taken)
-        rank -= static_cast<std::int64_t>(counts[taken]);
-      prefix |= static_cast<std::uint32_t>(taken) << digit.shift;
-    }
-    __syncthreads();
-  }
-  const std::uint32_t threshold = prefix;
-  std::int64_t ties_left = rank, written = 0;
-  for (std::int64_t begin = 0; begin < n; begin += kThreads) {
-    const std::int64_t j = begin + thread;
-    const std::uint32_t key = j < n ? key_at(j) : 0;
-    const bool tie = j < n && key == threshold;
-    int ties = 0, taken = 0;
-    const int ties_before = scan(tie ? 1 : 0, scratch, ties);
-    const bool take = j < n && (key > threshold || (tie && ties_before < ties_left));
-    const int taken_before = scan(take ? 1 : 0, scratch, taken);
-    if (take)
-      positions.data[row * positions.strides[0] + (written + taken_before) * positions.strides[1]] =
-          j;
-    ties_left -= ties < ties_left ? ties : ties_left;
-    written += taken;
-  }
+  const std::int64_t row = blockIdx.x;
+  select_largest(
+      scores.sizes[1], positions.sizes[1],
+      [&](std::int64_t j) { return scores.data[row * scores.strides[0] + j * scores.strides[1]]; },
+      [&](std::int64_t rank, std::int64_t j) {
+        positions.data[row * positions.strides[0] + rank * positions.strides[1]] = j;
+      });
 }
 
 }  // namespace
@@ -307,7 +230,7 @@ void top_counts(const TopCounts& io, void* stream_pointer) {
 
 void top_positions(const TopPositions& io, void* stream_pointer) {
   if (io.scores.sizes[0] == 0 || io.positions.sizes[1] == 0) return;
-  row_positions<<<static_cast<unsigned>(io.scores.sizes[0]), kThreads, 0,
+  row_positions<<<static_cast<unsigned>(io.scores.sizes[0]), kSelectThreads, 0,
                   static_cast<cudaStream_t>(stream_pointer)>>>(io.scores, io.positions);
   check_launch("row_positions");
 }
