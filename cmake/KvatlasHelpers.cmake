@@ -4,24 +4,28 @@ add_library(kvatlas_options INTERFACE)
 target_include_directories(kvatlas_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(kvatlas_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2 -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion
-                            -Wno-sign-conversion -Werror>
+                            -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
+  # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
   # 554: View<T>'s conversion to View<const T> has no use where T is const.
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings
+                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
   target_link_options(kvatlas_options INTERFACE -fsanitize=${KVATLAS_SANITIZE})
 endif()
 
-# kvatlas_library(kernels SOURCES a.cpp … PUBLIC kvatlas::base PRIVATE PkgConfig::X)
-# makes the static library kvatlas_kernels and its alias kvatlas::kernels. CUDA_SOURCES are compiled where nvcc
-# is, and bring the static CUDA runtime, which asks for no driver until it is used.
+# kvatlas_library(kernels SOURCES a.cpp … [CUDA_SOURCES a.cu …] [PUBLIC kvatlas::base] [PRIVATE PkgConfig::X])
+# makes the static library kvatlas_kernels and its alias kvatlas::kernels. Where nvcc is, the CUDA sources are
+# compiled too, and bring the static CUDA runtime, which asks for no driver until it is used. Every source sees
+# KVATLAS_HAS_CUDA, 1 or 0.
 function(kvatlas_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;CUDA_SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(kvatlas_${name} STATIC ${ARG_SOURCES})
   add_library(kvatlas::${name} ALIAS kvatlas_${name})
+  set_property(GLOBAL APPEND PROPERTY KVATLAS_LIBRARIES kvatlas_${name})
   if(ARG_CUDA_SOURCES AND KVATLAS_HAS_CUDA)
     target_sources(kvatlas_${name} PRIVATE ${ARG_CUDA_SOURCES})
     set_target_properties(kvatlas_${name} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
@@ -50,17 +54,27 @@ function(kvatlas_test name)
 endfunction()
 
 # kvatlas_fuzzer(gguf LINK kvatlas::model): tests/fuzz/gguf_fuzz.cpp defines LLVMFuzzerTestOneInput. Under the
-# fuzz preset it is a libFuzzer program; otherwise a plain main replays tests/fuzz/corpus/gguf as a test.
+# fuzz preset it is a libFuzzer program, run for KVATLAS_FUZZ_SECONDS as a test; otherwise a plain main replays
+# tests/fuzz/corpus/gguf as a test.
 function(kvatlas_fuzzer name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  set(folder ${PROJECT_BINARY_DIR}/fuzz)
+  set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   add_executable(${name}_fuzz ${name}_fuzz.cpp)
-  set_target_properties(${name}_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  set_target_properties(${name}_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${folder})
   target_link_libraries(${name}_fuzz PRIVATE kvatlas_options ${ARG_LINK})
   if(KVATLAS_FUZZ)
     target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+    file(MAKE_DIRECTORY ${folder}/corpus/${name})
+    # New inputs go to the first folder; the seeds are only read.
+    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz -max_total_time=${KVATLAS_FUZZ_SECONDS} -timeout=10
+             -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=${folder}/${name}-
+             ${folder}/corpus/${name} ${seeds})
+    math(EXPR limit "${KVATLAS_FUZZ_SECONDS} + 300")
   else()
     target_sources(${name}_fuzz PRIVATE replay_main.cpp)
-    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
-    set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 600)
+    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz ${seeds})
+    set(limit 600)
   endif()
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT ${limit})
 endfunction()

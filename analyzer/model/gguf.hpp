@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -38,7 +39,8 @@ class GgufFile {
   T require(std::string_view key) const;  // absent is an Error too
 
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  const StoredTensor* find(std::string_view name) const;  // nullptr if absent
+  /// nullptr if absent; Error(unsupported) if its type is one that kvatlas cannot decode.
+  const StoredTensor* find(std::string_view name) const;
   const MappedFile* file() const { return file_ ? &*file_ : nullptr; }
 
  private:

@@ -22,7 +22,7 @@ struct Rows {
   std::int64_t columns = 0;
   std::int64_t first = 0;  // used where `order` is empty
   std::int64_t count = 0;
-  std::vector<std::int64_t> order;  // stored row of each wanted row
+  std::vector<std::int64_t> order;  // stored row of each wanted row (of a vector: stored element)
 };
 
 /// A weight matrix: [sum of counts, columns]. Parts lie one under the other (q, k, v; gate, up).

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ class SafetensorsFolder {
  public:
   static SafetensorsFolder open(const std::filesystem::path& folder);
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  /// nullptr if absent; Error(unsupported) if its type is one that kvatlas cannot decode.
   const StoredTensor* find(std::string_view name) const;
   const std::vector<MappedFile>& files() const { return files_; }
 

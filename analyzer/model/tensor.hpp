@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,9 +42,25 @@ const char* tensor_type_name(TensorType type);  // "F32", "Q4_K", …
 struct StoredTensor {
   std::string name;
   TensorType type = TensorType::f32;
+  /// The file's name of a type that kvatlas cannot decode ("IQ2_XXS", "F8_E4M3"), `type` then says
+  /// nothing; empty for all types above. GgufFile and SafetensorsFolder refuse to hand out such a
+  /// tensor by name, so that only lists of tensors show it.
+  std::string foreign_type;
   std::vector<std::int64_t> shape;  // row-major, outermost first: [rows, columns]
   std::span<const std::byte> bytes;
 };
+
+/// The name of the tensor's type as the file has it.
+inline std::string type_name(const StoredTensor& tensor) {
+  return tensor.foreign_type.empty() ? tensor_type_name(tensor.type) : tensor.foreign_type;
+}
+
+/// Throws Error(unsupported), naming tensor and type, if the type is foreign.
+void require_decodable(const StoredTensor& tensor);
+
+/// Number of values in a tensor of this shape; nullopt if a size is negative or the product
+/// overflows.
+std::optional<std::int64_t> value_count(const std::vector<std::int64_t>& shape);
 
 /// Decodes `count` values that start at `bytes`; count is a multiple of the type's block. Needs no
 /// alignment. Thread-safe; the caller splits rows over threads.

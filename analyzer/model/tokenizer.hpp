@@ -40,12 +40,14 @@ class Tokenizer {
 
   /// The text of the ids; ids out of range are an Error(unreadable). `skip_special` leaves out
   /// control tokens.
-  virtual std::string decode(std::span<const std::int64_t> ids,
-                             bool skip_special = false) const = 0;
+  std::string decode(std::span<const std::int64_t> ids, bool skip_special = false) const;
+  /// The same before what is not UTF-8 becomes U+FFFD: a token may end inside a character.
+  virtual std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special) const = 0;
 
   virtual std::int64_t vocab_size() const = 0;
   virtual std::optional<std::int64_t> id_of(std::string_view token) const = 0;
   virtual std::string token_text(std::int64_t id) const = 0;  // the vocabulary's own spelling
+  virtual bool is_special(std::int64_t id) const = 0;         // a control token
   virtual std::optional<std::int64_t> bos_id() const = 0;
   virtual std::vector<std::int64_t> end_ids() const = 0;  // tokens that end a generation
   /// The chat template that the files carry (Jinja text), if any.
@@ -55,7 +57,7 @@ class Tokenizer {
 };
 
 /// Turns ids that come one by one into text: holds bytes back until they are whole UTF-8
-/// characters.
+/// characters. The time of a push does not grow with what came before.
 class StreamingDecoder {
  public:
   explicit StreamingDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true);
@@ -65,8 +67,10 @@ class StreamingDecoder {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
+  // The last ids: some whose text is out (what follows depends on them), then those held back.
   std::vector<std::int64_t> ids_;
-  std::size_t shown_ = 0;
+  std::size_t shown_ = 0;  // bytes of their text that are out
+  std::size_t held_ = 0;   // and that are held back after them
 };
 
 }  // namespace kvatlas::model

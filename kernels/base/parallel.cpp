@@ -9,6 +9,7 @@
 #include <mutex>
 #include <sched.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace kvatlas {
@@ -20,14 +21,14 @@ int usable_cores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-thread_local bool inside_task = false;
+thread_local bool run_in_place = false;
 
-/// Workers that sleep between calls. One call runs at a time; further callers wait their turn.
+/// Threads that sleep between calls. One call runs at a time; further callers wait their turn.
 class Pool {
  public:
-  explicit Pool(int threads) {
-    for (int worker = 1; worker < threads; ++worker)
-      workers_.emplace_back([this, worker] { serve(worker); });
+  explicit Pool(int workers) {
+    for (int worker = 1; worker < workers; ++worker)
+      threads_.emplace_back([this, worker] { serve(worker); });
   }
 
   ~Pool() {
@@ -36,93 +37,106 @@ class Pool {
       closing_ = true;
     }
     start_.notify_all();
-    for (auto& thread : workers_) thread.join();
+    for (auto& thread : threads_) thread.join();
   }
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int workers() const { return static_cast<int>(threads_.size()) + 1; }
 
-  void run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) {
+  void run(const std::function<void(int)>& fn) {
     std::lock_guard turn(turn_);
     {
       std::lock_guard lock(mutex_);
-      body_ = &body;
-      tasks_ = tasks;
-      next_.store(0, std::memory_order_relaxed);
-      failure_ = nullptr;
-      busy_ = static_cast<int>(workers_.size());
+      fn_ = &fn;
+      busy_ = static_cast<int>(threads_.size());
       ++round_;
     }
     start_.notify_all();
-    work(0);
+    fn(0);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return busy_ == 0; });
-    body_ = nullptr;
-    if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
   void serve(int worker) {
-    std::uint64_t seen = 0;
-    for (;;) {
+    for (std::uint64_t seen = 0;;) {
       {
         std::unique_lock lock(mutex_);
         start_.wait(lock, [&] { return closing_ || round_ != seen; });
         if (closing_) return;
         seen = round_;
       }
-      work(worker);
+      (*fn_)(worker);
       std::lock_guard lock(mutex_);
       if (--busy_ == 0) done_.notify_one();
     }
   }
 
-  void work(int worker) {
-    inside_task = true;
-    for (std::int64_t task; (task = next_.fetch_add(1)) < tasks_;) {
-      try {
-        (*body_)(task, worker);
-      } catch (...) {
-        std::lock_guard lock(mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        next_.store(tasks_);
-      }
-    }
-    inside_task = false;
-  }
-
   std::mutex turn_, mutex_;
   std::condition_variable start_, done_;
-  std::vector<std::thread> workers_;
-  const std::function<void(std::int64_t, int)>* body_ = nullptr;
-  std::int64_t tasks_ = 0;
-  std::atomic<std::int64_t> next_{0};
-  std::exception_ptr failure_;
+  std::vector<std::thread> threads_;
+  const std::function<void(int)>* fn_ = nullptr;
   std::uint64_t round_ = 0;
   int busy_ = 0;
   bool closing_ = false;
 };
 
-std::unique_ptr<Pool>& pool() {
-  static std::unique_ptr<Pool> instance = std::make_unique<Pool>(usable_cores());
-  return instance;
+int& wanted_threads() {
+  static int threads = usable_cores();
+  return threads;
+}
+
+ThreadRunner& foreign_runner() {
+  static ThreadRunner runner;
+  return runner;
+}
+
+void run_on_own_pool(int workers, const std::function<void(int)>& fn) {
+  static std::mutex making;
+  static std::shared_ptr<Pool> instance;
+  std::shared_ptr<Pool> pool;
+  {
+    std::lock_guard lock(making);
+    if (!instance || instance->workers() != workers) instance = std::make_shared<Pool>(workers);
+    pool = instance;
+  }
+  pool->run(fn);
 }
 
 }  // namespace
 
-int thread_count() { return pool()->threads(); }
+int thread_count() { return wanted_threads(); }
+void set_thread_count(int threads) { wanted_threads() = std::max(1, threads); }
+void set_thread_runner(ThreadRunner runner) { foreign_runner() = std::move(runner); }
 
-void set_thread_count(int threads) {
-  threads = std::max(1, threads);
-  if (threads != thread_count()) pool() = std::make_unique<Pool>(threads);
-}
+SerialSection::SerialSection() : before_(std::exchange(run_in_place, true)) {}
+SerialSection::~SerialSection() { run_in_place = before_; }
 
 void parallel_for(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) {
   if (tasks <= 0) return;
-  if (inside_task || tasks == 1 || thread_count() == 1) {
+  if (run_in_place || tasks == 1 || thread_count() == 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  pool()->run(tasks, body);
+  std::atomic<std::int64_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto work = [&](int worker) {
+    const SerialSection nested_calls_stay_here;
+    for (std::int64_t task; (task = next.fetch_add(1)) < tasks;) {
+      try {
+        body(task, worker);
+      } catch (...) {
+        std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+        next.store(tasks);
+      }
+    }
+  };
+  if (foreign_runner())
+    foreign_runner()(thread_count(), work);
+  else
+    run_on_own_pool(thread_count(), work);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace kvatlas

@@ -12,6 +12,26 @@ int thread_count();
 /// Sets it (at least 1). Not to be called while a parallel_for runs.
 void set_thread_count(int threads);
 
+/// Runs fn(worker) once on each of `workers` threads at the same time and waits for all.
+using ThreadRunner = std::function<void(int workers, const std::function<void(int worker)>& fn)>;
+
+/// Makes parallel_for use another library's threads instead of its own, so that two pools do not
+/// fight for the cores. An empty runner goes back to our own.
+void set_thread_runner(ThreadRunner runner);
+
+/// While one lives, parallel_for runs in place in the thread that made it: for background work that
+/// must not take the cores from the foreground.
+class SerialSection {
+ public:
+  SerialSection();
+  ~SerialSection();
+  SerialSection(const SerialSection&) = delete;
+  SerialSection& operator=(const SerialSection&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// Calls body(task, worker) once for each task in [0, tasks), spread over the threads; worker is in
 /// [0, thread_count()), for scratch memory. Which thread gets which task is not fixed, so what a
 /// task computes must depend on its number alone. The first exception thrown is rethrown here after

@@ -45,5 +45,15 @@ inline std::string printable(std::string_view text, std::size_t most = 80) {
 inline std::string quoted(std::string_view text, std::size_t most = 80) {
   return "'" + printable(text, most) + "'";
 }
+// Exact matches for strings: without them std::quoted, which <filesystem> declares, would be taken.
+inline std::string quoted(const std::string& text, std::size_t most = 80) {
+  return quoted(std::string_view(text), most);
+}
+inline std::string quoted(std::string& text, std::size_t most = 80) {
+  return quoted(std::string_view(text), most);
+}
+inline std::string quoted(const char* text, std::size_t most = 80) {
+  return quoted(std::string_view(text), most);
+}
 
 }  // namespace kvatlas

@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/unit/kernels/simd_test.cpp"
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/load-inl.hpp"

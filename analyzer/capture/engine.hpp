@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyzer/capture/device.hpp"
+#include "analyzer/model/model_file.hpp"
+#include "kernels/base/view.hpp"
+
+// The forward pass. Open a ModelFile, make an Engine, give each prompt a Sequence, and run():
+//
+//   Engine engine(model, {});
+//   Sequence prompt = engine.sequence();
+//   engine.run({{&prompt, tokens}}, Logits::last);
+//   prompt.logits();                                // of the last token, [vocab_size]
+//
+// run() takes all sequences through layer l before layer l + 1, so that a model larger than memory
+// needs one layer at a time.
+namespace kvatlas::capture {
+
+struct EngineOptions {
+  Placement placement{"cpu", "float32", ""};
+  /// Bytes that the process may take (0: no limit). Weights that do not fit are streamed; a budget
+  /// that even that does not fit is an Error(resource) that says what is needed.
+  std::int64_t memory_budget = 0;
+  std::int64_t all_tokens = 0;  // tokens of all sequences that will be held at once, for the budget
+  std::int64_t longest = 0;     // tokens of the longest
+  enum class Weights { automatic, resident, streaming } weights = Weights::automatic;
+};
+
+/// What one layer's attention works on for one sequence, after RoPE. Valid during the call only.
+struct AttentionInputs {
+  std::int64_t layer = 0;
+  std::size_t sequence = 0;         // index in run()'s list
+  std::int64_t first_position = 0;  // of the queries; key j has position j
+  AnyView<3> query;                 // [n_heads, n_new, head_dim]
+  AnyView<3> key, value;            // [n_kv_heads, n_all, head_dim]
+  double scale = 1.0;
+  double softcap = 0.0;
+  std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
+};
+using AttentionObserver = std::function<void(const AttentionInputs&)>;
+
+/// Rows of logits as they are computed: first row's position, then [rows, vocab_size] on the host.
+using LogitsObserver =
+    std::function<void(std::size_t sequence, std::int64_t position, View<const float, 2> rows)>;
+
+enum class Logits { none, last, all };
+
+class Engine;
+
+/// One prompt and what follows it: its length so far and its KV cache. Movable.
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+
+  std::int64_t length() const;               // tokens run so far
+  const std::vector<float>& logits() const;  // of the last token of the last run, [vocab_size]
+  std::int64_t cache_bytes() const;
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Sequence(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<const model::ModelFile> model, const EngineOptions& options);
+  ~Engine();
+
+  /// An empty sequence. Without a cache it can be run only once.
+  Sequence sequence(bool keep_cache = true) const;
+
+  struct Step {
+    Sequence* sequence;
+    std::vector<std::int64_t> tokens;  // appended to the sequence
+  };
+  struct Observers {
+    AttentionObserver attention;  // called layer by layer, sequences in order
+    LogitsObserver logits;        // called with Logits::all
+    std::function<void(std::int64_t layers_done)> progress;
+  };
+  /// Appends tokens to sequences and runs the model over them. Throws Error: a token out of range,
+  /// memory that runs out, a model file that changed.
+  void run(std::span<const Step> steps, Logits logits, const Observers& observers = {});
+
+  const model::ModelFile& model() const;
+  bool streaming() const;
+  std::string plan() const;  // one line: device, number format, weights resident or streamed, bytes
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The id of the largest of the logits; the lowest id of equal ones.
+std::int64_t argmax(std::span<const float> logits);
+
+}  // namespace kvatlas::capture

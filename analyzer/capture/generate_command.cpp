@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <numeric>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/capture/generate.hpp"
+#include "analyzer/capture/run_options.hpp"
+#include "analyzer/commands.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas {
+namespace {
+
+using nlohmann::json;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+  return text;
+}
+
+/// The `count` largest logits as [id, logit], largest first, lower id first among equals.
+json top_logits(const std::vector<float>& logits, std::size_t count) {
+  std::vector<std::int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  count = std::min(count, ids.size());
+  const auto value = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
+  std::partial_sort(
+      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
+      [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
+  json top = json::array();
+  for (std::size_t i = 0; i < count; ++i) top.push_back({ids[i], value(ids[i])});
+  return top;
+}
+
+json json_line(const data::Prompt& prompt, const capture::Generated& generated,
+               const model::Tokenizer* tokenizer) {
+  json line;
+  line["id"] = prompt.id;
+  line["tokens"] = generated.tokens;
+  line["text"] = tokenizer ? json(tokenizer->decode(generated.tokens, true)) : json(nullptr);
+  line["top"] = top_logits(generated.prompt_logits, 20);
+  return line;
+}
+
+/// Shows text as it is generated: one prompt at a time is streamed, several are printed when done.
+class TextOutput {
+ public:
+  explicit TextOutput(const capture::Session& session) : session_(session) {
+    if (session.model->tokenizer() && session.prompts.size() == 1)
+      decoder_.emplace(session.model->tokenizer());
+  }
+
+  void token(std::int64_t id) {
+    if (decoder_) std::cout << decoder_->push(id) << std::flush;
+  }
+
+  void finish(const std::vector<capture::Generated>& results) {
+    if (decoder_) {
+      std::cout << decoder_->finish() << '\n';
+      return;
+    }
+    const auto& tokenizer = session_.model->tokenizer();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      std::cout << "--- " << session_.prompts[i].id << '\n'
+                << (tokenizer ? tokenizer->decode(results[i].tokens, true)
+                              : list_str(results[i].tokens))
+                << '\n';
+    }
+  }
+
+ private:
+  const capture::Session& session_;
+  std::optional<model::StreamingDecoder> decoder_;
+};
+
+void generate(const capture::RunOptions& options, bool as_json) {
+  const auto start = std::chrono::steady_clock::now();
+  const capture::Session session = capture::open_session(options);
+  const double open_seconds = seconds_since(start);
+  std::cerr << "kvatlas: " << session.engine->plan() << '\n';
+
+  TextOutput text(session);
+  double first_layer_seconds = 0, prefill_seconds = 0;
+  const auto run_start = std::chrono::steady_clock::now();
+  capture::GenerateObservers observers;
+  observers.progress = [&](std::int64_t layers) {
+    if (layers == 1 && first_layer_seconds == 0) first_layer_seconds = seconds_since(start);
+  };
+  observers.prefilled = [&] { prefill_seconds = seconds_since(run_start); };
+  if (!as_json) observers.token = [&](std::size_t, std::int64_t id) { text.token(id); };
+  const auto results =
+      capture::generate(*session.engine, session.tokens,
+                        {.max_new = options.max_new, .end_tokens = session.end_tokens}, observers);
+  const double decode_seconds = seconds_since(run_start) - prefill_seconds;
+
+  std::size_t prompt_tokens = 0, new_tokens = 0;
+  for (const auto& tokens : session.tokens) prompt_tokens += tokens.size();
+  for (const auto& result : results) new_tokens += result.tokens.size();
+  if (as_json) {
+    for (std::size_t i = 0; i < results.size(); ++i)
+      std::cout << json_line(session.prompts[i], results[i], session.model->tokenizer().get())
+                       .dump(-1, ' ', false, json::error_handler_t::replace)
+                << '\n';
+  } else {
+    text.finish(results);
+  }
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+  std::cerr << "kvatlas: opened in " << rounded(open_seconds) << " s, first layer done after "
+            << rounded(first_layer_seconds) << " s; prompt: " << prompt_tokens << " tokens in "
+            << rounded(prefill_seconds) << " s ("
+            << rounded(static_cast<double>(prompt_tokens) / prefill_seconds) << " a second)";
+  if (new_tokens > 0)
+    std::cerr << "; generated: " << new_tokens << " tokens in " << rounded(decode_seconds) << " s ("
+              << rounded(static_cast<double>(new_tokens) / decode_seconds) << " a second)";
+  std::cerr << '\n';
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "generate", "Continue prompts greedily: shows that a model loads and computes right");
+  auto options = std::make_shared<capture::RunOptions>();
+  auto as_json = std::make_shared<bool>(false);
+  capture::add_model_options(*command, *options);
+  capture::add_prompt_options(*command, *options);
+  command->add_flag("--json", *as_json,
+                    "a line a prompt: id, tokens (the new ids), text, top (20 best [id, logit] "
+                    "after the prompt)");
+  command->footer(
+      "Examples:\n"
+      "  kvatlas generate --model SmolLM2.gguf --chat auto --prompt \"What is a KV cache?\"\n"
+      "  kvatlas generate --model ./Llama-3.1-8B --prompts questions.jsonl --new 32 --json\n"
+      "  kvatlas generate --model ./Llama-3.1-8B --prompt \"Once\" --memory-budget 6GiB");
+  command->callback([options, as_json] { generate(*options, *as_json); });
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/silu.h>
+
+#include "analyzer/capture/ops_impl.hpp"
+#include "kernels/transformer_ops.hpp"
+
+namespace kvatlas::capture {
+namespace {
+
+bool has_kernel(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
+}
+
+template <std::size_t N>
+View<float, N> float_view(const at::Tensor& tensor) {
+  View<float, N> view;
+  view.data = static_cast<float*>(tensor.data_ptr());
+  for (std::size_t i = 0; i < N; ++i) {
+    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
+  }
+  return view;
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset) {
+  if (has_kernel(rows)) {
+    at::Tensor out = at::empty(rows.sizes(), rows.options());
+    kernels::rms_norm({.rows = float_view<2>(rows),
+                       .weight = weight.const_data_ptr<float>(),
+                       .eps = static_cast<float>(eps),
+                       .offset = static_cast<float>(offset),
+                       .out = float_view<2>(out)});
+    return out;
+  }
+  const at::Tensor x = rows.to(at::kFloat);
+  const at::Tensor factor = at::rsqrt(x.pow(2).mean(-1, true) + eps);
+  return (x * factor * (weight.to(at::kFloat) + offset)).to(rows.scalar_type());
+}
+
+RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t first, std::int64_t n,
+                     const at::Device& device) {
+  const auto half = static_cast<std::int64_t>(frequencies.inverse_frequency.size());
+  RopeTable table{at::empty({n, half}, at::kFloat), at::empty({n, half}, at::kFloat)};
+  float* cosine = table.cosine.mutable_data_ptr<float>();
+  float* sine = table.sine.mutable_data_ptr<float>();
+  for (std::int64_t row = 0; row < n; ++row) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      // The angle is rounded to float32, as the models were trained with.
+      const float angle = static_cast<float>(first + row) *
+                          frequencies.inverse_frequency[static_cast<std::size_t>(i)];
+      *cosine++ = std::cos(angle) * frequencies.scale;
+      *sine++ = std::sin(angle) * frequencies.scale;
+    }
+  }
+  return {table.cosine.to(device), table.sine.to(device)};
+}
+
+void rotate(const at::Tensor& heads, const RopeTable& table) {
+  if (has_kernel(heads)) {
+    kernels::rotate({float_view<3>(heads), float_view<2>(table.cosine), float_view<2>(table.sine)});
+    return;
+  }
+  const std::int64_t half = table.cosine.size(1);
+  const at::Tensor c = table.cosine.unsqueeze(1), s = table.sine.unsqueeze(1);
+  const at::Tensor a = heads.narrow(-1, 0, half).to(at::kFloat);
+  const at::Tensor b = heads.narrow(-1, half, half).to(at::kFloat);
+  heads.narrow(-1, 0, 2 * half).copy_(at::cat({a * c - b * s, b * c + a * s}, -1));
+}
+
+at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation) {
+  const bool gelu = activation == model::Activation::gelu_tanh;
+  const std::int64_t width = gate_up.size(1) / 2;
+  if (has_kernel(gate_up)) {
+    at::Tensor out = at::empty({gate_up.size(0), width}, gate_up.options());
+    kernels::gated_activation({float_view<2>(gate_up), gelu, float_view<2>(out)});
+    return out;
+  }
+  const at::Tensor gate = gate_up.narrow(1, 0, width);
+  return (gelu ? at::gelu(gate, "tanh") : at::silu(gate)) * gate_up.narrow(1, width, width);
+}
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/model/config.hpp"
+#include "analyzer/model/rope.hpp"
+#include "kernels/base/view.hpp"
+
+// The steps of a layer on LibTorch tensors: float32 on the CPU goes to our fused kernels, anything
+// else to LibTorch's operations.
+namespace kvatlas::capture {
+
+/// [n, width] -> [n, width]: RMS norm over the last axis with weight [width].
+at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset);
+
+/// Cosines and sines of positions first .. first + n - 1: float32 [n, rotary_dim / 2] each.
+struct RopeTable {
+  at::Tensor cosine, sine;
+};
+RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t first, std::int64_t n,
+                     const at::Device& device);
+
+/// Rotates heads [n, n_heads, head_dim] in place.
+void rotate(const at::Tensor& heads, const RopeTable& table);
+
+/// [n, 2 width] -> [n, width].
+at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation);
+
+/// Causal attention of the last n of n_all tokens.
+struct Attention {
+  at::Tensor query;       // [n_heads, n, head_dim], last axis dense
+  at::Tensor key, value;  // [n_kv_heads, n_all, head_dim], last axis dense
+  double scale = 1.0;
+  double softcap = 0.0;
+  std::int64_t window = 0;
+};
+/// -> [n, n_heads * head_dim]. Memory grows with n_all, never with n * n_all.
+at::Tensor attend(const Attention& io);
+
+/// A tensor as the kernels see it.
+template <std::size_t N>
+AnyView<N> any_view(const at::Tensor& tensor) {
+  AnyView<N> view;
+  view.data = tensor.const_data_ptr();
+  view.type = tensor.scalar_type() == at::kFloat  ? DType::f32
+              : tensor.scalar_type() == at::kHalf ? DType::f16
+                                                  : DType::bf16;
+  for (std::size_t i = 0; i < N; ++i) {
+    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
+  }
+  view.memory = tensor.is_cuda() ? Memory::device : Memory::host;
+  return view;
+}
+
+}  // namespace kvatlas::capture

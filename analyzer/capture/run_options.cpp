@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/capture/run_options.hpp"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::capture {
+namespace {
+
+std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
+  std::vector<data::Prompt> prompts;
+  if (!options.prompts_file.empty()) prompts = data::read_prompts(options.prompts_file);
+  for (std::size_t i = 0; i < options.prompt_texts.size(); ++i) {
+    if (options.prompt_texts[i].empty()) fail(ErrorCode::usage, "--prompt is empty");
+    data::Prompt prompt;
+    prompt.id = str("prompt ", i + 1);
+    prompt.text = options.prompt_texts[i];
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty())
+    fail(ErrorCode::usage, "nothing to run: give --prompt TEXT or --prompts FILE.jsonl");
+  return prompts;
+}
+
+model::ChatFormat settle_chat(const RunOptions& options, const model::Tokenizer* tokenizer) {
+  if (options.chat == "auto") {
+    const auto own = tokenizer ? model::recognise_chat_format(*tokenizer) : std::nullopt;
+    if (!own)
+      fail(ErrorCode::usage,
+           "--chat: the model has no chat template that kvatlas knows; name one: chatml, llama2, "
+           "llama3, mistral, phi3");
+    return *own;
+  }
+  const auto named = model::chat_format_named(options.chat);
+  if (!named)
+    fail(ErrorCode::usage, "--chat ", quoted(options.chat),
+         ": use auto, none, chatml, llama2, llama3, mistral or phi3");
+  return *named;
+}
+
+std::vector<std::int64_t> encode(const data::Prompt& prompt, const model::Tokenizer* tokenizer,
+                                 model::ChatFormat chat) {
+  if (!prompt.tokens.empty()) return prompt.tokens;
+  if (!tokenizer)
+    fail(ErrorCode::usage,
+         "the model has no tokenizer, so prompts must be given as 'tokens' in --prompts");
+  if (chat == model::ChatFormat::none) return tokenizer->encode(prompt.as_text());
+  const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
+                                          tokenizer->chat_template().value_or(""));
+  return tokenizer->encode(written, {.add_special = false, .parse_special = true});
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, RunOptions& options) {
+  command.add_option("-m,--model", options.model, "GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("PATH");
+  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N")
+      ->capture_default_str()
+      ->type_name("DEVICE");
+  command
+      .add_option("--dtype", options.dtype,
+                  "auto (float32 on a CPU, bfloat16 on a GPU), float32, float16 or bfloat16")
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command.add_option("--threads", options.threads, "CPU threads; 0 takes all cores")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096))
+      ->type_name("N");
+  command
+      .add_option(
+          "--memory-budget", options.memory_budget,
+          "memory the run may take, as 6GiB; a model that does not fit is streamed layer by "
+          "layer (default: no limit)")
+      ->type_name("SIZE");
+  command
+      .add_option("--chat", options.chat,
+                  "write each text prompt as a user's message: auto (the model's own format), "
+                  "chatml, llama2, llama3, mistral, phi3, or none")
+      ->capture_default_str()
+      ->type_name("FORMAT");
+}
+
+void add_prompt_options(CLI::App& command, RunOptions& options) {
+  command.add_option("-p,--prompt", options.prompt_texts, "a prompt; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      .add_option("--prompts", options.prompts_file,
+                  "JSONL file; each line has tokens (ids), text, or context and input")
+      ->type_name("FILE");
+  command.add_option("--new", options.max_new, "tokens to generate for each prompt, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->type_name("N");
+  command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
+}
+
+Session open_session(const RunOptions& options) {
+  Session session;
+  const std::int64_t budget =
+      options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
+  session.prompts = collect_prompts(options);
+  use_threads(options.threads);
+  session.model = model::ModelFile::open(options.model);
+  const model::Tokenizer* tokenizer = session.model->tokenizer().get();
+  const model::ChatFormat chat = settle_chat(options, tokenizer);
+  EngineOptions engine;
+  for (const auto& prompt : session.prompts) {
+    session.tokens.push_back(
+        in_context(prompt.id, [&] { return encode(prompt, tokenizer, chat); }));
+    const auto length = static_cast<std::int64_t>(session.tokens.back().size()) + options.max_new;
+    engine.longest = std::max(engine.longest, length);
+    engine.all_tokens += length;
+  }
+  if (!options.ignore_eos) {
+    session.end_tokens = session.model->config().eos_tokens;
+    if (tokenizer)
+      for (auto id : tokenizer->end_ids()) session.end_tokens.push_back(id);
+  }
+  engine.placement = choose_placement(options.device, options.dtype);
+  engine.memory_budget = budget;
+  session.engine = std::make_unique<Engine>(session.model, engine);
+  return session;
+}
+
+}  // namespace kvatlas::capture

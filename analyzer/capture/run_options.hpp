@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/capture/engine.hpp"
+#include "analyzer/model/chat.hpp"
+#include "data/prompts.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas::capture {
+
+/// What every command that runs a model takes.
+struct RunOptions {
+  std::string model;
+  std::vector<std::string> prompt_texts;
+  std::string prompts_file;
+  std::int64_t max_new = 64;
+  bool ignore_eos = false;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  int threads = 0;
+  std::string memory_budget;
+  std::string chat = "none";
+};
+
+/// Adds --model, --device, --dtype, --threads, --memory-budget and --chat.
+void add_model_options(CLI::App& command, RunOptions& options);
+/// Adds --prompt, --prompts, --new and --ignore-eos.
+void add_prompt_options(CLI::App& command, RunOptions& options);
+
+/// A model opened and ready to run, with its prompts as token ids.
+struct Session {
+  std::shared_ptr<const model::ModelFile> model;
+  std::vector<data::Prompt> prompts;
+  std::vector<std::vector<std::int64_t>> tokens;  // of each prompt
+  std::vector<std::int64_t> end_tokens;           // empty with --ignore-eos
+  std::unique_ptr<Engine> engine;
+};
+Session open_session(const RunOptions& options);
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/model/model_file.hpp"
+
+namespace kvatlas::capture {
+
+// Matrices are decoded in pieces of about this many bytes where they cannot be decoded in place,
+// and the head is multiplied in such pieces.
+inline constexpr std::int64_t kStagingBytes = 64 << 20;
+
+/// The weights of one layer in the number format and on the device that they are used in. Shapes as
+/// in model::LayerWeights; tensors that the model lacks are undefined.
+struct LayerTensors {
+  at::Tensor attention_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias;
+  at::Tensor post_attention_norm, mlp_norm, gate_up, gate_up_bias, down, down_bias, post_mlp_norm;
+};
+
+/// Hands out the weights layer by layer. Resident: decoded on first use, then kept. Streaming: two
+/// layers at a time, the next one decoded in the background while the present one runs.
+class WeightStore {
+ public:
+  WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,
+              bool streaming);
+  ~WeightStore();
+
+  /// Valid until the call after the next one. Layers are asked for in order, round and round.
+  const LayerTensors& layer(std::int64_t index);
+
+  const at::Tensor& final_norm();
+  /// Rows of the embedding for the tokens: [n, D].
+  at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
+  /// rows [n, D] -> logits [n, V], float32.
+  at::Tensor logits(const at::Tensor& rows);
+
+  bool streaming() const { return streaming_; }
+
+ private:
+  void load(const model::Weight& weight, bool vector, at::Tensor& into) const;
+  void load_layer(std::int64_t index, LayerTensors& into) const;
+
+  std::shared_ptr<const model::ModelFile> model_;
+  at::TensorOptions options_;
+  bool streaming_;
+  std::vector<LayerTensors> kept_;  // resident: [n_layers]; streaming: two, used in turn
+  std::vector<std::int64_t> held_;  // which layer each of kept_ holds, -1 for none
+  std::future<void> prefetch_;
+  std::int64_t prefetching_ = -1;
+  at::Tensor final_norm_, head_;
+};
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/bpe.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "analyzer/model/bpe_merge.hpp"
+#include "analyzer/model/unicode_text.hpp"
+
+namespace kvatlas::model {
+
+namespace {
+constexpr std::size_t kMostCachedBytes = 64;    // longer words seldom come back
+constexpr std::size_t kMostCachedWords = 8192;  // a shard
+
+std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
+  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+         static_cast<std::uint32_t>(right);
+}
+}  // namespace
+
+Bpe::Bpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<Merge>& merges,
+         Options options)
+    : vocabulary_(std::move(vocabulary)),
+      options_(options),
+      slots_(std::bit_ceil(2 * merges.size() + 2)) {
+  if (options_.byte_fallback) byte_ids_ = byte_tokens(*vocabulary_);
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    const std::string joined = vocabulary_->text(left) + vocabulary_->text(right);
+    const auto id = vocabulary_->find(joined);
+    if (!id) {
+      fail(ErrorCode::unreadable, "merge ", rank, " makes ", quoted(joined),
+           ", which is not in the vocabulary");
+    }
+    const std::uint64_t pair = pair_of(left, right);
+    slots_[slot_of(pair)] = {pair, static_cast<std::int32_t>(rank), *id};
+  }
+}
+
+std::size_t Bpe::slot_of(std::uint64_t pair) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = (pair * 0x9E3779B97F4A7C15u) >> 32;
+  while (slots_[at & mask].id >= 0 && slots_[at & mask].pair != pair) ++at;
+  return at & mask;
+}
+
+void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (options_.ignore_merges) {
+    if (const auto id = vocabulary_->find(piece)) {
+      ids.push_back(*id);
+      return;
+    }
+  }
+  if (piece.size() > kMostCachedBytes) return encode_uncached(piece, ids);
+  const std::string word(piece);
+  Cache& cache = caches_[std::hash<std::string>{}(word) % caches_.size()];
+  {
+    const std::lock_guard hold(cache.lock);
+    if (const auto found = cache.words.find(word); found != cache.words.end()) {
+      ids.insert(ids.end(), found->second.begin(), found->second.end());
+      return;
+    }
+  }
+  std::vector<std::int32_t> encoded;
+  encode_uncached(piece, encoded);
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  const std::lock_guard hold(cache.lock);
+  if (cache.words.size() >= kMostCachedWords) cache.words.clear();
+  cache.words.emplace(word, std::move(encoded));
+}
+
+void Bpe::encode_uncached(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  require_bpe_length(piece);
+  std::vector<BpeSymbol> symbols;
+  symbols.reserve(piece.size());
+  const auto add = [&](std::int32_t id, std::size_t begin, std::size_t length) {
+    symbols.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(length), id});
+  };
+  // An unknown character waits here, for the next one may be fused with it.
+  std::size_t unknown_begin = 0, unknown_length = 0;
+  const auto flush_unknown = [&] {
+    if (unknown_length > 0) add(*options_.unknown, unknown_begin, unknown_length);
+    unknown_length = 0;
+  };
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t length = read_utf8(piece, at).length;
+    const std::string_view text = piece.substr(at, length);
+    const auto has_byte = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; };
+    if (const auto id = vocabulary_->find(text)) {
+      flush_unknown();
+      add(*id, at, length);
+    } else if (options_.byte_fallback && std::all_of(text.begin(), text.end(), has_byte)) {
+      // As in tokenizers, an unknown character that waits comes after these bytes.
+      for (std::size_t k = 0; k < length; ++k) {
+        add(byte_ids_[static_cast<unsigned char>(text[k])], at + k, 1);
+      }
+    } else if (options_.unknown) {
+      if (!options_.fuse_unknown) flush_unknown();
+      if (unknown_length == 0) unknown_begin = at;
+      unknown_length += length;
+    }
+    at += length;
+  }
+  flush_unknown();
+  if (symbols.empty()) return;
+
+  link_symbols(symbols);
+  merge_symbols(symbols, [&](const BpeSymbol& left, const BpeSymbol& right) -> BpeJoin {
+    const Slot& found = slots_[slot_of(pair_of(left.id, right.id))];
+    return {static_cast<double>(found.rank), found.id};
+  });
+  for (std::int32_t k = 0; k >= 0; k = symbols[static_cast<std::size_t>(k)].next) {
+    ids.push_back(symbols[static_cast<std::size_t>(k)].id);
+  }
+}
+
+}  // namespace kvatlas::model

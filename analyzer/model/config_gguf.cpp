@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of a GGUF file, as llama.cpp's converter writes them. What the keys leave out follows
+// llama.cpp's loader.
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/model/config_files.hpp"
+#include "analyzer/model/gguf.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::model {
+namespace {
+
+Architecture find_architecture(const std::string& name) {
+  struct Spelling {
+    const char* name;
+    Architecture architecture;
+  };
+  // "llama" is Mistral, Yi and SmolLM too.
+  static constexpr Spelling kSpellings[] = {
+      {"llama", Architecture::llama},   {"qwen2", Architecture::qwen2},
+      {"qwen3", Architecture::qwen3},   {"internlm2", Architecture::internlm2},
+      {"phi3", Architecture::phi3},     {"gemma2", Architecture::gemma2},
+      {"gemma3", Architecture::gemma3},
+  };
+  for (const Spelling& spelling : kSpellings)
+    if (name == spelling.name) return spelling.architecture;
+  if (name.find("moe") != name.npos) fail_mixture_of_experts(name);
+  fail(ErrorCode::unsupported, "the architecture ", quoted(name),
+       " is not supported; llama, qwen2, qwen3, internlm2, phi3, gemma2 and gemma3 are");
+}
+
+/// The keys under an architecture's name, checked. A key that is absent gives nullopt.
+class Keys {
+ public:
+  Keys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+
+  std::string name(const char* key) const { return prefix_ + key; }
+
+  std::optional<std::string> text(const char* key) const {
+    return file_.get<std::string>(name(key));
+  }
+
+  std::optional<std::int64_t> count(const char* key, std::int64_t least, std::int64_t most) const {
+    const auto found = file_.metadata().find(name(key));
+    if (found == file_.metadata().end()) return std::nullopt;
+    std::int64_t value = 0;
+    // A list gives one number a layer; kvatlas reads models whose layers are alike.
+    if (const auto* list = std::get_if<std::vector<std::int64_t>>(&found->second)) {
+      if (list->empty()) fail(ErrorCode::unreadable, "key ", quoted(name(key)), ": an empty list");
+      value = list->front();
+      if (std::any_of(list->begin(), list->end(),
+                      [&](std::int64_t other) { return other != value; }))
+        fail(ErrorCode::unsupported, "key ", quoted(name(key)),
+             ": layers of different sizes are not supported");
+    } else {
+      value = file_.require<std::int64_t>(name(key));
+    }
+    if (value < least || value > most)
+      fail(ErrorCode::unreadable, "key ", quoted(name(key)), ": found ", value,
+           ", expected a number from ", least, " to ", most);
+    return value;
+  }
+
+  std::int64_t required_count(const char* key, std::int64_t most) const {
+    if (auto value = count(key, 1, most)) return *value;
+    fail(ErrorCode::unreadable, "the key ", quoted(name(key)), " is missing");
+  }
+
+  std::optional<double> positive(const char* key) const {
+    const auto value = file_.get<double>(name(key));
+    if (value && (!(*value >= 1e-30) || *value > 1e30))
+      fail(ErrorCode::unreadable, "key ", quoted(name(key)), ": found ", *value,
+           ", expected a positive number");
+    return value;
+  }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+};
+
+/// A small vector tensor as numbers; empty if there is none.
+std::vector<double> read_factors(const GgufFile& file, const char* name, std::int64_t expected) {
+  const StoredTensor* tensor = file.find(name);
+  if (tensor == nullptr) return {};
+  if (tensor->shape != std::vector<std::int64_t>{expected} || tensor->type != TensorType::f32)
+    fail(ErrorCode::unreadable, "tensor '", name, "': shape ", list_str(tensor->shape), " of ",
+         type_name(*tensor), ", expected [", expected, "] of F32");
+  std::vector<float> values(expected);
+  dequantize(tensor->type, tensor->bytes.data(), expected, values.data());
+  return {values.begin(), values.end()};
+}
+
+Rope read_rope(const Keys& keys, const GgufFile& file, const Config& config) {
+  Rope rope;
+  rope.theta = keys.positive("rope.freq_base").value_or(10000.0);
+  rope.divisors = read_factors(file, "rope_freqs.weight", config.rotary_dim / 2);
+  rope.long_factor = read_factors(file, "rope_factors_long.weight", config.rotary_dim / 2);
+  rope.short_factor = read_factors(file, "rope_factors_short.weight", config.rotary_dim / 2);
+  if (rope.long_factor.empty() != rope.short_factor.empty())
+    fail(ErrorCode::unreadable,
+         "one of the tensors 'rope_factors_long.weight' and "
+         "'rope_factors_short.weight' is missing");
+
+  const std::string type = keys.text("rope.scaling.type").value_or("linear");
+  auto factor = keys.positive("rope.scaling.factor");
+  if (!factor) factor = keys.positive("rope.scale_linear");
+  const auto attention = keys.positive("rope.scaling.attn_factor");
+  rope.original_context = keys.count("rope.scaling.original_context_length", 1, Limits::tokens)
+                              .value_or(config.context_length);
+  if (type != "none" && type != "linear" && type != "yarn" && type != "longrope")
+    fail(ErrorCode::unsupported, "the rope type ", quoted(type), " is not supported");
+
+  if (!rope.long_factor.empty()) {
+    rope.kind = RopeKind::longrope;
+    rope.factor = factor.value_or(static_cast<double>(config.context_length) /
+                                  static_cast<double>(rope.original_context));
+    rope.attention_factor = attention;
+  } else if (type == "longrope") {
+    fail(ErrorCode::unreadable, "the tensor 'rope_factors_long.weight' is missing");
+  } else if (type == "yarn") {
+    rope.kind = RopeKind::yarn;
+    if (!factor)
+      fail(ErrorCode::unreadable, "the key ", quoted(keys.name("rope.scaling.factor")),
+           " is missing");
+    rope.factor = *factor;
+    rope.beta_fast = keys.positive("rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);
+    rope.beta_slow = keys.positive("rope.scaling.yarn_beta_slow").value_or(rope.beta_slow);
+    // The key multiplies yarn's own scale of cos and sin.
+    if (attention)
+      rope.attention_factor =
+          *attention * (rope.factor > 1.0 ? 0.1 * std::log(rope.factor) + 1.0 : 1.0);
+  } else if (type == "linear" && factor && *factor != 1.0) {
+    rope.kind = RopeKind::linear;
+    rope.factor = *factor;
+  }
+  return rope;
+}
+
+std::vector<std::int64_t> read_windows(const Keys& keys, const Config& config) {
+  std::vector<std::int64_t> windows(config.n_layers, 0);
+  std::int64_t pattern = 0;  // every pattern-th layer sees all keys; 0: none does
+  std::int64_t fallback = 0;
+  switch (config.architecture) {
+    case Architecture::llama:
+    case Architecture::phi3:
+      break;
+    case Architecture::gemma2:
+      pattern = 2;
+      fallback = 4096;
+      break;
+    case Architecture::gemma3:
+      pattern = 6;
+      break;
+    default:
+      return windows;
+  }
+  const std::int64_t size =
+      keys.count("attention.sliding_window", 0, Limits::tokens).value_or(fallback);
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    if (pattern == 0 || (layer + 1) % pattern != 0) windows[layer] = size;
+  return windows;
+}
+
+void read_gemma(const Keys& keys, Config& config) {
+  const bool second = config.architecture == Architecture::gemma2;
+  config.activation = Activation::gelu_tanh;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.attention_softcap = keys.positive("attn_logit_softcapping").value_or(second ? 50.0 : 0.0);
+  config.logit_softcap = keys.positive("final_logit_softcapping").value_or(second ? 30.0 : 0.0);
+  // The 27B models scale by hidden_size / heads, and no key says so.
+  const std::int64_t layers_of_27b = second ? 46 : 62;
+  if (config.n_layers == layers_of_27b)
+    config.attention_scale =
+        std::sqrt(static_cast<double>(config.n_heads) / static_cast<double>(config.hidden_size));
+  if (!second) {
+    config.local_rope.emplace();
+    config.local_rope->theta = keys.positive("rope.freq_base_swa").value_or(10000.0);
+  }
+}
+
+}  // namespace
+
+Config gguf_config(const GgufFile& file, const std::string& file_name) {
+  if (file.get<std::string>("general.type").value_or("model") != "model")
+    fail(ErrorCode::unsupported, "the file holds a part of a model of the type ",
+         quoted(file.require<std::string>("general.type")), ", not a model");
+  if (const auto parts = file.get<std::int64_t>("split.count"); parts && *parts > 1)
+    fail(ErrorCode::unsupported, "the file is one of ", *parts,
+         " parts of a split GGUF; merge them first (llama-gguf-split --merge)");
+  const auto architecture = file.require<std::string>("general.architecture");
+  const Keys keys(file, architecture + ".");
+  if (keys.count("expert_count", 0, Limits::width).value_or(0) > 0)
+    fail_mixture_of_experts(architecture);
+
+  Config config;
+  config.architecture = find_architecture(architecture);
+  const auto given_name = file.get<std::string>("general.name");
+  config.name = given_name && !given_name->empty() ? printable(*given_name, 200) : file_name;
+  config.n_layers = keys.required_count("block_count", Limits::layers);
+  config.n_heads = keys.required_count("attention.head_count", Limits::heads);
+  config.n_kv_heads =
+      keys.count("attention.head_count_kv", 1, Limits::heads).value_or(config.n_heads);
+  config.hidden_size = keys.required_count("embedding_length", Limits::width);
+  config.intermediate_size = keys.required_count("feed_forward_length", Limits::width);
+  config.context_length = keys.required_count("context_length", Limits::tokens);
+  const auto norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
+  if (!norm_eps)
+    fail(ErrorCode::unreadable, "the key ", quoted(keys.name("attention.layer_norm_rms_epsilon")),
+         " is missing");
+  config.norm_eps = *norm_eps;
+
+  const auto key_length = keys.count("attention.key_length", 1, Limits::head_dim);
+  if (!key_length && config.hidden_size % config.n_heads != 0)
+    fail(ErrorCode::unreadable, "key ", quoted(keys.name("embedding_length")), ": found ",
+         config.hidden_size, ", expected a multiple of the ", config.n_heads, " heads");
+  config.head_dim = key_length.value_or(config.hidden_size / config.n_heads);
+  const auto value_length = keys.count("attention.value_length", 1, Limits::head_dim);
+  if (value_length && *value_length != config.head_dim)
+    fail(ErrorCode::unsupported, "keys of ", config.head_dim, " and values of ", *value_length,
+         " numbers a head; only equal ones are supported");
+  config.rotary_dim =
+      keys.count("rope.dimension_count", 1, Limits::head_dim).value_or(config.head_dim);
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+
+  const StoredTensor* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr)
+    fail(ErrorCode::unreadable, "the tensor 'token_embd.weight' is missing");
+  config.vocab_size = embedding->shape.front();
+  if (config.vocab_size > Limits::vocabulary)
+    fail(ErrorCode::unreadable, "tensor 'token_embd.weight': a vocabulary of ", config.vocab_size,
+         ", expected at most ", Limits::vocabulary);
+
+  config.rope = read_rope(keys, file, config);
+  config.window = read_windows(keys, config);
+  if (config.architecture == Architecture::gemma2 || config.architecture == Architecture::gemma3)
+    read_gemma(keys, config);
+
+  const Keys tokens(file, "tokenizer.ggml.");
+  config.bos_token = tokens.count("bos_token_id", 0, Limits::vocabulary);
+  for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"})
+    if (const auto id = tokens.count(key, 0, Limits::vocabulary))
+      if (std::find(config.eos_tokens.begin(), config.eos_tokens.end(), *id) ==
+          config.eos_tokens.end())
+        config.eos_tokens.push_back(*id);
+  check_consistency(config);
+  return config;
+}
+
+}  // namespace kvatlas::model

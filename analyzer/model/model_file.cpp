@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/model_file.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iomanip>
+#include <sstream>
+#include <system_error>
+
+#include "analyzer/model/config_files.hpp"
+#include "analyzer/model/gguf.hpp"
+#include "analyzer/model/json_text.hpp"
+#include "analyzer/model/safetensors.hpp"
+#include "analyzer/model/weights.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxConfigBytes = 4 << 20;
+
+/// FNV-1a, 64 bits.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (std::byte byte : bytes)
+      value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  }
+  void add(std::string_view text) {
+    add(std::as_bytes(std::span(text.data(), text.size())));
+    add(std::as_bytes(std::span("\0", 1)));  // so that "ab", "c" differs from "a", "bc"
+  }
+  std::string hex() const {
+    std::ostringstream out;
+    out << std::hex << std::setw(16) << std::setfill('0') << value_;
+    return out.str();
+  }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+std::string rope_text(const Rope& rope) {
+  std::ostringstream out;
+  out << std::setprecision(17) << rope_kind_name(rope.kind) << ' ' << rope.theta << ' '
+      << rope.factor << ' ' << rope.original_context << ' ' << rope.low_freq_factor << ' '
+      << rope.high_freq_factor << ' ' << rope.beta_fast << ' ' << rope.beta_slow << ' '
+      << rope.truncate << ' ' << rope.mscale.value_or(-1) << ' ' << rope.mscale_all_dim.value_or(-1)
+      << ' ' << rope.attention_factor.value_or(-1);
+  for (const auto* factors : {&rope.short_factor, &rope.long_factor, &rope.divisors}) {
+    out << " :";
+    for (double factor : *factors) out << ' ' << factor;
+  }
+  return out.str();
+}
+
+/// All of the configuration that changes what the model computes; not its name.
+std::string config_text(const Config& c) {
+  std::ostringstream out;
+  out << std::setprecision(17) << architecture_name(c.architecture) << ' ' << c.n_layers << ' '
+      << c.n_heads << ' ' << c.n_kv_heads << ' ' << c.head_dim << ' ' << c.hidden_size << ' '
+      << c.intermediate_size << ' ' << c.vocab_size << ' ' << c.context_length << ' ' << c.norm_eps
+      << ' ' << c.tied_embeddings << ' ' << static_cast<int>(c.activation) << ' ' << c.rotary_dim
+      << ' ' << rope_text(c.rope) << ' ' << (c.local_rope ? rope_text(*c.local_rope) : "-") << ' '
+      << list_str(c.window) << ' ' << c.attention_scale << ' ' << c.attention_softcap << ' '
+      << c.logit_softcap << ' ' << c.embedding_scale << ' ' << c.norm_offset;
+  return out.str();
+}
+
+/// Reads two short samples of every tensor, so that a large file stays on its disk.
+std::string fingerprint_of(const Config& config, const std::vector<StoredTensor>& tensors) {
+  constexpr std::size_t kSample = 128;
+  Hash hash;
+  hash.add(config_text(config));
+  for (const StoredTensor& tensor : tensors) {
+    hash.add(tensor.name);
+    hash.add(type_name(tensor));
+    hash.add(list_str(tensor.shape));
+    const auto bytes = tensor.bytes;
+    hash.add(bytes.first(std::min(kSample, bytes.size())));
+    if (bytes.size() > kSample)
+      hash.add(bytes.subspan(bytes.size() / 2, std::min(kSample, bytes.size() / 2)));
+  }
+  return hash.hex();
+}
+
+bool contains(const MappedFile& file, const StoredTensor& tensor) {
+  const auto all = file.bytes();
+  const std::less<const std::byte*> before;
+  return !before(tensor.bytes.data(), all.data()) &&
+         before(tensor.bytes.data(), all.data() + all.size());
+}
+
+/// What both kinds of checkpoint share once their weights are found.
+class OpenedModel : public ModelFile {
+ protected:
+  void take(Config config, ModelWeights weights) {
+    config_ = std::move(config);
+    layers_ = std::move(weights.layers);
+    embedding_ = std::move(weights.embedding);
+    final_norm_ = std::move(weights.final_norm);
+    head_ = std::move(weights.head);
+    config_.tied_embeddings = head_.parts.front().tensor == embedding_.parts.front().tensor;
+    fingerprint_ = fingerprint_of(config_, tensors());
+  }
+};
+
+class GgufModel final : public OpenedModel {
+ public:
+  explicit GgufModel(const fs::path& path) : file_(GgufFile::open(path)) {
+    path_ = path;
+    in_context(path.string(), [&] {
+      Config config = gguf_config(file_, path.stem().string());
+      const TensorFinder finder([&](std::string_view name) { return file_.find(name); });
+      auto weights = gguf_weights(config, finder);
+      take(std::move(config), std::move(weights));
+    });
+    require_intact();
+  }
+
+  const std::vector<StoredTensor>& tensors() const override { return file_.tensors(); }
+  std::string format() const override { return str("GGUF v", file_.version()); }
+  void require_intact() const override { file_.file()->require_intact(); }
+  void will_need(const StoredTensor& tensor) const override {
+    file_.file()->will_need(tensor.bytes);
+  }
+  void release(const StoredTensor& tensor) const override { file_.file()->release(tensor.bytes); }
+
+ private:
+  GgufFile file_;
+};
+
+class FolderModel final : public OpenedModel {
+ public:
+  explicit FolderModel(const fs::path& folder) {
+    path_ = folder;
+    const std::string config_json = read_text_file(folder / "config.json", kMaxConfigBytes);
+    const fs::path generation = folder / "generation_config.json";
+    const std::string generation_json =
+        fs::exists(generation) ? read_text_file(generation, kMaxConfigBytes) : "";
+    HfConfig hf = in_context(folder.string(), [&] {
+      return parse_hf_config(config_json, generation_json,
+                             fs::absolute(folder).lexically_normal().filename().string());
+    });
+    require_safetensors(folder);
+    files_ = SafetensorsFolder::open(folder);
+    in_context(folder.string(), [&] {
+      const TensorFinder finder([&](std::string_view name) { return files_.find(name); });
+      auto weights = hf_weights(hf, finder);
+      take(std::move(hf.config), std::move(weights));
+    });
+    require_intact();
+  }
+
+  const std::vector<StoredTensor>& tensors() const override { return files_.tensors(); }
+  std::string format() const override {
+    const std::size_t n = files_.files().size();
+    return n == 1 ? "safetensors" : str("safetensors, ", n, " shards");
+  }
+  void require_intact() const override {
+    for (const MappedFile& file : files_.files()) file.require_intact();
+  }
+  void will_need(const StoredTensor& tensor) const override {
+    if (const MappedFile* file = file_of(tensor)) file->will_need(tensor.bytes);
+  }
+  void release(const StoredTensor& tensor) const override {
+    if (const MappedFile* file = file_of(tensor)) file->release(tensor.bytes);
+  }
+
+ private:
+  const MappedFile* file_of(const StoredTensor& tensor) const {
+    for (const MappedFile& file : files_.files())
+      if (contains(file, tensor)) return &file;
+    return nullptr;
+  }
+
+  static void require_safetensors(const fs::path& folder);
+
+  SafetensorsFolder files_;
+};
+
+/// The name of a file of the folder that ends so; "" if there is none.
+std::string file_ending(const fs::path& folder, std::initializer_list<const char*> endings) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    for (const char* ending : endings)
+      if (name.ends_with(ending)) return name;
+  }
+  return {};
+}
+
+void FolderModel::require_safetensors(const fs::path& folder) {
+  const std::string name = quoted(folder.string(), 400);
+  if (!file_ending(folder, {"model.safetensors", "model.safetensors.index.json"}).empty()) return;
+  const auto other = file_ending(folder, {".safetensors"});
+  if (!other.empty())
+    fail(ErrorCode::unreadable, "the folder ", name, " holds ", quoted(other),
+         " but neither model.safetensors nor model.safetensors.index.json");
+  const auto pickled = file_ending(folder, {".bin", ".pt", ".pth"});
+  if (!pickled.empty())
+    fail(ErrorCode::unsupported, "the folder ", name,
+         " holds its weights only as a PyTorch pickle (", quoted(pickled),
+         "); convert them to safetensors");
+  fail(ErrorCode::unreadable, "the folder ", name, " holds no model.safetensors");
+}
+
+/// "org/name", as models are called on the hub.
+bool looks_like_hub_id(const std::string& text) {
+  const auto slash = text.find('/');
+  if (slash == text.npos || slash == 0 || slash + 1 == text.size()) return false;
+  if (text.find('/', slash + 1) != text.npos || text.front() == '.' || text.ends_with(".gguf"))
+    return false;
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '/' || c == '-' || c == '_' || c == '.';
+  });
+}
+
+[[noreturn]] void fail_without_config(const fs::path& folder) {
+  const std::string name = quoted(folder.string(), 400);
+  const auto gguf = file_ending(folder, {".gguf"});
+  if (!gguf.empty())
+    fail(ErrorCode::usage, "the folder ", name, " holds a GGUF file: give the file itself, ",
+         quoted((folder / gguf).string(), 400));
+  fail(ErrorCode::unreadable, "the folder ", name, " holds no config.json, so it is no model");
+}
+
+}  // namespace
+
+std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& path) {
+  const std::string name = quoted(path.string(), 400);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (path.empty()) fail(ErrorCode::usage, "no model given: give a GGUF file or a model's folder");
+  if (status.type() == fs::file_type::not_found) {
+    if (looks_like_hub_id(path.string()))
+      fail(
+          ErrorCode::usage, "there is no ", name,
+          " here, and nothing is downloaded: give a GGUF file or the folder of a downloaded model");
+    fail(ErrorCode::unreadable, "there is no file or folder ", name);
+  }
+  if (error) fail(ErrorCode::unreadable, "cannot open ", name, ": ", error.message());
+  if (fs::is_directory(status)) {
+    if (!fs::exists(path / "config.json", error)) fail_without_config(path);
+    return std::make_shared<FolderModel>(path);
+  }
+  const auto ending = path.extension();
+  if (ending == ".safetensors" || ending == ".json")
+    fail(ErrorCode::usage, name, " is a part of a model: give the folder that holds it");
+  return std::make_shared<GgufModel>(path);
+}
+
+}  // namespace kvatlas::model

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analyzer/model/literal_set.hpp"
+#include "analyzer/model/token_model.hpp"
+#include "analyzer/model/vocabulary.hpp"
+
+namespace kvatlas::model {
+
+/// What a piece of a SentencePiece vocabulary is; the numbers of tokenizer.model and of GGUF's
+/// tokenizer.ggml.token_type.
+enum class PieceType : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6,
+};
+
+/// A vocabulary with scores, as SentencePiece models have it.
+struct PieceTable {
+  std::shared_ptr<const Vocabulary> vocabulary;
+  std::vector<float> scores;           // by id
+  std::vector<PieceType> types;        // by id
+  std::int32_t unknown = -1;           // negative: unknown text vanishes
+  std::vector<std::int32_t> byte_ids;  // empty: no byte fallback
+
+  PieceType type(std::int32_t id) const { return types[static_cast<std::size_t>(id)]; }
+  float score(std::int32_t id) const { return scores[static_cast<std::size_t>(id)]; }
+  /// Whether text can become this piece (it is normal, user defined or unused).
+  bool is_plain(std::int32_t id) const;
+  std::int32_t find_plain(std::string_view text) const;  // -1: none
+  std::vector<std::pair<std::string, std::int32_t>> user_defined() const;
+  /// Error(unreadable) if a score is no finite number.
+  void require_finite_scores() const;
+};
+
+/// SentencePiece's BPE: the neighbours that join to the piece of the highest score are joined
+/// first. User-defined pieces are cut out before and joined with nothing.
+class PieceBpe : public TokenModel {
+ public:
+  explicit PieceBpe(PieceTable table);
+  void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
+
+ private:
+  PieceTable table_;
+  LiteralSet user_defined_;
+};
+
+/// The unigram language model: the cut with the highest sum of scores.
+class Unigram : public TokenModel {
+ public:
+  /// SentencePiece adds up the scores in float, the tokenizers library in double; this decides
+  /// ties.
+  enum class Sums { in_float, in_double };
+  Unigram(PieceTable table, Sums sums);
+  void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
+
+ private:
+  PieceTable table_;
+  LiteralSet pieces_;
+  Sums sums_;
+  double unknown_score_ = 0;
+  float highest_score_;
+};
+
+}  // namespace kvatlas::model

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/added_tokens.hpp"
+#include "analyzer/model/normalizer.hpp"
+#include "analyzer/model/pretokenizer.hpp"
+#include "analyzer/model/token_decoder.hpp"
+#include "analyzer/model/token_model.hpp"
+#include "analyzer/model/tokenizer.hpp"
+#include "analyzer/model/vocabulary.hpp"
+
+namespace kvatlas::model {
+
+/// What a tokenizer is made of, whatever file it came from. Text goes through added tokens,
+/// normalizer, pretokenizer and model; ids go through the decoder.
+struct TokenizerParts {
+  std::shared_ptr<const Vocabulary> vocabulary;
+  std::vector<AddedToken> added;
+  Normalizer normalizer;
+  PreTokenizer pretokenizer;
+  std::unique_ptr<const TokenModel> model;
+  TokenDecoder decoder;
+  /// What add_special puts around a prompt.
+  std::vector<std::int32_t> prefix, suffix;
+  std::optional<std::int32_t> bos;
+  std::vector<std::int32_t> ends;
+  std::optional<std::string> chat_template;
+  std::string fingerprint;
+};
+
+class PipelineTokenizer : public Tokenizer {
+ public:
+  explicit PipelineTokenizer(TokenizerParts parts);
+
+  using Tokenizer::encode;
+  std::vector<std::int64_t> encode(std::string_view text, EncodeOptions options) const override;
+  std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special) const override;
+  bool is_special(std::int64_t id) const override;
+  std::int64_t vocab_size() const override { return parts_.vocabulary->size(); }
+  std::optional<std::int64_t> id_of(std::string_view token) const override;
+  std::string token_text(std::int64_t id) const override;
+  std::optional<std::int64_t> bos_id() const override { return parts_.bos; }
+  std::vector<std::int64_t> end_ids() const override;
+  std::optional<std::string> chat_template() const override { return parts_.chat_template; }
+  std::string fingerprint() const override { return parts_.fingerprint; }
+
+ private:
+  std::int32_t checked(std::int64_t id) const;
+
+  TokenizerParts parts_;
+  AddedTokens raw_added_, normalized_added_;
+  std::vector<bool> special_;  // by id
+};
+
+/// Special tokens that end a turn in the chat formats we know, as far as the vocabulary has them.
+void add_turn_ends(TokenizerParts& parts);
+
+/// A hash of a sequence of texts and numbers.
+class Fingerprint {
+ public:
+  void add(std::string_view text);
+  void add(std::int64_t number);
+  void add(const Vocabulary& vocabulary);
+  std::string text() const;  // 16 hex digits
+
+ private:
+  void add_bytes(const void* data, std::size_t size);
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+}  // namespace kvatlas::model

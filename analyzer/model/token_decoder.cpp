@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/token_decoder.hpp"
+
+#include <charconv>
+
+#include "analyzer/model/byte_alphabet.hpp"
+
+namespace kvatlas::model {
+
+namespace {
+
+std::string joined(const std::vector<std::string>& tokens, std::string_view separator) {
+  std::string out;
+  for (std::size_t k = 0; k < tokens.size(); ++k) {
+    if (k > 0) out += separator;
+    out += tokens[k];
+  }
+  return out;
+}
+
+std::string replaced(const std::string& text, const Regex& pattern, std::string_view content) {
+  std::string out;
+  std::size_t copied = 0;
+  pattern.for_each(text, [&](std::size_t begin, std::size_t end) {
+    out.append(text, copied, begin - copied);
+    out += content;
+    copied = end;
+  });
+  out.append(text, copied);
+  return out;
+}
+
+}  // namespace
+
+std::string TokenDecoder::apply(std::vector<std::string> tokens) const {
+  for (const Step& step : steps_) step(tokens);
+  return joined(tokens, steps_.empty() ? " " : "");
+}
+
+namespace decoding {
+
+TokenDecoder::Step byte_level() {
+  return [&alphabet = ByteAlphabet::get()](std::vector<std::string>& tokens) {
+    std::string out;
+    for (const auto& token : tokens) out += alphabet.bytes_of(token);
+    tokens.assign(1, std::move(out));
+  };
+}
+
+TokenDecoder::Step byte_fallback() {
+  return [](std::vector<std::string>& tokens) {
+    for (auto& token : tokens) {
+      if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') continue;
+      unsigned byte = 0;
+      const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+      if (error == std::errc() && end == token.data() + 5) {
+        token.assign(1, static_cast<char>(static_cast<unsigned char>(byte)));
+      }
+    }
+  };
+}
+
+TokenDecoder::Step fuse() {
+  return [](std::vector<std::string>& tokens) { tokens.assign(1, joined(tokens, "")); };
+}
+
+TokenDecoder::Step replace(Regex pattern, std::string content) {
+  return [pattern = std::move(pattern),
+          content = std::move(content)](std::vector<std::string>& tokens) {
+    for (auto& token : tokens) token = replaced(token, pattern, content);
+  };
+}
+
+TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t stop) {
+  return [content = std::move(content), start, stop](std::vector<std::string>& tokens) {
+    for (auto& token : tokens) {
+      std::string_view rest = token;
+      for (std::size_t k = 0; k < start && rest.starts_with(content); ++k) {
+        rest.remove_prefix(content.size());
+      }
+      for (std::size_t k = 0; k < stop && rest.ends_with(content); ++k) {
+        rest.remove_suffix(content.size());
+      }
+      token = std::string(rest);
+    }
+  };
+}
+
+TokenDecoder::Step metaspace(std::string replacement, bool drop_first) {
+  return [pattern = Regex::literal(replacement), drop_first](std::vector<std::string>& tokens) {
+    for (std::size_t k = 0; k < tokens.size(); ++k) {
+      tokens[k] = replaced(tokens[k], pattern, k == 0 && drop_first ? "" : " ");
+    }
+  };
+}
+
+}  // namespace decoding
+
+}  // namespace kvatlas::model

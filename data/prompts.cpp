@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/prompts.hpp"
+
+#include <fstream>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::data {
+namespace {
+
+using nlohmann::json;
+
+// Far above any prompt, far below any memory: a line longer than this is not a prompt.
+constexpr std::size_t kLongestLine = std::size_t{256} << 20;
+constexpr int kDeepestNesting = 16;
+
+std::string text_of(const json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || found->is_null()) return {};
+  if (!found->is_string()) fail(ErrorCode::unreadable, "'", key, "' is not a text");
+  return found->get<std::string>();
+}
+
+/// An id may be written as a text or as a whole number.
+std::string id_of(const json& line) {
+  const auto found = line.find("id");
+  if (found != line.end() && found->is_number_integer()) return found->dump();
+  return text_of(line, "id");
+}
+
+std::vector<std::int64_t> tokens_of(const json& value) {
+  if (!value.is_array() || value.empty())
+    fail(ErrorCode::unreadable, "'tokens' is not a list of token ids");
+  std::vector<std::int64_t> tokens;
+  for (const auto& token : value) {
+    if (!token.is_number_integer() ||
+        (token.is_number_unsigned() &&
+         token.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()))
+      fail(ErrorCode::unreadable, "'tokens' holds ", printable(token.dump(), 40),
+           ", which is not a token id");
+    tokens.push_back(token.get<std::int64_t>());
+  }
+  return tokens;
+}
+
+std::vector<std::string> answers_of(const json& value) {
+  std::vector<std::string> answers;
+  if (value.is_string()) return {value.get<std::string>()};
+  if (!value.is_array()) fail(ErrorCode::unreadable, "'answers' is not a list of texts");
+  for (const auto& answer : value) {
+    if (!answer.is_string()) fail(ErrorCode::unreadable, "'answers' is not a list of texts");
+    answers.push_back(answer.get<std::string>());
+  }
+  return answers;
+}
+
+json parse_shallow(std::string_view text) {
+  const auto too_deep = [](int depth, json::parse_event_t, json&) {
+    if (depth > kDeepestNesting) fail(ErrorCode::unreadable, "JSON nested too deeply");
+    return true;
+  };
+  try {
+    return json::parse(text, too_deep);
+  } catch (const json::parse_error& error) {
+    fail(ErrorCode::unreadable, "not JSON (at byte ", error.byte, ")");
+  }
+}
+
+}  // namespace
+
+std::string Prompt::as_text() const {
+  if (!text.empty()) return text;
+  return input.empty() ? context : context.empty() ? input : context + "\n\n" + input;
+}
+
+Prompt parse_prompt(std::string_view text) {
+  const json line = parse_shallow(text);
+  if (!line.is_object()) fail(ErrorCode::unreadable, "not a JSON object");
+  Prompt prompt;
+  prompt.id = id_of(line);
+  prompt.task = text_of(line, "task");
+  if (const auto tokens = line.find("tokens"); tokens != line.end())
+    prompt.tokens = tokens_of(*tokens);
+  prompt.text = text_of(line, "text");
+  prompt.context = text_of(line, "context");
+  prompt.input = text_of(line, "input");
+  if (const auto answers = line.find("answers"); answers != line.end() && !answers->is_null())
+    prompt.answers = answers_of(*answers);
+  const bool split = !prompt.context.empty() || !prompt.input.empty();
+  if (!prompt.tokens.empty() + !prompt.text.empty() + split != 1)
+    fail(ErrorCode::unreadable,
+         "a prompt needs exactly one of 'tokens', 'text', or 'context' with 'input'");
+  return prompt;
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    fail(ErrorCode::unreadable, path.string(), ": is a folder, expected a JSONL file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ErrorCode::unreadable, path.string(), ": cannot be opened for reading");
+  std::vector<Prompt> prompts;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    in_context(str(path.string(), ":", number), [&] {
+      if (line.size() > kLongestLine) fail(ErrorCode::unreadable, "the line is too long");
+      prompts.push_back(parse_prompt(line));
+    });
+    if (prompts.back().id.empty()) prompts.back().id = str("line ", number);
+  }
+  if (file.bad()) fail(ErrorCode::unreadable, path.string(), ": reading failed");
+  if (prompts.empty()) fail(ErrorCode::unreadable, path.string(), ": holds no prompts");
+  return prompts;
+}
+
+}  // namespace kvatlas::data

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: the list of commands, and the one place where a failure becomes an exit code.
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/commands.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
+
+namespace {
+
+#if !KVATLAS_HAS_TORCH
+/// A command that this build lacks: it is listed, and says what to do.
+void add_missing_command(CLI::App& app, const std::string& name) {
+  CLI::App* command = app.add_subcommand(name, "(not in this build: it needs LibTorch)");
+  command->allow_extras();
+  command->callback([name] {
+    kvatlas::fail(kvatlas::ErrorCode::unsupported, "'", name,
+                  "' needs LibTorch, which this build lacks: run ./dev setup and ./dev build");
+  });
+}
+#endif
+
+void add_commands(CLI::App& app) {
+#if KVATLAS_HAS_TORCH
+  kvatlas::add_generate_command(app);
+#else
+  add_missing_command(app, "generate");
+#endif
+  kvatlas::add_inspect_command(app);
+}
+
+int report(int status, const std::string& text) {
+  std::cerr << "kvatlas: " << text << '\n';
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Profiles a language model's attention and calibrates KV-cache policies from it",
+               "kvatlas");
+  app.set_version_flag("--version", "kvatlas " KVATLAS_VERSION);
+  app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
+  add_commands(app);
+  kvatlas::catch_interrupts();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return report(kvatlas::exit_status(kvatlas::ErrorCode::usage),
+                  std::string(error.what()) + " (see kvatlas --help)");
+  }
+  if (app.get_subcommands().empty()) std::cout << app.help();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using kvatlas::ErrorCode;
+  using kvatlas::exit_status;
+  try {
+    return run(argc, argv);
+  } catch (const kvatlas::Error& error) {
+    return report(exit_status(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(exit_status(ErrorCode::resource), "not enough memory");
+  } catch (const std::exception& error) {
+    return report(exit_status(ErrorCode::internal), std::string("internal error: ") + error.what());
+  }
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/base/bytes.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+
+namespace kvatlas {
+namespace {
+
+TEST(Bytes, AreReadWithTheirUnits) {
+  EXPECT_EQ(parse_bytes("24GiB"), 24LL << 30);
+  EXPECT_EQ(parse_bytes("1.5 GB"), 1500000000);
+  EXPECT_EQ(parse_bytes("512M"), 512LL << 20);
+  EXPECT_EQ(parse_bytes("123"), 123);
+  for (const char* wrong : {"", "GiB", "-1GiB", "1e30", "nan", "inf", "12 parsecs", "1GiBx"})
+    EXPECT_THROW(parse_bytes(wrong), Error) << wrong;
+}
+
+TEST(Bytes, AreWrittenForPeople) {
+  EXPECT_EQ(bytes_str(0), "0 bytes");
+  EXPECT_EQ(bytes_str(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_str(6LL << 30), "6.0 GiB");
+  EXPECT_EQ(bytes_str(538LL << 20), "538 MiB");
+}
+
+}  // namespace
+}  // namespace kvatlas

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/prompts.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Prompts, TheThreeWaysOfSayingAPrompt) {
+  EXPECT_THAT(parse_prompt(R"({"tokens":[1,2,3],"id":"a","task":"t"})").tokens,
+              ElementsAre(1, 2, 3));
+  EXPECT_EQ(parse_prompt(R"({"text":"hello"})").as_text(), "hello");
+  const Prompt prompt = parse_prompt(
+      R"({"context":"Long.","input":"Q?","answers":["x","y"],"length":12,"dataset":"d","id":7})");
+  EXPECT_EQ(prompt.as_text(), "Long.\n\nQ?");
+  EXPECT_THAT(prompt.answers, ElementsAre("x", "y"));
+  EXPECT_EQ(prompt.id, "7");
+}
+
+TEST(Prompts, WrongLinesSayWhatIsWrong) {
+  const auto wrong = [](const std::string& line) { return error_of([&] { parse_prompt(line); }); };
+  EXPECT_THAT(wrong("{"), HasSubstr("not JSON"));
+  EXPECT_THAT(wrong("[1]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(wrong("{}"), HasSubstr("exactly one of"));
+  EXPECT_THAT(wrong(R"({"text":"a","tokens":[1]})"), HasSubstr("exactly one of"));
+  EXPECT_THAT(wrong(R"({"text":5})"), HasSubstr("'text' is not a text"));
+  EXPECT_THAT(wrong(R"({"tokens":[]})"), HasSubstr("not a list of token ids"));
+  EXPECT_THAT(wrong(R"({"tokens":[1.5]})"), HasSubstr("1.5"));
+  EXPECT_THAT(wrong(R"({"tokens":[18446744073709551615]})"), HasSubstr("not a token id"));
+  EXPECT_THAT(wrong(R"({"text":"a","answers":[1]})"), HasSubstr("answers"));
+  EXPECT_THAT(wrong(std::string(100000, '[')), HasSubstr("nested too deeply"));
+}
+
+TEST(Prompts, FilesNameTheLine) {
+  const auto path = std::filesystem::temp_directory_path() / "kvatlas_prompts_test.jsonl";
+  std::ofstream(path) << "{\"text\":\"one\"}\n\n{\"text\":\"two\",\"id\":\"second\"}\n";
+  const auto prompts = read_prompts(path);
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[0].id, "line 1");
+  EXPECT_EQ(prompts[1].id, "second");
+  std::ofstream(path) << "{\"text\":\"one\"}\nnonsense\n";
+  EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr(".jsonl:2: not JSON"));
+  std::ofstream(path) << "\n";
+  EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr("holds no prompts"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(error_of([&] { read_prompts("/"); }), HasSubstr("is a folder"));
+}
+
+}  // namespace
+}  // namespace kvatlas::data
