@@ -16,4 +16,5 @@
 #include "kernels/minicache_merge.hpp"
 #include "kernels/ragged_decode.hpp"
 #include "kernels/row_compare.hpp"
+#include "kernels/transformer_ops.hpp"
 #include "kernels/window_scores.hpp"
