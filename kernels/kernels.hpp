@@ -8,4 +8,6 @@
 
 #include "kernels/dispatch.hpp"
 #include "kernels/js_divergence.hpp"
+#include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
+#include "kernels/window_scores.hpp"

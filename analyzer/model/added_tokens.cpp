@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/added_tokens.hpp"
 
-#include <algorithm>
-
 #include "analyzer/model/unicode_text.hpp"
 
 namespace kvatlas::model {
@@ -69,8 +67,7 @@ void AddedTokens::cut(std::string_view text, bool parse_special,
     if (match.strip_right) end = over_spaces_right(text, end);
     if (begin > done) text_part(done, begin);
     token(match.id);
-    done = end;
-    at = std::max(at, end);
+    done = end;  // the search goes on at `at`: spaces taken along can be a token too
   }
   if (done < text.size()) text_part(done, text.size());
 }

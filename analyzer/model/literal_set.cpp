@@ -9,6 +9,7 @@ LiteralSet::LiteralSet(std::vector<std::pair<std::string, std::int32_t>> texts)
     : texts_(std::move(texts)) {
   std::erase_if(texts_, [](const auto& entry) { return entry.first.empty(); });
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  std::reverse(texts_.begin(), texts_.end());
   std::stable_sort(texts_.begin(), texts_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   texts_.erase(std::unique(texts_.begin(), texts_.end(), same), texts_.end());

@@ -14,7 +14,7 @@ namespace kvatlas::model {
 /// A set of texts, each with a number, that answers which of them begin at a place of another text.
 class LiteralSet {
  public:
-  /// Empty texts are left out. Of equal texts the first counts.
+  /// Empty texts are left out. Of equal texts the last counts.
   explicit LiteralSet(std::vector<std::pair<std::string, std::int32_t>> texts = {});
 
   struct Found {

@@ -254,7 +254,7 @@ std::vector<std::string> read_texts(const json& vocab) {
 std::vector<AddedToken> read_added(const json& list, std::vector<std::string>& texts) {
   std::unordered_map<std::string, std::int64_t> known;
   for (std::size_t id = 0; id < texts.size(); ++id) {
-    known.emplace(texts[id], static_cast<std::int64_t>(id));
+    known[texts[id]] = static_cast<std::int64_t>(id);
   }
   const std::size_t entries = texts.size() + list.size();
   std::vector<AddedToken> added;
@@ -371,12 +371,13 @@ TokenizerParts parts_from_json(std::string_view text) {
   auto texts = in_context("model", [&] {
     return in_context("vocab", [&] { return read_texts(required(model, "vocab")); });
   });
+  // The model sees its own tokens alone, not the added ones.
+  const auto own = std::make_shared<const Vocabulary>(texts);
   in_context("added_tokens",
              [&] { parts.added = read_added(array_member(root, "added_tokens"), texts); });
   parts.vocabulary = std::make_shared<const Vocabulary>(std::move(texts));
   in_context("model", [&] {
-    parts.model =
-        type == "BPE" ? make_bpe(model, parts.vocabulary) : make_unigram(model, parts.vocabulary);
+    parts.model = type == "BPE" ? make_bpe(model, own) : make_unigram(model, parts.vocabulary);
   });
 
   read_part(root, "normalizer", "normalizers",

@@ -8,7 +8,7 @@ namespace kvatlas::model {
 Vocabulary::Vocabulary(std::vector<std::string> texts) : texts_(std::move(texts)) {
   ids_.reserve(texts_.size());
   for (std::size_t id = 0; id < texts_.size(); ++id) {
-    if (!texts_[id].empty()) ids_.emplace(texts_[id], static_cast<std::int32_t>(id));
+    if (!texts_[id].empty()) ids_[texts_[id]] = static_cast<std::int32_t>(id);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace kvatlas::model {
 
 /// The tokens by id and the ids by token. An empty text is an id without a token. If a text occurs
-/// twice, its first id counts.
+/// twice, its last id counts.
 class Vocabulary {
  public:
   explicit Vocabulary(std::vector<std::string> texts);

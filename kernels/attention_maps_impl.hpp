@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bodies of attention_maps share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention_maps.hpp"
+
+namespace kvatlas::kernels {
+
+/// The first key that row i sees.
+inline std::int64_t first_key(const CausalScores& scores, std::int64_t i) {
+  return scores.window > 0 ? std::max<std::int64_t>(0, i - scores.window + 1) : 0;
+}
+
+/// One past the last row that sees key j.
+inline std::int64_t end_row(const CausalScores& scores, std::int64_t j) {
+  const std::int64_t n = scores.queries.sizes[1];
+  return scores.window > 0 && scores.window < n - j ? j + scores.window : n;
+}
+
+/// The larger of the two; NaN if either is.
+inline double max_or_nan(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::nan("");
+  return std::max(a, b);
+}
+
+namespace reference {
+void row_logsumexp(const RowLogSumExp& io);
+void attention_maps(const AttentionMaps& io);
+/// Fills levels 1.. of head h from level 0; the CPU body uses it too, for it is no work.
+void pool_levels(const AttentionMaps& io, std::int64_t h);
+}  // namespace reference
+
+#if KVATLAS_HAS_CUDA
+namespace cuda {
+void row_logsumexp(const RowLogSumExp& io, void* stream);
+void attention_maps(const AttentionMaps& io, void* stream);
+}  // namespace cuda
+#endif
+
+}  // namespace kvatlas::kernels

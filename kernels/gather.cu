@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "kernels/cuda_support.cuh"
+#include "kernels/gather_impl.hpp"
+
+namespace kvatlas::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarp = 32;
+
+template <class T>
+struct GatherParams {
+  const T* from;
+  std::int64_t heads, tokens, dim, strides[3];
+  const std::int64_t *positions, *offsets, *starts;
+  std::int64_t position_step, offset_step, start_step, kept, to_rows;
+  T* to;
+};
+
+/// A warp copies a row.
+template <class T>
+__global__ void gather_kernel(GatherParams<T> p) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
+  for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
+       i < p.kept; i += warps) {
+    std::int64_t g = 0;
+    while (g < p.heads &&
+           !(p.offsets[g * p.offset_step] <= i && i < p.offsets[(g + 1) * p.offset_step]))
+      ++g;
+    if (g == p.heads) continue;
+    const std::int64_t position = p.positions[i * p.position_step];
+    const std::int64_t within = i - p.offsets[g * p.offset_step],
+                       start = p.starts[g * p.start_step];
+    if (position < 0 || position >= p.tokens || start < 0 || start >= p.to_rows - within) continue;
+    const T* from = p.from + g * p.strides[0] + position * p.strides[1];
+    T* to = p.to + (start + within) * p.dim;
+    for (std::int64_t c = lane; c < p.dim; c += kWarp) to[c] = from[c * p.strides[2]];
+  }
+}
+
+template <class T>
+void launch(const Gather& io, cudaStream_t stream) {
+  GatherParams<T> p{static_cast<const T*>(io.from.data),
+                    io.from.sizes[0],
+                    io.from.sizes[1],
+                    io.from.sizes[2],
+                    {io.from.strides[0], io.from.strides[1], io.from.strides[2]},
+                    io.positions.data,
+                    io.offsets.data,
+                    io.starts.data,
+                    io.positions.strides[0],
+                    io.offsets.strides[0],
+                    io.starts.strides[0],
+                    io.positions.sizes[0],
+                    io.to_rows,
+                    static_cast<T*>(io.to)};
+  if (p.kept == 0 || p.dim == 0) return;
+  constexpr std::int64_t kRows = kThreads / kWarp;
+  const auto blocks = std::min<std::int64_t>((p.kept + kRows - 1) / kRows, 1 << 20);
+  gather_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(p);
+  check_launch("gather");
+}
+
+}  // namespace
+
+void gather(const Gather& io, void* stream) {
+  // Bits are copied, so only the size of an element matters.
+  if (io.from.type == DType::f32)
+    launch<std::uint32_t>(io, static_cast<cudaStream_t>(stream));
+  else
+    launch<std::uint16_t>(io, static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace kvatlas::kernels::cuda

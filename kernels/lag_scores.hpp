@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/exec.hpp"
+#include "kernels/base/view.hpp"
+
+namespace kvatlas::kernels {
+
+/// What a token's keys and values are scored against: the minimum and maximum of the next
+/// partition, of its own, or nothing (minus the norm of its key).
+enum class LagVariant : std::uint8_t { lag, local, l2 };
+
+/// How many partitions of `lag` tokens are cut at n_tokens: all whole ones behind the sink but the
+/// last (methods.md, section 4); 0 while n_tokens < sink + 2 lag.
+std::int64_t lag_cut_partitions(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag);
+
+/// Tokens left when `keep` of each cut partition stay.
+std::int64_t lag_length(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag,
+                        std::int64_t keep);
+
+/// LagKV's token scores of one layer, for a list of partition lengths from one pass over keys and
+/// values: for each, x' = (x - min) / (max - min) per channel (0 where the two are equal, or closer
+/// than 2^-126), s the standard deviation of x' over the channels, softmax of s over the partition;
+/// key score plus value score.
+///
+/// Relative error at most 2e-6 * (1 + the largest |x'| of the partition). A NaN or infinity in a
+/// partition, or in the one it is scored against, makes all scores of the partition NaN (under l2
+/// its own token's NaN or -inf). Zero rows are rows like others. Cost: the two arrays read once
+/// from memory (partitions pass through the cache a second time). Safe to call from several
+/// threads.
+struct LagScores {
+  AnyView<3> keys;    // in  [n_kv_heads, n_tokens, head_dim], after RoPE; head_dim at least 2
+  AnyView<3> values;  // in  [n_kv_heads, n_tokens, value_dim]; not read for l2
+  std::int64_t sink = 16;
+  LagVariant variant = LagVariant::lag;
+  std::vector<std::int64_t> lags;      // in  each at least 1
+  std::vector<View<float, 2>> scores;  // out, one a lag: [n_kv_heads, lag_cut_partitions * lag]
+};
+void lag_scores(const LagScores& io, const Exec& exec = {});
+
+/// The positions that stay, ascending: the sink, the `keep` best of each cut partition (ties: the
+/// earlier token), and everything behind. Exact; NaN ranks below everything. Safe to call from
+/// several threads.
+struct LagKept {
+  View<const float, 2> scores;  // in  [n_kv_heads, lag_cut_partitions * lag]
+  std::int64_t n_tokens = 0, sink = 16, lag = 128, keep = 0;  // 0 <= keep <= lag
+  View<std::int64_t, 2> positions;                            // out [n_kv_heads, lag_length]
+};
+void lag_kept(const LagKept& io, const Exec& exec = {});
+
+}  // namespace kvatlas::kernels

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp merges a token. Each lane reads and writes its own channels, so outputs may be the inputs.
+#include <algorithm>
+
+#include "kernels/cuda_support.cuh"
+#include "kernels/minicache_merge_impl.hpp"
+
+namespace kvatlas::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarp = 32;
+
+struct MergeParams {
+  const void *lower, *upper;
+  float *merged_lower, *merged_upper;
+  std::int64_t heads, tokens, dim;
+  std::int64_t lower_strides[3], upper_strides[3], merged_lower_strides[3], merged_upper_strides[3];
+  double t;
+};
+
+__device__ double warp_sum(double mine) {
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) mine += __shfl_xor_sync(~0u, mine, offset);
+  return mine;
+}
+
+template <class T, class U>
+__global__ void merge_kernel(MergeParams p) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
+  for (std::int64_t item = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
+       item < p.heads * p.tokens; item += step) {
+    const std::int64_t h = item / p.tokens, i = item % p.tokens;
+    const auto row = [&](const std::int64_t(&strides)[3]) {
+      return h * strides[0] + i * strides[1];
+    };
+    const T* lower = static_cast<const T*>(p.lower) + row(p.lower_strides);
+    const U* upper = static_cast<const U*>(p.upper) + row(p.upper_strides);
+    float* merged_lower = p.merged_lower + row(p.merged_lower_strides);
+    float* merged_upper = p.merged_upper + row(p.merged_upper_strides);
+    double lower_square = 0, upper_square = 0, dot = 0;
+    for (std::int64_t c = lane; c < p.dim; c += kWarp) {
+      const double a = static_cast<double>(to_float(lower[c * p.lower_strides[2]]));
+      const double b = static_cast<double>(to_float(upper[c * p.upper_strides[2]]));
+      lower_square += a * a;
+      upper_square += b * b;
+      dot += a * b;
+    }
+    lower_square = warp_sum(lower_square);
+    upper_square = warp_sum(upper_square);
+    SlerpWeights weights = slerp_weights(lower_square, upper_square, warp_sum(dot), p.t);
+    if (!isfinite(lower_square) || !isfinite(upper_square)) weights.lower = NAN;
+    const double lower_norm = sqrt(lower_square), upper_norm = sqrt(upper_square);
+    for (std::int64_t c = lane; c < p.dim; c += kWarp) {
+      const double e =
+          weights.lower * static_cast<double>(to_float(lower[c * p.lower_strides[2]])) +
+          weights.upper * static_cast<double>(to_float(upper[c * p.upper_strides[2]]));
+      merged_lower[c * p.merged_lower_strides[2]] = static_cast<float>(e * lower_norm);
+      merged_upper[c * p.merged_upper_strides[2]] = static_cast<float>(e * upper_norm);
+    }
+  }
+}
+
+}  // namespace
+
+void minicache_merge(const MinicacheMerge& io, void* stream) {
+  MergeParams p{};
+  p.lower = io.lower.data;
+  p.upper = io.upper.data;
+  p.merged_lower = io.merged_lower.data;
+  p.merged_upper = io.merged_upper.data;
+  p.heads = io.lower.sizes[0];
+  p.tokens = io.lower.sizes[1];
+  p.dim = io.lower.sizes[2];
+  p.t = io.t;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    p.lower_strides[axis] = io.lower.strides[axis];
+    p.upper_strides[axis] = io.upper.strides[axis];
+    p.merged_lower_strides[axis] = io.merged_lower.strides[axis];
+    p.merged_upper_strides[axis] = io.merged_upper.strides[axis];
+  }
+  constexpr std::int64_t kRows = kThreads / kWarp;
+  const auto blocks = static_cast<unsigned>(
+      std::min<std::int64_t>((p.heads * p.tokens + kRows - 1) / kRows, 1 << 20));
+  with_type(io.lower.type, [&](auto lower) {
+    with_type(io.upper.type, [&](auto upper) {
+      merge_kernel<decltype(lower), decltype(upper)>
+          <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
+    });
+  });
+  check_launch("minicache_merge");
+}
+
+}  // namespace kvatlas::kernels::cuda

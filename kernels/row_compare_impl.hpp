@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bodies of row_compare share.
+#pragma once
+
+#include "kernels/row_compare.hpp"
+
+namespace kvatlas::kernels {
+
+namespace reference {
+void row_compare(const RowCompare& io);
+}
+#if KVATLAS_HAS_CUDA
+namespace cuda {
+void row_compare(const RowCompare& io, void* stream);
+}
+#endif
+
+}  // namespace kvatlas::kernels

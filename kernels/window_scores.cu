@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// window_scores: a thread a position, twice (mean of the rows; pool and group). Selections by
+// radix, eleven, eleven and ten bits, with integer counters only, so that the order of atomics
+// changes nothing.
+#include <algorithm>
+
+#include "kernels/cuda_support.cuh"
+#include "kernels/select.cuh"
+#include "kernels/window_scores_impl.hpp"
+
+namespace kvatlas::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMaxBlocks = 1024;  // of a pass over all scores
+
+unsigned blocks_for(std::int64_t count) {
+  return static_cast<unsigned>((count + kThreads - 1) / kThreads);
+}
+
+__device__ std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+template <class T>
+struct MeanParams {
+  const T* probs;
+  std::int64_t head_stride, row_stride, token_stride;
+  std::int64_t first_row, window, n_heads, n_positions;
+  float* means;  // [n_heads, n_positions]
+};
+
+template <class T>
+__global__ void row_means(MeanParams<T> p) {
+  const std::int64_t index = global_thread();
+  if (index >= p.n_heads * p.n_positions) return;
+  const std::int64_t head = index / p.n_positions, j = index % p.n_positions;
+  const T* from = p.probs + head * p.head_stride + p.first_row * p.row_stride + j * p.token_stride;
+  float sum = 0;
+  for (std::int64_t r = 0; r < p.window; ++r) sum += to_float(from[r * p.row_stride]);
+  p.means[index] = sum / static_cast<float>(p.window);
+}
+
+__global__ void pool(const float* means, std::int64_t group, std::int64_t kernel, bool average,
+                     View<float, 2> scores) {
+  const std::int64_t n_positions = scores.sizes[1], index = global_thread();
+  if (index >= scores.sizes[0] * n_positions) return;
+  const std::int64_t g = index / n_positions, j = index % n_positions, reach = kernel / 2;
+  const std::int64_t low = j - reach > 0 ? j - reach : 0;
+  const std::int64_t high = j + reach < n_positions - 1 ? j + reach : n_positions - 1;
+  float sum = 0;
+  for (std::int64_t head = g * group; head < (g + 1) * group; ++head) {
+    const float* row = means + head * n_positions;
+    float pooled = row[low];
+    for (std::int64_t t = low + 1; t <= high; ++t)
+      pooled = average ? pooled + row[t] : (pooled != pooled || pooled > row[t] ? pooled : row[t]);
+    sum += average ? pooled / static_cast<float>(kernel) : pooled;
+  }
+  scores.data[g * scores.strides[0] + j * scores.strides[1]] = sum / static_cast<float>(group);
+}
+
+/// How far the search for one k-th largest key is: its leading bits, and its rank among the keys
+/// that share them.
+struct Search {
+  std::uint32_t prefix;
+  std::int64_t rank;
+};
+
+__device__ float score_at(const View<const float, 3>& scores, std::int64_t index) {
+  const std::int64_t j = index % scores.sizes[2], row = index / scores.sizes[2];
+  return scores.data[row / scores.sizes[1] * scores.strides[0] +
+                     row % scores.sizes[1] * scores.strides[1] + j * scores.strides[2]];
+}
+
+__global__ void start_search(Search* searches, std::int64_t k) { *searches = {0, k}; }
+
+/// Counts the keys that share the known bits of search blockIdx.y, by the pass's digit.
+__global__ void __launch_bounds__(kThreads)
+    count_digits(View<const float, 3> scores, const Search* searches, int pass,
+                 unsigned long long* counts) {
+  __shared__ unsigned int local[kDigits];
+  for (int i = static_cast<int>(threadIdx.x); i < kDigits; i += kThreads) local[i] = 0;
+  __syncthreads();
+  const Digit digit = digit_of(pass);
+  const std::uint32_t prefix = searches[blockIdx.y].prefix;
+  const std::int64_t total = scores.sizes[0] * scores.sizes[1] * scores.sizes[2];
+  for (std::int64_t i = global_thread(); i < total;
+       i += static_cast<std::int64_t>(gridDim.x) * kThreads) {
+    const std::uint32_t key = key_of(score_at(scores, i));
+    if ((key & digit.mask) == prefix)
+      atomicAdd(&local[(key >> digit.shift) & (digit.count - 1)], 1u);
+  }
+  __syncthreads();
+  unsigned long long* to = counts + static_cast<std::int64_t>(blockIdx.y) * kDigits;
+  for (int i = static_cast<int>(threadIdx.x); i < digit.count; i += kThreads)
+    if (local[i] != 0) atomicAdd(&to[i], static_cast<unsigned long long>(local[i]));
+}
+
+/// Takes the digit in which the search's rank lies, and clears the counts for the next pass. One
+/// thread a search.
+__global__ void take_digit(Search* searches, std::int64_t n_searches, int pass,
+                           unsigned long long* counts) {
+  const std::int64_t s = global_thread();
+  if (s >= n_searches) return;
+  const Digit digit = digit_of(pass);
+  unsigned long long* of = counts + s * kDigits;
+  std::int64_t rank = searches[s].rank;
+  int taken = digit.count - 1;
+  for (; taken > 0 && rank > static_cast<std::int64_t>(of[taken]); --taken)
+    rank -= static_cast<std::int64_t>(of[taken]);
+  searches[s] = {searches[s].prefix | static_cast<std::uint32_t>(taken) << digit.shift, rank};
+  for (int i = 0; i < kDigits; ++i) of[i] = 0;
+}
+
+/// Keys above and equal to the k-th largest: block (layer, k).
+__global__ void __launch_bounds__(kThreads)
+    count_layer(View<const float, 3> scores, const Search* searches, std::int64_t* above,
+                std::int64_t* equal) {
+  __shared__ unsigned long long sums[2];
+  if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+  __syncthreads();
+  const std::uint32_t threshold = searches[blockIdx.y].prefix;
+  const std::int64_t of_layer = scores.sizes[1] * scores.sizes[2];
+  unsigned long long more = 0, same = 0;
+  for (std::int64_t i = threadIdx.x; i < of_layer; i += kThreads) {
+    const std::uint32_t key = key_of(score_at(scores, blockIdx.x * of_layer + i));
+    more += key > threshold;
+    same += key == threshold;
+  }
+  atomicAdd(&sums[0], more);
+  atomicAdd(&sums[1], same);
+  __syncthreads();
+  const std::int64_t to = static_cast<std::int64_t>(blockIdx.y) * gridDim.x + blockIdx.x;
+  if (threadIdx.x == 0) {
+    above[to] = static_cast<std::int64_t>(sums[0]);
+    equal[to] = static_cast<std::int64_t>(sums[1]);
+  }
+}
+
+/// Shares the ties out from the lowest layer on. One thread a search; a search of rank 0 took
+/// nothing.
+__global__ void share_ties(const Search* searches, const std::int64_t* above,
+                           const std::int64_t* equal, View<std::int64_t, 2> counts) {
+  const std::int64_t s = global_thread();
+  if (s >= counts.sizes[0]) return;
+  const std::int64_t n_layers = counts.sizes[1];
+  std::int64_t left = searches[s].rank;
+  const bool none = left == 0;
+  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    const std::int64_t same = equal[s * n_layers + layer], taken = left < same ? left : same;
+    left -= taken;
+    counts.data[s * counts.strides[0] + layer * counts.strides[1]] =
+        none ? 0 : above[s * n_layers + layer] + taken;
+  }
+}
+
+/// One block a row.
+__global__ void __launch_bounds__(kSelectThreads)
+    row_positions(View<const float, 2> scores, View<std::int64_t, 2> positions) {
+  const std::int64_t row = blockIdx.x;
+  select_largest(
+      scores.sizes[1], positions.sizes[1],
+      [&](std::int64_t j) { return scores.data[row * scores.strides[0] + j * scores.strides[1]]; },
+      [&](std::int64_t rank, std::int64_t j) {
+        positions.data[row * positions.strides[0] + rank * positions.strides[1]] = j;
+      });
+}
+
+}  // namespace
+
+void window_scores(const WindowScores& io, void* stream_pointer) {
+  const auto stream = static_cast<cudaStream_t>(stream_pointer);
+  const auto [n_groups, n_positions] = io.scores.sizes;
+  if (n_groups == 0 || n_positions == 0) return;
+  const std::int64_t n_heads = io.probs.sizes[0];
+  const Scratch<float> means(n_heads * n_positions, stream);
+  with_type(io.probs.type, [&](auto zero) {
+    using T = decltype(zero);
+    const MeanParams<T> params = {static_cast<const T*>(io.probs.data),
+                                  io.probs.strides[0],
+                                  io.probs.strides[1],
+                                  io.probs.strides[2],
+                                  io.probs.sizes[1] - io.window,
+                                  io.window,
+                                  n_heads,
+                                  io.scores.sizes[1],
+                                  means.data()};
+    row_means<T><<<blocks_for(params.n_heads * params.n_positions), kThreads, 0, stream>>>(params);
+    check_launch("row_means");
+  });
+  pool<<<blocks_for(n_groups * n_positions), kThreads, 0, stream>>>(
+      means.data(), n_heads / n_groups, io.kernel, io.pooling == Pooling::average, io.scores);
+  check_launch("pool");
+}
+
+void top_counts(const TopCounts& io, void* stream_pointer) {
+  const auto stream = static_cast<cudaStream_t>(stream_pointer);
+  const auto n_k = static_cast<std::int64_t>(io.k.size());
+  const std::int64_t n_layers = io.scores.sizes[0];
+  if (n_k == 0 || n_layers == 0) return;
+  if (n_k > 65535)
+    fail(ErrorCode::unsupported, "the CUDA body takes at most 65535 k a call, got ", n_k);
+  const Scratch<Search> searches(n_k, stream);
+  const Scratch<unsigned long long> counts(n_k * kDigits, stream);
+  const Scratch<std::int64_t> above(n_k * n_layers, stream), equal(n_k * n_layers, stream);
+  for (std::int64_t i = 0; i < n_k; ++i)
+    start_search<<<1, 1, 0, stream>>>(searches.data() + i, io.k[static_cast<std::size_t>(i)]);
+  check_launch("start_search");
+  check(
+      cudaMemsetAsync(counts.data(), 0,
+                      static_cast<std::size_t>(n_k * kDigits) * sizeof(unsigned long long), stream),
+      "clearing the counts");
+  const std::int64_t total = io.scores.count();
+  const dim3 grid(std::min<unsigned>(kMaxBlocks, std::max(1u, blocks_for(total))),
+                  static_cast<unsigned>(n_k));
+  for (int pass = 0; pass < 3; ++pass) {
+    count_digits<<<grid, kThreads, 0, stream>>>(io.scores, searches.data(), pass, counts.data());
+    check_launch("count_digits");
+    take_digit<<<blocks_for(n_k), kThreads, 0, stream>>>(searches.data(), n_k, pass, counts.data());
+    check_launch("take_digit");
+  }
+  const dim3 layers(static_cast<unsigned>(n_layers), static_cast<unsigned>(n_k));
+  count_layer<<<layers, kThreads, 0, stream>>>(io.scores, searches.data(), above.data(),
+                                               equal.data());
+  check_launch("count_layer");
+  share_ties<<<blocks_for(n_k), kThreads, 0, stream>>>(searches.data(), above.data(), equal.data(),
+                                                       io.counts);
+  check_launch("share_ties");
+}
+
+void top_positions(const TopPositions& io, void* stream_pointer) {
+  if (io.scores.sizes[0] == 0 || io.positions.sizes[1] == 0) return;
+  row_positions<<<static_cast<unsigned>(io.scores.sizes[0]), kSelectThreads, 0,
+                  static_cast<cudaStream_t>(stream_pointer)>>>(io.scores, io.positions);
+  check_launch("row_positions");
+}
+
+}  // namespace kvatlas::kernels::cuda

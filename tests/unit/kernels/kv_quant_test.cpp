@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/kv_quant.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+#include "tests/support/kernel_test.hpp"
+#include "tests/support/tensor.hpp"
+
+namespace kvatlas::kernels {
+namespace {
+
+using testing_support::Guarded;
+using testing_support::Layout;
+using testing_support::Random;
+using testing_support::Tensor;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct Quantised {
+  std::vector<std::uint8_t> codes;
+  std::vector<std::uint16_t> scales, minima;
+  std::vector<float> restored;
+};
+
+class KvQuantTest : public testing_support::KernelTest {
+ protected:
+  static Quantised run(const AnyView<3>& from, int bits, QuantAxis axis, const Exec& how) {
+    const Memory where = from.memory;
+    const auto [heads, tokens, dim] = from.sizes;
+    const std::int64_t bytes = quant_code_bytes(dim, bits);
+    const auto scale_sizes = axis == QuantAxis::per_token
+                                 ? std::array<std::int64_t, 3>{heads, tokens, quant_groups(dim)}
+                                 : std::array<std::int64_t, 3>{heads, quant_groups(tokens), dim};
+    const std::int64_t scales_count = scale_sizes[0] * scale_sizes[1] * scale_sizes[2];
+    const Guarded<std::uint8_t> codes(heads * tokens * bytes, 0xee, where);
+    const Guarded<std::uint16_t> scales(scales_count, 0xeeee, where),
+        minima(scales_count, 0xeeee, where);
+    const Guarded<float> restored(heads * tokens * dim, -7.0f, where);
+    const QuantisedCache cache{bits,
+                               axis,
+                               {codes.data(), {heads, tokens, bytes}, where},
+                               {scales.data(), scale_sizes, where},
+                               {minima.data(), scale_sizes, where}};
+    kv_quantise({from, cache}, how);
+    kv_dequantise({cache, {restored.data(), {heads, tokens, dim}, where}}, how);
+    EXPECT_TRUE(codes.intact() && scales.intact() && minima.intact() && restored.intact());
+    return {codes.values(), scales.values(), minima.values(), restored.values()};
+  }
+  Quantised run(const std::vector<float>& values, const std::array<std::int64_t, 3>& sizes,
+                int bits, QuantAxis axis) {
+    const Tensor<3> from(values, sizes, memory());
+    return run(from.view, bits, axis, exec());
+  }
+};
+
+/// Equal, or both NaN.
+void expect_same(const std::vector<float>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(want[i]))
+      ASSERT_TRUE(std::isnan(got[i])) << i;
+    else
+      ASSERT_EQ(got[i], want[i]) << i;
+  }
+}
+
+TEST_P(KvQuantTest, EveryBodyGivesTheSameBits) {
+  Random random(1);
+  for (const auto& [heads, tokens, dim] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                           {2, 31, 33},
+                                           {3, 32, 64},
+                                           {2, 65, 80},
+                                           {1, 100, 7},
+                                           {2, 33, 128}}) {
+    for (const int bits : {4, 2}) {
+      for (const QuantAxis axis : {QuantAxis::per_channel, QuantAxis::per_token}) {
+        for (const Layout layout : {Layout::dense, Layout::swapped, Layout::strided}) {
+          const DType type = layout == Layout::dense     ? DType::f32
+                             : layout == Layout::swapped ? DType::f16
+                                                         : DType::bf16;
+          auto values = random.normals(heads * tokens * dim, 2);
+          // Some groups with odd inputs: NaN, infinities, ranges that float16 cannot hold,
+          // denormals, equal values.
+          const float odd[] = {std::nanf(""), kInf, -kInf, 3e38f, -1e6f, 1e-42f, -0.0f, 70000.0f};
+          for (std::size_t i = 0; i < std::size(odd); ++i)
+            if (values.size() > 300) values[(i * 997 + 13) % values.size()] = odd[i];
+          const Tensor<3> from(values, {heads, tokens, dim}, memory(), type, layout);
+          const Quantised got = run(from.view, bits, axis, exec());
+          const Quantised want =
+              run(from.host, bits, axis, {.backend = Backend::reference, .stream = nullptr});
+          EXPECT_EQ(got.codes, want.codes);
+          EXPECT_EQ(got.scales, want.scales);
+          EXPECT_EQ(got.minima, want.minima);
+          expect_same(got.restored, want.restored);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KvQuantTest, RestoredValuesAreWithinTheStatedBound) {
+  Random random(2);
+  const std::array<std::int64_t, 3> sizes = {2, 70, 50};
+  for (const float size : {1e-6f, 0.1f, 1.0f, 100.0f}) {
+    auto values = random.normals(2 * 70 * 50, size);
+    for (auto& value : values) value += 3 * size;
+    for (const int bits : {4, 2}) {
+      for (const QuantAxis axis : {QuantAxis::per_channel, QuantAxis::per_token}) {
+        const Quantised got = run(values, sizes, bits, axis);
+        const auto in_group = [&](std::int64_t h, std::int64_t i, std::int64_t c) {
+          std::pair<float, float> range{kInf, -kInf};
+          const bool token = axis == QuantAxis::per_token;
+          const std::int64_t at = (token ? c : i) / kQuantGroup * kQuantGroup;
+          for (std::int64_t k = at; k < std::min(at + kQuantGroup, token ? sizes[2] : sizes[1]);
+               ++k) {
+            const float x = values[(h * sizes[1] + (token ? i : k)) * sizes[2] + (token ? k : c)];
+            range = {std::min(range.first, x), std::max(range.second, x)};
+          }
+          return range;
+        };
+        for (std::int64_t h = 0; h < sizes[0]; ++h) {
+          for (std::int64_t i = 0; i < sizes[1]; ++i) {
+            for (std::int64_t c = 0; c < sizes[2]; ++c) {
+              const auto at = static_cast<std::size_t>((h * sizes[1] + i) * sizes[2] + c);
+              const auto [low, high] = in_group(h, i, c);
+              const double spread = static_cast<double>(high) - static_cast<double>(low);
+              const double bound = spread / ((1 << bits) - 1) / 2 +
+                                   (spread + std::abs(static_cast<double>(low))) * 0x1p-11 +
+                                   0x1p-20;
+              ASSERT_NEAR(got.restored[at], values[at], bound);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(KvQuantTest, BitLayoutAndTies) {
+  // Minimum 0 and scale 1: codes are the values, 2.5 rounds to 2 and 3.5 to 4.
+  const Quantised four = run({0, 15, 2.5f, 3.5f, 9}, {1, 1, 5}, 4, QuantAxis::per_token);
+  EXPECT_EQ(four.codes, (std::vector<std::uint8_t>{0xf0, 0x42, 0x09}));
+  EXPECT_EQ(four.scales, (std::vector<std::uint16_t>{0x3c00}));
+  EXPECT_EQ(four.minima, (std::vector<std::uint16_t>{0}));
+  const Quantised two = run({0, 3, 1, 2, 3}, {1, 5, 1}, 2, QuantAxis::per_channel);
+  EXPECT_EQ(two.codes, (std::vector<std::uint8_t>{0, 3, 1, 2, 3}));
+  EXPECT_EQ(two.restored, (std::vector<float>{0, 3, 1, 2, 3}));
+  EXPECT_EQ(run({0, 3, 1, 2, 3}, {1, 1, 5}, 2, QuantAxis::per_token).codes,
+            (std::vector<std::uint8_t>{0x9c, 0x03}));
+}
+
+TEST_P(KvQuantTest, ConstantGroupsAreRestoredExactlyAndSpoiltOnesStayApart) {
+  for (const QuantAxis axis : {QuantAxis::per_channel, QuantAxis::per_token})
+    for (const float value : run(std::vector<float>(40 * 40, 0.5f), {1, 40, 40}, 4, axis).restored)
+      EXPECT_EQ(value, 0.5f);
+  for (const float bad : {std::nanf(""), kInf, -kInf, 1e30f}) {
+    std::vector<float> values(2 * 64, 1.0f);
+    values[3] = bad;
+    const Quantised got = run(values, {1, 2, 64}, 4, QuantAxis::per_token);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(std::isnan(got.restored[i]), i < 32) << i;
+  }
+}
+
+TEST_P(KvQuantTest, QuantisingTwiceChangesLittleAndThreadsNothing) {
+  const std::array<std::int64_t, 3> sizes = {3, 200, 48};
+  const auto values = Random(3).normals(3 * 200 * 48);
+  const int before = thread_count();
+  const Quantised want = run(values, sizes, 4, QuantAxis::per_channel);
+  for (const int threads : {1, 2, 5}) {
+    set_thread_count(threads);
+    const Quantised got = run(values, sizes, 4, QuantAxis::per_channel);
+    EXPECT_EQ(got.codes, want.codes);
+    EXPECT_EQ(got.restored, want.restored);
+  }
+  set_thread_count(before);
+  EXPECT_EQ(run(want.restored, sizes, 4, QuantAxis::per_channel).codes, want.codes);
+}
+
+TEST_P(KvQuantTest, NothingToDo) {
+  EXPECT_TRUE(run({}, {0, 4, 8}, 4, QuantAxis::per_token).codes.empty());
+  EXPECT_TRUE(run({}, {2, 0, 8}, 2, QuantAxis::per_channel).codes.empty());
+  EXPECT_TRUE(run({}, {2, 4, 0}, 2, QuantAxis::per_token).codes.empty());
+}
+
+TEST(KvQuantArguments, WhatDoesNotFitIsRefused) {
+  float values[64] = {};
+  std::uint8_t codes[64];
+  std::uint16_t halves[64];
+  const View<const float, 3> from(values, {1, 2, 16});
+  QuantisedCache cache{
+      4, QuantAxis::per_token, {codes, {1, 2, 8}}, {halves, {1, 2, 1}}, {halves + 8, {1, 2, 1}}};
+  EXPECT_NO_THROW(kv_quantise({from, cache}));
+  cache.bits = 3;
+  EXPECT_THROW(kv_quantise({from, cache}), Error);
+  cache.bits = 2;
+  EXPECT_THROW(kv_quantise({from, cache}), Error);
+  cache.bits = 4;
+  cache.axis = QuantAxis::per_channel;
+  EXPECT_THROW(kv_dequantise({cache, {values, {1, 2, 16}}}), Error);
+}
+
+KVATLAS_EVERY_BODY(KvQuantTest);
+
+}  // namespace
+}  // namespace kvatlas::kernels

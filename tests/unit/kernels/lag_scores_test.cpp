@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/lag_scores.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+#include "tests/support/kernel_test.hpp"
+
+namespace kvatlas::kernels {
+namespace {
+
+using namespace testing_support;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+struct Case {
+  std::int64_t n_heads, n_tokens, head_dim, value_dim, sink;
+  std::vector<std::int64_t> lags;
+  LagVariant variant = LagVariant::lag;
+  DType type = DType::f32;
+  bool strided = false;
+};
+
+using Scores = std::vector<std::vector<float>>;
+
+Scores scores_on(const Exec& exec, Memory memory, const Case& c, const std::vector<float>& keys,
+                 const std::vector<float>& values) {
+  const std::int64_t step = c.strided ? 2 : 1;
+  const auto spread = [&](const std::vector<float>& from) {
+    std::vector<float> out(from.size() * static_cast<std::size_t>(step), std::nanf(""));
+    for (std::size_t i = 0; i < from.size(); ++i) out[i * static_cast<std::size_t>(step)] = from[i];
+    return Encoded(c.type, out);
+  };
+  const Encoded k = spread(keys), v = spread(values);
+  const Guarded<float> k_full(k.values, memory), v_full(v.values, memory);
+  const Guarded<std::uint16_t> k_half(k.half, memory), v_half(v.half, memory);
+  const auto view = [&](const Guarded<float>& full, const Guarded<std::uint16_t>& half,
+                        std::int64_t dim) {
+    auto strides = dense_strides<3>({c.n_heads, c.n_tokens, dim});
+    for (auto& stride : strides) stride *= step;
+    return AnyView<3>(c.type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
+                      c.type, {c.n_heads, c.n_tokens, dim}, strides, memory);
+  };
+  LagScores io;
+  io.keys = view(k_full, k_half, c.head_dim);
+  io.values = view(v_full, v_half, c.value_dim);
+  io.sink = c.sink;
+  io.variant = c.variant;
+  io.lags = c.lags;
+  std::vector<Guarded<float>> outs;
+  for (const std::int64_t lag : c.lags) {
+    const std::int64_t scored = lag * lag_cut_partitions(c.n_tokens, c.sink, lag);
+    outs.emplace_back(c.n_heads * scored, -7.0f, memory);
+    io.scores.push_back({outs.back().data(), {c.n_heads, scored}, memory});
+  }
+  lag_scores(io, exec);
+  Scores result;
+  for (const auto& out : outs) {
+    EXPECT_TRUE(out.intact());
+    result.push_back(out.values());
+  }
+  return result;
+}
+
+std::vector<std::int64_t> kept_on(const Exec& exec, Memory memory, std::int64_t n_heads,
+                                  std::int64_t n_tokens, std::int64_t sink, std::int64_t lag,
+                                  std::int64_t keep, const std::vector<float>& values) {
+  const Guarded<float> scores(values, memory);
+  const std::int64_t length = lag_length(n_tokens, sink, lag, keep);
+  const Guarded<std::int64_t> positions(n_heads * length, -7, memory);
+  LagKept io;
+  io.scores = {scores.data(), {n_heads, lag * lag_cut_partitions(n_tokens, sink, lag)}, memory};
+  io.n_tokens = n_tokens;
+  io.sink = sink;
+  io.lag = lag;
+  io.keep = keep;
+  io.positions = {positions.data(), {n_heads, length}, memory};
+  lag_kept(io, exec);
+  EXPECT_TRUE(positions.intact());
+  return positions.values();
+}
+
+class LagScoresTest : public KernelTest {
+ protected:
+  Scores run(const Case& c, const std::vector<float>& keys, const std::vector<float>& values) {
+    return scores_on(exec(), memory(), c, keys, values);
+  }
+  static Scores reference(const Case& c, const std::vector<float>& keys,
+                          const std::vector<float>& values) {
+    return scores_on({.backend = Backend::reference}, Memory::host, c, keys, values);
+  }
+};
+
+void expect_close(const Scores& got, const Scores& expected, float error) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].size(), expected[i].size());
+    for (std::size_t t = 0; t < got[i].size(); ++t) {
+      const float a = got[i][t], b = expected[i][t];
+      ASSERT_TRUE(std::abs(a - b) <= error * std::abs(b) || a == b ||
+                  (std::isnan(a) && std::isnan(b)))
+          << "lag " << i << " token " << t << ": " << a << " instead of " << b;
+    }
+  }
+}
+
+TEST_P(LagScoresTest, MatchesTheReference) {
+  Random random(31);
+  for (LagVariant variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
+    for (Case c : {Case{1, 6, 2, 2, 0, {3}},
+                   {2, 40, 5, 3, 4, {7, 1, 12}},
+                   {3, 300, 64, 64, 16, {32, 64, 48, 128}},
+                   {2, 200, 80, 17, 16, {64}},
+                   {1, 1200, 16, 33, 16, {128, 512, 300}},
+                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f16},
+                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::bf16, true},
+                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f32, true}}) {
+      c.variant = variant;
+      SCOPED_TRACE(testing::Message()
+                   << c.n_tokens << " tokens, dim " << c.head_dim << ", " << dtype_name(c.type));
+      const auto keys = random.normals(c.n_heads * c.n_tokens * c.head_dim, 3);
+      const auto values = random.normals(c.n_heads * c.n_tokens * c.value_dim);
+      const auto expected = reference(c, keys, values);
+      // Short references give channels of small width and so large x'.
+      const bool narrow =
+          *std::min_element(c.lags.begin(), c.lags.end()) < 20 && variant == LagVariant::lag;
+      expect_close(run(c, keys, values), expected, narrow ? 1e-3f : 2e-5f);
+    }
+}
+
+TEST_P(LagScoresTest, ScoresOfAPartitionSumToTwo) {
+  Random random(32);
+  const Case c{2, 700, 32, 32, 16, {64, 128}};
+  const auto scores = run(c, random.normals(2 * 700 * 32), random.normals(2 * 700 * 32));
+  for (std::size_t i = 0; i < c.lags.size(); ++i)
+    for (std::size_t begin = 0; begin < scores[i].size();
+         begin += static_cast<std::size_t>(c.lags[i])) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < c.lags[i]; ++t)
+        sum += static_cast<double>(scores[i][begin + static_cast<std::size_t>(t)]);
+      EXPECT_NEAR(sum, 2, 1e-5);
+    }
+}
+
+TEST_P(LagScoresTest, ManyLagsGiveWhatEachGivesAlone) {
+  Random random(33);
+  const Case all{2, 500, 20, 20, 5, {128, 17, 60, 400}};
+  const auto keys = random.normals(2 * 500 * 20), values = random.normals(2 * 500 * 20);
+  const auto together = run(all, keys, values);
+  for (std::size_t i = 0; i < all.lags.size(); ++i) {
+    Case one = all;
+    one.lags = {all.lags[i]};
+    EXPECT_EQ(run(one, keys, values)[0], together[i]);
+  }
+}
+
+TEST_P(LagScoresTest, ConstantChannelsCountAsZero) {
+  Random random(34);
+  const Case c{1, 90, 8, 8, 0, {30}};
+  auto keys = random.normals(90 * 8), values = std::vector<float>(90 * 8, 2.5f);
+  for (std::size_t t = 30; t < 60; ++t)
+    keys[t * 8 + 3] = 1e-40f * static_cast<float>(t);  // a width below 2^-126
+  const auto got = run(c, keys, values);
+  expect_close(got, reference(c, keys, values), 2e-5f);
+  const auto flat = run(c, values, values);
+  for (float score : flat[0]) EXPECT_FLOAT_EQ(score, 2.0f / 30);
+}
+
+TEST_P(LagScoresTest, OddValuesSpoilTheirPartitions) {
+  Random random(35);
+  const auto keys = random.normals(100 * 4), values = random.normals(100 * 4);
+  for (float odd : {std::nanf(""), kInf, -kInf}) {
+    auto spoiled = keys;
+    spoiled[(20 + 3) * 4 + 1] = odd;  // partition 1 of 20 tokens
+    for (LagVariant variant : {LagVariant::lag, LagVariant::local}) {
+      const Case c{1, 100, 4, 4, 0, {20}, variant};
+      const auto got = run(c, spoiled, values);
+      expect_close(got, reference(c, spoiled, values), 1e-4f);
+      for (std::size_t t = 0; t < 80; ++t) {
+        const bool bad = t / 20 == 1 || (t / 20 == 0 && variant == LagVariant::lag);
+        EXPECT_EQ(std::isnan(got[0][t]), bad) << t;
+      }
+    }
+    const Case c{1, 100, 4, 4, 0, {20}, LagVariant::l2};
+    expect_close(run(c, spoiled, values), reference(c, spoiled, values), 1e-6f);
+  }
+}
+
+TEST_P(LagScoresTest, NothingIsCutInShortPrompts) {
+  const Case c{2, 20, 4, 4, 16, {3, 100}};
+  const auto got = run(c, std::vector<float>(160), std::vector<float>(160));
+  EXPECT_TRUE(got[0].empty() && got[1].empty());
+  EXPECT_TRUE(run({2, 0, 4, 4, 16, {3}}, {}, {})[0].empty());
+  EXPECT_TRUE(run({0, 50, 4, 4, 2, {3}}, {}, {})[0].empty());
+}
+
+TEST_P(LagScoresTest, ThreadsDoNotChangeABit) {
+  Random random(36);
+  const Case c{5, 400, 24, 24, 16, {64, 100}};
+  const auto keys = random.normals(5 * 400 * 24), values = random.normals(5 * 400 * 24);
+  const int before = thread_count();
+  std::vector<Scores> results;
+  for (int threads : {1, 2, 5}) {
+    set_thread_count(threads);
+    results.push_back(run(c, keys, values));
+  }
+  set_thread_count(before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST_P(LagScoresTest, KeptPositionsAreValidSortedAndOfTheRightLength) {
+  Random random(37);
+  for (const std::int64_t n : {0, 3, 16, 40, 47, 48, 49, 200, 1000})
+    for (const std::int64_t keep : {0, 1, 5, 16}) {
+      constexpr std::int64_t kSink = 16, kLag = 16;
+      const std::int64_t scored = kLag * lag_cut_partitions(n, kSink, kLag);
+      std::vector<float> scores;
+      for (std::int64_t i = 0; i < 2 * scored; ++i)
+        scores.push_back(static_cast<float>(random.integer(0, 9)));
+      const auto got = kept_on(exec(), memory(), 2, n, kSink, kLag, keep, scores);
+      ASSERT_EQ(got, kept_on({.backend = Backend::reference}, Memory::host, 2, n, kSink, kLag, keep,
+                             scores));
+      // Eq. 10.
+      const std::int64_t length = n < kSink + 2 * kLag ? n
+                                                       : kSink + keep * ((n - kSink) / kLag - 1) +
+                                                             kLag + (n - kSink) % kLag;
+      ASSERT_EQ(static_cast<std::int64_t>(got.size()), 2 * length);
+      for (std::int64_t i = 0; i < 2 * length; ++i) {
+        const std::int64_t position = got[static_cast<std::size_t>(i)];
+        EXPECT_GE(position, 0);
+        EXPECT_LT(position, n);
+        if (i % length > 0) {
+          EXPECT_GT(position, got[static_cast<std::size_t>(i - 1)]);
+        }
+      }
+    }
+}
+
+KVATLAS_EVERY_BODY(LagScoresTest);
+
+TEST(LagScoresArguments, AreChecked) {
+  float values[400] = {};
+  std::int64_t positions[100];
+  LagScores io;
+  io.keys = View<float, 3>(values, {1, 100, 4});
+  io.values = View<float, 3>(values, {1, 99, 4});
+  io.lags = {20};
+  io.scores = {{values, {1, 60}}};
+  EXPECT_THROW(lag_scores(io), Error) << "99 values";
+  io.values = View<float, 3>(values, {1, 100, 4});
+  io.lags = {0};
+  EXPECT_THROW(lag_scores(io), Error);
+  io.lags = {20, 10};
+  EXPECT_THROW(lag_scores(io), Error) << "no array for the second lag";
+  io.lags = {30};
+  EXPECT_THROW(lag_scores(io), Error) << "wrong length";
+  io.keys = View<float, 3>(values, {1, 100, 1});
+  EXPECT_THROW(lag_scores(io), Error) << "no deviation of one channel";
+
+  LagKept kept;
+  kept.n_tokens = 40;
+  kept.sink = 0;
+  kept.lag = 20;
+  kept.keep = 21;
+  kept.scores = {values, {1, 20}};
+  kept.positions = {positions, {1, 40}};
+  EXPECT_THROW(lag_kept(kept), Error) << "21 of 20";
+  kept.keep = 20;
+  EXPECT_NO_THROW(lag_kept(kept));
+}
+
+}  // namespace
+}  // namespace kvatlas::kernels
