@@ -7,14 +7,10 @@ target_compile_options(kvatlas_options INTERFACE
                             -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-<<<<<<< HEAD
   # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -Werror=all-warnings
-                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
-=======
   # 554: View<T>'s conversion to View<const T> has no use where T is const.
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
->>>>>>> kern1
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings
+                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)

@@ -16,6 +16,7 @@
 #include "kernels/attention_maps_impl.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/math-inl.hpp"
 #include "kernels/qk_tile-inl.hpp"
@@ -31,17 +32,17 @@ constexpr std::int64_t kSumRows = 256;
 
 /// The factor on one side of the product after which `finish_scores` gives scores in powers of two.
 HWY_INLINE float row_factor(const CausalScores& scores) {
-  return scores.softcap > 0 ? scores.scale / scores.softcap
-                            : static_cast<float>(static_cast<double>(scores.scale) * kLog2e);
+  return scores.soft_cap > 0 ? scores.scale / scores.soft_cap
+                             : static_cast<float>(static_cast<double>(scores.scale) * kLog2e);
 }
 
-/// softcap * log2 e * tanh(x) over the first `rows` rows of the columns begin .. end, if there is a
-/// cap.
+/// soft_cap * log2 e * tanh(x) over the first `rows` rows of the columns begin .. end, if there is
+/// a cap.
 HWY_INLINE void finish_scores(const CausalScores& scores, float* products, std::int64_t rows,
                               std::int64_t begin, std::int64_t end) {
-  if (!(scores.softcap > 0)) return;
+  if (!(scores.soft_cap > 0)) return;
   const TileTag d;
-  const auto cap = hn::Set(d, static_cast<float>(static_cast<double>(scores.softcap) * kLog2e));
+  const auto cap = hn::Set(d, static_cast<float>(static_cast<double>(scores.soft_cap) * kLog2e));
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = begin; c < end; c += kTileLanes) {
       float* at = products + r * kStripe + c;
@@ -368,40 +369,32 @@ HWY_AFTER_NAMESPACE();
 namespace kvatlas::kernels {
 namespace {
 
-void require(bool holds, const char* kernel, const std::string& what) {
-  if (!holds) fail(ErrorCode::usage, kernel, ": ", what);
-}
-
-void check(const char* kernel, const CausalScores& scores, const std::array<std::int64_t, 2>& lse,
-           Memory memory) {
-  const auto& q = scores.queries.sizes;
-  const auto& k = scores.keys.sizes;
-  require(
-      q[1] == k[1] && q[2] == k[2] && (q[0] == 0 || (k[0] > 0 && q[0] % k[0] == 0)), kernel,
-      str("queries ", list_str(q), " and keys ", list_str(k),
-          " do not fit: expected [n_heads, n_tokens, head_dim], n_heads a multiple of n_kv_heads"));
-  require(lse[0] == q[0] && lse[1] == q[1], kernel,
-          str("lse is ", list_str(lse), ", expected [", q[0], ", ", q[1], "]"));
-  require(scores.window >= 0, kernel, str("window is ", scores.window, ", expected 0 or more"));
-  require(scores.softcap >= 0, kernel, str("softcap is ", scores.softcap, ", expected 0 or more"));
-  require(scores.queries.memory == memory && scores.keys.memory == memory, kernel,
-          "queries, keys and lse do not lie in the same memory");
+void check(const CausalScores& scores, const std::array<std::int64_t, 2>& lse, Memory memory) {
+  require_array("queries", scores.queries);
+  require_array("keys", scores.keys);
+  const auto [n_heads, n_tokens, head_dim] = scores.queries.sizes;
+  const std::int64_t n_kv_heads = scores.keys.sizes[0];
+  require_shape("keys", scores.keys.sizes, {n_kv_heads, n_tokens, head_dim});
+  if (n_heads > 0 && (n_kv_heads == 0 || n_heads % n_kv_heads != 0))
+    fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
+  require_shape("lse", lse, {n_heads, n_tokens});
+  require_range("window", scores.window, 0, std::numeric_limits<std::int64_t>::max());
+  if (!(scores.soft_cap >= 0))
+    fail(ErrorCode::usage, "soft_cap is ", scores.soft_cap, ", expected 0 or more");
+  require_same_memory("lse", memory, scores.queries.memory);
+  require_same_memory("keys", scores.keys.memory, scores.queries.memory);
 }
 
 void check_level(const AttentionMaps& io, std::size_t l) {
   const std::int64_t side = map_blocks(io.lse.sizes[1], io.block << l);
-  const std::array<std::int64_t, 3> expected = {io.lse.sizes[0], side, side};
   for (const auto* view : {&io.levels[l].mean, &io.levels[l].max}) {
     if (!view->data) continue;
-    require(view->sizes == expected, "attention_maps",
-            str("level ", l, " is ", list_str(view->sizes), ", expected ", list_str(expected)));
-    require(view->memory == io.lse.memory, "attention_maps",
-            str("level ", l, " does not lie in the memory of lse"));
+    require_shape("a level of the maps", view->sizes, {io.lse.sizes[0], side, side});
+    require_same_memory("a level of the maps", view->memory, io.lse.memory);
   }
-  if (l == 0) return;
-  require((!io.levels[l].mean.data || io.levels[l - 1].mean.data) &&
-              (!io.levels[l].max.data || io.levels[l - 1].max.data),
-          "attention_maps", str("level ", l, " asks for what level ", l - 1, " lacks"));
+  if (l > 0 && ((io.levels[l].mean.data && !io.levels[l - 1].mean.data) ||
+                (io.levels[l].max.data && !io.levels[l - 1].max.data)))
+    fail(ErrorCode::usage, "level ", l, " of the maps asks for what level ", l - 1, " lacks");
 }
 
 }  // namespace
@@ -410,42 +403,39 @@ HWY_EXPORT(row_logsumexp_body);
 HWY_EXPORT(attention_maps_body);
 
 void row_logsumexp(const RowLogSumExp& io, const Exec& exec) {
-  check("row_logsumexp", io.scores, io.lse.sizes, io.lse.memory);
+  check(io.scores, io.lse.sizes, io.lse.memory);
+  require_array("lse", io.lse);
   const Backend backend = choose(exec, io.lse.memory);
   if (io.lse.count() == 0) return;
   switch (backend) {
     case Backend::reference:
       return reference::row_logsumexp(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::row_logsumexp(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::row_logsumexp(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(row_logsumexp_body)(io);
   }
 }
 
 void attention_maps(const AttentionMaps& io, const Exec& exec) {
-  check("attention_maps", io.scores, io.lse.sizes, io.lse.memory);
-  require(io.block >= 1 && io.block <= (std::int64_t{1} << 40), "attention_maps",
-          str("block is ", io.block, ", expected 1 to 2^40"));
-  require(io.levels.size() <= 20, "attention_maps",
-          str(io.levels.size(), " levels, expected at most 20"));
+  check(io.scores, io.lse.sizes, io.lse.memory);
+  require_array("lse", io.lse);
+  require_range("block", io.block, 1, std::int64_t{1} << 40);
+  require_range("the number of levels", static_cast<std::int64_t>(io.levels.size()), 0, 20);
   for (std::size_t l = 0; l < io.levels.size(); ++l) check_level(io, l);
-  if (io.column_sums.data)
-    require(io.column_sums.sizes == io.lse.sizes && io.column_sums.memory == io.lse.memory,
-            "attention_maps",
-            str("column_sums is ", list_str(io.column_sums.sizes), ", expected ",
-                list_str(io.lse.sizes), " in the memory of lse"));
+  if (io.column_sums.data) {
+    require_shape("column_sums", io.column_sums.sizes, io.lse.sizes);
+    require_same_memory("column_sums", io.column_sums.memory, io.lse.memory);
+  }
   const Backend backend = choose(exec, io.lse.memory);
   if (io.lse.count() == 0) return;
   switch (backend) {
     case Backend::reference:
       return reference::attention_maps(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::attention_maps(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::attention_maps(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(attention_maps_body)(io);
   }

@@ -446,9 +446,9 @@ ScoreParams score_params(const CausalScores& scores) {
   p.window = scores.window;
   copy(scores.queries.strides, p.query_strides);
   copy(scores.keys.strides, p.key_strides);
-  const double cap = scores.softcap, scale = scores.scale;
-  p.cap = scores.softcap > 0 ? static_cast<float>(cap * kLog2e) : 0.0f;
-  p.factor = static_cast<float>(scores.softcap > 0 ? scale / cap : scale * kLog2e);
+  const double cap = scores.soft_cap, scale = scores.scale;
+  p.cap = scores.soft_cap > 0 ? static_cast<float>(cap * kLog2e) : 0.0f;
+  p.factor = static_cast<float>(scores.soft_cap > 0 ? scale / cap : scale * kLog2e);
   return p;
 }
 

@@ -33,11 +33,9 @@ void attention_maps(const AttentionMaps& io);
 void pool_levels(const AttentionMaps& io, std::int64_t h);
 }  // namespace reference
 
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void row_logsumexp(const RowLogSumExp& io, void* stream);
 void attention_maps(const AttentionMaps& io, void* stream);
 }  // namespace cuda
-#endif
 
 }  // namespace kvatlas::kernels

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/attention_maps_impl.hpp"
-#include "kernels/element.hpp"
+#include "kernels/read.hpp"
 
 namespace kvatlas::kernels::reference {
 namespace {
@@ -18,9 +18,9 @@ std::vector<double> score_row(const CausalScores& scores, std::int64_t h, std::i
   for (std::int64_t j = first_key(scores, i); j <= i; ++j) {
     double dot = 0;
     for (std::int64_t c = 0; c < scores.queries.sizes[2]; ++c)
-      dot += element(scores.queries, h, i, c) * element(scores.keys, h / group, j, c);
+      dot += read(scores.queries, h, i, c) * read(scores.keys, h / group, j, c);
     dot *= static_cast<double>(scores.scale);
-    const double cap = scores.softcap;
+    const double cap = scores.soft_cap;
     row.push_back(cap > 0 ? cap * std::tanh(dot / cap) : dot);
   }
   return row;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/gather_impl.hpp"
 
@@ -37,13 +39,17 @@ void gather_body(const Gather& io) {
 
 /// What can be known without reading the arrays.
 void check_shapes(const Gather& io) {
-  const std::int64_t heads = io.from.sizes[0];
-  if (io.offsets.sizes[0] != heads + 1 || io.starts.sizes[0] != heads)
-    fail(ErrorCode::usage, "gather: ", io.offsets.sizes[0], " offsets and ", io.starts.sizes[0],
-         " starts for ", heads, " heads, expected ", heads + 1, " and ", heads);
+  require_array("from", io.from);
+  require_array("positions", io.positions);
+  require_shape("offsets", io.offsets.sizes, {io.from.sizes[0] + 1});
+  require_array("offsets", io.offsets);
+  require_shape("starts", io.starts.sizes, {io.from.sizes[0]});
+  require_array("starts", io.starts);
   for (const Memory memory : {io.positions.memory, io.offsets.memory, io.starts.memory})
-    if (memory != io.from.memory)
-      fail(ErrorCode::usage, "gather: the arrays do not lie in the same memory");
+    require_same_memory("positions, offsets or starts", memory, io.from.memory);
+  require_range("to_rows", io.to_rows, 0, std::numeric_limits<std::int64_t>::max());
+  if (io.to_rows > 0 && io.from.sizes[2] > 0 && io.to == nullptr)
+    fail(ErrorCode::usage, "to has no data");
 }
 
 void check_rows(const Gather& io) {
@@ -76,10 +82,9 @@ void gather(const Gather& io, const Exec& exec) {
   switch (backend) {
     case Backend::reference:
       return reference::gather(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::gather(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::gather(io, exec.stream);
+      return;
     default:
       return io.from.type == DType::f32 ? gather_body<float>(io) : gather_body<std::uint16_t>(io);
   }

@@ -9,10 +9,8 @@ namespace kvatlas::kernels {
 namespace reference {
 void gather(const Gather& io);
 }
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void gather(const Gather& io, void* stream);
 }
-#endif
 
 }  // namespace kvatlas::kernels

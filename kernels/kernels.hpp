@@ -6,8 +6,15 @@
 // on the number of threads.
 #pragma once
 
+#include "kernels/attention_maps.hpp"
 #include "kernels/dispatch.hpp"
+#include "kernels/gather.hpp"
 #include "kernels/js_divergence.hpp"
+#include "kernels/kv_quant.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
+#include "kernels/minicache_merge.hpp"
+#include "kernels/ragged_decode.hpp"
+#include "kernels/row_compare.hpp"
+#include "kernels/transformer_ops.hpp"
 #include "kernels/window_scores.hpp"

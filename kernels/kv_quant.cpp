@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/aligned.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/kv_quant_impl.hpp"
 #include "kernels/load-inl.hpp"
@@ -42,10 +43,10 @@ class QuantTile {
       : cache_(cache),
         channels_(channels),
         width_((channels + kQuantGroup - 1) / kQuantGroup * kQuantGroup),
-        rows_(hwy::AllocateAligned<float>(static_cast<std::size_t>(kQuantGroup * width_))),
-        low_(hwy::AllocateAligned<float>(static_cast<std::size_t>(width_))),
-        factor_(hwy::AllocateAligned<float>(static_cast<std::size_t>(width_))),
-        codes_(hwy::AllocateAligned<std::int32_t>(static_cast<std::size_t>(width_))) {}
+        rows_(aligned<float>(kQuantGroup * width_)),
+        low_(aligned<float>(width_)),
+        factor_(aligned<float>(width_)),
+        codes_(aligned<std::int32_t>(width_)) {}
 
   void quantise(const AnyView<3>& from, std::int64_t h, std::int64_t group) {
     const std::int64_t first = group * kQuantGroup,
@@ -190,22 +191,23 @@ HWY_AFTER_NAMESPACE();
 namespace kvatlas::kernels {
 namespace {
 
-void check(const char* kernel, const QuantisedCache& cache,
-           const std::array<std::int64_t, 3>& sizes, Memory memory) {
+void check(const QuantisedCache& cache, const std::array<std::int64_t, 3>& sizes, Memory memory) {
   if (cache.bits != 4 && cache.bits != 2)
-    fail(ErrorCode::usage, kernel, ": ", cache.bits, " bits, expected 4 or 2");
+    fail(ErrorCode::usage, "bits is ", cache.bits, ", expected 4 or 2");
   const auto [heads, tokens, channels] = sizes;
-  const std::array<std::int64_t, 3> codes = {heads, tokens, quant_code_bytes(channels, cache.bits)};
+  require_shape("codes", cache.codes.sizes,
+                {heads, tokens, quant_code_bytes(channels, cache.bits)});
   const auto scales = cache.axis == QuantAxis::per_token
                           ? std::array<std::int64_t, 3>{heads, tokens, quant_groups(channels)}
                           : std::array<std::int64_t, 3>{heads, quant_groups(tokens), channels};
-  if (cache.codes.sizes != codes || cache.scales.sizes != scales || cache.minima.sizes != scales)
-    fail(ErrorCode::usage, kernel, ": codes ", list_str(cache.codes.sizes), ", scales ",
-         list_str(cache.scales.sizes), ", minima ", list_str(cache.minima.sizes), ", expected ",
-         list_str(codes), " and twice ", list_str(scales));
-  if (cache.codes.memory != memory || cache.scales.memory != memory ||
-      cache.minima.memory != memory)
-    fail(ErrorCode::usage, kernel, ": the arrays do not lie in the same memory");
+  require_shape("scales", cache.scales.sizes, scales);
+  require_shape("minima", cache.minima.sizes, scales);
+  require_array("codes", cache.codes);
+  require_array("scales", cache.scales);
+  require_array("minima", cache.minima);
+  require_same_memory("codes", cache.codes.memory, memory);
+  require_same_memory("scales", cache.scales.memory, memory);
+  require_same_memory("minima", cache.minima.memory, memory);
 }
 
 bool empty(const std::array<std::int64_t, 3>& sizes) {
@@ -218,32 +220,32 @@ HWY_EXPORT(kv_quantise_body);
 HWY_EXPORT(kv_dequantise_body);
 
 void kv_quantise(const KvQuantise& io, const Exec& exec) {
-  check("kv_quantise", io.to, io.from.sizes, io.from.memory);
+  require_array("from", io.from);
+  check(io.to, io.from.sizes, io.from.memory);
   const Backend backend = choose(exec, io.from.memory);
   if (empty(io.from.sizes)) return;
   switch (backend) {
     case Backend::reference:
       return reference::kv_quantise(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::kv_quantise(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::kv_quantise(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(kv_quantise_body)(io);
   }
 }
 
 void kv_dequantise(const KvDequantise& io, const Exec& exec) {
-  check("kv_dequantise", io.from, io.to.sizes, io.to.memory);
+  require_array("to", io.to);
+  check(io.from, io.to.sizes, io.to.memory);
   const Backend backend = choose(exec, io.to.memory);
   if (empty(io.to.sizes)) return;
   switch (backend) {
     case Backend::reference:
       return reference::kv_dequantise(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::kv_dequantise(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::kv_dequantise(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(kv_dequantise_body)(io);
   }

@@ -32,11 +32,9 @@ namespace reference {
 void kv_quantise(const KvQuantise& io);
 void kv_dequantise(const KvDequantise& io);
 }  // namespace reference
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void kv_quantise(const KvQuantise& io, void* stream);
 void kv_dequantise(const KvDequantise& io, void* stream);
 }  // namespace cuda
-#endif
 
 }  // namespace kvatlas::kernels

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/element.hpp"
 #include "kernels/kv_quant_impl.hpp"
+#include "kernels/read.hpp"
 
 namespace kvatlas::kernels::reference {
 namespace {
@@ -50,7 +50,7 @@ void kv_quantise(const KvQuantise& io) {
                    bool finite = true;
                    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
                      for (std::int64_t c = columns.begin; c < columns.end; ++c) {
-                       const float x = static_cast<float>(element(io.from, h, i, c));
+                       const float x = static_cast<float>(read(io.from, h, i, c));
                        finite = finite && std::isfinite(x);
                        low = std::min(low, x);
                        high = std::max(high, x);
@@ -61,7 +61,7 @@ void kv_quantise(const KvQuantise& io) {
                    io.to.minima(h, s0, s1) = scale.minimum;
                    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
                      for (std::int64_t c = columns.begin; c < columns.end; ++c) {
-                       const float x = static_cast<float>(element(io.from, h, i, c));
+                       const float x = static_cast<float>(read(io.from, h, i, c));
                        const float code = std::nearbyint((x - scale.low) * scale.inverse);
                        const int clamped =
                            std::isnan(code)

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/lag_scores_impl.hpp"

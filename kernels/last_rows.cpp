@@ -7,6 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/last_rows.cpp"
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/last_rows_impl.hpp"

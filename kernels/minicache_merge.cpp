@@ -7,12 +7,13 @@
 #include <cmath>
 #include <limits>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/aligned.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/load-inl.hpp"
 #include "kernels/minicache_merge_impl.hpp"
@@ -31,7 +32,7 @@ class TokenPair {
   explicit TokenPair(const MinicacheMerge& io)
       : io_(io),
         width_((io.lower.sizes[2] + kMergeLanes - 1) / kMergeLanes * kMergeLanes),
-        rows_(hwy::AllocateAligned<float>(static_cast<std::size_t>(2 * width_))) {}
+        rows_(aligned<float>(2 * width_)) {}
 
   void run(std::int64_t h, std::int64_t i) {
     const MergeTag d;
@@ -102,24 +103,24 @@ HWY_EXPORT(minicache_merge_body);
 
 void minicache_merge(const MinicacheMerge& io, const Exec& exec) {
   const auto& sizes = io.lower.sizes;
-  if (io.upper.sizes != sizes || io.merged_lower.sizes != sizes || io.merged_upper.sizes != sizes)
-    fail(ErrorCode::usage, "minicache_merge: upper ", list_str(io.upper.sizes), ", outputs ",
-         list_str(io.merged_lower.sizes), " and ", list_str(io.merged_upper.sizes), ", expected ",
-         list_str(sizes), " as lower");
-  if (!(io.t >= 0 && io.t <= 1))
-    fail(ErrorCode::usage, "minicache_merge: t is ", io.t, ", expected 0 to 1");
-  for (const Memory memory : {io.upper.memory, io.merged_lower.memory, io.merged_upper.memory})
-    if (memory != io.lower.memory)
-      fail(ErrorCode::usage, "minicache_merge: the arrays do not lie in the same memory");
+  require_array("lower", io.lower);
+  require_array("upper", io.upper);
+  require_shape("upper", io.upper.sizes, sizes);
+  require_same_memory("upper", io.upper.memory, io.lower.memory);
+  for (const auto* out : {&io.merged_lower, &io.merged_upper}) {
+    require_array("an output", *out);
+    require_shape("an output", out->sizes, sizes);
+    require_same_memory("an output", out->memory, io.lower.memory);
+  }
+  if (!(io.t >= 0 && io.t <= 1)) fail(ErrorCode::usage, "t is ", io.t, ", expected 0 to 1");
   const Backend backend = choose(exec, io.lower.memory);
   if (sizes[0] == 0 || sizes[1] == 0 || sizes[2] == 0) return;
   switch (backend) {
     case Backend::reference:
       return reference::minicache_merge(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::minicache_merge(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::minicache_merge(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(minicache_merge_body)(io);
   }

@@ -37,10 +37,8 @@ KVATLAS_HOST_DEVICE inline SlerpWeights slerp_weights(double lower_square, doubl
 namespace reference {
 void minicache_merge(const MinicacheMerge& io);
 }
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void minicache_merge(const MinicacheMerge& io, void* stream);
 }
-#endif
 
 }  // namespace kvatlas::kernels

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/element.hpp"
 #include "kernels/minicache_merge_impl.hpp"
+#include "kernels/read.hpp"
 
 namespace kvatlas::kernels::reference {
 namespace {
@@ -17,7 +17,7 @@ struct Polar {
 Polar polar(const AnyView<3>& x, std::int64_t h, std::int64_t i) {
   Polar out;
   for (std::int64_t c = 0; c < x.sizes[2]; ++c) {
-    out.unit.push_back(element(x, h, i, c));
+    out.unit.push_back(read(x, h, i, c));
     out.norm += out.unit.back() * out.unit.back();
   }
   out.norm = std::sqrt(out.norm);

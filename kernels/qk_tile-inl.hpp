@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/highway.h>
 
+#include "kernels/aligned.hpp"
 #include "kernels/base/view.hpp"
 #include "kernels/load-inl.hpp"
 
@@ -73,10 +73,9 @@ class TileScratch {
   explicit TileScratch(std::int64_t head_dim)
       : head_dim_(head_dim),
         chunks_((head_dim + kDepth - 1) / kDepth),
-        panels_(hwy::AllocateAligned<float>(static_cast<std::size_t>(kStripe * head_dim))),
-        rows_(hwy::AllocateAligned<float>(
-            static_cast<std::size_t>(std::max<std::int64_t>(1, chunks_) * kTileRows * kRowStride))),
-        products_(hwy::AllocateAligned<float>(kTileRows * kStripe)) {}
+        panels_(aligned<float>(kStripe * head_dim)),
+        rows_(aligned<float>(chunks_ * kTileRows * kRowStride)),
+        products_(aligned<float>(kTileRows * kStripe)) {}
 
   /// Makes rows first .. first + count (at most kStripe) of x[h] the stripe, zeros behind.
   void pack_stripe(const AnyView<3>& x, std::int64_t h, std::int64_t first, std::int64_t count) {

@@ -10,12 +10,13 @@
 #include <memory>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/aligned.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/load-inl.hpp"
 #include "kernels/math-inl.hpp"
@@ -45,8 +46,7 @@ class CacheRows {
       : rows_(rows),
         stride_(padded(rows.sizes[1])),
         direct_(rows.type == DType::f32 && rows.strides[1] == 1 && stride_ == rows.sizes[1]),
-        buffer_(hwy::AllocateAligned<float>(static_cast<std::size_t>(
-            direct_ ? 1 : kDecodeRows * std::max<std::int64_t>(1, stride_)))) {}
+        buffer_(aligned<float>(direct_ ? 0 : kDecodeRows * stride_)) {}
 
   /// Rows first .. first + count, stride() apart.
   const float* read(std::int64_t first, std::int64_t count) {
@@ -77,14 +77,13 @@ class DecodeWorker {
         group_(io.queries.sizes[1] / io.starts.sizes[1]),
         keys_(io.keys),
         values_(io.values),
-        queries_(hwy::AllocateAligned<float>(
-            static_cast<std::size_t>(std::max<std::int64_t>(1, group_ * keys_.width())))) {}
+        queries_(aligned<float>(group_ * keys_.width())) {}
 
   /// Rows first .. first + count of one cache for the group's queries; partial holds, for each
   /// query head, the running maximum, the sum of weights and the weighted sum of values.
   void run(std::int64_t c, std::int64_t g, std::int64_t first, std::int64_t count, float* partial) {
-    const float factor = io_.softcap > 0
-                             ? io_.scale / io_.softcap
+    const float factor = io_.soft_cap > 0
+                             ? io_.scale / io_.soft_cap
                              : static_cast<float>(static_cast<double>(io_.scale) * kDecodeLog2e);
     const std::int64_t size = 2 + values_.width();
     for (std::int64_t q = 0; q < group_; ++q) {
@@ -135,9 +134,9 @@ class DecodeWorker {
         sum = hn::MulAdd(hn::Load(d, query + k), hn::LoadU(d, keys + r * stride + k), sum);
       scores_[r] = hn::GetLane(hn::SumOfLanes(d, sum));
     }
-    if (io_.softcap > 0) {
+    if (io_.soft_cap > 0) {
       const auto cap =
-          hn::Set(d, static_cast<float>(static_cast<double>(io_.softcap) * kDecodeLog2e));
+          hn::Set(d, static_cast<float>(static_cast<double>(io_.soft_cap) * kDecodeLog2e));
       for (std::int64_t s = 0; s < rows; s += kDecodeLanes)
         hn::Store(hn::Mul(cap, tanh(d, hn::Load(d, scores_ + s))), d, scores_ + s);
     }
@@ -256,27 +255,34 @@ namespace {
 
 /// What can be known without reading the arrays.
 void check_shapes(const RaggedDecode& io) {
-  const auto& q = io.queries.sizes;
-  const auto& starts = io.starts.sizes;
-  if (io.keys.sizes[1] != q[2] || io.values.sizes[0] != io.keys.sizes[0])
-    fail(ErrorCode::usage, "ragged_decode: keys ", list_str(io.keys.sizes), " and values ",
-         list_str(io.values.sizes), " do not fit queries ", list_str(q));
-  if (starts != io.lengths.sizes || starts[0] != q[0] ||
-      (q[1] > 0 && (starts[1] == 0 || q[1] % starts[1] != 0)))
-    fail(ErrorCode::usage, "ragged_decode: starts ", list_str(starts), " and lengths ",
-         list_str(io.lengths.sizes), " do not fit queries ", list_str(q),
-         ": expected [n_candidates, n_kv_heads]");
-  if (io.out.sizes != std::array<std::int64_t, 3>{q[0], q[1], io.values.sizes[1]} ||
-      (io.lse.data && io.lse.sizes != std::array<std::int64_t, 2>{q[0], q[1]}))
-    fail(ErrorCode::usage, "ragged_decode: out ", list_str(io.out.sizes), " or lse ",
-         list_str(io.lse.sizes), " does not fit queries ", list_str(q), " and values ",
-         list_str(io.values.sizes));
-  if (!(io.softcap >= 0))
-    fail(ErrorCode::usage, "ragged_decode: softcap is ", io.softcap, ", expected 0 or more");
-  for (const Memory memory : {io.keys.memory, io.values.memory, io.starts.memory, io.lengths.memory,
-                              io.out.memory, io.lse.data ? io.lse.memory : io.out.memory})
-    if (memory != io.queries.memory)
-      fail(ErrorCode::usage, "ragged_decode: the arrays do not lie in the same memory");
+  require_array("queries", io.queries);
+  require_array("keys", io.keys);
+  require_array("values", io.values);
+  const auto [n_candidates, n_heads, head_dim] = io.queries.sizes;
+  const std::int64_t n_kv_heads = io.starts.sizes[1];
+  require_shape("keys", io.keys.sizes, {io.values.sizes[0], head_dim});
+  if (n_heads > 0 && (n_kv_heads <= 0 || n_heads % n_kv_heads != 0))
+    fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
+  require_shape("starts", io.starts.sizes, {n_candidates, n_kv_heads});
+  require_array("starts", io.starts);
+  require_shape("lengths", io.lengths.sizes, {n_candidates, n_kv_heads});
+  require_array("lengths", io.lengths);
+  require_shape("out", io.out.sizes, {n_candidates, n_heads, io.values.sizes[1]});
+  require_array("out", io.out);
+  if (io.lse.data) {
+    require_shape("lse", io.lse.sizes, {n_candidates, n_heads});
+    require_same_memory("lse", io.lse.memory, io.queries.memory);
+  }
+  if (io.keys.type != io.values.type)
+    fail(ErrorCode::usage, "keys are ", dtype_name(io.keys.type), ", values ",
+         dtype_name(io.values.type));
+  if (!(io.soft_cap >= 0))
+    fail(ErrorCode::usage, "soft_cap is ", io.soft_cap, ", expected 0 or more");
+  require_same_memory("keys", io.keys.memory, io.queries.memory);
+  require_same_memory("values", io.values.memory, io.queries.memory);
+  require_same_memory("starts", io.starts.memory, io.queries.memory);
+  require_same_memory("lengths", io.lengths.memory, io.queries.memory);
+  require_same_memory("out", io.out.memory, io.queries.memory);
 }
 
 void check_rows(const RaggedDecode& io) {
@@ -301,10 +307,9 @@ void ragged_decode(const RaggedDecode& io, const Exec& exec) {
   switch (backend) {
     case Backend::reference:
       return reference::ragged_decode(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::ragged_decode(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::ragged_decode(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(ragged_decode_body)(io);
   }

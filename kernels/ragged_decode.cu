@@ -202,9 +202,9 @@ void ragged_decode(const RaggedDecode& io, void* stream) {
     p.length_strides[axis] = io.lengths.strides[axis];
     p.lse_strides[axis] = io.lse.strides[axis];
   }
-  p.cap = io.softcap > 0 ? static_cast<float>(static_cast<double>(io.softcap) * kLog2e) : 0.0f;
-  p.factor = io.softcap > 0 ? io.scale / io.softcap
-                            : static_cast<float>(static_cast<double>(io.scale) * kLog2e);
+  p.cap = io.soft_cap > 0 ? static_cast<float>(static_cast<double>(io.soft_cap) * kLog2e) : 0.0f;
+  p.factor = io.soft_cap > 0 ? io.scale / io.soft_cap
+                             : static_cast<float>(static_cast<double>(io.scale) * kLog2e);
   p.parts = std::clamp<std::int64_t>(p.rows / kPartRows, 1, kMostParts);
   p.batches = (p.group + kQueries - 1) / kQueries;
   const std::int64_t shared = kQueries * (p.dim + p.value_dim) * std::int64_t{sizeof(float)};

@@ -11,7 +11,7 @@
 namespace kvatlas::kernels {
 
 /// out[c, h] = softmax over the cached keys of candidate c and KV head g = h / group of scale *
-/// queries[c, h] . key (with softcap > 0, softcap * tanh(that / softcap)), times their values;
+/// queries[c, h] . key (with soft_cap > 0, soft_cap * tanh(that / soft_cap)), times their values;
 /// group is n_heads / n_kv_heads. The cache of (c, g) is rows starts[c, g] .. starts[c, g] +
 /// lengths[c, g] of keys and values; candidates may share rows. lse is the natural log-sum-exp of
 /// the scores; with it, results over parts of a cache can be joined. |error of out| <= 1e-5 * max
@@ -29,7 +29,7 @@ struct RaggedDecode {
   View<const std::int64_t, 2> starts;   // in [n_candidates, n_kv_heads]
   View<const std::int64_t, 2> lengths;  // in [n_candidates, n_kv_heads]
   float scale = 1;
-  float softcap = 0;   // 0: none
+  float soft_cap = 0;  // 0: none
   View<float, 3> out;  // out [n_candidates, n_heads, value_dim]
   View<float, 2> lse;  // out [n_candidates, n_heads]; may be left empty (null data)
 };

@@ -9,10 +9,8 @@ namespace kvatlas::kernels {
 namespace reference {
 void ragged_decode(const RaggedDecode& io);
 }
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void ragged_decode(const RaggedDecode& io, void* stream);
 }
-#endif
 
 }  // namespace kvatlas::kernels

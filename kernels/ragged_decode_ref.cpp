@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/element.hpp"
 #include "kernels/ragged_decode_impl.hpp"
+#include "kernels/read.hpp"
 
 namespace kvatlas::kernels::reference {
 
@@ -19,10 +19,9 @@ void ragged_decode(const RaggedDecode& io) {
       for (std::size_t r = 0; r < scores.size(); ++r) {
         double dot = 0;
         for (std::int64_t d = 0; d < io.queries.sizes[2]; ++d)
-          dot += element(io.queries, c, h, d) *
-                 element(io.keys, start + static_cast<std::int64_t>(r), d);
+          dot += read(io.queries, c, h, d) * read(io.keys, start + static_cast<std::int64_t>(r), d);
         dot *= static_cast<double>(io.scale);
-        const double cap = io.softcap;
+        const double cap = io.soft_cap;
         scores[r] = cap > 0 ? cap * std::tanh(dot / cap) : dot;
         top = std::max(top, scores[r]);
       }
@@ -31,7 +30,7 @@ void ragged_decode(const RaggedDecode& io) {
         const double weight = scores[r] == -INFINITY ? 0 : std::exp(scores[r] - top);
         sum += weight;
         for (std::size_t d = 0; d < mean.size(); ++d)
-          mean[d] += weight * element(io.values, start + static_cast<std::int64_t>(r), d);
+          mean[d] += weight * read(io.values, start + static_cast<std::int64_t>(r), d);
       }
       for (std::size_t d = 0; d < mean.size(); ++d)
         io.out(c, h, d) = static_cast<float>(sum == 0 ? 0 : mean[d] / sum);

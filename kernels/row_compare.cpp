@@ -13,6 +13,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/load-inl.hpp"
 #include "kernels/math-inl.hpp"
@@ -133,26 +134,26 @@ namespace kvatlas::kernels {
 HWY_EXPORT(row_compare_body);
 
 void row_compare(const RowCompare& io, const Exec& exec) {
-  if (io.full.sizes != io.other.sizes || io.full.memory != io.other.memory)
-    fail(ErrorCode::usage, "row_compare: logits ", list_str(io.full.sizes), " and ",
-         list_str(io.other.sizes), " do not fit: expected the same shape in the same memory");
-  const auto check = [&](const auto& out, const char* name) {
-    if (out.data && (out.sizes[0] != io.full.sizes[0] || out.memory != io.full.memory))
-      fail(ErrorCode::usage, "row_compare: ", name, " has ", out.sizes[0], " rows, expected ",
-           io.full.sizes[0], " in the memory of the logits");
+  require_array("full", io.full);
+  require_array("other", io.other);
+  require_shape("other", io.other.sizes, io.full.sizes);
+  require_same_memory("other", io.other.memory, io.full.memory);
+  const auto check = [&](const char* name, const auto& out) {
+    if (!out.data) return;
+    require_shape(name, out.sizes, {io.full.sizes[0]});
+    require_same_memory(name, out.memory, io.full.memory);
   };
-  check(io.kl, "kl");
-  check(io.total_variation, "total_variation");
-  check(io.same_top1, "same_top1");
+  check("kl", io.kl);
+  check("total_variation", io.total_variation);
+  check("same_top1", io.same_top1);
   const Backend backend = choose(exec, io.full.memory);
   if (io.full.sizes[0] == 0) return;
   switch (backend) {
     case Backend::reference:
       return reference::row_compare(io);
-#if KVATLAS_HAS_CUDA
     case Backend::cuda:
-      return cuda::row_compare(io, exec.stream);
-#endif
+      if constexpr (kHasCuda) cuda::row_compare(io, exec.stream);
+      return;
     default:
       return HWY_DYNAMIC_DISPATCH(row_compare_body)(io);
   }

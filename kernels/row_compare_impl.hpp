@@ -9,10 +9,8 @@ namespace kvatlas::kernels {
 namespace reference {
 void row_compare(const RowCompare& io);
 }
-#if KVATLAS_HAS_CUDA
 namespace cuda {
 void row_compare(const RowCompare& io, void* stream);
 }
-#endif
 
 }  // namespace kvatlas::kernels

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/element.hpp"
+#include "kernels/read.hpp"
 #include "kernels/row_compare_impl.hpp"
 
 namespace kvatlas::kernels::reference {
@@ -18,7 +18,7 @@ LogSoftmax log_softmax(const AnyView<2>& logits, std::int64_t row) {
   LogSoftmax out;
   double most = -INFINITY, sum = 0;
   for (std::int64_t t = 0; t < logits.sizes[1]; ++t) {
-    out.logs.push_back(element(logits, row, t));
+    out.logs.push_back(read(logits, row, t));
     if (out.logs.back() > most) {
       most = out.logs.back();
       out.top = t;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/load-inl.hpp"

@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/bench/js_divergence_bench.cpp"
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/math-inl.hpp"

@@ -25,14 +25,14 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 struct Case {
   std::int64_t heads, kv_heads, n, dim, block, levels = 1, window = 0;
-  float softcap = 0, sharpness = 1;
+  float soft_cap = 0, sharpness = 1;
   DType type = DType::f32;
   Layout layout = Layout::dense;
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.heads << "/" << c.kv_heads << " heads, " << c.n << " tokens of " << c.dim << ", block "
-       << c.block << " x" << c.levels << ", window " << c.window << ", cap " << c.softcap << ", "
+       << c.block << " x" << c.levels << ", window " << c.window << ", cap " << c.soft_cap << ", "
        << dtype_name(c.type) << ", layout " << static_cast<int>(c.layout);
 }
 
@@ -136,11 +136,11 @@ TEST_P(AttentionMapsTest, MatchesTheReference) {
                       c.type, c.layout);
     const float scale = 1 / std::sqrt(static_cast<float>(c.dim));
     const Maps want =
-        run(c, {q.host, k.host, scale, c.window, c.softcap}, kReference, Memory::host);
+        run(c, {q.host, k.host, scale, c.window, c.soft_cap}, kReference, Memory::host);
     // Float32 rounding of lse alone is within the tolerance, so either may be used; the reference's
     // keeps errors apart.
     const Maps got =
-        run(c, {q.view, k.view, scale, c.window, c.softcap}, exec(), memory(), &want.lse);
+        run(c, {q.view, k.view, scale, c.window, c.soft_cap}, exec(), memory(), &want.lse);
     expect_maps(got, want);
   }
 }

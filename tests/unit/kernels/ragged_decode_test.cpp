@@ -32,7 +32,7 @@ struct Caches {
   AnyView<2> keys, values;
   std::vector<std::int64_t> starts, lengths;  // [n_candidates, kv_heads]
   std::int64_t kv_heads = 1;
-  float scale = 1, softcap = 0;
+  float scale = 1, soft_cap = 0;
 };
 
 class RaggedDecodeTest : public testing_support::KernelTest {
@@ -50,7 +50,7 @@ class RaggedDecodeTest : public testing_support::KernelTest {
                    {starts.data(), {candidates, in.kv_heads}, where},
                    {lengths.data(), {candidates, in.kv_heads}, where},
                    in.scale,
-                   in.softcap,
+                   in.soft_cap,
                    {out.data(), {candidates, heads, dim}, where},
                    {lse.data(), {candidates, heads}, where}},
                   how);
@@ -81,7 +81,7 @@ TEST_P(RaggedDecodeTest, MatchesTheReference) {
   Random random(1);
   struct Shape {
     std::int64_t heads, kv_heads, dim, value_dim;
-    float softcap;
+    float soft_cap;
     DType type;
     Layout layout;
   };
@@ -101,8 +101,8 @@ TEST_P(RaggedDecodeTest, MatchesTheReference) {
     const Tensor<2> v(random.normals(rows * s.value_dim), {rows, s.value_dim}, memory(), s.type,
                       s.layout);
     Caches in{
-        q.view,   k.view, v.view, {}, {}, s.kv_heads, 1 / std::sqrt(static_cast<float>(s.dim)),
-        s.softcap};
+        q.view,    k.view, v.view, {}, {}, s.kv_heads, 1 / std::sqrt(static_cast<float>(s.dim)),
+        s.soft_cap};
     // Lengths around the borders of lanes, blocks and chunks; caches share rows.
     const std::int64_t lengths[] = {0, 1, 3, 63, 64, 65, 127, 1023, 1024, 1025, 2048, 2500};
     for (std::int64_t i = 0; i < candidates * s.kv_heads; ++i) {
@@ -221,14 +221,14 @@ TEST(RaggedDecodeArguments, WhatDoesNotFitIsRefused) {
   const View<float, 3> out(data, {1, 4, 5});
   const auto attempt = [&](AnyView<2> keys, AnyView<2> values, std::int64_t kv_heads,
                            std::vector<std::int64_t> starts, std::vector<std::int64_t> lengths,
-                           float softcap = 0) {
+                           float soft_cap = 0) {
     ragged_decode({q,
                    keys,
                    values,
                    {starts.data(), {1, kv_heads}},
                    {lengths.data(), {1, kv_heads}},
                    1,
-                   softcap,
+                   soft_cap,
                    out,
                    {}});
   };
