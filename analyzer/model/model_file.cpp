@@ -205,9 +205,19 @@ std::string file_ending(const fs::path& folder, std::initializer_list<const char
   return {};
 }
 
+/// For a folder that is no model: a GGUF file in it is what was meant.
+void point_to_gguf(const fs::path& folder) {
+  const auto gguf = file_ending(folder, {".gguf"});
+  if (!gguf.empty())
+    fail(ErrorCode::usage, "the folder ", quoted(folder.string(), 400),
+         " holds a GGUF file: give the file itself, ", quoted((folder / gguf).string(), 400));
+}
+
 void FolderModel::require_safetensors(const fs::path& folder) {
   const std::string name = quoted(folder.string(), 400);
-  if (!file_ending(folder, {"model.safetensors", "model.safetensors.index.json"}).empty()) return;
+  for (const char* file : {"model.safetensors", "model.safetensors.index.json"})
+    if (std::error_code error; fs::exists(fs::symlink_status(folder / file, error))) return;
+  point_to_gguf(folder);
   const auto other = file_ending(folder, {".safetensors"});
   if (!other.empty())
     fail(ErrorCode::unreadable, "the folder ", name, " holds ", quoted(other),
@@ -231,15 +241,6 @@ bool looks_like_hub_id(const std::string& text) {
   });
 }
 
-[[noreturn]] void fail_without_config(const fs::path& folder) {
-  const std::string name = quoted(folder.string(), 400);
-  const auto gguf = file_ending(folder, {".gguf"});
-  if (!gguf.empty())
-    fail(ErrorCode::usage, "the folder ", name, " holds a GGUF file: give the file itself, ",
-         quoted((folder / gguf).string(), 400));
-  fail(ErrorCode::unreadable, "the folder ", name, " holds no config.json, so it is no model");
-}
-
 }  // namespace
 
 std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& path) {
@@ -256,7 +257,10 @@ std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& path) {
   }
   if (error) fail(ErrorCode::unreadable, "cannot open ", name, ": ", error.message());
   if (fs::is_directory(status)) {
-    if (!fs::exists(path / "config.json", error)) fail_without_config(path);
+    if (!fs::exists(path / "config.json", error)) {
+      point_to_gguf(path);
+      fail(ErrorCode::unreadable, "the folder ", name, " holds no config.json, so it is no model");
+    }
     return std::make_shared<FolderModel>(path);
   }
   const auto ending = path.extension();

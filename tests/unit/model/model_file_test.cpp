@@ -103,8 +103,11 @@ TEST(ModelFile, SaysWhyAPathIsNoModel) {
   EXPECT_THAT(refusal(folder.path() / "a/config.json"), HasSubstr("give the folder that holds it"));
   folder.write("a/pytorch_model.bin", "x");
   EXPECT_THAT(refusal(folder.path() / "a"), HasSubstr("convert them to safetensors"));
-  folder.write("a/part.safetensors", "x");
-  EXPECT_THAT(refusal(folder.path() / "a"), HasSubstr("holds 'part.safetensors' but neither"));
+  folder.write("a/my_model.safetensors", "x");
+  EXPECT_THAT(refusal(folder.path() / "a"), HasSubstr("holds 'my_model.safetensors' but neither"));
+  folder.write("e/config.json", config);
+  folder.write("e/model.gguf", "x");
+  EXPECT_THAT(refusal(folder.path() / "e"), HasSubstr("give the file itself"));
   std::filesystem::create_directories(folder.path() / "b/config.json");
   EXPECT_THAT(refusal(folder.path() / "b"), HasSubstr("is a folder, expected a file"));
   folder.write("c/config.json", std::string(5 << 20, ' '));
