@@ -7,8 +7,8 @@ target_compile_options(kvatlas_options INTERFACE
                             -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-  # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence.
-  # 554: View<T>'s conversion to View<const T> has no use where T is const.
+  # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence. 554: View<T>'s conversion
+  # to View<const T> has no use where T is const.
   $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings
                              -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
 if(KVATLAS_SANITIZE)
@@ -53,6 +53,8 @@ function(kvatlas_test name)
                        LABELS ${ARG_LABEL} TIMEOUT 600)
 endfunction()
 
+add_custom_target(kvatlas_fuzzers)
+
 # kvatlas_fuzzer(gguf LINK kvatlas::model): tests/fuzz/gguf_fuzz.cpp defines LLVMFuzzerTestOneInput. Under the
 # fuzz preset it is a libFuzzer program, run for KVATLAS_FUZZ_SECONDS as a test; otherwise a plain main replays
 # tests/fuzz/corpus/gguf as a test.
@@ -61,6 +63,7 @@ function(kvatlas_fuzzer name)
   set(folder ${PROJECT_BINARY_DIR}/fuzz)
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   add_executable(${name}_fuzz ${name}_fuzz.cpp)
+  add_dependencies(kvatlas_fuzzers ${name}_fuzz)
   set_target_properties(${name}_fuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${folder})
   target_link_libraries(${name}_fuzz PRIVATE kvatlas_options ${ARG_LINK})
   if(KVATLAS_FUZZ)

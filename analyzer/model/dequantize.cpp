@@ -228,6 +228,7 @@ void decode_blocks(const Byte* in, std::int64_t count, float* out) {
 }  // namespace
 
 void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, float* out) {
+  if (count == 0) return;  // an empty tensor's pointers may be null, which memcpy must not be given
   const auto* in = reinterpret_cast<const Byte*>(bytes);
   switch (type) {
     case TensorType::f32:
