@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "analyzer/model/bpe_merge.hpp"
 #include "analyzer/model/unicode_text.hpp"
@@ -11,9 +10,6 @@
 namespace kvatlas::model {
 
 namespace {
-constexpr std::size_t kMostCachedBytes = 64;    // longer words seldom come back
-constexpr std::size_t kMostCachedWords = 8192;  // a shard
-
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
          static_cast<std::uint32_t>(right);
@@ -24,7 +20,8 @@ Bpe::Bpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<Merge>&
          Options options)
     : vocabulary_(std::move(vocabulary)),
       options_(options),
-      slots_(std::bit_ceil(2 * merges.size() + 2)) {
+      slots_(std::bit_ceil(2 * merges.size() + 2)),
+      cutter_(*vocabulary_) {
   if (options_.byte_fallback) byte_ids_ = byte_tokens(*vocabulary_);
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
@@ -53,28 +50,17 @@ void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
       return;
     }
   }
-  if (piece.size() > kMostCachedBytes) return encode_uncached(piece, ids);
-  const std::string word(piece);
-  Cache& cache = caches_[std::hash<std::string>{}(word) % caches_.size()];
-  {
-    const std::lock_guard hold(cache.lock);
-    if (const auto found = cache.words.find(word); found != cache.words.end()) {
-      ids.insert(ids.end(), found->second.begin(), found->second.end());
-      return;
-    }
-  }
-  std::vector<std::int32_t> encoded;
-  encode_uncached(piece, encoded);
-  ids.insert(ids.end(), encoded.begin(), encoded.end());
-  const std::lock_guard hold(cache.lock);
-  if (cache.words.size() >= kMostCachedWords) cache.words.clear();
-  cache.words.emplace(word, std::move(encoded));
+  cutter_.for_each(piece, [&](std::string_view word) {
+    cache_.encode(word, ids, [this](std::string_view uncached, std::vector<std::int32_t>& out) {
+      encode_word(uncached, out);
+    });
+  });
 }
 
-void Bpe::encode_uncached(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  require_bpe_length(piece);
+void Bpe::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  require_bpe_length(word);
   std::vector<BpeSymbol> symbols;
-  symbols.reserve(piece.size());
+  symbols.reserve(word.size());
   const auto add = [&](std::int32_t id, std::size_t begin, std::size_t length) {
     symbols.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(length), id});
   };
@@ -84,9 +70,9 @@ void Bpe::encode_uncached(std::string_view piece, std::vector<std::int32_t>& ids
     if (unknown_length > 0) add(*options_.unknown, unknown_begin, unknown_length);
     unknown_length = 0;
   };
-  for (std::size_t at = 0; at < piece.size();) {
-    const std::size_t length = read_utf8(piece, at).length;
-    const std::string_view text = piece.substr(at, length);
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t length = read_utf8(word, at).length;
+    const std::string_view text = word.substr(at, length);
     const auto has_byte = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)] >= 0; };
     if (const auto id = vocabulary_->find(text)) {
       flush_unknown();

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "analyzer/model/token_model.hpp"
 #include "analyzer/model/vocabulary.hpp"
+#include "analyzer/model/word_cache.hpp"
 
 namespace kvatlas::model {
 
@@ -40,20 +37,15 @@ class Bpe : public TokenModel {
     std::int32_t rank = 0;
     std::int32_t id = -1;  // negative: free
   };
-  /// Words that were encoded before; bounded, in shards so that threads seldom wait.
-  struct Cache {
-    std::mutex lock;
-    std::unordered_map<std::string, std::vector<std::int32_t>> words;
-  };
-
   std::size_t slot_of(std::uint64_t pair) const;
-  void encode_uncached(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   Options options_;
   std::vector<std::int32_t> byte_ids_;
   std::vector<Slot> slots_;  // open addressing, a power of two of them
-  mutable std::array<Cache, 16> caches_;
+  WordCutter cutter_;
+  mutable WordCache cache_;
 };
 
 }  // namespace kvatlas::model

@@ -78,23 +78,37 @@ void PieceTable::require_finite_scores() const {
 }
 
 PieceBpe::PieceBpe(PieceTable table)
-    : table_(std::move(table)), user_defined_(table_.user_defined()) {
+    : table_(std::move(table)),
+      user_defined_(table_.user_defined()),
+      has_unused_(std::find(table_.types.begin(), table_.types.end(), PieceType::unused) !=
+                  table_.types.end()),
+      cutter_(*table_.vocabulary) {
   table_.require_finite_scores();
 }
 
 void PieceBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  require_bpe_length(piece);
+  // How an unused piece comes apart depends on the whole text.
+  if (has_unused_) return encode_word(piece, ids);
+  cutter_.for_each(piece, [&](std::string_view word) {
+    cache_.encode(word, ids, [this](std::string_view uncached, std::vector<std::int32_t>& out) {
+      encode_word(uncached, out);
+    });
+  });
+}
+
+void PieceBpe::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  require_bpe_length(word);
   std::vector<BpeSymbol> symbols;
-  symbols.reserve(piece.size());
-  for (std::size_t at = 0; at < piece.size();) {
+  symbols.reserve(word.size());
+  for (std::size_t at = 0; at < word.size();) {
     BpeSymbol symbol{static_cast<std::uint32_t>(at), 0};
-    if (const auto whole = user_defined_.longest(piece, at); whole.length > 0) {
+    if (const auto whole = user_defined_.longest(word, at); whole.length > 0) {
       symbol.length = static_cast<std::uint32_t>(whole.length);
       symbol.id = whole.number;
       symbol.frozen = true;
     } else {
-      symbol.length = read_utf8(piece, at).length;
-      symbol.id = table_.find_plain(piece.substr(at, symbol.length));
+      symbol.length = read_utf8(word, at).length;
+      symbol.id = table_.find_plain(word.substr(at, symbol.length));
     }
     symbols.push_back(symbol);
     at += symbol.length;
@@ -104,7 +118,7 @@ void PieceBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) co
   // Where an unused piece was last seen to come apart: its length up to there.
   std::unordered_map<std::int32_t, std::uint32_t> unused_cuts;
   merge_symbols(symbols, [&](const BpeSymbol& left, const BpeSymbol& right) -> BpeJoin {
-    const std::int32_t id = table_.find_plain(piece.substr(left.begin, left.length + right.length));
+    const std::int32_t id = table_.find_plain(word.substr(left.begin, left.length + right.length));
     if (id < 0) return {};
     if (table_.type(id) == PieceType::unused) unused_cuts[id] = left.length;
     return {-table_.score(id), id};
@@ -114,7 +128,7 @@ void PieceBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) co
   std::vector<std::string_view> parts;  // of an unused piece, the next one last
   for (std::int32_t k = 0; k >= 0; k = symbols[static_cast<std::size_t>(k)].next) {
     const BpeSymbol& symbol = symbols[static_cast<std::size_t>(k)];
-    const std::string_view text = piece.substr(symbol.begin, symbol.length);
+    const std::string_view text = word.substr(symbol.begin, symbol.length);
     if (symbol.id < 0 || table_.type(symbol.id) != PieceType::unused) {
       out.add(text, symbol.id);
       continue;

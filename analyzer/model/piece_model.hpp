@@ -8,6 +8,7 @@
 #include "analyzer/model/literal_set.hpp"
 #include "analyzer/model/token_model.hpp"
 #include "analyzer/model/vocabulary.hpp"
+#include "analyzer/model/word_cache.hpp"
 
 namespace kvatlas::model {
 
@@ -48,8 +49,13 @@ class PieceBpe : public TokenModel {
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
 
  private:
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+
   PieceTable table_;
   LiteralSet user_defined_;
+  bool has_unused_;
+  WordCutter cutter_;
+  mutable WordCache cache_;
 };
 
 /// The unigram language model: the cut with the highest sum of scores.
