@@ -90,7 +90,8 @@ json model_card(const model::ModelFile& model) {
           {"fingerprint", model.fingerprint()}};
 }
 
-void print_card(const json& card, const model::Config& config) {
+void print_card(const json& card, const model::Config& config,
+                const std::string& tokenizer_problem) {
   const auto line = [](const char* label, const auto& value) {
     std::cout << "  " << label << std::string(18 - std::string(label).size(), ' ') << value << '\n';
   };
@@ -121,7 +122,10 @@ void print_card(const json& card, const model::Config& config) {
        str(bytes_str(kv_bytes_per_token(config)), " a token at 16 bits, ",
            bytes_str(kv_bytes_per_token(config) * config.context_length), " at full context"));
   const auto& tokens = card.at("tokenizer_vocab_size");
-  line("tokenizer", tokens.is_null() ? "none" : str(tokens.get<std::int64_t>(), " tokens"));
+  line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
+                    : tokenizer_problem.empty()
+                        ? "none"
+                        : "none that can be used: " + printable(tokenizer_problem, 200));
   line("chat format", text("chat"));
   line("fingerprint", text("fingerprint"));
 }
@@ -132,7 +136,7 @@ void inspect(const std::string& path, bool as_json) {
   if (as_json)
     std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
   else
-    print_card(card, model->config());
+    print_card(card, model->config(), model->tokenizer_problem());
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
 }
 

@@ -42,12 +42,16 @@ model::ChatFormat settle_chat(const RunOptions& options, const model::Tokenizer*
   return *named;
 }
 
-std::vector<std::int64_t> encode(const data::Prompt& prompt, const model::Tokenizer* tokenizer,
+std::vector<std::int64_t> encode(const data::Prompt& prompt, const model::ModelFile& model,
                                  model::ChatFormat chat) {
   if (!prompt.tokens.empty()) return prompt.tokens;
+  const model::Tokenizer* tokenizer = model.tokenizer().get();
   if (!tokenizer)
     fail(ErrorCode::usage,
-         "the model has no tokenizer, so prompts must be given as 'tokens' in --prompts");
+         model.tokenizer_problem().empty()
+             ? "the model has no tokenizer"
+             : "the model's tokenizer cannot be used (" + model.tokenizer_problem() + ")",
+         "; give the prompt as 'tokens' in --prompts FILE");
   if (chat == model::ChatFormat::none) return tokenizer->encode(prompt.as_text());
   const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
                                           tokenizer->chat_template().value_or(""));
@@ -114,7 +118,7 @@ Session open_session(const RunOptions& options) {
   EngineOptions engine;
   for (const auto& prompt : session.prompts) {
     session.tokens.push_back(
-        in_context(prompt.id, [&] { return encode(prompt, tokenizer, chat); }));
+        in_context(prompt.id, [&] { return encode(prompt, *session.model, chat); }));
     const auto length = static_cast<std::int64_t>(session.tokens.back().size()) + options.max_new;
     engine.longest = std::max(engine.longest, length);
     engine.all_tokens += length;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/added_tokens.hpp"
 
+#include <algorithm>
+
 #include "analyzer/model/unicode_text.hpp"
 
 namespace kvatlas::model {
@@ -63,10 +65,10 @@ void AddedTokens::cut(std::string_view text, bool parse_special,
     at = end;
     if (match.special && !parse_special) continue;
     if (match.single_word && word_touches(text, begin, end)) continue;
-    if (match.strip_left) begin = over_spaces_left(text, begin, done);
+    if (match.strip_left) begin = std::max(over_spaces_left(text, begin, done), done);
     if (match.strip_right) end = over_spaces_right(text, end);
     if (begin > done) text_part(done, begin);
-    token(match.id);
+    if (begin < end) token(match.id);  // else the token before it took its spaces
     done = end;  // the search goes on at `at`: spaces taken along can be a token too
   }
   if (done < text.size()) text_part(done, text.size());

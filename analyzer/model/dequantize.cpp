@@ -231,7 +231,7 @@ void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, flo
   const auto* in = reinterpret_cast<const Byte*>(bytes);
   switch (type) {
     case TensorType::f32:
-      std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
+      if (count > 0) std::memcpy(out, in, static_cast<std::size_t>(count) * sizeof(float));
       return;
     case TensorType::f16:
       return decode_f16(in, count, out);

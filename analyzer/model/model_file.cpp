@@ -105,6 +105,17 @@ class OpenedModel : public ModelFile {
     config_.tied_embeddings = head_.parts.front().tensor == embedding_.parts.front().tensor;
     fingerprint_ = fingerprint_of(config_, tensors());
   }
+
+  /// A tokenizer of a kind that is not supported leaves a model that runs on token ids.
+  template <class Fn>
+  void take_tokenizer(Fn&& open) {
+    try {
+      tokenizer_ = open();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      tokenizer_problem_ = error.what();
+    }
+  }
 };
 
 class GgufModel final : public OpenedModel {
@@ -116,6 +127,7 @@ class GgufModel final : public OpenedModel {
       const TensorFinder finder([&](std::string_view name) { return file_.find(name); });
       auto weights = gguf_weights(config, finder);
       take(std::move(config), std::move(weights));
+      take_tokenizer([&] { return Tokenizer::from_gguf(file_); });
     });
     require_intact();
   }
@@ -151,6 +163,7 @@ class FolderModel final : public OpenedModel {
       auto weights = hf_weights(hf, finder);
       take(std::move(hf.config), std::move(weights));
     });
+    take_tokenizer([&] { return Tokenizer::from_folder(folder); });
     require_intact();
   }
 

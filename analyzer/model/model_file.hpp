@@ -65,8 +65,10 @@ class ModelFile {
 
   const Config& config() const { return config_; }
   const std::filesystem::path& path() const { return path_; }
-  /// nullptr if the checkpoint has no tokenizer.
+  /// nullptr if the checkpoint has no tokenizer, or one of an unsupported kind (tokenizer_problem()
+  /// says which).
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
+  const std::string& tokenizer_problem() const { return tokenizer_problem_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const Weight& embedding() const { return embedding_; }    // [V, D]
   const Weight& final_norm() const { return final_norm_; }  // [D]
@@ -86,6 +88,7 @@ class ModelFile {
   Config config_;
   std::filesystem::path path_;
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string tokenizer_problem_;
   std::vector<LayerWeights> layers_;
   Weight embedding_, final_norm_, head_;
   std::string fingerprint_;

@@ -107,7 +107,7 @@ void PieceBpe::encode(std::string_view piece, std::vector<std::int32_t>& ids) co
     const std::int32_t id = table_.find_plain(piece.substr(left.begin, left.length + right.length));
     if (id < 0) return {};
     if (table_.type(id) == PieceType::unused) unused_cuts[id] = left.length;
-    return {-static_cast<double>(table_.score(id)), id};
+    return {-table_.score(id), id};
   });
 
   Output out(table_, ids);
@@ -148,7 +148,7 @@ Unigram::Unigram(PieceTable table, Sums sums)
            kMostPieceBytes, " are supported");
     }
     if (table_.type(id) == PieceType::normal) {
-      lowest = std::min(lowest, static_cast<double>(table_.score(id)));
+      lowest = std::min(lowest, table_.score(id));
       highest_score_ = std::max(highest_score_, table_.score(id));
     }
     if (table_.is_plain(id) && table_.type(id) != PieceType::unused) pieces.emplace_back(text, id);
@@ -168,10 +168,10 @@ void Unigram::encode(std::string_view piece, std::vector<std::int32_t>& ids) con
   for (std::size_t at = 0; at < piece.size();) {
     const double score_here = best[at].score;
     const auto offer = [&](std::size_t length, std::int32_t id, double score) {
-      double sum = score_here + score;
-      if (sums_ == Sums::in_float) sum = static_cast<float>(sum);
+      const double sum = score_here + score;
       Node& node = best[at + length];
-      if (node.begin == std::string_view::npos || sum > node.score) node = {sum, id, at};
+      if (node.begin != std::string_view::npos && sum <= node.score) return;
+      node = {sums_ == Sums::in_float ? static_cast<float>(sum) : sum, id, at};
     };
     const std::size_t character = read_utf8(piece, at).length;
     bool single = false;
@@ -179,8 +179,8 @@ void Unigram::encode(std::string_view piece, std::vector<std::int32_t>& ids) con
       single = single || found.length == character;
       const bool user_defined = table_.type(found.number) == PieceType::user_defined;
       offer(found.length, found.number,
-            user_defined ? static_cast<float>(found.length) * highest_score_ - 0.1
-                         : static_cast<double>(table_.score(found.number)));
+            user_defined ? static_cast<double>(found.length) * highest_score_ - 0.1
+                         : table_.score(found.number));
     });
     if (!single) offer(character, -1, unknown_score_);
     at += character;

@@ -25,13 +25,13 @@ enum class PieceType : std::uint8_t {
 /// A vocabulary with scores, as SentencePiece models have it.
 struct PieceTable {
   std::shared_ptr<const Vocabulary> vocabulary;
-  std::vector<float> scores;           // by id
+  std::vector<double> scores;          // by id
   std::vector<PieceType> types;        // by id
   std::int32_t unknown = -1;           // negative: unknown text vanishes
   std::vector<std::int32_t> byte_ids;  // empty: no byte fallback
 
   PieceType type(std::int32_t id) const { return types[static_cast<std::size_t>(id)]; }
-  float score(std::int32_t id) const { return scores[static_cast<std::size_t>(id)]; }
+  double score(std::int32_t id) const { return scores[static_cast<std::size_t>(id)]; }
   /// Whether text can become this piece (it is normal, user defined or unused).
   bool is_plain(std::int32_t id) const;
   std::int32_t find_plain(std::string_view text) const;  // -1: none
@@ -66,7 +66,7 @@ class Unigram : public TokenModel {
   LiteralSet pieces_;
   Sums sums_;
   double unknown_score_ = 0;
-  float highest_score_;
+  double highest_score_;
 };
 
 }  // namespace kvatlas::model

@@ -73,8 +73,8 @@ std::int32_t PipelineTokenizer::checked(std::int64_t id) const {
   return static_cast<std::int32_t>(id);
 }
 
-std::string PipelineTokenizer::decode_bytes(std::span<const std::int64_t> ids,
-                                            bool skip_special) const {
+std::string PipelineTokenizer::decode_bytes(std::span<const std::int64_t> ids, bool skip_special,
+                                            bool at_start) const {
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const std::int64_t id : ids) {
@@ -82,7 +82,7 @@ std::string PipelineTokenizer::decode_bytes(std::span<const std::int64_t> ids,
     const bool skipped = skip_special && special_[static_cast<std::size_t>(id)];
     if (!text.empty() && !skipped) tokens.push_back(text);
   }
-  return tokens.empty() ? std::string() : parts_.decoder.apply(std::move(tokens));
+  return tokens.empty() ? std::string() : parts_.decoder.apply(std::move(tokens), at_start);
 }
 
 bool PipelineTokenizer::is_special(std::int64_t id) const {

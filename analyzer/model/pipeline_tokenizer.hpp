@@ -40,7 +40,8 @@ class PipelineTokenizer : public Tokenizer {
 
   using Tokenizer::encode;
   std::vector<std::int64_t> encode(std::string_view text, EncodeOptions options) const override;
-  std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special) const override;
+  std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special,
+                           bool at_start) const override;
   bool is_special(std::int64_t id) const override;
   std::int64_t vocab_size() const override { return parts_.vocabulary->size(); }
   std::optional<std::int64_t> id_of(std::string_view token) const override;

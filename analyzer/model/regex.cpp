@@ -22,7 +22,7 @@ constexpr std::size_t kMostPatternBytes = 1 << 16;
 constexpr std::string_view kSpaces =
     "\\t-\\r "
     "\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}";
-constexpr std::string_view kWord = "\\p{L}\\p{M}\\p{N}\\p{Pc}";
+constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr std::string_view kHex = "0-9a-fA-F";
 
 /// Rewrites an Oniguruma pattern to one that means the same to PCRE2, or fails by name.
@@ -65,37 +65,48 @@ class Translation {
       case 'h':
         return shorthand(kHex, false);
       case 'S':
-        return in_class_ ? copy(2) : shorthand(kSpaces, true);
+        return shorthand(kSpaces, true);
       case 'W':
         return shorthand(kWord, true);
       case 'H':
         return shorthand(kHex, true);
+      case 'b':
+        return in_class_ ? copy(2) : boundary(true);
+      case 'B':
+        return boundary(false);
       default:
         copy(2);
     }
   }
 
   void shorthand(std::string_view members, bool negated) {
-    if (in_class_) {
-      if (negated) refuse("\\W or \\H inside a character class");
-      out_ += members;
-    } else {
+    if (!in_class_) {
       out_ += negated ? "[^" : "[";
       out_ += members;
       out_ += ']';
+    } else if (!negated) {
+      out_ += members;
+    } else if (members == kSpaces) {
+      out_ += "\\S\\x{180E}";
+    } else {
+      refuse("\\W or \\H inside a character class");
     }
+    at_ += 2;
+  }
+
+  /// Where a word begins or ends, or everywhere else.
+  void boundary(bool at_boundary) {
+    const std::string word = "[" + std::string(kWord) + "]";
+    const char* after = at_boundary ? "!" : "=";
+    const char* before = at_boundary ? "=" : "!";
+    out_ +=
+        "(?:(?<=" + word + ")(?" + after + word + ")|(?<!" + word + ")(?" + before + word + "))";
     at_ += 2;
   }
 
   void class_character(char c) {
     if (c == '&' && pattern_.substr(at_, 2) == "&&") refuse("the class intersection '&&'");
-    if (c == '[') {
-      const std::size_t end = pattern_.find(":]", at_);
-      if (pattern_.substr(at_, 2) != "[:" || end == std::string_view::npos) {
-        refuse("a character class inside another");
-      }
-      return copy(end + 2 - at_);
-    }
+    if (c == '[') refuse("a character class inside another");
     if (c == ']') in_class_ = false;
     copy(1);
   }
@@ -273,6 +284,7 @@ Regex Regex::literal(std::string_view text) {
 
 void Regex::for_each(std::string_view text,
                      const std::function<void(std::size_t, std::size_t)>& found) const {
+  if (text.empty()) return;
   if (!compiled_) {
     if (pattern_.empty()) return;
     for (auto at = text.find(pattern_); at != text.npos;

@@ -18,7 +18,7 @@ class Regex {
   static Regex literal(std::string_view text);
 
   /// Calls found(begin, end) for each match, left to right, none overlapping. A pattern finds
-  /// nothing in a text that is not UTF-8.
+  /// nothing in an empty text or one that is not UTF-8.
   void for_each(std::string_view text,
                 const std::function<void(std::size_t, std::size_t)>& found) const;
 

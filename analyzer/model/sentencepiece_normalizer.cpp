@@ -102,9 +102,19 @@ Normalizer::Step sentencepiece_step(SentencePieceNormalizing rules) {
 
 void add_sentencepiece_decoder(TokenDecoder& decoder, const SentencePieceNormalizing& rules) {
   decoder.add(decoding::replace(Regex::literal(kSpaceSymbol), " "));
+  const bool drops_space = rules.escape_spaces && (rules.prefix_space || rules.squeeze_spaces);
+  if (drops_space && rules.squeeze_spaces) {
+    // A space of every token, until there is text.
+    decoder.add([](TokenDecoder::Text& text) {
+      for (std::size_t k = 0; text.at_start && k < text.tokens.size(); ++k) {
+        if (text.tokens[k].starts_with(' ')) text.tokens[k].erase(0, 1);
+        if (!text.tokens[k].empty()) break;
+      }
+    });
+  }
   decoder.add(decoding::byte_fallback());
   decoder.add(decoding::fuse());
-  if (rules.prefix_space) decoder.add(decoding::strip(" ", 1, 0));
+  if (drops_space && !rules.squeeze_spaces) decoder.add(decoding::strip(" ", 1, 0));
 }
 
 }  // namespace kvatlas::model

@@ -32,24 +32,27 @@ std::string replaced(const std::string& text, const Regex& pattern, std::string_
 
 }  // namespace
 
-std::string TokenDecoder::apply(std::vector<std::string> tokens) const {
-  for (const Step& step : steps_) step(tokens);
-  return joined(tokens, steps_.empty() ? " " : "");
+std::string TokenDecoder::apply(std::vector<std::string> tokens, bool at_start) const {
+  if (steps_.empty()) return (at_start ? "" : " ") + joined(tokens, " ");
+  Text text{std::move(tokens), at_start};
+  for (const Step& step : steps_) step(text);
+  return joined(text.tokens, "");
 }
 
 namespace decoding {
 
 TokenDecoder::Step byte_level() {
-  return [&alphabet = ByteAlphabet::get()](std::vector<std::string>& tokens) {
+  return [&alphabet = ByteAlphabet::get()](TokenDecoder::Text& text) {
     std::string out;
-    for (const auto& token : tokens) out += alphabet.bytes_of(token);
-    tokens.assign(1, std::move(out));
+    for (const auto& token : text.tokens) out += alphabet.bytes_of(token);
+    text.tokens.assign(1, std::move(out));
+    text.fused = true;
   };
 }
 
 TokenDecoder::Step byte_fallback() {
-  return [](std::vector<std::string>& tokens) {
-    for (auto& token : tokens) {
+  return [](TokenDecoder::Text& text) {
+    for (auto& token : text.tokens) {
       if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') continue;
       unsigned byte = 0;
       const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
@@ -61,21 +64,24 @@ TokenDecoder::Step byte_fallback() {
 }
 
 TokenDecoder::Step fuse() {
-  return [](std::vector<std::string>& tokens) { tokens.assign(1, joined(tokens, "")); };
+  return [](TokenDecoder::Text& text) {
+    text.tokens.assign(1, joined(text.tokens, ""));
+    text.fused = true;
+  };
 }
 
 TokenDecoder::Step replace(Regex pattern, std::string content) {
-  return [pattern = std::move(pattern),
-          content = std::move(content)](std::vector<std::string>& tokens) {
-    for (auto& token : tokens) token = replaced(token, pattern, content);
+  return [pattern = std::move(pattern), content = std::move(content)](TokenDecoder::Text& text) {
+    for (auto& token : text.tokens) token = replaced(token, pattern, content);
   };
 }
 
 TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t stop) {
-  return [content = std::move(content), start, stop](std::vector<std::string>& tokens) {
-    for (auto& token : tokens) {
+  return [content = std::move(content), start, stop](TokenDecoder::Text& text) {
+    for (auto& token : text.tokens) {
       std::string_view rest = token;
-      for (std::size_t k = 0; k < start && rest.starts_with(content); ++k) {
+      const std::size_t most = text.fused && !text.at_start ? 0 : start;
+      for (std::size_t k = 0; k < most && rest.starts_with(content); ++k) {
         rest.remove_prefix(content.size());
       }
       for (std::size_t k = 0; k < stop && rest.ends_with(content); ++k) {
@@ -87,9 +93,10 @@ TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t sto
 }
 
 TokenDecoder::Step metaspace(std::string replacement, bool drop_first) {
-  return [pattern = Regex::literal(replacement), drop_first](std::vector<std::string>& tokens) {
-    for (std::size_t k = 0; k < tokens.size(); ++k) {
-      tokens[k] = replaced(tokens[k], pattern, k == 0 && drop_first ? "" : " ");
+  return [pattern = Regex::literal(replacement), drop_first](TokenDecoder::Text& text) {
+    for (std::size_t k = 0; k < text.tokens.size(); ++k) {
+      const bool dropped = k == 0 && drop_first && text.at_start;
+      text.tokens[k] = replaced(text.tokens[k], pattern, dropped ? "" : " ");
     }
   };
 }

@@ -14,12 +14,17 @@ namespace kvatlas::model {
 /// Turns tokens, as the vocabulary spells them, back into text: a chain of steps.
 class TokenDecoder {
  public:
-  using Step = std::function<void(std::vector<std::string>&)>;
+  struct Text {
+    std::vector<std::string> tokens;
+    bool at_start = true;  // the first token begins the text
+    bool fused = false;    // the tokens are one by now
+  };
+  using Step = std::function<void(Text&)>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   /// The bytes of the tokens; not UTF-8 where a token ends inside a character. Without steps the
-  /// tokens are joined with spaces.
-  std::string apply(std::vector<std::string> tokens) const;
+  /// tokens are joined with spaces. at_start: no text comes before.
+  std::string apply(std::vector<std::string> tokens, bool at_start) const;
 
  private:
   std::vector<Step> steps_;
@@ -31,7 +36,8 @@ TokenDecoder::Step byte_level();
 TokenDecoder::Step byte_fallback();  // "<0x0A>" is the byte 10
 TokenDecoder::Step fuse();
 TokenDecoder::Step replace(Regex pattern, std::string content);
-/// Takes up to `start` and `stop` times `content` from the ends of each token.
+/// Takes up to `start` and `stop` times `content` from the ends of each token; of fused ones, from
+/// the start of the text.
 TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t stop);
 /// The replacement becomes a space, save in the first token, where it goes if `drop_first`.
 TokenDecoder::Step metaspace(std::string replacement, bool drop_first);

@@ -42,7 +42,9 @@ class Tokenizer {
   /// control tokens.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = false) const;
   /// The same before what is not UTF-8 becomes U+FFFD: a token may end inside a character.
-  virtual std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special) const = 0;
+  /// at_start: the ids begin the text (some tokenizers drop a space there).
+  virtual std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special,
+                                   bool at_start) const = 0;
 
   virtual std::int64_t vocab_size() const = 0;
   virtual std::optional<std::int64_t> id_of(std::string_view token) const = 0;
@@ -67,10 +69,10 @@ class StreamingDecoder {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
-  // The last ids: some whose text is out (what follows depends on them), then those held back.
-  std::vector<std::int64_t> ids_;
-  std::size_t shown_ = 0;  // bytes of their text that are out
-  std::size_t held_ = 0;   // and that are held back after them
+  std::vector<std::int64_t> ids_;  // those whose text is not all out
+  std::size_t shown_ = 0;          // bytes of their text that are out
+  std::size_t held_ = 0;           // and that are held back after them
+  bool at_start_ = true;           // nothing came before ids_
 };
 
 }  // namespace kvatlas::model

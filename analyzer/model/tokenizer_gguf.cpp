@@ -166,11 +166,11 @@ void read_pieces(TokenizerParts& parts, const GgufFile& file, std::vector<PieceT
   }
   PieceTable table;
   table.vocabulary = parts.vocabulary;
-  table.scores.assign(scores.begin(), scores.end());
+  table.scores = scores;
   table.types = std::move(types);
   table.byte_ids = byte_tokens(*parts.vocabulary);
   table.unknown = token_id(file, "tokenizer.ggml.unknown_token_id", *parts.vocabulary).value_or(-1);
-  for (const float score : table.scores) print.add(str(score));
+  for (const double score : table.scores) print.add(str(score));
 
   SentencePieceNormalizing rules;
   rules.prefix_space = file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true);

@@ -326,14 +326,14 @@ std::unique_ptr<const TokenModel> make_unigram(const json& model,
   const auto size = static_cast<std::size_t>(vocabulary->size());
   // Added tokens are no pieces: they are found before the model runs.
   table.types.assign(size, PieceType::control);
-  table.scores.assign(size, 0.0f);
+  table.scores.assign(size, 0.0);
   if (!vocab.is_array()) fail(ErrorCode::unreadable, "'vocab' of a Unigram model is not a list");
   for (std::size_t id = 0; id < vocab.size(); ++id) {
     const json& score = vocab[id][1];
     if (!score.is_number()) {
       fail(ErrorCode::unreadable, "the score of token ", id, " is not a number");
     }
-    table.scores[id] = score.get<float>();
+    table.scores[id] = score.get<double>();
     table.types[id] = PieceType::normal;
   }
   if (const json* unknown = find_member(model, "unk_id")) {

@@ -116,7 +116,7 @@ TokenizerParts parts_from_sentencepiece(std::string_view bytes, const TokenizerS
   PieceTable table;
   table.vocabulary = std::make_shared<const Vocabulary>(file.texts);
   require_distinct(file, *table.vocabulary);
-  table.scores = file.scores;
+  table.scores.assign(file.scores.begin(), file.scores.end());
   table.types = file.types;
   table.unknown = unknown_id(file);
   if (file.byte_fallback) table.byte_ids = byte_tokens(*table.vocabulary);
