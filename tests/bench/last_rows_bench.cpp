@@ -44,18 +44,23 @@ void rows(benchmark::State& state, const Setting& s, bool want_probs, bool want_
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK_CAPTURE(rows, small_grid, kSmall, false, true)
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(rows, small_probs, kSmall, true, false)
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(rows, small_probs_and_grid, kSmall, true, true)
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(rows, large_grid, kLarge, false, true)
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(rows, large_probs_and_grid, kLarge, true, true)
+    ->MeasureProcessCPUTime()
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
