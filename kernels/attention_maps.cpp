@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/attention_maps_impl.hpp"

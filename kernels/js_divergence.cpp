@@ -132,7 +132,7 @@ HWY_AFTER_NAMESPACE();
 #include <memory>
 #include <vector>
 
-#include "kernels/aligned.hpp"
+#include "kernels/aligned_impl.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"

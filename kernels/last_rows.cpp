@@ -272,7 +272,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <limits>
 
-#include "kernels/aligned.hpp"
+#include "kernels/aligned_impl.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"

@@ -17,7 +17,7 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/aligned.hpp"
+#include "kernels/aligned_impl.hpp"
 #include "kernels/base/view.hpp"
 #include "kernels/load-inl.hpp"
 

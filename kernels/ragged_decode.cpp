@@ -11,9 +11,10 @@
 #include <vector>
 
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
-#include "kernels/aligned.hpp"
+#include "kernels/aligned_impl.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"

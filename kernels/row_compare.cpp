@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <hwy/foreach_target.h>
+
 #include <hwy/highway.h>
 
 #include "kernels/base/error.hpp"

@@ -70,7 +70,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
-#include "kernels/aligned.hpp"
+#include "kernels/aligned_impl.hpp"
 #include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"

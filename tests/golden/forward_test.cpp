@@ -126,12 +126,41 @@ const std::map<std::string, DType> kRoundedFrequencies{
     {"qwen2_tied_bf16", DType::bf16},
     {"yi_bf16_sharded", DType::bf16}};
 
-/// Attention is compared within 1e-5, save where the expected float32 values are themselves farther
-/// than that from the same model in float64 (gemma2 8.4e-5, phi3 2.1e-5 and 1.8e-5).
-double attention_tolerance(const std::string& name) {
-  if (name == "gemma2_f32") return 1e-4;
-  return name.rfind("phi3", 0) == 0 ? 3e-5 : 1e-5;
+/// Float32 rounding differs between machines (LibTorch picks its matrix products by the processor),
+/// and random weights amplify it, at single positions of gemma2 tenfold a layer. The expected
+/// values are themselves off by as much from the same models in float64: gemma2 logits 2.6e-4 and
+/// attention 8.4e-5, phi3 attention 2.1e-5, the others 8e-6. So the largest difference has room for
+/// two such errors, and the root mean square, which hardly varies, is held tight.
+struct Tolerance {
+  double largest, rms;
+};
+Tolerance logit_tolerance(const std::string& name) {
+  return name == "gemma2_f32" ? Tolerance{5e-3, 2e-4} : Tolerance{1e-3, 3e-5};
 }
+Tolerance attention_tolerance(const std::string& name) {
+  if (name == "gemma2_f32") return {4e-4, 1e-5};
+  return {name.rfind("phi3", 0) == 0 ? 5e-5 : 2e-5, 1.5e-6};
+}
+
+/// Collects differences from expected values, and tells whether they stay within a tolerance.
+class Comparison {
+ public:
+  void add(double got, double want) {
+    const double difference = std::abs(got - want);
+    if (!(difference <= largest_)) largest_ = difference;  // a NaN is kept
+    squares_ += difference * difference;
+    ++count_;
+  }
+  void expect_within(Tolerance tolerance, const char* what) const {
+    ASSERT_GT(count_, 0U) << what;
+    EXPECT_LE(largest_, tolerance.largest) << what;
+    EXPECT_LE(std::sqrt(squares_ / static_cast<double>(count_)), tolerance.rms) << what;
+  }
+
+ private:
+  double largest_ = 0, squares_ = 0;
+  std::size_t count_ = 0;
+};
 
 void round_frequencies(model::Config& config, DType type) {
   const auto wanted =
@@ -170,20 +199,22 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
 
   const auto logits = golden.numbers(GetParam() + "/logits");
   ASSERT_EQ(got.logits.size(), logits.size());
-  for (std::size_t i = 0; i < got.logits.size(); ++i)
-    ASSERT_NEAR(got.logits[i], logits[i], 1e-3) << "logit " << i;
+  Comparison of_logits;
+  for (std::size_t i = 0; i < logits.size(); ++i) of_logits.add(got.logits[i], logits[i]);
+  of_logits.expect_within(logit_tolerance(GetParam()), "logits");
 
   if (golden.has(GetParam(), "attention_last16")) {
     const auto rows = golden.numbers(GetParam() + "/attention_last16");  // [L, H, 16, n]
     const auto n = static_cast<std::int64_t>(tokens.size());
-    std::size_t at = 0;
+    std::vector<double> values;
     for (const auto& layer : got.layers)
       for (std::int64_t head = 0; head < layer.query.heads; ++head)
         for (std::int64_t row = n - 16; row < n; ++row)
-          for (double value : attention_row(layer, head, row))
-            ASSERT_NEAR(value, rows[at++], attention_tolerance(GetParam()))
-                << "attention value " << at - 1;
-    ASSERT_EQ(at, rows.size());
+          for (double value : attention_row(layer, head, row)) values.push_back(value);
+    ASSERT_EQ(values.size(), rows.size());
+    Comparison of_rows;
+    for (std::size_t i = 0; i < rows.size(); ++i) of_rows.add(values[i], rows[i]);
+    of_rows.expect_within(attention_tolerance(GetParam()), "attention");
   }
   if (golden.has(GetParam(), "keys")) {
     const auto keys = golden.numbers(GetParam() + "/keys");  // [L, K, n, d]; empty: not recorded
