@@ -10,6 +10,7 @@
 #include "analyzer/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
+#include "kernels/base/str.hpp"
 
 namespace {
 
@@ -39,6 +40,18 @@ int report(int status, const std::string& text) {
   return status;
 }
 
+/// What is wrong with the words of the command line, and where their right use is shown.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty())
+    return kvatlas::str(error.what(), " (see kvatlas ", chosen.front()->get_name(), " --help)");
+  const auto words = app.remaining();
+  const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
+  return kvatlas::str(is_command ? "there is no command " + kvatlas::quoted(words.front())
+                                 : std::string(error.what()),
+                      " (see kvatlas --help)");
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Profiles a language model's attention and calibrates KV-cache policies from it",
                "kvatlas");
@@ -51,8 +64,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return report(kvatlas::exit_status(kvatlas::ErrorCode::usage),
-                  std::string(error.what()) + " (see kvatlas --help)");
+    return report(kvatlas::exit_status(kvatlas::ErrorCode::usage), usage_error(app, error));
   }
   if (app.get_subcommands().empty()) std::cout << app.help();
   return 0;

@@ -18,6 +18,12 @@ struct Placement {
 /// missing is an error that says what is missing; `auto` falls back to the CPU.
 Placement choose_placement(const std::string& device, const std::string& dtype);
 
+/// LibTorch's threads wait for each other by spinning, which on a machine that does something else
+/// besides is several times slower than sleeping, and no faster on an idle one. OpenMP takes its
+/// setting from the environment as it is loaded, before main: so this begins the program anew with
+/// OMP_WAIT_POLICY=passive, unless the variable is set. Call it before any work.
+void restart_with_sleeping_threads();
+
 /// Makes LibTorch and our own kernels share `threads` threads (0: all cores that may be used).
 void use_threads(int threads);
 

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <vector>
 
+#include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
 #include "kernels/base/error.hpp"
 
@@ -46,6 +47,7 @@ void run(int argc, char** argv) {
   if (argc < 3 || lengths.empty())
     fail(ErrorCode::usage, "bench_forward MODEL LENGTH... [--runs N] [--streaming]");
 
+  capture::restart_with_sleeping_threads();
   const auto start = Clock::now();
   capture::use_threads(0);
   const auto model = model::ModelFile::open(argv[1]);

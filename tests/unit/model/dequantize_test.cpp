@@ -1,46 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "analyzer/model/tensor.hpp"
 #include "kernels/base/half.hpp"
-#include "tests/support/golden.hpp"
 
 namespace kvatlas::model {
 namespace {
-
-using testing_support::golden_members;
-using testing_support::golden_path;
-using testing_support::read_golden;
-
-TEST(Dequantize, EqualsTheGoldenBlocksBitForBit) {
-  const auto file = golden_path("tiny/expected.h5");
-  std::map<std::string, TensorType> types;
-  for (int i = 0; i <= static_cast<int>(TensorType::iq4_xs); ++i)
-    types[tensor_type_name(static_cast<TensorType>(i))] = static_cast<TensorType>(i);
-  const auto names = golden_members(file, "gguf_blocks");
-  ASSERT_EQ(names.size(), 12u);
-  for (const auto& name : names) {
-    SCOPED_TRACE(name);
-    ASSERT_TRUE(types.contains(name));
-    const BlockShape block = block_shape(types[name]);
-    const auto stored = read_golden(file, "gguf_blocks/" + name + "/bytes");
-    const auto expected = read_golden(file, "gguf_blocks/" + name + "/values").floats();
-    ASSERT_EQ(stored.shape.back(), block.bytes);
-    ASSERT_EQ(expected.size(), static_cast<std::size_t>(stored.shape.front() * block.values));
-    // One byte off any alignment, as a mapped tensor may lie.
-    std::vector<std::byte> bytes(1);
-    for (double value : stored.values) bytes.push_back(static_cast<std::byte>(value));
-    std::vector<float> values(expected.size());
-    dequantize(types[name], bytes.data() + 1, static_cast<std::int64_t>(values.size()),
-               values.data());
-    EXPECT_EQ(std::memcmp(values.data(), expected.data(), values.size() * sizeof(float)), 0);
-  }
-}
 
 TEST(Dequantize, Float16IsExactForEveryBitPattern) {
   std::vector<std::uint16_t> halves(65536);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's words and exit codes, on a model of a few numbers: 0 done, 1 failed, 2 wrong usage,
+// 3 unreadable input.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.hpp"
+#include "tests/support/tiny_model.hpp"
+
+namespace kvatlas {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+using namespace testing_support;
+
+class CommandLine : public testing::Test {
+ protected:
+  CommandLine() {
+    folder_.write("model/config.json", tiny_hf_config("llama"));
+    folder_.write("model/model.safetensors", safetensors_of(tiny_hf_tensors("llama")));
+  }
+  std::string model() const { return (folder_.path() / "model").string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    return folder_.write(name, text).string();
+  }
+
+  /// Runs it, expecting a refusal: nothing on stdout, one line on stderr, which is returned.
+  static std::string refusal(int status, const std::vector<std::string>& arguments) {
+    const Finished finished = run_kvatlas(arguments);
+    EXPECT_EQ(finished.status, status) << finished.err;
+    EXPECT_THAT(finished.out, IsEmpty());
+    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+    EXPECT_THAT(finished.err, StartsWith("kvatlas: "));
+    return finished.err;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(CommandLine, ShowsHelpAndVersion) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{}, std::vector<std::string>{"--help"}}) {
+    const Finished finished = run_kvatlas(arguments);
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_THAT(finished.out, AllOf(HasSubstr("generate"), HasSubstr("inspect")));
+  }
+  EXPECT_THAT(run_kvatlas({"--version"}).out, StartsWith("kvatlas "));
+  EXPECT_THAT(run_kvatlas({"inspect", "--help"}).out, HasSubstr("Example"));
+}
+
+TEST_F(CommandLine, RefusesWrongWords) {
+  EXPECT_THAT(refusal(2, {"frobnicate"}), HasSubstr("no command 'frobnicate'"));
+  EXPECT_THAT(refusal(2, {"--frobnicate"}), HasSubstr("--frobnicate"));
+  EXPECT_THAT(refusal(2, {"inspect"}), HasSubstr("kvatlas inspect --help"));
+  EXPECT_THAT(refusal(2, {"inspect", model(), "--colour"}), HasSubstr("--colour"));
+}
+
+TEST_F(CommandLine, RefusesWhatIsNoModel) {
+  EXPECT_THAT(refusal(2, {"inspect", "some-org/Some-Model-7B"}),
+              HasSubstr("nothing is downloaded"));
+  EXPECT_THAT(refusal(3, {"inspect", "./absent.gguf"}), HasSubstr("no file or folder"));
+  EXPECT_THAT(refusal(3, {"inspect", write("text.gguf", "hello")}), HasSubstr("not a GGUF file"));
+  write("model/model.safetensors", std::string(7, '\xff'));
+  EXPECT_THAT(refusal(3, {"inspect", model()}), HasSubstr("model.safetensors"));
+}
+
+TEST_F(CommandLine, InspectPrintsTheCard) {
+  const Finished finished = run_kvatlas({"inspect", model(), "--json"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const json card = json::parse(finished.out);
+  EXPECT_EQ(card.at("architecture"), "llama");
+  EXPECT_EQ(card.at("layers"), 1);
+  EXPECT_EQ(card.at("heads"), TinySizes::heads);
+  EXPECT_EQ(card.at("kv_heads"), TinySizes::kv_heads);
+  EXPECT_EQ(card.at("vocab_size"), TinySizes::vocabulary);
+  EXPECT_THAT(run_kvatlas({"inspect", model()}).out, HasSubstr("llama"));
+}
+
+#if KVATLAS_HAS_TORCH
+TEST_F(CommandLine, GeneratesFromIdsWithoutATokenizer) {
+  const auto prompts =
+      write("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3]}\n\n{\"tokens\": [4]}\n");
+  const Finished finished = run_kvatlas({"generate", "--model", model(), "--prompts", prompts,
+                                         "--new", "3", "--ignore-eos", "--json"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const auto cut = finished.out.find('\n');
+  const json first = json::parse(finished.out.substr(0, cut));
+  const json second = json::parse(finished.out.substr(cut + 1));
+  EXPECT_EQ(first.at("id"), "a");
+  EXPECT_EQ(second.at("id"), "line 3");
+  EXPECT_EQ(first.at("text"), nullptr);
+  EXPECT_EQ(first.at("tokens").size(), 3u);
+  EXPECT_EQ(first.at("top").size(), TinySizes::vocabulary);
+  EXPECT_THAT(finished.err, HasSubstr("cpu, float32, weights resident"));
+}
+
+TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
+  const auto refuses = [&](int status, std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--model", model()});
+    return refusal(status, more);
+  };
+  EXPECT_THAT(refuses(2, {}), HasSubstr("--prompt"));
+  EXPECT_THAT(refuses(2, {"--prompt", ""}), HasSubstr("empty"));
+  EXPECT_THAT(refuses(2, {"--prompt", "x"}), HasSubstr("no tokenizer"));
+  EXPECT_THAT(refuses(3, {"--prompts", "./absent.jsonl"}), HasSubstr("absent.jsonl"));
+  EXPECT_THAT(refuses(3, {"--prompts", write("a", "{\"tokens\": [1,")}), HasSubstr(":1: not JSON"));
+  EXPECT_THAT(refuses(3, {"--prompts", write("b", "{\"tokens\": [1, 10]}")}),
+              AllOf(HasSubstr("line 1"), HasSubstr("vocabulary of 10")));
+  const auto good = write("c", "{\"tokens\": [1, 2]}");
+  EXPECT_THAT(refuses(2, {"--prompts", good, "--new", "-1"}), HasSubstr("--new"));
+  EXPECT_THAT(refuses(2, {"--prompts", good, "--dtype", "int8"}), HasSubstr("bfloat16"));
+  EXPECT_THAT(refuses(2, {"--prompts", good, "--device", "tpu"}), HasSubstr("cuda"));
+  EXPECT_THAT(refuses(2, {"--prompts", good, "--chat", "x"}), HasSubstr("chatml"));
+  EXPECT_THAT(refuses(2, {"--prompts", good, "--memory-budget", "1 lot"}), HasSubstr("24GiB"));
+  EXPECT_THAT(refuses(1, {"--prompts", good, "--memory-budget", "1MiB"}), HasSubstr("too small"));
+}
+#else
+TEST_F(CommandLine, SaysThatGenerateNeedsLibTorch) {
+  EXPECT_THAT(refusal(1, {"generate", "--model", model()}), HasSubstr("needs LibTorch"));
+}
+#endif
+
+}  // namespace
+}  // namespace kvatlas
