@@ -64,7 +64,7 @@ int gpu_index(const std::string& device) {
 }  // namespace
 
 Placement choose_placement(const std::string& device, const std::string& dtype) {
-  const Placement cpu{"cpu", settle_dtype(dtype, false), "as asked"};
+  Placement cpu{"cpu", settle_dtype(dtype, false), "as asked"};
   if (device == "cpu") return cpu;
   const bool automatic = device == "auto";
   if (!automatic && device.rfind("cuda", 0) != 0)
