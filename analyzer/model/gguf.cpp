@@ -125,7 +125,7 @@ std::vector<Value> read_numbers(Cursor& in, std::uint64_t count) {
     else if constexpr (std::is_same_v<Stored, std::uint64_t>)
       value = to_int64(stored);
     else
-      value = static_cast<Value>(stored);
+      value = Value{stored};
   }
   return values;
 }

@@ -198,7 +198,7 @@ class FolderModel final : public OpenedModel {
 std::string file_ending(const fs::path& folder, std::initializer_list<const char*> endings) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+    std::string name = entry.path().filename().string();
     for (const char* ending : endings)
       if (name.ends_with(ending)) return name;
   }

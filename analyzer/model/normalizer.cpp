@@ -75,7 +75,7 @@ Normalizer::Step unicode_form(UnicodeForm form) {
 }
 
 Normalizer::Step lowercase() {
-  return [](std::string text) {
+  return [](const std::string& text) {
     std::string out;
     out.reserve(text.size());
     for (std::size_t at = 0; at < text.size();) {
@@ -93,7 +93,7 @@ Normalizer::Step lowercase() {
 }
 
 Normalizer::Step strip_accents() {
-  return [](std::string text) { return filtered(text, [](char32_t c) { return !is_mark(c); }); };
+  return [](const std::string& text) { return filtered(text, [](char32_t c) { return !is_mark(c); }); };
 }
 
 Normalizer::Step strip_spaces(bool left, bool right) {
@@ -115,7 +115,7 @@ Normalizer::Step strip_spaces(bool left, bool right) {
 }
 
 Normalizer::Step prepend(std::string prefix) {
-  return [prefix = std::move(prefix)](std::string text) {
+  return [prefix = std::move(prefix)](const std::string& text) {
     return text.empty() ? text : prefix + text;
   };
 }
@@ -137,7 +137,7 @@ Normalizer::Step replace(Regex pattern, std::string content) {
 }
 
 Normalizer::Step byte_level() {
-  return [](std::string text) { return ByteAlphabet::get().spelled(text); };
+  return [](const std::string& text) { return ByteAlphabet::get().spelled(text); };
 }
 
 }  // namespace normalizing

@@ -181,7 +181,7 @@ std::filesystem::path file_in_folder(const std::filesystem::path& folder, const 
   const auto path = folder / name;
   std::error_code error;
   const auto real_folder = std::filesystem::canonical(folder, error);
-  const auto real = error ? std::filesystem::path() : std::filesystem::canonical(path, error);
+  auto real = error ? std::filesystem::path() : std::filesystem::canonical(path, error);
   if (error == std::errc::too_many_symbolic_link_levels)
     fail(ErrorCode::unreadable, quoted(path.string(), 400), " is a link that leads back to itself");
   if (error == std::errc::no_such_file_or_directory)

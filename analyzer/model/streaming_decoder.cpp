@@ -21,7 +21,7 @@ std::string StreamingDecoder::push(std::int64_t id) {
   }
   held_ = unfinished_utf8(text);
   const std::size_t certain = text.size() - held_;
-  const std::string out =
+  std::string out =
       certain > shown_ ? repaired_utf8(std::string_view(text).substr(shown_, certain - shown_))
                        : "";
   shown_ = certain;
@@ -41,7 +41,7 @@ std::string StreamingDecoder::push(std::int64_t id) {
 
 std::string StreamingDecoder::finish() {
   const std::string text = tokenizer_->decode_bytes(ids_, skip_special_, at_start_);
-  const std::string out = repaired_utf8(std::string_view(text).substr(shown_));
+  std::string out = repaired_utf8(std::string_view(text).substr(shown_));
   *this = StreamingDecoder(tokenizer_, skip_special_);
   return out;
 }

@@ -76,10 +76,10 @@ void read_rows(const Weight& weight, std::int64_t first, std::int64_t count, flo
   if (first < 0 || count < 0 || first > weight.rows() - count)
     fail(ErrorCode::internal, "rows ", first, " to ", first + count, " of a weight of ",
          weight.rows(), " rows");
-  if (count == 0) return;
+  const std::int64_t columns = weight.columns();
+  if (count == 0 || columns == 0) return;
   if (is_vector(weight)) return read_vector(weight, out);
   // Tasks of about 128 KiB of output stay in the second-level cache.
-  const std::int64_t columns = weight.columns();
   const std::int64_t rows_a_task = std::max<std::int64_t>(1, 32768 / columns);
   const std::int64_t tasks = (count + rows_a_task - 1) / rows_a_task;
   parallel_for(tasks, [&](std::int64_t task, int) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <sys/resource.h>
 #include <vector>
@@ -38,11 +37,11 @@ void run(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--runs" && i + 1 < argc)
-      runs = std::atoi(argv[++i]);
+      runs = std::stoi(argv[++i]);
     else if (argument == "--streaming")
       options.weights = capture::EngineOptions::Weights::streaming;
     else
-      lengths.push_back(std::atoll(argv[i]));
+      lengths.push_back(std::stoll(argv[i]));
   }
   if (argc < 3 || lengths.empty())
     fail(ErrorCode::usage, "bench_forward MODEL LENGTH... [--runs N] [--streaming]");
