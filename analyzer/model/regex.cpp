@@ -334,4 +334,24 @@ void Regex::for_each(std::string_view text,
   }
 }
 
+std::string Regex::replaced(std::string_view text, std::string_view content,
+                            std::size_t most_bytes) const {
+  std::string out;
+  std::size_t copied = 0;
+  const auto take = [&](std::size_t begin, std::string_view instead) {
+    out += text.substr(copied, begin - copied);
+    out += instead;
+    if (out.size() > most_bytes) {
+      fail(ErrorCode::resource, "replacing ", quoted(pattern_, 200), " by ", quoted(content),
+           " makes a text longer than ", most_bytes, " bytes");
+    }
+  };
+  for_each(text, [&](std::size_t begin, std::size_t end) {
+    take(begin, content);
+    copied = end;
+  });
+  take(text.size(), {});
+  return out;
+}
+
 }  // namespace kvatlas::model

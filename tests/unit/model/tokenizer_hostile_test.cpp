@@ -134,15 +134,25 @@ TEST(HostileTokenizer, EnormousStrings) {
 }
 
 TEST(HostileTokenizer, TextThatGrows) {
-  // Each of the steps makes ten characters of one.
-  json steps = json::array();
-  for (int k = 0; k < 12; ++k) {
-    steps.push_back(
-        {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}});
+  const json tenfold = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}};
+  const json bytes = {{"type", "ByteLevel"}, {"use_regex", false}};
+  const auto with_steps = [](const char* part, const char* list, const json& step) {
+    return Tokenizer::from_json(
+        changed(part, {{"type", "Sequence"}, {list, json::array_t(50, step)}}));
+  };
+  for (const auto& tokenizer : {with_steps("/normalizer", "normalizers", tenfold),
+                                with_steps("/normalizer", "normalizers", bytes),
+                                with_steps("/pre_tokenizer", "pretokenizers", bytes)}) {
+    expect_error([&] { tokenizer->encode("a b"); }, ErrorCode::resource,
+                 "makes a text longer than");
   }
-  const auto tokenizer =
-      Tokenizer::from_json(changed("/normalizer", {{"type", "Sequence"}, {"normalizers", steps}}));
-  expect_error([&] { tokenizer->encode("a"); }, ErrorCode::resource, "makes a text longer than");
+  const auto tokenizer = with_steps("/decoder", "decoders", tenfold);
+  expect_error(
+      [&] {
+        tokenizer->decode(Ids{0, 1});
+      },
+      ErrorCode::resource, "makes a text longer than");
 }
 
 TEST(HostileTokenizer, TextThatIsNotUtf8) {
