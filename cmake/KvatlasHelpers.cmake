@@ -56,8 +56,8 @@ endfunction()
 add_custom_target(kvatlas_fuzzers)
 
 # kvatlas_fuzzer(gguf LINK kvatlas::model): tests/fuzz/gguf_fuzz.cpp defines LLVMFuzzerTestOneInput. Under the
-# fuzz preset it is a libFuzzer program, run for KVATLAS_FUZZ_SECONDS as a test; otherwise a plain main replays
-# tests/fuzz/corpus/gguf as a test.
+# fuzz preset it is a libFuzzer program, run for KVATLAS_FUZZ_SECONDS as a test (with the words of gguf.dict, if that is
+# there); otherwise a plain main replays tests/fuzz/corpus/gguf as a test.
 function(kvatlas_fuzzer name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   set(folder ${PROJECT_BINARY_DIR}/fuzz)
@@ -69,8 +69,11 @@ function(kvatlas_fuzzer name)
   if(KVATLAS_FUZZ)
     target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
     file(MAKE_DIRECTORY ${folder}/corpus/${name})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}.dict)
+      set(words -dict=${CMAKE_CURRENT_SOURCE_DIR}/${name}.dict)
+    endif()
     # New inputs go to the first folder; the seeds are only read.
-    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz -max_total_time=${KVATLAS_FUZZ_SECONDS} -timeout=10
+    add_test(NAME fuzz.${name} COMMAND ${name}_fuzz ${words} -max_total_time=${KVATLAS_FUZZ_SECONDS} -timeout=10
              -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=${folder}/${name}-
              ${folder}/corpus/${name} ${seeds})
     math(EXPR limit "${KVATLAS_FUZZ_SECONDS} + 300")

@@ -53,14 +53,14 @@ std::size_t literal_end(std::string_view text, std::size_t at, char quote) {
 std::string default_system_message(std::string_view chat_template) {
   constexpr std::string_view kHead = "<|im_start|>system";
   constexpr std::string_view kTail = "<|im_end|>";
+  std::size_t end = 0;
   for (auto at = chat_template.find(kHead); at != chat_template.npos;
-       at = chat_template.find(kHead, at + 1)) {
-    if (at == 0) continue;
-    const char quote = chat_template[at - 1];
+       at = chat_template.find(kHead, end)) {
+    const std::size_t begin = end = at + kHead.size();
+    const char quote = at > 0 ? chat_template[at - 1] : '\0';
     if (quote != '\'' && quote != '"') continue;
-    const std::size_t begin = at + kHead.size();
-    const std::size_t end = literal_end(chat_template, begin, quote);
-    if (end >= chat_template.size()) continue;
+    end = literal_end(chat_template, begin, quote);
+    if (end >= chat_template.size()) return {};
     const std::string inside = unescaped(chat_template.substr(begin, end - begin));
     const auto tail = inside.find(kTail);
     if (inside.starts_with('\n') && tail != inside.npos) return inside.substr(1, tail - 1);
@@ -144,22 +144,25 @@ struct MistralStyle {
   std::string open = "[INST] ", close = " [/INST]";
   std::string before_answer;  // of an assistant's earlier turn
   std::string after_answer = "</s>";
-  bool system_turn = false;  // [SYSTEM_PROMPT], else before a user message:
+  bool trims_answer = false;
+  std::string open_system;   // "[SYSTEM_PROMPT]"; if empty, it goes before a user message:
   bool system_last = false;  // the last one, else the first
 
   explicit MistralStyle(std::string_view t) {
     if (t.empty()) return;
-    const auto literal = [&](std::string_view text) {
-      return has(t, "'" + std::string(text) + "'") || has(t, "\"" + std::string(text) + "\"") ||
-             has(t, "'" + std::string(text) + "' ");
+    const auto quoted = [&](const std::string& text) {
+      return has(t, "'" + text + "'") || has(t, '"' + text + '"');
     };
-    open = literal(" [INST] ") ? " [INST] " : literal("[INST]") ? "[INST]" : "[INST] ";
-    close = literal("[/INST]") ? "[/INST]" : " [/INST]";
-    system_turn = has(t, "[SYSTEM_PROMPT]");
+    open = quoted(" [INST] ") ? " [INST] " : quoted("[INST]") ? "[INST]" : "[INST] ";
+    close = quoted("[/INST]") ? "[/INST]" : " [/INST]";
+    if (has(t, "[SYSTEM_PROMPT]")) {
+      open_system = quoted("[SYSTEM_PROMPT] ") ? "[SYSTEM_PROMPT] " : "[SYSTEM_PROMPT]";
+    }
     system_last = has(t, "loop.last");
     if (has(t, "\" \" + message[\"content\"]") || has(t, "' ' + message['content']")) {
       before_answer = " ";
     }
+    trims_answer = has(t, "message[\"content\"]|trim + eos_token");
     if (has(t, "eos_token + ' '") || has(t, "eos_token + \" \"")) after_answer = "</s> ";
   }
 };
@@ -170,18 +173,18 @@ std::string mistral(const Messages& messages, std::string_view chat_template,
   Messages turns;
   const std::string system = take_system(messages, turns);
   std::string out(bos);
-  if (style.system_turn && !system.empty()) {
-    out += "[SYSTEM_PROMPT]" + system + "[/SYSTEM_PROMPT]";
-  }
+  const bool carried = style.open_system.empty() && !system.empty();
+  if (!carried && !system.empty()) out += style.open_system + system + "[/SYSTEM_PROMPT]";
   // The user message that carries the system message.
   std::size_t carrier = turns.size();
-  for (std::size_t k = 0; k < turns.size() && !style.system_turn && !system.empty(); ++k) {
+  for (std::size_t k = 0; k < turns.size() && carried; ++k) {
     if (turns[k].role == "user" && (carrier == turns.size() || style.system_last)) carrier = k;
   }
   for (std::size_t k = 0; k < turns.size(); ++k) {
     const ChatMessage& message = turns[k];
     if (message.role == "assistant") {
-      out += style.before_answer + message.content + style.after_answer;
+      out += style.before_answer +
+             (style.trims_answer ? trimmed(message.content) : message.content) + style.after_answer;
     } else {
       out += style.open + (k == carrier ? system + "\n\n" : "") + message.content + style.close;
     }

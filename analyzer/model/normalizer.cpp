@@ -9,22 +9,13 @@
 
 #include "analyzer/model/byte_alphabet.hpp"
 #include "analyzer/model/regex.hpp"
+#include "analyzer/model/text_growth.hpp"
 #include "analyzer/model/unicode_text.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::model {
 
 namespace {
-
-/// No real normaliser comes near; a hostile one could fill the memory.
-std::size_t most_bytes(std::size_t input) { return (std::size_t{1} << 20) + 64 * input; }
-
-void require_size(std::size_t size, std::size_t most) {
-  if (size > most) {
-    fail(ErrorCode::resource, "the tokenizer's normalizer makes a text longer than ", most,
-         " bytes");
-  }
-}
 
 template <class Keep>
 std::string filtered(std::string_view text, Keep keep) {
@@ -48,7 +39,7 @@ std::string Normalizer::apply(std::string_view text) const {
   std::string out(text);
   for (const Step& step : steps_) {
     out = step(std::move(out));
-    require_size(out.size(), most_bytes(text.size()));
+    require_size(out.size(), most_bytes(text.size()), "normalizer");
   }
   return out;
 }
@@ -122,17 +113,7 @@ Normalizer::Step prepend(std::string prefix) {
 
 Normalizer::Step replace(Regex pattern, std::string content) {
   return [pattern = std::move(pattern), content = std::move(content)](std::string text) {
-    std::string out;
-    std::size_t copied = 0;
-    const std::size_t most = most_bytes(text.size());
-    pattern.for_each(text, [&](std::size_t begin, std::size_t end) {
-      out.append(text, copied, begin - copied);
-      out += content;
-      copied = end;
-      require_size(out.size(), most);
-    });
-    out.append(text, copied);
-    return out;
+    return pattern.replaced(text, content, most_bytes(text.size()));
   };
 }
 

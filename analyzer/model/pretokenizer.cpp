@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/model/byte_alphabet.hpp"
+#include "analyzer/model/text_growth.hpp"
 #include "analyzer/model/unicode_text.hpp"
 
 namespace kvatlas::model {
@@ -22,7 +23,11 @@ Pieces PreTokenizer::cut(std::string text, bool at_start) const {
   Pieces pieces{std::move(text), {}};
   if (pieces.text.empty()) return pieces;
   pieces.ranges.push_back({0, pieces.text.size(), at_start});
-  for (const Step& step : steps_) step(pieces);
+  const std::size_t most = most_bytes(pieces.text.size());
+  for (const Step& step : steps_) {
+    step(pieces);
+    require_size(pieces.text.size(), most, "pre-tokenizer");
+  }
   return pieces;
 }
 

@@ -74,6 +74,13 @@ class Translation {
         return in_class_ ? copy(2) : boundary(true);
       case 'B':
         return boundary(false);
+      case 'C':
+      case 'E':
+      case 'K':
+      case 'Q':
+      case 'g':
+      case 'k':
+        refuse("\\C, \\E, \\K, \\Q, \\g or \\k");
       default:
         copy(2);
     }
@@ -120,7 +127,22 @@ class Translation {
     } else if (c == '{') {
       interval();
     } else {
+      if (c == '(') group();
       copy(1);
+    }
+  }
+
+  /// Of the groups that begin with '?' those that both know alike are let through.
+  void group() const {
+    const std::string_view rest = pattern_.substr(at_ + 1);
+    if (rest.starts_with('*')) refuse("a verb '(*'");
+    if (!rest.starts_with('?')) return;
+    const auto kind = rest.find_first_not_of("i-", 1);
+    const char c = kind == std::string_view::npos ? '\0' : rest[kind];
+    const bool options = kind != 1;
+    if (options ? c != ':' && c != ')'
+                : std::string_view(":=!><").find(c) == std::string_view::npos) {
+      refuse("this kind of group '(?'");
     }
   }
 
@@ -310,6 +332,26 @@ void Regex::for_each(std::string_view text,
     from = last_end = match->end;
     if (round % 1024 == 0) search.require_time();
   }
+}
+
+std::string Regex::replaced(std::string_view text, std::string_view content,
+                            std::size_t most_bytes) const {
+  std::string out;
+  std::size_t copied = 0;
+  const auto take = [&](std::size_t begin, std::string_view instead) {
+    out += text.substr(copied, begin - copied);
+    out += instead;
+    if (out.size() > most_bytes) {
+      fail(ErrorCode::resource, "replacing ", quoted(pattern_, 200), " by ", quoted(content),
+           " makes a text longer than ", most_bytes, " bytes");
+    }
+  };
+  for_each(text, [&](std::size_t begin, std::size_t end) {
+    take(begin, content);
+    copied = end;
+  });
+  take(text.size(), {});
+  return out;
 }
 
 }  // namespace kvatlas::model

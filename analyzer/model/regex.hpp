@@ -22,6 +22,10 @@ class Regex {
   void for_each(std::string_view text,
                 const std::function<void(std::size_t, std::size_t)>& found) const;
 
+  /// The text with `content` in place of each match; Error(resource) beyond `most_bytes`.
+  std::string replaced(std::string_view text, std::string_view content,
+                       std::size_t most_bytes) const;
+
   const std::string& pattern() const { return pattern_; }
 
  private:

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "analyzer/model/byte_alphabet.hpp"
+#include "analyzer/model/text_growth.hpp"
 
 namespace kvatlas::model {
 
@@ -18,24 +19,22 @@ std::string joined(const std::vector<std::string>& tokens, std::string_view sepa
   return out;
 }
 
-std::string replaced(const std::string& text, const Regex& pattern, std::string_view content) {
-  std::string out;
-  std::size_t copied = 0;
-  pattern.for_each(text, [&](std::size_t begin, std::size_t end) {
-    out.append(text, copied, begin - copied);
-    out += content;
-    copied = end;
-  });
-  out.append(text, copied);
-  return out;
+std::size_t total_bytes(const std::vector<std::string>& tokens) {
+  std::size_t total = 0;
+  for (const auto& token : tokens) total += token.size();
+  return total;
 }
 
 }  // namespace
 
 std::string TokenDecoder::apply(std::vector<std::string> tokens, bool at_start) const {
   if (steps_.empty()) return (at_start ? "" : " ") + joined(tokens, " ");
+  const std::size_t most = most_bytes(total_bytes(tokens));
   Text text{std::move(tokens), at_start};
-  for (const Step& step : steps_) step(text);
+  for (const Step& step : steps_) {
+    step(text);
+    require_size(total_bytes(text.tokens), most, "decoder");
+  }
   return joined(text.tokens, "");
 }
 
@@ -72,7 +71,11 @@ TokenDecoder::Step fuse() {
 
 TokenDecoder::Step replace(Regex pattern, std::string content) {
   return [pattern = std::move(pattern), content = std::move(content)](TokenDecoder::Text& text) {
-    for (auto& token : text.tokens) token = replaced(token, pattern, content);
+    std::size_t left = most_bytes(total_bytes(text.tokens));
+    for (auto& token : text.tokens) {
+      token = pattern.replaced(token, content, left);
+      left -= token.size();
+    }
   };
 }
 
@@ -96,7 +99,7 @@ TokenDecoder::Step metaspace(const std::string& replacement, bool drop_first) {
   return [pattern = Regex::literal(replacement), drop_first](TokenDecoder::Text& text) {
     for (std::size_t k = 0; k < text.tokens.size(); ++k) {
       const bool dropped = k == 0 && drop_first && text.at_start;
-      text.tokens[k] = replaced(text.tokens[k], pattern, dropped ? "" : " ");
+      text.tokens[k] = pattern.replaced(text.tokens[k], dropped ? "" : " ", text.tokens[k].size());
     }
   };
 }
