@@ -4,10 +4,7 @@
 // 64 keys made of whole blocks of the map (or a piece of one larger block) and walks down the
 // queries, so every output has one owner and nothing is atomic. Tensor cores are left for a
 // measured need.
-#include <algorithm>
 #include <cfloat>
-
-#include <climits>
 
 #include "kernels/attention_maps_impl.hpp"
 #include "kernels/cuda_support.cuh"
@@ -382,8 +379,7 @@ __global__ void __launch_bounds__(kThreads) maps_kernel(MapParams p) {
 
 __global__ void __launch_bounds__(kThreads) join_pieces(MapParams p) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-       e < p.scores.heads * p.blocks * p.blocks; e += step) {
+  for (std::int64_t e = global_thread(); e < p.scores.heads * p.blocks * p.blocks; e += step) {
     const std::int64_t bj = e % p.blocks, bi = e / p.blocks % p.blocks, h = e / p.blocks / p.blocks;
     const std::int64_t first = (h * p.blocks + bi) * p.stripes + bj * p.pieces;
     double sum = 0;
@@ -407,8 +403,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolParams p) {
   const auto at = [](const std::int64_t(&strides)[3], std::int64_t a, std::int64_t b,
                      std::int64_t c) { return a * strides[0] + b * strides[1] + c * strides[2]; };
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-       e < p.heads * p.coarse * p.coarse; e += step) {
+  for (std::int64_t e = global_thread(); e < p.heads * p.coarse * p.coarse; e += step) {
     const std::int64_t bj = e % p.coarse, bi = e / p.coarse % p.coarse, h = e / p.coarse / p.coarse;
     double sum = 0, cells = 0;
     float most = 0;
@@ -430,11 +425,6 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(PoolParams p) {
   }
 }
 
-template <std::size_t N>
-void copy(const std::array<std::int64_t, N>& from, std::int64_t (&to)[N]) {
-  std::copy(from.begin(), from.end(), to);
-}
-
 ScoreParams score_params(const CausalScores& scores) {
   ScoreParams p{};
   p.queries = scores.queries.data;
@@ -450,25 +440,6 @@ ScoreParams score_params(const CausalScores& scores) {
   p.cap = scores.soft_cap > 0 ? static_cast<float>(cap * kLog2e) : 0.0f;
   p.factor = static_cast<float>(scores.soft_cap > 0 ? scale / cap : scale * kLog2e);
   return p;
-}
-
-unsigned grid(const char* kernel, std::int64_t blocks) {
-  if (blocks > INT_MAX)
-    fail(ErrorCode::unsupported, kernel, " on CUDA: ", blocks, " tiles, it takes at most ",
-         INT_MAX);
-  return static_cast<unsigned>(blocks);
-}
-
-unsigned grid_for(std::int64_t threads) {
-  return static_cast<unsigned>(
-      std::min<std::int64_t>((threads + kThreads - 1) / kThreads, 1 << 20));
-}
-
-/// Calls fn with values of the types of the queries and the keys.
-template <class Fn>
-void with_types(const CausalScores& scores, Fn&& fn) {
-  with_type(scores.queries.type,
-            [&](auto query) { with_type(scores.keys.type, [&](auto key) { fn(query, key); }); });
 }
 
 void pool(const AttentionMaps& io, std::size_t level, cudaStream_t stream) {
@@ -487,7 +458,7 @@ void pool(const AttentionMaps& io, std::size_t level, cudaStream_t stream) {
   copy(fine.max.strides, p.fine_max_strides);
   copy(coarse.mean.strides, p.mean_strides);
   copy(coarse.max.strides, p.max_strides);
-  pool_kernel<<<grid_for(p.heads * p.coarse * p.coarse), kThreads, 0, stream>>>(p);
+  pool_kernel<<<striding_blocks(p.heads * p.coarse * p.coarse, kThreads), kThreads, 0, stream>>>(p);
   check_launch("attention_maps");
 }
 
@@ -499,8 +470,8 @@ void row_logsumexp(const RowLogSumExp& io, void* stream) {
   p.lse = io.lse.data;
   copy(io.lse.strides, p.lse_strides);
   p.tiles = (p.scores.n + kTile - 1) / kTile;
-  const unsigned blocks = grid("row_logsumexp", p.tiles * p.scores.heads);
-  with_types(io.scores, [&](auto query, auto key) {
+  const unsigned blocks = grid_blocks("row_logsumexp", p.tiles * p.scores.heads);
+  with_types(io.scores.queries.type, io.scores.keys.type, [&](auto query, auto key) {
     lse_kernel<decltype(query), decltype(key)>
         <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
   });
@@ -528,7 +499,7 @@ void attention_maps(const AttentionMaps& io, void* stream) {
   p.pieces = whole ? 1 : (p.block + kTile - 1) / kTile;
   p.stripe_width = whole ? kTile / p.block * p.block : kTile;
   p.stripes = whole ? (p.scores.n + p.stripe_width - 1) / p.stripe_width : p.blocks * p.pieces;
-  const unsigned blocks = grid("attention_maps", p.stripes * p.scores.heads);
+  const unsigned blocks = grid_blocks("attention_maps", p.stripes * p.scores.heads);
   const std::int64_t pieces = whole ? 0 : p.scores.heads * p.blocks * p.stripes;
   const Scratch<double> sums(pieces, on);
   const Scratch<float> maxima(pieces, on);
@@ -541,7 +512,7 @@ void attention_maps(const AttentionMaps& io, void* stream) {
     check(cudaMemsetAsync(maxima.data(), 0, static_cast<std::size_t>(pieces) * sizeof(float), on),
           "attention_maps");
   }
-  with_types(io.scores, [&](auto query, auto key) {
+  with_types(io.scores.queries.type, io.scores.keys.type, [&](auto query, auto key) {
     using Q = decltype(query);
     using K = decltype(key);
     if (whole)
@@ -551,7 +522,8 @@ void attention_maps(const AttentionMaps& io, void* stream) {
   });
   check_launch("attention_maps");
   if (!whole) {
-    join_pieces<<<grid_for(p.scores.heads * p.blocks * p.blocks), kThreads, 0, on>>>(p);
+    join_pieces<<<striding_blocks(p.scores.heads * p.blocks * p.blocks, kThreads), kThreads, 0,
+                  on>>>(p);
     check_launch("attention_maps");
   }
   for (std::size_t level = 1; level < io.levels.size(); ++level) pool(io, level, on);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every .cu file needs: error checks, scratch memory of a stream, element types.
+// What every .cu file needs: error checks, launch sizes, scratch memory of a stream, element types,
+// sums over a warp.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <type_traits>
 
+#include <climits>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -22,6 +26,25 @@ inline void check(cudaError_t status, const char* what) {
 
 /// To be called right after a launch.
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+/// The first dimension of a grid, which takes 2^31 - 1 blocks; the others take 65535.
+inline unsigned grid_blocks(const char* kernel, std::int64_t blocks) {
+  if (blocks > INT_MAX)
+    fail(ErrorCode::unsupported, kernel, " on CUDA: ", blocks,
+         " blocks of threads, it takes at most ", INT_MAX);
+  return static_cast<unsigned>(blocks);
+}
+
+/// Blocks for a kernel that strides over its items until all are done.
+inline unsigned striding_blocks(std::int64_t threads, int threads_a_block) {
+  return static_cast<unsigned>(
+      std::min<std::int64_t>((threads + threads_a_block - 1) / threads_a_block, 1 << 20));
+}
+
+template <std::size_t N>
+void copy(const std::array<std::int64_t, N>& from, std::int64_t (&to)[N]) {
+  std::copy(from.begin(), from.end(), to);
+}
 
 /// Device memory that lives in stream order: freed after what was launched before its end.
 template <class T>
@@ -57,8 +80,26 @@ void with_type(DType type, Fn&& fn) {
   }
 }
 
+/// Calls fn(A{}, B{}) with the C++ types of two types.
+template <class Fn>
+void with_types(DType a, DType b, Fn&& fn) {
+  with_type(a, [&](auto of_a) { with_type(b, [&](auto of_b) { fn(of_a, of_b); }); });
+}
+
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+/// The number of this thread in its grid's first dimension.
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+/// The sum over the warp, in every lane, always in the same order. All lanes must call it.
+template <class T>
+__device__ T warp_sum(T value) {
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  return value;
+}
 
 }  // namespace kvatlas::kernels::cuda

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "kernels/cuda_support.cuh"
 #include "kernels/gather_impl.hpp"
 
@@ -23,8 +21,7 @@ template <class T>
 __global__ void gather_kernel(GatherParams<T> p) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
-       i < p.kept; i += warps) {
+  for (std::int64_t i = global_thread() / kWarp; i < p.kept; i += warps) {
     std::int64_t g = 0;
     while (g < p.heads &&
            !(p.offsets[g * p.offset_step] <= i && i < p.offsets[(g + 1) * p.offset_step]))
@@ -57,9 +54,7 @@ void launch(const Gather& io, cudaStream_t stream) {
                     io.to_rows,
                     static_cast<T*>(io.to)};
   if (p.kept == 0 || p.dim == 0) return;
-  constexpr std::int64_t kRows = kThreads / kWarp;
-  const auto blocks = std::min<std::int64_t>((p.kept + kRows - 1) / kRows, 1 << 20);
-  gather_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(p);
+  gather_kernel<<<striding_blocks(p.kept * kWarp, kThreads), kThreads, 0, stream>>>(p);
   check_launch("gather");
 }
 

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) js_sums(JsParams<T> p) {
 __global__ void js_finish(const double* sums, std::int64_t n_layers, std::int64_t n_heads,
                           std::int64_t q_rows, View<float, 3> mean, View<float, 4> per_row) {
   const std::int64_t pairs = n_layers * n_layers;
-  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t index = global_thread();
   if (index >= n_heads * pairs) return;
   const std::int64_t head = index / pairs, a = index % pairs / n_layers, b = index % n_layers;
   const std::int64_t high = a > b ? a : b, low = a > b ? b : a;
@@ -103,7 +103,10 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
   const Scratch<double> sums(n_heads * q_rows * n_layers * n_layers, stream);
   const std::int64_t tiles = (n_layers + kTile - 1) / kTile;
   if (q_rows > 0) {
-    const dim3 grid(static_cast<unsigned>(n_heads * q_rows), static_cast<unsigned>(tiles),
+    if (tiles > 65535)
+      fail(ErrorCode::unsupported, "js_divergence on CUDA takes at most ", 65535 * kTile,
+           " layers, got ", n_layers);
+    const dim3 grid(grid_blocks("js_sums", n_heads * q_rows), static_cast<unsigned>(tiles),
                     static_cast<unsigned>(tiles));
     with_type(io.probs.type, [&](auto zero) {
       using T = decltype(zero);
@@ -122,7 +125,7 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
     });
   }
   const std::int64_t outputs = n_heads * n_layers * n_layers;
-  js_finish<<<static_cast<unsigned>((outputs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
+  js_finish<<<grid_blocks("js_finish", (outputs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
       sums.data(), n_layers, n_heads, q_rows, io.mean, io.per_row);
   check_launch("js_finish");
 }

@@ -2,8 +2,6 @@
 // Per channel a thread takes the channels of one code byte, 32 tokens of them; per token a warp
 // takes a group, a lane a channel. The arithmetic is that of the host to the bit: no product is
 // added to here but exact ones.
-#include <algorithm>
-
 #include "kernels/cuda_support.cuh"
 #include "kernels/kv_quant_impl.hpp"
 
@@ -56,8 +54,7 @@ __global__ void quantise_channels(QuantParams p) {
   const int per_byte = 8 / p.bits;
   const std::int64_t groups = quant_groups(p.tokens), items = p.heads * groups * p.bytes;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-       item < items; item += step) {
+  for (std::int64_t item = global_thread(); item < items; item += step) {
     const std::int64_t b = item % p.bytes, g = item / p.bytes % groups, h = item / p.bytes / groups;
     const std::int64_t first = g * kQuantGroup, end = min(p.tokens, first + kQuantGroup);
     DeviceScale scales[4] = {};
@@ -95,8 +92,7 @@ __global__ void quantise_tokens(QuantParams p) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, per_byte = 8 / p.bits;
   const std::int64_t groups = quant_groups(p.dim), items = p.heads * p.tokens * groups;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::int64_t item = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
-       item < items; item += step) {
+  for (std::int64_t item = global_thread() / kWarp; item < items; item += step) {
     const std::int64_t g = item % groups, i = item / groups % p.tokens,
                        h = item / groups / p.tokens;
     const std::int64_t c = g * kQuantGroup + lane;
@@ -127,8 +123,7 @@ __global__ void quantise_tokens(QuantParams p) {
 __global__ void dequantise(QuantParams p, bool per_token) {
   const std::int64_t items = p.heads * p.tokens * p.dim;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-       item < items; item += step) {
+  for (std::int64_t item = global_thread(); item < items; item += step) {
     const std::int64_t c = item % p.dim, i = item / p.dim % p.tokens, h = item / p.dim / p.tokens;
     const std::int64_t s0 = per_token ? i : i / kQuantGroup, s1 = per_token ? c / kQuantGroup : c;
     const int code =
@@ -151,19 +146,14 @@ QuantParams params(const QuantisedCache& cache, const std::array<std::int64_t, 3
   p.codes = cache.codes.data;
   p.scales = cache.scales.data;
   p.minima = cache.minima.data;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    p.data_strides[axis] = strides[axis];
-    p.code_strides[axis] = cache.codes.strides[axis];
-    p.scale_strides[axis] = cache.scales.strides[axis];
-    p.minimum_strides[axis] = cache.minima.strides[axis];
-  }
+  copy(strides, p.data_strides);
+  copy(cache.codes.strides, p.code_strides);
+  copy(cache.scales.strides, p.scale_strides);
+  copy(cache.minima.strides, p.minimum_strides);
   return p;
 }
 
-unsigned blocks_for(std::int64_t threads) {
-  return static_cast<unsigned>(
-      std::min<std::int64_t>((threads + kThreads - 1) / kThreads, 1 << 20));
-}
+unsigned blocks_for(std::int64_t threads) { return striding_blocks(threads, kThreads); }
 
 }  // namespace
 

@@ -55,18 +55,12 @@ __global__ void __launch_bounds__(kThreads) channel_ranges(Source<T> x, Cut cut,
   }
 }
 
-/// The sum over the warp, in every lane, always in the same order.
-__device__ float warp_sum(float value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-  return value;
-}
-
 /// deviations[head, partitions * lag]: a warp a token.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     token_deviations(Source<T> x, Cut cut, const float2* ranges, float* deviations) {
   const std::int64_t of_head = cut.partitions * cut.lag;
-  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const std::int64_t index = global_thread() / 32;
   if (index >= cut.n_heads * of_head) return;  // a whole warp leaves
   const int lane = static_cast<int>(threadIdx.x % 32);
   const std::int64_t head = index / of_head, token = index % of_head;
@@ -84,8 +78,8 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) deviations[index] = sqrtf(squares / static_cast<float>(x.dim - 1));
 }
 
-template <class Join>
-__device__ float block_reduce(float value, float* shared, Join join) {
+template <class T, class Join>
+__device__ T block_reduce(T value, T* shared, Join join) {
   const int thread = static_cast<int>(threadIdx.x);
   shared[thread] = value;
   __syncthreads();
@@ -93,7 +87,7 @@ __device__ float block_reduce(float value, float* shared, Join join) {
     if (thread < half) shared[thread] = join(shared[thread], shared[thread + half]);
     __syncthreads();
   }
-  const float result = shared[0];
+  const T result = shared[0];
   __syncthreads();
   return result;
 }
@@ -102,20 +96,22 @@ __device__ float block_reduce(float value, float* shared, Join join) {
 struct Softmax {
   float top, norm;
 };
-__device__ Softmax softmax_of(const float* deviations, std::int64_t lag, float* shared) {
+__device__ Softmax softmax_of(const float* deviations, std::int64_t lag, double* shared) {
   float top = 0;
   for (std::int64_t t = threadIdx.x; t < lag; t += kThreads) top = fmaxf(top, deviations[t]);
-  top = block_reduce(top, shared, [](float a, float b) { return fmaxf(a, b); });
-  float sum = 0;
-  for (std::int64_t t = threadIdx.x; t < lag; t += kThreads) sum += expf(deviations[t] - top);
-  sum = block_reduce(sum, shared, [](float a, float b) { return a + b; });
-  return {top, 1.0f / sum};
+  top = block_reduce(top, reinterpret_cast<float*>(shared),
+                     [](float a, float b) { return fmaxf(a, b); });
+  double sum = 0;
+  for (std::int64_t t = threadIdx.x; t < lag; t += kThreads)
+    sum += static_cast<double>(expf(deviations[t] - top));
+  sum = block_reduce(sum, shared, [](double a, double b) { return a + b; });
+  return {top, static_cast<float>(1 / sum)};
 }
 
 /// Block (partition, head).
 __global__ void __launch_bounds__(kThreads)
     add_softmaxes(Cut cut, const float* of_keys, const float* of_values, View<float, 2> scores) {
-  __shared__ float shared[kThreads];
+  __shared__ double shared[kThreads];
   const std::int64_t head = blockIdx.y, first = blockIdx.x * cut.lag;
   of_keys += head * cut.partitions * cut.lag + first;
   of_values += head * cut.partitions * cut.lag + first;
@@ -131,7 +127,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     minus_norms(Source<T> x, Cut cut, View<float, 2> scores) {
   const std::int64_t of_head = cut.partitions * cut.lag;
-  const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const std::int64_t index = global_thread() / 32;
   if (index >= cut.n_heads * of_head) return;
   const std::int64_t head = index / of_head, token = index % of_head;
   float squares = 0;
@@ -144,11 +140,15 @@ __global__ void __launch_bounds__(kThreads)
     scores.data[head * scores.strides[0] + token * scores.strides[1]] = -sqrtf(squares);
 }
 
+unsigned blocks_of_warps(std::int64_t warps) {
+  return grid_blocks("lag_scores", (warps + kWarps - 1) / kWarps);
+}
+
 void score_deviations(const AnyView<3>& x, const Cut& cut, float* deviations, cudaStream_t stream) {
   const Scratch<float2> ranges(cut.n_heads * cut.partitions * x.sizes[2], stream);
-  const dim3 partitions(static_cast<unsigned>(cut.partitions), static_cast<unsigned>(cut.n_heads));
-  const auto tokens =
-      static_cast<unsigned>((cut.n_heads * cut.partitions * cut.lag + kWarps - 1) / kWarps);
+  const dim3 partitions(grid_blocks("channel_ranges", cut.partitions),
+                        static_cast<unsigned>(cut.n_heads));
+  const unsigned tokens = blocks_of_warps(cut.n_heads * cut.partitions * cut.lag);
   with_type(x.type, [&](auto zero) {
     using T = decltype(zero);
     const auto source = source_of<T>(x);
@@ -203,9 +203,8 @@ void lag_scores(const LagScores& io, void* stream_pointer) {
     if (io.variant == LagVariant::l2) {
       with_type(io.keys.type, [&](auto zero) {
         using T = decltype(zero);
-        minus_norms<T>
-            <<<static_cast<unsigned>((scored + kWarps - 1) / kWarps), kThreads, 0, stream>>>(
-                source_of<T>(io.keys), cut, io.scores[i]);
+        minus_norms<T><<<blocks_of_warps(scored), kThreads, 0, stream>>>(source_of<T>(io.keys), cut,
+                                                                         io.scores[i]);
         check_launch("minus_norms");
       });
       continue;
@@ -213,7 +212,8 @@ void lag_scores(const LagScores& io, void* stream_pointer) {
     const Scratch<float> of_keys(scored, stream), of_values(scored, stream);
     score_deviations(io.keys, cut, of_keys.data(), stream);
     score_deviations(io.values, cut, of_values.data(), stream);
-    const dim3 partitions(static_cast<unsigned>(cut.partitions), static_cast<unsigned>(n_heads));
+    const dim3 partitions(grid_blocks("add_softmaxes", cut.partitions),
+                          static_cast<unsigned>(n_heads));
     add_softmaxes<<<partitions, kThreads, 0, stream>>>(cut, of_keys.data(), of_values.data(),
                                                        io.scores[i]);
     check_launch("add_softmaxes");
@@ -226,7 +226,8 @@ void lag_kept(const LagKept& io, void* stream_pointer) {
   if (n_heads > 65535)
     fail(ErrorCode::unsupported, "the CUDA body takes at most 65535 heads a call, got ", n_heads);
   const Cut cut = {n_heads, io.sink, io.lag, lag_cut_partitions(io.n_tokens, io.sink, io.lag), 0};
-  const dim3 grid(static_cast<unsigned>(cut.partitions + 1), static_cast<unsigned>(n_heads));
+  const dim3 grid(grid_blocks("kept_positions", cut.partitions + 1),
+                  static_cast<unsigned>(n_heads));
   kept_positions<<<grid, kSelectThreads, 0, static_cast<cudaStream_t>(stream_pointer)>>>(
       io.scores, cut, io.keep, io.n_tokens, io.positions);
   check_launch("kept_positions");

@@ -28,9 +28,10 @@ std::int64_t lag_length(std::int64_t n_tokens, std::int64_t sink, std::int64_t l
 ///
 /// Relative error at most 2e-6 * (1 + the largest |x'| of the partition). A NaN or infinity in a
 /// partition, or in the one it is scored against, makes all scores of the partition NaN (under l2
-/// its own token's NaN or -inf). Zero rows are rows like others. Cost: the two arrays read once
-/// from memory (partitions pass through the cache a second time). Safe to call from several
-/// threads.
+/// its own token's NaN or -inf), and so may a max - min or an x' beyond 2^60; norms under l2 are
+/// those of float32 squares, so 0 below 2^-63 or so. Zero rows are rows like others. Cost: the two
+/// arrays read once from memory (partitions pass through the cache a second time). Safe to call
+/// from several threads.
 struct LagScores {
   AnyView<3> keys;    // in  [n_kv_heads, n_tokens, head_dim], after RoPE; head_dim at least 2
   AnyView<3> values;  // in  [n_kv_heads, n_tokens, value_dim]; not read for l2

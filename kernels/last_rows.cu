@@ -18,26 +18,30 @@ constexpr int kRows = 8;       // rows of a block
 constexpr int kSlice = 32;     // channels in shared memory at a time
 constexpr int kThreads = 256;  // of row_statistics
 constexpr int kEntries = 8;    // grid entries of a launch
+constexpr int kRun = 32;       // weights that a thread adds in float32 before they go to float64
 constexpr float kLog2E = 1.4426950408889634f;
 
-template <class T>
 struct ScoreParams {
-  const T* queries;  // [n_heads, q_rows, head_dim]
-  const T* keys;     // [n_kv_heads, n_tokens, head_dim]
+  const void* queries;  // [n_heads, q_rows, head_dim]
+  const void* keys;     // [n_kv_heads, n_tokens, head_dim]
   std::int64_t query_strides[3], key_strides[3];
-  std::int64_t group, q_rows, n_tokens, head_dim, row_blocks;
-  float factor;   // scale in units of log2, or scale / soft_cap
-  float cap;      // soft_cap in units of log2, or 0
-  float* scores;  // [n_heads * q_rows, n_tokens]
+  std::int64_t group, q_rows, n_tokens, head_dim;
+  std::int64_t row_blocks, key_blocks;  // of one key head
+  float factor;                         // scale in units of log2, or scale / soft_cap
+  float cap;                            // soft_cap in units of log2, or 0
+  float* scores;                        // [n_heads * q_rows, n_tokens]
 };
 
-template <class T>
-__global__ void __launch_bounds__(kKeys) row_scores(ScoreParams<T> p) {
+template <class Q, class K>
+__global__ void __launch_bounds__(kKeys) row_scores(ScoreParams p) {
   __shared__ float queries[kRows][kSlice];
   __shared__ float keys[kKeys]
                        [kSlice + 1];  // + 1: a thread reads its own row without bank conflicts
-  const std::int64_t kv_head = blockIdx.y / p.row_blocks, row_block = blockIdx.y % p.row_blocks;
-  const std::int64_t first_key = static_cast<std::int64_t>(blockIdx.x) * kKeys;
+  const Q* all_queries = static_cast<const Q*>(p.queries);
+  const K* all_keys = static_cast<const K*>(p.keys);
+  const std::int64_t first_key = blockIdx.x % p.key_blocks * kKeys;
+  const std::int64_t row_block = blockIdx.x / p.key_blocks % p.row_blocks;
+  const std::int64_t kv_head = blockIdx.x / p.key_blocks / p.row_blocks;
   const std::int64_t rows = p.group * p.q_rows;  // that read this key head
   const int thread = static_cast<int>(threadIdx.x);
   float sums[kRows] = {};
@@ -46,8 +50,8 @@ __global__ void __launch_bounds__(kKeys) row_scores(ScoreParams<T> p) {
       const std::int64_t m = row_block * kRows + i / kSlice, k = slice + i % kSlice;
       float value = 0;
       if (m < rows && k < p.head_dim)
-        value = to_float(p.queries[(kv_head * p.group + m / p.q_rows) * p.query_strides[0] +
-                                   m % p.q_rows * p.query_strides[1] + k * p.query_strides[2]]);
+        value = to_float(all_queries[(kv_head * p.group + m / p.q_rows) * p.query_strides[0] +
+                                     m % p.q_rows * p.query_strides[1] + k * p.query_strides[2]]);
       queries[i / kSlice][i % kSlice] = value;
     }
     for (int i = thread; i < kKeys * kSlice; i += kKeys) {
@@ -55,7 +59,7 @@ __global__ void __launch_bounds__(kKeys) row_scores(ScoreParams<T> p) {
       float value = 0;
       if (j < p.n_tokens && k < p.head_dim)
         value = to_float(
-            p.keys[kv_head * p.key_strides[0] + j * p.key_strides[1] + k * p.key_strides[2]]);
+            all_keys[kv_head * p.key_strides[0] + j * p.key_strides[1] + k * p.key_strides[2]]);
       keys[i / kSlice][i % kSlice] = value;
     }
     __syncthreads();
@@ -131,9 +135,14 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
   __syncthreads();
 
   if (p.probs.data != nullptr && p.first_entry == 0) {
-    float part = 0;
-    for (std::int64_t j = first + thread; j <= i; j += kThreads) part += exp2f(scores[j] - highest);
-    const double total = block_sum(static_cast<double>(part), shared);
+    double part = 0;
+    for (std::int64_t begin = first + thread; begin <= i; begin += kThreads * kRun) {
+      const std::int64_t end = min(i + 1, begin + kThreads * kRun);
+      float run = 0;
+      for (std::int64_t j = begin; j < end; j += kThreads) run += exp2f(scores[j] - highest);
+      part += static_cast<double>(run);
+    }
+    const double total = block_sum(part, shared);
     const auto norm = static_cast<float>(1 / total);
     float* probs = p.probs.data + head * p.probs.strides[0] + row * p.probs.strides[1];
     for (std::int64_t j = thread; j < p.n_tokens; j += kThreads)
@@ -141,24 +150,32 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
           j >= first && j <= i ? exp2f(scores[j] - highest) * norm : 0.0f;
   }
 
-  float proximal[kEntries] = {}, distant[kEntries] = {};
-  if (p.entries > 0)
-    for (std::int64_t j = first + thread; j <= i; j += kThreads) {
+  double proximal[kEntries] = {}, distant[kEntries] = {};
+  for (std::int64_t begin = first + thread; p.entries > 0 && begin <= i; begin += kThreads * kRun) {
+    const std::int64_t end = min(i + 1, begin + kThreads * kRun);
+    float near[kEntries] = {}, far[kEntries] = {};
+    for (std::int64_t j = begin; j < end; j += kThreads) {
       const float weight = exp2f(scores[j] - highest);
 #pragma unroll
       for (int e = 0; e < kEntries; ++e) {
         if (e >= p.entries) break;
         if (j < p.grid[e].initial || j > i - p.grid[e].recent)
-          proximal[e] += weight;
+          near[e] += weight;
         else
-          distant[e] += weight;
+          far[e] += weight;
       }
     }
 #pragma unroll
+    for (int e = 0; e < kEntries; ++e) {
+      proximal[e] += static_cast<double>(near[e]);
+      distant[e] += static_cast<double>(far[e]);
+    }
+  }
+#pragma unroll
   for (int e = 0; e < kEntries; ++e) {
     if (e >= p.entries) break;
-    double near = block_sum(static_cast<double>(proximal[e]), shared);
-    double far = block_sum(static_cast<double>(distant[e]), shared);
+    double near = block_sum(proximal[e], shared);
+    double far = block_sum(distant[e], shared);
     if (thread != 0) continue;
     if (!(near + far > 0)) near = far = CUDART_NAN;
     const double shift = static_cast<double>(highest) / static_cast<double>(kLog2E);
@@ -175,33 +192,28 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   const auto [n_heads, q_rows, head_dim] = io.queries.sizes;
   const std::int64_t n_kv_heads = io.keys.sizes[0], n_tokens = io.keys.sizes[1];
   if (n_heads == 0 || q_rows == 0) return;
-  if (io.queries.type != io.keys.type)
-    fail(ErrorCode::unsupported, "the CUDA body needs queries and keys of one type, got ",
-         dtype_name(io.queries.type), " and ", dtype_name(io.keys.type));
-  const Scratch<float> scores(n_heads * q_rows * n_tokens, stream);
   const std::int64_t group = n_heads / n_kv_heads,
-                     row_blocks = (group * q_rows + kRows - 1) / kRows;
-  if (n_kv_heads * row_blocks > 65535)
-    fail(ErrorCode::unsupported, "the CUDA body takes at most ", 65535 * kRows,
-         " rows a call, got ", n_heads * q_rows);
-  with_type(io.keys.type, [&](auto zero) {
-    using T = decltype(zero);
-    ScoreParams<T> params{};
-    params.queries = static_cast<const T*>(io.queries.data);
-    params.keys = static_cast<const T*>(io.keys.data);
-    std::copy_n(io.queries.strides.begin(), 3, params.query_strides);
-    std::copy_n(io.keys.strides.begin(), 3, params.key_strides);
-    params.group = group;
-    params.q_rows = io.queries.sizes[1];
-    params.n_tokens = io.keys.sizes[1];
-    params.head_dim = io.queries.sizes[2];
-    params.row_blocks = row_blocks;
-    params.factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale * kLog2E;
-    params.cap = io.soft_cap * kLog2E;
-    params.scores = scores.data();
-    const dim3 grid(static_cast<unsigned>((params.n_tokens + kKeys - 1) / kKeys),
-                    static_cast<unsigned>(io.keys.sizes[0] * row_blocks));
-    row_scores<T><<<grid, kKeys, 0, stream>>>(params);
+                     row_blocks = (group * q_rows + kRows - 1) / kRows,
+                     key_blocks = (n_tokens + kKeys - 1) / kKeys;
+  const unsigned score_blocks = grid_blocks("row_scores", n_kv_heads * row_blocks * key_blocks);
+  const unsigned rows = grid_blocks("row_statistics", n_heads * q_rows);
+  const Scratch<float> scores(n_heads * q_rows * n_tokens, stream);
+  ScoreParams of_scores{};
+  of_scores.queries = io.queries.data;
+  of_scores.keys = io.keys.data;
+  copy(io.queries.strides, of_scores.query_strides);
+  copy(io.keys.strides, of_scores.key_strides);
+  of_scores.group = group;
+  of_scores.q_rows = q_rows;
+  of_scores.n_tokens = n_tokens;
+  of_scores.head_dim = head_dim;
+  of_scores.row_blocks = row_blocks;
+  of_scores.key_blocks = key_blocks;
+  of_scores.factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale * kLog2E;
+  of_scores.cap = io.soft_cap * kLog2E;
+  of_scores.scores = scores.data();
+  with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
+    row_scores<decltype(query), decltype(key)><<<score_blocks, kKeys, 0, stream>>>(of_scores);
     check_launch("row_scores");
   });
   StatisticParams params{};
@@ -218,7 +230,7 @@ void last_rows(const LastRows& io, void* stream_pointer) {
     params.first_entry = first;
     params.entries = static_cast<int>(std::min<std::int64_t>(kEntries, entries - first));
     std::copy_n(io.grid.begin() + first, params.entries, params.grid);
-    row_statistics<<<static_cast<unsigned>(n_heads * q_rows), kThreads, 0, stream>>>(params);
+    row_statistics<<<rows, kThreads, 0, stream>>>(params);
     check_launch("row_statistics");
   }
 }

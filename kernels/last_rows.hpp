@@ -24,10 +24,10 @@ struct Proximity {
 /// Weights, masses and log-sum-exps (natural logarithm; -inf where no key is in the set) have a
 /// relative, the latter an absolute, error of at most 2e-6 plus that of the largest score:
 /// (head_dim + 4) * 2^-24 * scale * sum |q_k k_k|, with a soft cap also 3e-7 * soft_cap. Weights
-/// below 2^-126 of the row's largest count as 0, so the log-sum-exp of a set that has no others is
-/// -inf; those of unseen keys are exactly 0; a mass without distant keys is exactly 1. A NaN or
-/// +inf score makes its row NaN, and so do scores that are all -inf; other rows stay as they are.
-/// Zero queries give uniform rows.
+/// below 2^-126 of the row's largest may count as 0, and the log-sum-exp of a set that has no
+/// others may so be -inf; those of unseen keys are exactly 0; a mass without distant keys is
+/// exactly 1. A NaN or +inf score makes its row NaN, and so do scores that are all -inf; other rows
+/// stay as they are. Zero queries give uniform rows.
 ///
 /// Cost: n_heads * q_rows * n_tokens * head_dim multiply-adds, one exponential a score, one read of
 /// the keys. Scratch: n_tokens / 64 floats a row. Safe to call from several threads.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp merges a token. Each lane reads and writes its own channels, so outputs may be the inputs.
-#include <algorithm>
-
 #include "kernels/cuda_support.cuh"
 #include "kernels/minicache_merge_impl.hpp"
 
@@ -18,17 +16,11 @@ struct MergeParams {
   double t;
 };
 
-__device__ double warp_sum(double mine) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) mine += __shfl_xor_sync(~0u, mine, offset);
-  return mine;
-}
-
 template <class T, class U>
 __global__ void merge_kernel(MergeParams p) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (kThreads / kWarp);
-  for (std::int64_t item = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / kWarp;
-       item < p.heads * p.tokens; item += step) {
+  for (std::int64_t item = global_thread() / kWarp; item < p.heads * p.tokens; item += step) {
     const std::int64_t h = item / p.tokens, i = item % p.tokens;
     const auto row = [&](const std::int64_t(&strides)[3]) {
       return h * strides[0] + i * strides[1];
@@ -72,20 +64,14 @@ void minicache_merge(const MinicacheMerge& io, void* stream) {
   p.tokens = io.lower.sizes[1];
   p.dim = io.lower.sizes[2];
   p.t = io.t;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    p.lower_strides[axis] = io.lower.strides[axis];
-    p.upper_strides[axis] = io.upper.strides[axis];
-    p.merged_lower_strides[axis] = io.merged_lower.strides[axis];
-    p.merged_upper_strides[axis] = io.merged_upper.strides[axis];
-  }
-  constexpr std::int64_t kRows = kThreads / kWarp;
-  const auto blocks = static_cast<unsigned>(
-      std::min<std::int64_t>((p.heads * p.tokens + kRows - 1) / kRows, 1 << 20));
-  with_type(io.lower.type, [&](auto lower) {
-    with_type(io.upper.type, [&](auto upper) {
-      merge_kernel<decltype(lower), decltype(upper)>
-          <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
-    });
+  copy(io.lower.strides, p.lower_strides);
+  copy(io.upper.strides, p.upper_strides);
+  copy(io.merged_lower.strides, p.merged_lower_strides);
+  copy(io.merged_upper.strides, p.merged_upper_strides);
+  with_types(io.lower.type, io.upper.type, [&](auto lower, auto upper) {
+    merge_kernel<decltype(lower), decltype(upper)>
+        <<<striding_blocks(p.heads * p.tokens * kWarp, kThreads), kThreads, 0,
+           static_cast<cudaStream_t>(stream)>>>(p);
   });
   check_launch("minicache_merge");
 }

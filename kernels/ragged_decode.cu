@@ -45,7 +45,8 @@ __device__ void part_rows(const DecodeParams& p, std::int64_t c, std::int64_t g,
   *count = max(std::int64_t{0}, min(each, length - part * each));
 }
 
-template <class Q, class K, class V>
+/// T: the element type of keys and values.
+template <class Q, class T>
 __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
   extern __shared__ float
       shared[];  // [kQueries][dim] queries, [kQueries][value_dim] weighted values
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
     for (int r = warp; r < kRows; r += kWarps) {
       float dot[kQueries] = {};
       if (r < rows) {
-        const K* key = static_cast<const K*>(p.keys) + (first + r0 + r) * p.key_strides[0];
+        const T* key = static_cast<const T*>(p.keys) + (first + r0 + r) * p.key_strides[0];
         for (std::int64_t d = lane; d < p.dim; d += kWarp) {
           const float k = to_float(key[d * p.key_strides[1]]);
 #pragma unroll
@@ -94,9 +95,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
       }
 #pragma unroll
       for (int q = 0; q < kQueries; ++q) {
-        for (int offset = kWarp / 2; offset > 0; offset /= 2)
-          dot[q] += __shfl_xor_sync(~0u, dot[q], offset);
-        float score = dot[q] * p.factor;
+        float score = warp_sum(dot[q]) * p.factor;
         if (p.cap > 0) score = p.cap * tanhf(score);
         if (lane == 0) scores[q][r] = r < rows ? score : -INFINITY;
       }
@@ -109,9 +108,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
         most = fmaxf(most, __shfl_xor_sync(~0u, most, offset));
       const float before = top[q], now = fmaxf(before, most);
       const float weight = exp2f(score - now);
-      float total = weight;
-      for (int offset = kWarp / 2; offset > 0; offset /= 2)
-        total += __shfl_xor_sync(~0u, total, offset);
+      const float total = warp_sum(weight);
       scores[q][lane] = weight;
       __syncwarp();
       if (lane == 0) {
@@ -122,12 +119,9 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
     }
     __syncthreads();
     for (std::int64_t d = threadIdx.x; d < p.value_dim; d += kThreads) {
-      float mine[kQueries];
-#pragma unroll
-      for (int q = 0; q < kQueries; ++q)
-        mine[q] = q < taken ? mean[q * p.value_dim + d] * shrink[q] : 0.0f;
+      float mine[kQueries] = {};  // the tile's own sums, so that no float32 sum grows long
       for (int r = 0; r < rows; ++r) {
-        const float value = to_float(static_cast<const V*>(
+        const float value = to_float(static_cast<const T*>(
             p.values)[(first + r0 + r) * p.value_strides[0] + d * p.value_strides[1]]);
 #pragma unroll
         for (int q = 0; q < kQueries; ++q)
@@ -135,7 +129,10 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
       }
 #pragma unroll
       for (int q = 0; q < kQueries; ++q)
-        if (q < taken) mean[q * p.value_dim + d] = mine[q];
+        if (q < taken) {
+          float& so_far = mean[q * p.value_dim + d];
+          so_far = fmaf(so_far, shrink[q], mine[q]);
+        }
     }
     __syncthreads();
   }
@@ -191,39 +188,34 @@ void ragged_decode(const RaggedDecode& io, void* stream) {
   p.lengths = io.lengths.data;
   p.out = io.out.data;
   p.lse = io.lse.data;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    p.query_strides[axis] = io.queries.strides[axis];
-    p.out_strides[axis] = io.out.strides[axis];
-  }
-  for (std::size_t axis = 0; axis < 2; ++axis) {
-    p.key_strides[axis] = io.keys.strides[axis];
-    p.value_strides[axis] = io.values.strides[axis];
-    p.start_strides[axis] = io.starts.strides[axis];
-    p.length_strides[axis] = io.lengths.strides[axis];
-    p.lse_strides[axis] = io.lse.strides[axis];
-  }
+  copy(io.queries.strides, p.query_strides);
+  copy(io.out.strides, p.out_strides);
+  copy(io.keys.strides, p.key_strides);
+  copy(io.values.strides, p.value_strides);
+  copy(io.starts.strides, p.start_strides);
+  copy(io.lengths.strides, p.length_strides);
+  copy(io.lse.strides, p.lse_strides);
   p.cap = io.soft_cap > 0 ? static_cast<float>(static_cast<double>(io.soft_cap) * kLog2e) : 0.0f;
   p.factor = io.soft_cap > 0 ? io.scale / io.soft_cap
                              : static_cast<float>(static_cast<double>(io.scale) * kLog2e);
   p.parts = std::clamp<std::int64_t>(p.rows / kPartRows, 1, kMostParts);
   p.batches = (p.group + kQueries - 1) / kQueries;
   const std::int64_t shared = kQueries * (p.dim + p.value_dim) * std::int64_t{sizeof(float)};
-  const std::int64_t blocks = p.candidates * p.kv_heads * p.batches * p.parts;
-  if (shared > kMostShared || blocks > 0x7fffffff)
+  if (shared > kMostShared)
     fail(ErrorCode::unsupported, "ragged_decode on CUDA: head sizes ", p.dim, " and ", p.value_dim,
-         " with ", blocks, " parts of caches are more than it takes");
+         ", it takes at most ", kMostShared / kQueries / std::int64_t{sizeof(float)}, " together");
+  const unsigned blocks =
+      grid_blocks("ragged_decode", p.candidates * p.kv_heads * p.batches * p.parts);
+  const unsigned heads = grid_blocks("ragged_decode", p.candidates * p.heads);
   const auto on = static_cast<cudaStream_t>(stream);
   const Scratch<float> partials(p.candidates * p.heads * p.parts * (2 + p.value_dim), on);
   p.partials = partials.data();
-  with_type(io.queries.type, [&](auto query) {
-    // Keys and values of a cache have one type.
-    with_type(io.keys.type, [&](auto key) {
-      decode_kernel<decltype(query), decltype(key), decltype(key)>
-          <<<static_cast<unsigned>(blocks), kThreads, static_cast<std::size_t>(shared), on>>>(p);
-    });
+  with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
+    decode_kernel<decltype(query), decltype(key)>
+        <<<blocks, kThreads, static_cast<std::size_t>(shared), on>>>(p);
   });
   check_launch("ragged_decode");
-  join_kernel<<<static_cast<unsigned>(p.candidates * p.heads), kThreads, 0, on>>>(p);
+  join_kernel<<<heads, kThreads, 0, on>>>(p);
   check_launch("ragged_decode");
 }
 

@@ -46,7 +46,7 @@ __device__ Peak block_peak(Peak mine, Peak* shared) {
 
 /// The sum of all threads' values, in every thread, in a fixed order.
 __device__ double block_sum(double mine, double* shared) {
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) mine += __shfl_xor_sync(~0u, mine, offset);
+  mine = warp_sum(mine);
   __syncthreads();
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = mine;
   __syncthreads();
@@ -138,11 +138,9 @@ void row_compare(const RowCompare& io, void* stream) {
                         io.total_variation.strides[0],
                         io.same_top1.strides[0]};
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.rows, 1 << 20));
-  with_type(io.full.type, [&](auto full) {
-    with_type(io.other.type, [&](auto other) {
-      row_compare_kernel<decltype(full), decltype(other)>
-          <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
-    });
+  with_types(io.full.type, io.other.type, [&](auto full, auto other) {
+    row_compare_kernel<decltype(full), decltype(other)>
+        <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
   });
   check_launch("row_compare");
 }

@@ -14,12 +14,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMaxBlocks = 1024;  // of a pass over all scores
 
-unsigned blocks_for(std::int64_t count) {
-  return static_cast<unsigned>((count + kThreads - 1) / kThreads);
-}
+constexpr int kStarted = 64;  // searches that one launch starts
 
-__device__ std::int64_t global_thread() {
-  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+unsigned blocks_for(const char* kernel, std::int64_t threads) {
+  return grid_blocks(kernel, (threads + kThreads - 1) / kThreads);
 }
 
 template <class T>
@@ -72,7 +70,14 @@ __device__ float score_at(const View<const float, 3>& scores, std::int64_t index
                      row % scores.sizes[1] * scores.strides[1] + j * scores.strides[2]];
 }
 
-__global__ void start_search(Search* searches, std::int64_t k) { *searches = {0, k}; }
+/// Some of the wanted k, handed over as a kernel's argument: a copy from the host would wait.
+struct Wanted {
+  std::int64_t k[kStarted];
+};
+
+__global__ void start_searches(Search* searches, Wanted wanted) {
+  searches[threadIdx.x] = {0, wanted.k[threadIdx.x]};
+}
 
 /// Counts the keys that share the known bits of search blockIdx.y, by the pass's digit.
 __global__ void __launch_bounds__(kThreads)
@@ -185,10 +190,12 @@ void window_scores(const WindowScores& io, void* stream_pointer) {
                                   n_heads,
                                   io.scores.sizes[1],
                                   means.data()};
-    row_means<T><<<blocks_for(params.n_heads * params.n_positions), kThreads, 0, stream>>>(params);
+    row_means<T>
+        <<<blocks_for("row_means", params.n_heads * params.n_positions), kThreads, 0, stream>>>(
+            params);
     check_launch("row_means");
   });
-  pool<<<blocks_for(n_groups * n_positions), kThreads, 0, stream>>>(
+  pool<<<blocks_for("pool", n_groups * n_positions), kThreads, 0, stream>>>(
       means.data(), n_heads / n_groups, io.kernel, io.pooling == Pooling::average, io.scores);
   check_launch("pool");
 }
@@ -203,34 +210,40 @@ void top_counts(const TopCounts& io, void* stream_pointer) {
   const Scratch<Search> searches(n_k, stream);
   const Scratch<unsigned long long> counts(n_k * kDigits, stream);
   const Scratch<std::int64_t> above(n_k * n_layers, stream), equal(n_k * n_layers, stream);
-  for (std::int64_t i = 0; i < n_k; ++i)
-    start_search<<<1, 1, 0, stream>>>(searches.data() + i, io.k[static_cast<std::size_t>(i)]);
-  check_launch("start_search");
+  for (std::int64_t first = 0; first < n_k; first += kStarted) {
+    const std::int64_t started = std::min<std::int64_t>(kStarted, n_k - first);
+    Wanted wanted{};
+    std::copy_n(io.k.begin() + first, started, wanted.k);
+    start_searches<<<1, static_cast<unsigned>(started), 0, stream>>>(searches.data() + first,
+                                                                     wanted);
+    check_launch("start_searches");
+  }
   check(
       cudaMemsetAsync(counts.data(), 0,
                       static_cast<std::size_t>(n_k * kDigits) * sizeof(unsigned long long), stream),
       "clearing the counts");
   const std::int64_t total = io.scores.count();
-  const dim3 grid(std::min<unsigned>(kMaxBlocks, std::max(1u, blocks_for(total))),
+  const dim3 grid(static_cast<unsigned>(std::clamp<std::int64_t>(total / kThreads, 1, kMaxBlocks)),
                   static_cast<unsigned>(n_k));
   for (int pass = 0; pass < 3; ++pass) {
     count_digits<<<grid, kThreads, 0, stream>>>(io.scores, searches.data(), pass, counts.data());
     check_launch("count_digits");
-    take_digit<<<blocks_for(n_k), kThreads, 0, stream>>>(searches.data(), n_k, pass, counts.data());
+    take_digit<<<blocks_for("take_digit", n_k), kThreads, 0, stream>>>(searches.data(), n_k, pass,
+                                                                       counts.data());
     check_launch("take_digit");
   }
-  const dim3 layers(static_cast<unsigned>(n_layers), static_cast<unsigned>(n_k));
+  const dim3 layers(grid_blocks("count_layer", n_layers), static_cast<unsigned>(n_k));
   count_layer<<<layers, kThreads, 0, stream>>>(io.scores, searches.data(), above.data(),
                                                equal.data());
   check_launch("count_layer");
-  share_ties<<<blocks_for(n_k), kThreads, 0, stream>>>(searches.data(), above.data(), equal.data(),
-                                                       io.counts);
+  share_ties<<<blocks_for("share_ties", n_k), kThreads, 0, stream>>>(searches.data(), above.data(),
+                                                                     equal.data(), io.counts);
   check_launch("share_ties");
 }
 
 void top_positions(const TopPositions& io, void* stream_pointer) {
   if (io.scores.sizes[0] == 0 || io.positions.sizes[1] == 0) return;
-  row_positions<<<static_cast<unsigned>(io.scores.sizes[0]), kSelectThreads, 0,
+  row_positions<<<grid_blocks("row_positions", io.scores.sizes[0]), kSelectThreads, 0,
                   static_cast<cudaStream_t>(stream_pointer)>>>(io.scores, io.positions);
   check_launch("row_positions");
 }

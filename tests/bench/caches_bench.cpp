@@ -1,159 +1,203 @@
 // SPDX-License-Identifier: Apache-2.0
-// What works on whole caches and on logits, beside a plain copy of the same bytes by all threads in
-// the same run.
-#include <algorithm>
-#include <cstring>
+// What works on whole caches and on logits. Small is SmolLM2-135M at 4096 tokens, large a layer of
+// Llama-3-8B at 16384.
+#include <array>
 #include <numeric>
-#include <vector>
 
-#include <benchmark/benchmark.h>
-
-#include "kernels/base/parallel.hpp"
 #include "kernels/gather.hpp"
 #include "kernels/kv_quant.hpp"
+#include "kernels/lag_scores.hpp"
 #include "kernels/minicache_merge.hpp"
 #include "kernels/ragged_decode.hpp"
 #include "kernels/row_compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/bench/measure.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::bench {
 namespace {
 
-constexpr std::int64_t kHeads = 8, kTokens = 16384, kDim = 128, kCache = kHeads * kTokens * kDim;
+using namespace kernels;
 
-std::vector<float> normals(std::int64_t count) { return testing_support::Random(1).normals(count); }
-
-/// Bytes read and written by one call.
-void count_bytes(benchmark::State& state, std::int64_t bytes) {
-  state.SetBytesProcessed(state.iterations() * bytes);
-}
-
-/// The limit: reads and writes that many bytes.
-void copy(benchmark::State& state) {
-  const auto from = normals(kCache);
-  std::vector<float> to(from.size());
-  constexpr std::int64_t kPiece = 1 << 18;
-  for (auto _ : state)
-    parallel_for(kCache / kPiece, [&](std::int64_t piece, int) {
-      std::memcpy(to.data() + piece * kPiece, from.data() + piece * kPiece, kPiece * sizeof(float));
-    });
-  count_bytes(state, 2 * kCache * 4);
-}
-BENCHMARK(copy)->UseRealTime()->Unit(benchmark::kMillisecond);
-
-void gather_quarter(benchmark::State& state) {
-  const auto from = normals(kCache);
-  std::vector<std::int64_t> positions, offsets = {0}, starts;
-  for (std::int64_t g = 0; g < kHeads; ++g) {
-    starts.push_back(offsets.back());
-    for (std::int64_t i = g; i < kTokens; i += 4) positions.push_back(i);
-    offsets.push_back(static_cast<std::int64_t>(positions.size()));
+struct Shape {
+  std::int64_t heads, tokens, dim;
+  std::array<std::int64_t, 3> sizes() const { return {heads, tokens, dim}; }
+  std::int64_t count() const { return heads * tokens * dim; }
+  std::string text() const {
+    return std::to_string(heads) + " x " + std::to_string(tokens) + " x " + std::to_string(dim);
   }
-  const std::int64_t kept = offsets.back();
-  std::vector<float> to(static_cast<std::size_t>(kept * kDim));
-  const Gather io{View<const float, 3>(from.data(), {kHeads, kTokens, kDim}),
-                  {positions.data(), {kept}},
-                  {offsets.data(), {kHeads + 1}},
-                  {starts.data(), {kHeads}},
-                  to.data(),
-                  kept};
-  for (auto _ : state) gather(io);
-  count_bytes(state, 2 * kept * kDim * 4);
-}
-BENCHMARK(gather_quarter)->UseRealTime()->Unit(benchmark::kMillisecond);
+};
 
-/// range(0): query heads a KV head; four candidates that keep 1/1, 1/2, 1/4, 1/8.
-void decode(benchmark::State& state) {
-  const std::int64_t heads = kHeads * state.range(0), rows = kHeads * kTokens;
-  const auto keys = normals(kCache), values = normals(kCache), queries = normals(4 * heads * kDim);
-  std::vector<std::int64_t> starts, lengths;
-  for (std::int64_t c = 0; c < 4; ++c) {
-    for (std::int64_t g = 0; g < kHeads; ++g) {
-      starts.push_back(g * kTokens);
-      lengths.push_back(kTokens >> c);
+void add_lag(const Shape& s, const char* what, LagVariant variant,
+             const std::vector<std::int64_t>& lags) {
+  add(std::string("4 ") + what + "/" + s.text(), [=] {
+    const auto keys = normals(s.count()), values = normals(s.count());
+    LagScores io;
+    io.keys = View<const float, 3>(keys->data(), s.sizes());
+    io.values = View<const float, 3>(values->data(), s.sizes());
+    io.variant = variant;
+    io.lags = lags;
+    std::vector<std::shared_ptr<void>> arrays = {keys, values};
+    for (const std::int64_t lag : lags) {
+      const std::int64_t scored = lag * lag_cut_partitions(s.tokens, io.sink, lag);
+      const auto scores = zeros<float>(s.heads * scored);
+      io.scores.push_back({scores->data(), {s.heads, scored}});
+      arrays.push_back(scores);
     }
+    const std::int64_t bytes = 2 * 4 * s.count();
+    return Row{[=] { lag_scores(io); }, arrays, static_cast<double>(bytes), "B",
+               reading(bytes),          {}};
+  });
+}
+
+void add_compare(std::int64_t rows, std::int64_t vocab) {
+  add("6 row comparison/" + std::to_string(rows) + " x " + std::to_string(vocab), [=] {
+    const auto full = normals(rows * vocab), other = normals(rows * vocab);
+    const auto values = zeros<float>(2 * rows);
+    const auto same = zeros<std::uint8_t>(rows);
+    const RowCompare io{View<const float, 2>(full->data(), {rows, vocab}),
+                        View<const float, 2>(other->data(), {rows, vocab}),
+                        {values->data(), {rows}},
+                        {values->data() + rows, {rows}},
+                        {same->data(), {rows}}};
+    const std::int64_t bytes = 2 * 4 * rows * vocab;
+    return Row{[=] { row_compare(io); },
+               {full, other, values, same},
+               static_cast<double>(bytes),
+               "B",
+               reading(bytes),
+               {}};
+  });
+}
+
+void add_quantise(const Shape& s, QuantAxis axis, bool back) {
+  const char* what = back                           ? "7 from 4 bits, per token/"
+                     : axis == QuantAxis::per_token ? "7 to 4 bits, per token/"
+                                                    : "7 to 4 bits, per channel/";
+  add(what + s.text(), [=] {
+    const auto from = normals(s.count());
+    const auto codes = zeros<std::uint8_t>(s.count() / 2);
+    const auto scales = zeros<std::uint16_t>(2 * s.count() / kQuantGroup);
+    const auto sizes = axis == QuantAxis::per_token
+                           ? std::array<std::int64_t, 3>{s.heads, s.tokens, s.dim / kQuantGroup}
+                           : std::array<std::int64_t, 3>{s.heads, s.tokens / kQuantGroup, s.dim};
+    const QuantisedCache cache{4,
+                               axis,
+                               {codes->data(), {s.heads, s.tokens, s.dim / 2}},
+                               {scales->data(), sizes},
+                               {scales->data() + s.count() / kQuantGroup, sizes}};
+    const KvQuantise in{View<const float, 3>(from->data(), s.sizes()), cache};
+    kv_quantise(in);
+    const auto restored = zeros<float>(back ? s.count() : 0);
+    const KvDequantise out{cache, {restored->data(), s.sizes()}};
+    const std::int64_t bytes = s.count() * 4 + s.count() / 2 + s.count() / kQuantGroup * 4;
+    return Row{back ? Work([=] { kv_dequantise(out); }) : [=] { kv_quantise(in); },
+               {from, codes, scales, restored},
+               static_cast<double>(bytes),
+               "B",
+               copying(bytes),
+               {}};
+  });
+}
+
+void add_merge(const Shape& s) {
+  add("7 merge of two layers/" + s.text(), [=] {
+    const auto lower = normals(s.count()), upper = normals(s.count());
+    const auto first = zeros<float>(s.count()), second = zeros<float>(s.count());
+    const MinicacheMerge io{View<const float, 3>(lower->data(), s.sizes()),
+                            View<const float, 3>(upper->data(), s.sizes()),
+                            0.6,
+                            {first->data(), s.sizes()},
+                            {second->data(), s.sizes()}};
+    const std::int64_t bytes = 4 * 4 * s.count();
+    return Row{[=] { minicache_merge(io); },
+               {lower, upper, first, second},
+               static_cast<double>(bytes),
+               "B",
+               copying(bytes),
+               {}};
+  });
+}
+
+/// Every fourth token, others in each head.
+void add_gather(const Shape& s) {
+  add("8 gather of a quarter/" + s.text(), [=] {
+    const auto from = normals(s.count());
+    const auto positions = zeros<std::int64_t>(0), starts = zeros<std::int64_t>(0),
+               offsets = zeros<std::int64_t>(1);
+    for (std::int64_t g = 0; g < s.heads; ++g) {
+      starts->push_back(offsets->back());
+      for (std::int64_t i = g % 4; i < s.tokens; i += 4) positions->push_back(i);
+      offsets->push_back(static_cast<std::int64_t>(positions->size()));
+    }
+    const std::int64_t kept = offsets->back();
+    const auto to = zeros<float>(kept * s.dim);
+    const Gather io{View<const float, 3>(from->data(), s.sizes()),
+                    {positions->data(), {kept}},
+                    {offsets->data(), {s.heads + 1}},
+                    {starts->data(), {s.heads}},
+                    to->data(),
+                    kept};
+    const std::int64_t bytes = 2 * 4 * kept * s.dim;
+    return Row{[=] { gather(io); },
+               {from, positions, starts, offsets, to},
+               static_cast<double>(bytes),
+               "B",
+               copying(bytes),
+               {}};
+  });
+}
+
+/// Four candidates that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows of its own.
+void add_decode(const Shape& s, std::int64_t group) {
+  add("8 decode of 4 caches, group " + std::to_string(group) + "/" + s.text(), [=] {
+    const auto lengths = zeros<std::int64_t>(0), starts = zeros<std::int64_t>(0);
+    std::int64_t rows = 0;
+    for (std::int64_t c = 0; c < 4; ++c)
+      for (std::int64_t g = 0; g < s.heads; ++g) {
+        starts->push_back(rows);
+        lengths->push_back(s.tokens >> c);
+        rows += lengths->back();
+      }
+    const auto keys = normals(rows * s.dim), values = normals(rows * s.dim);
+    const auto queries = normals(4 * group * s.heads * s.dim),
+               out = zeros<float>(4 * group * s.heads * s.dim);
+    const RaggedDecode io{View<const float, 3>(queries->data(), {4, group * s.heads, s.dim}),
+                          View<const float, 2>(keys->data(), {rows, s.dim}),
+                          View<const float, 2>(values->data(), {rows, s.dim}),
+                          {starts->data(), {4, s.heads}},
+                          {lengths->data(), {4, s.heads}},
+                          0.1f,
+                          0,
+                          {out->data(), {4, group * s.heads, s.dim}},
+                          {}};
+    const std::int64_t bytes = 2 * 4 * rows * s.dim;
+    return Row{[=] { ragged_decode(io); },
+               {lengths, starts, keys, values, queries, out},
+               static_cast<double>(bytes),
+               "B",
+               reading(bytes),
+               {}};
+  });
+}
+
+const bool registered = [] {
+  constexpr Shape kSmall{3, 4096, 64}, kLarge{8, 16384, 128};
+  for (const Shape& s : {kSmall, kLarge}) add_lag(s, "LagKV, L 128", LagVariant::lag, {128});
+  add_lag(kLarge, "LagKV, L 128, 512, 1024", LagVariant::lag, {128, 512, 1024});
+  add_lag(kLarge, "LocalKV, L 128", LagVariant::local, {128});
+  add_compare(64, 49152);
+  add_compare(64, 128256);
+  for (const Shape& s : {kSmall, kLarge}) {
+    add_quantise(s, QuantAxis::per_channel, false);
+    add_quantise(s, QuantAxis::per_token, false);
+    add_quantise(s, QuantAxis::per_token, true);
+    add_merge(s);
+    add_gather(s);
   }
-  std::vector<float> out(queries.size());
-  const RaggedDecode io{View<const float, 3>(queries.data(), {4, heads, kDim}),
-                        View<const float, 2>(keys.data(), {rows, kDim}),
-                        View<const float, 2>(values.data(), {rows, kDim}),
-                        {starts.data(), {4, kHeads}},
-                        {lengths.data(), {4, kHeads}},
-                        0.1f,
-                        0,
-                        {out.data(), {4, heads, kDim}},
-                        {}};
-  for (auto _ : state) ragged_decode(io);
-  count_bytes(state,
-              2 * 4 * kDim * std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
-}
-BENCHMARK(decode)->Arg(1)->Arg(4)->UseRealTime()->Unit(benchmark::kMillisecond);
-
-void quantise(benchmark::State& state, QuantAxis axis, bool back) {
-  const auto from = normals(kCache);
-  std::vector<float> restored(back ? from.size() : 0);
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(kCache / 2));
-  std::vector<std::uint16_t> scales(static_cast<std::size_t>(kCache / kQuantGroup)), minima(scales);
-  const auto sizes = axis == QuantAxis::per_token
-                         ? std::array<std::int64_t, 3>{kHeads, kTokens, kDim / kQuantGroup}
-                         : std::array<std::int64_t, 3>{kHeads, kTokens / kQuantGroup, kDim};
-  const QuantisedCache cache{4,
-                             axis,
-                             {codes.data(), {kHeads, kTokens, kDim / 2}},
-                             {scales.data(), sizes},
-                             {minima.data(), sizes}};
-  const KvQuantise in{View<const float, 3>(from.data(), {kHeads, kTokens, kDim}), cache};
-  kv_quantise(in);
-  for (auto _ : state) {
-    if (back)
-      kv_dequantise({cache, {restored.data(), {kHeads, kTokens, kDim}}});
-    else
-      kv_quantise(in);
-  }
-  count_bytes(state, kCache * 4 + kCache / 2 + kCache / kQuantGroup * 4);
-}
-BENCHMARK_CAPTURE(quantise, per_channel, QuantAxis::per_channel, false)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(quantise, per_token, QuantAxis::per_token, false)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(quantise, back_per_channel, QuantAxis::per_channel, true)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(quantise, back_per_token, QuantAxis::per_token, true)
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-
-void merge(benchmark::State& state) {
-  const auto lower = normals(kCache), upper = normals(kCache);
-  std::vector<float> first(lower.size()), second(lower.size());
-  const std::array<std::int64_t, 3> sizes = {kHeads, kTokens, kDim};
-  const MinicacheMerge io{View<const float, 3>(lower.data(), sizes),
-                          View<const float, 3>(upper.data(), sizes),
-                          0.6,
-                          {first.data(), sizes},
-                          {second.data(), sizes}};
-  for (auto _ : state) minicache_merge(io);
-  count_bytes(state, 4 * kCache * 4);
-}
-BENCHMARK(merge)->UseRealTime()->Unit(benchmark::kMillisecond);
-
-void compare(benchmark::State& state) {
-  constexpr std::int64_t kRows = 64, kVocab = 128256;
-  const auto full = normals(kRows * kVocab),
-             other = testing_support::Random(2).normals(kRows * kVocab);
-  std::vector<float> kl(kRows), distance(kRows);
-  std::vector<std::uint8_t> same(kRows);
-  const RowCompare io{View<const float, 2>(full.data(), {kRows, kVocab}),
-                      View<const float, 2>(other.data(), {kRows, kVocab}),
-                      {kl.data(), {kRows}},
-                      {distance.data(), {kRows}},
-                      {same.data(), {kRows}}};
-  for (auto _ : state) row_compare(io);
-  count_bytes(state, 2 * kRows * kVocab * 4);
-}
-BENCHMARK(compare)->UseRealTime()->Unit(benchmark::kMillisecond);
+  add_decode(kSmall, 3);
+  add_decode(kLarge, 1);
+  add_decode(kLarge, 4);
+  return true;
+}();
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::bench

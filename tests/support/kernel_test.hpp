@@ -10,9 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/base/parallel.hpp"
 #include "kernels/dispatch.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
+#include "tests/support/tensor.hpp"
 
 namespace kvatlas::testing_support {
 
@@ -57,6 +59,19 @@ class KernelTest : public testing::TestWithParam<Body> {
   }
   bool is_reference() const { return GetParam().backend == Backend::reference; }
 };
+
+/// What `run` returns must not depend on the number of threads, nor on chance.
+template <class Run>
+void expect_same_for_any_thread_count(Run&& run) {
+  const int before = thread_count();
+  set_thread_count(1);
+  const auto alone = run();
+  for (const int threads : {2, 5}) {
+    set_thread_count(threads);
+    EXPECT_TRUE(run() == alone) << threads << " threads";
+  }
+  set_thread_count(before);
+}
 
 #define KVATLAS_EVERY_BODY(Suite)                                                              \
   INSTANTIATE_TEST_SUITE_P(Host, Suite,                                                        \

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace kvatlas::testing_support {
 
@@ -93,16 +93,5 @@ std::string safetensors_of(const std::map<std::string, FloatTensor>& tensors);
 
 /// A tensor of counting values: first, first + 1, …
 FloatTensor counting(const std::vector<std::uint64_t>& shape, float first = 0);
-
-/// What an Error thrown by `run` says; "" if it throws none.
-template <class Fn>
-std::string error_of(Fn&& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace kvatlas::testing_support

@@ -7,22 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace kvatlas::kernels {
 namespace {
 
 using testing::HasSubstr;
-
-template <class Fn>
-std::string message(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing_support::error_of;
 
 TEST(Dispatch, AutomaticFollowsTheMemory) {
   EXPECT_EQ(choose({}, Memory::host), Backend::cpu);
@@ -35,21 +26,21 @@ TEST(Dispatch, TheEnvironmentForcesABody) {
   EXPECT_EQ(choose({.backend = Backend::cpu}, Memory::host), Backend::cpu)
       << "the caller comes first";
   setenv("KVATLAS_BACKEND", "fpga", 1);
-  EXPECT_THAT(message([] { choose({}, Memory::host); }),
+  EXPECT_THAT(error_of([] { choose({}, Memory::host); }),
               HasSubstr("'fpga', expected one of [automatic"));
   unsetenv("KVATLAS_BACKEND");
 }
 
 TEST(Dispatch, ABodyThatCannotReachTheDataIsAnError) {
-  EXPECT_THAT(message([] { choose({.backend = Backend::cpu}, Memory::device); }),
+  EXPECT_THAT(error_of([] { choose({.backend = Backend::cpu}, Memory::device); }),
               HasSubstr("backend cpu was asked for, but the data lies in device memory"));
-  EXPECT_THAT(message([] { choose({.backend = Backend::cuda}, Memory::host); }),
+  EXPECT_THAT(error_of([] { choose({.backend = Backend::cuda}, Memory::host); }),
               HasSubstr("host memory"));
 }
 
 TEST(Dispatch, AMissingGpuIsNamed) {
   if (!cuda_missing()) GTEST_SKIP() << "this machine has a GPU";
-  EXPECT_THAT(message([] { choose({}, Memory::device); }),
+  EXPECT_THAT(error_of([] { choose({}, Memory::device); }),
               HasSubstr("backend cuda cannot run here: "));
 }
 
@@ -65,7 +56,8 @@ TEST(Dispatch, EveryInstructionSetCanBeForced) {
   }
   use_cpu_target("");
   EXPECT_EQ(cpu_target(), targets.front());
-  EXPECT_THAT(message([] { use_cpu_target("avx9"); }), HasSubstr("unknown instruction set 'avx9'"));
+  EXPECT_THAT(error_of([] { use_cpu_target("avx9"); }),
+              HasSubstr("unknown instruction set 'avx9'"));
 }
 
 }  // namespace

@@ -3,8 +3,7 @@
 
 #include <limits>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
@@ -21,45 +20,28 @@ struct Shape {
 
 struct Result {
   std::vector<float> mean, per_row;
+  bool operator==(const Result&) const = default;
 };
 
 class JsDivergenceTest : public KernelTest {
  protected:
-  /// Runs the body on dense rows of `type`; every second token is another array's where `strided`.
   Result run(const Shape& s, const std::vector<float>& probs, DType type = DType::f32,
-             bool strided = false) {
-    return run_on(exec(), memory(), s, probs, type, strided);
+             Layout layout = Layout::dense) {
+    return run_on(exec(), memory(), s, probs, type, layout);
   }
 
   static Result run_on(const Exec& exec, Memory memory, const Shape& s,
-                       const std::vector<float>& probs, DType type, bool strided) {
-    const std::int64_t step = strided ? 2 : 1;
-    std::vector<float> spread(static_cast<std::size_t>(s.count() * step), std::nanf(""));
-    for (std::size_t i = 0; i < probs.size(); ++i)
-      spread[i * static_cast<std::size_t>(step)] = probs[i];
-    const Encoded encoded(type, spread);
-    const Guarded<float> full(encoded.values, memory);
-    const Guarded<std::uint16_t> half(encoded.half, memory);
-    auto strides = dense_strides<4>({s.layers, s.heads, s.rows, s.tokens});
-    for (auto& stride : strides) stride *= step;
-    const Guarded<float> mean(s.heads * s.layers * s.layers, -1, memory);
-    const Guarded<float> per_row(s.heads * s.rows * s.layers * s.layers, -1, memory);
-    JsDivergence io;
-    io.probs = {type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
-                type,
-                {s.layers, s.heads, s.rows, s.tokens},
-                strides,
-                memory};
-    io.mean = {mean.data(), {s.heads, s.layers, s.layers}, memory};
-    io.per_row = {per_row.data(), {s.heads, s.rows, s.layers, s.layers}, memory};
-    js_divergence(io, exec);
-    EXPECT_TRUE(mean.intact() && per_row.intact());
+                       const std::vector<float>& probs, DType type, Layout layout) {
+    const Tensor<4> rows(probs, {s.layers, s.heads, s.rows, s.tokens}, memory, type, layout);
+    const Output<float, 3> mean({s.heads, s.layers, s.layers}, memory, layout);
+    const Output<float, 4> per_row({s.heads, s.rows, s.layers, s.layers}, memory, layout);
+    js_divergence({rows.view, mean.view, per_row.view}, exec);
     return {mean.values(), per_row.values()};
   }
 
   static Result reference(const Shape& s, const std::vector<float>& probs,
                           DType type = DType::f32) {
-    return run_on({.backend = Backend::reference}, Memory::host, s, probs, type, false);
+    return run_on({.backend = Backend::reference}, Memory::host, s, probs, type, Layout::dense);
   }
 };
 
@@ -93,8 +75,8 @@ TEST_P(JsDivergenceTest, MatchesTheReference) {
     for (DType type : {DType::f32, DType::f16, DType::bf16}) {
       SCOPED_TRACE(testing::Message() << s.layers << "x" << s.tokens << " " << dtype_name(type));
       const auto expected = reference(s, probs, type);
-      for (bool strided : {false, true}) {
-        const auto got = run(s, probs, type, strided);
+      for (Layout layout : {Layout::dense, Layout::swapped, Layout::strided}) {
+        const auto got = run(s, probs, type, layout);
         expect_near(got.mean, expected.mean);
         expect_near(got.per_row, expected.per_row);
       }
@@ -181,29 +163,38 @@ TEST_P(JsDivergenceTest, ThreadsDoNotChangeABit) {
   Random random(6);
   const Shape s{5, 3, 2, 1500};
   const auto probs = random_rows(random, s);
-  const int before = thread_count();
-  std::vector<Result> results;
-  for (int threads : {1, 2, 5}) {
-    set_thread_count(threads);
-    results.push_back(run(s, probs));
-  }
-  set_thread_count(before);
-  EXPECT_EQ(results[0].per_row, results[1].per_row);
-  EXPECT_EQ(results[0].per_row, results[2].per_row);
-  EXPECT_EQ(results[0].mean, results[2].mean);
+  expect_same_for_any_thread_count([&] { return run(s, probs); });
 }
 
-TEST_P(JsDivergenceTest, WrongShapesAreRefused) {
-  float value[8] = {};
-  JsDivergence io;
-  io.probs = View<float, 4>(value, {2, 1, 1, 4});
-  io.mean = {value, {1, 2, 1}};
-  EXPECT_THROW(js_divergence(io, {.backend = Backend::reference}), Error);
-  io.mean = {nullptr, {1, 2, 2}};
-  EXPECT_THROW(js_divergence(io, {.backend = Backend::reference}), Error);
+TEST_P(JsDivergenceTest, RowsAreOptional) {
+  Random random(7);
+  const Shape s{4, 2, 3, 100};
+  const auto probs = random_rows(random, s);
+  const Tensor<4> rows(probs, {s.layers, s.heads, s.rows, s.tokens}, memory());
+  const Output<float, 3> mean({s.heads, s.layers, s.layers}, memory());
+  js_divergence({rows.view, mean.view, {}}, exec());
+  EXPECT_EQ(mean.values(), run(s, probs).mean);
 }
 
 KVATLAS_EVERY_BODY(JsDivergenceTest);
+
+TEST(JsDivergenceArguments, AreChecked) {
+  float values[16] = {};
+  JsDivergence io;
+  const auto error = [&] { return error_of([&] { js_divergence(io); }); };
+  io.probs = View<float, 4>(values, {2, 1, 1, 4});
+  io.mean = {values, {1, 2, 1}};
+  EXPECT_EQ(error(), "mean has shape [1, 2, 1], expected [1, 2, 2]");
+  io.mean = {nullptr, {1, 2, 2}};
+  EXPECT_EQ(error(), "mean has no data");
+  io.mean = {values, {1, 2, 2}};
+  EXPECT_EQ(error(), "");
+  io.per_row = {values, {1, 2, 2, 2}};
+  EXPECT_EQ(error(), "per_row has shape [1, 2, 2, 2], expected [1, 1, 2, 2]");
+  io.per_row = {};
+  io.mean.memory = Memory::device;
+  EXPECT_EQ(error(), "mean lies in device memory, the inputs do not");
+}
 
 }  // namespace
 }  // namespace kvatlas::kernels

@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include <gmock/gmock.h>
+
+#include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
 namespace {
 
 using namespace testing_support;
+using testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -20,65 +22,49 @@ struct Case {
   std::vector<std::int64_t> lags;
   LagVariant variant = LagVariant::lag;
   DType type = DType::f32;
-  bool strided = false;
+  Layout layout = Layout::dense;
 };
 
 using Scores = std::vector<std::vector<float>>;
 
 Scores scores_on(const Exec& exec, Memory memory, const Case& c, const std::vector<float>& keys,
                  const std::vector<float>& values) {
-  const std::int64_t step = c.strided ? 2 : 1;
-  const auto spread = [&](const std::vector<float>& from) {
-    std::vector<float> out(from.size() * static_cast<std::size_t>(step), std::nanf(""));
-    for (std::size_t i = 0; i < from.size(); ++i) out[i * static_cast<std::size_t>(step)] = from[i];
-    return Encoded(c.type, out);
-  };
-  const Encoded k = spread(keys), v = spread(values);
-  const Guarded<float> k_full(k.values, memory), v_full(v.values, memory);
-  const Guarded<std::uint16_t> k_half(k.half, memory), v_half(v.half, memory);
-  const auto view = [&](const Guarded<float>& full, const Guarded<std::uint16_t>& half,
-                        std::int64_t dim) {
-    auto strides = dense_strides<3>({c.n_heads, c.n_tokens, dim});
-    for (auto& stride : strides) stride *= step;
-    return AnyView<3>(c.type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
-                      c.type, {c.n_heads, c.n_tokens, dim}, strides, memory);
-  };
+  const Tensor<3> k(keys, {c.n_heads, c.n_tokens, c.head_dim}, memory, c.type, c.layout);
+  const Tensor<3> v(values, {c.n_heads, c.n_tokens, c.value_dim}, memory, c.type, c.layout);
   LagScores io;
-  io.keys = view(k_full, k_half, c.head_dim);
-  io.values = view(v_full, v_half, c.value_dim);
+  io.keys = k.view;
+  io.values = v.view;
   io.sink = c.sink;
   io.variant = c.variant;
   io.lags = c.lags;
-  std::vector<Guarded<float>> outs;
+  std::vector<Output<float, 2>> outs;
   for (const std::int64_t lag : c.lags) {
     const std::int64_t scored = lag * lag_cut_partitions(c.n_tokens, c.sink, lag);
-    outs.emplace_back(c.n_heads * scored, -7.0f, memory);
-    io.scores.push_back({outs.back().data(), {c.n_heads, scored}, memory});
+    io.scores.push_back(outs.emplace_back(std::array{c.n_heads, scored}, memory, c.layout).view);
   }
   lag_scores(io, exec);
   Scores result;
-  for (const auto& out : outs) {
-    EXPECT_TRUE(out.intact());
-    result.push_back(out.values());
-  }
+  for (const auto& out : outs) result.push_back(out.values());
   return result;
 }
 
 std::vector<std::int64_t> kept_on(const Exec& exec, Memory memory, std::int64_t n_heads,
                                   std::int64_t n_tokens, std::int64_t sink, std::int64_t lag,
-                                  std::int64_t keep, const std::vector<float>& values) {
-  const Guarded<float> scores(values, memory);
-  const std::int64_t length = lag_length(n_tokens, sink, lag, keep);
-  const Guarded<std::int64_t> positions(n_heads * length, -7, memory);
+                                  std::int64_t keep, const std::vector<float>& values,
+                                  Layout layout = Layout::dense) {
+  const Tensor<2> scores(values, {n_heads, lag * lag_cut_partitions(n_tokens, sink, lag)}, memory,
+                         DType::f32, layout);
+  const Output<std::int64_t, 2> positions({n_heads, lag_length(n_tokens, sink, lag, keep)}, memory,
+                                          layout);
   LagKept io;
-  io.scores = {scores.data(), {n_heads, lag * lag_cut_partitions(n_tokens, sink, lag)}, memory};
+  io.scores = {static_cast<const float*>(scores.view.data), scores.view.sizes, scores.view.strides,
+               memory};
   io.n_tokens = n_tokens;
   io.sink = sink;
   io.lag = lag;
   io.keep = keep;
-  io.positions = {positions.data(), {n_heads, length}, memory};
+  io.positions = positions.view;
   lag_kept(io, exec);
-  EXPECT_TRUE(positions.intact());
   return positions.values();
 }
 
@@ -115,8 +101,9 @@ TEST_P(LagScoresTest, MatchesTheReference) {
                    {2, 200, 80, 17, 16, {64}},
                    {1, 1200, 16, 33, 16, {128, 512, 300}},
                    {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f16},
-                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::bf16, true},
-                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f32, true}}) {
+                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::bf16, Layout::strided},
+                   {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f32, Layout::strided},
+                   {3, 150, 64, 64, 3, {20, 50}, LagVariant::lag, DType::f32, Layout::swapped}}) {
       c.variant = variant;
       SCOPED_TRACE(testing::Message()
                    << c.n_tokens << " tokens, dim " << c.head_dim << ", " << dtype_name(c.type));
@@ -200,15 +187,10 @@ TEST_P(LagScoresTest, ThreadsDoNotChangeABit) {
   Random random(36);
   const Case c{5, 400, 24, 24, 16, {64, 100}};
   const auto keys = random.normals(5 * 400 * 24), values = random.normals(5 * 400 * 24);
-  const int before = thread_count();
-  std::vector<Scores> results;
-  for (int threads : {1, 2, 5}) {
-    set_thread_count(threads);
-    results.push_back(run(c, keys, values));
-  }
-  set_thread_count(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  expect_same_for_any_thread_count([&] { return run(c, keys, values); });
+  const auto scores = random.normals(5 * 24 * 15);  // 400 tokens: 15 partitions of 24 are cut
+  expect_same_for_any_thread_count(
+      [&] { return kept_on(exec(), memory(), 5, 400, 16, 24, 7, scores); });
 }
 
 TEST_P(LagScoresTest, KeptPositionsAreValidSortedAndOfTheRightLength) {
@@ -223,6 +205,7 @@ TEST_P(LagScoresTest, KeptPositionsAreValidSortedAndOfTheRightLength) {
       const auto got = kept_on(exec(), memory(), 2, n, kSink, kLag, keep, scores);
       ASSERT_EQ(got, kept_on({.backend = Backend::reference}, Memory::host, 2, n, kSink, kLag, keep,
                              scores));
+      ASSERT_EQ(got, kept_on(exec(), memory(), 2, n, kSink, kLag, keep, scores, Layout::strided));
       // Eq. 10.
       const std::int64_t length = n < kSink + 2 * kLag ? n
                                                        : kSink + keep * ((n - kSink) / kLag - 1) +
@@ -245,20 +228,23 @@ TEST(LagScoresArguments, AreChecked) {
   float values[400] = {};
   std::int64_t positions[100];
   LagScores io;
+  const auto error = [&] { return error_of([&] { lag_scores(io); }); };
   io.keys = View<float, 3>(values, {1, 100, 4});
   io.values = View<float, 3>(values, {1, 99, 4});
   io.lags = {20};
   io.scores = {{values, {1, 60}}};
-  EXPECT_THROW(lag_scores(io), Error) << "99 values";
+  EXPECT_EQ(error(), "values has shape [1, 99, 4], expected [1, 100, 4]");
   io.values = View<float, 3>(values, {1, 100, 4});
+  EXPECT_EQ(error(), "");
   io.lags = {0};
-  EXPECT_THROW(lag_scores(io), Error);
+  EXPECT_THAT(error(), HasSubstr("lag is 0, expected 1 to "));
   io.lags = {20, 10};
-  EXPECT_THROW(lag_scores(io), Error) << "no array for the second lag";
+  EXPECT_EQ(error(), "2 lags and 1 arrays of scores");
   io.lags = {30};
-  EXPECT_THROW(lag_scores(io), Error) << "wrong length";
+  EXPECT_EQ(error(), "scores has shape [1, 60], expected [1, 30]");
   io.keys = View<float, 3>(values, {1, 100, 1});
-  EXPECT_THROW(lag_scores(io), Error) << "no deviation of one channel";
+  EXPECT_THAT(error(), HasSubstr("head_dim is 1, expected 2 to "))
+      << "one channel has no deviation";
 
   LagKept kept;
   kept.n_tokens = 40;
@@ -267,9 +253,11 @@ TEST(LagScoresArguments, AreChecked) {
   kept.keep = 21;
   kept.scores = {values, {1, 20}};
   kept.positions = {positions, {1, 40}};
-  EXPECT_THROW(lag_kept(kept), Error) << "21 of 20";
+  EXPECT_EQ(error_of([&] { lag_kept(kept); }), "keep is 21, expected 0 to 20");
   kept.keep = 20;
-  EXPECT_NO_THROW(lag_kept(kept));
+  EXPECT_EQ(error_of([&] { lag_kept(kept); }), "");
+  kept.keep = 19;
+  EXPECT_EQ(error_of([&] { lag_kept(kept); }), "positions has shape [1, 40], expected [1, 39]");
 }
 
 }  // namespace

@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include <gmock/gmock.h>
+
+#include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
 namespace {
 
 using namespace testing_support;
+using testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -19,19 +21,21 @@ struct Case {
   std::int64_t n_heads, n_kv_heads, q_rows, n_tokens, head_dim;
   std::int64_t window = 0;
   float soft_cap = 0;
-  DType type = DType::f32;
-  bool strided = false;
+  DType type = DType::f32, key_type = type;
+  Layout layout = Layout::dense;
   float scale = 0;  // 0: 1 / sqrt(head_dim)
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads " << c.n_heads << "/" << c.n_kv_heads << ", rows " << c.q_rows << ", tokens "
              << c.n_tokens << ", dim " << c.head_dim << ", window " << c.window << ", cap "
-             << c.soft_cap << ", " << dtype_name(c.type) << (c.strided ? ", strided" : "");
+             << c.soft_cap << ", " << dtype_name(c.type) << " and " << dtype_name(c.key_type)
+             << ", layout " << static_cast<int>(c.layout);
 }
 
 struct Result {
   std::vector<float> probs, mass, proximal, distant;
+  bool operator==(const Result&) const = default;
 };
 
 const std::vector<Proximity> kGrid = {{4, 1024}, {0, 0},    {0, 1},  {4, 64},
@@ -40,41 +44,25 @@ const std::vector<Proximity> kGrid = {{4, 1024}, {0, 0},    {0, 1},  {4, 64},
 Result run_on(const Exec& exec, Memory memory, const Case& c, const std::vector<float>& queries,
               const std::vector<float>& keys, const std::vector<Proximity>& grid,
               bool want_probs = true) {
-  const std::int64_t step = c.strided ? 2 : 1;
-  const auto spread = [&](const std::vector<float>& values) {
-    std::vector<float> out(values.size() * static_cast<std::size_t>(step), std::nanf(""));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      out[i * static_cast<std::size_t>(step)] = values[i];
-    return Encoded(c.type, out);
-  };
-  const Encoded q = spread(queries), k = spread(keys);
-  const Guarded<float> q_full(q.values, memory), k_full(k.values, memory);
-  const Guarded<std::uint16_t> q_half(q.half, memory), k_half(k.half, memory);
-  const auto view = [&](const Guarded<float>& full, const Guarded<std::uint16_t>& half,
-                        std::array<std::int64_t, 3> sizes) {
-    auto strides = dense_strides(sizes);
-    for (auto& stride : strides) stride *= step;
-    return AnyView<3>(c.type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
-                      c.type, sizes, strides, memory);
-  };
-  const auto entries = static_cast<std::int64_t>(grid.size());
-  const std::int64_t rows = c.n_heads * c.q_rows;
-  const Guarded<float> probs(rows * c.n_tokens, -7, memory), mass(entries * rows, -7, memory),
-      proximal(entries * rows, -7, memory), distant(entries * rows, -7, memory);
+  const Tensor<3> q(queries, {c.n_heads, c.q_rows, c.head_dim}, memory, c.type, c.layout);
+  const Tensor<3> k(keys, {c.n_kv_heads, c.n_tokens, c.head_dim}, memory, c.key_type, c.layout);
+  const std::array<std::int64_t, 3> of_rows = {c.n_heads, c.q_rows, c.n_tokens};
+  const std::array<std::int64_t, 3> of_grid = {static_cast<std::int64_t>(grid.size()), c.n_heads,
+                                               c.q_rows};
+  const Output<float, 3> probs(of_rows, memory, c.layout), mass(of_grid, memory, c.layout),
+      proximal(of_grid, memory, c.layout), distant(of_grid, memory, c.layout);
   LastRows io;
-  io.queries = view(q_full, q_half, {c.n_heads, c.q_rows, c.head_dim});
-  io.keys = view(k_full, k_half, {c.n_kv_heads, c.n_tokens, c.head_dim});
+  io.queries = q.view;
+  io.keys = k.view;
   io.scale = c.scale > 0 ? c.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   io.soft_cap = c.soft_cap;
   io.window = c.window;
-  if (want_probs) io.probs = {probs.data(), {c.n_heads, c.q_rows, c.n_tokens}, memory};
+  if (want_probs) io.probs = probs.view;
   io.grid = grid;
-  const std::array<std::int64_t, 3> shape = {entries, c.n_heads, c.q_rows};
-  io.mass = {mass.data(), shape, memory};
-  io.proximal_lse = {proximal.data(), shape, memory};
-  io.distant_lse = {distant.data(), shape, memory};
+  io.mass = mass.view;
+  io.proximal_lse = proximal.view;
+  io.distant_lse = distant.view;
   last_rows(io, exec);
-  EXPECT_TRUE(probs.intact() && mass.intact() && proximal.intact() && distant.intact());
   return {probs.values(), mass.values(), proximal.values(), distant.values()};
 }
 
@@ -128,9 +116,12 @@ TEST_P(LastRowsTest, MatchesTheReference) {
                         {4, 1, 9, 300, 32, 0, 30.0f},
                         {4, 2, 4, 400, 24, 90, 5.0f},
                         {4, 2, 5, 333, 20, 0, 0, DType::f16},
-                        {4, 2, 5, 333, 20, 0, 0, DType::bf16, true},
-                        {4, 2, 5, 333, 20, 77, 0, DType::f32, true},
-                        {12, 1, 16, 257, 128, 0, 0, DType::f16, true}}) {
+                        {4, 2, 5, 333, 20, 0, 0, DType::bf16, DType::bf16, Layout::strided},
+                        {4, 2, 5, 333, 20, 77, 0, DType::f32, DType::f32, Layout::strided},
+                        {6, 2, 5, 333, 64, 0, 0, DType::f32, DType::f32, Layout::swapped},
+                        {6, 2, 5, 333, 64, 0, 0, DType::f32, DType::f16, Layout::swapped},
+                        {6, 2, 5, 333, 64, 0, 0, DType::bf16, DType::f32},
+                        {12, 1, 16, 257, 128, 0, 0, DType::f16, DType::f16, Layout::strided}}) {
     SCOPED_TRACE(testing::Message() << c);
     const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim);
     const auto k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim, 2);
@@ -152,7 +143,8 @@ TEST_P(LastRowsTest, StatisticsDoNotNeedTheRows) {
 
 TEST_P(LastRowsTest, LargeScoresKeepTheirStatedError) {
   Random random(13);
-  const Case c{2, 1, 3, 300, 32, 0, 0, DType::f32, false, 0.02f};
+  Case c{2, 1, 3, 300, 32};
+  c.scale = 0.02f;
   const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim, 10),
              k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim, 10);
   // scale * sum |q k| is at most about 0.02 * 32 * 100 * 3.
@@ -198,7 +190,8 @@ TEST_P(LastRowsTest, ObeysItsLaws) {
 
 TEST_P(LastRowsTest, OddValues) {
   // Row 0 of 3 sees keys 0..7, row 2 sees 0..9.
-  const Case c{1, 1, 3, 10, 2, 0, 0, DType::f32, false, 1};
+  Case c{1, 1, 3, 10, 2};
+  c.scale = 1;
   const std::vector<Proximity> grid = {{1, 2}};
   const std::vector<float> q = {1, 0, 0, 0, 1, 0};  // the middle query is zero
   std::vector<float> k(20, 0.25f);
@@ -230,7 +223,8 @@ TEST_P(LastRowsTest, OddValues) {
 TEST_P(LastRowsTest, TinyDistantMassKeepsItsPrecision) {
   // Key 200 outweighs all others by e^60: the distant set is far below float32's epsilon of the
   // total.
-  const Case c{1, 1, 1, 300, 1, 0, 0, DType::f32, false, 1};
+  Case c{1, 1, 1, 300, 1};
+  c.scale = 1;
   std::vector<float> k(300, 0);
   for (std::size_t j = 0; j < 300; ++j) k[j] = 0.01f * static_cast<float>(j % 7);
   k[250] = 60;
@@ -238,11 +232,39 @@ TEST_P(LastRowsTest, TinyDistantMassKeepsItsPrecision) {
                reference(c, {1}, k, {{4, 100}, {4, 60}, {4, 20}, {280, 20}}));
 }
 
+TEST_P(LastRowsTest, WeightsBelowTheNormalRangeMayCountAsZero) {
+  // e^-80 of the largest is a float, e^-100 is not.
+  Case c{1, 1, 1, 40, 1};
+  c.scale = 1;
+  std::vector<float> k(40, -100);
+  k[39] = 0;
+  auto got = run(c, {1}, k, {{0, 1}});
+  EXPECT_EQ(got.mass[0], 1);
+  EXPECT_TRUE(got.distant[0] == -kInf || std::abs(got.distant[0] - std::log(39.0f) + 100) < 1e-4f)
+      << got.distant[0];
+  EXPECT_LT(got.probs[5], 0x1p-126f);
+  k[5] = -80;
+  got = run(c, {1}, k, {{0, 1}});
+  EXPECT_NEAR(got.distant[0], -80, 1e-4);
+  EXPECT_NEAR(got.probs[5] / std::exp(-80.0), 1, 1e-4);
+}
+
+TEST_P(LastRowsTest, LongRowsKeepTheirPrecision) {
+  // Many equal weights: what float32 loses by adding them one by one would show.
+  const Case c{1, 1, 2, 200000, 1};
+  std::vector<float> k(200000, 0.0f);
+  const std::vector<Proximity> grid = {{4, 100000}};
+  const auto got = run(c, {1, 1}, k, grid), want = reference(c, {1, 1}, k, grid);
+  expect_close(got, want, 2e-6f);
+}
+
 TEST_P(LastRowsTest, EmptyInputs) {
   EXPECT_TRUE(run({0, 1, 2, 5, 4}, {}, std::vector<float>(20)).probs.empty());
   EXPECT_TRUE(run({2, 1, 0, 0, 4}, {}, {}).probs.empty());
-  for (float p : run({1, 1, 1, 4, 0, 0, 0, DType::f32, false, 1}, {}, {}).probs)
-    EXPECT_FLOAT_EQ(p, 0.25f);
+  EXPECT_TRUE(run({2, 1, 0, 3, 4}, {}, std::vector<float>(12)).probs.empty());
+  Case c{1, 1, 1, 4, 0};
+  c.scale = 1;
+  for (float p : run(c, {}, {}).probs) EXPECT_FLOAT_EQ(p, 0.25f);
 }
 
 TEST_P(LastRowsTest, ThreadsDoNotChangeABit) {
@@ -250,19 +272,7 @@ TEST_P(LastRowsTest, ThreadsDoNotChangeABit) {
   const Case c{6, 3, 5, 1700, 16};
   const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim),
              k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim);
-  const int before = thread_count();
-  std::vector<Result> results;
-  for (int threads : {1, 2, 5}) {
-    set_thread_count(threads);
-    results.push_back(run(c, q, k));
-  }
-  set_thread_count(before);
-  for (const auto& other : {results[1], results[2]}) {
-    EXPECT_EQ(results[0].probs, other.probs);
-    EXPECT_EQ(results[0].mass, other.mass);
-    EXPECT_EQ(results[0].proximal, other.proximal);
-    EXPECT_EQ(results[0].distant, other.distant);
-  }
+  expect_same_for_any_thread_count([&] { return run(c, q, k); });
 }
 
 KVATLAS_EVERY_BODY(LastRowsTest);
@@ -270,24 +280,34 @@ KVATLAS_EVERY_BODY(LastRowsTest);
 TEST(LastRowsArguments, AreChecked) {
   float values[64] = {};
   LastRows io;
+  const auto error = [&] { return error_of([&] { last_rows(io); }); };
   io.queries = View<float, 3>(values, {3, 1, 4});
   io.keys = View<float, 3>(values, {2, 4, 4});
-  EXPECT_THROW(last_rows(io), Error) << "3 heads on 2";
+  EXPECT_EQ(error(), "3 query heads cannot share 2 key heads evenly");
   io.keys = View<float, 3>(values, {3, 4, 2});
-  EXPECT_THROW(last_rows(io), Error) << "other head_dim";
+  EXPECT_EQ(error(), "keys have head_dim 2, the queries 4");
+  io.keys = View<float, 3>(nullptr, {3, 4, 4});
+  EXPECT_EQ(error(), "keys has no data");
+  io.keys = View<float, 3>(values, {3, -4, 4});
+  EXPECT_EQ(error(), "keys has shape [3, -4, 4]");
   io.keys = View<float, 3>(values, {3, 4, 4});
-  EXPECT_NO_THROW(last_rows(io));
+  EXPECT_EQ(error(), "");
   io.queries = View<float, 3>(values, {3, 5, 4});
-  EXPECT_THROW(last_rows(io), Error) << "more rows than tokens";
+  EXPECT_EQ(error(), "q_rows is 5, expected 0 to 4");
   io.queries = View<float, 3>(values, {3, 1, 4});
   io.grid = {{-1, 3}};
-  EXPECT_THROW(last_rows(io), Error);
+  EXPECT_THAT(error(), HasSubstr("initial is -1, expected 0 to "));
   io.grid = {{1, 3}};
   io.mass = {values, {1, 2, 1}};
-  EXPECT_THROW(last_rows(io), Error);
+  EXPECT_EQ(error(), "a statistic of the grid has shape [1, 2, 1], expected [1, 3, 1]");
   io.mass = {};
+  io.probs = {values, {3, 1, 5}};
+  EXPECT_EQ(error(), "probs has shape [3, 1, 5], expected [3, 1, 4]");
+  io.probs = {values, {3, 1, 4}, Memory::device};
+  EXPECT_EQ(error(), "probs lies in device memory, the inputs do not");
+  io.probs = {};
   io.soft_cap = std::nanf("");
-  EXPECT_THROW(last_rows(io), Error);
+  EXPECT_EQ(error(), "soft_cap is nan, expected 0 or more");
 }
 
 }  // namespace

@@ -6,16 +6,16 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
-#include "tests/support/tensor.hpp"
 
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::Guarded;
+using testing_support::error_of;
+using testing_support::expect_same_for_any_thread_count;
 using testing_support::Layout;
+using testing_support::Output;
 using testing_support::Random;
 using testing_support::Tensor;
 
@@ -29,17 +29,12 @@ struct Compared {
 
 class RowCompareTest : public testing_support::KernelTest {
  protected:
-  static Compared run(const AnyView<2>& full, const AnyView<2>& other, const Exec& how) {
-    const std::int64_t rows = full.sizes[0];
-    Guarded<float> kl(rows, -7.0f, full.memory), distance(rows, -7.0f, full.memory);
-    Guarded<std::uint8_t> same(rows, 7, full.memory);
-    row_compare({full,
-                 other,
-                 {kl.data(), {rows}, full.memory},
-                 {distance.data(), {rows}, full.memory},
-                 {same.data(), {rows}, full.memory}},
-                how);
-    EXPECT_TRUE(kl.intact() && distance.intact() && same.intact());
+  static Compared run(const AnyView<2>& full, const AnyView<2>& other, const Exec& how,
+                      Layout layout = Layout::dense) {
+    const std::array<std::int64_t, 1> rows = {full.sizes[0]};
+    const Output<float, 1> kl(rows, full.memory, layout), distance(rows, full.memory, layout);
+    const Output<std::uint8_t, 1> same(rows, full.memory, layout);
+    row_compare({full, other, kl.view, distance.view, same.view}, how);
     return {kl.values(), distance.values(), same.values()};
   }
   /// One pair of rows through the body under test.
@@ -67,7 +62,7 @@ TEST_P(RowCompareTest, MatchesTheReference) {
           for (auto& value : other) value += difference * random.normal();
           const Tensor<2> a(full, {3, vocab}, memory(), type, layout);
           const Tensor<2> b(other, {3, vocab}, memory(), type, layout);
-          const Compared got = run(a.view, b.view, exec());
+          const Compared got = run(a.view, b.view, exec(), layout);
           const Compared want =
               run(a.host, b.host, {.backend = Backend::reference, .stream = nullptr});
           expect_near(got.kl, want.kl, "KL");
@@ -151,21 +146,21 @@ TEST_P(RowCompareTest, ThreadsDoNotChangeABit) {
   Random random(11);
   const Tensor<2> a(random.normals(7 * 1000, 3), {7, 1000}, memory());
   const Tensor<2> b(random.normals(7 * 1000, 3), {7, 1000}, memory());
-  const int before = thread_count();
-  const Compared want = run(a.view, b.view, exec());
-  for (const int threads : {1, 2, 5}) {
-    set_thread_count(threads);
-    EXPECT_EQ(run(a.view, b.view, exec()), want);
-  }
-  set_thread_count(before);
+  expect_same_for_any_thread_count([&] { return run(a.view, b.view, exec()); });
 }
 
 TEST(RowCompareArguments, ShapesThatDoNotFitAreNamed) {
   float data[12] = {};
   const View<const float, 2> a(data, {2, 3}), b(data, {3, 2});
-  EXPECT_THROW(row_compare({a, b, {}, {}, {}}), Error);
-  EXPECT_THROW(row_compare({a, a, {data, {3}}, {}, {}}), Error);
-  EXPECT_NO_THROW(row_compare({a, a, {}, {}, {}}));
+  EXPECT_EQ(error_of([&] {
+              row_compare({a, b, {}, {}, {}});
+            }),
+            "other has shape [3, 2], expected [2, 3]");
+  EXPECT_EQ(error_of([&] {
+              row_compare({a, a, {data, {3}}, {}, {}});
+            }),
+            "kl has shape [3], expected [2]");
+  EXPECT_EQ(error_of([&] { row_compare({a, a, {}, {}, {}}); }), "");
 }
 
 KVATLAS_EVERY_BODY(RowCompareTest);

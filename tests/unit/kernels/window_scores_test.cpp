@@ -4,8 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
@@ -20,47 +19,15 @@ struct Case {
   std::int64_t n_heads, n_groups, q_rows, n_tokens, window, kernel;
   Pooling pooling = Pooling::average;
   DType type = DType::f32;
-  bool strided = false;
+  Layout layout = Layout::dense;
 };
 
 std::vector<float> scores_on(const Exec& exec, Memory memory, const Case& c,
-                             const std::vector<float>& probs) {
-  const std::int64_t step = c.strided ? 3 : 1;
-  std::vector<float> spread(probs.size() * static_cast<std::size_t>(step), kNan);
-  for (std::size_t i = 0; i < probs.size(); ++i)
-    spread[i * static_cast<std::size_t>(step)] = probs[i];
-  const Encoded encoded(c.type, spread);
-  const Guarded<float> full(encoded.values, memory);
-  const Guarded<std::uint16_t> half(encoded.half, memory);
-  auto strides = dense_strides<3>({c.n_heads, c.q_rows, c.n_tokens});
-  for (auto& stride : strides) stride *= step;
-  const std::int64_t n_positions = c.n_tokens - c.window;
-  // The output has a gap after each row.
-  const Guarded<float> scores(c.n_groups * (n_positions + 3), -7, memory);
-  WindowScores io;
-  io.probs = {c.type == DType::f32 ? static_cast<const void*>(full.data()) : half.data(),
-              c.type,
-              {c.n_heads, c.q_rows, c.n_tokens},
-              strides,
-              memory};
-  io.window = c.window;
-  io.kernel = c.kernel;
-  io.pooling = c.pooling;
-  io.scores = {scores.data(), {c.n_groups, n_positions}, {n_positions + 3, 1}, memory};
-  window_scores(io, exec);
-  EXPECT_TRUE(scores.intact());
-  std::vector<float> out;
-  const auto all = scores.values();
-  for (std::int64_t g = 0; g < c.n_groups; ++g)
-    for (std::int64_t j = 0; j < n_positions + 3; ++j) {
-      const float value = all[static_cast<std::size_t>(g * (n_positions + 3) + j)];
-      if (j < n_positions) {
-        out.push_back(value);
-      } else {
-        EXPECT_EQ(value, -7);
-      }
-    }
-  return out;
+                             const std::vector<float>& rows) {
+  const Tensor<3> probs(rows, {c.n_heads, c.q_rows, c.n_tokens}, memory, c.type, c.layout);
+  const Output<float, 2> scores({c.n_groups, c.n_tokens - c.window}, memory, c.layout);
+  window_scores({probs.view, c.window, c.kernel, c.pooling, scores.view}, exec);
+  return scores.values();
 }
 
 class WindowScoresTest : public KernelTest {
@@ -85,8 +52,9 @@ TEST_P(WindowScoresTest, MatchesTheReference) {
                    {3, 3, 5, 100, 5, 1},
                    {2, 2, 2, 10, 2, 101},
                    {4, 2, 6, 200, 4, 7, Pooling::average, DType::f16},
-                   {4, 2, 6, 200, 4, 7, Pooling::average, DType::bf16, true},
-                   {4, 4, 6, 2100, 4, 9, Pooling::average, DType::f32, true}}) {
+                   {4, 2, 6, 200, 4, 7, Pooling::average, DType::bf16, Layout::strided},
+                   {4, 4, 6, 2100, 4, 9, Pooling::average, DType::f32, Layout::strided},
+                   {6, 3, 5, 300, 4, 7, Pooling::average, DType::f32, Layout::swapped}}) {
       c.pooling = pooling;
       SCOPED_TRACE(testing::Message() << c.n_heads << "x" << c.n_tokens << " window " << c.window
                                       << " kernel " << c.kernel);
@@ -145,55 +113,48 @@ TEST_P(WindowScoresTest, ThreadsDoNotChangeABit) {
   Random random(22);
   const Case c{4, 2, 8, 5000, 8, 7};
   const auto probs = random.normals(c.n_heads * c.q_rows * c.n_tokens);
-  const int before = thread_count();
-  std::vector<std::vector<float>> results;
-  for (int threads : {1, 2, 5}) {
-    set_thread_count(threads);
-    results.push_back(run(c, probs));
-  }
-  set_thread_count(before);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
+  expect_same_for_any_thread_count([&] { return run(c, probs); });
 }
 
 KVATLAS_EVERY_BODY(WindowScoresTest);
+
+/// A strided or dense input of the selections, whose elements are float32.
+template <std::size_t N>
+View<const float, N> scores_view(const Tensor<N>& tensor) {
+  return {static_cast<const float*>(tensor.view.data), tensor.view.sizes, tensor.view.strides,
+          tensor.view.memory};
+}
 
 class SelectionTest : public KernelTest {
  protected:
   std::vector<std::int64_t> counts(const std::array<std::int64_t, 3>& shape,
                                    const std::vector<float>& values,
-                                   const std::vector<std::int64_t>& k) {
-    return counts_on(exec(), memory(), shape, values, k);
+                                   const std::vector<std::int64_t>& k,
+                                   Layout layout = Layout::dense) {
+    return counts_on(exec(), memory(), shape, values, k, layout);
   }
   static std::vector<std::int64_t> counts_on(const Exec& exec, Memory memory,
                                              const std::array<std::int64_t, 3>& shape,
                                              const std::vector<float>& values,
-                                             const std::vector<std::int64_t>& k) {
-    const Guarded<float> scores(values, memory);
-    const auto n_k = static_cast<std::int64_t>(k.size());
-    const Guarded<std::int64_t> out(n_k * shape[0], -7, memory);
-    TopCounts io;
-    io.scores = {scores.data(), shape, memory};
-    io.k = k;
-    io.counts = {out.data(), {n_k, shape[0]}, memory};
-    top_counts(io, exec);
-    EXPECT_TRUE(out.intact());
+                                             const std::vector<std::int64_t>& k,
+                                             Layout layout = Layout::dense) {
+    const Tensor<3> scores(values, shape, memory, DType::f32, layout);
+    const Output<std::int64_t, 2> out({static_cast<std::int64_t>(k.size()), shape[0]}, memory,
+                                      layout);
+    top_counts({scores_view(scores), k, out.view}, exec);
     return out.values();
   }
   std::vector<std::int64_t> positions(std::int64_t rows, std::int64_t n,
-                                      const std::vector<float>& values, std::int64_t k) {
-    return positions_on(exec(), memory(), rows, n, values, k);
+                                      const std::vector<float>& values, std::int64_t k,
+                                      Layout layout = Layout::dense) {
+    return positions_on(exec(), memory(), rows, n, values, k, layout);
   }
   static std::vector<std::int64_t> positions_on(const Exec& exec, Memory memory, std::int64_t rows,
                                                 std::int64_t n, const std::vector<float>& values,
-                                                std::int64_t k) {
-    const Guarded<float> scores(values, memory);
-    const Guarded<std::int64_t> out(rows * k, -7, memory);
-    TopPositions io;
-    io.scores = {scores.data(), {rows, n}, memory};
-    io.positions = {out.data(), {rows, k}, memory};
-    top_positions(io, exec);
-    EXPECT_TRUE(out.intact());
+                                                std::int64_t k, Layout layout = Layout::dense) {
+    const Tensor<2> scores(values, {rows, n}, memory, DType::f32, layout);
+    const Output<std::int64_t, 2> out({rows, k}, memory, layout);
+    top_positions({scores_view(scores), out.view}, exec);
     return out.values();
   }
   /// Scores with many ties, zeros of both signs, denormals, infinities and NaN.
@@ -224,6 +185,8 @@ TEST_P(SelectionTest, CountsMatchTheReference) {
                                std::vector<float>(static_cast<std::size_t>(total), 0.25f)}) {
       const auto got = counts(shape, values, k);
       ASSERT_EQ(got, counts_on(plain, Memory::host, shape, values, k));
+      ASSERT_EQ(got, counts(shape, values, k, Layout::swapped));
+      ASSERT_EQ(got, counts(shape, values, k, Layout::strided));
       for (std::size_t i = 0; i < k.size(); ++i)
         EXPECT_EQ(std::accumulate(got.begin() + static_cast<std::ptrdiff_t>(i) * shape[0],
                                   got.begin() + static_cast<std::ptrdiff_t>(i + 1) * shape[0],
@@ -257,6 +220,7 @@ TEST_P(SelectionTest, PositionsMatchTheReference) {
         const auto got = positions(2, n, values, k);
         ASSERT_EQ(got, positions_on({.backend = Backend::reference}, Memory::host, 2, n, values, k))
             << n << " " << k;
+        ASSERT_EQ(got, positions(2, n, values, k, Layout::strided));
         for (std::int64_t i = 1; i < k; ++i)
           ASSERT_LT(got[static_cast<std::size_t>(i - 1)], got[static_cast<std::size_t>(i)]);
       }
@@ -275,36 +239,46 @@ TEST_P(SelectionTest, EmptyInputs) {
   EXPECT_TRUE(positions(0, 5, {}, 2).empty());
 }
 
+TEST_P(SelectionTest, ThreadsDoNotChangeAnything) {
+  Random random(26);
+  const auto values = adversarial(random, 7 * 3 * 500);
+  expect_same_for_any_thread_count([&] { return counts({7, 3, 500}, values, {1, 100, 3000}); });
+  expect_same_for_any_thread_count([&] { return positions(21, 500, values, 99); });
+}
+
 KVATLAS_EVERY_BODY(SelectionTest);
 
 TEST(WindowScoresArguments, AreChecked) {
   float values[64] = {};
   WindowScores io;
+  const auto error = [&] { return error_of([&] { window_scores(io); }); };
   io.probs = View<float, 3>(values, {4, 2, 8});
   io.window = 2;
   io.scores = {values, {4, 6}};
-  EXPECT_NO_THROW(window_scores(io));
+  EXPECT_EQ(error(), "");
   io.kernel = 4;
-  EXPECT_THROW(window_scores(io), Error) << "even";
+  EXPECT_EQ(error(), "kernel is 4, expected an odd number");
   io.kernel = 3;
   io.window = 3;
-  EXPECT_THROW(window_scores(io), Error) << "more than the rows";
+  EXPECT_EQ(error(), "window is 3, expected 1 to 2");
   io.window = 2;
   io.scores = {values, {3, 6}};
-  EXPECT_THROW(window_scores(io), Error) << "3 groups of 4 heads";
+  EXPECT_EQ(error(), "4 heads do not form 3 groups");
   io.scores = {values, {4, 5}};
-  EXPECT_THROW(window_scores(io), Error);
+  EXPECT_EQ(error(), "scores has shape [4, 5], expected [4, 6]");
 
   std::int64_t out[8];
   TopCounts top;
   top.scores = {values, {2, 2, 2}};
   top.k = {9};
   top.counts = {out, {1, 2}};
-  EXPECT_THROW(top_counts(top), Error) << "9 of 8";
+  EXPECT_EQ(error_of([&] { top_counts(top); }), "k is 9, expected 0 to 8");
+  top.k = {3, 4};
+  EXPECT_EQ(error_of([&] { top_counts(top); }), "counts has shape [1, 2], expected [2, 2]");
   TopPositions positions;
   positions.scores = {values, {2, 3}};
   positions.positions = {out, {2, 4}};
-  EXPECT_THROW(top_positions(positions), Error) << "4 of 3";
+  EXPECT_EQ(error_of([&] { top_positions(positions); }), "k is 4, expected 0 to 3");
 }
 
 }  // namespace
