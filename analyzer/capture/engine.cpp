@@ -7,9 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
@@ -49,11 +47,12 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const auto width = static_cast<std::int64_t>(value_bytes);
   const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
   MemoryNeed need;
-  std::int64_t largest = 0;
+  std::int64_t largest = 0, largest_matrix = 0;
   for (const auto& layer : model.layers()) {
     const std::int64_t bytes = width * (values(layer.qkv) + values(layer.output) +
                                         values(layer.gate_up) + values(layer.down));
     largest = std::max(largest, bytes);
+    largest_matrix = std::max({largest_matrix, values(layer.qkv), values(layer.gate_up)});
     need.all_weights += bytes;
   }
   need.all_weights += width * values(model.head());
@@ -61,8 +60,9 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
   const std::int64_t a_token = c.hidden_size + c.n_layers * kv;
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
-  need.rest = kProgramBytes +
-              width * (options.all_tokens * a_token + options.longest * in_a_layer) + 2 * kMlpBytes;
+  need.rest =
+      kProgramBytes + width * (options.all_tokens * a_token + options.longest * in_a_layer) +
+      2 * kMlpBytes + width * largest_matrix;  // oneDNN reorders a matrix before it multiplies
   return need;
 }
 
@@ -233,7 +233,7 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
 
   const at::Tensor normed = rms_norm(flow.hidden, w.attention_norm, c.norm_eps, c.norm_offset);
   const at::Tensor qkv =
-      at::linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads, d});
+      linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads, d});
   at::Tensor q = qkv.narrow(1, 0, c.n_heads);
   at::Tensor k = qkv.narrow(1, c.n_heads, c.n_kv_heads);
   const at::Tensor v = qkv.narrow(1, c.n_heads + c.n_kv_heads, c.n_kv_heads);
@@ -262,14 +262,10 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   const at::Tensor mixed =
       attend({query, key, value, c.attention_scale, c.attention_softcap, window});
 
-  if (w.post_attention_norm.defined() || w.output_bias.defined()) {
-    at::Tensor out = at::linear(mixed, w.output, w.output_bias);
-    if (w.post_attention_norm.defined())
-      out = rms_norm(out, w.post_attention_norm, c.norm_eps, c.norm_offset);
-    flow.hidden.add_(out);
-  } else {
-    flow.hidden.addmm_(mixed, w.output.t());
-  }
+  at::Tensor out = linear(mixed, w.output, w.output_bias);
+  if (w.post_attention_norm.defined())
+    out = rms_norm(out, w.post_attention_norm, c.norm_eps, c.norm_offset);
+  flow.hidden.add_(out);
   feed_forward(w, flow.hidden);
 }
 
@@ -306,15 +302,10 @@ void Engine::State::feed_forward(const LayerTensors& w, const at::Tensor& hidden
     at::Tensor rows = hidden.narrow(0, start, std::min(piece, n - start));
     const at::Tensor normed = rms_norm(rows, w.mlp_norm, c.norm_eps, c.norm_offset);
     const at::Tensor active =
-        gated_activation(at::linear(normed, w.gate_up, w.gate_up_bias), c.activation);
-    if (w.post_mlp_norm.defined() || w.down_bias.defined()) {
-      at::Tensor out = at::linear(active, w.down, w.down_bias);
-      if (w.post_mlp_norm.defined())
-        out = rms_norm(out, w.post_mlp_norm, c.norm_eps, c.norm_offset);
-      rows.add_(out);
-    } else {
-      rows.addmm_(active, w.down.t());
-    }
+        gated_activation(linear(normed, w.gate_up, w.gate_up_bias), c.activation);
+    at::Tensor out = linear(active, w.down, w.down_bias);
+    if (w.post_mlp_norm.defined()) out = rms_norm(out, w.post_mlp_norm, c.norm_eps, c.norm_offset);
+    rows.add_(out);
   }
 }
 

@@ -2,9 +2,11 @@
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
 
@@ -30,6 +32,24 @@ View<float, N> float_view(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
+  // LibTorch's own linear calls MKL here, which on some processors is far slower than oneDNN: 117
+  // against 222 GFLOP/s (AMD Zen 4). A LibTorch without oneDNN lacks this operation.
+  static const auto one_dnn =
+      c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!one_dnn || !has_kernel(rows)) return at::linear(rows, weight, bias);
+  torch::jit::Stack stack;
+  stack.emplace_back(rows);
+  stack.emplace_back(weight);
+  stack.emplace_back(bias.defined() ? c10::IValue(bias) : c10::IValue());
+  stack.emplace_back(
+      "none");  // nothing is done to the product afterwards: no scalars, no algorithm
+  stack.emplace_back(c10::List<std::optional<at::Scalar>>());
+  stack.emplace_back(c10::IValue());
+  one_dnn->callBoxed(stack);
+  return stack.front().toTensor();
+}
 
 at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset) {
   if (has_kernel(rows)) {

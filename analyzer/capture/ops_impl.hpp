@@ -13,6 +13,9 @@
 // else to LibTorch's operations.
 namespace kvatlas::capture {
 
+/// rows [n, k] times weight [m, k] transposed, plus bias [m] if it is defined: [n, m].
+at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias = {});
+
 /// [n, width] -> [n, width]: RMS norm over the last axis with weight [width].
 at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset);
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
@@ -141,7 +141,7 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
     } else {
       part = head_.narrow(0, start, count);
     }
-    out.narrow(1, start, count).copy_(at::linear(rows, part));
+    out.narrow(1, start, count).copy_(linear(rows, part));
   }
   if (streaming_)
     for (const auto& part : head.parts) model_->release(*part.tensor);
