@@ -17,14 +17,12 @@ constexpr int kLanes = kTile / kSide;  // threads along a side of the tile
 constexpr int kPadded = kTile + 4;     // keeps float4 loads aligned
 constexpr int kChunk = 16;             // rows that one thread adds up in a column
 constexpr int kFlush = 16;             // tiles after which float32 sums go to float64
-constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
 struct ScoreParams {
   const void *queries, *keys;
   std::int64_t heads, group, n, dim, window;
   std::int64_t query_strides[3], key_strides[3];
-  float factor,
-      cap;  // scores in powers of two are dot * factor, or with a cap, cap * tanh(dot * factor)
+  ScoreUnit unit;
 };
 
 struct LseParams {
@@ -48,10 +46,6 @@ struct MapParams {
 
 __device__ bool sees(const ScoreParams& p, std::int64_t i, std::int64_t j) {
   return j <= i && (p.window == 0 || j > i - p.window);
-}
-
-__device__ float in_powers_of_two(const ScoreParams& p, float dot) {
-  return p.cap > 0 ? p.cap * tanhf(dot * p.factor) : dot * p.factor;
 }
 
 /// Rows 0..rows of `from`, channels 0..channels, into to[channel][row], zeros elsewhere.
@@ -134,7 +128,7 @@ __global__ void __launch_bounds__(kThreads) lse_kernel(LseParams p) {
 #pragma unroll
       for (int c = 0; c < kSide; ++c) {
         const std::int64_t j = j0 + x * kSide + c;
-        dot[r][c] = sees(s, i, j) ? in_powers_of_two(s, dot[r][c]) : -INFINITY;
+        dot[r][c] = sees(s, i, j) ? s.unit(dot[r][c]) : -INFINITY;
         most = fmaxf(most, dot[r][c]);
       }
       // The 16 threads of a row are half a warp.
@@ -191,13 +185,13 @@ __device__ void weigh(const MapParams& p, std::int64_t h, std::int64_t i0, int r
     float lse = 0;
     if (row < rows) {
       lse = p.lse[h * p.lse_strides[0] + (i0 + row) * p.lse_strides[1]];
-      lse = isfinite(lse) ? static_cast<float>(static_cast<double>(lse) * kLog2e) : NAN;
+      lse = isfinite(lse) ? static_cast<float>(static_cast<double>(lse) * kLog2E) : NAN;
     }
 #pragma unroll
     for (int c = 0; c < kSide; ++c) {
       const int column = x * kSide + c;
       const bool seen = row < rows && column < columns && sees(p.scores, i0 + row, j0 + column);
-      cells[row][column] = seen ? exp2f(in_powers_of_two(p.scores, dot[r][c]) - lse) : 0.0f;
+      cells[row][column] = seen ? exp2f(p.scores.unit(dot[r][c]) - lse) : 0.0f;
     }
   }
 }
@@ -436,9 +430,7 @@ ScoreParams score_params(const CausalScores& scores) {
   p.window = scores.window;
   copy(scores.queries.strides, p.query_strides);
   copy(scores.keys.strides, p.key_strides);
-  const double cap = scores.soft_cap, scale = scores.scale;
-  p.cap = scores.soft_cap > 0 ? static_cast<float>(cap * kLog2e) : 0.0f;
-  p.factor = static_cast<float>(scores.soft_cap > 0 ? scale / cap : scale * kLog2e);
+  p.unit = score_unit(scores.scale, scores.soft_cap);
   return p;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every .cu file needs: error checks, launch sizes, scratch memory of a stream, element types,
-// sums over a warp.
+// What .cu files share: error checks, launch sizes, scratch memory of a stream, element types, the
+// unit of scores, sums over a warp.
 #pragma once
 
 #include <algorithm>
@@ -44,6 +44,22 @@ inline unsigned striding_blocks(std::int64_t threads, int threads_a_block) {
 template <std::size_t N>
 void copy(const std::array<std::int64_t, N>& from, std::int64_t (&to)[N]) {
   std::copy(from.begin(), from.end(), to);
+}
+
+constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
+/// Turns the dot product of a query and a key into a score in powers of two.
+struct ScoreUnit {
+  float factor;  // scale * log2 e, or scale / soft_cap
+  float cap;     // soft_cap * log2 e, or 0
+  __device__ float operator()(float dot) const {
+    return cap > 0 ? cap * tanhf(dot * factor) : dot * factor;
+  }
+};
+inline ScoreUnit score_unit(float scale, float soft_cap) {
+  if (soft_cap > 0)
+    return {scale / soft_cap, static_cast<float>(static_cast<double>(soft_cap) * kLog2E)};
+  return {static_cast<float>(static_cast<double>(scale) * kLog2E), 0};
 }
 
 /// Device memory that lives in stream order: freed after what was launched before its end.

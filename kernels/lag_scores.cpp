@@ -26,12 +26,15 @@ struct ChannelRange {
   float *low, *high, *odd;
 };
 
+constexpr std::int64_t kTileTokens = 16;  // that are looked at together
+constexpr int kScored = 4;                // of which so many are scored at a time
+
 // One head of keys or values, and scratch of `padded` channels.
 struct LagSource {
   AnyView<3> x;
   std::int64_t head, padded;
-  float* token;   // [padded] a token's channels, where they have to be copied
-  float* normal;  // [padded] a token's x'
+  float* tile;    // [kTileTokens, padded] tokens that have to be copied
+  float* normal;  // [kScored, padded] tokens' x'
 };
 
 }  // namespace kvatlas::kernels
@@ -40,23 +43,29 @@ struct LagSource {
 HWY_BEFORE_NAMESPACE();
 namespace kvatlas::kernels::HWY_NAMESPACE {
 
-/// The channels of a token as contiguous float32: as they lie, or copied.
-HWY_INLINE const float* token_at(const LagSource& s, std::int64_t token) {
+/// Tokens as contiguous float32, `stride` apart.
+struct TokenTile {
+  const float* at;
+  std::int64_t stride;
+};
+
+/// At most kTileTokens tokens: as they lie, or copied.
+HWY_INLINE TokenTile tile_at(const LagSource& s, std::int64_t token, std::int64_t count) {
   const std::int64_t offset = s.head * s.x.strides[0] + token * s.x.strides[1];
   if (s.x.type == DType::f32 && s.x.strides[2] == 1)
-    return static_cast<const float*>(s.x.data) + offset;
-  copy_as_float(s.x.data, s.x.type, offset, s.x.strides[2], s.x.sizes[2], s.token);
-  return s.token;
+    return {static_cast<const float*>(s.x.data) + offset, s.x.strides[1]};
+  for (std::int64_t t = 0; t < count; ++t)
+    copy_as_float(s.x.data, s.x.type, offset + t * s.x.strides[1], s.x.strides[2], s.x.sizes[2],
+                  s.tile + t * s.padded);
+  return {s.tile, s.padded};
 }
 
-/// Calls fn(channel, vector of x) for all channels of a token; past the last they are 0.
-template <class Fn>
-HWY_INLINE void for_channels(const float* HWY_RESTRICT x, std::int64_t dim, Fn&& fn) {
-  const hn::ScalableTag<float> d;
+/// The vector of a token's channels from `channel` on; past the last they are 0.
+template <class D>
+HWY_INLINE hn::Vec<D> channels_at(D d, const float* token, std::int64_t channel, std::int64_t dim) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t c = 0;
-  for (; c + lanes <= dim; c += lanes) fn(c, hn::LoadU(d, x + c));
-  if (c < dim) fn(c, load_n(d, x + c, static_cast<std::size_t>(dim - c)));
+  if (channel + lanes <= dim) return hn::LoadU(d, token + channel);
+  return load_n(d, token + channel, static_cast<std::size_t>(dim - channel));
 }
 
 void ClearRange(const ChannelRange& range, std::int64_t padded) {
@@ -68,17 +77,47 @@ void ClearRange(const ChannelRange& range, std::int64_t padded) {
   }
 }
 
+/// Widens kVectors vectors of `range` from `channel` on by the tokens of a tile.
+template <int kVectors>
+HWY_INLINE void add_tile(const TokenTile& tile, std::int64_t count, std::int64_t channel,
+                         std::int64_t dim, const ChannelRange& range) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> low[kVectors], high[kVectors], odd[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    low[v] = hn::Load(d, range.low + channel + v * lanes);
+    high[v] = hn::Load(d, range.high + channel + v * lanes);
+    odd[v] = hn::Load(d, range.odd + channel + v * lanes);
+  }
+  for (std::int64_t t = 0; t < count; ++t)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const auto x = channels_at(d, tile.at + t * tile.stride, channel + v * lanes, dim);
+      low[v] = hn::Min(low[v], x);
+      high[v] = hn::Max(high[v], x);
+      odd[v] = hn::MulAdd(x, hn::Zero(d), odd[v]);
+    }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    hn::Store(low[v], d, range.low + channel + v * lanes);
+    hn::Store(high[v], d, range.high + channel + v * lanes);
+    hn::Store(odd[v], d, range.odd + channel + v * lanes);
+  }
+}
+
 /// Widens `range` by the tokens [begin, end).
 void AddTokens(const LagSource& s, std::int64_t begin, std::int64_t end,
                const ChannelRange& range) {
-  const hn::ScalableTag<float> d;
-  const auto zero = hn::Zero(d);
-  for (std::int64_t t = begin; t < end; ++t)
-    for_channels(token_at(s, t), s.x.sizes[2], [&](std::int64_t c, auto x) HWY_ATTR {
-      hn::Store(hn::Min(hn::Load(d, range.low + c), x), d, range.low + c);
-      hn::Store(hn::Max(hn::Load(d, range.high + c), x), d, range.high + c);
-      hn::Store(hn::MulAdd(x, zero, hn::Load(d, range.odd + c)), d, range.odd + c);
-    });
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  const std::int64_t dim = s.x.sizes[2];
+  for (std::int64_t t = begin; t < end; t += kTileTokens) {
+    const std::int64_t count = end - t < kTileTokens ? end - t : kTileTokens;
+    const TokenTile tile = tile_at(s, t, count);
+    std::int64_t c = 0;
+    for (; c + 4 * lanes <= dim; c += 4 * lanes) add_tile<4>(tile, count, c, dim, range);
+    for (; c < dim; c += lanes) add_tile<1>(tile, count, c, dim, range);
+  }
 }
 
 /// Widens `range` by another.
@@ -89,6 +128,54 @@ void AddRange(const ChannelRange& other, std::int64_t padded, const ChannelRange
     hn::Store(hn::Max(hn::Load(d, range.high + c), hn::Load(d, other.high + c)), d, range.high + c);
     hn::Store(hn::Add(hn::Load(d, range.odd + c), hn::Load(d, other.odd + c)), d, range.odd + c);
   }
+}
+
+/// Sums of squares of the deviations of x' = (x - low) * inverse over the channels, for kTokens
+/// tokens at once: each waits for sums over its lanes.
+template <int kTokens>
+HWY_INLINE void deviations(const LagSource& s, const float* tokens, std::int64_t stride,
+                           const float* low, const float* inverse, float* to) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t dim = s.x.sizes[2];
+  V sums[kTokens], means[kTokens];
+#pragma GCC unroll 4
+  for (int t = 0; t < kTokens; ++t) sums[t] = hn::Zero(d);
+  for (std::int64_t c = 0; c < dim; c += lanes) {
+    const V of_low = hn::Load(d, low + c), of_inverse = hn::Load(d, inverse + c);
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const V x = channels_at(d, tokens + t * stride, c, dim);
+      const V normal = hn::Mul(hn::Sub(x, of_low), of_inverse);  // past the last channel 0
+      hn::Store(normal, d, s.normal + t * s.padded + c);
+      sums[t] = hn::Add(sums[t], normal);
+    }
+  }
+  const auto share = hn::Set(d, 1.0f / static_cast<float>(dim));
+#pragma GCC unroll 4
+  for (int t = 0; t < kTokens; ++t) {
+    means[t] = hn::Mul(hn::SumOfLanes(d, sums[t]), share);
+    sums[t] = hn::Zero(d);
+  }
+  std::int64_t c = 0;
+  for (; c + lanes <= dim; c += lanes)
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const V off = hn::Sub(hn::Load(d, s.normal + t * s.padded + c), means[t]);
+      sums[t] = hn::MulAdd(off, off, sums[t]);
+    }
+  if (c < dim) {
+    const auto there = hn::FirstN(d, static_cast<std::size_t>(dim - c));
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const V off =
+          hn::IfThenElseZero(there, hn::Sub(hn::Load(d, s.normal + t * s.padded + c), means[t]));
+      sums[t] = hn::MulAdd(off, off, sums[t]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int t = 0; t < kTokens; ++t) to[t] = hn::GetLane(hn::SumOfLanes(d, sums[t]));
 }
 
 /// Scores the tokens [begin, begin + lag) against `range`, whose `high` is overwritten; `scores`
@@ -105,22 +192,16 @@ void ScorePartition(const LagSource& s, std::int64_t begin, std::int64_t lag,
     const auto of_width = hn::IfThenZeroElse(constant, hn::Div(hn::Set(d, 1.0f), width));
     hn::Store(hn::Add(of_width, hn::Load(d, range.odd + c)), d, inverse + c);
   }
-  for (std::int64_t t = 0; t < lag; ++t) {
-    auto sum = hn::Zero(d);
-    for_channels(token_at(s, begin + t), dim, [&](std::int64_t c, auto x) HWY_ATTR {
-      const auto normal = hn::Mul(hn::Sub(x, hn::Load(d, range.low + c)), hn::Load(d, inverse + c));
-      hn::Store(normal, d, s.normal + c);
-      sum = hn::Add(sum, normal);
-    });
-    const auto mean = hn::Mul(hn::SumOfLanes(d, sum), hn::Set(d, 1.0f / static_cast<float>(dim)));
-    // Padding channels take the mean, so that they add no deviation.
-    for (std::int64_t c = dim; c < s.padded; ++c) s.normal[c] = hn::GetLane(mean);
-    auto squares = hn::Zero(d);
-    for (std::int64_t c = 0; c < s.padded; c += lanes) {
-      const auto off = hn::Sub(hn::Load(d, s.normal + c), mean);
-      squares = hn::MulAdd(off, off, squares);
-    }
-    scores[t] = hn::GetLane(hn::SumOfLanes(d, squares));
+  for (std::int64_t first = 0; first < lag; first += kTileTokens) {
+    const std::int64_t count = lag - first < kTileTokens ? lag - first : kTileTokens;
+    const TokenTile tile = tile_at(s, begin + first, count);
+    std::int64_t t = 0;
+    for (; t + kScored <= count; t += kScored)
+      deviations<kScored>(s, tile.at + t * tile.stride, tile.stride, range.low, inverse,
+                          scores + first + t);
+    for (; t < count; ++t)
+      deviations<1>(s, tile.at + t * tile.stride, tile.stride, range.low, inverse,
+                    scores + first + t);
   }
 
   // Softmax of the square roots.
@@ -155,10 +236,14 @@ void ScorePartition(const LagSource& s, std::int64_t begin, std::int64_t lag,
 void ScoreNorms(const LagSource& s, std::int64_t begin, std::int64_t end,
                 float* HWY_RESTRICT scores) {
   const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t t = begin; t < end; ++t) {
+    const float* token = tile_at(s, t, 1).at;
     auto squares = hn::Zero(d);
-    for_channels(token_at(s, t), s.x.sizes[2],
-                 [&](std::int64_t, auto x) HWY_ATTR { squares = hn::MulAdd(x, x, squares); });
+    for (std::int64_t c = 0; c < s.x.sizes[2]; c += lanes) {
+      const auto x = channels_at(d, token, c, s.x.sizes[2]);
+      squares = hn::MulAdd(x, x, squares);
+    }
     scores[t - begin] = -std::sqrt(hn::GetLane(hn::SumOfLanes(d, squares)));
   }
 }
@@ -199,10 +284,11 @@ void score_head(const LagScores& io, const AnyView<3>& x, std::int64_t head,
   const std::int64_t n_tokens = x.sizes[1],
                      padded = (x.sizes[2] + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
   const auto n_lags = static_cast<std::int64_t>(io.lags.size());
-  const auto scratch = aligned<float>((2 + 3 * (n_lags + 1)) * padded);
-  const LagSource source{x, head, padded, scratch.get(), scratch.get() + padded};
+  constexpr std::int64_t kTokens = kTileTokens + kScored;
+  const auto scratch = aligned<float>((kTokens + 3 * (n_lags + 1)) * padded);
+  const LagSource source{x, head, padded, scratch.get(), scratch.get() + kTileTokens * padded};
   const auto range = [&](std::int64_t i) {
-    float* at = scratch.get() + (2 + 3 * i) * padded;
+    float* at = scratch.get() + (kTokens + 3 * i) * padded;
     return ChannelRange{at, at + padded, at + 2 * padded};
   };
   const ChannelRange segment = range(n_lags);

@@ -19,7 +19,6 @@ constexpr int kSlice = 32;     // channels in shared memory at a time
 constexpr int kThreads = 256;  // of row_statistics
 constexpr int kEntries = 8;    // grid entries of a launch
 constexpr int kRun = 32;       // weights that a thread adds in float32 before they go to float64
-constexpr float kLog2E = 1.4426950408889634f;
 
 struct ScoreParams {
   const void* queries;  // [n_heads, q_rows, head_dim]
@@ -27,9 +26,8 @@ struct ScoreParams {
   std::int64_t query_strides[3], key_strides[3];
   std::int64_t group, q_rows, n_tokens, head_dim;
   std::int64_t row_blocks, key_blocks;  // of one key head
-  float factor;                         // scale in units of log2, or scale / soft_cap
-  float cap;                            // soft_cap in units of log2, or 0
-  float* scores;                        // [n_heads * q_rows, n_tokens]
+  ScoreUnit unit;
+  float* scores;  // [n_heads * q_rows, n_tokens]
 };
 
 template <class Q, class K>
@@ -78,9 +76,7 @@ __global__ void __launch_bounds__(kKeys) row_scores(ScoreParams p) {
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t m = row_block * kRows + r;
     if (m >= rows) break;
-    float score = p.factor * sums[r];
-    if (p.cap > 0) score = p.cap * tanhf(score);
-    p.scores[(kv_head * rows + m) * p.n_tokens + j] = score;
+    p.scores[(kv_head * rows + m) * p.n_tokens + j] = p.unit(sums[r]);
   }
 }
 
@@ -178,7 +174,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
     double far = block_sum(distant[e], shared);
     if (thread != 0) continue;
     if (!(near + far > 0)) near = far = CUDART_NAN;
-    const double shift = static_cast<double>(highest) / static_cast<double>(kLog2E);
+    const double shift = static_cast<double>(highest) * kLn2;
     store(p.mass, p.first_entry + e, head, row, near / (near + far));
     store(p.proximal_lse, p.first_entry + e, head, row, log(near) + shift);
     store(p.distant_lse, p.first_entry + e, head, row, log(far) + shift);
@@ -209,8 +205,7 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   of_scores.head_dim = head_dim;
   of_scores.row_blocks = row_blocks;
   of_scores.key_blocks = key_blocks;
-  of_scores.factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale * kLog2E;
-  of_scores.cap = io.soft_cap * kLog2E;
+  of_scores.unit = score_unit(io.scale, io.soft_cap);
   of_scores.scores = scores.data();
   with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
     row_scores<decltype(query), decltype(key)><<<score_blocks, kKeys, 0, stream>>>(of_scores);

@@ -17,7 +17,6 @@ static_assert(kRows == kWarp);
 // Rows of the cache for which one more part is worth its join, and the most parts.
 constexpr std::int64_t kPartRows = 256, kMostParts = 64;
 constexpr std::int64_t kMostShared = 40 * 1024;
-constexpr double kLog2e = 1.4426950408889634;
 
 struct DecodeParams {
   const void *queries, *keys, *values;
@@ -25,8 +24,7 @@ struct DecodeParams {
   std::int64_t query_strides[3], key_strides[2], value_strides[2];
   const std::int64_t *starts, *lengths;
   std::int64_t start_strides[2], length_strides[2];
-  float factor,
-      cap;  // scores in powers of two are dot * factor, or with a cap, cap * tanh(dot * factor)
+  ScoreUnit unit;
   std::int64_t parts, batches;  // parts of a cache, batches of kQueries query heads in a group
   float* partials;  // [candidates, heads, parts, 2 + value_dim]: maximum, sum, weighted values
   float *out, *lse;
@@ -95,8 +93,7 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
       }
 #pragma unroll
       for (int q = 0; q < kQueries; ++q) {
-        float score = warp_sum(dot[q]) * p.factor;
-        if (p.cap > 0) score = p.cap * tanhf(score);
+        const float score = p.unit(warp_sum(dot[q]));
         if (lane == 0) scores[q][r] = r < rows ? score : -INFINITY;
       }
     }
@@ -167,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(DecodeParams p) {
   }
   if (threadIdx.x == 0 && p.lse != nullptr)
     p.lse[c * p.lse_strides[0] + h * p.lse_strides[1]] =
-        static_cast<float>((static_cast<double>(top) + log2(total)) / kLog2e);
+        static_cast<float>((static_cast<double>(top) + log2(total)) / kLog2E);
 }
 
 }  // namespace
@@ -195,9 +192,7 @@ void ragged_decode(const RaggedDecode& io, void* stream) {
   copy(io.starts.strides, p.start_strides);
   copy(io.lengths.strides, p.length_strides);
   copy(io.lse.strides, p.lse_strides);
-  p.cap = io.soft_cap > 0 ? static_cast<float>(static_cast<double>(io.soft_cap) * kLog2e) : 0.0f;
-  p.factor = io.soft_cap > 0 ? io.scale / io.soft_cap
-                             : static_cast<float>(static_cast<double>(io.scale) * kLog2e);
+  p.unit = score_unit(io.scale, io.soft_cap);
   p.parts = std::clamp<std::int64_t>(p.rows / kPartRows, 1, kMostParts);
   p.batches = (p.group + kQueries - 1) / kQueries;
   const std::int64_t shared = kQueries * (p.dim + p.value_dim) * std::int64_t{sizeof(float)};

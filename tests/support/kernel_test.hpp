@@ -5,6 +5,7 @@
 // there is no device.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@
 #include "tests/support/tensor.hpp"
 
 namespace kvatlas::testing_support {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr Exec kReference = {.backend = Backend::reference, .stream = nullptr};
 
 /// A backend and, for the CPU one, the instruction set.
 struct Body {

@@ -13,16 +13,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Guarded;
-using testing_support::Layout;
-using testing_support::Output;
-using testing_support::Random;
-using testing_support::Tensor;
-
-constexpr Exec kReference = {.backend = Backend::reference, .stream = nullptr};
-constexpr float kInf = std::numeric_limits<float>::infinity();
+using namespace testing_support;
 
 struct Case {
   std::int64_t heads, kv_heads, n, dim, block, levels = 1, window = 0;
@@ -45,7 +36,7 @@ struct Maps {
   bool operator==(const Maps&) const = default;
 };
 
-class AttentionMapsTest : public testing_support::KernelTest {
+class AttentionMapsTest : public KernelTest {
  protected:
   /// Both kernels on the same queries and keys; the maps take their lse from `lse_from` if given.
   Maps run(const Case& c, const CausalScores& scores, const Exec& how, Memory where,

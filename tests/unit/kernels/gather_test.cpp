@@ -12,12 +12,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Guarded;
-using testing_support::Layout;
-using testing_support::Random;
-using testing_support::Tensor;
+using namespace testing_support;
 
 using Bytes = std::vector<unsigned char>;
 
@@ -25,7 +20,7 @@ struct Kept {
   std::vector<std::int64_t> positions, offsets, starts;
 };
 
-class GatherTest : public testing_support::KernelTest {
+class GatherTest : public KernelTest {
  protected:
   static Bytes run(const AnyView<3>& from, const Kept& kept, std::int64_t to_rows,
                    const Exec& how) {
@@ -63,8 +58,7 @@ TEST_P(GatherTest, MatchesTheReferenceBitForBit) {
       kept.offsets.push_back(n);
       for (const std::int64_t position : {0, 1, 350, 699}) kept.positions.push_back(position);
       kept.offsets.push_back(n + 4);
-      EXPECT_EQ(run(from.view, kept, 710, exec()),
-                run(from.host, kept, 710, {.backend = Backend::reference, .stream = nullptr}));
+      EXPECT_EQ(run(from.view, kept, 710, exec()), run(from.host, kept, 710, kReference));
     }
   }
 }

@@ -11,8 +11,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 struct Shape {
   std::int64_t layers, heads, rows, tokens;
   std::int64_t count() const { return layers * heads * rows * tokens; }
@@ -41,7 +39,7 @@ class JsDivergenceTest : public KernelTest {
 
   static Result reference(const Shape& s, const std::vector<float>& probs,
                           DType type = DType::f32) {
-    return run_on({.backend = Backend::reference}, Memory::host, s, probs, type, Layout::dense);
+    return run_on(kReference, Memory::host, s, probs, type, Layout::dense);
   }
 };
 

@@ -13,14 +13,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Layout;
-using testing_support::Output;
-using testing_support::Random;
-using testing_support::Tensor;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
+using namespace testing_support;
 
 struct Quantised {
   std::vector<std::uint8_t> codes;
@@ -29,7 +22,7 @@ struct Quantised {
   bool operator==(const Quantised&) const = default;
 };
 
-class KvQuantTest : public testing_support::KernelTest {
+class KvQuantTest : public KernelTest {
  protected:
   static Quantised run(const AnyView<3>& from, int bits, QuantAxis axis, const Exec& how,
                        Layout layout = Layout::dense) {
@@ -88,8 +81,7 @@ TEST_P(KvQuantTest, EveryBodyGivesTheSameBits) {
             if (values.size() > 300) values[(i * 997 + 13) % values.size()] = odd[i];
           const Tensor<3> from(values, {heads, tokens, dim}, memory(), type, layout);
           const Quantised got = run(from.view, bits, axis, exec(), layout);
-          const Quantised want =
-              run(from.host, bits, axis, {.backend = Backend::reference, .stream = nullptr});
+          const Quantised want = run(from.host, bits, axis, kReference);
           EXPECT_EQ(got.codes, want.codes);
           EXPECT_EQ(got.scales, want.scales);
           EXPECT_EQ(got.minima, want.minima);

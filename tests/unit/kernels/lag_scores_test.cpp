@@ -15,8 +15,6 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 struct Case {
   std::int64_t n_heads, n_tokens, head_dim, value_dim, sink;
   std::vector<std::int64_t> lags;
@@ -75,7 +73,7 @@ class LagScoresTest : public KernelTest {
   }
   static Scores reference(const Case& c, const std::vector<float>& keys,
                           const std::vector<float>& values) {
-    return scores_on({.backend = Backend::reference}, Memory::host, c, keys, values);
+    return scores_on(kReference, Memory::host, c, keys, values);
   }
 };
 
@@ -203,8 +201,7 @@ TEST_P(LagScoresTest, KeptPositionsAreValidSortedAndOfTheRightLength) {
       for (std::int64_t i = 0; i < 2 * scored; ++i)
         scores.push_back(static_cast<float>(random.integer(0, 9)));
       const auto got = kept_on(exec(), memory(), 2, n, kSink, kLag, keep, scores);
-      ASSERT_EQ(got, kept_on({.backend = Backend::reference}, Memory::host, 2, n, kSink, kLag, keep,
-                             scores));
+      ASSERT_EQ(got, kept_on(kReference, Memory::host, 2, n, kSink, kLag, keep, scores));
       ASSERT_EQ(got, kept_on(exec(), memory(), 2, n, kSink, kLag, keep, scores, Layout::strided));
       // Eq. 10.
       const std::int64_t length = n < kSink + 2 * kLag ? n

@@ -15,8 +15,6 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 struct Case {
   std::int64_t n_heads, n_kv_heads, q_rows, n_tokens, head_dim;
   std::int64_t window = 0;
@@ -96,7 +94,7 @@ class LastRowsTest : public KernelTest {
   }
   static Result reference(const Case& c, const std::vector<float>& q, const std::vector<float>& k,
                           const std::vector<Proximity>& grid = kGrid) {
-    return run_on({.backend = Backend::reference}, Memory::host, c, q, k, grid);
+    return run_on(kReference, Memory::host, c, q, k, grid);
   }
 };
 

@@ -12,13 +12,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Guarded;
-using testing_support::Layout;
-using testing_support::Output;
-using testing_support::Random;
-using testing_support::Tensor;
+using namespace testing_support;
 
 struct Merged {
   std::vector<float> lower, upper;
@@ -32,7 +26,7 @@ double norm(const float* x, std::int64_t dim) {
   return std::sqrt(sum);
 }
 
-class MinicacheMergeTest : public testing_support::KernelTest {
+class MinicacheMergeTest : public KernelTest {
  protected:
   static Merged run(const AnyView<3>& lower, const AnyView<3>& upper, double t, const Exec& how,
                     Layout layout = Layout::dense) {
@@ -71,8 +65,7 @@ TEST_P(MinicacheMergeTest, MatchesTheReference) {
         const Tensor<3> a(lower, {heads, tokens, dim}, memory(), type, layout);
         const Tensor<3> b(upper, {heads, tokens, dim}, memory(), type, layout);
         const Merged got = run(a.view, b.view, t, exec(), layout);
-        const Merged want =
-            run(a.host, b.host, t, {.backend = Backend::reference, .stream = nullptr});
+        const Merged want = run(a.host, b.host, t, kReference);
         for (std::int64_t i = 0; i < heads * tokens; ++i) {
           const double most = 1e-6 * norm(want.lower.data() + i * dim, dim);
           for (std::int64_t c = i * dim; c < (i + 1) * dim; ++c) {

@@ -12,16 +12,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Guarded;
-using testing_support::Layout;
-using testing_support::Output;
-using testing_support::Random;
-using testing_support::Tensor;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr Exec kReference = {.backend = Backend::reference, .stream = nullptr};
+using namespace testing_support;
 
 struct Decoded {
   std::vector<float> out, lse;
@@ -37,7 +28,7 @@ struct Caches {
   Layout out_layout = Layout::dense;
 };
 
-class RaggedDecodeTest : public testing_support::KernelTest {
+class RaggedDecodeTest : public KernelTest {
  protected:
   static Decoded run(const Caches& in, const Exec& how) {
     const Memory where = in.queries.memory;

@@ -12,14 +12,7 @@
 namespace kvatlas::kernels {
 namespace {
 
-using testing_support::error_of;
-using testing_support::expect_same_for_any_thread_count;
-using testing_support::Layout;
-using testing_support::Output;
-using testing_support::Random;
-using testing_support::Tensor;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
+using namespace testing_support;
 
 struct Compared {
   std::vector<float> kl, distance;
@@ -27,7 +20,7 @@ struct Compared {
   bool operator==(const Compared&) const = default;
 };
 
-class RowCompareTest : public testing_support::KernelTest {
+class RowCompareTest : public KernelTest {
  protected:
   static Compared run(const AnyView<2>& full, const AnyView<2>& other, const Exec& how,
                       Layout layout = Layout::dense) {
@@ -63,8 +56,7 @@ TEST_P(RowCompareTest, MatchesTheReference) {
           const Tensor<2> a(full, {3, vocab}, memory(), type, layout);
           const Tensor<2> b(other, {3, vocab}, memory(), type, layout);
           const Compared got = run(a.view, b.view, exec(), layout);
-          const Compared want =
-              run(a.host, b.host, {.backend = Backend::reference, .stream = nullptr});
+          const Compared want = run(a.host, b.host, kReference);
           expect_near(got.kl, want.kl, "KL");
           expect_near(got.distance, want.distance, "total variation");
           EXPECT_EQ(got.same, want.same);

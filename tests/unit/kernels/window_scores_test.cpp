@@ -12,7 +12,6 @@ namespace {
 
 using namespace testing_support;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 const float kNan = std::nanf("");
 
 struct Case {
@@ -36,7 +35,7 @@ class WindowScoresTest : public KernelTest {
     return scores_on(exec(), memory(), c, probs);
   }
   static std::vector<float> reference(const Case& c, const std::vector<float>& probs) {
-    return scores_on({.backend = Backend::reference}, Memory::host, c, probs);
+    return scores_on(kReference, Memory::host, c, probs);
   }
 };
 
@@ -208,7 +207,7 @@ TEST_P(SelectionTest, ManyK) {
   std::vector<std::int64_t> k(600);
   std::iota(k.begin(), k.end(), 1);
   EXPECT_EQ(counts({4, 1, 150}, values, k),
-            counts_on({.backend = Backend::reference}, Memory::host, {4, 1, 150}, values, k));
+            counts_on(kReference, Memory::host, {4, 1, 150}, values, k));
 }
 
 TEST_P(SelectionTest, PositionsMatchTheReference) {
@@ -218,8 +217,7 @@ TEST_P(SelectionTest, PositionsMatchTheReference) {
       for (const auto& values : {random.normals(2 * n), adversarial(random, 2 * n),
                                  std::vector<float>(static_cast<std::size_t>(2 * n), -1.0f)}) {
         const auto got = positions(2, n, values, k);
-        ASSERT_EQ(got, positions_on({.backend = Backend::reference}, Memory::host, 2, n, values, k))
-            << n << " " << k;
+        ASSERT_EQ(got, positions_on(kReference, Memory::host, 2, n, values, k)) << n << " " << k;
         ASSERT_EQ(got, positions(2, n, values, k, Layout::strided));
         for (std::int64_t i = 1; i < k; ++i)
           ASSERT_LT(got[static_cast<std::size_t>(i - 1)], got[static_cast<std::size_t>(i)]);
