@@ -44,7 +44,7 @@ TokenDecoder::Step byte_level() {
   return [&alphabet = ByteAlphabet::get()](TokenDecoder::Text& text) {
     std::string out;
     for (const auto& token : text.tokens) out += alphabet.bytes_of(token);
-    text.tokens.assign(1, std::move(out));
+    text.tokens.assign(1, out);
     text.fused = true;
   };
 }
@@ -95,7 +95,7 @@ TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t sto
   };
 }
 
-TokenDecoder::Step metaspace(std::string replacement, bool drop_first) {
+TokenDecoder::Step metaspace(const std::string& replacement, bool drop_first) {
   return [pattern = Regex::literal(replacement), drop_first](TokenDecoder::Text& text) {
     for (std::size_t k = 0; k < text.tokens.size(); ++k) {
       const bool dropped = k == 0 && drop_first && text.at_start;

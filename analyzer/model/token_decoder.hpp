@@ -40,7 +40,7 @@ TokenDecoder::Step replace(Regex pattern, std::string content);
 /// the start of the text.
 TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t stop);
 /// The replacement becomes a space, save in the first token, where it goes if `drop_first`.
-TokenDecoder::Step metaspace(std::string replacement, bool drop_first);
+TokenDecoder::Step metaspace(const std::string& replacement, bool drop_first);
 }  // namespace decoding
 
 }  // namespace kvatlas::model
