@@ -167,8 +167,12 @@ Unigram::Unigram(PieceTable table, Sums sums)
     }
     if (table_.is_plain(id) && table_.type(id) != PieceType::unused) pieces.emplace_back(text, id);
   }
-  unknown_score_ = lowest - kUnknownPenalty;
+  unknown_score_ = rounded(lowest - kUnknownPenalty);
   pieces_ = LiteralSet(std::move(pieces));
+}
+
+double Unigram::rounded(double value) const {
+  return sums_ == Sums::in_float ? static_cast<float>(value) : value;
 }
 
 void Unigram::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
@@ -181,11 +185,10 @@ void Unigram::encode(std::string_view piece, std::vector<std::int32_t>& ids) con
   best[0].begin = 0;
   for (std::size_t at = 0; at < piece.size();) {
     const double score_here = best[at].score;
-    const auto offer = [&](std::size_t length, std::int32_t id, double score) {
-      const double sum = score_here + score;
+    const auto offer = [&](std::size_t length, std::int32_t id, double sum) {
       Node& node = best[at + length];
       if (node.begin != std::string_view::npos && sum <= node.score) return;
-      node = {sums_ == Sums::in_float ? static_cast<float>(sum) : sum, id, at};
+      node = {rounded(sum), id, at};
     };
     const std::size_t character = read_utf8(piece, at).length;
     bool single = false;
@@ -193,10 +196,11 @@ void Unigram::encode(std::string_view piece, std::vector<std::int32_t>& ids) con
       single = single || found.length == character;
       const bool user_defined = table_.type(found.number) == PieceType::user_defined;
       offer(found.length, found.number,
-            user_defined ? static_cast<double>(found.length) * highest_score_ - 0.1
-                         : table_.score(found.number));
+            score_here + (user_defined
+                              ? rounded(static_cast<double>(found.length) * highest_score_) - 0.1
+                              : table_.score(found.number)));
     });
-    if (!single) offer(character, -1, unknown_score_);
+    if (!single) offer(character, -1, rounded(score_here + unknown_score_));
     at += character;
   }
 

@@ -61,13 +61,15 @@ class PieceBpe : public TokenModel {
 /// The unigram language model: the cut with the highest sum of scores.
 class Unigram : public TokenModel {
  public:
-  /// SentencePiece adds up the scores in float, the tokenizers library in double; this decides
-  /// ties.
+  /// SentencePiece keeps sums of scores as float, though it compares the sum with a known piece
+  /// before rounding it; the tokenizers library stays in double. This decides ties.
   enum class Sums { in_float, in_double };
   Unigram(PieceTable table, Sums sums);
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
 
  private:
+  double rounded(double value) const;
+
   PieceTable table_;
   LiteralSet pieces_;
   Sums sums_;

@@ -44,7 +44,7 @@ TokenDecoder::Step byte_level() {
   return [&alphabet = ByteAlphabet::get()](TokenDecoder::Text& text) {
     std::string out;
     for (const auto& token : text.tokens) out += alphabet.bytes_of(token);
-    text.tokens = {std::move(out)};
+    text.tokens.assign(1, out);
     text.fused = true;
   };
 }

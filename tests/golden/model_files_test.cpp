@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files as users have them: every tiny checkpoint opens, blocks decode to the expected bits.
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -42,7 +43,8 @@ TEST(Dequantize, EqualsTheGoldenBlocksBitForBit) {
     std::vector<float> values(expected.size());
     dequantize(types[name], bytes.data() + 1, static_cast<std::int64_t>(values.size()),
                values.data());
-    EXPECT_EQ(std::memcmp(values.data(), expected.data(), values.size() * sizeof(float)), 0);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i]));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(Dequantize, Float16IsExactForEveryBitPattern) {
              values.data());
   for (std::size_t i = 0; i < halves.size(); ++i) {
     const float expected = f16_to_float(halves[i]);
-    ASSERT_EQ(std::memcmp(&values[i], &expected, sizeof(float)), 0) << i;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected)) << i;
   }
 }
 
