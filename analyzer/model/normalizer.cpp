@@ -84,7 +84,9 @@ Normalizer::Step lowercase() {
 }
 
 Normalizer::Step strip_accents() {
-  return [](const std::string& text) { return filtered(text, [](char32_t c) { return !is_mark(c); }); };
+  return [](const std::string& text) {
+    return filtered(text, [](char32_t c) { return !is_mark(c); });
+  };
 }
 
 Normalizer::Step strip_spaces(bool left, bool right) {

@@ -21,9 +21,9 @@ std::string StreamingDecoder::push(std::int64_t id) {
   }
   held_ = unfinished_utf8(text);
   const std::size_t certain = text.size() - held_;
-  std::string out =
-      certain > shown_ ? repaired_utf8(std::string_view(text).substr(shown_, certain - shown_))
-                       : "";
+  std::string out = certain > shown_
+                        ? repaired_utf8(std::string_view(text).substr(shown_, certain - shown_))
+                        : "";
   shown_ = certain;
   // At the start tokens without text are kept, for they decide what is dropped there.
   if (at_start_ && shown_ == 0 && ids_.size() < 64) return out;
