@@ -90,7 +90,7 @@ HWY_INLINE void add_tile(const TokenTile& tile, std::int64_t count, std::int64_t
     high[v] = hn::Load(d, range.high + channel + v * lanes);
     odd[v] = hn::Load(d, range.odd + channel + v * lanes);
   }
-  for (std::int64_t t = 0; t < count; ++t)
+  for (std::int64_t t = 0; t < count; ++t) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const auto x = channels_at(d, tile.at + t * tile.stride, channel + v * lanes, dim);
@@ -98,6 +98,7 @@ HWY_INLINE void add_tile(const TokenTile& tile, std::int64_t count, std::int64_t
       high[v] = hn::Max(high[v], x);
       odd[v] = hn::MulAdd(x, hn::Zero(d), odd[v]);
     }
+  }
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     hn::Store(low[v], d, range.low + channel + v * lanes);

@@ -114,7 +114,7 @@ Normalizer::Step prepend(std::string prefix) {
 }
 
 Normalizer::Step replace(Regex pattern, std::string content) {
-  return [pattern = std::move(pattern), content = std::move(content)](std::string text) {
+  return [pattern = std::move(pattern), content = std::move(content)](const std::string& text) {
     return pattern.replaced(text, content, most_bytes(text.size()));
   };
 }

@@ -185,7 +185,7 @@ Limit multiply_adds() {
   return {rate, "multiply-adds in registers"};
 }
 
-void add(const std::string& name, std::function<Row()> make) {
+void add(const std::string& name, const std::function<Row()>& make) {
   // Google Benchmark calls a row several times; the last one's data are kept until the next row.
   static std::string made;
   static Row row;

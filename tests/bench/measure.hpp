@@ -50,7 +50,7 @@ struct Row {
 /// Registers a row. `make` is called when its turn comes. The row's label says its rate, the share
 /// of the limit, and how many times each peer's time it takes; peer and kernel take turns, so that
 /// what else the machine does meets both.
-void add(const std::string& name, std::function<Row()> make);
+void add(const std::string& name, const std::function<Row()>& make);
 
 /// The fastest of several; empty if there are none.
 Work fastest(const std::vector<Work>& works);
