@@ -20,9 +20,13 @@
 namespace kvatlas::capture {
 namespace {
 
-// The feed-forward block runs on pieces of rows whose widest intermediate stays within this many
-// bytes.
-constexpr std::int64_t kMlpBytes = 64 << 20;
+/// The feed-forward block runs on pieces of so many rows: few enough that their widest intermediate
+/// stays in a cache, where the model is small, but enough to make reading the weights worth it.
+std::int64_t mlp_rows(const model::Config& c) {
+  constexpr std::int64_t kCacheBytes = 12 << 20;
+  return std::max<std::int64_t>(1024, kCacheBytes / (2 * c.intermediate_size * 4));
+}
+
 // The program with its libraries.
 constexpr std::int64_t kProgramBytes = 256 << 20;
 // Logits of many positions are computed in pieces of about this many bytes.
@@ -60,9 +64,10 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
   const std::int64_t a_token = c.hidden_size + c.n_layers * kv;
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
-  need.rest =
-      kProgramBytes + width * (options.all_tokens * a_token + options.longest * in_a_layer) +
-      2 * kMlpBytes + width * largest_matrix;  // oneDNN reorders a matrix before it multiplies
+  need.rest = kProgramBytes +
+              width * (options.all_tokens * a_token + options.longest * in_a_layer) +
+              width * 3 * mlp_rows(c) * c.intermediate_size +
+              width * largest_matrix;  // oneDNN reorders a matrix before it multiplies
   return need;
 }
 
@@ -297,7 +302,7 @@ std::pair<at::Tensor, at::Tensor> Engine::State::remember(std::int64_t index,
 void Engine::State::feed_forward(const LayerTensors& w, const at::Tensor& hidden) {
   const model::Config& c = config();
   const std::int64_t n = hidden.size(0);
-  const std::int64_t piece = std::max<std::int64_t>(256, kMlpBytes / (2 * c.intermediate_size * 4));
+  const std::int64_t piece = mlp_rows(c);
   for (std::int64_t start = 0; start < n; start += piece) {
     at::Tensor rows = hidden.narrow(0, start, std::min(piece, n - start));
     const at::Tensor normed = rms_norm(rows, w.mlp_norm, c.norm_eps, c.norm_offset);
