@@ -185,15 +185,12 @@ Sequence Engine::sequence(bool keep_cache) const {
 
 void Engine::run(std::span<const Step> steps, Logits logits, const Observers& observers) {
   State& s = *state_;
-  const std::int64_t vocab = s.config().vocab_size;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const auto& step = steps[i];
     if (step.tokens.empty()) fail(ErrorCode::usage, "prompt ", i + 1, " has no tokens");
     if (step.sequence->length() > 0 && !step.sequence->state_->keep_cache)
       fail(ErrorCode::internal, "a sequence without a cache was continued");
-    for (auto token : step.tokens)
-      if (token < 0 || token >= vocab)
-        fail(ErrorCode::usage, "token id ", token, " is outside the model's vocabulary of ", vocab);
+    require_in_vocabulary(step.tokens, s.config(), ErrorCode::usage);
   }
   translate_torch_errors([&] {
     const c10::InferenceMode no_gradients;
@@ -331,6 +328,13 @@ void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,
       flow.sequence->logits.assign(data + (logits.size(0) - 1) * c.vocab_size,
                                    data + logits.size(0) * c.vocab_size);
   }
+}
+
+void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Config& config,
+                           ErrorCode code) {
+  for (auto token : tokens)
+    if (token < 0 || token >= config.vocab_size)
+      fail(code, "token id ", token, " is outside the model's vocabulary of ", config.vocab_size);
 }
 
 std::int64_t argmax(std::span<const float> logits) {

@@ -10,6 +10,7 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/model/model_file.hpp"
+#include "kernels/base/error.hpp"
 #include "kernels/base/view.hpp"
 
 // The forward pass. Open a ModelFile, make an Engine, give each prompt a Sequence, and run():
@@ -101,6 +102,10 @@ class Engine {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Error(code) if an id is none of the model's.
+void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Config& config,
+                           ErrorCode code);
 
 /// The id of the largest of the logits; the lowest id of equal ones.
 std::int64_t argmax(std::span<const float> logits);

@@ -44,11 +44,10 @@ model::ChatFormat settle_chat(const RunOptions& options, const model::Tokenizer*
 
 std::vector<std::int64_t> encode(const data::Prompt& prompt, const model::ModelFile& model,
                                  model::ChatFormat chat) {
-  for (auto token : prompt.tokens)
-    if (token < 0 || token >= model.config().vocab_size)
-      fail(ErrorCode::unreadable, "token id ", token, " is outside the model's vocabulary of ",
-           model.config().vocab_size);
-  if (!prompt.tokens.empty()) return prompt.tokens;
+  if (!prompt.tokens.empty()) {
+    require_in_vocabulary(prompt.tokens, model.config(), ErrorCode::unreadable);
+    return prompt.tokens;
+  }
   const model::Tokenizer* tokenizer = model.tokenizer().get();
   if (!tokenizer)
     fail(ErrorCode::usage,
@@ -111,11 +110,11 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
 }
 
 Session open_session(const RunOptions& options) {
+  restart_with_sleeping_threads();  // before the prompts are read: a pipe gives them only once
   Session session;
   const std::int64_t budget =
       options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
   session.prompts = collect_prompts(options);
-  restart_with_sleeping_threads();
   use_threads(options.threads);
   session.model = model::ModelFile::open(options.model);
   const model::Tokenizer* tokenizer = session.model->tokenizer().get();

@@ -2,7 +2,9 @@
 // The program's words and exit codes, on a model of a few numbers: 0 done, 1 failed, 2 wrong usage,
 // 3 unreadable input.
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -29,7 +31,7 @@ class CommandLine : public testing::Test {
     folder_.write("model/model.safetensors", safetensors_of(tiny_hf_tensors("llama")));
   }
   std::string model() const { return (folder_.path() / "model").string(); }
-  std::string write(const std::string& name, const std::string& text) const {
+  std::string write_file(const std::string& name, const std::string& text) const {
     return folder_.write(name, text).string();
   }
 
@@ -69,8 +71,9 @@ TEST_F(CommandLine, RefusesWhatIsNoModel) {
   EXPECT_THAT(refusal(2, {"inspect", "some-org/Some-Model-7B"}),
               HasSubstr("nothing is downloaded"));
   EXPECT_THAT(refusal(3, {"inspect", "./absent.gguf"}), HasSubstr("no file or folder"));
-  EXPECT_THAT(refusal(3, {"inspect", write("text.gguf", "hello")}), HasSubstr("not a GGUF file"));
-  write("model/model.safetensors", std::string(7, '\xff'));
+  EXPECT_THAT(refusal(3, {"inspect", write_file("text.gguf", "hello")}),
+              HasSubstr("not a GGUF file"));
+  write_file("model/model.safetensors", std::string(7, '\xff'));
   EXPECT_THAT(refusal(3, {"inspect", model()}), HasSubstr("model.safetensors"));
 }
 
@@ -89,7 +92,7 @@ TEST_F(CommandLine, InspectPrintsTheCard) {
 #if KVATLAS_HAS_TORCH
 TEST_F(CommandLine, GeneratesFromIdsWithoutATokenizer) {
   const auto prompts =
-      write("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3]}\n\n{\"tokens\": [4]}\n");
+      write_file("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3]}\n\n{\"tokens\": [4]}\n");
   const Finished finished = run_kvatlas({"generate", "--model", model(), "--prompts", prompts,
                                          "--new", "3", "--ignore-eos", "--json"});
   ASSERT_EQ(finished.status, 0) << finished.err;
@@ -104,6 +107,22 @@ TEST_F(CommandLine, GeneratesFromIdsWithoutATokenizer) {
   EXPECT_THAT(finished.err, HasSubstr("cpu, float32, weights resident"));
 }
 
+/// A pipe gives its bytes once, and the program begins anew where OMP_WAIT_POLICY is not set.
+TEST_F(CommandLine, GeneratesFromAPipe) {
+  unsetenv("OMP_WAIT_POLICY");
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const std::string line = "{\"tokens\": [1, 2, 3]}\n";
+  ASSERT_EQ(::write(ends[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  close(ends[1]);
+  const Finished finished =
+      run_kvatlas({"generate", "--model", model(), "--prompts",
+                   "/dev/fd/" + std::to_string(ends[0]), "--new", "2", "--ignore-eos", "--json"});
+  close(ends[0]);
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(json::parse(finished.out).at("tokens").size(), 2u);
+}
+
 TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
   const auto refuses = [&](int status, std::vector<std::string> more) {
     more.insert(more.begin(), {"generate", "--model", model()});
@@ -113,10 +132,11 @@ TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
   EXPECT_THAT(refuses(2, {"--prompt", ""}), HasSubstr("empty"));
   EXPECT_THAT(refuses(2, {"--prompt", "x"}), HasSubstr("no tokenizer"));
   EXPECT_THAT(refuses(3, {"--prompts", "./absent.jsonl"}), HasSubstr("absent.jsonl"));
-  EXPECT_THAT(refuses(3, {"--prompts", write("a", "{\"tokens\": [1,")}), HasSubstr(":1: not JSON"));
-  EXPECT_THAT(refuses(3, {"--prompts", write("b", "{\"tokens\": [1, 10]}")}),
+  EXPECT_THAT(refuses(3, {"--prompts", write_file("a", "{\"tokens\": [1,")}),
+              HasSubstr(":1: not JSON"));
+  EXPECT_THAT(refuses(3, {"--prompts", write_file("b", "{\"tokens\": [1, 10]}")}),
               AllOf(HasSubstr("line 1"), HasSubstr("vocabulary of 10")));
-  const auto good = write("c", "{\"tokens\": [1, 2]}");
+  const auto good = write_file("c", "{\"tokens\": [1, 2]}");
   EXPECT_THAT(refuses(2, {"--prompts", good, "--new", "-1"}), HasSubstr("--new"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--dtype", "int8"}), HasSubstr("bfloat16"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--device", "tpu"}), HasSubstr("cuda"));
