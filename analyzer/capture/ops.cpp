@@ -43,8 +43,8 @@ at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Te
   stack.emplace_back(rows);
   stack.emplace_back(weight);
   stack.emplace_back(bias.defined() ? c10::IValue(bias) : c10::IValue());
-  stack.emplace_back(
-      "none");  // nothing is done to the product afterwards: no scalars, no algorithm
+  // Nothing is done to the product afterwards: no scalars, no algorithm.
+  stack.emplace_back("none");
   stack.emplace_back(c10::List<std::optional<at::Scalar>>());
   stack.emplace_back(c10::IValue());
   one_dnn->callBoxed(stack);

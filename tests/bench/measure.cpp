@@ -104,6 +104,13 @@ double least_seconds_of(const Work& work) {
 
 constexpr std::int64_t kPiece = 1 << 16;  // floats of a task
 
+/// How much a second all threads do in tasks that do `amount` each.
+template <class Task>
+double rate_of(std::int64_t tasks, double amount, Task task) {
+  return static_cast<double>(tasks) * amount /
+         least_seconds_of([&] { parallel_for(tasks, [&](std::int64_t i, int) { task(i); }); });
+}
+
 }  // namespace
 
 double seconds_of(const Work& work) {
@@ -123,13 +130,11 @@ Limit reading(std::int64_t bytes) {
   if (rate == 0) {
     const std::int64_t pieces = std::max<std::int64_t>(1, bytes / 4 / kPiece);
     const std::vector<float> values(static_cast<std::size_t>(pieces * kPiece), 0.3f);
-    rate = static_cast<double>(pieces * kPiece * 4) / least_seconds_of([&] {
-             parallel_for(pieces, [&](std::int64_t piece, int) {
-               using namespace kernels;
-               benchmark::DoNotOptimize(
-                   HWY_DYNAMIC_DISPATCH(SumAll)(values.data() + piece * kPiece, kPiece));
-             });
-           });
+    rate = rate_of(pieces, 4 * kPiece, [&](std::int64_t piece) {
+      using namespace kernels;
+      benchmark::DoNotOptimize(
+          HWY_DYNAMIC_DISPATCH(SumAll)(values.data() + piece * kPiece, kPiece));
+    });
   }
   return {rate, "reading as many bytes"};
 }
@@ -141,12 +146,9 @@ Limit copying(std::int64_t bytes) {
     const std::int64_t pieces = std::max<std::int64_t>(1, bytes / 8 / kPiece);
     const std::vector<float> from(static_cast<std::size_t>(pieces * kPiece), 0.3f);
     auto to = from;
-    rate = static_cast<double>(pieces * kPiece * 8) / least_seconds_of([&] {
-             parallel_for(pieces, [&](std::int64_t piece, int) {
-               std::memcpy(to.data() + piece * kPiece, from.data() + piece * kPiece,
-                           kPiece * sizeof(float));
-             });
-           });
+    rate = rate_of(pieces, 8 * kPiece, [&](std::int64_t piece) {
+      std::memcpy(to.data() + piece * kPiece, from.data() + piece * kPiece, 4 * kPiece);
+    });
   }
   return {rate, "copying as many bytes"};
 }
@@ -155,14 +157,11 @@ Limit logarithms() {
   static const double rate = [] {
     constexpr std::int64_t kInCache = 4096, kRepeats = 500;
     const std::vector<float> values(kInCache, 0.3f);
-    const std::int64_t tasks = 8 * thread_count();
-    return static_cast<double>(tasks * kRepeats * kInCache) / least_seconds_of([&] {
-             parallel_for(tasks, [&](std::int64_t, int) {
-               using namespace kernels;
-               for (std::int64_t i = 0; i < kRepeats; ++i)
-                 benchmark::DoNotOptimize(HWY_DYNAMIC_DISPATCH(SumLog2)(values.data(), kInCache));
-             });
-           });
+    return rate_of(8 * thread_count(), kRepeats * kInCache, [&](std::int64_t) {
+      using namespace kernels;
+      for (std::int64_t i = 0; i < kRepeats; ++i)
+        benchmark::DoNotOptimize(HWY_DYNAMIC_DISPATCH(SumLog2)(values.data(), kInCache));
+    });
   }();
   return {rate, "the logarithm alone"};
 }
@@ -171,16 +170,13 @@ Limit multiply_adds() {
   static const double rate = [] {
     using namespace kernels;
     constexpr std::int64_t kSteps = 200000;
-    const std::int64_t tasks = 8 * thread_count();
     float sum = 0;
     const double operations = HWY_DYNAMIC_DISPATCH(MultiplyAdds)(kSteps, &sum);
-    return static_cast<double>(tasks) * operations / least_seconds_of([&] {
-             parallel_for(tasks, [&](std::int64_t, int) {
-               float own = 0;
-               HWY_DYNAMIC_DISPATCH(MultiplyAdds)(kSteps, &own);
-               benchmark::DoNotOptimize(own);
-             });
-           });
+    return rate_of(8 * thread_count(), operations, [&](std::int64_t) {
+      float own = 0;
+      HWY_DYNAMIC_DISPATCH(MultiplyAdds)(kSteps, &own);
+      benchmark::DoNotOptimize(own);
+    });
   }();
   return {rate, "multiply-adds in registers"};
 }
