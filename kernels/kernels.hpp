@@ -13,6 +13,8 @@
 #include "kernels/kv_quant.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
+#include "kernels/layer_budgets.hpp"
+#include "kernels/log2_store.hpp"
 #include "kernels/minicache_merge.hpp"
 #include "kernels/ragged_decode.hpp"
 #include "kernels/row_compare.hpp"

@@ -30,8 +30,9 @@ std::int64_t lag_length(std::int64_t n_tokens, std::int64_t sink, std::int64_t l
 /// partition, or in the one it is scored against, makes all scores of the partition NaN (under l2
 /// its own token's NaN or -inf), and so may a max - min or an x' beyond 2^60; norms under l2 are
 /// those of float32 squares, so 0 below 2^-63 or so. Zero rows are rows like others. Cost: the two
-/// arrays read once from memory (partitions pass through the cache a second time). Safe to call
-/// from several threads.
+/// arrays read once from memory, and six operations a value and lag on what is then in the cache,
+/// twelve for tokens whose mean x' is further from 1/2 than about twice their deviation. Safe to
+/// call from several threads.
 struct LagScores {
   AnyView<3> keys;    // in  [n_kv_heads, n_tokens, head_dim], after RoPE; head_dim at least 2
   AnyView<3> values;  // in  [n_kv_heads, n_tokens, value_dim]; not read for l2

@@ -210,9 +210,14 @@ void add(const std::string& name, const std::function<Row()>& make) {
     });
     const double rate = row.amount * static_cast<double>(state.iterations()) / seconds;
     state.counters["of_limit"] = rate / row.limit.rate;
-    state.SetLabel(rate_text(rate, row.unit) + text(", %.0f", 100 * rate / row.limit.rate) +
-                   " % of " + row.limit.name + " (" + rate_text(row.limit.rate, row.unit) + ")" +
-                   beside);
+    const auto share = [&](double amount, const std::string& unit, const Limit& limit) {
+      const double per_second = amount * static_cast<double>(state.iterations()) / seconds;
+      return rate_text(per_second, unit) + text(", %.0f", 100 * per_second / limit.rate) +
+             " % of " + limit.name + " (" + rate_text(limit.rate, unit) + ")";
+    };
+    std::string label = share(row.amount, row.unit, row.limit);
+    if (row.operations > 0) label += "; " + share(row.operations, "FLOP", multiply_adds());
+    state.SetLabel(label + beside);
   };
   benchmark::RegisterBenchmark(name.c_str(), measure)->UseRealTime()->Unit(benchmark::kMillisecond);
 }

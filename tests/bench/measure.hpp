@@ -45,6 +45,7 @@ struct Row {
   std::string unit;
   Limit limit;
   std::vector<Peer> peers;
+  double operations = 0;  // of float32, if the label is to say their share of multiply_adds() too
 };
 
 /// Registers a row. `make` is called when its turn comes. The row's label says its rate, the share

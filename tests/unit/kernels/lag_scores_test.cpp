@@ -115,6 +115,33 @@ TEST_P(LagScoresTest, MatchesTheReference) {
     }
 }
 
+TEST_P(LagScoresTest, LongPromptsAreTheSameInEveryPiece) {
+  Random random(38);
+  for (LagVariant variant : {LagVariant::lag, LagVariant::local}) {
+    // Longer than what one task takes, and cut there in the midst of partitions.
+    const Case c{1, 5000, 3, 5, 16, {300, 100, 7}, variant};
+    const auto keys = random.normals(5000 * 3), values = random.normals(5000 * 5);
+    const auto expected = reference(c, keys, values);
+    expect_close(run(c, keys, values), expected, variant == LagVariant::lag ? 1e-3f : 2e-5f);
+  }
+}
+
+TEST_P(LagScoresTest, SmallDeviationsFarFromTheMiddleKeepTheirDigits) {
+  Random random(39);
+  // Token t is about t % 40 / 10 in all channels, so that x' is from 0 to 1 in the reference and
+  // its deviation a thousandth of its mean; the first partition reaches to 3 beyond.
+  const Case c{2, 120, 80, 19, 0, {40, 20}};
+  const auto rows = [&](std::int64_t dim) {
+    auto x = random.normals(2 * 120 * dim, 1e-3f);
+    for (std::int64_t i = 0; i < 2 * 120 * dim; ++i)
+      x[static_cast<std::size_t>(i)] += static_cast<float>(i / dim % 40) / 10;
+    return x;
+  };
+  auto keys = rows(80), values = rows(19);
+  for (std::size_t i = 0; i < 40 * 80; ++i) keys[i] *= 4;
+  expect_close(run(c, keys, values), reference(c, keys, values), 2e-6f * (1 + 8));
+}
+
 TEST_P(LagScoresTest, ScoresOfAPartitionSumToTwo) {
   Random random(32);
   const Case c{2, 700, 32, 32, 16, {64, 128}};
@@ -168,6 +195,10 @@ TEST_P(LagScoresTest, OddValuesSpoilTheirPartitions) {
         EXPECT_EQ(std::isnan(got[0][t]), bad) << t;
       }
     }
+    auto last = keys;
+    last[(80 + 19) * 4 + 3] = odd;  // only scored against
+    const auto spoilt = run({1, 100, 4, 4, 0, {20}}, last, values);
+    for (std::size_t t = 0; t < 80; ++t) EXPECT_EQ(std::isnan(spoilt[0][t]), t / 20 == 3) << t;
     const Case c{1, 100, 4, 4, 0, {20}, LagVariant::l2};
     expect_close(run(c, spoiled, values), reference(c, spoiled, values), 1e-6f);
   }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/log2_store.hpp"
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/half.hpp"
+#include "tests/support/kernel_test.hpp"
+
+namespace kvatlas::kernels {
+namespace {
+
+using testing_support::Guarded;
+using testing_support::kInf;
+using testing_support::Random;
+
+/// It has a CPU body only: on a GPU the maps' own logarithms are taken.
+class Log2Storing : public testing_support::KernelTest {};
+
+std::vector<float> shares(std::int64_t count) {
+  Random random(3);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(std::exp2(-140 * random.uniform()));
+  for (std::size_t i = 0; i < values.size(); i += 5) values[i] = 0;
+  return values;
+}
+
+TEST_P(Log2Storing, IsTheLogarithmInBothTypes) {
+  for (const std::int64_t count : {0, 1, 3, 16, 17, 1000, 70001}) {
+    const auto in = shares(count);
+    Guarded<float> floats(count, 0.0f);
+    Guarded<std::uint16_t> halves(count, std::uint16_t{0});
+    log2_store({.shares = in.data(), .count = count, .as_float = floats.data()});
+    log2_store({.shares = in.data(), .count = count, .as_half = halves.data()});
+    EXPECT_TRUE(floats.intact() && halves.intact());
+    const auto got = floats.values();
+    const auto bits = halves.values();
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      ASSERT_EQ(bits[i], float_to_f16(got[i])) << in[i];
+      if (in[i] < 0x1p-126f) {
+        ASSERT_EQ(got[i], -kInf) << in[i];
+      } else {
+        const double want = std::log2(static_cast<double>(in[i]));
+        ASSERT_NEAR(got[i], want, 5e-7 + std::abs(want) * 0x1p-24) << in[i];
+      }
+    }
+  }
+}
+
+TEST_P(Log2Storing, KeepsWhatIsSpecial) {
+  const std::vector<float> in = {0, 1, 0.5f, std::nanf(""), 0x1p-126f, 1e-45f};
+  std::vector<float> out(in.size());
+  log2_store({.shares = in.data(), .count = 6, .as_float = out.data()});
+  EXPECT_EQ(out[0], -kInf);
+  EXPECT_EQ(out[1], 0);
+  EXPECT_EQ(out[2], -1);
+  EXPECT_TRUE(std::isnan(out[3]));
+  EXPECT_EQ(out[4], -126);
+  EXPECT_EQ(out[5], -kInf);
+}
+
+TEST_P(Log2Storing, WantsOneOutput) {
+  const float in = 1;
+  float out = 0;
+  std::uint16_t half = 0;
+  EXPECT_THROW(log2_store({.shares = &in, .count = 1}), Error);
+  EXPECT_THROW(log2_store({&in, 1, &out, &half}), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, Log2Storing, testing::ValuesIn(testing_support::cpu_bodies()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace kvatlas::kernels
