@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/commands.hpp"
+#include "data/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 #include "kernels/base/str.hpp"
@@ -33,6 +34,7 @@ void add_commands(CLI::App& app) {
   add_missing_command(app, "generate");
 #endif
   kvatlas::add_inspect_command(app);
+  kvatlas::add_tasks_command(app);
 }
 
 int report(int status, const std::string& text) {

@@ -57,6 +57,23 @@ std::vector<std::string> answers_of(const json& value) {
   return answers;
 }
 
+/// A whole number from 0 up to 2^63 - 1; `missing` if the line says none, or something else: other
+/// people's files may mean other things by the name (LongBench v2 has "length": "short").
+std::int64_t count_of(const json& line, const char* key, std::int64_t missing) {
+  const auto found = line.find(key);
+  const bool usable =
+      found != line.end() && found->is_number_unsigned() &&
+      found->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+  return usable ? found->get<std::int64_t>() : missing;
+}
+
+/// A number from 0 to 1; -1 if the line says none, or something else.
+double depth_of(const json& line) {
+  const auto found = line.find("depth");
+  const double depth = found != line.end() && found->is_number() ? found->get<double>() : -1;
+  return depth >= 0 && depth <= 1 ? depth : -1;
+}
+
 json parse_shallow(std::string_view text) {
   const auto too_deep = [](int depth, json::parse_event_t, json&) {
     if (depth > kDeepestNesting) fail(ErrorCode::unreadable, "JSON nested too deeply");
@@ -89,11 +106,33 @@ Prompt parse_prompt(std::string_view text) {
   prompt.input = text_of(line, "input");
   if (const auto answers = line.find("answers"); answers != line.end() && !answers->is_null())
     prompt.answers = answers_of(*answers);
+  prompt.length = count_of(line, "length", 0);
+  prompt.depth = depth_of(line);
+  prompt.seed = count_of(line, "seed", -1);
   const bool split = !prompt.context.empty() || !prompt.input.empty();
   if (!prompt.tokens.empty() + !prompt.text.empty() + split != 1)
     fail(ErrorCode::unreadable,
          "a prompt needs exactly one of 'tokens', 'text', or 'context' with 'input'");
   return prompt;
+}
+
+std::string prompt_line(const Prompt& prompt) {
+  nlohmann::ordered_json line;
+  if (!prompt.id.empty()) line["id"] = prompt.id;
+  if (!prompt.task.empty()) line["task"] = prompt.task;
+  if (!prompt.tokens.empty()) {
+    line["tokens"] = prompt.tokens;
+  } else if (!prompt.text.empty()) {
+    line["text"] = prompt.text;
+  } else {
+    line["context"] = prompt.context;
+    line["input"] = prompt.input;
+  }
+  if (!prompt.answers.empty()) line["answers"] = prompt.answers;
+  if (prompt.length > 0) line["length"] = prompt.length;
+  if (prompt.depth >= 0) line["depth"] = prompt.depth;
+  if (prompt.seed >= 0) line["seed"] = prompt.seed;
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {

@@ -18,6 +18,12 @@ struct Prompt {
   std::string text;
   std::string context, input;
   std::vector<std::string> answers;
+  // What a generated prompt was asked for with: tokens at most, where the answer lies (0 to 1), the
+  // seed; else 0, -1 and -1. In others' files `length` may count other things than tokens, and
+  // where one of the three is something else altogether ("length": "short") it is passed over.
+  std::int64_t length = 0;
+  double depth = -1;
+  std::int64_t seed = -1;
 
   /// The prompt as text: `text`, or context and input with an empty line between.
   std::string as_text() const;
@@ -29,5 +35,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 /// One line; the error names neither file nor line.
 Prompt parse_prompt(std::string_view line);
+
+/// The line that parse_prompt reads as this prompt, without its end.
+std::string prompt_line(const Prompt& prompt);
 
 }  // namespace kvatlas::data

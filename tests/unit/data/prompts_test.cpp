@@ -50,6 +50,40 @@ TEST(Prompts, WrongLinesSayWhatIsWrong) {
   EXPECT_THAT(wrong(std::string(100000, '[')), HasSubstr("nested too deeply"));
 }
 
+TEST(Prompts, HowTheyWereMade) {
+  const Prompt made = parse_prompt(R"({"text":"a","length":2048,"depth":0.25,"seed":7})");
+  EXPECT_EQ(made.length, 2048);
+  EXPECT_EQ(made.depth, 0.25);
+  EXPECT_EQ(made.seed, 7);
+  EXPECT_EQ(parse_prompt(R"({"text":"a","depth":1})").depth, 1);
+}
+
+TEST(Prompts, OthersMayMeanOtherThingsByHowTheyWereMade) {
+  const auto expect_passed_over = [](const std::string& fields) {
+    const Prompt given = parse_prompt(R"({"text":"a")" + fields + "}");
+    EXPECT_EQ(given.text, "a") << fields;
+    EXPECT_EQ(given.length, 0) << fields;
+    EXPECT_EQ(given.depth, -1) << fields;
+    EXPECT_EQ(given.seed, -1) << fields;
+  };
+  expect_passed_over("");
+  for (const char* value :
+       {"null", "-1", "1.5", "\"short\"", "9223372036854775808", "1e3", "[]", "{}", "true"})
+    for (const char* key : {"length", "depth", "seed"})
+      expect_passed_over(str(",\"", key, "\":", value));
+  for (const char* value : {"-0.1", "1.01", "\"0.5\"", "1e300"})
+    expect_passed_over(str(",\"depth\":", value));
+}
+
+TEST(Prompts, AreReadBackAsTheyWereWritten) {
+  const char* const lines[] = {
+      R"({"id":"a","task":"t","tokens":[1,2,3]})",
+      R"({"text":"two\nlines \"quoted\"","length":12})",
+      R"({"id":"needle/9/0.10/3","context":"C","input":"","answers":["x","y"],"length":9,"depth":0.1,"seed":3})",
+      R"({"context":"","input":"Q","depth":0.0,"seed":0})"};
+  for (const std::string line : lines) EXPECT_EQ(prompt_line(parse_prompt(line)), line);
+}
+
 TEST(Prompts, FilesNameTheLine) {
   const auto path = std::filesystem::temp_directory_path() / "kvatlas_prompts_test.jsonl";
   std::ofstream(path) << "{\"text\":\"one\"}\n\n{\"text\":\"two\",\"id\":\"second\"}\n";

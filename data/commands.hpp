@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas {
+
+/// `kvatlas tasks`: lists the tasks, or makes prompts of one.
+void add_tasks_command(CLI::App& app);
+
+}  // namespace kvatlas

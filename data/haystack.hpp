@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needles are hidden in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvatlas::data {
+
+/// Text without end, in pieces that a few tokens write: words of a bundled text, or short
+/// sentences.
+class Haystack {
+ public:
+  /// The same five sentences again and again.
+  static Haystack repeat();
+  /// The bundled prose or source code, from a paragraph or an unindented line that the seed
+  /// chooses; after its end comes its beginning.
+  static Haystack prose(std::uint64_t seed);
+  static Haystack code(std::uint64_t seed);
+  static Haystack named(std::string_view name, std::uint64_t seed);  // "repeat" or "prose"
+
+  /// The first pieces.
+  std::string first(std::int64_t pieces) const;
+
+ private:
+  explicit Haystack(std::string_view text) : text_(text) {}
+
+  std::string_view text_;
+  std::vector<std::size_t> ends_;  // of the pieces in text_
+  std::size_t start_ = 0;          // the piece that comes first
+};
+
+/// Behind which bytes a sentence ends; the text's own end counts as one.
+std::vector<std::size_t> sentence_ends(std::string_view text);
+
+struct Needle {
+  double depth;  // 0 to 1
+  std::string text;
+};
+
+/// The haystack with each needle behind the sentence (or before the first) whose end is nearest to
+/// its depth, as a share of the haystack's bytes. Needles at the same place stay in their order. A
+/// haystack that breaks off within a sentence gets "..." there.
+std::string hide(std::string haystack, std::vector<Needle> needles);
+
+}  // namespace kvatlas::data

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "data/commands.hpp"
+#include "data/tasks.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct TasksOptions {
+  data::TaskRequest request;
+  bool as_json = false;
+};
+
+json option_json(const data::TaskOption& option) {
+  json out = {{"name", option.name}, {"meaning", option.meaning}};
+  if (option.choices.empty())
+    out.update({{"default", std::stoll(std::string(option.standard))},
+                {"lowest", option.lowest},
+                {"most", option.most}});
+  else
+    out.update({{"default", option.standard}, {"choices", option.choices}});
+  return out;
+}
+
+json tasks_json() {
+  json out = json::array();
+  for (const auto& task : data::tasks()) {
+    json options = json::array();
+    for (const auto& option : task.options) options.push_back(option_json(option));
+    out.push_back({{"name", task.name},
+                   {"summary", task.summary},
+                   {"options", options},
+                   {"has_depth", task.has_depth},
+                   {"answer_tokens", data::answer_tokens(task.name)},
+                   {"example", task.example}});
+  }
+  return out;
+}
+
+void print_tasks() {
+  for (const auto& task : data::tasks()) {
+    std::cout << task.name << '\n' << "  " << task.summary << '\n';
+    for (const auto& option : task.options) {
+      std::cout << "    " << option.name << std::string(10 - option.name.size(), ' ')
+                << option.meaning << " (" << values_text(option) << "; default " << option.standard
+                << ")\n";
+    }
+    if (!task.options.empty()) std::cout << "  Example: " << task.example << '\n';
+  }
+}
+
+/// Without a model there is no tokenizer: four tokens for three words, as usual in English.
+std::int64_t estimated_tokens(std::string_view text) {
+  std::int64_t words = 0;
+  bool in_word = false;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n';
+    words += !space && !in_word;
+    in_word = !space;
+  }
+  return (4 * words + 2) / 3;
+}
+
+void run(const TasksOptions& options, bool one_prompt) {
+  if (one_prompt)
+    std::cout << prompt_line(make_prompt(options.request, estimated_tokens)) << '\n';
+  else if (options.as_json)
+    std::cout << tasks_json().dump(2) << '\n';
+  else
+    print_tasks();
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+}
+
+}  // namespace
+
+void add_tasks_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tasks", "List the tasks that prompts can be made of");
+  auto options = std::make_shared<TasksOptions>();
+  auto& request = options->request;
+  auto* task = command
+                   ->add_option("--task", request.task,
+                                "print one prompt of this task as a line of JSON instead")
+                   ->type_name("NAME[:OPTION=VALUE,...]");
+  const auto of_task = [&](CLI::Option* option, const char* type) {
+    option->needs(task)->type_name(type)->capture_default_str();
+  };
+  of_task(command->add_option("--length", request.length,
+                              "tokens at most, estimated at 4 for 3 words, for there is no model"),
+          "TOKENS");
+  of_task(command->add_option("--depth", request.depth, "where the answer lies, 0 to 1"), "SHARE");
+  of_task(command->add_option("--seed", request.seed, "another prompt for another seed")
+              ->check(CLI::NonNegativeNumber),
+          "NUMBER");
+  command->add_flag("--json", options->as_json, "print the list as JSON")->excludes(task);
+  command->footer(
+      "Examples:\n"
+      "  kvatlas tasks\n"
+      "  kvatlas tasks --task needle:keys=4 --length 512 --depth 0.3 --seed 1");
+  command->callback([options, task] { run(*options, task->count() > 0); });
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the prompts of each task hold.
+#include "data/tasks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/haystack.hpp"
+#include "data/texts.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/unit/data/token_counters.hpp"
+
+namespace kvatlas::data {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::UnorderedElementsAreArray;
+using testing_support::error_of;
+
+Prompt prompt_of(const std::string& task, std::int64_t length = 2048, double depth = 0.5,
+                 std::uint64_t seed = 0) {
+  return make_prompt({task, length, depth, seed}, count_quads);
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+/// What stands after `before` and up to `after`, each time.
+std::vector<std::string> all_between(const std::string& text, const std::string& before,
+                                     const std::string& after) {
+  std::vector<std::string> found;
+  for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at)) {
+    at += before.size();
+    found.push_back(text.substr(at, text.find(after, at) - at));
+  }
+  return found;
+}
+
+TEST(Tasks, PromptsSayWhatTheyWereAskedFor) {
+  const Prompt needle = prompt_of("needle:keys=4", 1000, 0.125, 17);
+  EXPECT_EQ(needle.id, "needle:keys=4/1000/0.125/17");
+  EXPECT_EQ(needle.task, "needle:keys=4");
+  EXPECT_EQ(needle.length, 1000);
+  EXPECT_EQ(needle.depth, 0.125);
+  EXPECT_EQ(needle.seed, 17);
+  EXPECT_EQ(prompt_of("needle").id, "needle/2048/0.50/0");
+  EXPECT_EQ(prompt_of("passkey", 500, 1).id, "passkey/500/1.00/0");
+  const Prompt words = prompt_of("cwe");
+  EXPECT_EQ(words.id, "cwe/2048/0");
+  EXPECT_EQ(words.depth, -1);
+}
+
+TEST(Tasks, EveryExampleIsATaskWithItsAnswers) {
+  std::set<std::string_view> names;
+  for (const auto& task : tasks()) {
+    names.insert(task.name);
+    EXPECT_EQ(&task_info(task.example), &task);
+    EXPECT_THAT(std::string(task.summary), EndsWith("."));
+    const Prompt prompt = prompt_of(std::string(task.example));
+    EXPECT_EQ(prompt.depth >= 0, task.has_depth);
+    const bool asks = answer_tokens(task.example) > 0;
+    EXPECT_EQ(!prompt.answers.empty(), asks);
+    EXPECT_EQ(!prompt.input.empty(), asks);
+    EXPECT_EQ(prompt.text.empty(), asks);
+  }
+  EXPECT_THAT(
+      names, UnorderedElementsAreArray({"needle", "passkey", "vt", "cwe", "fwe", "prose", "code"}));
+}
+
+TEST(Tasks, AnswerTokensHaveRoomForTheAnswers) {
+  for (const char* task : {"needle", "needle:values=4,queries=4", "passkey:digits=128", "vt:hops=9",
+                           "cwe:words=20", "fwe"}) {
+    std::int64_t needed = 0;  // a digit a token, letters in pairs, and a comma
+    for (const auto& answer : prompt_of(task, 8000).answers)
+      needed += std::isdigit(answer[0]) ? count_bytes(answer) + 2 : count_bytes(answer) / 2 + 2;
+    EXPECT_GE(answer_tokens(task), needed) << task;
+    EXPECT_LE(answer_tokens(task), 4 * needed + 40) << task;
+  }
+}
+
+// The same on every platform: a change here changes everybody's prompts.
+TEST(Tasks, PromptsStayTheSame) {
+  const auto hash = [](const Prompt& prompt) {
+    std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
+    for (const char c : prompt.as_text())
+      value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return value;
+  };
+  const std::map<std::string, std::uint64_t> pinned = {
+      {"needle", 0xedcc69a8b54175d5},  {"needle:keys=4,values=2,queries=2", 0xeffcd098be44a2b9},
+      {"passkey", 0xb28748d72f3d1f1a}, {"vt:chains=2", 0xc1d1a7eefdf9aafe},
+      {"cwe", 0xd42184b16e29933e},     {"fwe", 0x22c61f19669dc1cc},
+      {"prose", 0xc540a69d0ace6c08},   {"code", 0xaff59a2569b08011}};
+  for (const auto& [task, expected] : pinned)
+    EXPECT_EQ(hash(prompt_of(task, 2048, 0.3, 5)), expected) << task;
+  EXPECT_THAT(prompt_of("passkey", 2048, 0.3, 1).answers, testing::ElementsAre("6086146"));
+}
+
+TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
+  for (const char* task : {"needle:queries=2", "passkey", "vt", "cwe"}) {
+    const auto answers = prompt_of(task).answers;
+    EXPECT_EQ(prompt_of(task, 2048, 0.9).answers, answers) << task;
+    EXPECT_EQ(prompt_of(task, 3000, 0.1).answers, answers) << task;
+    EXPECT_NE(prompt_of(task, 2048, 0.5, 1).answers, answers) << task;
+  }
+}
+
+TEST(Tasks, TheDepthMovesTheNeedleAndNothingElse) {
+  for (const char* task : {"needle", "passkey", "needle:haystack=repeat", "passkey:haystack=prose"})
+    for (const double depth : {0.0, 0.1, 0.25, 0.5, 0.77, 1.0}) {
+      const Prompt prompt = prompt_of(task, 4000, depth, 3);
+      const std::string needle =
+          task[0] == 'n' ? "One of the special" : "The pass key is " + prompt.answers[0];
+      const std::string needle_end =
+          prompt.answers[0] + (task[0] == 'n' ? "." : " is the pass key.");
+      const std::size_t begin = prompt.context.find("\n\n") + 2;
+      const std::size_t at = prompt.context.find(needle, begin);
+      const auto size = static_cast<double>(prompt.context.size() - begin);
+      // Sentences of the prose are up to 800 bytes long, 5 % of this haystack; half of that is off.
+      EXPECT_NEAR(static_cast<double>(at - begin) / size, depth, 0.03) << prompt.id;
+      const std::size_t end = prompt.context.find(needle_end, at);
+      EXPECT_EQ(depth == 0, at == begin) << prompt.id;
+      EXPECT_EQ(depth == 1, end + needle_end.size() == prompt.context.size()) << prompt.id;
+      EXPECT_EQ(prompt.input, prompt_of(task, 4000, 0.6, 3).input);
+    }
+}
+
+TEST(Needle, EachNumberOnceAndAskedKeysHaveAllTheirs) {
+  struct Case {
+    const char* task;
+    std::size_t keys, values, queries;
+  };
+  for (const auto& [task, keys, values, queries] :
+       {Case{"needle", 1, 1, 1}, Case{"needle:keys=4", 4, 1, 1}, Case{"needle:values=4", 1, 4, 1},
+        Case{"needle:queries=4", 4, 1, 4}, Case{"needle:keys=6,values=2,queries=3", 6, 2, 3},
+        Case{"needle:keys=64,queries=64", 64, 1, 64}}) {
+    const Prompt prompt = prompt_of(task, 8000, 0.5, 2);
+    std::map<std::string, std::vector<std::string>> numbers;
+    for (const auto& needle :
+         all_between(prompt.context, "One of the special magic numbers for ", ".")) {
+      const auto words = words_of(needle);  // KEY is NUMBER
+      ASSERT_EQ(words.size(), 3u) << needle;
+      numbers[words[0]].push_back(words[2]);
+    }
+    EXPECT_THAT(numbers, SizeIs(keys)) << task;
+    std::vector<std::string> asked;
+    for (const auto& [key, its] : numbers) {
+      EXPECT_THAT(its, SizeIs(values)) << task;
+      if (prompt.input.find(key) != std::string::npos)
+        asked.insert(asked.end(), its.begin(), its.end());
+    }
+    EXPECT_THAT(prompt.answers, UnorderedElementsAreArray(asked)) << task;
+    EXPECT_THAT(prompt.answers, SizeIs(queries * values)) << task;
+    EXPECT_THAT(prompt.answers, Each(SizeIs(7)));
+    for (const auto& answer : prompt.answers) EXPECT_EQ(occurrences(prompt.as_text(), answer), 1);
+  }
+}
+
+TEST(Needle, AsksInWords) {
+  const std::string one = prompt_of("needle").input;
+  const std::string key = all_between(one, "number for ", "?").at(0);
+  EXPECT_EQ(one, "What is the special magic number for " + key + "? The special magic number for " +
+                     key + " is");
+  const std::string three = prompt_of("needle:queries=3").input;
+  const std::string keys = all_between(three, "numbers for ", "?").at(0);
+  EXPECT_EQ(three, "What are all the special magic numbers for " + keys +
+                       "? The special magic numbers for " + keys + " are");
+  EXPECT_THAT(words_of(keys), testing::ElementsAre(EndsWith(","), testing::_, "and", testing::_));
+}
+
+TEST(Passkey, StandsTwiceAndHasItsDigits) {
+  for (const int digits : {1, 7, 64, 128}) {
+    const Prompt prompt = prompt_of("passkey:digits=" + std::to_string(digits), 1000);
+    ASSERT_THAT(prompt.answers, SizeIs(1));
+    EXPECT_THAT(prompt.answers[0], SizeIs(digits));
+    EXPECT_THAT(prompt.answers[0],
+                Each(testing::Truly([](char c) { return c >= '0' && c <= '9'; })));
+    EXPECT_NE(prompt.answers[0][0], '0');
+    EXPECT_EQ(occurrences(prompt.as_text(), prompt.answers[0]), 2);
+    EXPECT_THAT(prompt.input, EndsWith("The pass key is"));
+  }
+}
+
+/// The variables of `context` that have a number, in the order of their assignments.
+std::map<std::string, std::vector<std::string>> variables_by_value(const std::string& context) {
+  std::map<std::string, std::string> value_of;
+  std::map<std::string, std::vector<std::string>> variables;
+  const auto words = words_of(context);
+  for (std::size_t i = 0; i + 3 < words.size(); ++i) {
+    if (words[i] != "VAR" || words[i + 2] != "=") continue;
+    const std::string& name = words[i + 1];
+    // A chain is in order: what a variable is assigned from has its value by then.
+    const std::string source = words[i + 3] == "VAR" ? words.at(i + 4) : words[i + 3];
+    EXPECT_THAT(source, EndsWith("."));
+    const std::string word = source.substr(0, source.size() - 1);
+    const std::string value = words[i + 3] == "VAR" ? value_of.at(word) : word;
+    EXPECT_TRUE(value_of.emplace(name, value).second) << name << " is assigned twice";
+    variables[value].push_back(name);
+  }
+  return variables;
+}
+
+TEST(VariableTracking, ChainsLeadToTheAnswers) {
+  struct Case {
+    const char* task;
+    std::size_t chains, variables;
+  };
+  for (const auto& [task, chains, variables] : {Case{"vt", 1, 5}, Case{"vt:chains=3,hops=2", 3, 3},
+                                                Case{"vt:hops=16,haystack=prose", 1, 17}})
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const Prompt prompt = prompt_of(task, 1500, 0, seed);
+      const auto found = variables_by_value(prompt.context);
+      EXPECT_THAT(found, SizeIs(chains)) << prompt.id;
+      const auto asked = all_between(prompt.input, "the value ", " ");
+      EXPECT_EQ(found.at(asked.at(0)), prompt.answers) << prompt.id;
+      EXPECT_THAT(prompt.answers, SizeIs(variables));
+    }
+}
+
+/// How often each word stands in the list or text of a prompt, the greatest first.
+std::vector<std::pair<int, std::string>> ranking(const Prompt& prompt) {
+  const std::string list = prompt.context.substr(prompt.context.find("\n\n"));
+  std::map<std::string, int> times;
+  for (const auto& word : words_of(list))
+    if (std::isalpha(word[0])) ++times[word];
+  std::vector<std::pair<int, std::string>> ranked;
+  for (const auto& [word, count] : times) ranked.emplace_back(count, word);
+  std::sort(ranked.rbegin(), ranked.rend());
+  return ranked;
+}
+
+TEST(WordLists, AnswersAreTheMostFrequentWords) {
+  for (const char* task : {"cwe", "cwe:words=1", "cwe:words=50", "fwe"})
+    for (const std::int64_t length : {3500, 20'000, 150'000}) {
+      const Prompt prompt = prompt_of(task, length, 0, 4);
+      const auto ranked = ranking(prompt);
+      const std::size_t asked = prompt.answers.size();
+      ASSERT_GT(ranked.size(), asked) << prompt.id;
+      std::vector<std::string> first;
+      for (std::size_t i = 0; i < asked; ++i) first.push_back(ranked[i].second);
+      EXPECT_THAT(prompt.answers, UnorderedElementsAreArray(first)) << prompt.id;
+      EXPECT_GT(ranked[asked - 1].first, ranked[asked].first) << prompt.id;
+    }
+}
+
+TEST(CommonWords, StandOftenAndAreNumbered) {
+  const auto times = [](std::int64_t length) {
+    const auto ranked = ranking(prompt_of("cwe", length));
+    return std::pair(ranked[0].first, ranked[10].first);
+  };
+  EXPECT_EQ(times(2048), std::pair(6, 1));
+  EXPECT_EQ(times(8192), std::pair(30, 3));
+  const auto [common, uncommon] = times(1'000'000);  // more entries than three times the words
+  EXPECT_EQ(common, 10 * uncommon);
+  EXPECT_GT(uncommon, 3);
+  EXPECT_THAT(prompt_of("cwe").context, HasSubstr("\n\n1. "));
+  EXPECT_EQ(occurrences(prompt_of("cwe").context, " 100. "), 1);
+}
+
+TEST(FrequentWords, FollowZipfsLaw) {
+  const auto ranked = ranking(prompt_of("fwe", 40'000));
+  const double first = ranked[0].first;
+  for (const int rank : {2, 3, 5, 10})
+    EXPECT_NEAR(ranked[rank - 1].first, first / (rank * rank), 1.5) << rank;
+}
+
+TEST(Stretches, AreOfTheText) {
+  for (const auto& [task, text] :
+       {std::pair("prose", prose_text()), std::pair("code", code_text())}) {
+    std::set<std::string> different;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const Prompt prompt = prompt_of(task, 300, 0, seed);
+      EXPECT_NE(text.find(prompt.text), text.npos) << prompt.id;
+      EXPECT_THAT(prompt.answers, IsEmpty());
+      different.insert(prompt.text);
+    }
+    EXPECT_GT(different.size(), 5u);
+  }
+}
+
+TEST(Tasks, WrongRequestsSayWhatThereIs) {
+  const auto wrong = [](const std::string& task) { return error_of([&] { task_info(task); }); };
+  EXPECT_THAT(wrong("haystack"), AllOf(HasSubstr("'haystack'"),
+                                       HasSubstr("needle, passkey, vt, cwe, fwe, prose and code")));
+  EXPECT_THAT(wrong(""), HasSubstr("no task ''"));
+  EXPECT_THAT(wrong("needle:key=4"), AllOf(HasSubstr("'key'"), HasSubstr("keys, values, queries")));
+  EXPECT_THAT(wrong("needle:"), HasSubstr("''"));
+  EXPECT_THAT(wrong("needle:keys=4,"), HasSubstr("''"));
+  EXPECT_THAT(wrong("fwe:words=3"), HasSubstr("none"));
+  EXPECT_THAT(wrong("needle:keys=4,keys=4"), HasSubstr("twice"));
+  for (const char* value : {"0", "65", "", "x", "4x", "-1", "4.5", "99999999999999999999"})
+    EXPECT_THAT(wrong(std::string("needle:keys=") + value), HasSubstr("1 to 64")) << value;
+  for (const char* value : {"", "pro", "prose|repeat", "|", "PROSE"})
+    EXPECT_THAT(wrong(std::string("passkey:haystack=") + value), HasSubstr("prose|repeat"))
+        << value;
+  EXPECT_THAT(wrong("needle:keys=5,values=2,queries=5,haystack=repeat"), IsEmpty());
+
+  const auto refused = [](const TaskRequest& request) {
+    return error_of([&] { make_prompt(request, count_words); });
+  };
+  EXPECT_THAT(refused({"needle", 0}), HasSubstr("0 tokens"));
+  EXPECT_THAT(refused({"needle", kLongestPrompt + 1}), HasSubstr("16777216"));
+  EXPECT_THAT(refused({"needle", 500, -0.1}), HasSubstr("depth of -0.1"));
+  EXPECT_THAT(refused({"needle", 500, std::nan("")}), HasSubstr("depth"));
+  EXPECT_THAT(refused({"needle", 500, 0.5, std::numeric_limits<std::uint64_t>::max()}),
+              HasSubstr("2^63"));
+  EXPECT_THAT(refused({"passkey", 10}),
+              HasSubstr("task 'passkey': a prompt of 10 tokens is too short"));
+  try {
+    task_info("x");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+  }
+}
+
+}  // namespace
+}  // namespace kvatlas::data
