@@ -29,11 +29,13 @@ void add_missing_command(CLI::App& app, const std::string& name) {
 
 void add_commands(CLI::App& app) {
 #if KVATLAS_HAS_TORCH
+  kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
 #else
-  add_missing_command(app, "generate");
+  for (const char* name : {"profile", "generate"}) add_missing_command(app, name);
 #endif
   kvatlas::add_inspect_command(app);
+  kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }
 

@@ -7,8 +7,14 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas inspect`: a model's card, without loading its weights.
+/// `kvatlas inspect`: a model's card, without loading its weights, or a profile's.
 void add_inspect_command(CLI::App& app);
+
+/// `kvatlas profile`: a model run over prompts, and what its attention does written to a file.
+void add_profile_command(CLI::App& app);
+
+/// `kvatlas merge`: several profiles into one.
+void add_merge_command(CLI::App& app);
 
 /// `kvatlas generate`: greedy continuation of prompts.
 void add_generate_command(CLI::App& app);

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/commands.hpp"
+#include "analyzer/inspect_profile.hpp"
 #include "analyzer/model/chat.hpp"
 #include "analyzer/model/model_file.hpp"
+#include "analyzer/profile/profile.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 
@@ -130,31 +132,39 @@ void print_card(const json& card, const model::Config& config,
   line("fingerprint", text("fingerprint"));
 }
 
-void inspect(const std::string& path, bool as_json) {
+void inspect_model(const std::string& path, bool as_json) {
   const auto model = model::ModelFile::open(path);
   const json card = model_card(*model);
   if (as_json)
     std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
   else
     print_card(card, model->config(), model->tokenizer_problem());
+}
+
+void inspect(const std::string& path, bool as_json) {
+  if (profile::is_profile(path))
+    inspect_profile(path, as_json);
+  else
+    inspect_model(path, as_json);
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
 }
 
 }  // namespace
 
 void add_inspect_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what a model file holds, without loading its weights");
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what a model file or a profile holds, without loading it");
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
-  command->add_option("file", *path, "GGUF file or Hugging Face folder")
+  command->add_option("file", *path, "GGUF file, Hugging Face folder, or profile")
       ->required()
       ->type_name("FILE");
   command->add_flag("--json", *as_json, "print JSON");
   command->footer(
       "Examples:\n"
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
-      "  kvatlas inspect ./Llama-3.1-8B --json");
+      "  kvatlas inspect ./Llama-3.1-8B --json\n"
+      "  kvatlas inspect p.h5");
   command->callback([path, as_json] { inspect(*path, *as_json); });
 }
 

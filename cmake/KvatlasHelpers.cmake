@@ -37,8 +37,9 @@ endfunction()
 # kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
 # makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
 # Gpu/… need a CUDA device: they get the label gpu instead. ALONE: its tests take all cores, so no other runs meanwhile.
+# TOGETHER: its tests share a long preparation, so ctest knows the program as one test.
 function(kvatlas_test name)
-  cmake_parse_arguments(ARG "GPU;ALONE" "LABEL" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER" "LABEL" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
@@ -48,6 +49,11 @@ function(kvatlas_test name)
     set(_filter TEST_FILTER "-Gpu/*")
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." TEST_FILTER "Gpu/*"
                          TEST_LIST ${name}_gpu_tests PROPERTIES LABELS gpu TIMEOUT 600)
+  endif()
+  if(ARG_TOGETHER)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})
+    return()
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." ${_filter} PROPERTIES
                        LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})

@@ -3,6 +3,9 @@
 # any other (Torch_DIR) stays where it is, and the installed program looks for it there.
 include(GNUInstallDirs)
 set(_bundle ${CMAKE_INSTALL_LIBDIR}/kvatlas)
+if(TARGET kvatlas_mpi)
+  install(TARGETS kvatlas_mpi LIBRARY DESTINATION ${_bundle})
+endif()
 if(LibTorch_UNPACKED)
   # Flat, since every one of these libraries also looks beside itself.
   file(GLOB _libraries ${LibTorch_LIBRARY_DIR}/*.so* ${LibTorch_ROOT}/../nvidia/*/lib/*.so*)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
@@ -38,6 +39,11 @@ at::ScalarType scalar_type(const std::string& dtype) {
   return at::kFloat;
 }
 
+/// The GPU to make current, so that our own kernels run on it too; none on a CPU.
+std::optional<c10::Device> device_of(const at::TensorOptions& options) {
+  return options.device().is_cuda() ? std::optional(options.device()) : std::nullopt;
+}
+
 /// Bytes that a run takes, as far as they can be foreseen.
 struct MemoryNeed {
   std::int64_t all_weights = 0;
@@ -62,12 +68,13 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   need.all_weights += width * values(model.head());
   need.streamed_weights = 2 * largest + kStagingBytes;
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
-  const std::int64_t a_token = c.hidden_size + c.n_layers * kv;
+  const std::int64_t a_token = c.hidden_size + (options.keep_caches ? c.n_layers * kv : 0);
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
   need.rest = kProgramBytes +
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
               width * 3 * mlp_rows(c) * c.intermediate_size +
-              width * largest_matrix;  // oneDNN reorders a matrix before it multiplies
+              width * largest_matrix +  // oneDNN reorders a matrix before it multiplies
+              options.other_bytes;
   return need;
 }
 
@@ -120,7 +127,7 @@ struct Engine::State {
   std::shared_ptr<const model::ModelFile> model;
   EngineOptions options;
   at::TensorOptions tensor_options;
-  MemoryNeed need;
+  MemoryPlan memory;
   std::optional<WeightStore> weights;
 
   const model::Config& config() const { return model->config(); }
@@ -130,6 +137,8 @@ struct Engine::State {
     Sequence::State* sequence;
     at::Tensor hidden;  // [n, D]
     RopeTable rope, local_rope;
+    std::int64_t logit_rows;
+    std::optional<kernels::Proximity> proximal;
     std::int64_t first() const { return sequence->length; }
   };
 
@@ -151,16 +160,26 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
     const at::Device device(options.placement.device);
     s.tensor_options = at::TensorOptions(device).dtype(scalar_type(options.placement.dtype));
   });
-  s.need = estimate_memory(*s.model, options, s.tensor_options.dtype().itemsize());
-  bool streaming = options.weights == EngineOptions::Weights::streaming;
-  if (options.memory_budget > 0 && options.weights == EngineOptions::Weights::automatic)
-    streaming = s.need.all_weights + s.need.rest > options.memory_budget;
-  const std::int64_t least = s.need.streamed_weights + s.need.rest;
-  if (streaming && options.memory_budget > 0 && least > options.memory_budget)
+  s.memory = plan_memory(*s.model, options);
+  if (s.memory.streaming && options.memory_budget > 0 &&
+      s.memory.total_bytes > options.memory_budget)
     fail(ErrorCode::resource, "--memory-budget ", bytes_str(options.memory_budget),
-         " is too small: these prompts need about ", bytes_str(least),
+         " is too small: these prompts need about ", bytes_str(s.memory.total_bytes),
          " even with weights streamed layer by layer");
-  s.weights.emplace(s.model, s.tensor_options, streaming);
+  s.weights.emplace(s.model, s.tensor_options, s.memory.streaming);
+}
+
+MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options) {
+  const auto bytes = at::elementSize(scalar_type(options.placement.dtype));
+  const MemoryNeed need = estimate_memory(model, options, bytes);
+  MemoryPlan plan;
+  plan.weight_bytes = need.all_weights;
+  plan.streaming = options.weights == EngineOptions::Weights::streaming;
+  if (options.memory_budget > 0 && options.weights == EngineOptions::Weights::automatic)
+    plan.streaming = need.all_weights + need.rest > options.memory_budget;
+  plan.held_weight_bytes = plan.streaming ? need.streamed_weights : need.all_weights;
+  plan.total_bytes = plan.held_weight_bytes + need.rest;
+  return plan;
 }
 
 Engine::~Engine() = default;
@@ -169,10 +188,10 @@ bool Engine::streaming() const { return state_->weights->streaming(); }
 
 std::string Engine::plan() const {
   const State& s = *state_;
-  const std::string all = bytes_str(s.need.all_weights);
+  const std::string all = bytes_str(s.memory.weight_bytes);
   return str(s.options.placement.device, ", ", s.options.placement.dtype, ", weights ",
              streaming() ? str("streamed layer by layer (", all, " in all, ",
-                               bytes_str(s.need.streamed_weights), " at a time)")
+                               bytes_str(s.memory.held_weight_bytes), " at a time)")
                          : str("resident (", all, ")"));
 }
 
@@ -194,6 +213,7 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
   }
   translate_torch_errors([&] {
     const c10::InferenceMode no_gradients;
+    const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
     std::vector<State::Flow> flows;
     for (const auto& step : steps) flows.push_back(s.begin(step));
     const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
@@ -216,6 +236,8 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   Flow flow;
   flow.sequence = step.sequence->state_.get();
   flow.hidden = weights->embed(step.tokens);
+  flow.logit_rows = step.logit_rows;
+  flow.proximal = step.proximal;
   const auto n = static_cast<std::int64_t>(step.tokens.size());
   const auto table = [&](const model::Rope& rope) {
     return rope_table(
@@ -251,20 +273,22 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   auto [key, value] = std::pair(k.transpose(0, 1), v.transpose(0, 1));
   if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
   const at::Tensor query = q.transpose(0, 1);
+  const Attended attended =
+      attend({query, key, value, c.attention_scale, c.attention_softcap, window, flow.proximal});
   if (observer)
-    observer({.layer = index,
-              .sequence = number,
-              .first_position = flow.first(),
-              .query = any_view<3>(query),
-              .key = any_view<3>(key),
-              .value = any_view<3>(value),
-              .scale = c.attention_scale,
-              .softcap = c.attention_softcap,
-              .window = window});
-  const at::Tensor mixed =
-      attend({query, key, value, c.attention_scale, c.attention_softcap, window});
+    observer(
+        {.layer = index,
+         .sequence = number,
+         .first_position = flow.first(),
+         .query = any_view<3>(query),
+         .key = any_view<3>(key),
+         .value = any_view<3>(value),
+         .logsumexp = attended.logsumexp.defined() ? any_view<2>(attended.logsumexp) : AnyView<2>(),
+         .scale = c.attention_scale,
+         .softcap = c.attention_softcap,
+         .window = window});
 
-  at::Tensor out = linear(mixed, w.output, w.output_bias);
+  at::Tensor out = linear(attended.out, w.output, w.output_bias);
   if (w.post_attention_norm.defined())
     out = rms_norm(out, w.post_attention_norm, c.norm_eps, c.norm_offset);
   flow.hidden.add_(out);
@@ -317,7 +341,8 @@ void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,
   const model::Config& c = config();
   const std::int64_t n = flow.hidden.size(0);
   const std::int64_t piece = std::max<std::int64_t>(1, kLogitBytes / (4 * c.vocab_size));
-  for (std::int64_t start = wanted == Logits::all ? 0 : n - 1; start < n; start += piece) {
+  const std::int64_t count = wanted == Logits::all ? std::min(n, flow.logit_rows) : 1;
+  for (std::int64_t start = n - count; start < n; start += piece) {
     const at::Tensor rows = flow.hidden.narrow(0, start, std::min(piece, n - start));
     const at::Tensor normed = rms_norm(rows, weights->final_norm(), c.norm_eps, c.norm_offset);
     const at::Tensor logits = weights->logits(normed).cpu();

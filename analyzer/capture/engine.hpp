@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "analyzer/model/model_file.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/view.hpp"
+#include "kernels/last_rows.hpp"
 
 // The forward pass. Open a ModelFile, make an Engine, give each prompt a Sequence, and run():
 //
@@ -31,8 +34,19 @@ struct EngineOptions {
   std::int64_t memory_budget = 0;
   std::int64_t all_tokens = 0;  // tokens of all sequences that will be held at once, for the budget
   std::int64_t longest = 0;     // tokens of the longest
+  bool keep_caches = true;      // sequences are continued, so their keys and values are held
+  std::int64_t other_bytes = 0;  // what the caller takes beside the model, for the budget
   enum class Weights { automatic, resident, streaming } weights = Weights::automatic;
 };
+
+/// How a run will use memory, as far as can be foreseen.
+struct MemoryPlan {
+  bool streaming = false;
+  std::int64_t weight_bytes = 0;       // all weights
+  std::int64_t held_weight_bytes = 0;  // of them at a time
+  std::int64_t total_bytes = 0;        // the whole process
+};
+MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options);
 
 /// What one layer's attention works on for one sequence, after RoPE. Valid during the call only.
 struct AttentionInputs {
@@ -41,6 +55,7 @@ struct AttentionInputs {
   std::int64_t first_position = 0;  // of the queries; key j has position j
   AnyView<3> query;                 // [n_heads, n_new, head_dim]
   AnyView<3> key, value;            // [n_kv_heads, n_all, head_dim]
+  AnyView<2> logsumexp;  // [n_heads, n_new] float32, of each row's scores; no data: not computed
   double scale = 1.0;
   double softcap = 0.0;
   std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
@@ -84,6 +99,10 @@ class Engine {
   struct Step {
     Sequence* sequence;
     std::vector<std::int64_t> tokens;  // appended to the sequence
+    /// With Logits::all: of the last so many of these tokens.
+    std::int64_t logit_rows = std::numeric_limits<std::int64_t>::max();
+    /// Every token, in every layer, attends to its proximal keys alone.
+    std::optional<kernels::Proximity> proximal = {};
   };
   struct Observers {
     AttentionObserver attention;  // called layer by layer, sequences in order

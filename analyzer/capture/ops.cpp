@@ -20,17 +20,6 @@ bool has_kernel(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat;
 }
 
-template <std::size_t N>
-View<float, N> float_view(const at::Tensor& tensor) {
-  View<float, N> view;
-  view.data = static_cast<float*>(tensor.data_ptr());
-  for (std::size_t i = 0; i < N; ++i) {
-    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
-    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
-  }
-  return view;
-}
-
 }  // namespace
 
 at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias) {
@@ -54,11 +43,11 @@ at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Te
 at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset) {
   if (has_kernel(rows)) {
     at::Tensor out = at::empty(rows.sizes(), rows.options());
-    kernels::rms_norm({.rows = float_view<2>(rows),
+    kernels::rms_norm({.rows = view_of<float, 2>(rows),
                        .weight = weight.const_data_ptr<float>(),
                        .eps = static_cast<float>(eps),
                        .offset = static_cast<float>(offset),
-                       .out = float_view<2>(out)});
+                       .out = view_of<float, 2>(out)});
     return out;
   }
   const at::Tensor x = rows.to(at::kFloat);
@@ -86,7 +75,8 @@ RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t fir
 
 void rotate(const at::Tensor& heads, const RopeTable& table) {
   if (has_kernel(heads)) {
-    kernels::rotate({float_view<3>(heads), float_view<2>(table.cosine), float_view<2>(table.sine)});
+    kernels::rotate(
+        {view_of<float, 3>(heads), view_of<float, 2>(table.cosine), view_of<float, 2>(table.sine)});
     return;
   }
   const std::int64_t half = table.cosine.size(1);
@@ -101,7 +91,7 @@ at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activat
   const std::int64_t width = gate_up.size(1) / 2;
   if (has_kernel(gate_up)) {
     at::Tensor out = at::empty({gate_up.size(0), width}, gate_up.options());
-    kernels::gated_activation({float_view<2>(gate_up), gelu, float_view<2>(out)});
+    kernels::gated_activation({view_of<float, 2>(gate_up), gelu, view_of<float, 2>(out)});
     return out;
   }
   const at::Tensor gate = gate_up.narrow(1, 0, width);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
 #include "analyzer/model/config.hpp"
 #include "analyzer/model/rope.hpp"
 #include "kernels/base/view.hpp"
+#include "kernels/last_rows.hpp"
 
 // The steps of a layer on LibTorch tensors: float32 on the CPU goes to our fused kernels, anything
 // else to LibTorch's operations.
@@ -39,9 +41,29 @@ struct Attention {
   double scale = 1.0;
   double softcap = 0.0;
   std::int64_t window = 0;
+  std::optional<kernels::Proximity> proximal =
+      {};  // if set, every row sees its proximal keys alone
 };
-/// -> [n, n_heads * head_dim]. Memory grows with n_all, never with n * n_all.
-at::Tensor attend(const Attention& io);
+/// Memory grows with n_all, never with n * n_all.
+struct Attended {
+  at::Tensor out;  // [n, n_heads * head_dim]
+  at::Tensor
+      logsumexp;  // [n_heads, n] of each row's scores, where it comes for nothing; else undefined
+};
+Attended attend(const Attention& io);
+
+/// A view that a kernel may write, or read with a known type.
+template <class T, std::size_t N>
+View<T, N> view_of(const at::Tensor& tensor) {
+  View<T, N> view;
+  view.data = static_cast<T*>(tensor.data_ptr());
+  for (std::size_t i = 0; i < N; ++i) {
+    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
+  }
+  view.memory = tensor.is_cuda() ? Memory::device : Memory::host;
+  return view;
+}
 
 /// A tensor as the kernels see it.
 template <std::size_t N>

@@ -9,7 +9,6 @@
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::capture {
-namespace {
 
 std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
   std::vector<data::Prompt> prompts;
@@ -25,43 +24,6 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
     fail(ErrorCode::usage, "nothing to run: give --prompt TEXT or --prompts FILE.jsonl");
   return prompts;
 }
-
-model::ChatFormat settle_chat(const RunOptions& options, const model::Tokenizer* tokenizer) {
-  if (options.chat == "auto") {
-    const auto own = tokenizer ? model::recognise_chat_format(*tokenizer) : std::nullopt;
-    if (!own)
-      fail(ErrorCode::usage,
-           "--chat: the model has no chat template that kvatlas knows; name one: chatml, llama2, "
-           "llama3, mistral, phi3");
-    return *own;
-  }
-  const auto named = model::chat_format_named(options.chat);
-  if (!named)
-    fail(ErrorCode::usage, "--chat ", quoted(options.chat),
-         ": use auto, none, chatml, llama2, llama3, mistral or phi3");
-  return *named;
-}
-
-std::vector<std::int64_t> encode(const data::Prompt& prompt, const model::ModelFile& model,
-                                 model::ChatFormat chat) {
-  if (!prompt.tokens.empty()) {
-    require_in_vocabulary(prompt.tokens, model.config(), ErrorCode::unreadable);
-    return prompt.tokens;
-  }
-  const model::Tokenizer* tokenizer = model.tokenizer().get();
-  if (!tokenizer)
-    fail(ErrorCode::usage,
-         model.tokenizer_problem().empty()
-             ? "the model has no tokenizer"
-             : "the model's tokenizer cannot be used (" + model.tokenizer_problem() + ")",
-         "; give the prompt as 'tokens' in --prompts FILE");
-  if (chat == model::ChatFormat::none) return tokenizer->encode(prompt.as_text());
-  const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
-                                          tokenizer->chat_template().value_or(""));
-  return tokenizer->encode(written, {.add_special = false, .parse_special = true});
-}
-
-}  // namespace
 
 void add_model_options(CLI::App& command, RunOptions& options) {
   command.add_option("-m,--model", options.model, "GGUF file or Hugging Face folder")
@@ -109,31 +71,72 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
 }
 
+model::ChatFormat settle_chat(const std::string& chat, const model::Tokenizer* tokenizer) {
+  if (chat == "auto") {
+    const auto own = tokenizer ? model::recognise_chat_format(*tokenizer) : std::nullopt;
+    if (!own)
+      fail(ErrorCode::usage,
+           "--chat: the model has no chat template that kvatlas knows; name one: chatml, llama2, "
+           "llama3, mistral, phi3");
+    return *own;
+  }
+  const auto named = model::chat_format_named(chat);
+  if (!named)
+    fail(ErrorCode::usage, "--chat ", quoted(chat),
+         ": use auto, none, chatml, llama2, llama3, mistral or phi3");
+  return *named;
+}
+
+std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
+                                        model::ChatFormat chat) {
+  if (!prompt.tokens.empty()) {
+    require_in_vocabulary(prompt.tokens, model.config(), ErrorCode::unreadable);
+    return prompt.tokens;
+  }
+  const model::Tokenizer* tokenizer = model.tokenizer().get();
+  if (!tokenizer)
+    fail(ErrorCode::usage,
+         model.tokenizer_problem().empty()
+             ? "the model has no tokenizer"
+             : "the model's tokenizer cannot be used (" + model.tokenizer_problem() + ")",
+         "; give the prompt as 'tokens' in --prompts FILE");
+  if (chat == model::ChatFormat::none) return tokenizer->encode(prompt.as_text());
+  const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
+                                          tokenizer->chat_template().value_or(""));
+  return tokenizer->encode(written, {.add_special = false, .parse_special = true});
+}
+
+std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos) {
+  if (ignore_eos) return {};
+  std::vector<std::int64_t> ids = model.config().eos_tokens;
+  if (model.tokenizer())
+    for (const auto id : model.tokenizer()->end_ids()) ids.push_back(id);
+  return ids;
+}
+
+EngineOptions engine_options(const RunOptions& options) {
+  EngineOptions engine;
+  engine.memory_budget = options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
+  use_threads(options.threads);
+  engine.placement = choose_placement(options.device, options.dtype);
+  return engine;
+}
+
 Session open_session(const RunOptions& options) {
   restart_with_sleeping_threads();  // before the prompts are read: a pipe gives them only once
   Session session;
-  const std::int64_t budget =
-      options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
   session.prompts = collect_prompts(options);
-  use_threads(options.threads);
+  EngineOptions engine = engine_options(options);
   session.model = model::ModelFile::open(options.model);
-  const model::Tokenizer* tokenizer = session.model->tokenizer().get();
-  const model::ChatFormat chat = settle_chat(options, tokenizer);
-  EngineOptions engine;
+  const model::ChatFormat chat = settle_chat(options.chat, session.model->tokenizer().get());
   for (const auto& prompt : session.prompts) {
     session.tokens.push_back(
-        in_context(prompt.id, [&] { return encode(prompt, *session.model, chat); }));
+        in_context(prompt.id, [&] { return encode_prompt(prompt, *session.model, chat); }));
     const auto length = static_cast<std::int64_t>(session.tokens.back().size()) + options.max_new;
     engine.longest = std::max(engine.longest, length);
     engine.all_tokens += length;
   }
-  if (!options.ignore_eos) {
-    session.end_tokens = session.model->config().eos_tokens;
-    if (tokenizer)
-      for (auto id : tokenizer->end_ids()) session.end_tokens.push_back(id);
-  }
-  engine.placement = choose_placement(options.device, options.dtype);
-  engine.memory_budget = budget;
+  session.end_tokens = end_tokens(*session.model, options.ignore_eos);
   session.engine = std::make_unique<Engine>(session.model, engine);
   return session;
 }

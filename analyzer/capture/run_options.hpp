@@ -45,4 +45,13 @@ struct Session {
 };
 Session open_session(const RunOptions& options);
 
+/// Its steps, for commands that need more than one list of prompts.
+std::vector<data::Prompt> collect_prompts(const RunOptions& options);
+model::ChatFormat settle_chat(const std::string& chat, const model::Tokenizer* tokenizer);
+std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
+                                        model::ChatFormat chat);
+std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);
+/// Device, number format, threads and budget; what depends on the prompts is not set.
+EngineOptions engine_options(const RunOptions& options);
+
 }  // namespace kvatlas::capture

@@ -138,13 +138,12 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
     if (streaming_) {
       model::read_rows(head, start, count, staging.mutable_data_ptr<float>());
       part = staging.narrow(0, 0, count).to(rows.device(), rows.scalar_type());
+      for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
     } else {
       part = head_.narrow(0, start, count);
     }
     out.narrow(1, start, count).copy_(linear(rows, part));
   }
-  if (streaming_)
-    for (const auto& part : head.parts) model_->release(*part.tensor);
   model_->require_intact();
   const double cap = model_->config().logit_softcap;
   if (cap > 0.0) out.div_(cap).tanh_().mul_(cap);

@@ -4,15 +4,19 @@
 bfloat16 in four shards), runs the forward pass over 1024 tokens with weights streamed layer by layer, and prints
 time and peak resident memory. The checkpoint is removed afterwards unless --keep is given. Needs nothing but Python.
 
-    tests/bench/streaming_8b.py build/bench/bench_forward FOLDER [--keep]
+    tests/bench/streaming_8b.py build/bench/bench_forward FOLDER [--profile build/bin/kvatlas] [--keep]
+
+With --profile it takes a profile of 2048 tokens under a budget of 6 GB instead.
 """
 import argparse
 import json
 import pathlib
 import random
+import resource
 import shutil
 import subprocess
 import sys
+import time
 
 LAYERS, HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 32, 4096, 14336, 32, 8, 128, 128256
 SHARDS = 4
@@ -105,20 +109,41 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="build/bench/bench_forward")
     parser.add_argument("folder", type=pathlib.Path, help="a new folder for the checkpoint, with 16 GB of room")
+    parser.add_argument("--profile", metavar="KVATLAS", help="build/bin/kvatlas: instead, profile 2048 tokens under 6 GB")
     parser.add_argument("--keep", action="store_true", help="leave the checkpoint there, and use one that is there")
     options = parser.parse_args()
     if not (options.keep and (options.folder / "config.json").exists()):
         options.folder.mkdir(parents=True)
         write_checkpoint(options.folder)
     try:
-        run = subprocess.run([options.bench, options.folder, "1024", "--runs", "1", "--streaming"], check=True,
-                             capture_output=True, text=True)
+        if options.profile:
+            profile(options)
+        else:
+            forward(options)
     finally:
         if not options.keep:
             shutil.rmtree(options.folder)
+
+
+def forward(options):
+    run = subprocess.run([options.bench, options.folder, "1024", "--runs", "1", "--streaming"], check=True,
+                         capture_output=True, text=True)
     got = json.loads(run.stdout)
     print(f"{got['tokens']} tokens through 16 GB of weights: {got['seconds']:.0f} s, peak resident memory "
           f"{got['peak_mb'] / 1000:.2f} GB, first layer done after {got['first_layer_seconds']:.1f} s")
+
+
+def profile(options):
+    prompts, output = options.folder / "prompt.jsonl", options.folder / "p.h5"
+    prompts.write_text(json.dumps({"tokens": [(i * 7919 + 13) % 128000 for i in range(2048)]}))
+    begin = time.perf_counter()
+    run = subprocess.run([options.profile, "profile", "--model", options.folder, "--prompts", prompts, "-o", output,
+                          "--memory-budget", "6GB", "--force"], check=True, capture_output=True, text=True)
+    took = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
+    print(run.stderr.rstrip(), file=sys.stderr)
+    print(f"a profile of 2048 tokens, every statistic and maps, through 16 GB of weights: {took:.0f} s, peak resident "
+          f"memory {peak:.2f} GB (of 6), file {output.stat().st_size / 1e6:.0f} MB")
 
 
 main()

@@ -98,7 +98,7 @@ TEST_F(GenerateCommand, EndsSoonWhenInterrupted) {
   for (int i = 1; i < 8000; ++i) ids += "," + std::to_string(i % 40000);
   const Finished finished = run_kvatlas({"generate", "--model", demo_model().string(), "--prompts",
                                          write_line("{\"tokens\":[" + ids + "]}")},
-                                        "weights resident");
+                                        {.interrupt_at = "weights resident"});
   EXPECT_EQ(finished.status, 130);
   EXPECT_THAT(finished.out, testing::IsEmpty());
   EXPECT_THAT(finished.err, HasSubstr("interrupted"));

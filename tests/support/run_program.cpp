@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <memory>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -36,9 +37,16 @@ std::string contents(std::FILE* file) {
 
 }  // namespace
 
-Finished run_kvatlas(const std::vector<std::string>& arguments, const std::string& interrupt_at) {
-  std::vector<std::string> words{KVATLAS_PROGRAM};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+std::string kvatlas_program() { return KVATLAS_PROGRAM; }
+
+Finished run_kvatlas(const std::vector<std::string>& arguments, const RunHow& how) {
+  std::vector<std::string> command{kvatlas_program()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_program(command, how);
+}
+
+Finished run_program(const std::vector<std::string>& command, const RunHow& how) {
+  std::vector<std::string> words = command;
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -51,20 +59,29 @@ Finished run_kvatlas(const std::vector<std::string>& arguments, const std::strin
     if (none < 0 || dup2(none, 0) < 0 || dup2(fileno(out.get()), 1) < 0 ||
         dup2(fileno(err.get()), 2) < 0)
       _exit(126);
-    execv(argv[0], argv.data());
+    setpgid(0, 0);
+    if (how.largest_file > 0) {
+      signal(SIGXFSZ, SIG_IGN);  // so that writing fails, as it does on a full disk
+      const auto most = static_cast<rlim_t>(how.largest_file);
+      const rlimit limit{most, most};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    execvp(argv[0], argv.data());
     _exit(127);
   }
 
   const auto start = Clock::now();
-  bool interrupted = interrupt_at.empty();
+  bool interrupted = how.interrupt_at.empty();
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {
-    if (!interrupted && contents(err.get()).find(interrupt_at) != std::string::npos) {
+    if (!interrupted && contents(err.get()).find(how.interrupt_at) != std::string::npos) {
       kill(child, SIGINT);
       interrupted = true;
     }
-    if (Clock::now() - start > std::chrono::minutes(5)) kill(child, SIGKILL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto passed = Clock::now() - start;
+    if (passed > std::chrono::minutes(5) || (how.kill_after.count() > 0 && passed > how.kill_after))
+      kill(-child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(how.kill_after.count() > 0 ? 1 : 5));
   }
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out.get()),
           contents(err.get())};

@@ -2,6 +2,8 @@
 // Runs the program as a user does, and keeps what it said.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,9 +14,20 @@ struct Finished {
   std::string out, err;
 };
 
-/// build/bin/kvatlas with these arguments, without standard input. Once its stderr holds
-/// `interrupt_at`, it is sent a SIGINT. It is killed after five minutes.
-Finished run_kvatlas(const std::vector<std::string>& arguments,
-                     const std::string& interrupt_at = {});
+struct RunHow {
+  std::string interrupt_at = {};  // once stderr holds it, the program is sent a SIGINT
+  std::chrono::microseconds kill_after{
+      0};  // it, and what it started, is sent a SIGKILL then; 0: not
+  std::int64_t largest_file =
+      0;  // bytes that it may write to a file, as on a full disk; 0: no limit
+};
+
+/// The program of a build and its arguments, without standard input. It is killed after five
+/// minutes.
+Finished run_program(const std::vector<std::string>& command, const RunHow& how = {});
+
+/// The same with build/bin/kvatlas.
+Finished run_kvatlas(const std::vector<std::string>& arguments, const RunHow& how = {});
+std::string kvatlas_program();
 
 }  // namespace kvatlas::testing_support

@@ -13,6 +13,7 @@
 
 #include "tests/support/run_program.hpp"
 #include "tests/support/tiny_model.hpp"
+#include "tests/unit/profile/samples.hpp"
 
 namespace kvatlas {
 namespace {
@@ -87,6 +88,40 @@ TEST_F(CommandLine, InspectPrintsTheCard) {
   EXPECT_EQ(card.at("kv_heads"), TinySizes::kv_heads);
   EXPECT_EQ(card.at("vocab_size"), TinySizes::vocabulary);
   EXPECT_THAT(run_kvatlas({"inspect", model()}).out, HasSubstr("llama"));
+}
+
+TEST_F(CommandLine, ProfilesAreInspectedAndMerged) {
+  using namespace profile::testing_samples;
+  const std::string a = write_file("a.h5", ""), b = write_file("b.h5", "");
+  const std::string both = a + ".both";
+  for (const auto& file : {a, b}) std::filesystem::remove(file);
+  write_range(a, make_header(3), 0, 2);
+  write_range(b, make_header(3), 2, 3);
+  ASSERT_EQ(run_kvatlas({"merge", a, b, "-o", both}).status, 0);
+  const Finished finished = run_kvatlas({"inspect", both, "--json"});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const json card = json::parse(finished.out);
+  EXPECT_EQ(card.at("samples"), 3);
+  EXPECT_EQ(card.at("complete"), true);
+  EXPECT_EQ(card.at("model").at("layers"), make_header(3).n_layers);
+  EXPECT_EQ(card.at("capture"), json::parse(make_header(3).capture));
+  EXPECT_EQ(card.at("samples_by_task").size(), 2u);
+  EXPECT_EQ(card.at("arrays").size(), make_header(3).arrays.size());
+  EXPECT_THAT(run_kvatlas({"inspect", both}).out,
+              AllOf(HasSubstr("3, complete"), HasSubstr("2 x needle, 300 tokens"),
+                    HasSubstr("rows = 64"), HasSubstr("js/divergence: head x layer x layer")));
+  EXPECT_THAT(run_kvatlas({"inspect", a}).out, HasSubstr("2 of 3, unfinished"));
+
+  EXPECT_THAT(refusal(2, {"merge", a, b, "-o", both}), HasSubstr("--force"));
+  EXPECT_EQ(run_kvatlas({"merge", a, b, "-o", both, "--force"}).status, 0);
+  EXPECT_THAT(refusal(2, {"merge", a}), HasSubstr("--output"));
+  EXPECT_THAT(refusal(3, {"merge", write_file("text", "x"), "-o", a + ".c"}),
+              HasSubstr("not a profile"));
+  EXPECT_THAT(refusal(3, {"inspect", write_file("cut.h5", file_bytes(a).substr(0, 5000))}),
+              HasSubstr("cut.h5"));
+  std::filesystem::create_directory(both + ".new.parts");
+  std::filesystem::copy(a, both + ".new.parts/000000.h5");
+  EXPECT_THAT(refusal(3, {"inspect", both + ".new"}), HasSubstr("--resume"));
 }
 
 #if KVATLAS_HAS_TORCH

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// What selections keep of the prompt, and how much of the first generated token's attention falls
+// on it.
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include "analyzer/capture/sample_capture_impl.hpp"
+#include "kernels/base/parallel.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/select.hpp"
+
+namespace kvatlas::capture {
+namespace {
+
+namespace name = profile::name;
+using kernels::LagVariant;
+using profile::Selection;
+
+/// Which prompt tokens a KV head keeps: [n_tokens] of 0 and 1; empty: the prompt is too short to
+/// tell.
+using Kept = std::vector<std::uint8_t>;
+using Order = std::vector<std::int32_t>;
+
+/// Positions by score, the largest first, of equal ones the earlier first.
+Order by_score(const float* scores, std::int64_t count) {
+  Order order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto left = kernels::rank_key(scores[a]), right = kernels::rank_key(scores[b]);
+    return left != right ? left > right : a < b;
+  });
+  return order;
+}
+
+Kept everything(std::int64_t n) { return Kept(static_cast<std::size_t>(n), 1); }
+
+/// The `best` first of `order` that lie before `recent`, and everything from there on.
+Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent, std::int64_t n) {
+  Kept kept(static_cast<std::size_t>(n), 0);
+  recent = std::max<std::int64_t>(0, recent);
+  for (const auto position : order)
+    if (position < recent && best-- > 0) kept[static_cast<std::size_t>(position)] = 1;
+  std::fill(kept.begin() + recent, kept.end(), std::uint8_t{1});
+  return kept;
+}
+
+/// The selections of one layer.
+class Keeper {
+ public:
+  Keeper(const SampleCapture::State& state, const AttentionInputs& in)
+      : s_(state), layer_(in.layer), n_(state.n_tokens), kv_heads_(state.config.n_kv_heads) {
+    for (const auto& kind : s_.settings.window_kinds)
+      orders_.push_back(n_ > kind.window ? orders(s_.window_scores(kind, layer_, kv_heads_).cpu())
+                                         : std::vector<Order>());
+    const at::Tensor& columns = s_.column_sums[static_cast<std::size_t>(layer_)];
+    if (columns.defined())
+      column_orders_ =
+          orders(columns.view({kv_heads_, s_.group(), n_}).to(at::kDouble).mean(1).to(at::kFloat));
+    lag_positions_.resize(s_.selections.size());
+    for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
+      if (!uncut(variant)) select_by_lag(variant, in);
+  }
+
+  Kept kept(std::size_t number, std::int64_t kv_head) const {
+    const Selection& selection = s_.selections[number];
+    const auto head = static_cast<std::size_t>(kv_head);
+    switch (selection.method) {
+      case Selection::Method::streaming: {
+        Kept kept = best_and_recent({}, 0, n_ - selection.proximity.recent, n_);
+        std::fill_n(kept.begin(), std::min(selection.proximity.initial, n_), std::uint8_t{1});
+        return kept;
+      }
+      case Selection::Method::snapkv:
+      case Selection::Method::dynamickv: {
+        const std::int64_t window = s_.settings.window_kinds[selection.kind].window;
+        if (n_ <= window) return everything(n_);
+        const std::int64_t best = selection.method == Selection::Method::snapkv
+                                      ? selection.budget - window
+                                      : layer_budget(selection);
+        return best_and_recent(orders_[selection.kind][head], best, n_ - window, n_);
+      }
+      case Selection::Method::h2o: {
+        if (column_orders_.empty()) return {};
+        const std::int64_t best = selection.budget / 2;
+        return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
+      }
+      case Selection::Method::lagkv:
+        return kept_by_lag(number, kv_head);
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Order> orders(const at::Tensor& scores) const {
+    std::vector<Order> out(static_cast<std::size_t>(kv_heads_));
+    parallel_for(kv_heads_, [&](std::int64_t head, int) {
+      out[static_cast<std::size_t>(head)] =
+          by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1));
+    });
+    return out;
+  }
+
+  std::int64_t layer_budget(const Selection& selection) const {
+    const auto& budgets = s_.settings.budgets;
+    const auto number =
+        std::find(budgets.begin(), budgets.end(), selection.budget) - budgets.begin();
+    return s_.layer_budgets[selection.kind][static_cast<std::size_t>(number)]
+                           [static_cast<std::size_t>(layer_)];
+  }
+
+  /// L2 does not cut the first two layers (methods.md, section 4).
+  bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
+
+  /// LagKV's scores for all lags of a variant, from one read of keys and values; then all ratios.
+  void select_by_lag(LagVariant variant, const AttentionInputs& in) {
+    const std::int64_t sink = s_.settings.sink;
+    kernels::LagScores io;
+    io.keys = in.key;
+    io.values = in.value;
+    io.keys.sizes[1] = io.values.sizes[1] = n_;
+    io.sink = sink;
+    io.variant = variant;
+    std::vector<at::Tensor> scores;
+    for (const auto lag : s_.settings.lags) {
+      if (n_ < sink + 2 * lag) continue;
+      io.lags.push_back(lag);
+      scores.push_back(
+          at::empty({kv_heads_, lag * kernels::lag_cut_partitions(n_, sink, lag)}, float_on(in)));
+      io.scores.push_back(view_of<float, 2>(scores.back()));
+    }
+    if (scores.empty()) return;
+    kernels::lag_scores(io);
+    for (std::size_t number = 0; number < s_.selections.size(); ++number) {
+      const Selection& selection = s_.selections[number];
+      const auto lag = std::find(io.lags.begin(), io.lags.end(), selection.lag);
+      if (selection.method != Selection::Method::lagkv || selection.variant != variant ||
+          lag == io.lags.end())
+        continue;
+      const at::Tensor& of_lag = scores[static_cast<std::size_t>(lag - io.lags.begin())];
+      const at::Tensor positions =
+          at::empty({kv_heads_, kernels::lag_length(n_, sink, selection.lag, selection.keep)},
+                    of_lag.options().dtype(at::kLong));
+      kernels::lag_kept({.scores = view_of<const float, 2>(of_lag),
+                         .n_tokens = n_,
+                         .sink = sink,
+                         .lag = selection.lag,
+                         .keep = selection.keep,
+                         .positions = view_of<std::int64_t, 2>(positions)});
+      lag_positions_[number] = positions.cpu();
+    }
+  }
+
+  Kept kept_by_lag(std::size_t number, std::int64_t kv_head) const {
+    const Selection& selection = s_.selections[number];
+    if (n_ < s_.settings.sink + 2 * selection.lag) return {};
+    if (uncut(selection.variant)) return everything(n_);
+    Kept kept(static_cast<std::size_t>(n_), 0);
+    const at::Tensor positions = lag_positions_[number].select(0, kv_head);
+    const std::int64_t* position = positions.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < positions.size(0); ++i)
+      kept[static_cast<std::size_t>(position[i])] = 1;
+    return kept;
+  }
+
+  const SampleCapture::State& s_;
+  std::int64_t layer_, n_, kv_heads_;
+  std::vector<std::vector<Order>> orders_;  // [window kind][KV head]
+  std::vector<Order> column_orders_;        // [KV head]; empty where column sums were not taken
+  std::vector<at::Tensor> lag_positions_;   // [selection] of [n_kv_heads, kept]
+};
+
+/// The attention of the generated token in each KV head, the mean over its query heads:
+/// [n_kv_heads, n_tokens + 1].
+at::Tensor mean_row(const AttentionInputs& in, std::int64_t kv_heads) {
+  const std::int64_t heads = in.query.sizes[0], keys = in.key.sizes[1];
+  const at::Tensor row = at::empty({heads, 1, keys}, float_on(in));
+  kernels::LastRows io = rows_of(in);
+  io.probs = view_of<float, 3>(row);
+  kernels::last_rows(io);
+  return row.view({kv_heads, heads / kv_heads, keys}).to(at::kDouble).mean(1).cpu();
+}
+
+}  // namespace
+
+void SampleCapture::State::add_kept(const AttentionInputs& in) {
+  const std::int64_t n = n_tokens, K = config.n_kv_heads;
+  const auto S = static_cast<std::int64_t>(selections.size());
+  const Keeper keeper(*this, in);
+  const at::Tensor attention = mean_row(in, K);
+  const auto mass = array(name::kKeptMass).values<float>();
+  const auto tokens = array(name::kKeptTokens).values<std::int32_t>();
+  const std::int64_t mask_bytes = (n + 7) / 8;
+  std::span<std::uint8_t> mask;
+  if (with_maps && settings.maps)
+    mask = array(name::kKeptMask, {S, layers(), K, mask_bytes}).values<std::uint8_t>();
+  parallel_for(S * K, [&](std::int64_t task, int) {
+    const std::int64_t number = task / K, head = task % K;
+    const Kept kept = keeper.kept(static_cast<std::size_t>(number), head);
+    if (kept.empty()) return;
+    const auto place = static_cast<std::size_t>(number * layers() + in.layer);
+    const auto of_head = place * static_cast<std::size_t>(K) + static_cast<std::size_t>(head);
+    const double* weight = attention.const_data_ptr<double>() + head * (n + 1);
+    double sum = weight[n];  // the token itself
+    std::int32_t count = 0;
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (kept[static_cast<std::size_t>(j)] == 0) continue;
+      ++count;
+      sum += weight[j];
+      if (!mask.empty())
+        mask[of_head * static_cast<std::size_t>(mask_bytes) + static_cast<std::size_t>(j / 8)] |=
+            static_cast<std::uint8_t>(1 << (j % 8));
+    }
+    mass[of_head] = static_cast<float>(sum);
+    if (head == 0) tokens[place] = count;
+  });
+}
+
+}  // namespace kvatlas::capture

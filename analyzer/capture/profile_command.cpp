@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/capture/profile_options.hpp"
+#include "analyzer/capture/profile_prompts.hpp"
+#include "analyzer/capture/profile_run.hpp"
+#include "analyzer/capture/progress.hpp"
+#include "analyzer/capture/ranks.hpp"
+#include "analyzer/commands.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+
+namespace kvatlas {
+namespace {
+
+using capture::ProfilePlan;
+
+struct ProfileCommand {
+  capture::RunOptions run;
+  capture::PromptOptions prompts;
+  capture::CaptureOptions capture;
+  std::string output;
+  bool force = false, resume = false, dry_run = false, json = false;
+};
+
+std::int64_t total_tokens(const ProfilePlan& plan, const std::set<std::int64_t>& finished) {
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < plan.prompts.size(); ++i)
+    if (!finished.contains(static_cast<std::int64_t>(i)))
+      tokens += static_cast<std::int64_t>(plan.prompts[i].tokens.size());
+  return tokens;
+}
+
+/// Ranks on one machine share its cores and GPUs.
+void share_machine(capture::RunOptions& run, const capture::Ranks& ranks) {
+  if (ranks.local_size() == 1) return;
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  // A launcher that binds each rank to cores of its own has shared them out already.
+  if (run.threads == 0 && thread_count() == cores)
+    run.threads = std::max(1, cores / ranks.local_size());
+  int gpus = 0;
+  while (std::filesystem::exists(str("/dev/nvidia", gpus))) ++gpus;
+  if (gpus > 1)
+    setenv("CUDA_VISIBLE_DEVICES", std::to_string(ranks.local_rank() % gpus).c_str(), 0);
+}
+
+void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
+                const capture::ProfileEstimate& estimate, int ranks) {
+  std::map<std::string, std::int64_t> tasks;
+  std::int64_t shortest = plan.engine.longest, longest = 0;
+  for (const auto& one : plan.prompts) {
+    ++tasks[one.prompt.task.empty() ? "your own" : one.prompt.task];
+    const auto n = static_cast<std::int64_t>(one.tokens.size());
+    shortest = std::min(shortest, n);
+    longest = std::max(longest, n);
+  }
+  std::string kinds;
+  for (const auto& [task, count] : tasks)
+    kinds += str(kinds.empty() ? "" : ", ", count, " ", printable(task));
+  const auto say = [](const auto&... parts) { std::cerr << "kvatlas: " << str(parts...) << '\n'; };
+  say(model.config().name.empty() ? "model" : printable(model.config().name), ", ",
+      model.config().n_layers, " layers, on ", plan.engine.placement.device, " in ",
+      plan.engine.placement.dtype);
+  say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample of " : " samples of ",
+      shortest == longest ? str(longest) : str(shortest, " to ", longest), " tokens (", kinds,
+      "), ", total_tokens(plan, {}), " tokens in all");
+  say("weights ",
+      estimate.memory.streaming
+          ? str("streamed layer by layer (", bytes_str(estimate.memory.held_weight_bytes),
+                " at a time), ", plan.batch, plan.batch == 1 ? " prompt" : " prompts", " at a time")
+          : str("resident (", bytes_str(estimate.memory.weight_bytes), ")"),
+      ", about ", bytes_str(estimate.memory.total_bytes), " of memory");
+  const auto longest_share = (static_cast<double>(plan.prompts.size()) + ranks - 1) / ranks /
+                             static_cast<double>(plan.prompts.size());
+  say("about ", capture::duration_str(estimate.seconds * longest_share),
+      ranks > 1 ? str(" on ", ranks, " processes") : "", " and a file of at most ",
+      bytes_str(estimate.file_bytes));
+  if (longest + plan.settings.generated > model.config().context_length)
+    say("note: prompts of up to ", longest, " tokens go beyond the model's context of ",
+        model.config().context_length);
+}
+
+void print_result(const ProfileCommand& command, const ProfilePlan& plan, std::int64_t run,
+                  double seconds) {
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(command.output));
+  if (command.json) {
+    const nlohmann::ordered_json result = {{"profile", command.output},
+                                           {"samples", plan.prompts.size()},
+                                           {"run_now", run},
+                                           {"seconds", seconds},
+                                           {"bytes", bytes}};
+    std::cout << result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  } else {
+    std::cout << command.output << ": " << plan.prompts.size() << " samples, " << bytes_str(bytes)
+              << (run == 0 ? "; nothing was left to do"
+                           : str("; took ", capture::duration_str(seconds)))
+              << '\n';
+  }
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+}
+
+/// The prompts, settings and engine of the run.
+ProfilePlan make_plan(const ProfileCommand& command, const model::ModelFile& model,
+                      std::string& prompts) {
+  ProfilePlan plan;
+  plan.engine = capture::engine_options(command.run);
+  auto planned = capture::plan_prompts(command.prompts, command.run, model);
+  plan.prompts = std::move(planned.prompts);
+  prompts = std::move(planned.description);
+  std::int64_t longest = 0;
+  for (const auto& one : plan.prompts)
+    longest = std::max(longest, static_cast<std::int64_t>(one.tokens.size()));
+  plan.settings = capture::settle_capture(command.capture, model.config(), longest);
+  plan.end_tokens = capture::end_tokens(model, command.run.ignore_eos);
+  capture::fit_memory(plan, model);
+  return plan;
+}
+
+/// Hands out the samples that are not finished yet, and keeps count of what the ranks have done.
+class Dispatcher {
+ public:
+  Dispatcher(const ProfilePlan& plan, const std::set<std::int64_t>& finished, std::int64_t layers)
+      : plan_(plan),
+        finished_(finished),
+        progress_(static_cast<std::int64_t>(plan.prompts.size() - finished.size()),
+                  total_tokens(plan, finished), layers) {}
+
+  std::optional<std::int64_t> next(int rank) {
+    // A rank that asks again has written what it was given for its last batch.
+    auto& given = given_[rank];
+    const bool none_left = skip_finished() == static_cast<std::int64_t>(plan_.prompts.size());
+    if (none_left || static_cast<std::int64_t>(given.size()) == plan_.batch) {
+      if (rank > 0)
+        for (const auto index : given) done(index);
+      given.clear();
+    }
+    if (none_left) return std::nullopt;
+    given.push_back(index_);
+    return index_++;
+  }
+
+  void done(std::int64_t index) {
+    ++done_;
+    progress_.sample(
+        static_cast<std::int64_t>(plan_.prompts[static_cast<std::size_t>(index)].tokens.size()));
+  }
+  void layer(std::int64_t layers, std::int64_t tokens) { progress_.layer(layers, tokens); }
+
+  std::int64_t samples_done() const { return done_; }
+  double seconds() const { return progress_.seconds(); }
+
+ private:
+  std::int64_t skip_finished() {
+    while (finished_.contains(index_)) ++index_;
+    return index_;
+  }
+
+  const ProfilePlan& plan_;
+  const std::set<std::int64_t>& finished_;
+  capture::Progress progress_;
+  std::map<int, std::vector<std::int64_t>> given_;
+  std::int64_t index_ = 0;
+  std::atomic<std::int64_t> done_ = 0;
+};
+
+/// Rank 0: takes the lock, hands out the samples, runs its share, and puts the file together.
+void lead(const ProfileCommand& command, const ProfilePlan& plan, const profile::Header& header,
+          const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
+  capture::Engine engine(model, plan.engine);
+  profile::Writer writer(command.output, header,
+                         {.resume = command.resume, .force = command.force});
+  const auto finished = writer.finished();
+  if (!finished.empty())
+    std::cerr << "kvatlas: " << finished.size() << " of " << plan.prompts.size()
+              << " samples are there already\n";
+  ranks.barrier();  // the others join what is open now
+  std::int64_t run = 0;
+  double seconds = 0;
+  {
+    Dispatcher dispatcher(plan, finished, model->config().n_layers);
+    ranks.serve([&](int rank) { return dispatcher.next(rank); });
+    capture::run_profile(
+        engine, plan, writer, [&] { return ranks.take(); },
+        {.layer = [&](std::int64_t layers,
+                      std::int64_t tokens) { dispatcher.layer(layers, tokens); },
+         .finished = [&](const profile::Sample& sample) { dispatcher.done(sample.index); }});
+    ranks.barrier();  // all have written what they were given
+    run = dispatcher.samples_done();
+    seconds = dispatcher.seconds();
+  }
+  writer.finish();
+  for (const auto& warning : writer.warnings()) std::cerr << "kvatlas: note: " << warning << '\n';
+  print_result(command, plan, run, seconds);
+}
+
+/// The other ranks: run what they are given, each sample into a file of its own.
+void follow(const ProfileCommand& command, const ProfilePlan& plan, const profile::Header& header,
+            const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
+  capture::Engine engine(model, plan.engine);
+  ranks.barrier();
+  const auto writer = profile::Writer::join(command.output, header);
+  capture::run_profile(engine, plan, *writer, [&] { return ranks.take(); }, {});
+  ranks.barrier();
+}
+
+void run_ranks(ProfileCommand command, capture::Ranks& ranks) {
+  share_machine(command.run, ranks);
+  const auto model = model::ModelFile::open(command.run.model);
+  std::string prompts;
+  const ProfilePlan plan = make_plan(command, *model, prompts);
+  const bool leads = ranks.rank() == 0;
+  if (leads) print_plan(plan, *model, capture::estimate(plan, *model), ranks.size());
+  if (command.dry_run) return;
+  const profile::Header header = capture::profile_header(plan, *model, prompts);
+  (leads ? lead : follow)(command, plan, header, model, ranks);
+}
+
+void run_profile_command(const ProfileCommand& command) {
+  capture::restart_with_sleeping_threads();
+  if (command.force && command.resume)
+    fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
+  const auto ranks = capture::Ranks::open();
+  if (ranks->size() == 1) return run_ranks(command, *ranks);
+  try {
+    run_ranks(command, *ranks);
+  } catch (const Error& error) {
+    std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", error.what(), "\n") << std::flush;
+    ranks->abort(exit_status(error.code()));
+  }
+}
+
+}  // namespace
+
+void add_profile_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "profile", "Run a model over prompts and write what its attention does to a profile");
+  auto options = std::make_shared<ProfileCommand>();
+  capture::add_model_options(*command, options->run);
+  command->add_option("-o,--output", options->output, "the profile (HDF5) to write")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "begin anew, even if the file is there");
+  command->add_flag("--resume", options->resume, "go on with an unfinished profile");
+  command->add_flag("--dry-run", options->dry_run,
+                    "print the plan with its time, memory and file size, and stop");
+  command->add_flag("--json", options->json, "print the result as JSON");
+  command
+      ->add_option("--task", options->prompts.tasks,
+                   "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
+                   "repeated")
+      ->type_name("TASK")
+      ->default_str("a mixture")
+      ->group("Prompts");
+  command->add_option("--lengths", options->prompts.lengths, "their lengths in tokens")
+      ->delimiter(',')
+      ->default_str("1024,2048")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N,...")
+      ->group("Prompts");
+  command->add_option("--depths", options->prompts.depths, "where the answer lies, 0 to 1")
+      ->delimiter(',')
+      ->default_str("0.1,0.3,0.5,0.7,0.9")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("D,...")
+      ->group("Prompts");
+  command->add_option("--seeds", options->prompts.seeds, "prompts of each task, length and depth")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N")
+      ->group("Prompts");
+  command->add_option("--seed", options->prompts.seed, "seed of the first of them")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->type_name("N")
+      ->group("Prompts");
+  command->add_flag("--quick", options->prompts.quick, "few and short generated prompts")
+      ->group("Prompts");
+  command
+      ->add_option("-p,--prompt", options->run.prompt_texts,
+                   "a prompt of your own; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Prompts");
+  command
+      ->add_option("--prompts", options->run.prompts_file,
+                   "JSONL file; each line has tokens (ids), text, or context and input")
+      ->type_name("FILE")
+      ->group("Prompts");
+  command
+      ->add_flag("--ignore-eos", options->run.ignore_eos,
+                 "with --new: go on after an end-of-sequence token")
+      ->group("Prompts");
+  capture::add_capture_options(*command, options->capture);
+  command->footer(
+      "Examples:\n"
+      "  kvatlas profile --model SmolLM2.gguf -o p.h5\n"
+      "  kvatlas profile --model SmolLM2.gguf --task needle --task passkey:digits=64 \\\n"
+      "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
+      "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
+      "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
+  command->callback([options] { run_profile_command(*options); });
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/profile/statistics.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas::capture {
+
+/// The options of `kvatlas profile` that say what is captured, as they are written.
+struct CaptureOptions {
+  std::vector<std::string> capture = {"default"};
+  std::vector<std::string> keep;
+  std::vector<std::int64_t> keep_layers;
+  std::vector<std::int64_t> initial, recent, budgets, windows, kernels, lags;
+  std::vector<std::string> poolings, ratios;
+  std::string map_type = "float16";
+  profile::CaptureSettings settings;  // the single numbers
+};
+
+void add_capture_options(CLI::App& command, CaptureOptions& options);
+
+/// The settings for a model and prompts of at most `longest` tokens. Error(usage) for what makes no
+/// sense.
+profile::CaptureSettings settle_capture(const CaptureOptions& options, const model::Config& config,
+                                        std::int64_t longest);
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/capture/profile_prompts.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "data/tasks.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+
+namespace kvatlas::capture {
+namespace {
+
+/// A hash of all token ids: what a resumed run must have in common with the first.
+std::string fingerprint(const std::vector<ProfilePrompt>& prompts) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8)
+      hash = (hash ^ (value >> shift & 0xff)) * 0x100000001b3u;
+  };
+  for (const auto& prompt : prompts) {
+    add(prompt.tokens.size());
+    for (const auto token : prompt.tokens) add(static_cast<std::uint64_t>(token));
+  }
+  std::string hex(16, '0');
+  for (std::size_t i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
+  return hex;
+}
+
+/// What stands in for options that were not given.
+PromptOptions with_standards(PromptOptions options, const model::Config& config) {
+  if (options.tasks.empty()) {
+    options.tasks = {"needle", "prose"};
+    if (!options.quick) options.tasks = {"needle", "passkey", "vt", "cwe", "fwe", "prose", "code"};
+  }
+  if (options.depths.empty()) {
+    options.depths = {0.1, 0.5, 0.9};
+    if (!options.quick) options.depths = {0.1, 0.3, 0.5, 0.7, 0.9};
+  }
+  if (options.lengths.empty()) {
+    options.lengths = {1024};
+    if (!options.quick) options.lengths.push_back(2048);
+    std::erase_if(options.lengths,
+                  [&](std::int64_t length) { return length > config.context_length; });
+    if (options.lengths.empty()) options.lengths = {config.context_length};
+  }
+  return options;
+}
+
+std::vector<data::TaskRequest> requests(const PromptOptions& options) {
+  std::vector<data::TaskRequest> all;
+  for (const auto& task : options.tasks) {
+    const bool has_depth = data::task_info(task).has_depth;
+    for (const auto length : options.lengths)
+      for (const double depth : has_depth ? options.depths : std::vector<double>{0})
+        for (std::int64_t i = 0; i < options.seeds; ++i)
+          all.push_back({task, length, depth, static_cast<std::uint64_t>(options.seed + i)});
+  }
+  return all;
+}
+
+}  // namespace
+
+PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
+                            const model::ModelFile& model) {
+  using nlohmann::json;
+  const bool own = !run.prompts_file.empty() || !run.prompt_texts.empty();
+  if (own &&
+      (!given.tasks.empty() || !given.lengths.empty() || !given.depths.empty() || given.quick))
+    fail(ErrorCode::usage,
+         "--task, --lengths, --depths and --quick make prompts: give them, or prompts of your own");
+  const model::ChatFormat chat = settle_chat(run.chat, model.tokenizer().get());
+  PlannedPrompts plan;
+  json described = {{"chat", model::chat_format_name(chat)}};
+  if (own) {
+    for (auto& prompt : collect_prompts(run)) plan.prompts.push_back({std::move(prompt), {}});
+    described["from"] = run.prompts_file.empty() ? "--prompt" : "--prompts";
+  } else {
+    if (!model.tokenizer())
+      fail(ErrorCode::usage, "the model has no tokenizer that can be used",
+           model.tokenizer_problem().empty() ? "" : " (" + model.tokenizer_problem() + ")",
+           ", so no prompts can be made: give token ids with --prompts FILE.jsonl");
+    const PromptOptions options = with_standards(given, model.config());
+    const auto wanted = requests(options);
+    plan.prompts.resize(wanted.size());
+    parallel_for(static_cast<std::int64_t>(wanted.size()), [&](std::int64_t i, int) {
+      const auto count = [&](std::string_view text) {
+        data::Prompt prompt;
+        prompt.text = text;
+        return static_cast<std::int64_t>(encode_prompt(prompt, model, chat).size());
+      };
+      plan.prompts[static_cast<std::size_t>(i)].prompt =
+          data::make_prompt(wanted[static_cast<std::size_t>(i)], count);
+    });
+    described["from"] = "tasks";
+    described["tasks"] = options.tasks;
+    described["lengths"] = options.lengths;
+    described["depths"] = options.depths;
+    described["seeds"] = options.seeds;
+    described["seed"] = options.seed;
+  }
+  for (auto& one : plan.prompts) {
+    one.tokens = in_context(one.prompt.id, [&] { return encode_prompt(one.prompt, model, chat); });
+    if (one.tokens.empty()) fail(ErrorCode::usage, one.prompt.id, ": the prompt has no tokens");
+  }
+  described["prompts"] = plan.prompts.size();
+  described["fingerprint"] = fingerprint(plan.prompts);
+  plan.description = described.dump();
+  return plan;
+}
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/capture/profile_run.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <future>
+
+#include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
+
+#include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/sample_capture.hpp"
+#include "kernels/attention_maps.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/dispatch.hpp"
+
+namespace kvatlas::capture {
+namespace {
+
+// Last positions whose best token is compared under proximal attention (methods.md, section 2).
+constexpr std::int64_t kAgreementRows = 100;
+// Samples of more bytes are written before the next batch begins.
+constexpr std::size_t kLargeSamples = 64 << 20;
+// More prompts at a time win nothing: the weights are then read seldom enough.
+constexpr std::int64_t kLargestBatch = 16;
+
+std::int64_t length(const ProfilePrompt& prompt) {
+  return static_cast<std::int64_t>(prompt.tokens.size());
+}
+
+/// A batch that runs: its sequences, and what is captured of each.
+struct Batch {
+  std::vector<std::int64_t> indices;
+  std::deque<Sequence> sequences;
+  std::vector<SampleCapture> captures;
+  std::vector<std::vector<std::int64_t>> best;  // after each of the last positions, if wanted
+};
+
+class Runner {
+ public:
+  Runner(Engine& engine, const ProfilePlan& plan, const ProfileObserver& observer)
+      : engine_(engine), plan_(plan), observer_(observer) {}
+
+  void run(Batch& batch) {
+    prefill(batch);
+    if (plan_.settings.decodes()) generate(batch);
+    if (plan_.settings.agreement)
+      for (std::size_t i = 0; i < batch.indices.size(); ++i) compare_proximal(batch, i);
+  }
+
+ private:
+  const ProfilePrompt& prompt(const Batch& batch, std::size_t i) const {
+    return plan_.prompts[static_cast<std::size_t>(batch.indices[i])];
+  }
+
+  void prefill(Batch& batch) {
+    const auto& settings = plan_.settings;
+    std::vector<Engine::Step> steps;
+    std::int64_t tokens = 0;
+    for (std::size_t i = 0; i < batch.indices.size(); ++i) {
+      const auto& one = prompt(batch, i);
+      batch.sequences.push_back(engine_.sequence(settings.decodes()));
+      batch.captures.emplace_back(settings, engine_.model().config(), length(one),
+                                  plan_.with_maps(batch.indices[i]));
+      steps.push_back({&batch.sequences.back(), one.tokens});
+      if (!settings.argmax) steps.back().logit_rows = kAgreementRows;
+      tokens += length(one);
+    }
+    batch.best.resize(batch.indices.size());
+    const bool many = settings.argmax || settings.agreement;
+    engine_.run(
+        steps, many ? Logits::all : Logits::last,
+        {.attention = [&](const AttentionInputs& in) { batch.captures[in.sequence].prefill(in); },
+         .logits =
+             [&](std::size_t i, std::int64_t position, View<const float, 2> rows) {
+               for (std::int64_t row = 0; row < rows.sizes[0]; ++row) {
+                 const auto best = argmax({rows.at(row), static_cast<std::size_t>(rows.sizes[1])});
+                 if (settings.argmax) batch.captures[i].set_argmax(position + row, best);
+                 batch.best[i].push_back(best);
+               }
+             },
+         .progress = [&](std::int64_t layers) { report(layers, tokens); }});
+    for (std::size_t i = 0; i < batch.indices.size(); ++i) {
+      const auto& logits = batch.sequences[i].logits();
+      if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
+        fail(ErrorCode::numeric, prompt(batch, i).prompt.id,
+             ": the model's logits are not numbers; the weights may be damaged, or --dtype too "
+             "narrow");
+      batch.captures[i].end_prefill(logits);
+    }
+  }
+
+  void generate(Batch& batch) {
+    const auto& ends = plan_.end_tokens;
+    std::vector<bool> ended(batch.indices.size(), false);
+    for (std::int64_t step = 0; step < plan_.settings.generated; ++step) {
+      std::vector<Engine::Step> steps;
+      std::vector<std::size_t> owner;
+      for (std::size_t i = 0; i < batch.indices.size(); ++i) {
+        if (ended[i]) continue;
+        const std::int64_t token = argmax(batch.sequences[i].logits());
+        ended[i] = std::find(ends.begin(), ends.end(), token) != ends.end();
+        batch.captures[i].begin_decode(step, token);
+        steps.push_back({&batch.sequences[i], {token}});
+        owner.push_back(i);
+      }
+      if (steps.empty()) return;
+      const bool last = step + 1 == plan_.settings.generated;
+      engine_.run(
+          steps, last ? Logits::none : Logits::last,
+          {.attention =
+               [&](const AttentionInputs& in) { batch.captures[owner[in.sequence]].decode(in); },
+           .logits = {},
+           .progress = {}});
+    }
+  }
+
+  void compare_proximal(Batch& batch, std::size_t i) {
+    const auto& one = prompt(batch, i);
+    const auto& counts = plan_.settings.agreement_counts;
+    const auto rows = std::min(kAgreementRows, length(one));
+    const std::vector<std::int64_t> full(batch.best[i].end() - rows, batch.best[i].end());
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+      if (counts[k] >= length(one)) {
+        batch.captures[i].set_agreement(k, 1);  // every token is proximal
+        continue;
+      }
+      const std::int64_t initial = std::min<std::int64_t>(4, counts[k] / 4);
+      Sequence sequence = engine_.sequence(false);
+      const Engine::Step step{&sequence, one.tokens, rows,
+                              kernels::Proximity{initial, counts[k] - initial}};
+      std::size_t position = 0, same = 0;
+      engine_.run({&step, 1}, Logits::all,
+                  {.attention = {},
+                   .logits =
+                       [&](std::size_t, std::int64_t, View<const float, 2> logits) {
+                         for (std::int64_t row = 0; row < logits.sizes[0]; ++row)
+                           same +=
+                               full[position++] ==
+                               argmax({logits.at(row), static_cast<std::size_t>(logits.sizes[1])});
+                       },
+                   .progress = [&](std::int64_t layers) { report(layers, length(one)); }});
+      batch.captures[i].set_agreement(k, static_cast<double>(same) / static_cast<double>(rows));
+    }
+  }
+
+  void report(std::int64_t layers, std::int64_t tokens) const {
+    if (observer_.layer) observer_.layer(layers, tokens);
+  }
+
+  Engine& engine_;
+  const ProfilePlan& plan_;
+  const ProfileObserver& observer_;
+};
+
+profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::int64_t index) {
+  profile::Sample sample = capture.take();
+  sample.index = index;
+  sample.id = from.prompt.id;
+  sample.task = from.prompt.task;
+  sample.length = from.prompt.length;
+  sample.depth = from.prompt.depth;
+  sample.seed = from.prompt.seed;
+  sample.answers = from.prompt.answers;
+  sample.tokens.assign(from.tokens.begin(), from.tokens.end());
+  return sample;
+}
+
+/// The engine's options for a batch of the longest prompts.
+EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model,
+                          std::int64_t batch) {
+  std::vector<std::int64_t> lengths;
+  std::int64_t capture = 0;
+  for (std::size_t i = 0; i < plan.prompts.size(); ++i) {
+    lengths.push_back(length(plan.prompts[i]));
+    capture = std::max(capture, capture_bytes(plan.settings, model.config(), lengths.back(),
+                                              plan.with_maps(static_cast<std::int64_t>(i))));
+  }
+  std::sort(lengths.rbegin(), lengths.rend());
+  EngineOptions options = plan.engine;
+  options.longest = lengths.front();
+  options.all_tokens = 0;
+  const auto count = std::min(static_cast<std::size_t>(batch), lengths.size());
+  for (std::size_t i = 0; i < count; ++i)
+    options.all_tokens += lengths[i] + plan.settings.generated;
+  options.keep_caches = plan.settings.decodes();
+  options.other_bytes = capture * static_cast<std::int64_t>(count);
+  return options;
+}
+
+/// Multiply-adds a second of a product like those of the feed-forward block.
+double product_rate(const model::Config& config, const Placement& placement) {
+  const c10::InferenceMode no_gradients;
+  constexpr std::int64_t kRows = 1024;
+  const std::int64_t in = config.hidden_size,
+                     out = std::min<std::int64_t>(2 * config.intermediate_size, 4096);
+  const auto options = at::TensorOptions(at::Device(placement.device)).dtype(at::kFloat);
+  const at::Tensor rows = at::ones({kRows, in}, options), weight = at::ones({out, in}, options);
+  double best = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto start = std::chrono::steady_clock::now();
+    linear(rows, weight).select(0, 0).sum().item<float>();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, static_cast<double>(kRows * in * out) / seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+void fit_memory(ProfilePlan& plan, const model::ModelFile& model) {
+  plan.batch = 1;
+  plan.engine = options_for(plan, model, 1);
+  // Resident weights are read once anyway; streamed ones are read once a batch.
+  if (!plan_memory(model, plan.engine).streaming) return;
+  for (std::int64_t batch = 2; batch <= kLargestBatch; ++batch) {
+    const EngineOptions larger = options_for(plan, model, batch);
+    if (batch > static_cast<std::int64_t>(plan.prompts.size()) ||
+        (larger.memory_budget > 0 && plan_memory(model, larger).total_bytes > larger.memory_budget))
+      return;
+    plan.batch = batch;
+    plan.engine = larger;
+  }
+}
+
+ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model) {
+  const model::Config& c = model.config();
+  const double rate = product_rate(c, plan.engine.placement);
+  const double layer_weights = static_cast<double>(c.hidden_size) *
+                               static_cast<double>((2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim +
+                                                   3 * c.intermediate_size);
+  const double products = static_cast<double>(c.n_layers) * layer_weights;
+  const double pairs = static_cast<double>(c.n_layers * c.n_heads * c.head_dim) / 2;
+  ProfileEstimate out;
+  out.memory = plan_memory(model, plan.engine);
+  double multiplies = 0;
+  for (std::size_t i = 0; i < plan.prompts.size(); ++i) {
+    const auto n = static_cast<double>(length(plan.prompts[i]));
+    const bool maps = plan.with_maps(static_cast<std::int64_t>(i)) &&
+                      (plan.settings.maps || plan.settings.columns);
+    // Attention runs at about 0.4 of the rate of products, maps (two products) at 0.6; all the
+    // small steps and statistics are a quarter of the products' time.
+    const double forward = 1.25 * n * products + 2 * n * n * pairs / 0.4;
+    multiplies += forward + (maps ? 2 * n * n * pairs / 0.6 : 0);
+    if (plan.settings.agreement)
+      for (const auto count : plan.settings.agreement_counts)
+        if (count < length(plan.prompts[i])) multiplies += 2 * forward;
+    const std::int64_t bytes = capture_bytes(plan.settings, c, length(plan.prompts[i]), maps) -
+                               capture_bytes(plan.settings, c, length(plan.prompts[i]), false);
+    out.file_bytes += bytes / 3;
+  }
+  std::int64_t fixed = 0;
+  for (const auto& array : profile::descriptions(plan.settings, c)) {
+    std::int64_t count = array.sizes.empty() ? 0 : 1;
+    for (const auto size : array.sizes) count *= size;
+    fixed += count * profile::type_bytes(array.type);
+  }
+  out.file_bytes += fixed * static_cast<std::int64_t>(plan.prompts.size()) * 3 / 4;
+  out.seconds = multiplies / rate;
+  return out;
+}
+
+profile::Header profile_header(const ProfilePlan& plan, const model::ModelFile& model,
+                               const std::string& prompts) {
+  const model::Config& c = model.config();
+  profile::Header header;
+  header.tool_version = KVATLAS_VERSION;
+  header.model_name = c.name;
+  header.architecture = model::architecture_name(c.architecture);
+  header.model_fingerprint = model.fingerprint();
+  if (model.tokenizer()) header.tokenizer_fingerprint = model.tokenizer()->fingerprint();
+  header.n_layers = c.n_layers;
+  header.n_heads = c.n_heads;
+  header.n_kv_heads = c.n_kv_heads;
+  header.head_dim = c.head_dim;
+  header.vocab_size = c.vocab_size;
+  header.context_length = c.context_length;
+  header.window = c.window;
+  const auto& placement = plan.engine.placement;
+  header.backend = str(placement.device, ", ", placement.dtype,
+                       placement.device == "cpu" ? ", " + kernels::cpu_target() : "");
+  header.capture = plan.settings.json();
+  header.prompts = prompts;
+  header.planned_samples = static_cast<std::int64_t>(plan.prompts.size());
+  header.axes = profile::axis_tables(plan.settings);
+  header.arrays = profile::descriptions(plan.settings, c);
+  return header;
+}
+
+void run_profile(Engine& engine, const ProfilePlan& plan, profile::Writer& writer,
+                 const std::function<std::optional<std::int64_t>()>& next,
+                 const ProfileObserver& observer) {
+  Runner runner(engine, plan, observer);
+  const auto write = [&](const std::vector<profile::Sample>& samples) {
+    for (const auto& sample : samples) {
+      writer.add(sample);
+      if (observer.finished) observer.finished(sample);
+    }
+  };
+  std::future<void> writing;  // of the batch before, while the next one runs
+  while (true) {
+    Batch batch;
+    while (static_cast<std::int64_t>(batch.indices.size()) < plan.batch) {
+      const auto index = next();
+      if (!index) break;
+      batch.indices.push_back(*index);
+    }
+    if (!batch.indices.empty()) runner.run(batch);
+    if (writing.valid()) writing.get();
+    if (batch.indices.empty()) return;
+    batch.sequences.clear();
+    std::vector<profile::Sample> samples;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < batch.indices.size(); ++i) {
+      samples.push_back(finish(batch.captures[i],
+                               plan.prompts[static_cast<std::size_t>(batch.indices[i])],
+                               batch.indices[i]));
+      for (const auto& [name, array] : samples.back().arrays) bytes += array.bytes.size();
+    }
+    // Small samples are mostly waiting for the disk; large ones are work for all cores, and memory.
+    if (bytes > kLargeSamples)
+      write(samples);
+    else
+      writing =
+          std::async(std::launch::async, [&write, held = std::move(samples)] { write(held); });
+  }
+}
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/capture/sample_capture.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "analyzer/capture/sample_capture_impl.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/kernels.hpp"
+
+namespace kvatlas::capture {
+
+using profile::Type;
+namespace name = profile::name;
+
+at::Tensor tensor_of(const AnyView<3>& view) {
+  const auto type = view.type == DType::f32   ? at::kFloat
+                    : view.type == DType::f16 ? at::kHalf
+                                              : at::kBFloat16;
+  const auto device = view.memory == Memory::device ? at::kCUDA : at::kCPU;
+  return at::from_blob(const_cast<void*>(view.data), view.sizes, view.strides,
+                       at::TensorOptions(type).device(device));
+}
+
+kernels::LastRows rows_of(const AttentionInputs& in) {
+  kernels::LastRows io;
+  io.queries = in.query;
+  io.keys = in.key;
+  io.scale = static_cast<float>(in.scale);
+  io.soft_cap = static_cast<float>(in.softcap);
+  io.window = in.window;
+  return io;
+}
+
+at::TensorOptions float_on(const AttentionInputs& in) {
+  return at::TensorOptions(at::kFloat)
+      .device(in.query.memory == Memory::device ? at::kCUDA : at::kCPU);
+}
+
+std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
+                           std::int64_t n_tokens, bool with_maps) {
+  const std::int64_t L = config.n_layers, H = config.n_heads, K = config.n_kv_heads;
+  const std::int64_t d = config.head_dim, n = n_tokens;
+  std::int64_t arrays = 0;
+  for (const auto& array : profile::descriptions(settings, config)) {
+    std::int64_t count = array.sizes.empty() ? 0 : 1;
+    for (const auto size : array.sizes) count *= size;
+    arrays += count * profile::type_bytes(array.type);
+  }
+  std::int64_t working = 4 * L * H * std::min(settings.held_rows(), n) * n +
+                         4 * H * std::min(settings.last_rows(), n) * n;
+  if (settings.scores) working += 4 * L * H * n;  // window scores of one kind
+  if (with_maps) {
+    const std::int64_t side = kernels::map_blocks(n, kernels::finest_map_block(n));
+    const std::int64_t cells = 2 * (side * side * 4 / 3 + side);
+    const std::int64_t width = settings.map_float32 ? 4 : 2;
+    if (settings.maps)
+      arrays += L * H * (cells + std::min(settings.js_rows, n) * n) * width +
+                L * static_cast<std::int64_t>(settings.selections().size()) * K * n / 8 +
+                8 * L * K * n;
+    if (settings.maps || settings.columns) working += H * (cells + 2 * n) * 4;
+    if (settings.columns) arrays += 2 * 4 * L * H * n;
+    if (settings.keep_qkv)
+      arrays += 4 * static_cast<std::int64_t>(settings.keep_layers.size()) * (H + 2 * K) * n * d;
+    if (settings.keep_scores)
+      arrays += 4 * static_cast<std::int64_t>(settings.window_kinds.size()) * L * H * n;
+  }
+  return working + arrays + arrays / 2;  // while it is written, a compressed copy is there too
+}
+
+SampleCapture::State::State(const profile::CaptureSettings& s, const model::Config& c,
+                            std::int64_t n, bool maps)
+    : settings(s),
+      config(c),
+      n_tokens(n),
+      with_maps(maps),
+      arrays(profile::descriptions(s, c)),
+      selections(s.selections()) {
+  column_sums.resize(static_cast<std::size_t>(c.n_layers));
+}
+
+profile::Array& SampleCapture::State::array(const std::string& name,
+                                            std::vector<std::int64_t> shape) {
+  const auto found = sample.arrays.find(name);
+  if (found != sample.arrays.end()) return found->second;
+  const auto described = std::find_if(arrays.begin(), arrays.end(),
+                                      [&](const auto& array) { return array.name == name; });
+  if (described == arrays.end()) fail(ErrorCode::internal, "no array is called ", name);
+  if (!described->sizes.empty()) shape = described->sizes;
+  profile::Array made(described->type, std::move(shape));
+  if (made.type == Type::f32) {
+    const auto values = made.values<float>();
+    std::fill(values.begin(), values.end(), std::numeric_limits<float>::quiet_NaN());
+  } else if (made.type == Type::i32 || made.type == Type::i64) {
+    std::fill(made.bytes.begin(), made.bytes.end(), std::byte{0xff});
+  }
+  return sample.arrays.emplace(name, std::move(made)).first->second;
+}
+
+void SampleCapture::State::store(const at::Tensor& tensor, const std::string& name,
+                                 std::initializer_list<std::int64_t> at,
+                                 std::vector<std::int64_t> shape) {
+  profile::Array& to = array(name, std::move(shape));
+  std::size_t axis = 0, offset = 0;
+  for (const std::int64_t index : at)
+    offset = offset * static_cast<std::size_t>(to.shape[axis++]) + static_cast<std::size_t>(index);
+  const at::Tensor dense = tensor.cpu().contiguous();
+  std::size_t part = static_cast<std::size_t>(profile::type_bytes(to.type));
+  for (; axis < to.shape.size(); ++axis) part *= static_cast<std::size_t>(to.shape[axis]);
+  if (dense.nbytes() != part || (offset + 1) * part > to.bytes.size())
+    fail(ErrorCode::internal, "array ", name, " and what is to go there differ in size");
+  if (part > 0) std::memcpy(to.bytes.data() + offset * part, dense.const_data_ptr(), part);
+}
+
+SampleCapture::SampleCapture(const profile::CaptureSettings& settings, const model::Config& config,
+                             std::int64_t n_tokens, bool with_maps)
+    : state_(std::make_unique<State>(settings, config, n_tokens, with_maps)) {}
+SampleCapture::SampleCapture(SampleCapture&&) noexcept = default;
+SampleCapture::~SampleCapture() = default;
+
+void SampleCapture::prefill(const AttentionInputs& in) {
+  State& s = *state_;
+  if (s.settings.last_rows() > 0) s.add_rows(in);
+  if (s.settings.heatmap) s.add_strided_rows(in);
+  if (s.settings.norms) s.add_norms(in);
+  if (s.with_maps && (s.settings.maps || s.settings.columns)) s.add_maps(in);
+  if (s.with_maps && s.settings.keep_qkv) s.add_raw(in);
+}
+
+void SampleCapture::end_prefill(const std::vector<float>& logits) {
+  State& s = *state_;
+  if (s.settings.js) s.add_divergence();
+  if (s.settings.scores || s.settings.kept || s.settings.keep_scores) s.add_scores();
+  if (s.settings.next) s.add_next(logits);
+}
+
+void SampleCapture::begin_decode(std::int64_t step, std::int64_t token) {
+  state_->step = step;
+  if (state_->settings.lazy)
+    state_->array(name::kGeneratedTokens).values<std::int32_t>()[static_cast<std::size_t>(step)] =
+        static_cast<std::int32_t>(token);
+}
+
+void SampleCapture::decode(const AttentionInputs& in) {
+  State& s = *state_;
+  if (s.settings.lazy) s.add_decode_masses(in);
+  if (s.settings.kept && s.step == 0) s.add_kept(in);
+}
+
+void SampleCapture::set_argmax(std::int64_t position, std::int64_t token) {
+  state_->array(name::kArgmax, {state_->n_tokens})
+      .values<std::int32_t>()[static_cast<std::size_t>(position)] =
+      static_cast<std::int32_t>(token);
+}
+
+void SampleCapture::set_agreement(std::size_t index, double share) {
+  state_->array(name::kAgreement).values<float>()[index] = static_cast<float>(share);
+}
+
+profile::Sample SampleCapture::take() { return std::move(state_->sample); }
+
+void SampleCapture::State::add_next(const std::vector<float>& logits) {
+  std::vector<std::int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto logit = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
+  auto top_ids = array(name::kTopIds).values<std::int32_t>();
+  auto top_logits = array(name::kTopLogits).values<float>();
+  std::partial_sort(
+      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(top_ids.size()), ids.end(),
+      [&](auto a, auto b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+  double sum = 0, exponentials = 0;
+  for (const float value : logits) {
+    sum += static_cast<double>(value);
+    exponentials += std::exp(static_cast<double>(value - logit(ids[0])));
+  }
+  for (std::size_t i = 0; i < top_ids.size(); ++i) {
+    top_ids[i] = static_cast<std::int32_t>(ids[i]);
+    top_logits[i] = logit(ids[i]);
+  }
+  array(name::kLogitSum).values<float>()[0] = static_cast<float>(sum);
+  array(name::kLogSumExp).values<float>()[0] =
+      static_cast<float>(std::log(exponentials) + static_cast<double>(logit(ids[0])));
+}
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analyzer/capture/engine.hpp"
+#include "analyzer/profile/statistics.hpp"
+
+namespace kvatlas::capture {
+
+/// Bytes that capturing one sample of n_tokens takes until it is written.
+std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
+                           std::int64_t n_tokens, bool with_maps);
+
+/// Takes the statistics of one sample while the model runs over it: prefill() for every layer of
+/// the prompt, end_prefill() once, then decode() for every layer of each generated token, then
+/// take().
+class SampleCapture {
+ public:
+  /// `with_maps`: one of the samples that column sums, maps and raw tensors are taken of.
+  SampleCapture(const profile::CaptureSettings& settings, const model::Config& config,
+                std::int64_t n_tokens, bool with_maps);
+  SampleCapture(SampleCapture&&) noexcept;
+  ~SampleCapture();
+
+  void prefill(const AttentionInputs& in);
+  /// What needs all layers at once, and the next token's logits [vocab_size].
+  void end_prefill(const std::vector<float>& logits);
+  /// The generated token `step` (0: the first), as it is run.
+  void begin_decode(std::int64_t step, std::int64_t token);
+  void decode(const AttentionInputs& in);
+  void set_argmax(std::int64_t position, std::int64_t token);
+  /// The share of positions whose best token stayed under the proximal count of this index.
+  void set_agreement(std::size_t index, double share);
+
+  struct State;
+
+  /// The arrays; tokens, id and the rest are the caller's.
+  profile::Sample take();
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of SampleCapture share.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/sample_capture.hpp"
+#include "kernels/layer_budgets.hpp"
+
+namespace kvatlas::capture {
+
+/// The kernels' view as a tensor of the same memory.
+at::Tensor tensor_of(const AnyView<3>& view);
+
+/// The layer's queries and keys, for its last rows or the one generated row.
+kernels::LastRows rows_of(const AttentionInputs& in);
+/// Float32 where the layer's data lies.
+at::TensorOptions float_on(const AttentionInputs& in);
+
+struct SampleCapture::State {
+  const profile::CaptureSettings& settings;
+  const model::Config& config;
+  std::int64_t n_tokens;
+  bool with_maps;
+  profile::Sample sample;
+  std::vector<profile::Description> arrays;
+
+  at::Tensor held_rows;  // [n_layers, n_heads, rows, n_tokens], the last prompt rows, float32
+  std::vector<at::Tensor> column_sums;  // [n_layers] of [n_heads, n_tokens], where they are taken
+  std::vector<profile::Selection> selections;
+  // By window kind and budget: DynamicKV's tokens a layer.
+  std::vector<std::vector<std::vector<std::int64_t>>> layer_budgets;
+  std::vector<at::Tensor> buffers;  // used again in every layer
+  std::int64_t step = 0;            // of the generated token that is run
+
+  State(const profile::CaptureSettings& s, const model::Config& c, std::int64_t n, bool maps);
+
+  std::int64_t layers() const { return config.n_layers; }
+  std::int64_t group() const { return config.n_heads / config.n_kv_heads; }
+  /// Rows that are held for a prompt of n_tokens.
+  std::int64_t rows_held() const { return std::min(settings.held_rows(), n_tokens); }
+
+  /// The array of a name, made on first use: NaN, or -1 in integers.
+  profile::Array& array(const std::string& name, std::vector<std::int64_t> shape = {});
+  /// Copies a tensor to the part of an array with these leading indices.
+  void store(const at::Tensor& tensor, const std::string& name,
+             std::initializer_list<std::int64_t> at = {}, std::vector<std::int64_t> shape = {});
+
+  /// The same with the logarithms of a layer's shares.
+  void store_log2(const at::Tensor& shares, const std::string& name, std::int64_t layer,
+                  std::vector<std::int64_t> shape);
+  /// Scratch memory, the same in every layer: fresh pages would cost more than what is put there.
+  at::Tensor buffer(std::size_t number, at::IntArrayRef shape, const at::TensorOptions& options);
+
+  void add_rows(const AttentionInputs& in);
+  void add_strided_rows(const AttentionInputs& in);
+  void add_norms(const AttentionInputs& in);
+  void add_maps(const AttentionInputs& in);
+  void add_raw(const AttentionInputs& in);
+  void add_divergence();
+  void add_scores();
+  void add_next(const std::vector<float>& logits);
+  void add_decode_masses(const AttentionInputs& in);
+  void add_kept(const AttentionInputs& in);
+
+  /// S of one layer, [n_groups, n_tokens - window], from the held rows.
+  at::Tensor window_scores(const profile::WindowKind& kind, std::int64_t layer,
+                           std::int64_t n_groups) const;
+};
+
+}  // namespace kvatlas::capture

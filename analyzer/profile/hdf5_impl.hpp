@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5's identifiers as objects, attributes, and the walk to an object that follows hard links
+// only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hdf5.h>
+
+#include "analyzer/profile/chunks_impl.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/parallel.hpp"
+
+namespace kvatlas::profile {
+
+/// One thread at a time may be inside HDF5; while one of these lives it is this one. It does not
+/// wait for the thread pool, whose tasks may wait for it, and HDF5 prints nothing meanwhile.
+class Hdf5Session {
+ public:
+  Hdf5Session();
+  ~Hdf5Session();
+  Hdf5Session(const Hdf5Session&) = delete;
+  Hdf5Session& operator=(const Hdf5Session&) = delete;
+
+ private:
+  std::unique_lock<std::recursive_mutex> turn_;
+  SerialSection in_place_;
+  H5E_auto2_t print_ = nullptr;
+  void* print_data_ = nullptr;
+};
+
+/// Throws Error(unreadable): `what`, and HDF5's own reason.
+[[noreturn]] void fail_hdf5(std::string_view what);
+
+/// `result`, unless it is negative: HDF5's sign of failure.
+template <class Result>
+Result check(Result result, std::string_view what) {
+  if (result < 0) fail_hdf5(what);
+  return result;
+}
+
+/// Owns one identifier.
+template <herr_t (*Close)(hid_t)>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(hid_t id, std::string_view what) : id_(check(id, what)) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) Close(id_);
+  }
+
+  hid_t get() const noexcept { return id_; }
+  /// For what was written: closing writes what is left, and that can fail.
+  void close(std::string_view what) { check(Close(std::exchange(id_, H5I_INVALID_HID)), what); }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+};
+
+using H5File = Handle<H5Fclose>;
+using H5Group = Handle<H5Gclose>;
+using H5Dataset = Handle<H5Dclose>;
+using H5Object = Handle<H5Oclose>;
+using H5Space = Handle<H5Sclose>;
+using H5Type = Handle<H5Tclose>;
+using H5Attribute = Handle<H5Aclose>;
+using H5Properties = Handle<H5Pclose>;
+
+/// How files are opened: the format whose metadata carry checksums, and without HDF5's own lock,
+/// which some file systems lack.
+H5Properties file_access();
+/// For new groups, datasets and files: attributes beside the object, and no time stamps.
+void set_object_properties(const H5Properties& properties);
+
+/// Strings are of fixed length (zero bytes behind), UTF-8; numbers int64 or float64.
+void write_attribute(hid_t object, const char* name, const std::string& value);
+void write_attribute(hid_t object, const char* name, const std::vector<std::string>& values);
+void write_attribute(hid_t object, const char* name, std::int64_t value);
+void write_attribute(hid_t object, const char* name, const Sizes& values);
+void write_attribute(hid_t object, const char* name, double value);
+
+/// Error(unreadable) naming the attribute: absent, of another type, or larger than `most_bytes`.
+std::string read_string(hid_t object, const char* name, std::int64_t most_bytes);
+std::vector<std::string> read_strings(hid_t object, const char* name, std::int64_t most_bytes);
+std::int64_t read_integer(hid_t object, const char* name);
+Sizes read_integers(hid_t object, const char* name, std::int64_t most_bytes);
+double read_double(hid_t object, const char* name);
+bool has_attribute(hid_t object, const char* name);
+
+/// Whether `path` ("a/b/c") is there below `place`. Error(unreadable) if a link on the way is not a
+/// hard one: what lies outside the file, or nowhere, is not followed.
+bool has_object(hid_t place, const std::string& path);
+/// The group or dataset at `path`; Error(unreadable) where it is absent or something else.
+H5Object open_object(hid_t place, const std::string& path, H5I_type_t kind);
+/// The group at `path`, made where it is not there yet.
+H5Group make_groups(hid_t place, const std::string& path);
+
+}  // namespace kvatlas::profile

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which statistics a profile can hold: their names, settings and shapes (methods.md). Written by
+// the profiler, read by calibration and by the viewer.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/config.hpp"
+#include "analyzer/profile/profile.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/lag_scores.hpp"
+#include "kernels/last_rows.hpp"
+#include "kernels/window_scores.hpp"
+
+namespace kvatlas::profile {
+
+/// The names of the arrays, as in the file.
+namespace name {
+inline constexpr const char* kMass = "lazy/proximal_mass";
+inline constexpr const char* kProximalLse = "lazy/proximal_lse";
+inline constexpr const char* kDistantLse = "lazy/distant_lse";
+inline constexpr const char* kDecodeMass = "lazy/decode_mass";
+inline constexpr const char* kDecodeProximalLse = "lazy/decode_proximal_lse";
+inline constexpr const char* kDecodeDistantLse = "lazy/decode_distant_lse";
+inline constexpr const char* kGeneratedMass = "lazy/generated_mass";
+inline constexpr const char* kGeneratedTokens = "lazy/generated_tokens";
+inline constexpr const char* kRowMass = "lazy/row_mass";
+inline constexpr const char* kRowPositions = "lazy/row_positions";
+inline constexpr const char* kDivergence = "js/divergence";
+inline constexpr const char* kCounts = "scores/counts";
+inline constexpr const char* kRetention = "scores/retention";
+inline constexpr const char* kWindowScores = "scores/window";
+inline constexpr const char* kKeptMass = "kept/mass";
+inline constexpr const char* kKeptTokens = "kept/tokens";
+inline constexpr const char* kKeptMask = "kept/mask";
+inline constexpr const char* kKeyNorm = "norms/key";
+inline constexpr const char* kValueNorm = "norms/value";
+inline constexpr const char* kKeyRange = "norms/key_range";
+inline constexpr const char* kValueRange = "norms/value_range";
+inline constexpr const char* kKeyNormOfToken = "norms/key_of_token";
+inline constexpr const char* kValueNormOfToken = "norms/value_of_token";
+inline constexpr const char* kTopIds = "next/top_ids";
+inline constexpr const char* kTopLogits = "next/top_logits";
+inline constexpr const char* kLogitSum = "next/logit_sum";
+inline constexpr const char* kLogSumExp = "next/logsumexp";
+inline constexpr const char* kArgmax = "next/argmax";
+inline constexpr const char* kAgreement = "next/proximal_agreement";
+inline constexpr const char* kColumnSums = "columns/sums";
+inline constexpr const char* kMapBlocks = "map/block_tokens";
+inline constexpr const char* kRows = "rows/attention";
+}  // namespace name
+
+/// "map/mean/3", "map/max/3"; level 0 is the finest.
+std::string map_name(bool maximum, int level);
+inline constexpr int kMapLevels = 10;  // 512 blocks a side, 256, … 1
+/// "raw/query/12"; `what` is query, key or value.
+std::string raw_name(const char* what, std::int64_t layer);
+
+/// How window scores are made.
+struct WindowKind {
+  std::int64_t window = 16, kernel = 7;
+  kernels::Pooling pooling = kernels::Pooling::average;
+  std::string label() const;
+};
+
+/// A rule that keeps a part of the prompt, and is judged by the attention that it keeps.
+struct Selection {
+  enum class Method : std::uint8_t { streaming, snapkv, dynamickv, h2o, lagkv };
+  Method method = Method::streaming;
+  kernels::Proximity proximity;                            // streaming
+  std::size_t kind = 0;                                    // snapkv, dynamickv: of window_kinds
+  std::int64_t budget = 0;                                 // snapkv, dynamickv, h2o: tokens kept
+  std::int64_t lag = 0, keep = 0;                          // lagkv
+  kernels::LagVariant variant = kernels::LagVariant::lag;  // lagkv
+  std::string label;  // as an inline policy: "lagkv:sink=16,lag=128,ratio=1/4,variant=lag"
+};
+
+/// What is captured, and with which settings. Parts switched off leave no arrays.
+struct CaptureSettings {
+  bool lazy = true;        // proximal masses and log-sum-exps, last rows and first decode step
+  bool js = true;          // divergence of all pairs of layers
+  bool scores = true;      // window scores as counts a layer
+  bool kept = true;        // attention kept by selections, at the first decode step
+  bool norms = true;       // of keys and values
+  bool next = true;        // the best next tokens
+  bool columns = true;     // column sums, for the first map_samples
+  bool maps = true;        // pyramids, last rows, masks of what is kept, likewise
+  bool heatmap = false;    // masses along the prompt's rows
+  bool argmax = false;     // the best next token at every position
+  bool agreement = false;  // next token under proximal attention alone
+  bool keep_qkv = false, keep_scores = false;
+
+  std::vector<kernels::Proximity> proximities;
+  std::int64_t mass_rows = 32, js_rows = 16;
+  std::vector<std::int64_t> budgets = {64, 96, 128, 256, 512, 1024};
+  std::vector<WindowKind> window_kinds = {{}, {16, 7, kernels::Pooling::maximum}};
+  std::int64_t sink = 16;
+  std::vector<std::int64_t> lags = {64, 128, 256, 512, 1024};
+  std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};
+  std::vector<std::int64_t> agreement_counts;
+  std::int64_t map_samples = 2;
+  bool map_float32 = false;
+  std::vector<std::int64_t> keep_layers;
+  std::int64_t generated = 1;  // tokens whose masses are taken, the first decode step included
+
+  /// The default grid: initial 4 and 16, recent 64 to 4080.
+  CaptureSettings();
+  /// Error(usage) for settings that make no sense for the model.
+  void check(const model::Config& config) const;
+  /// Whether keys and values of the prompt are needed after the prefill.
+  bool decodes() const { return lazy || kept; }
+  /// Rows of attention that are held for all layers until the prefill has ended.
+  std::int64_t held_rows() const;
+  std::int64_t last_rows() const;  // rows computed a layer: held_rows() or mass_rows
+  std::vector<Selection> selections() const;
+  std::string json() const;  // canonical
+};
+
+/// Error(usage), naming the option, unless there is a value and each is there once.
+template <class T>
+void require_distinct(const char* option, std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  if (values.empty() || std::adjacent_find(values.begin(), values.end()) != values.end())
+    fail(ErrorCode::usage, option, " needs one or more values, each once");
+}
+
+/// The tokens kept of a partition: int(ratio * lag), for "1/6" and "0.25" exactly. Error(usage) for
+/// text that is no ratio above 0 and at most 1.
+std::int64_t kept_of_partition(const std::string& ratio, std::int64_t lag);
+
+std::vector<AxisTable> axis_tables(const CaptureSettings& settings);
+std::vector<Description> descriptions(const CaptureSettings& settings, const model::Config& config);
+
+}  // namespace kvatlas::profile

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// However a profile comes about, it is the same: killed and resumed, by several processes, with
+// streamed weights.
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "tests/property/profile_fixture.hpp"
+
+namespace kvatlas::profile {
+namespace {
+
+using namespace testing_support;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kModel = "llama3_gqa_f32";
+
+class ProfileRuns : public testing::Test {
+ protected:
+  std::vector<std::string> words(const std::string& prompts, const std::string& output,
+                                 const std::vector<std::string>& more = {}) const {
+    return command.words(kModel, prompts, output, more);
+  }
+  Finished profile(const std::string& prompts, const std::string& output,
+                   const std::vector<std::string>& more = {}, const RunHow& how = {}) const {
+    return run_kvatlas(words(prompts, output, more), how);
+  }
+  /// One line on stderr after the plan, an exit code, and nothing on stdout.
+  void expect_refusal(const Finished& finished, int status, const std::string& text) const {
+    EXPECT_EQ(finished.status, status) << finished.err;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_THAT(finished.err, HasSubstr(text));
+  }
+
+  ProfileCommand command;
+};
+
+TEST_F(ProfileRuns, SaysThePlanAndTheResult) {
+  const auto prompts = command.prompts(3);
+  const Finished dry = profile(prompts, "p.h5", {"--dry-run"});
+  EXPECT_EQ(dry.status, 0) << dry.err;
+  EXPECT_THAT(dry.err, AllOf(HasSubstr("3 samples of 40 to 86 tokens"), HasSubstr("of memory"),
+                             HasSubstr("a file of at most")));
+  EXPECT_FALSE(std::filesystem::exists(command.path("p.h5")));
+
+  const Finished done = profile(prompts, "p.h5");
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("3 samples"));
+  EXPECT_FALSE(std::filesystem::exists(command.path("p.h5.parts")));
+  const Reader reader(command.path("p.h5"));
+  EXPECT_TRUE(reader.complete());
+  EXPECT_EQ(reader.samples()[1].id, "p1");
+  EXPECT_EQ(reader.samples()[1].n_tokens, 63);
+  EXPECT_FALSE(reader.header().model_fingerprint.empty());
+
+  expect_refusal(profile(prompts, "p.h5"), 2, "--force");
+  EXPECT_THAT(profile(prompts, "p.h5", {"--resume"}).out, HasSubstr("nothing was left to do"));
+  EXPECT_EQ(profile(prompts, "p.h5", {"--force"}).status, 0);
+}
+
+TEST_F(ProfileRuns, RefusesWhatMakesNoSense) {
+  const auto prompts = command.prompts(1);
+  const auto refuses = [&](const std::vector<std::string>& more, const std::string& text) {
+    expect_refusal(profile(prompts, "p.h5", more), 2, text);
+  };
+  refuses({"--capture", "everything"}, "heatmap");
+  refuses({"--keep", "weights"}, "qkv");
+  refuses({"--keep", "qkv", "--keep-layers", "4"}, "--keep-layers 4");
+  refuses({"--ratios", "3/2"}, "at most 1");
+  refuses({"--kernels", "4"}, "odd");
+  refuses({"--budgets", "16"}, "--budgets 16");
+  refuses({"--budgets", "32,32"}, "each once");
+  refuses({"--recent", "64,64"}, "--recent");
+  refuses({"--poolings", "median"}, "avg");
+  refuses({"--map-type", "int8"}, "float16");
+  refuses({"--task", "needle"}, "prompts of your own");
+  refuses({"--quick"}, "prompts of your own");
+  refuses({"--force", "--resume"}, "one of them");
+  expect_refusal(profile(prompts, "no/folder/p.h5"), 1, "no/folder");
+  expect_refusal(profile(prompts, "p.h5", {"--memory-budget", "1MiB"}), 1, "too small");
+  expect_refusal(
+      run_kvatlas({"profile", "--model", golden_path(std::string("tiny/") + kModel).string(), "-o",
+                   command.path("p.h5")}),
+      2, "no tokenizer");
+  EXPECT_FALSE(std::filesystem::exists(command.path("p.h5")));
+}
+
+TEST_F(ProfileRuns, ShortPromptsLeaveWhatTheyCannotTell) {
+  const auto prompts = command.write("short.jsonl", "{\"tokens\": [5]}\n{\"tokens\": [5, 6, 7]}\n");
+  const Finished done = profile(prompts, "p.h5", {"--capture", "all", "--keep", "qkv,scores"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Reader reader(command.path("p.h5"));
+  const Array masses = reader.statistic(name::kMass);
+  EXPECT_TRUE(std::isnan(masses.values<float>()[0]));  // rows before the prompt
+  EXPECT_EQ(masses.values<float>()[31], 1);            // a row that sees itself alone
+  EXPECT_FALSE(reader.has(name::kCounts));             // nothing lies before the window
+}
+
+TEST_F(ProfileRuns, SurvivesBeingKilledAtAnyMoment) {
+  const auto prompts = command.prompts(12, 200, 40);
+  ASSERT_EQ(profile(prompts, "whole.h5").status, 0);
+  std::mt19937 random(11);
+  int killed = 0;
+  Finished last;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::string> more;
+    if (round > 0) more.push_back("--resume");
+    const int patience = 150 + static_cast<int>(random() % 300);  // long enough to finish some
+    last = profile(prompts, "p.h5", more, {.kill_after = std::chrono::milliseconds(patience)});
+    if (last.status == 0) break;
+    ASSERT_EQ(last.status, 128 + 9) << last.err;
+    ++killed;
+    if (std::filesystem::exists(command.path("p.h5"))) {
+      EXPECT_NO_THROW(Reader(command.path("p.h5")));
+    }
+  }
+  if (last.status != 0) last = profile(prompts, "p.h5", {"--resume"});
+  EXPECT_EQ(last.status, 0) << last.err;
+  EXPECT_GE(killed, 2);
+  EXPECT_EQ(command.bytes("p.h5"), command.bytes("whole.h5"));
+}
+
+TEST_F(ProfileRuns, KeepsWhatIsDoneWhenInterrupted) {
+  const auto prompts = command.prompts(40, 300, 10);
+  const Finished stopped = profile(prompts, "p.h5", {}, {.interrupt_at = "a file of at most"});
+  EXPECT_EQ(stopped.status, 130) << stopped.err;
+  const Finished resumed = profile(prompts, "p.h5", {"--resume"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  ASSERT_EQ(profile(prompts, "whole.h5").status, 0);
+  EXPECT_EQ(command.bytes("p.h5"), command.bytes("whole.h5"));
+}
+
+TEST_F(ProfileRuns, KeepsWhatIsDoneWhenTheDiskIsFull) {
+  const auto prompts = command.prompts(12, 100, 60);
+  ASSERT_EQ(profile(prompts, "whole.h5").status, 0);
+  const auto whole = static_cast<std::int64_t>(command.bytes("whole.h5").size());
+  const Finished full = profile(prompts, "p.h5", {}, {.largest_file = whole / 2});
+  EXPECT_EQ(full.status, 1) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("p.h5"));
+  const Finished resumed = profile(prompts, "p.h5", {"--resume"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("are there already"));
+  EXPECT_EQ(command.bytes("p.h5"), command.bytes("whole.h5"));
+}
+
+TEST_F(ProfileRuns, ResumingWithOtherSettingsNamesThem) {
+  const auto prompts = command.prompts(3);
+  ASSERT_EQ(profile(prompts, "p.h5").status, 0);
+  expect_refusal(profile(prompts, "p.h5", {"--resume", "--sink", "4"}), 2, "sink");
+  expect_refusal(profile(prompts, "p.h5", {"--resume", "--map-samples", "1"}), 2, "map_samples");
+  const auto others = command.prompts(3, 50);
+  expect_refusal(profile(others, "p.h5", {"--resume"}), 2, "fingerprint");
+  expect_refusal(run_kvatlas(command.words("gemma2_f32", prompts, "p.h5", {"--resume"})), 2,
+                 "model");
+}
+
+TEST_F(ProfileRuns, MergesProfilesOfParts) {
+  ASSERT_EQ(profile(command.prompts(2), "a.h5").status, 0);
+  ASSERT_EQ(profile(command.prompts(3, 70), "b.h5").status, 0);
+  const Finished merged = run_kvatlas(
+      {"merge", command.path("a.h5"), command.path("b.h5"), "-o", command.path("c.h5")});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const Reader a(command.path("a.h5")), b(command.path("b.h5")), c(command.path("c.h5"));
+  ASSERT_EQ(c.samples().size(), 5u);
+  const auto of = [](const Reader& reader) {
+    const Array all = reader.statistic(name::kDivergence);
+    return std::vector<std::byte>(all.bytes);
+  };
+  auto both = of(a);
+  const auto rest = of(b);
+  both.insert(both.end(), rest.begin(), rest.end());
+  EXPECT_EQ(of(c), both);
+}
+
+TEST_F(ProfileRuns, BatchesOfStreamedWeightsGiveTheSame) {
+  const auto prompts = command.prompts(5, 60);
+  ASSERT_EQ(profile(prompts, "resident.h5").status, 0);
+  const Finished streamed = profile(prompts, "streamed.h5", {"--memory-budget", "320MiB"}, {});
+  ASSERT_EQ(streamed.status, 0) << streamed.err;
+  EXPECT_EQ(command.bytes("streamed.h5"), command.bytes("resident.h5"));
+}
+
+#if KVATLAS_HAS_MPI
+class ProfileRanks : public ProfileRuns, public testing::WithParamInterface<int> {};
+
+TEST_P(ProfileRanks, GiveTheFileOfOneProcess) {
+  const auto prompts = command.prompts(9, 60);
+  ASSERT_EQ(profile(prompts, "one.h5").status, 0);
+  std::vector<std::string> all{"mpirun", "--allow-run-as-root",      "--oversubscribe",
+                               "-n",     std::to_string(GetParam()), kvatlas_program()};
+  for (const auto& word : words(prompts, "ranks.h5")) all.push_back(word);
+  const Finished finished = run_program(all);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.err, HasSubstr(std::to_string(GetParam()) + " processes"));
+  EXPECT_EQ(command.bytes("ranks.h5"), command.bytes("one.h5"));
+}
+INSTANTIATE_TEST_SUITE_P(Mpi, ProfileRanks, testing::Values(2, 4));
+
+TEST_F(ProfileRuns, AKilledRankCostsItsSampleAlone) {
+  const auto prompts = command.prompts(12, 250, 30);
+  ASSERT_EQ(profile(prompts, "one.h5").status, 0);
+  // Rank 1 is killed after a while by the shell that started it; mpirun then ends the others.
+  const std::string script =
+      "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then \"$@\" & sleep 1.2; kill -9 $!; wait $!; else "
+      "exec \"$@\"; fi";
+  std::vector<std::string> all{
+      "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "bash", "-c", script,
+      "bash",   kvatlas_program()};
+  for (const auto& word : words(prompts, "p.h5")) all.push_back(word);
+  run_program(all);  // whether rank 1 was still at work then depends on the machine
+  const Finished resumed = profile(prompts, "p.h5", {"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(command.bytes("p.h5"), command.bytes("one.h5"));
+}
+
+TEST_F(ProfileRuns, TwoHostsGiveTheFileOfOneProcess) {
+  const std::string hosts = KVATLAS_SOURCE_DIR "/tests/support/two_hosts.sh";
+  const Finished tried = run_program({hosts, "true"});
+  if (tried.status != 0) GTEST_SKIP() << "no network namespaces here: " << tried.err;
+  const auto prompts = command.prompts(9, 60);
+  ASSERT_EQ(profile(prompts, "one.h5").status, 0);
+  std::vector<std::string> all{hosts, kvatlas_program()};
+  for (const auto& word : words(prompts, "hosts.h5")) all.push_back(word);
+  const Finished finished = run_program(all);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(command.bytes("hosts.h5"), command.bytes("one.h5"));
+}
+#endif
+
+}  // namespace
+}  // namespace kvatlas::profile
