@@ -87,6 +87,7 @@ void merge(std::span<const fs::path> inputs, const fs::path& output, bool force)
   const Workplace place = Workplace::lock(output);
   if (!force && (is_there(output) || !place.parts().empty()))
     fail(ErrorCode::usage, shown(output), " is there already: --force replaces it");
+  require_replaceable(output);
 
   Header header = files.front()->header();
   header.backend = all_backends(files);

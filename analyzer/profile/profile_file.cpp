@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "analyzer/profile/profile_file_impl.hpp"
+#include "analyzer/profile/workplace_impl.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -67,6 +68,15 @@ Array read_row_array(const StoredArray& stored, std::size_t position) {
 bool begins_as_hdf5(const std::filesystem::path& path) {
   std::error_code problem;
   return std::filesystem::is_regular_file(path, problem) && has_signature(read_start(path));
+}
+
+void require_replaceable(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  if (!is_there(path) || begins_as_hdf5(path)) return;
+  const bool regular = fs::is_regular_file(path);
+  if (!regular || fs::file_size(path) > 0)
+    fail(ErrorCode::usage, quoted(path.string(), 400), " is not a ",
+         regular ? "profile" : "regular file", ", so it is not replaced");
 }
 
 const Description& tokens_description() {

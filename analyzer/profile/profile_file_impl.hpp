@@ -22,6 +22,9 @@ const Description& tokens_description();
 
 /// The first bytes of a file are those of every HDF5 file.
 bool begins_as_hdf5(const std::filesystem::path& path);
+/// Error(usage) if something is there that is neither an HDF5 file nor empty: a wrong name must not
+/// cost a model or a list of prompts.
+void require_replaceable(const std::filesystem::path& path);
 
 /// The whole grid of a statistic's dataset for so many samples, and of one sample's array.
 Grid statistic_grid(const Description& array, std::int64_t n_samples);

@@ -104,11 +104,8 @@ void Writer::State::refuse_what_is_there() {
 }
 
 void Writer::State::begin_anew() {
-  if (is_there(path())) {
-    if (!fs::is_regular_file(path()))
-      fail(ErrorCode::usage, shown(path()), " is not a regular file, so it is not replaced");
-    place.begin_anew();
-  }
+  require_replaceable(path());
+  if (is_there(path())) place.begin_anew();
   place.remove_parts();
 }
 

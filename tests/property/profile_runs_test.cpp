@@ -84,6 +84,8 @@ TEST_F(ProfileRuns, RefusesWhatMakesNoSense) {
                    command.path("p.h5")}),
       2, "no tokenizer");
   EXPECT_FALSE(std::filesystem::exists(command.path("p.h5")));
+  expect_refusal(profile(prompts, "prompts.jsonl", {"--force"}), 2, "not a profile");
+  EXPECT_TRUE(command.bytes("prompts.jsonl").starts_with("{\"id\""));
 }
 
 TEST_F(ProfileRuns, ShortPromptsLeaveWhatTheyCannotTell) {
