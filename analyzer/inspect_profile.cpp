@@ -96,6 +96,13 @@ std::string settings_text(const json& settings, const std::string& prefix = {}) 
   return text;
 }
 
+/// "map/mean" for "map/mean/3"; a name that does not end in a number as it is.
+std::string without_number(const std::string& name) {
+  const auto last = name.find_last_not_of("0123456789");
+  const bool numbered = last != name.npos && last + 1 < name.size() && name[last] == '/';
+  return numbered ? name.substr(0, last) : name;
+}
+
 void print_card(const json& card, const profile::Header& header) {
   const auto line = [](const std::string& label, const auto& value) {
     std::cout << "  " << label << std::string(label.size() < 18 ? 18 - label.size() : 1, ' ')
@@ -125,14 +132,21 @@ void print_card(const json& card, const profile::Header& header) {
   line("capture", shown(settings_text(card.at("capture"))));
   line("prompts", shown(settings_text(card.at("prompts"))));
   std::cout << "  captured\n";
+  std::map<std::string, int> members;  // levels of a map and layers of raw data are told together
+  for (const auto& array : card.at("arrays"))
+    if (array.at("samples").get<std::int64_t>() > 0)
+      ++members[without_number(array.at("name").get<std::string>())];
   for (const auto& array : card.at("arrays")) {
     if (array.at("samples").get<std::int64_t>() == 0) continue;
+    const auto name = array.at("name").get<std::string>(), group = without_number(name);
+    const int count = std::exchange(members[group], 0);
+    if (count == 0) continue;  // told with the first
     std::string axes;
     for (const auto& axis : array.at("axes"))
       axes += (axes.empty() ? "" : " x ") + axis.get<std::string>();
     std::cout << "    "
-              << printable(str(array.at("name").get<std::string>(), ": ", axes, ", ",
-                               array.at("unit").get<std::string>(), ", in ",
+              << printable(str(count > 1 ? str(group, "/*, ", count, " of them") : name, ": ", axes,
+                               ", ", array.at("unit").get<std::string>(), ", in ",
                                array.at("samples").get<std::int64_t>(), " samples"),
                            300)
               << '\n';
