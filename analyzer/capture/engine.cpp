@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -364,6 +365,25 @@ void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Co
 
 std::int64_t argmax(std::span<const float> logits) {
   return std::max_element(logits.begin(), logits.end()) - logits.begin();
+}
+
+std::vector<std::int64_t> best_tokens(std::span<const float> logits, std::size_t count) {
+  std::vector<std::int64_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  count = std::min(count, ids.size());
+  const auto value = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
+  std::partial_sort(
+      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
+      [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
+  ids.resize(count);
+  return ids;
+}
+
+void require_numbers(const Sequence& sequence, const std::string& prompt) {
+  const auto& logits = sequence.logits();
+  if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
+    fail(ErrorCode::numeric, prompt, ", position ", sequence.length(),
+         ": the model's logits are not numbers; the weights may be damaged, or --dtype too narrow");
 }
 
 }  // namespace kvatlas::capture

@@ -128,5 +128,10 @@ void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Co
 
 /// The id of the largest of the logits; the lowest id of equal ones.
 std::int64_t argmax(std::span<const float> logits);
+/// The ids of the `count` largest (of all, if there are fewer), largest first, lower id first.
+std::vector<std::int64_t> best_tokens(std::span<const float> logits, std::size_t count);
+
+/// Error(numeric), naming the prompt, if the sequence's last logits hold NaN.
+void require_numbers(const Sequence& sequence, const std::string& prompt);
 
 }  // namespace kvatlas::capture

@@ -2,25 +2,11 @@
 #include "analyzer/capture/generate.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 
 namespace kvatlas::capture {
-namespace {
-
-std::int64_t best_token(const Sequence& sequence, std::size_t prompt) {
-  const auto& logits = sequence.logits();
-  const std::int64_t best = argmax(logits);
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
-    fail(ErrorCode::numeric, "prompt ", prompt + 1, ", position ", sequence.length(),
-         ": the model's logits are not numbers; the weights may be damaged, or --dtype too narrow");
-  return best;
-}
-
-}  // namespace
-
 std::vector<Generated> generate(Engine& engine, std::span<const std::vector<std::int64_t>> prompts,
                                 const GenerateOptions& options,
                                 const GenerateObservers& observers) {
@@ -39,7 +25,8 @@ std::vector<Generated> generate(Engine& engine, std::span<const std::vector<std:
     steps.clear();
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       if (ended[i]) continue;
-      const std::int64_t token = best_token(sequences[i], i);
+      require_numbers(sequences[i], str("prompt ", i + 1));
+      const std::int64_t token = argmax(sequences[i].logits());
       results[i].tokens.push_back(token);
       if (observers.token) observers.token(i, token);
       ended[i] = std::find(options.end_tokens.begin(), options.end_tokens.end(), token) !=

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <numeric>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -29,17 +27,11 @@ std::string rounded(double value) {
   return text;
 }
 
-/// The `count` largest logits as [id, logit], largest first, lower id first among equals.
+/// The `count` largest logits as [id, logit].
 json top_logits(const std::vector<float>& logits, std::size_t count) {
-  std::vector<std::int64_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  count = std::min(count, ids.size());
-  const auto value = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
-  std::partial_sort(
-      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
-      [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
   json top = json::array();
-  for (std::size_t i = 0; i < count; ++i) top.push_back({ids[i], value(ids[i])});
+  for (const auto id : capture::best_tokens(logits, count))
+    top.push_back({id, logits[static_cast<std::size_t>(id)]});
   return top;
 }
 

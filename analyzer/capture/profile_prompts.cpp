@@ -7,6 +7,7 @@
 
 #include "data/tasks.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/hash.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace kvatlas::capture {
@@ -14,18 +15,12 @@ namespace {
 
 /// A hash of all token ids: what a resumed run must have in common with the first.
 std::string fingerprint(const std::vector<ProfilePrompt>& prompts) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](std::uint64_t value) {
-    for (int shift = 0; shift < 64; shift += 8)
-      hash = (hash ^ (value >> shift & 0xff)) * 0x100000001b3u;
-  };
+  Fnv1a hash;
   for (const auto& prompt : prompts) {
-    add(prompt.tokens.size());
-    for (const auto token : prompt.tokens) add(static_cast<std::uint64_t>(token));
+    hash.add(std::uint64_t{prompt.tokens.size()});
+    for (const auto token : prompt.tokens) hash.add(static_cast<std::uint64_t>(token));
   }
-  std::string hex(16, '0');
-  for (std::size_t i = 0; i < 16; ++i) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
-  return hex;
+  return hash.hex();
 }
 
 /// What stands in for options that were not given.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <deque>
 #include <future>
 
@@ -84,12 +83,8 @@ class Runner {
              },
          .progress = [&](std::int64_t layers) { report(layers, tokens); }});
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
-      const auto& logits = batch.sequences[i].logits();
-      if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
-        fail(ErrorCode::numeric, prompt(batch, i).prompt.id,
-             ": the model's logits are not numbers; the weights may be damaged, or --dtype too "
-             "narrow");
-      batch.captures[i].end_prefill(logits);
+      require_numbers(batch.sequences[i], prompt(batch, i).prompt.id);
+      batch.captures[i].end_prefill(batch.sequences[i].logits());
     }
   }
 
@@ -253,13 +248,8 @@ ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model)
                                capture_bytes(plan.settings, c, length(plan.prompts[i]), false);
     out.file_bytes += bytes / 3;
   }
-  std::int64_t fixed = 0;
-  for (const auto& array : profile::descriptions(plan.settings, c)) {
-    std::int64_t count = array.sizes.empty() ? 0 : 1;
-    for (const auto size : array.sizes) count *= size;
-    fixed += count * profile::type_bytes(array.type);
-  }
-  out.file_bytes += fixed * static_cast<std::int64_t>(plan.prompts.size()) * 3 / 4;
+  out.file_bytes += profile::statistics_bytes(plan.settings, c) *
+                    static_cast<std::int64_t>(plan.prompts.size()) * 3 / 4;
   out.seconds = multiplies / rate;
   return out;
 }

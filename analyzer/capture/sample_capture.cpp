@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -47,12 +46,7 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
                            std::int64_t n_tokens, bool with_maps) {
   const std::int64_t L = config.n_layers, H = config.n_heads, K = config.n_kv_heads;
   const std::int64_t d = config.head_dim, n = n_tokens;
-  std::int64_t arrays = 0;
-  for (const auto& array : profile::descriptions(settings, config)) {
-    std::int64_t count = array.sizes.empty() ? 0 : 1;
-    for (const auto size : array.sizes) count *= size;
-    arrays += count * profile::type_bytes(array.type);
-  }
+  std::int64_t arrays = profile::statistics_bytes(settings, config);
   std::int64_t working = 4 * L * H * std::min(settings.held_rows(), n) * n +
                          4 * H * std::min(settings.last_rows(), n) * n;
   if (settings.scores) working += 4 * L * H * n;  // window scores of one kind
@@ -166,14 +160,10 @@ void SampleCapture::set_agreement(std::size_t index, double share) {
 profile::Sample SampleCapture::take() { return std::move(state_->sample); }
 
 void SampleCapture::State::add_next(const std::vector<float>& logits) {
-  std::vector<std::int64_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
   const auto logit = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
-  auto top_ids = array(name::kTopIds).values<std::int32_t>();
-  auto top_logits = array(name::kTopLogits).values<float>();
-  std::partial_sort(
-      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(top_ids.size()), ids.end(),
-      [&](auto a, auto b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+  const auto top_ids = array(name::kTopIds).values<std::int32_t>();
+  const auto top_logits = array(name::kTopLogits).values<float>();
+  const auto ids = best_tokens(logits, top_ids.size());
   double sum = 0, exponentials = 0;
   for (const float value : logits) {
     sum += static_cast<double>(value);

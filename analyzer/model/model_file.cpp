@@ -13,6 +13,7 @@
 #include "analyzer/model/safetensors.hpp"
 #include "analyzer/model/weights.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/hash.hpp"
 
 namespace kvatlas::model {
 namespace {
@@ -20,27 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxConfigBytes = 4 << 20;
-
-/// FNV-1a, 64 bits.
-class Hash {
- public:
-  void add(std::span<const std::byte> bytes) {
-    for (std::byte byte : bytes)
-      value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  }
-  void add(std::string_view text) {
-    add(std::as_bytes(std::span(text.data(), text.size())));
-    add(std::as_bytes(std::span("\0", 1)));  // so that "ab", "c" differs from "a", "bc"
-  }
-  std::string hex() const {
-    std::ostringstream out;
-    out << std::hex << std::setw(16) << std::setfill('0') << value_;
-    return out.str();
-  }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325;
-};
 
 std::string rope_text(const Rope& rope) {
   std::ostringstream out;
@@ -72,12 +52,16 @@ std::string config_text(const Config& c) {
 /// Reads two short samples of every tensor, so that a large file stays on its disk.
 std::string fingerprint_of(const Config& config, const std::vector<StoredTensor>& tensors) {
   constexpr std::size_t kSample = 128;
-  Hash hash;
-  hash.add(config_text(config));
+  Fnv1a hash;
+  const auto add_text = [&](std::string_view text) {
+    hash.add(text);
+    hash.add(std::string_view("\0", 1));  // so that "ab", "c" differs from "a", "bc"
+  };
+  add_text(config_text(config));
   for (const StoredTensor& tensor : tensors) {
-    hash.add(tensor.name);
-    hash.add(type_name(tensor));
-    hash.add(list_str(tensor.shape));
+    add_text(tensor.name);
+    add_text(type_name(tensor));
+    add_text(list_str(tensor.shape));
     const auto bytes = tensor.bytes;
     hash.add(bytes.first(std::min(kSample, bytes.size())));
     if (bytes.size() > kSample)

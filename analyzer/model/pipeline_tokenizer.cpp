@@ -115,32 +115,16 @@ void add_turn_ends(TokenizerParts& parts) {
   }
 }
 
-void Fingerprint::add_bytes(const void* data, std::size_t size) {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  for (std::size_t k = 0; k < size; ++k) hash_ = (hash_ ^ bytes[k]) * 0x100000001b3u;  // FNV-1a
-}
-
 void Fingerprint::add(std::string_view text) {
   add(static_cast<std::int64_t>(text.size()));
-  add_bytes(text.data(), text.size());
+  hash_.add(text);
 }
 
-void Fingerprint::add(std::int64_t number) {
-  for (int shift = 0; shift < 64; shift += 8) {
-    const auto byte = static_cast<unsigned char>(static_cast<std::uint64_t>(number) >> shift);
-    add_bytes(&byte, 1);
-  }
-}
+void Fingerprint::add(std::int64_t number) { hash_.add(static_cast<std::uint64_t>(number)); }
 
 void Fingerprint::add(const Vocabulary& vocabulary) {
   add(static_cast<std::int64_t>(vocabulary.size()));
   for (const std::string& text : vocabulary.texts()) add(text);
-}
-
-std::string Fingerprint::text() const {
-  std::string out(16, '0');
-  for (std::size_t k = 0; k < 16; ++k) out[k] = "0123456789abcdef"[(hash_ >> (60 - 4 * k)) & 15];
-  return out;
 }
 
 }  // namespace kvatlas::model

@@ -14,6 +14,7 @@
 #include "analyzer/model/token_model.hpp"
 #include "analyzer/model/tokenizer.hpp"
 #include "analyzer/model/vocabulary.hpp"
+#include "kernels/base/hash.hpp"
 
 namespace kvatlas::model {
 
@@ -68,11 +69,10 @@ class Fingerprint {
   void add(std::string_view text);
   void add(std::int64_t number);
   void add(const Vocabulary& vocabulary);
-  std::string text() const;  // 16 hex digits
+  std::string text() const { return hash_.hex(); }
 
  private:
-  void add_bytes(const void* data, std::size_t size);
-  std::uint64_t hash_ = 0xcbf29ce484222325u;
+  Fnv1a hash_;
 };
 
 }  // namespace kvatlas::model

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/profile/chunks_impl.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::profile {
@@ -361,6 +362,13 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
           "values");
     }
   return all;
+}
+
+std::int64_t statistics_bytes(const CaptureSettings& settings, const model::Config& config) {
+  std::int64_t bytes = 0;
+  for (const auto& array : descriptions(settings, config))
+    if (!array.sizes.empty()) bytes += byte_count(array.type, array.sizes);
+  return bytes;
 }
 
 }  // namespace kvatlas::profile

@@ -133,5 +133,7 @@ std::int64_t kept_of_partition(const std::string& ratio, std::int64_t lag);
 
 std::vector<AxisTable> axis_tables(const CaptureSettings& settings);
 std::vector<Description> descriptions(const CaptureSettings& settings, const model::Config& config);
+/// Bytes of one sample's arrays of fixed size.
+std::int64_t statistics_bytes(const CaptureSettings& settings, const model::Config& config);
 
 }  // namespace kvatlas::profile
