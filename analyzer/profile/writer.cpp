@@ -44,6 +44,13 @@ std::shared_ptr<const ProfileFile> open(const fs::path& path) {
   return in_context(shown(path), [&] { return std::make_shared<const ProfileFile>(path); });
 }
 
+/// What to do with a file that cannot be read: a damaged profile can be replaced, other files
+/// cannot.
+const char* how_replaced(const fs::path& path) {
+  return begins_as_hdf5(path) ? "; --force replaces it"
+                              : "; choose another name, for --force replaces profiles alone";
+}
+
 }  // namespace
 
 struct Writer::State {
@@ -88,7 +95,7 @@ void Writer::State::refuse_what_is_there() {
     try {
       file = open(path());
     } catch (const Error& error) {
-      fail(ErrorCode::usage, error.what(), "; --force replaces it");
+      fail(ErrorCode::usage, error.what(), how_replaced(path()));
     }
     for (const Sample& sample : file->samples()) done.insert(sample.index);
     planned = file->header().planned_samples;
@@ -126,7 +133,7 @@ void Writer::State::resume() {
     try {
       file = open(path());
     } catch (Error& error) {
-      fail(error.code(), error.what(), "; it cannot be resumed, --force replaces it");
+      fail(error.code(), error.what(), "; it cannot be resumed", how_replaced(path()));
     }
     adopt(*file, first);
     for (const Sample& sample : file->samples()) in_profile.insert(sample.index);

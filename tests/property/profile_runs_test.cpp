@@ -85,6 +85,8 @@ TEST_F(ProfileRuns, RefusesWhatMakesNoSense) {
       2, "no tokenizer");
   EXPECT_FALSE(std::filesystem::exists(command.path("p.h5")));
   expect_refusal(profile(prompts, "prompts.jsonl", {"--force"}), 2, "not a profile");
+  expect_refusal(profile(prompts, "prompts.jsonl"), 2, "choose another name");
+  expect_refusal(profile(prompts, "prompts.jsonl", {"--resume"}), 3, "choose another name");
   EXPECT_TRUE(command.bytes("prompts.jsonl").starts_with("{\"id\""));
 }
 
