@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calibration asks of the model: how policies fare on the samples of a profile. The simulation
+// answers it; tests answer it from tables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/policy.hpp"
+
+namespace kvatlas::calibrate {
+
+/// One policy on one sample.
+struct Trial {
+  double score = std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN: it has no answers
+  std::string text;                                         // what was generated
+  std::vector<std::int64_t> tokens;
+  double tokens_kept = 0;          // prompt tokens a layer and KV head after the cut, the mean
+  double kept_share = 1;           // bytes of the KV cache after the cut / bytes of the full one
+  std::vector<std::int64_t> lazy;  // layers trimmed, for policies that trim layers
+};
+
+/// Runs every policy on every sample of the list (positions in the profile): [policy][sample].
+using RunTrials = std::function<std::vector<std::vector<Trial>>(
+    std::span<const Policy> policies, std::span<const std::size_t> samples)>;
+
+}  // namespace kvatlas::calibrate
