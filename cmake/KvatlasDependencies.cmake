@@ -3,6 +3,7 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(valijson REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(HDF5 1.10.8 REQUIRED COMPONENTS C)
 pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)

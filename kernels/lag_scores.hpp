@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/exec.hpp"
@@ -16,6 +17,10 @@ enum class LagVariant : std::uint8_t { lag, local, l2 };
 /// How many partitions of `lag` tokens are cut at n_tokens: all whole ones behind the sink but the
 /// last (methods.md, section 4); 0 while n_tokens < sink + 2 lag.
 std::int64_t lag_cut_partitions(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag);
+
+/// The tokens kept of a partition: int(ratio * lag), for "1/6" and "0.25" exactly. Error(usage) for
+/// text that is no ratio above 0 and at most 1. `lag` is at most 2^32.
+std::int64_t kept_of_partition(std::string_view ratio, std::int64_t lag);
 
 /// Tokens left when `keep` of each cut partition stay.
 std::int64_t lag_length(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag,

@@ -2,7 +2,6 @@
 #include "analyzer/profile/statistics.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <nlohmann/json.hpp>
 
@@ -45,33 +44,6 @@ void require_between(const char* option, std::int64_t value, std::int64_t low, s
     fail(ErrorCode::usage, option, " ", value, ": expected ", low, " to ", high);
 }
 
-/// A ratio as numerator and denominator: exact for decimals and fractions.
-std::pair<std::int64_t, std::int64_t> parse_ratio(const std::string& text) {
-  const auto whole = [&](std::string_view digits) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < 0 ||
-        digits.size() > 9)
-      fail(ErrorCode::usage, "ratio ", quoted(text), ": expected a number as 0.25 or 1/4");
-    return value;
-  };
-  const std::string_view view = text;
-  std::int64_t numerator = 0, denominator = 1;
-  if (const auto slash = view.find('/'); slash != view.npos) {
-    numerator = whole(view.substr(0, slash));
-    denominator = whole(view.substr(slash + 1));
-  } else if (const auto point = view.find('.'); point != view.npos) {
-    const auto decimals = view.substr(point + 1);
-    for (std::size_t i = 0; i < decimals.size() && i < 9; ++i) denominator *= 10;
-    numerator = (point == 0 ? 0 : whole(view.substr(0, point))) * denominator + whole(decimals);
-  } else {
-    numerator = whole(view);
-  }
-  if (numerator == 0 || denominator == 0 || numerator > denominator)
-    fail(ErrorCode::usage, "ratio ", quoted(text), ": expected more than 0 and at most 1");
-  return {numerator, denominator};
-}
-
 }  // namespace
 
 std::string map_name(bool maximum, int level) {
@@ -82,11 +54,6 @@ std::string raw_name(const char* what, std::int64_t layer) { return str("raw/", 
 
 std::string WindowKind::label() const {
   return str("window=", window, ",kernel=", kernel, ",pooling=", pooling_name(pooling));
-}
-
-std::int64_t kept_of_partition(const std::string& ratio, std::int64_t lag) {
-  const auto [numerator, denominator] = parse_ratio(ratio);
-  return numerator * lag / denominator;
 }
 
 CaptureSettings::CaptureSettings() {
@@ -130,7 +97,7 @@ void CaptureSettings::check(const model::Config& config) const {
   for (const auto budget : budgets) require_between("--budgets", budget, widest + 1, kMostTokens);
   for (const auto lag : lags) {
     require_between("--lags", lag, 2, kMostTokens);
-    for (const auto& ratio : ratios) kept_of_partition(ratio, lag);
+    for (const auto& ratio : ratios) kernels::kept_of_partition(ratio, lag);
   }
   for (const auto layer : keep_layers)
     require_between("--keep-layers", layer, 0, config.n_layers - 1);
@@ -166,7 +133,7 @@ std::vector<Selection> CaptureSettings::selections() const {
             add(Selection::Method::lagkv, str("lagkv:sink=", sink, ",lag=", lag, ",ratio=", ratio,
                                               ",variant=", variant_name(variant)));
         added.lag = lag;
-        added.keep = kept_of_partition(ratio, lag);
+        added.keep = kernels::kept_of_partition(ratio, lag);
         added.variant = variant;
       }
   return all;

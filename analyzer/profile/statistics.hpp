@@ -127,10 +127,6 @@ void require_distinct(const char* option, std::vector<T> values) {
     fail(ErrorCode::usage, option, " needs one or more values, each once");
 }
 
-/// The tokens kept of a partition: int(ratio * lag), for "1/6" and "0.25" exactly. Error(usage) for
-/// text that is no ratio above 0 and at most 1.
-std::int64_t kept_of_partition(const std::string& ratio, std::int64_t lag);
-
 std::vector<AxisTable> axis_tables(const CaptureSettings& settings);
 std::vector<Description> descriptions(const CaptureSettings& settings, const model::Config& config);
 /// Bytes of one sample's arrays of fixed size.

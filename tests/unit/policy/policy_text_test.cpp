@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inline policies: what is read from their text, what is refused, and the text that comes back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "calibrate/policy.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+using testing_support::error_of;
+
+template <class T>
+T only_part(const char* text) {
+  const Policy policy = parse_policy(text);
+  EXPECT_THAT(policy.parts, SizeIs(1)) << text;
+  return std::get<T>(policy.parts.at(0));
+}
+
+std::string refusal(const std::string& text) {
+  return error_of([&] { parse_policy(text); });
+}
+
+TEST(PolicyText, DefaultsAreThePapers) {
+  EXPECT_THAT(parse_policy("full").parts, SizeIs(0));
+  const auto streaming = only_part<Streaming>("streaming");
+  EXPECT_EQ(streaming.keep.initial, 4);
+  EXPECT_EQ(streaming.keep.recent, 1024);
+  EXPECT_EQ(only_part<Streaming>("window:recent=64").keep.initial, 0);
+  const auto pod = only_part<Pod>("pod");
+  EXPECT_EQ(pod.proximal.initial, 16);
+  EXPECT_EQ(pod.proximal.recent, 4080);
+  EXPECT_FALSE(pod.per_query_head);
+  const auto budgets = only_part<DynamicKv>("dynamickv");
+  EXPECT_EQ(budgets.select.window, 16);
+  EXPECT_EQ(budgets.r_max, 10);
+  EXPECT_EQ(only_part<MiniCache>("minicache").t, 0.6);
+}
+
+TEST(PolicyText, EveryKeyReachesItsSetting) {
+  const auto lazy = only_part<SimLayerKv>(
+      "simlayerkv:threshold=0.7,initial=0,recent=256,identify=prefill,w_last=8,granularity=head,"
+      "opposite=1");
+  EXPECT_EQ(lazy.threshold, 0.7);
+  EXPECT_EQ(lazy.keep.initial, 0);
+  EXPECT_EQ(lazy.keep.recent, 256);
+  EXPECT_EQ(lazy.identify, SimLayerKv::Identify::prefill);
+  EXPECT_EQ(lazy.w_last, 8);
+  EXPECT_TRUE(lazy.per_head);
+  EXPECT_TRUE(lazy.opposite);
+  const auto pod =
+      only_part<Pod>("pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=a/b.h5");
+  EXPECT_EQ(pod.delta, 0.25);
+  EXPECT_EQ(pod.proximal.recent, 2);
+  EXPECT_TRUE(pod.per_query_head);
+  EXPECT_EQ(pod.tau, 0.5);
+  EXPECT_EQ(pod.blocks_file, "a/b.h5");
+  const auto budgets =
+      only_part<DynamicKv>("dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5");
+  EXPECT_EQ(budgets.select.window, 8);
+  EXPECT_EQ(budgets.select.budget, 64);
+  EXPECT_EQ(budgets.select.kernel, 5);
+  EXPECT_EQ(budgets.select.pooling, Pooling::maximum);
+  EXPECT_EQ(budgets.r_max, 2.5);
+  EXPECT_TRUE(only_part<SnapKv>("pyramidkv:budget=99").pyramid);
+  EXPECT_FALSE(only_part<SnapKv>("snapkv").pyramid);
+  EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);
+  const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
+  EXPECT_EQ(layers.choose, LayerBaseline::Choose::random);
+  EXPECT_EQ(layers.from, LayerBaseline::From::upper);
+  EXPECT_EQ(layers.layers, 3);
+  EXPECT_EQ(layers.seed, 9u);
+  EXPECT_EQ(only_part<LayerBaseline>("pyramid-layers:threshold=0.5").threshold, 0.5);
+  EXPECT_EQ(only_part<MiniCache>("minicache:t=0.5,recent=0").recent, 0);
+  EXPECT_EQ(only_part<Quest>("quest:page=32,budget=64").page, 32);
+}
+
+TEST(PolicyText, LagKvKeepsExactShares) {
+  EXPECT_EQ(only_part<LagKv>("lagkv:lag=128,ratio=1/6").keep(), 21);
+  EXPECT_EQ(only_part<LagKv>("lagkv:lag=100,ratio=0.29").keep(), 29);  // 28 in binary fractions
+  EXPECT_EQ(only_part<LagKv>("lagkv:lag=128,ratio=1").keep(), 128);
+  EXPECT_EQ(only_part<LagKv>("local").variant, LagVariant::local);
+  EXPECT_EQ(only_part<LagKv>("lagkv:variant=l2").variant, LagVariant::l2);
+}
+
+TEST(PolicyText, ModifiersAndCompositions) {
+  const Policy both = parse_policy("lagkv:lag=64+kv4+simlayerkv:recent=256+rolling");
+  EXPECT_EQ(both.kv_bits, 4);
+  EXPECT_TRUE(both.rolling);
+  ASSERT_THAT(both.parts, SizeIs(2));
+  EXPECT_TRUE(std::holds_alternative<SimLayerKv>(both.parts[0])) << "layers are trimmed first";
+  EXPECT_EQ(both.name, "lagkv:lag=64+kv4+simlayerkv:recent=256+rolling");
+  EXPECT_EQ(policy_text(both), "simlayerkv:recent=256+lagkv:lag=64+kv4+rolling");
+  EXPECT_THAT(parse_policy("pod+snapkv+simlayerkv").parts, SizeIs(3));
+  EXPECT_EQ(policy_text(parse_policy("kv2")), "full+kv2");
+}
+
+TEST(PolicyText, ShortestTextIsAFixedPoint) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"full", "full"},
+      {"streaming:initial=4,recent=1024", "streaming"},
+      {"streaming:recent=9,initial=0", "window:recent=9"},
+      {"simlayerkv:recent=256,threshold=0.70", "simlayerkv:threshold=0.7,recent=256"},
+      {"simlayerkv:opposite=1,granularity=head", "simlayerkv:granularity=head,opposite=1"},
+      {"lagkv:variant=l2", "l2"},
+      {"local:ratio=0.25", "local:ratio=0.25"},
+      {"random-layers:from=lower,seed=18446744073709551615",
+       "random-layers:from=lower,seed=18446744073709551615"},
+      {"pyramid-layers:layers=0", "pyramid-layers:layers=0"},
+      {"pod:blocks=p.h5,tau=0.125", "pod:tau=0.125,blocks=p.h5"},
+      {"dynamickv:r_max=1e1,budget=96", "dynamickv:budget=96"},
+      {"quest", "quest"},
+      {"minicache+kv4", "minicache+kv4"},
+      {"h2o:budget=64", "h2o:budget=64"},
+  };
+  for (const auto& [given, expected] : cases) {
+    const auto text = policy_text(parse_policy(given));
+    EXPECT_EQ(text, expected);
+    EXPECT_EQ(policy_text(parse_policy(text)), text);
+  }
+}
+
+TEST(PolicyText, UnusedThresholdIsNotWritten) {
+  LayerBaseline part;
+  part.threshold = 0.5;
+  part.layers = 3;
+  EXPECT_EQ(policy_text({.name = {}, .parts = {part}}), "pyramid-layers:layers=3");
+}
+
+TEST(PolicyText, RefusalsSayWhatIsKnown) {
+  EXPECT_THAT(refusal("simlayrkv"), HasSubstr("did you mean simlayerkv?"));
+  EXPECT_THAT(refusal("streamnig:recent=4"), HasSubstr("did you mean streaming?"));
+  EXPECT_THAT(refusal("xyzzy"),
+              AllOf(HasSubstr("known are full, streaming"), HasSubstr("rolling")));
+  EXPECT_THAT(refusal(""), HasSubstr("there is no policy ''"));
+  EXPECT_THAT(refusal("streaming:sink=4"),
+              HasSubstr("streaming: there is no key 'sink'; known are initial, recent"));
+  EXPECT_THAT(refusal("window:initial=4"), HasSubstr("known are recent"));
+  EXPECT_THAT(refusal("h2o:budget"), HasSubstr("'budget': expected key=value"));
+  EXPECT_THAT(refusal("h2o:budget="), HasSubstr("expected key=value"));
+  EXPECT_THAT(refusal("h2o:"), HasSubstr("expected key=value"));
+  EXPECT_THAT(refusal("h2o:budget=8,"), HasSubstr("expected key=value"));
+  EXPECT_THAT(refusal("h2o:budget=8,budget=9"), HasSubstr("given twice"));
+}
+
+TEST(PolicyText, RefusalsOfValues) {
+  EXPECT_THAT(refusal("simlayerkv:threshold=1.5"),
+              HasSubstr("threshold=1.5: expected a number from 0 to 1"));
+  EXPECT_THAT(refusal("simlayerkv:threshold=nan"), HasSubstr("expected a number"));
+  EXPECT_THAT(refusal("simlayerkv:threshold=0.5x"), HasSubstr("expected a number"));
+  EXPECT_THAT(refusal("streaming:recent=0"), HasSubstr("whole number from 1 to 16777216"));
+  EXPECT_THAT(refusal("streaming:recent=99999999999999999999"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("streaming:initial=-1"), HasSubstr("whole number from 0"));
+  EXPECT_THAT(refusal("streaming:recent=2.5"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("pod:granularity=layer"), HasSubstr("expected kv-head or head"));
+  EXPECT_THAT(refusal("snapkv:kernel=4"), HasSubstr("kernel 4: must be odd"));
+  EXPECT_THAT(refusal("snapkv:window=16,budget=16"), HasSubstr("must exceed the window"));
+  EXPECT_THAT(refusal("lagkv:ratio=1/0"), HasSubstr("more than 0 and at most 1"));
+  EXPECT_THAT(refusal("lagkv:ratio=half"), HasSubstr("0.25 or 1/4"));
+  EXPECT_THAT(refusal("quest:page=16,budget=8"), HasSubstr("less than a page"));
+  EXPECT_THAT(refusal("random-layers:layers=2,threshold=0.5"), HasSubstr("not both"));
+  EXPECT_THAT(refusal("pyramid-layers:seed=1"), HasSubstr("no key 'seed'"));
+  EXPECT_THAT(refusal(std::string(5000, 'a')), HasSubstr("5000 characters"));
+}
+
+TEST(PolicyText, RefusalsOfCompositions) {
+  EXPECT_THAT(refusal("simlayerkv+pyramid-layers"),
+              HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
+  EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
+  EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
+  EXPECT_THAT(refusal("full+lagkv"), HasSubstr("keeps the whole cache"));
+  EXPECT_THAT(refusal("lagkv+kv4+kv2"), HasSubstr("on top of another"));
+  EXPECT_THAT(refusal("lagkv+rolling"), HasSubstr("no part of 'lagkv+rolling' has one"));
+  EXPECT_THAT(refusal("lagkv+"), HasSubstr("there is no policy ''"));
+  Policy odd;
+  odd.kv_bits = 3;
+  EXPECT_THAT(error_of([&] { check_composition(odd); }), HasSubstr("3 bits"));
+}
+
+TEST(PolicyText, ErrorsAreWrongUsage) {
+  try {
+    parse_policy("nothing-such");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("policy 'nothing-such'"));
+  }
+}
+
+TEST(PolicyText, HelpNamesKeysAndDefaults) {
+  const auto help = policy_help();
+  for (const char* word : {"simlayerkv\n", "random-layers\n", "+kv4\n", "threshold=0.9",
+                           "recent=4080", "granularity=kv-head", "layers  or so many"})
+    EXPECT_THAT(help, HasSubstr(word));
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
