@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "data/longbench.hpp"
 #include "data/tasks_impl.hpp"
 #include "kernels/base/error.hpp"
 
@@ -91,6 +92,9 @@ ParsedTask parse_task(std::string_view task) {
   const auto name = task.substr(0, colon);
   for (const auto& kind : kKinds)
     if (kind.info.name == name) return {kind, Options(kind.info, task.substr(name.size()))};
+  if (longbench_dataset(task))
+    fail(ErrorCode::usage, quoted(task),
+         " is a dataset of LongBench: its prompts are read from a file, not made");
   fail(ErrorCode::usage, "there is no task ", quoted(name), "; there are ", names_of(tasks()));
 }
 
@@ -191,6 +195,7 @@ const TaskInfo& task_info(std::string_view task) {
 }
 
 std::int64_t answer_tokens(std::string_view task) {
+  if (const auto* dataset = longbench_dataset(task)) return dataset->answer_tokens;
   const auto [kind, options] = parse_task(task);
   return kind.answer_tokens(options);
 }
