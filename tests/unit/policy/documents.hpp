@@ -5,6 +5,7 @@
 #include <string>
 
 #include "calibrate/policy.hpp"
+#include "kernels/base/str.hpp"
 #include "tests/support/random.hpp"
 
 namespace kvatlas::calibrate {
