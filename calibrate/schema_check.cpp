@@ -65,11 +65,11 @@ std::string schema_complaint(const json& value) {
     else if (found && found->is_array())
       found = &found->at(std::stoul(key));
   }
-  return str(
-      place.empty() ? "the document" : place, ": ", printable(deepest.description, 200),
-      found && found->is_primitive()
-          ? " Found: " + printable(found->dump(-1, ' ', true, json::error_handler_t::replace))
-          : "");
+  auto reason = printable(deepest.description, 200);
+  if (!reason.empty() && reason.back() == '.') reason.pop_back();
+  if (found && found->is_primitive())
+    reason += "; found " + printable(found->dump(-1, ' ', true, json::error_handler_t::replace));
+  return str(place.empty() ? "the document" : place, ": ", reason);
 }
 
 }  // namespace kvatlas::calibrate
