@@ -165,12 +165,14 @@ struct Document {
   /// The order of a composition; empty: every section is a policy of its own.
   std::vector<std::string> compose;
   int kv_bits = 16;
-  std::string runtime;                                // that it was calibrated for; may be empty
-  nlohmann::json pareto = nlohmann::json::array();    // the front it was chosen from
-  nlohmann::json unknown = nlohmann::json::object();  // members of a newer minor version, kept
+  std::string runtime;                              // that it was calibrated for; may be empty
+  nlohmann::json pareto = nlohmann::json::array();  // the front it was chosen from
+  /// Members of a newer minor version, kept, and under "schema" that version's name.
+  nlohmann::json unknown = nlohmann::json::object();
 };
 
-/// Writes a part as the section of a document ("settings" and "result"), and reads it back.
+/// Writes a part as the section of a document ("settings" and "result"), and reads it back;
+/// Error(unreadable) for what is no such section. "heads" is read as SimLayerKV with fixed heads.
 nlohmann::json section_of(const Part& part);
 Part part_of(const std::string& section, const nlohmann::json& json);
 /// "simlayerkv", "pod", "dynamickv", "lagkv" or "baseline".

@@ -57,5 +57,7 @@ std::string name_of(const Part& part);
 void visit_settings(std::string_view name, Part& part, Settings& settings);
 /// Error(usage) for settings that contradict each other.
 void check_settings(const Part& part);
+/// Into the order that they are applied in.
+void order_parts(std::vector<Part>& parts);
 
 }  // namespace kvatlas::calibrate

@@ -299,11 +299,15 @@ Policy parse_policy(std::string_view text) {
     if (full && !policy.parts.empty())
       fail(ErrorCode::usage, "'full' keeps the whole cache, and '", name_of(policy.parts[0]),
            "' does not");
-    std::stable_sort(policy.parts.begin(), policy.parts.end(),
-                     [](const Part& a, const Part& b) { return kind_of(a) < kind_of(b); });
+    order_parts(policy.parts);
     check_composition(policy);
     return policy;
   });
+}
+
+void order_parts(std::vector<Part>& parts) {
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return kind_of(a) < kind_of(b); });
 }
 
 std::string policy_text(const Policy& policy) {

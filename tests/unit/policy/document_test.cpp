@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy document: round trips, canonical bytes, versions, and hostile text.
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/unit/policy/documents.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+using testing_support::error_of;
+
+json full_json() { return json::parse(document_text(full_document())); }
+
+std::string refusal(const json& document) {
+  try {
+    parse_document(document.dump());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unreadable) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+/// The refusal of the full document with one value set anew.
+std::string refusal_with(const char* pointer, const json& value) {
+  json document = full_json();
+  document[json::json_pointer(pointer)] = value;
+  return refusal(document);
+}
+
+TEST(Document, FullRoundTrip) {
+  const Document before = full_document();
+  const std::string text = document_text(before);
+  const Document after = parse_document(text);
+  EXPECT_EQ(document_text(after), text);
+  EXPECT_EQ(after.model.name, "Tiny");
+  EXPECT_EQ(after.model.kv_heads, 2);
+  EXPECT_EQ(after.provenance.seed, 7u);
+  EXPECT_THAT(after.provenance.lengths, ElementsAre(128, 512));
+  EXPECT_EQ(after.sections.size(), 6u);
+  EXPECT_EQ(after.sections["simlayerkv"]["curve"][0]["score"], 0.9875);
+  EXPECT_EQ(after.runtime, "vllm");
+  EXPECT_EQ(after.pareto[0]["score"], 0.333333333);
+  EXPECT_TRUE(after.unknown.empty());
+}
+
+TEST(Document, RandomRoundTrips) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const auto text = document_text(random_document(seed));
+    EXPECT_EQ(document_text(parse_document(text)), text) << seed;
+  }
+}
+
+TEST(Document, CanonicalBytes) {
+  Document document;
+  document.model = {"m", "llama", "", 2, 2, 1, 4};
+  Streaming part;
+  document.sections["baseline"] = section_of(part);
+  document.sections["baseline"]["savings"] = {
+      {"nothing", json::object()}, {"share", 0.1 + 0.2}, {"whole", 2.0}, {"small", -0.0}};
+  EXPECT_EQ(document_text(document), R"({
+  "baseline": {
+    "name": "streaming",
+    "result": {},
+    "savings": {
+      "nothing": {},
+      "share": 0.3,
+      "small": 0,
+      "whole": 2
+    },
+    "settings": {
+      "initial": 4,
+      "recent": 1024
+    }
+  },
+  "kv_bits": 16,
+  "model": {
+    "architecture": "llama",
+    "fingerprint": "",
+    "head_dim": 4,
+    "heads": 2,
+    "kv_heads": 1,
+    "layers": 2,
+    "name": "m"
+  },
+  "provenance": {
+    "lengths": [],
+    "profile": "",
+    "samples": 0,
+    "seed": 0,
+    "tasks": [],
+    "tool_version": ""
+  },
+  "schema": "kvatlas.policy/1.0"
+}
+)");
+  const auto full = document_text(full_document());
+  EXPECT_THAT(full, HasSubstr("\"lazy_layers\": [false, true, true, false]"));
+  EXPECT_THAT(full, HasSubstr("\"lowest\": [\n        [0, 0, 2, 2],\n        [0, 1, 1, 1],"));
+}
+
+TEST(Document, PartsComeBackFromSections) {
+  const Document document = parse_document(document_text(full_document()));
+  const auto lazy = std::get<SimLayerKv>(part_of("simlayerkv", document.sections["simlayerkv"]));
+  EXPECT_EQ(lazy.threshold, 0.7);
+  ASSERT_TRUE(lazy.fixed);
+  EXPECT_EQ(*lazy.fixed, (LazyHeads{{0}, {1}, {1}, {0}}));
+  const auto pod = std::get<Pod>(part_of("pod", document.sections["pod"]));
+  EXPECT_THAT(pod.lowest[0], ElementsAre(0, 0, 2, 2));
+  const auto heads = std::get<SimLayerKv>(part_of("heads", document.sections["heads"]));
+  EXPECT_TRUE(heads.per_head);
+  EXPECT_EQ(heads.keep.initial, 64);
+  EXPECT_EQ(heads.fixed->at(3), (std::vector<std::uint8_t>{0, 1}));
+  SimLayerKv by_head;
+  by_head.fixed = LazyHeads{{1, 0}, {1}};
+  EXPECT_EQ(*std::get<SimLayerKv>(part_of("simlayerkv", section_of(by_head))).fixed,
+            *by_head.fixed);
+}
+
+/// What is inline and what is a section say the same, for every name and each of its keys.
+TEST(Document, InlinePoliciesSurviveTheSection) {
+  for (const char* text :
+       {"streaming:recent=9", "window:recent=9",
+        "simlayerkv:threshold=0.5,initial=1,recent=2,identify=prefill,w_last=3,granularity=head,"
+        "opposite=1",
+        "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
+        "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5",
+        "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
+        "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
+        "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
+        "minicache:t=0.5,recent=0", "quest:page=4,budget=64"}) {
+    const Part part = parse_policy(text).parts.at(0);
+    Document document = full_document();
+    document.compose.clear();
+    document.kv_bits = 16;
+    document.sections = json::object();
+    document.sections[section_name(part)] = section_of(part);
+    const auto policies = policies_of(parse_document(document_text(document)));
+    ASSERT_THAT(policies, SizeIs(1));
+    EXPECT_EQ(policy_text(policies[0]), text);
+  }
+}
+
+/// The schema lists the settings that the code writes, no more and no fewer.
+TEST(Document, SchemaListsTheSettings) {
+  const json schema = json::parse(document_schema());
+  const auto listed = [&](const char* section) {
+    std::set<std::string> keys;
+    for (const auto& [key, value] :
+         schema["properties"][section]["properties"]["settings"]["properties"].items())
+      keys.insert(key);
+    return keys;
+  };
+  std::map<std::string, std::set<std::string>> written;
+  for (const char* text :
+       {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
+        "h2o", "random-layers:layers=1", "minicache", "quest"}) {
+    const Part part = parse_policy(text).parts.at(0);
+    const json section = section_of(part);
+    for (const auto& [key, value] : section["settings"].items())
+      written[section_name(part)].insert(key);
+  }
+  for (const auto& [section, keys] : written) EXPECT_EQ(listed(section.c_str()), keys) << section;
+}
+
+TEST(Document, Policies) {
+  Document document = full_document();
+  auto policies = policies_of(document);
+  ASSERT_THAT(policies, SizeIs(1));
+  EXPECT_EQ(policies[0].name, "simlayerkv:threshold=0.7+lagkv+kv4");
+  EXPECT_THAT(policies[0].parts, SizeIs(2));
+  document.compose.clear();
+  EXPECT_THAT(policies_of(document), SizeIs(6));
+  const auto budgets = [&](const std::string& task) {
+    return *std::get<DynamicKv>(policies_of(document, task).at(2).parts.at(0)).fixed;
+  };
+  EXPECT_THAT(budgets(""), ElementsAre(100, 120, 80, 148));
+  EXPECT_THAT(budgets("needle"), ElementsAre(90, 130, 80, 148));
+  EXPECT_THAT(error_of([&] { budgets("passkey"); }),
+              AllOf(HasSubstr("no budgets for task 'passkey'"), HasSubstr("needle")));
+}
+
+TEST(Document, NewerMinorVersionIsKept) {
+  json newer = full_json();
+  newer["schema"] = "kvatlas.policy/1.7";
+  newer["hints"] = {{"a", 1}};
+  const Document document = parse_document(newer.dump());
+  EXPECT_EQ(document.unknown["hints"]["a"], 1);
+  EXPECT_EQ(json::parse(document_text(document)), newer);
+  // A setting that is not understood may not be passed over: the policy would be another.
+  newer["lagkv"]["settings"]["warmup"] = 3;
+  EXPECT_THAT(refusal(newer), AllOf(HasSubstr("lagkv"), HasSubstr("warmup")));
+}
+
+TEST(Document, OtherSchemasAreRefusedByName) {
+  EXPECT_THAT(refusal_with("/schema", "kvatlas.policy/2.0"),
+              AllOf(HasSubstr("'kvatlas.policy/2.0'"), HasSubstr("newer major")));
+  for (const char* schema :
+       {"kvatlas.policy/1", "kvatlas.policy/1.", "kvatlas.policy/1.0x", "kvatlas.policy/0.9",
+        "kvatlas.profile/1.0", "", "kvatlas.policy/99999999999999999999.0"})
+    EXPECT_THAT(refusal_with("/schema", schema), HasSubstr("expected kvatlas.policy/1.0"))
+        << schema;
+  EXPECT_THAT(refusal_with("/schema", 1), HasSubstr("no 'schema'"));
+  EXPECT_THAT(refusal(json::array()), HasSubstr("no policy document"));
+  EXPECT_THAT(refusal_with("/simlayerkw", json::object()), HasSubstr("no member 'simlayerkw'"));
+}
+
+TEST(Document, RefusalsNameThePlace) {
+  EXPECT_THAT(refusal_with("/simlayerkv/settings/threshold", 1.5),
+              AllOf(HasSubstr("simlayerkv.settings.threshold: "), HasSubstr("1.5")));
+  EXPECT_THAT(refusal_with("/simlayerkv/settings/recent", "256"),
+              AllOf(HasSubstr("simlayerkv.settings.recent: "), HasSubstr("\"256\"")));
+  EXPECT_THAT(refusal_with("/simlayerkv/settings/recent", 0), HasSubstr("settings.recent: "));
+  EXPECT_THAT(refusal_with("/simlayerkv/settings/recnt", 4), HasSubstr("recnt"));
+  EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_layers/2", 1),
+              HasSubstr("simlayerkv.result.lazy_layers.2: "));
+  EXPECT_THAT(refusal_with("/model/layers", 4.5), HasSubstr("model.layers: "));
+  EXPECT_THAT(refusal_with("/kv_bits", 8), HasSubstr("kv_bits: "));
+  EXPECT_THAT(refusal_with("/baseline/name", "pod"), HasSubstr("baseline.name: "));
+  EXPECT_THAT(refusal_with("/baseline/settings/page", 4), HasSubstr("no setting 'page'"));
+  json without = full_json();
+  without["model"].erase("layers");
+  EXPECT_THAT(refusal(without), AllOf(HasSubstr("model"), HasSubstr("layers")));
+}
+
+TEST(Document, RefusalsOfContradictions) {
+  EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_layers", {true, false}),
+              HasSubstr("2 entries, and the model has 4 layers"));
+  EXPECT_THAT(refusal_with("/heads/result/lazy_heads/1", {true, false, true}),
+              HasSubstr("3 entries, and the model has 2 KV heads"));
+  EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_heads", json::array({json::array({true})})),
+              HasSubstr("one of them"));
+  EXPECT_THAT(refusal_with("/dynamickv/result/budgets", {1, 2, 3}), HasSubstr("3 entries"));
+  EXPECT_THAT(refusal_with("/dynamickv/result/tasks/needle", {1}),
+              HasSubstr("tasks.needle has 1 entries"));
+  EXPECT_THAT(refusal_with("/pod/result/lowest/0", {0, 0, 1, 1}),
+              HasSubstr("pod: result.lowest.0.2 is 1"));
+  EXPECT_THAT(refusal_with("/pod/result/lowest/0/0", 1), HasSubstr("result.lowest.0.0 is 1"));
+  EXPECT_THAT(refusal_with("/lagkv/result/kept", 33), HasSubstr("1/4 of 128 tokens are 32"));
+  EXPECT_THAT(refusal_with("/lagkv/settings/ratio", "3/2"), HasSubstr("at most 1"));
+  EXPECT_THAT(refusal_with("/baseline/settings/kernel", 4), HasSubstr("must be odd"));
+  EXPECT_THAT(refusal_with("/model/kv_heads", 3), HasSubstr("no multiple"));
+  EXPECT_THAT(refusal_with("/provenance/lengths", {512, 128}), HasSubstr("ascending"));
+  EXPECT_THAT(refusal_with("/provenance/seed", -1), HasSubstr("seed is negative"));
+  EXPECT_THAT(refusal_with("/compose", {"lagkv", "lagkv"}), HasSubstr("twice"));
+  EXPECT_THAT(refusal_with("/compose", {"lagkv", "dynamickv"}), HasSubstr("both select tokens"));
+  json without = full_json();
+  without.erase("lagkv");
+  EXPECT_THAT(refusal(without), HasSubstr("'lagkv', which the document lacks"));
+}
+
+TEST(Document, HostileText) {
+  const auto refused = [](const std::string& text) {
+    return error_of([&] { parse_document(text); });
+  };
+  EXPECT_THAT(refused(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("{\"schema\": 1e999}"), Not(""));
+  EXPECT_THAT(refused("{\"schema\": NaN}"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused("\xff\xfe"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refused(std::string(1'000'000, '[')), HasSubstr("nested deeper"));
+  EXPECT_THAT(refused(std::string((std::size_t{64} << 20) + 1, ' ')), HasSubstr("at most"));
+  const std::string full = document_text(full_document());
+  for (std::size_t length = 0; length + 2 < full.size(); length += 7)
+    EXPECT_THAT(refused(full.substr(0, length)), Not("")) << length;
+  EXPECT_THAT(refusal_with("/lagkv/settings/ratio", std::string(5'000'000, '1')),
+              HasSubstr("lagkv.settings.ratio"));
+  EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_layers", std::vector<int>(2'000'000, 7)),
+              HasSubstr("does not meet the schema"));
+  EXPECT_THAT(refusal_with("/compose", std::vector<std::string>(50'000, "lagkv")), Not(""));
+}
+
+TEST(Document, WrongDocumentsAreNotWritten) {
+  const auto refused = [](const Document& document) {
+    return error_of([&] { document_text(document); });
+  };
+  Document document = full_document();
+  document.sections["simlayerkv"]["savings"]["ratio"] = std::nan("");
+  EXPECT_THAT(refused(document),
+              AllOf(HasSubstr("simlayerkv: savings: ratio"), HasSubstr("not finite")));
+  document = full_document();
+  document.model.layers = 0;
+  EXPECT_THAT(refused(document), HasSubstr("model.layers: "));
+  document = full_document();
+  document.model.layers = 5;
+  EXPECT_THAT(refused(document), HasSubstr("the model has 5 layers"));
+  document = full_document();
+  document.model.name = "\xff";
+  EXPECT_THAT(refused(document), HasSubstr("not UTF-8"));
+  document = full_document();
+  document.sections["other"] = json::object();
+  EXPECT_THAT(refused(document), HasSubstr("no section 'other'"));
+}
+
+class DocumentFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              str("policy-", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(DocumentFile, WrittenAndRead) {
+  const auto path = folder_ / "policy.json";
+  write_document(full_document(), path, false);
+  EXPECT_EQ(document_text(read_document(path)), document_text(full_document()));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no strays";
+}
+
+TEST_F(DocumentFile, NotOverAnother) {
+  const auto path = folder_ / "policy.json";
+  std::ofstream(path) << "mine";
+  try {
+    write_document(full_document(), path, false);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("--force"));
+  }
+  EXPECT_THAT(error_of([&] { read_document(path); }),
+              AllOf(HasSubstr("policy.json: "), HasSubstr("not valid JSON")));
+  write_document(full_document(), path, true);
+  EXPECT_EQ(read_document(path).model.name, "Tiny");
+}
+
+TEST_F(DocumentFile, FailuresLeaveNothing) {
+  EXPECT_THAT(error_of([&] { write_document(full_document(), folder_ / "no/p.json", false); }),
+              HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { write_document(full_document(), folder_, true); }),
+              HasSubstr("failed"));
+  EXPECT_THAT(error_of([&] { read_document(folder_ / "absent.json"); }), HasSubstr("absent.json"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
