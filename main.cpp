@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/commands.hpp"
+#include "calibrate/commands.hpp"
 #include "data/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
@@ -31,8 +32,9 @@ void add_commands(CLI::App& app) {
 #if KVATLAS_HAS_TORCH
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
+  kvatlas::add_evaluate_command(app);
 #else
-  for (const char* name : {"profile", "generate"}) add_missing_command(app, name);
+  for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
 #endif
   kvatlas::add_inspect_command(app);
   kvatlas::add_merge_command(app);
