@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/commands.hpp"
+#include "calibrate/commands.hpp"
 #include "data/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
@@ -34,7 +35,8 @@ void add_commands(CLI::App& app) {
 #else
   for (const char* name : {"profile", "generate"}) add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(app);
+  kvatlas::add_inspect_command(
+      app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }
