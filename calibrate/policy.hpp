@@ -67,6 +67,7 @@ struct Pod {
   std::string blocks_file = {};  // blocks=FILE: a profile or policy; empty: the prompt's own rows
   /// [query head][layer]: the lowest layer of the head's block. Empty: still to be found.
   std::vector<std::vector<std::int64_t>> lowest = {};
+  bool operator==(const Pod&) const = default;
 };
 
 /// How DynamicKV, SnapKV and PyramidKV score tokens, and how many of them a layer keeps, the window
@@ -97,15 +98,18 @@ struct LagKv {
   std::string ratio = "1/4";  // as it was given: "0.25", "1/6"
   LagVariant variant = LagVariant::lag;
   std::int64_t keep() const;  // tokens of a partition: int(ratio * lag)
+  bool operator==(const LagKv&) const = default;
 };
 
 struct MiniCache {
   double t = 0.6;
   std::int64_t recent = 1024;  // tokens that are not merged
+  bool operator==(const MiniCache&) const = default;
 };
 
 struct Quest {
   std::int64_t page = 16, budget = 128;  // tokens a page; tokens read a step
+  bool operator==(const Quest&) const = default;
 };
 
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, LagKv,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/prompts.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include "data/longbench.hpp"
+#include "data/scores.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
@@ -25,10 +28,10 @@ std::string text_of(const json& line, const char* key) {
 }
 
 /// An id may be written as a text or as a whole number.
-std::string id_of(const json& line) {
-  const auto found = line.find("id");
+std::string id_of(const json& line, const char* key) {
+  const auto found = line.find(key);
   if (found != line.end() && found->is_number_integer()) return found->dump();
-  return text_of(line, "id");
+  return text_of(line, key);
 }
 
 std::vector<std::int64_t> tokens_of(const json& value) {
@@ -46,15 +49,26 @@ std::vector<std::int64_t> tokens_of(const json& value) {
   return tokens;
 }
 
-std::vector<std::string> answers_of(const json& value) {
-  std::vector<std::string> answers;
-  if (value.is_string()) return {value.get<std::string>()};
-  if (!value.is_array()) fail(ErrorCode::unreadable, "'answers' is not a list of texts");
-  for (const auto& answer : value) {
-    if (!answer.is_string()) fail(ErrorCode::unreadable, "'answers' is not a list of texts");
-    answers.push_back(answer.get<std::string>());
-  }
-  return answers;
+std::vector<std::string> texts_of(const json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || found->is_null()) return {};
+  if (!found->is_array() ||
+      !std::all_of(found->begin(), found->end(), [](const json& text) { return text.is_string(); }))
+    fail(ErrorCode::unreadable, "'", key, "' is not a list of texts");
+  return found->get<std::vector<std::string>>();
+}
+
+std::vector<std::string> answers_of(const json& line) {
+  const auto found = line.find("answers");
+  if (found != line.end() && found->is_string()) return {found->get<std::string>()};
+  return texts_of(line, "answers");
+}
+
+std::string metric_of(const json& line) {
+  std::string metric = text_of(line, "metric");
+  if (!metric.empty())
+    in_context("'metric'", [&] { require_metric(metric, ErrorCode::unreadable); });
+  return metric;
 }
 
 /// A whole number from 0 up to 2^63 - 1; `missing` if the line says none, or something else: other
@@ -90,6 +104,7 @@ json parse_shallow(std::string_view text) {
 
 std::string Prompt::as_text() const {
   if (!text.empty()) return text;
+  if (const auto* dataset = longbench_dataset(task)) return dataset->fill(context, input);
   return input.empty() ? context : context.empty() ? input : context + "\n\n" + input;
 }
 
@@ -97,15 +112,17 @@ Prompt parse_prompt(std::string_view text) {
   const json line = parse_shallow(text);
   if (!line.is_object()) fail(ErrorCode::unreadable, "not a JSON object");
   Prompt prompt;
-  prompt.id = id_of(line);
-  prompt.task = text_of(line, "task");
+  prompt.id = id_of(line, line.contains("id") ? "id" : "_id");
+  prompt.task = text_of(line, line.contains("task") ? "task" : "dataset");
   if (const auto tokens = line.find("tokens"); tokens != line.end())
     prompt.tokens = tokens_of(*tokens);
   prompt.text = text_of(line, "text");
   prompt.context = text_of(line, "context");
   prompt.input = text_of(line, "input");
-  if (const auto answers = line.find("answers"); answers != line.end() && !answers->is_null())
-    prompt.answers = answers_of(*answers);
+  prompt.answers = answers_of(line);
+  prompt.all_classes = texts_of(line, "all_classes");
+  prompt.language = text_of(line, "language");
+  prompt.metric = metric_of(line);
   prompt.length = count_of(line, "length", 0);
   prompt.depth = depth_of(line);
   prompt.seed = count_of(line, "seed", -1);
@@ -129,6 +146,9 @@ std::string prompt_line(const Prompt& prompt) {
     line["input"] = prompt.input;
   }
   if (!prompt.answers.empty()) line["answers"] = prompt.answers;
+  if (!prompt.all_classes.empty()) line["all_classes"] = prompt.all_classes;
+  if (!prompt.language.empty()) line["language"] = prompt.language;
+  if (!prompt.metric.empty()) line["metric"] = prompt.metric;
   if (prompt.length > 0) line["length"] = prompt.length;
   if (prompt.depth >= 0) line["depth"] = prompt.depth;
   if (prompt.seed >= 0) line["seed"] = prompt.seed;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "data/longbench.hpp"
 #include "data/tasks_impl.hpp"
 #include "kernels/base/error.hpp"
 
@@ -19,10 +20,15 @@ constexpr TaskOption haystack_option(std::string_view standard) {
           0,          kHaystacks};
 }
 
+constexpr std::string_view kKeyKinds[] = {"words", "uuids"};
+constexpr std::string_view kValueKinds[] = {"numbers", "words", "uuids"};
+
 constexpr TaskOption kNeedleOptions[] = {
     {"keys", "keys in the text (MK of RULER); as many as are asked for at least", "1", 1, 64},
-    {"values", "numbers that each key has (MV)", "1", 1, 64},
+    {"values", "values that each key has (MV)", "1", 1, 64},
     {"queries", "keys that are asked for (MQ)", "1", 1, 64},
+    {"keys_are", "what the keys are made of", "words", 0, 0, kKeyKinds},
+    {"values_are", "what is found by a key", "numbers", 0, 0, kValueKinds},
     haystack_option("prose")};
 constexpr TaskOption kPasskeyOptions[] = {{"digits", "digits of the pass key", "7", 1, 128},
                                           haystack_option("repeat")};
@@ -41,11 +47,15 @@ struct Kind {
 
 const std::array<Kind, 7> kKinds = {
     {{{"needle",
-       "Find the numbers of some keys in a long text (RULER's needle in a haystack: S, MK, MV, "
+       "Find what some keys stand for in a long text (RULER's needle in a haystack: S, MK, MV, "
        "MQ).",
        kNeedleOptions, true, "needle:keys=4"},
       make_needle,
-      [](const Options& o) { return 16 + o.number("queries") * (6 + 10 * o.number("values")); }},
+      [](const Options& o) {
+        const std::int64_t key = o.word("keys_are") == "uuids" ? 38 : 6;
+        const std::int64_t value = o.word("values_are") == "uuids" ? 38 : 10;
+        return 16 + o.number("queries") * (key + value * o.number("values"));
+      }},
      {{"passkey", "Repeat the one number that is hidden in a long text.", kPasskeyOptions, true,
        "passkey:digits=64"},
       make_passkey,
@@ -91,6 +101,9 @@ ParsedTask parse_task(std::string_view task) {
   const auto name = task.substr(0, colon);
   for (const auto& kind : kKinds)
     if (kind.info.name == name) return {kind, Options(kind.info, task.substr(name.size()))};
+  if (longbench_dataset(task))
+    fail(ErrorCode::usage, quoted(task),
+         " is a dataset of LongBench: its prompts are read from a file, not made");
   fail(ErrorCode::usage, "there is no task ", quoted(name), "; there are ", names_of(tasks()));
 }
 
@@ -191,6 +204,7 @@ const TaskInfo& task_info(std::string_view task) {
 }
 
 std::int64_t answer_tokens(std::string_view task) {
+  if (const auto* dataset = longbench_dataset(task)) return dataset->answer_tokens;
   const auto [kind, options] = parse_task(task);
   return kind.answer_tokens(options);
 }

@@ -52,7 +52,8 @@ std::span<const TaskInfo> tasks();
 /// The row of tasks() that a task's name with options belongs to; they are checked.
 const TaskInfo& task_info(std::string_view task);
 
-/// How many tokens to generate for the answer of a task, given with its options. 0: it has none.
+/// How many tokens to generate for the answer of a task, given with its options, or of a LongBench
+/// dataset. 0: it has none.
 std::int64_t answer_tokens(std::string_view task);
 
 }  // namespace kvatlas::data

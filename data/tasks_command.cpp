@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/commands.hpp"
+#include "data/longbench.hpp"
 #include "data/tasks.hpp"
 #include "kernels/base/error.hpp"
 
@@ -20,6 +21,12 @@ struct TasksOptions {
   bool as_json = false;
 };
 
+/// As wide as `width`; the last column needs none.
+std::string column(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
 json option_json(const data::TaskOption& option) {
   json out = {{"name", option.name}, {"meaning", option.meaning}};
   if (option.choices.empty())
@@ -32,30 +39,48 @@ json option_json(const data::TaskOption& option) {
 }
 
 json tasks_json() {
-  json out = json::array();
+  json made = json::array(), longbench = json::array();
   for (const auto& task : data::tasks()) {
     json options = json::array();
     for (const auto& option : task.options) options.push_back(option_json(option));
-    out.push_back({{"name", task.name},
-                   {"summary", task.summary},
-                   {"options", options},
-                   {"has_depth", task.has_depth},
-                   {"answer_tokens", data::answer_tokens(task.name)},
-                   {"example", task.example}});
+    made.push_back({{"name", task.name},
+                    {"summary", task.summary},
+                    {"options", options},
+                    {"has_depth", task.has_depth},
+                    {"answer_tokens", data::answer_tokens(task.name)},
+                    {"example", task.example}});
   }
-  return out;
+  for (const auto& dataset : data::longbench_datasets())
+    longbench.push_back({{"name", dataset.name},
+                         {"about", dataset.about},
+                         {"language", dataset.language},
+                         {"metric", dataset.metric},
+                         {"answer_tokens", dataset.answer_tokens},
+                         {"first_line", dataset.first_line},
+                         {"chat", dataset.chat}});
+  return {{"tasks", made}, {"longbench", longbench}};
+}
+
+void print_longbench() {
+  std::cout << "\nDatasets of LongBench, read from its files (docs/tasks.md)\n  "
+            << column("name", 22) << column("language", 10) << column("metric", 17)
+            << column("answer tokens", 15) << "about\n";
+  for (const auto& dataset : data::longbench_datasets())
+    std::cout << "  " << column(dataset.name, 22) << column(dataset.language, 10)
+              << column(dataset.metric, 17) << column(std::to_string(dataset.answer_tokens), 15)
+              << dataset.about << '\n';
 }
 
 void print_tasks() {
   for (const auto& task : data::tasks()) {
     std::cout << task.name << '\n' << "  " << task.summary << '\n';
     for (const auto& option : task.options) {
-      std::cout << "    " << option.name << std::string(10 - option.name.size(), ' ')
-                << option.meaning << " (" << values_text(option) << "; default " << option.standard
-                << ")\n";
+      std::cout << "    " << column(std::string(option.name), 12) << option.meaning << " ("
+                << values_text(option) << "; default " << option.standard << ")\n";
     }
     if (!task.options.empty()) std::cout << "  Example: " << task.example << '\n';
   }
+  print_longbench();
 }
 
 /// Without a model there is no tokenizer: four tokens for three words, as usual in English.

@@ -9,4 +9,7 @@ namespace kvatlas::data {
 std::string_view prose_text();
 std::string_view code_text();
 
+/// The table of LongBench's datasets: JSON.
+std::string_view longbench_text();
+
 }  // namespace kvatlas::data

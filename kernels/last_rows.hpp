@@ -13,6 +13,7 @@ namespace kvatlas::kernels {
 /// distant.
 struct Proximity {
   std::int64_t initial = 4, recent = 1024;
+  bool operator==(const Proximity&) const = default;
 };
 
 /// Causal attention rows of the last q_rows tokens of one layer, and what a grid of proximities

@@ -124,6 +124,12 @@ std::int64_t Sequence::cache_bytes() const {
   return bytes;
 }
 
+Sequence::Cache Sequence::cache(std::int64_t layer) const {
+  const auto& held = state_->layers[static_cast<std::size_t>(layer)];
+  return {any_view<3>(held.key.narrow(1, 0, state_->length)),
+          any_view<3>(held.value.narrow(1, 0, state_->length))};
+}
+
 struct Engine::State {
   std::shared_ptr<const model::ModelFile> model;
   EngineOptions options;
@@ -133,13 +139,28 @@ struct Engine::State {
 
   const model::Config& config() const { return model->config(); }
 
+  /// Of global layers, and of those with a window where they have a table of their own.
+  struct Rotations {
+    RopeTable global, local;
+  };
+  Rotations rotations(std::int64_t first, std::int64_t n) const;
+
+  /// A layer's queries, keys and values after RoPE: [n, heads, head_dim].
+  struct Projected {
+    at::Tensor query, key, value;
+  };
+  Projected project(std::int64_t index, const LayerTensors& w, const at::Tensor& hidden,
+                    const Rotations& rotations) const;
+  /// What follows the attention of a layer, [n, n_heads * head_dim], added to the hidden states.
+  void finish_layer(const LayerTensors& w, const at::Tensor& attended, const at::Tensor& hidden);
+
   /// What goes through the layers for one step.
   struct Flow {
     Sequence::State* sequence;
     at::Tensor hidden;  // [n, D]
-    RopeTable rope, local_rope;
+    Rotations rotations;
     std::int64_t logit_rows;
-    std::optional<kernels::Proximity> proximal;
+    std::vector<std::optional<kernels::Proximity>> proximal;
     std::int64_t first() const { return sequence->length; }
   };
 
@@ -150,6 +171,8 @@ struct Engine::State {
                                              const at::Tensor& key, const at::Tensor& value);
   void feed_forward(const LayerTensors& w, const at::Tensor& hidden);
   void emit_logits(Flow& flow, std::size_t number, Logits wanted, const LogitsObserver& observer);
+  /// The logits of rows start .. start + a piece of hidden states, on the host.
+  at::Tensor logits_piece(const at::Tensor& hidden, std::int64_t start);
 };
 
 Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOptions& options)
@@ -233,30 +256,30 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
 }
 
 Engine::State::Flow Engine::State::begin(const Step& step) {
-  const model::Config& c = config();
   Flow flow;
   flow.sequence = step.sequence->state_.get();
   flow.hidden = weights->embed(step.tokens);
   flow.logit_rows = step.logit_rows;
   flow.proximal = step.proximal;
-  const auto n = static_cast<std::int64_t>(step.tokens.size());
-  const auto table = [&](const model::Rope& rope) {
-    return rope_table(
-        model::rope_frequencies(rope, c.rotary_dim, c.context_length, flow.first() + n),
-        flow.first(), n, tensor_options.device());
-  };
-  flow.rope = table(c.rope);
-  if (c.local_rope) flow.local_rope = table(*c.local_rope);
+  flow.rotations = rotations(flow.first(), static_cast<std::int64_t>(step.tokens.size()));
   return flow;
 }
 
-void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
-                              std::size_t number, const AttentionObserver& observer) {
+Engine::State::Rotations Engine::State::rotations(std::int64_t first, std::int64_t n) const {
   const model::Config& c = config();
-  const std::int64_t n = flow.hidden.size(0), d = c.head_dim;
-  const std::int64_t window = c.window[static_cast<std::size_t>(index)];
+  const auto table = [&](const model::Rope& rope) {
+    return rope_table(model::rope_frequencies(rope, c.rotary_dim, c.context_length, first + n),
+                      first, n, tensor_options.device());
+  };
+  return {table(c.rope), c.local_rope ? table(*c.local_rope) : RopeTable()};
+}
 
-  const at::Tensor normed = rms_norm(flow.hidden, w.attention_norm, c.norm_eps, c.norm_offset);
+Engine::State::Projected Engine::State::project(std::int64_t index, const LayerTensors& w,
+                                                const at::Tensor& hidden,
+                                                const Rotations& rotations) const {
+  const model::Config& c = config();
+  const std::int64_t n = hidden.size(0), d = c.head_dim;
+  const at::Tensor normed = rms_norm(hidden, w.attention_norm, c.norm_eps, c.norm_offset);
   const at::Tensor qkv =
       linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads, d});
   at::Tensor q = qkv.narrow(1, 0, c.n_heads);
@@ -267,15 +290,25 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   };
   if (w.q_norm.defined()) q = norm_heads(q, w.q_norm);
   if (w.k_norm.defined()) k = norm_heads(k, w.k_norm);
-  const RopeTable& table = window > 0 && c.local_rope ? flow.local_rope : flow.rope;
+  const bool local = c.window[static_cast<std::size_t>(index)] > 0 && c.local_rope;
+  const RopeTable& table = local ? rotations.local : rotations.global;
   rotate(q, table);
   rotate(k, table);
+  return {q, k, v};
+}
 
-  auto [key, value] = std::pair(k.transpose(0, 1), v.transpose(0, 1));
+void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
+                              std::size_t number, const AttentionObserver& observer) {
+  const model::Config& c = config();
+  const std::int64_t window = c.window[static_cast<std::size_t>(index)];
+  const Projected projected = project(index, w, flow.hidden, flow.rotations);
+  auto [key, value] = std::pair(projected.key.transpose(0, 1), projected.value.transpose(0, 1));
   if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
-  const at::Tensor query = q.transpose(0, 1);
+  const at::Tensor query = projected.query.transpose(0, 1);
+  const auto proximal =
+      flow.proximal.empty() ? std::nullopt : flow.proximal[static_cast<std::size_t>(index)];
   const Attended attended =
-      attend({query, key, value, c.attention_scale, c.attention_softcap, window, flow.proximal});
+      attend({query, key, value, c.attention_scale, c.attention_softcap, window, proximal});
   if (observer)
     observer(
         {.layer = index,
@@ -289,11 +322,64 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
          .softcap = c.attention_softcap,
          .window = window});
 
-  at::Tensor out = linear(attended.out, w.output, w.output_bias);
+  finish_layer(w, attended.out, flow.hidden);
+}
+
+void Engine::State::finish_layer(const LayerTensors& w, const at::Tensor& attended,
+                                 const at::Tensor& hidden) {
+  const model::Config& c = config();
+  at::Tensor out = linear(attended, w.output, w.output_bias);
   if (w.post_attention_norm.defined())
     out = rms_norm(out, w.post_attention_norm, c.norm_eps, c.norm_offset);
-  flow.hidden.add_(out);
-  feed_forward(w, flow.hidden);
+  hidden.add_(out);
+  feed_forward(w, hidden);
+}
+
+void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
+                               const ContinuationAttention& attention,
+                               const LogitsObserver& logits) {
+  State& s = *state_;
+  const model::Config& c = s.config();
+  require_in_vocabulary(tokens, c, ErrorCode::internal);
+  if (tokens.empty()) return;
+  translate_torch_errors([&] {
+    const c10::InferenceMode no_gradients;
+    const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
+    const auto n = static_cast<std::int64_t>(tokens.size());
+    const at::Tensor hidden = s.weights->embed({tokens.begin(), tokens.end()});
+    State::Rotations rotations = s.rotations(position, 1);
+    for (RopeTable* table : {&rotations.global, &rotations.local}) {
+      if (!table->cosine.defined()) continue;
+      // Every row is at the same position.
+      table->cosine = table->cosine.repeat({n, 1});
+      table->sine = table->sine.repeat({n, 1});
+    }
+    const at::Tensor out =
+        at::empty({n, c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
+    const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
+    for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+      const LayerTensors& weights = s.weights->layer(layer);
+      const State::Projected rows = s.project(layer, weights, hidden, rotations);
+      attention({.layer = layer,
+                 .position = position,
+                 .query = any_view<3>(rows.query),
+                 .key = any_view<3>(rows.key),
+                 .value = any_view<3>(rows.value),
+                 .scale = c.attention_scale,
+                 .softcap = c.attention_softcap,
+                 .window = c.window[static_cast<std::size_t>(layer)],
+                 .out = view_of<float, 3>(out)});
+      s.finish_layer(weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
+                     hidden);
+      stop_if_interrupted();
+    }
+    if (!logits) return;
+    for (std::int64_t start = 0; start < n;) {
+      const at::Tensor rows = s.logits_piece(hidden, start);
+      logits(0, start, {rows.const_data_ptr<float>(), {rows.size(0), c.vocab_size}});
+      start += rows.size(0);
+    }
+  });
 }
 
 /// Appends keys and values [K, n, d] to a layer's cache and gives all of it, [K, n_all, d].
@@ -341,19 +427,24 @@ void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,
   if (wanted == Logits::none) return;
   const model::Config& c = config();
   const std::int64_t n = flow.hidden.size(0);
-  const std::int64_t piece = std::max<std::int64_t>(1, kLogitBytes / (4 * c.vocab_size));
   const std::int64_t count = wanted == Logits::all ? std::min(n, flow.logit_rows) : 1;
-  for (std::int64_t start = n - count; start < n; start += piece) {
-    const at::Tensor rows = flow.hidden.narrow(0, start, std::min(piece, n - start));
-    const at::Tensor normed = rms_norm(rows, weights->final_norm(), c.norm_eps, c.norm_offset);
-    const at::Tensor logits = weights->logits(normed).cpu();
+  for (std::int64_t start = n - count; start < n;) {
+    const at::Tensor logits = logits_piece(flow.hidden, start);
     const float* data = logits.const_data_ptr<float>();
     if (wanted == Logits::all && observer)
       observer(number, flow.first() + start, {data, {logits.size(0), c.vocab_size}});
-    if (start + piece >= n)
+    start += logits.size(0);
+    if (start >= n)
       flow.sequence->logits.assign(data + (logits.size(0) - 1) * c.vocab_size,
                                    data + logits.size(0) * c.vocab_size);
   }
+}
+
+at::Tensor Engine::State::logits_piece(const at::Tensor& hidden, std::int64_t start) {
+  const model::Config& c = config();
+  const std::int64_t piece = std::max<std::int64_t>(1, kLogitBytes / (4 * c.vocab_size));
+  const at::Tensor rows = hidden.narrow(0, start, std::min(piece, hidden.size(0) - start));
+  return weights->logits(rms_norm(rows, weights->final_norm(), c.norm_eps, c.norm_offset)).cpu();
 }
 
 void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Config& config,

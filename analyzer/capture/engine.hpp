@@ -62,6 +62,19 @@ struct AttentionInputs {
 };
 using AttentionObserver = std::function<void(const AttentionInputs&)>;
 
+/// One token each of several continuations of a prompt, at one layer, after RoPE.
+struct ContinuationRows {
+  std::int64_t layer = 0;
+  std::int64_t position = 0;  // of all of them
+  AnyView<3> query;           // [rows, n_heads, head_dim]
+  AnyView<3> key, value;      // [rows, n_kv_heads, head_dim]
+  double scale = 1.0;
+  double softcap = 0.0;
+  std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
+  View<float, 3> out;       // to be filled: [rows, n_heads, head_dim]
+};
+using ContinuationAttention = std::function<void(const ContinuationRows&)>;
+
 /// Rows of logits as they are computed: first row's position, then [rows, vocab_size] on the host.
 using LogitsObserver =
     std::function<void(std::size_t sequence, std::int64_t position, View<const float, 2> rows)>;
@@ -80,6 +93,11 @@ class Sequence {
   std::int64_t length() const;               // tokens run so far
   const std::vector<float>& logits() const;  // of the last token of the last run, [vocab_size]
   std::int64_t cache_bytes() const;
+  /// The keys and values of a layer so far, [n_kv_heads, length, head_dim].
+  struct Cache {
+    AnyView<3> key, value;
+  };
+  Cache cache(std::int64_t layer) const;
 
  private:
   friend class Engine;
@@ -101,8 +119,9 @@ class Engine {
     std::vector<std::int64_t> tokens;  // appended to the sequence
     /// With Logits::all: of the last so many of these tokens.
     std::int64_t logit_rows = std::numeric_limits<std::int64_t>::max();
-    /// Every token, in every layer, attends to its proximal keys alone.
-    std::optional<kernels::Proximity> proximal = {};
+    /// [n_layers] or empty: in layers where it is set, every token attends to its proximal keys
+    /// alone.
+    std::vector<std::optional<kernels::Proximity>> proximal = {};
   };
   struct Observers {
     AttentionObserver attention;  // called layer by layer, sequences in order
@@ -112,6 +131,12 @@ class Engine {
   /// Appends tokens to sequences and runs the model over them. Throws Error: a token out of range,
   /// memory that runs out, a model file that changed.
   void run(std::span<const Step> steps, Logits logits, const Observers& observers = {});
+
+  /// Runs one token of each of several continuations, all at one position, as rows that know
+  /// nothing of each other; what they attend to is the caller's. `logits` gets their rows, in
+  /// order, in one or more pieces; empty: none are computed.
+  void run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
+                         const ContinuationAttention& attention, const LogitsObserver& logits);
 
   const model::ModelFile& model() const;
   bool streaming() const;

@@ -125,8 +125,10 @@ class Runner {
       }
       const std::int64_t initial = std::min<std::int64_t>(4, counts[k] / 4);
       Sequence sequence = engine_.sequence(false);
-      const Engine::Step step{&sequence, one.tokens, rows,
-                              kernels::Proximity{initial, counts[k] - initial}};
+      const std::vector<std::optional<kernels::Proximity>> proximal(
+          static_cast<std::size_t>(engine_.model().config().n_layers),
+          kernels::Proximity{initial, counts[k] - initial});
+      const Engine::Step step{&sequence, one.tokens, rows, proximal};
       std::size_t position = 0, same = 0;
       engine_.run({&step, 1}, Logits::all,
                   {.attention = {},

@@ -18,15 +18,6 @@ namespace kvatlas::capture {
 using profile::Type;
 namespace name = profile::name;
 
-at::Tensor tensor_of(const AnyView<3>& view) {
-  const auto type = view.type == DType::f32   ? at::kFloat
-                    : view.type == DType::f16 ? at::kHalf
-                                              : at::kBFloat16;
-  const auto device = view.memory == Memory::device ? at::kCUDA : at::kCPU;
-  return at::from_blob(const_cast<void*>(view.data), view.sizes, view.strides,
-                       at::TensorOptions(type).device(device));
-}
-
 kernels::LastRows rows_of(const AttentionInputs& in) {
   kernels::LastRows io;
   io.queries = in.query;

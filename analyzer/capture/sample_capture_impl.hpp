@@ -15,9 +15,6 @@
 
 namespace kvatlas::capture {
 
-/// The kernels' view as a tensor of the same memory.
-at::Tensor tensor_of(const AnyView<3>& view);
-
 /// The layer's queries and keys, for its last rows or the one generated row.
 kernels::LastRows rows_of(const AttentionInputs& in);
 /// Float32 where the layer's data lies.

@@ -47,6 +47,10 @@ TEST(Prompts, WrongLinesSayWhatIsWrong) {
   EXPECT_THAT(wrong(R"({"tokens":[1.5]})"), HasSubstr("1.5"));
   EXPECT_THAT(wrong(R"({"tokens":[18446744073709551615]})"), HasSubstr("not a token id"));
   EXPECT_THAT(wrong(R"({"text":"a","answers":[1]})"), HasSubstr("answers"));
+  EXPECT_THAT(wrong(R"({"text":"a","all_classes":"x"})"), HasSubstr("'all_classes' is not a list"));
+  EXPECT_THAT(wrong(R"({"text":"a","dataset":["x"]})"), HasSubstr("'dataset' is not a text"));
+  EXPECT_THAT(wrong(R"({"text":"a","metric":"bleu"})"),
+              HasSubstr("'metric': there is no metric 'bleu'; there are found, any, f1"));
   EXPECT_THAT(wrong(std::string(100000, '[')), HasSubstr("nested too deeply"));
 }
 
@@ -80,7 +84,8 @@ TEST(Prompts, AreReadBackAsTheyWereWritten) {
       R"({"id":"a","task":"t","tokens":[1,2,3]})",
       R"({"text":"two\nlines \"quoted\"","length":12})",
       R"({"id":"needle/9/0.10/3","context":"C","input":"","answers":["x","y"],"length":9,"depth":0.1,"seed":3})",
-      R"({"context":"","input":"Q","depth":0.0,"seed":0})"};
+      R"({"context":"","input":"Q","depth":0.0,"seed":0})",
+      R"({"task":"lsht","context":"C","input":"Q","answers":["x"],"all_classes":["x","y"],"language":"zh","metric":"f1"})"};
   for (const std::string line : lines) EXPECT_EQ(prompt_line(parse_prompt(line)), line);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "data/longbench.hpp"
 #include "data/prompts.hpp"
 #include "data/tasks.hpp"
 #include "tests/support/run_program.hpp"
@@ -23,14 +24,19 @@ TEST(TasksCommand, ListsEveryTaskAndOption) {
   for (const auto& task : tasks()) {
     EXPECT_THAT(finished.out, HasSubstr(std::string(task.summary)));
     for (const auto& option : task.options)
-      EXPECT_THAT(finished.out, HasSubstr("    " + std::string(option.name)));
+      EXPECT_THAT(finished.out, HasSubstr("    " + std::string(option.name) + " "));
+  }
+  for (const auto& dataset : longbench_datasets()) {
+    EXPECT_THAT(finished.out, HasSubstr("\n  " + dataset.name + " "));
+    EXPECT_THAT(finished.out, HasSubstr(" " + dataset.about + "\n"));
   }
 }
 
 TEST(TasksCommand, ListsAsJson) {
   const auto finished = run_kvatlas({"tasks", "--json"});
   ASSERT_EQ(finished.status, 0) << finished.err;
-  const json list = json::parse(finished.out);
+  const json all = json::parse(finished.out);
+  const json& list = all.at("tasks");
   ASSERT_EQ(list.size(), tasks().size());
   for (std::size_t i = 0; i < list.size(); ++i) {
     EXPECT_EQ(list[i].at("name"), tasks()[i].name);
@@ -42,6 +48,11 @@ TEST(TasksCommand, ListsAsJson) {
   EXPECT_EQ(keys.at("default"), 1);
   EXPECT_EQ(keys.at("most"), 64);
   EXPECT_EQ(list.at(1).at("options").at(1).at("choices"), json({"prose", "repeat"}));
+  const json& datasets = all.at("longbench");
+  ASSERT_EQ(datasets.size(), longbench_datasets().size());
+  EXPECT_EQ(datasets.at(0).at("name"), "narrativeqa");
+  EXPECT_EQ(datasets.at(0).at("metric"), "f1");
+  EXPECT_EQ(datasets.at(0).at("answer_tokens"), 128);
 }
 
 TEST(TasksCommand, PrintsAPromptThatReadsBack) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -85,8 +86,10 @@ TEST(Tasks, EveryExampleIsATaskWithItsAnswers) {
 }
 
 TEST(Tasks, AnswerTokensHaveRoomForTheAnswers) {
-  for (const char* task : {"needle", "needle:values=4,queries=4", "passkey:digits=128", "vt:hops=9",
-                           "cwe:words=20", "fwe"}) {
+  for (const char* task :
+       {"needle", "needle:values=4,queries=4", "needle:keys_are=uuids,values_are=uuids",
+        "needle:values=4,values_are=words", "passkey:digits=128", "vt:hops=9", "cwe:words=20",
+        "fwe"}) {
     std::int64_t needed = 0;  // a digit a token, letters in pairs, and a comma
     for (const auto& answer : prompt_of(task, 8000).answers)
       needed += std::isdigit(answer[0]) ? count_bytes(answer) + 2 : count_bytes(answer) / 2 + 2;
@@ -171,6 +174,34 @@ TEST(Needle, EachNumberOnceAndAskedKeysHaveAllTheirs) {
     EXPECT_THAT(prompt.answers, Each(SizeIs(7)));
     for (const auto& answer : prompt.answers) EXPECT_EQ(occurrences(prompt.as_text(), answer), 1);
   }
+}
+
+TEST(Needle, KeysAndValuesOfOtherKinds) {
+  const std::string uuid = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}";
+  const std::map<std::string, std::regex> kinds = {{"numbers", std::regex("[1-9][0-9]{6}")},
+                                                   {"words", std::regex("[a-z]+-[a-z]+")},
+                                                   {"uuids", std::regex(uuid)}};
+  for (const std::string keys : {"words", "uuids"})
+    for (const std::string values : {"numbers", "words", "uuids"}) {
+      const Prompt prompt = prompt_of(
+          "needle:keys=4,values=3,queries=2,keys_are=" + keys + ",values_are=" + values, 3000);
+      const auto needles =
+          all_between(prompt.context, "One of the special magic " + values + " for ", ".");
+      EXPECT_THAT(needles, SizeIs(12));
+      std::set<std::string> different;
+      for (const auto& needle : needles) {
+        const auto words = words_of(needle);
+        ASSERT_THAT(words, SizeIs(3)) << needle;
+        EXPECT_TRUE(std::regex_match(words[0], kinds.at(keys))) << words[0];
+        EXPECT_TRUE(std::regex_match(words[2], kinds.at(values))) << words[2];
+        different.insert({words[0], words[2]});
+      }
+      EXPECT_THAT(different, SizeIs(16));
+      EXPECT_THAT(prompt.answers, SizeIs(6));
+      EXPECT_THAT(prompt.input, HasSubstr("The special magic " + values + " for "));
+    }
+  EXPECT_THAT(prompt_of("needle:values_are=words").input,
+              testing::StartsWith("What is the special magic word for "));
 }
 
 TEST(Needle, AsksInWords) {
@@ -310,6 +341,7 @@ TEST(Tasks, WrongRequestsSayWhatThereIs) {
   for (const char* value : {"", "pro", "prose|repeat", "|", "PROSE"})
     EXPECT_THAT(wrong(std::string("passkey:haystack=") + value), HasSubstr("prose|repeat"))
         << value;
+  EXPECT_THAT(wrong("needle:values_are=words,keys_are=numbers"), HasSubstr("words|uuids"));
   EXPECT_THAT(wrong("needle:keys=5,values=2,queries=5,haystack=repeat"), IsEmpty());
 
   const auto refused = [](const TaskRequest& request) {
@@ -321,6 +353,8 @@ TEST(Tasks, WrongRequestsSayWhatThereIs) {
   EXPECT_THAT(refused({"needle", 500, std::nan("")}), HasSubstr("depth"));
   EXPECT_THAT(refused({"needle", 500, 0.5, std::numeric_limits<std::uint64_t>::max()}),
               HasSubstr("2^63"));
+  EXPECT_THAT(refused({"needle:keys=64,values=8,values_are=words", 9000}),
+              HasSubstr("576 different words: expected at most 512"));
   EXPECT_THAT(refused({"passkey", 10}),
               HasSubstr("task 'passkey': a prompt of 10 tokens is too short"));
   try {

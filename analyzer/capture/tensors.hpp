@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's tensors as the kernels' views, and back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/base/view.hpp"
+
+namespace kvatlas::capture {
+
+/// The kernels' view as a tensor of the same memory.
+at::Tensor tensor_of(const AnyView<3>& view);
+
+/// A view that a kernel may write, or read with a known type.
+template <class T, std::size_t N>
+View<T, N> view_of(const at::Tensor& tensor) {
+  View<T, N> view;
+  view.data = static_cast<T*>(tensor.data_ptr());
+  for (std::size_t i = 0; i < N; ++i) {
+    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
+  }
+  view.memory = tensor.is_cuda() ? Memory::device : Memory::host;
+  return view;
+}
+
+/// A tensor as the kernels see it.
+template <std::size_t N>
+AnyView<N> any_view(const at::Tensor& tensor) {
+  AnyView<N> view;
+  view.data = tensor.const_data_ptr();
+  view.type = tensor.scalar_type() == at::kFloat  ? DType::f32
+              : tensor.scalar_type() == at::kHalf ? DType::f16
+                                                  : DType::bf16;
+  for (std::size_t i = 0; i < N; ++i) {
+    view.sizes[i] = tensor.size(static_cast<std::int64_t>(i));
+    view.strides[i] = tensor.stride(static_cast<std::int64_t>(i));
+  }
+  view.memory = tensor.is_cuda() ? Memory::device : Memory::host;
+  return view;
+}
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much a generated text is like an answer: the metrics of LongBench and RULER, 0 to 1. Texts
+// are UTF-8; other bytes do no harm.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kvatlas::data {
+
+/// What texts are compared by. Chinese, which writes no blanks between words, by character.
+enum class Unit { word, character };
+
+/// Is the answer in the text, capitals or not (RULER)?
+bool is_found(std::string_view generated, std::string_view answer);
+
+/// SQuAD's F1: of the words (or characters) that both have, as often as both have them. Capitals,
+/// punctuation and the words a, an, the do not count.
+double f1(std::string_view generated, std::string_view answer, Unit unit);
+
+/// Are they the same but for what f1 leaves out?
+bool is_exact(std::string_view generated, std::string_view answer, Unit unit);
+
+/// ROUGE-L's F measure as the package `rouge` has it: of the distinct words that stand in a longest
+/// common subsequence of a sentence of the one and a sentence of the other. Of longer texts the
+/// first 8192 words (or characters) are compared.
+double rouge_l(std::string_view generated, std::string_view answer, Unit unit);
+
+/// The right class is named: 1 divided by the number of classes that the text names. Names within
+/// the right one's do not count.
+double classification(std::string_view generated, std::string_view answer,
+                      std::span<const std::string> classes);
+
+/// The share of the numbers in the text that are the answer's (first) number.
+double right_numbers(std::string_view generated, std::string_view answer);
+
+/// The likeness of two texts by their matching blocks, in whole percent: fuzzywuzzy's ratio. Of
+/// longer texts the first 4096 characters are compared.
+double edit_similarity(std::string_view generated, std::string_view answer);
+
+/// The first line that holds no `, # or //, or nothing: what LongBench compares with a line of
+/// code.
+std::string_view first_code_line(std::string_view generated);
+
+/// The first line that is not empty.
+std::string_view first_line(std::string_view generated);
+
+}  // namespace kvatlas::data

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/longbench.hpp"
+
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/prompts.hpp"
+#include "data/scores.hpp"
+#include "data/tasks.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace kvatlas::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+using testing_support::error_of;
+
+TEST(LongBench, EveryDatasetIsWhole) {
+  std::set<std::string> names;
+  for (const auto& dataset : longbench_datasets()) {
+    names.insert(dataset.name);
+    EXPECT_NO_THROW(require_metric(dataset.metric, ErrorCode::internal)) << dataset.name;
+    EXPECT_TRUE(std::set<std::string>({"en", "zh", "code"}).count(dataset.language));
+    EXPECT_TRUE(std::set<std::int64_t>({32, 64, 128, 512}).count(dataset.answer_tokens));
+    EXPECT_THAT(dataset.prompt_template, HasSubstr("{context}"));
+    // LongBench's summaries and the next line of code ask no question of their own.
+    const bool asks = dataset.prompt_template.find("{input}") != std::string::npos;
+    EXPECT_EQ(asks,
+              !std::set<std::string>({"gov_report", "multi_news", "vcsum", "lcc", "passage_count"})
+                   .count(dataset.name));
+    EXPECT_EQ(longbench_dataset(dataset.name), &dataset);
+    EXPECT_EQ(longbench_dataset(dataset.name + "_e"), &dataset);
+    EXPECT_EQ(answer_tokens(dataset.name + "_e"), dataset.answer_tokens);
+  }
+  EXPECT_THAT(names, SizeIs(21));
+  for (const char* none : {"", "_e", "needle", "qasper_e_e", "Qasper"})
+    EXPECT_EQ(longbench_dataset(none), nullptr) << none;
+}
+
+TEST(LongBench, FewShotAndCodeKeepToPlainText) {
+  std::set<std::string> plain, first_line;
+  for (const auto& dataset : longbench_datasets()) {
+    if (!dataset.chat) plain.insert(dataset.name);
+    if (dataset.first_line) first_line.insert(dataset.name);
+  }
+  EXPECT_THAT(plain, ElementsAre("lcc", "lsht", "repobench-p", "samsum", "trec", "triviaqa"));
+  EXPECT_THAT(first_line, ElementsAre("lsht", "samsum", "trec", "triviaqa"));
+}
+
+TEST(LongBench, LinesOfItsFilesBecomePrompts) {
+  const Prompt prompt = parse_prompt(
+      R"({"input":"Who?","context":"A {input} of old.","answers":["He","She"],"length":5,)"
+      R"("dataset":"2wikimqa","language":"en","all_classes":null,"_id":"0f3a"})");
+  EXPECT_EQ(prompt.id, "0f3a");
+  EXPECT_EQ(prompt.task, "2wikimqa");
+  EXPECT_EQ(prompt.language, "en");
+  const std::string ask =
+      "Answer the question based on the given passages. Only give me the answer and do not output "
+      "any other words.\n\n";
+  EXPECT_EQ(prompt.as_text(), ask + "The following are given passages.\nA {input} of old.\n\n" +
+                                  ask + "Question: Who?\nAnswer:");
+  EXPECT_EQ(score(prompt, "She."), 1);
+
+  const Prompt trec = parse_prompt(
+      R"({"input":"Q","context":"C","answers":["Food"],"dataset":"trec","all_classes":["Food","Date"]})");
+  EXPECT_EQ(trec.as_text(),
+            "Please determine the type of the question below. Here are some examples of "
+            "questions.\n\nC\nQ");
+  EXPECT_THAT(trec.all_classes, ElementsAre("Food", "Date"));
+  EXPECT_EQ(parse_prompt(R"({"context":"C","input":"","dataset":"lcc"})").as_text(),
+            "Please complete the code given below. \nCNext line of code:\n");
+  EXPECT_EQ(parse_prompt(R"({"context":"文","input":"问","dataset":"dureader"})").as_text(),
+            "请基于给定的文章回答下述问题。\n\n文章：文\n\n请基于上述文章回答下面的问题。\n\n问题："
+            "问\n回答：");
+}
+
+TEST(LongBench, ATaskOrATextOfItsOwnComesFirst) {
+  EXPECT_EQ(parse_prompt(R"({"context":"C","input":"I","dataset":"trec","task":"mine"})").as_text(),
+            "C\n\nI");
+  EXPECT_EQ(parse_prompt(R"({"text":"whole","dataset":"trec"})").as_text(), "whole");
+}
+
+TEST(LongBench, IsNotMadeButRead) {
+  EXPECT_THAT(error_of([] { make_prompt({"qasper"}, [](std::string_view) { return 1; }); }),
+              HasSubstr("dataset of LongBench"));
+}
+
+TEST(TruncateMiddle, KeepsBothEnds) {
+  std::vector<std::int64_t> tokens(10);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  EXPECT_EQ(truncate_middle(tokens, 10), tokens);
+  EXPECT_EQ(truncate_middle(tokens, 11), tokens);
+  EXPECT_THAT(truncate_middle(tokens, 4), ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(truncate_middle(tokens, 5), ElementsAre(0, 1, 7, 8, 9));
+  EXPECT_THAT(truncate_middle(tokens, 1), ElementsAre(9));
+  EXPECT_THAT(truncate_middle(tokens, 0), SizeIs(0));
+  EXPECT_THAT(error_of([&] { truncate_middle(tokens, -1); }), HasSubstr("-1"));
+}
+
+}  // namespace
+}  // namespace kvatlas::data

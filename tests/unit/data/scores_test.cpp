@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/scores.hpp"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/tasks.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace kvatlas::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::error_of;
+
+Prompt asking(const std::string& task, std::vector<std::string> answers) {
+  Prompt prompt;
+  prompt.task = task;
+  prompt.context = "context";
+  prompt.answers = std::move(answers);
+  return prompt;
+}
+
+TEST(Scores, GeneratedTasksByTheAnswersFound) {
+  for (const char* task :
+       {"needle:queries=2", "vt", "cwe:words=2", "fwe", "passkey", "unheard of"}) {
+    const Prompt prompt = asking(task, {"Alpha", "beta"});
+    EXPECT_EQ(score(prompt, "ALPHA, and then BETA."), 1) << task;
+    EXPECT_EQ(score(prompt, "only alphabet"), 0.5) << task;
+    EXPECT_EQ(score(prompt, ""), 0) << task;
+    EXPECT_EQ(metric_name(prompt), "share of answers found");
+  }
+  const Prompt question = asking("qa", {"Alpha", "beta"});
+  EXPECT_EQ(score(question, "only alphabet"), 1);
+  EXPECT_EQ(score(question, "gamma"), 0);
+  EXPECT_EQ(metric_name(question), "any answer found");
+}
+
+TEST(Scores, WithoutAnswersThereIsNone) {
+  EXPECT_TRUE(std::isnan(score(asking("prose", {}), "x")));
+  EXPECT_TRUE(std::isnan(score(asking("qasper", {}), "x")));
+  EXPECT_EQ(metric_name(asking("qasper", {})), "none");
+}
+
+TEST(Scores, AMadePromptIsAnsweredByItsAnswers) {
+  const auto count = [](std::string_view text) {
+    return static_cast<std::int64_t>(text.size()) / 4;
+  };
+  for (const auto& task : tasks()) {
+    const Prompt prompt = make_prompt({std::string(task.name), 1000}, count);
+    std::string all;
+    for (const auto& answer : prompt.answers) all += answer + ", ";
+    if (prompt.answers.empty())
+      EXPECT_TRUE(std::isnan(score(prompt, all)));
+    else
+      EXPECT_EQ(score(prompt, all), 1) << task.name;
+  }
+}
+
+TEST(Scores, LongBenchByEachDatasetsMetric) {
+  const auto of = [](const char* task, const char* answer, const char* generated) {
+    return score(asking(task, {"nothing of this", answer}), generated);
+  };
+  EXPECT_DOUBLE_EQ(of("narrativeqa", "the red house", "A red car."), 0.5);
+  EXPECT_DOUBLE_EQ(of("hotpotqa_e", "the red house", "A red car."), 0.5);
+  EXPECT_DOUBLE_EQ(of("multifieldqa_zh", "红色房子", "红色汽车。"), 0.5);
+  EXPECT_NEAR(of("gov_report", "the red house", "a red house"), 2. / 3, 1e-6);
+  EXPECT_NEAR(of("vcsum", "红色房子", "红色汽车"), 0.5, 1e-6);
+  EXPECT_EQ(of("passage_retrieval_en", "Paragraph 7", "Paragraph 7, not 8"), 0.5);
+  EXPECT_EQ(of("passage_retrieval_zh", "段落7", "段落7"), 1);
+  EXPECT_EQ(of("passage_count", "12", "12"), 1);
+  EXPECT_EQ(of("lcc", "x = 1", "# so\nx = 1\n"), 1);
+  EXPECT_EQ(of("repobench-p", "x = 1", "y = 1"), 0.8);
+  EXPECT_EQ(metric_name(asking("dureader", {"x"})), "ROUGE-L by character");
+  EXPECT_EQ(metric_name(asking("triviaqa", {"x"})), "F1");
+  EXPECT_EQ(metric_name(asking("lsht", {"x"})), "classification");
+}
+
+TEST(Scores, OnlyTheFirstLineOfSomeDatasets) {
+  const char* const generated = "\nParis\nQuestion: and then?";
+  EXPECT_EQ(score(asking("triviaqa", {"paris"}), generated), 1);
+  EXPECT_LT(score(asking("hotpotqa", {"paris"}), generated), 1);
+  Prompt classes = asking("trec", {"Food"});
+  classes.all_classes = {"Food", "Date"};
+  EXPECT_EQ(score(classes, "Food\nType: Date"), 1);
+  EXPECT_EQ(score(classes, "Food, Date"), 0.5);
+}
+
+TEST(Scores, ALineMayChooseTheMetric) {
+  Prompt prompt = asking("eval", {"a cat"});
+  const auto by = [&](const char* metric) {
+    prompt.metric = metric;
+    return score(prompt, "Cat");
+  };
+  EXPECT_EQ(by("found"), 0);
+  EXPECT_EQ(by("f1"), 1);
+  EXPECT_EQ(by("exact"), 1);
+  prompt.answers = {"一只猫"};
+  prompt.language = "zh";
+  prompt.metric = "f1";
+  EXPECT_DOUBLE_EQ(score(prompt, "一只狗"), 2. / 3);
+  EXPECT_EQ(metric_name(prompt), "F1 by character");
+  EXPECT_THAT(error_of([&] { by("bleu"); }), AllOf(HasSubstr("'bleu'"), HasSubstr("rouge_l")));
+  for (const auto& metric : metrics()) EXPECT_GE(by(std::string(metric.name).c_str()), 0);
+}
+
+TEST(DigitScores, UpToTheFirstWrongDigitAndInPlace) {
+  const auto of = [](const char* key, const char* generated) {
+    const auto scores = digit_scores(key, generated);
+    return std::pair(scores.prefix, scores.in_place);
+  };
+  EXPECT_EQ(of("1234", " 1234."), std::pair(1., 1.));
+  EXPECT_EQ(of("1234", "The key is 1294, not 1234"), std::pair(0.5, 0.75));
+  EXPECT_EQ(of("1234", "12"), std::pair(0.5, 0.5));
+  EXPECT_EQ(of("1234", "12345678"), std::pair(1., 1.));
+  EXPECT_EQ(of("1234", "9234"), std::pair(0., 0.75));
+  EXPECT_EQ(of("1234", "none"), std::pair(0., 0.));
+  EXPECT_EQ(of("1234", ""), std::pair(0., 0.));
+  EXPECT_THAT(error_of([] { digit_scores("", "1"); }), HasSubstr("without digits"));
+}
+
+}  // namespace
+}  // namespace kvatlas::data
