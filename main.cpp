@@ -36,7 +36,8 @@ void add_commands(CLI::App& app) {
 #else
   for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(app);
+  kvatlas::add_inspect_command(
+      app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }

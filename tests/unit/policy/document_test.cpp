@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The policy document: round trips, canonical bytes, versions, and hostile text.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -303,6 +306,23 @@ TEST(Document, WrongDocumentsAreNotWritten) {
   document.sections["other"] = json::object();
   EXPECT_THAT(refused(document), HasSubstr("no section 'other'"));
 }
+
+std::string format_page() {
+  std::ifstream in(std::filesystem::path(KVATLAS_SOURCE_DIR) / "docs/policy-format.md");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(FormatPage, ExampleIsCanonical) {
+  const auto page = format_page();
+  const std::string fence = "```json\n";
+  const auto begin = page.find(fence);
+  ASSERT_NE(begin, page.npos);
+  const auto start = begin + fence.size();
+  const auto example = page.substr(start, page.find("```", start) - start);
+  EXPECT_EQ(document_text(parse_document(example)), example);
+}
+
+TEST(FormatPage, HoldsTheHelp) { EXPECT_THAT(format_page(), HasSubstr(policy_help())); }
 
 class DocumentFile : public testing::Test {
  protected:

@@ -217,6 +217,7 @@ TEST(Runtimes, OneSettingForAllLayers) {
 }
 
 TEST(Runtimes, WhatNoneIsGiven) {
+  EXPECT_THAT(refusal(parse_policy("simlayerkv"), "vllm"), HasSubstr("fixed beforehand"));
   EXPECT_THAT(refusal(lazy_layers(), "minference"), HasSubstr("not simulated"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "kvpress"), HasSubstr("baseline"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "transformers-cache"), HasSubstr("baseline"));
