@@ -147,8 +147,8 @@ ModelInfo model_info(const profile::Header& header) {
 std::string profile_fingerprint(const profile::Reader& profile) {
   Fnv1a hash;
   const auto add = [&](const std::string& text) {
+    hash.add(std::uint64_t{text.size()});  // so that "ab", "c" is not "a", "bc"
     hash.add(text);
-    hash.add(std::string_view("", 1));  // so that "ab", "c" is not "a", "bc"
   };
   const auto& header = profile.header();
   for (const auto& text : {header.model_fingerprint, header.capture}) add(text);
