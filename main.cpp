@@ -9,6 +9,7 @@
 
 #include "analyzer/commands.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/run_trials.hpp"
 #include "data/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
@@ -32,8 +33,11 @@ void add_commands(CLI::App& app) {
 #if KVATLAS_HAS_TORCH
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
+  kvatlas::add_evaluate_command(app);
+  kvatlas::add_calibrate_command(app, kvatlas::calibrate::make_trials);
 #else
-  for (const char* name : {"profile", "generate"}) add_missing_command(app, name);
+  kvatlas::add_calibrate_command(app, nullptr);
+  for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
 #endif
   kvatlas::add_inspect_command(
       app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});

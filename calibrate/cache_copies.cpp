@@ -27,7 +27,8 @@ const at::Tensor& CacheCopies::values(std::int64_t layer) const {
   return layers_[static_cast<std::size_t>(layer)].value;
 }
 
-void CacheCopies::reserve(Layer& layer, std::int64_t rows) {
+void CacheCopies::reserve(std::int64_t number, std::int64_t rows) {
+  Layer& layer = layers_[static_cast<std::size_t>(number)];
   const std::int64_t have = layer.key.size(0);
   if (layer.used + rows <= have) return;
   const std::int64_t want = std::max(layer.used + rows, have + have / 2);
@@ -48,7 +49,7 @@ std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequ
     positions.insert(positions.end(), of_head.begin(), of_head.end());
   if (positions.empty()) return out;
   Layer& to = layers_[static_cast<std::size_t>(layer)];
-  reserve(to, static_cast<std::int64_t>(positions.size()));
+  reserve(layer, static_cast<std::int64_t>(positions.size()));
   for (std::size_t g = 0; g < tokens.size(); ++g) {
     starts.push_back(to.used + offsets.back());
     offsets.push_back(offsets.back() + static_cast<std::int64_t>(tokens[g].size()));

@@ -37,6 +37,8 @@ class CacheCopies {
   const at::Tensor& keys(std::int64_t layer) const;    // [rows, d]
   const at::Tensor& values(std::int64_t layer) const;  // likewise
 
+  /// Makes room for so many more rows of a layer.
+  void reserve(std::int64_t layer, std::int64_t rows);
   /// Copies tokens[g] of KV head g; heads without tokens get no rows.
   std::vector<CopiedRows> add(std::int64_t layer, const capture::Sequence::Cache& from,
                               const std::vector<std::vector<std::int64_t>>& tokens);
@@ -51,7 +53,6 @@ class CacheCopies {
     at::Tensor key, value;  // [capacity, d]
     std::int64_t used = 0;
   };
-  void reserve(Layer& layer, std::int64_t rows);
 
   const model::Config& config_;
   at::TensorOptions options_;

@@ -3,6 +3,23 @@
 
 #include <string>
 
+#include "calibrate/trials.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas {
+
+/// `kvatlas calibrate`: a profile to a policy document. `make_trials` runs the model; null where
+/// LibTorch is missing, then --model is refused.
+void add_calibrate_command(CLI::App& app, calibrate::MakeTrials make_trials);
+
+/// `kvatlas evaluate`: policies tried on the model. Where LibTorch is.
+void add_evaluate_command(CLI::App& app);
+
+}  // namespace kvatlas
+
 namespace kvatlas::calibrate {
 
 /// Whether the file begins as a policy document does, as JSON.

@@ -448,7 +448,7 @@ void Continuations::State::join(const Parts& parts, const ContinuationRows& in) 
   const at::Tensor row = at::tensor(parts.rows, at::kLong).to(out.device());
   const at::Tensor most =
       at::full({R, config.n_heads}, -std::numeric_limits<float>::infinity(), lse.options())
-          .index_reduce_(0, row, lse, "amax");
+          .scatter_reduce_(0, row.unsqueeze(1).expand_as(lse), lse, "amax");
   const at::Tensor weight = at::exp(lse - most.index_select(0, row));
   const at::Tensor sum = at::zeros({R, config.n_heads}, lse.options()).index_add_(0, row, weight);
   View<float, 3> to = in.out;
@@ -617,6 +617,19 @@ Continuations::Continuations(capture::Engine& engine, const capture::Sequence& p
                              std::int64_t n_tokens, std::int64_t steps)
     : state_(std::make_unique<State>(engine, prompt, n_tokens, steps)) {}
 Continuations::~Continuations() = default;
+
+void Continuations::reserve(std::span<const Plan* const> plans, bool forks) {
+  const c10::InferenceMode no_gradients;
+  State& s = *state_;
+  s.make_room(s.streams.size() + plans.size() * (forks ? 2 : 1));
+  for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
+    std::int64_t rows = 0;
+    for (const Plan* plan : plans)
+      for (const auto& cut : plan->heads[static_cast<std::size_t>(l)])
+        rows += static_cast<std::int64_t>(cut.tokens.size());
+    s.copies.reserve(l, rows);
+  }
+}
 
 std::size_t Continuations::add(const Plan& plan) {
   const c10::InferenceMode no_gradients;

@@ -31,6 +31,8 @@ class Continuations {
                 std::int64_t steps);
   ~Continuations();
 
+  /// Makes room for plans, and for a fork of each, before they are added: growing later costs more.
+  void reserve(std::span<const Plan* const> plans, bool forks);
   /// Begins one: for a plan with a delay at the position behind the first step. Gives its number.
   std::size_t add(const Plan& plan);
   /// One more that has seen and held the same so far.

@@ -208,15 +208,18 @@ class Simulation {
     do {
       Continuations continuations(engine_, prompt, cut_, steps_);
       std::vector<Live> live;
+      std::vector<const Plan*> together;
+      std::int64_t bytes = 0;
+      for (std::size_t i = next; i < progress.size(); ++i) {
+        bytes += continuations.bytes_of(*progress[i].plan);
+        if (!together.empty() && bytes > options_.copy_bytes) break;
+        together.push_back(progress[i].plan);
+      }
+      continuations.reserve(together, options_.compare);
       if (full) begin(continuations, live, *full);
       full = nullptr;
-      std::int64_t bytes = 0;
-      for (; next < progress.size(); ++next) {
-        const std::int64_t more = continuations.bytes_of(*progress[next].plan);
-        if (bytes > 0 && bytes + more > options_.copy_bytes) break;
-        bytes += more;
-        begin(continuations, live, progress[next]);
-      }
+      for (std::size_t i = 0; i < together.size(); ++i)
+        begin(continuations, live, progress[next++]);
       decode(continuations, live);
     } while (next < progress.size());
   }

@@ -12,6 +12,10 @@
 
 #include "calibrate/policy.hpp"
 
+namespace kvatlas::profile {
+class Reader;
+}
+
 namespace kvatlas::calibrate {
 
 /// One policy on one sample.
@@ -27,5 +31,18 @@ struct Trial {
 /// Runs every policy on every sample of the list (positions in the profile): [policy][sample].
 using RunTrials = std::function<std::vector<std::vector<Trial>>(
     std::span<const Policy> policies, std::span<const std::size_t> samples)>;
+
+/// How the model is run for them: as `kvatlas profile` and `generate` have it.
+struct TrialOptions {
+  std::string model;  // GGUF file or Hugging Face folder
+  std::string device = "auto", dtype = "auto";
+  int threads = 0;            // 0: all cores
+  std::string memory_budget;  // "6GiB"; empty: no limit
+  std::int64_t max_new = 0;   // tokens generated; 0: as many as the task's answers need
+  bool progress = true;       // shown on stderr, if that is a terminal
+};
+
+/// Opens the model and checks that the profile is of it. The profile must outlive what it returns.
+using MakeTrials = std::function<RunTrials(const TrialOptions&, const profile::Reader&)>;
 
 }  // namespace kvatlas::calibrate

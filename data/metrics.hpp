@@ -24,7 +24,7 @@ bool is_exact(std::string_view generated, std::string_view answer, Unit unit);
 
 /// ROUGE-L's F measure as the package `rouge` has it: of the distinct words that stand in a longest
 /// common subsequence of a sentence of the one and a sentence of the other. Of longer texts the
-/// first 8192 words (or characters) are compared.
+/// first 4096 words (or characters) are compared.
 double rouge_l(std::string_view generated, std::string_view answer, Unit unit);
 
 /// The right class is named: 1 divided by the number of classes that the text names. Names within

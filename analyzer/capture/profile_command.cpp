@@ -257,49 +257,7 @@ void add_profile_command(CLI::App& app) {
   command->add_flag("--dry-run", options->dry_run,
                     "print the plan with its time, memory and file size, and stop");
   command->add_flag("--json", options->json, "print the result as JSON");
-  command
-      ->add_option("--task", options->prompts.tasks,
-                   "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
-                   "repeated")
-      ->type_name("TASK")
-      ->default_str("a mixture")
-      ->group("Prompts");
-  command->add_option("--lengths", options->prompts.lengths, "their lengths in tokens")
-      ->delimiter(',')
-      ->default_str("1024,2048")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->type_name("N,...")
-      ->group("Prompts");
-  command->add_option("--depths", options->prompts.depths, "where the answer lies, 0 to 1")
-      ->delimiter(',')
-      ->default_str("0.1,0.3,0.5,0.7,0.9")
-      ->check(CLI::Range(0.0, 1.0))
-      ->type_name("D,...")
-      ->group("Prompts");
-  command->add_option("--seeds", options->prompts.seeds, "prompts of each task, length and depth")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->type_name("N")
-      ->group("Prompts");
-  command->add_option("--seed", options->prompts.seed, "seed of the first of them")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->type_name("N")
-      ->group("Prompts");
-  command->add_flag("--quick", options->prompts.quick, "few and short generated prompts")
-      ->group("Prompts");
-  command
-      ->add_option("-p,--prompt", options->run.prompt_texts,
-                   "a prompt of your own; may be repeated")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("Prompts");
-  command
-      ->add_option("--prompts", options->run.prompts_file,
-                   "JSONL file; each line has tokens (ids), text, or context and input")
-      ->type_name("FILE")
-      ->group("Prompts");
+  capture::add_prompt_options(*command, options->prompts, options->run);
   command
       ->add_flag("--ignore-eos", options->run.ignore_eos,
                  "with --new: go on after an end-of-sequence token")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "data/tasks.hpp"
@@ -56,6 +57,49 @@ std::vector<data::TaskRequest> requests(const PromptOptions& options) {
 }
 
 }  // namespace
+
+void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run) {
+  command
+      .add_option("--task", options.tasks,
+                  "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
+                  "repeated")
+      ->type_name("TASK")
+      ->default_str("a mixture")
+      ->group("Prompts");
+  command.add_option("--lengths", options.lengths, "their lengths in tokens")
+      ->delimiter(',')
+      ->default_str("1024,2048")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N,...")
+      ->group("Prompts");
+  command.add_option("--depths", options.depths, "where the answer lies, 0 to 1")
+      ->delimiter(',')
+      ->default_str("0.1,0.3,0.5,0.7,0.9")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("D,...")
+      ->group("Prompts");
+  command.add_option("--seeds", options.seeds, "prompts of each task, length and depth")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N")
+      ->group("Prompts");
+  command.add_option("--seed", options.seed, "seed of the first of them")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->type_name("N")
+      ->group("Prompts");
+  command.add_flag("--quick", options.quick, "few and short generated prompts")->group("Prompts");
+  command.add_option("-p,--prompt", run.prompt_texts, "a prompt of your own; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Prompts");
+  command
+      .add_option("--prompts", run.prompts_file,
+                  "JSONL file; each line has tokens (ids), text, or context and input")
+      ->type_name("FILE")
+      ->group("Prompts");
+}
 
 PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
                             const model::ModelFile& model) {

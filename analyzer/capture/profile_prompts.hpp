@@ -8,6 +8,10 @@
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/run_options.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace kvatlas::capture {
 
 /// Which prompts a profile is taken of: generated ones, unless RunOptions names some.
@@ -22,6 +26,9 @@ struct PromptOptions {
 
 /// The prompts as token ids, and a canonical JSON object that says where they came from. Standard
 /// lengths beyond the model's context are left out.
+/// Adds what they are made with, and --prompt and --prompts for prompts of one's own.
+void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run);
+
 struct PlannedPrompts {
   std::vector<ProfilePrompt> prompts;
   std::string description;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "data/longbench.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 
@@ -100,7 +101,10 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
              ? "the model has no tokenizer"
              : "the model's tokenizer cannot be used (" + model.tokenizer_problem() + ")",
          "; give the prompt as 'tokens' in --prompts FILE");
-  if (chat == model::ChatFormat::none) return tokenizer->encode(prompt.as_text());
+  // LongBench puts some of its datasets into no chat format.
+  const auto* dataset = data::longbench_dataset(prompt.task);
+  if (chat == model::ChatFormat::none || (dataset && !dataset->chat))
+    return tokenizer->encode(prompt.as_text());
   const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
                                           tokenizer->chat_template().value_or(""));
   return tokenizer->encode(written, {.add_special = false, .parse_special = true});

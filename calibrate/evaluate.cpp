@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/evaluate.hpp"
+
+#include <cmath>
+#include <map>
+
+#include "data/scores.hpp"
+
+namespace kvatlas::calibrate {
+
+Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
+                    std::span<const Policy> policies, const SimulateOptions& options,
+                    const QuestionDone& done) {
+  const model::Tokenizer* tokenizer = engine.model().tokenizer().get();
+  Evaluation out;
+  out.questions = std::move(questions);
+  out.judged.resize(policies.size());
+  for (const auto& policy : policies) out.policies.push_back(policy.name);
+  SimulateOptions of_question = options;
+  for (const auto& question : out.questions) {
+    of_question.max_new = question.max_new;
+    of_question.context_tokens = question.context_tokens;
+    Simulated simulated =
+        simulate(engine, question.tokens, policies, of_question, question.prompt.id);
+    of_question.time_steps = 0;
+    out.prefill_seconds += simulated.prefill_seconds;
+    out.decode_seconds += simulated.decode_seconds;
+    const auto judge = [&](Outcome& outcome) {
+      Judged judged;
+      if (tokenizer) {
+        judged.text = tokenizer->decode(outcome.tokens, true);
+        judged.score = data::score(question.prompt, judged.text);
+      }
+      judged.outcome = std::move(outcome);
+      return judged;
+    };
+    out.full.push_back(judge(simulated.full));
+    for (std::size_t i = 0; i < policies.size(); ++i)
+      out.judged[i].push_back(judge(simulated.policies[i]));
+    if (done) done(question);
+  }
+  return out;
+}
+
+namespace {
+
+/// Values that are numbers, one a question.
+class Values {
+ public:
+  void add(double value) {
+    if (!std::isnan(value)) values_.push_back(value);
+  }
+  Estimate estimate(std::uint64_t seed) const { return bootstrap_mean(values_, seed); }
+  double mean() const { return mean_of(values_); }
+  std::size_t count() const { return values_.size(); }
+
+ private:
+  std::vector<double> values_;
+};
+
+Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
+                      const std::vector<Judged>& judged, std::uint64_t seed,
+                      const std::string& task) {
+  Values score, full_score, loss, kl, agreement, kept, full_bytes, read, full_read;
+  Summary out;
+  out.policy = policy;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (!task.empty() && evaluation.questions[i].prompt.task != task) continue;
+    const Judged &one = judged[i], &full = evaluation.full[i];
+    score.add(one.score);
+    full_score.add(full.score);
+    loss.add(100 * (full.score - one.score));
+    kl.add(one.outcome.kl);
+    agreement.add(one.outcome.agreement);
+    kept.add(one.outcome.kept_bytes);
+    full_bytes.add(one.outcome.full_bytes);
+    read.add(one.outcome.read_bytes);
+    full_read.add(full.outcome.read_bytes);
+    if (!std::isnan(one.outcome.seconds_per_token)) {
+      out.ms_per_token = 1000 * one.outcome.seconds_per_token;
+      out.full_ms_per_token = 1000 * full.outcome.seconds_per_token;
+    }
+  }
+  out.scored = score.count();
+  out.score = score.estimate(seed);
+  out.full_score = full_score.estimate(seed);
+  out.loss = loss.estimate(seed);
+  out.kl = kl.estimate(seed);
+  out.agreement = agreement.estimate(seed);
+  out.kept_bytes = kept.mean();
+  out.full_bytes = full_bytes.mean();
+  out.read_bytes = read.mean();
+  out.full_read_bytes = full_read.mean();
+  return out;
+}
+
+std::vector<std::string> tasks_of(const Evaluation& evaluation) {
+  std::vector<std::string> tasks;
+  for (const auto& question : evaluation.questions)
+    if (std::find(tasks.begin(), tasks.end(), question.prompt.task) == tasks.end())
+      tasks.push_back(question.prompt.task);
+  return tasks;
+}
+
+}  // namespace
+
+std::vector<Summary> summarise(const Evaluation& evaluation, std::uint64_t seed,
+                               const std::string& task) {
+  std::vector<Summary> out;
+  out.push_back(summarise_one(evaluation, "full", evaluation.full, seed, task));
+  for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+    out.push_back(
+        summarise_one(evaluation, evaluation.policies[i], evaluation.judged[i], seed, task));
+  return out;
+}
+
+std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
+                                     const std::vector<Judged>& judged) {
+  std::map<std::pair<std::int64_t, double>, Values> cells;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const auto& prompt = evaluation.questions[i].prompt;
+    if (prompt.length > 0 && prompt.depth >= 0)
+      cells[{prompt.length, prompt.depth}].add(judged[i].score);
+  }
+  std::vector<DepthScore> out;
+  for (const auto& [at, values] : cells)
+    if (values.count() > 0) out.push_back({at.first, at.second, values.count(), values.mean()});
+  return out;
+}
+
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no NaN.
+json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json estimate_json(const Estimate& estimate) {
+  return {{"mean", number(estimate.mean)},
+          {"low", number(estimate.low)},
+          {"high", number(estimate.high)}};
+}
+
+json summary_json(const Summary& s) {
+  json out = measured_json(s);
+  out["full_score"] = estimate_json(s.full_score);
+  out["full_bytes"] = number(s.full_bytes);
+  out["kept_bytes"] = number(s.kept_bytes);
+  out["compression"] = number(s.full_bytes / s.kept_bytes);
+  return out;
+}
+
+/// How often each layer is trimmed, where layers are.
+json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
+  std::vector<double> rates(layers, 0);
+  bool any = false;
+  for (const auto& one : judged)
+    for (const auto layer : one.outcome.lazy) {
+      any = true;
+      rates[static_cast<std::size_t>(layer)] += 1 / static_cast<double>(judged.size());
+    }
+  return any ? json(rates) : json();
+}
+
+}  // namespace
+
+json measured_json(const Summary& s) {
+  return {{"samples", s.scored},
+          {"score", estimate_json(s.score)},
+          {"loss_points", estimate_json(s.loss)},
+          {"kl", estimate_json(s.kl)},
+          {"agreement", estimate_json(s.agreement)},
+          {"kv_saved", number(s.saved())},
+          {"read_bytes_per_token", number(s.read_bytes)},
+          {"full_read_bytes_per_token", number(s.full_read_bytes)},
+          {"ms_per_token", number(s.ms_per_token)},
+          {"full_ms_per_token", number(s.full_ms_per_token)}};
+}
+
+json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
+  json out = {{"samples", evaluation.questions.size()},
+              {"prefill_seconds", evaluation.prefill_seconds},
+              {"decode_seconds", evaluation.decode_seconds},
+              {"policies", json::array()}};
+  const auto all = summarise(evaluation, seed);
+  const auto tasks = tasks_of(evaluation);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
+    json one = summary_json(all[i]);
+    one["policy"] = all[i].policy;
+    for (const auto& task : tasks)
+      one["tasks"][task.empty() ? "your own" : task] =
+          summary_json(summarise(evaluation, seed, task)[i]);
+    for (const auto& cell : depth_scores(evaluation, judged))
+      one["by_length_and_depth"].push_back({{"length", cell.length},
+                                            {"depth", cell.depth},
+                                            {"samples", cell.samples},
+                                            {"score", cell.score}});
+    if (!judged.empty())
+      if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
+          !rates.is_null())
+        one["lazy_rates"] = std::move(rates);
+    Values skipped;
+    for (const auto& each : judged) skipped.add(each.outcome.skipped);
+    if (skipped.count() > 0) one["gate_skipped"] = skipped.mean();
+    out["policies"].push_back(std::move(one));
+  }
+  return out;
+}
+
+namespace {
+
+std::string interval_text(const Estimate& estimate, int digits, double factor = 1) {
+  if (std::isnan(estimate.mean)) return "-";
+  return fixed_text(factor * estimate.mean, digits) + " [" +
+         fixed_text(factor * estimate.low, digits) + ", " +
+         fixed_text(factor * estimate.high, digits) + "]";
+}
+
+Table summary_table(const Evaluation& evaluation, std::uint64_t seed, const std::string& task,
+                    const std::string& title) {
+  Table table{title,
+              {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
+               "KV read a token", "ms a token"},
+              {}};
+  for (const auto& s : summarise(evaluation, seed, task)) {
+    const double mib = 1024.0 * 1024.0;
+    table.rows.push_back(
+        {s.policy, percent_text(s.saved()), interval_text(s.score, 2), interval_text(s.loss, 1),
+         fixed_text(s.kl.mean, 4), percent_text(s.agreement.mean),
+         fixed_text(s.read_bytes / mib, 2) + " MiB", fixed_text(s.ms_per_token, 1)});
+  }
+  return table;
+}
+
+/// Scores over length and depth of one policy: a row a depth.
+Table depth_table(const std::string& policy, const std::vector<DepthScore>& scores) {
+  std::map<double, std::map<std::int64_t, double>> rows;
+  std::map<std::int64_t, bool> lengths;
+  for (const auto& cell : scores) {
+    rows[cell.depth][cell.length] = cell.score;
+    lengths[cell.length] = true;
+  }
+  Table table{"Score over depth and length: " + policy, {"depth"}, {}};
+  for (const auto& [length, there] : lengths) table.columns.push_back(std::to_string(length));
+  for (const auto& [depth, cells] : rows) {
+    std::vector<std::string> row{fixed_text(depth, 2)};
+    for (const auto& [length, there] : lengths)
+      row.push_back(cells.contains(length) ? fixed_text(cells.at(length), 2) : "-");
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed) {
+  std::vector<Table> tables;
+  const auto tasks = tasks_of(evaluation);
+  if (tasks.size() > 1)
+    for (const auto& task : tasks)
+      tables.push_back(summary_table(evaluation, seed, task,
+                                     task.empty() ? "Your own prompts" : "Task " + task));
+  const auto cells = depth_scores(evaluation, evaluation.full);
+  const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
+  if (grid) {
+    tables.push_back(depth_table("full", cells));
+    for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+      tables.push_back(
+          depth_table(evaluation.policies[i], depth_scores(evaluation, evaluation.judged[i])));
+  }
+  tables.push_back(
+      summary_table(evaluation, seed, {}, str("All ", evaluation.questions.size(), " prompts")));
+  return tables;
+}
+
+}  // namespace kvatlas::calibrate
