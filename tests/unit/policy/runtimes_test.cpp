@@ -14,7 +14,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing_support::error_of;
 
 ModelInfo model_of(const std::string& architecture) { return {"m", architecture, "", 4, 4, 2, 8}; }
