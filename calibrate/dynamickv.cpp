@@ -102,6 +102,9 @@ Counts Budgeting::integers(std::size_t position, const char* array,
     fail(ErrorCode::unreadable, "array ", array, " of the profile is ",
          profile::type_name(found.type), ", expected int64");
   const auto values = found.values<std::int64_t>();
+  if (static_cast<std::int64_t>(values.size()) != evidence_.header().n_layers)
+    fail(ErrorCode::unreadable, "array ", array, " of the profile has ", values.size(),
+         " counts, and the model has ", evidence_.header().n_layers, " layers");
   return {values.begin(), values.end()};
 }
 

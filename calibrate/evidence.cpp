@@ -20,6 +20,11 @@ bool is_of_task(const std::string& task, const std::string& wanted) {
 
 Evidence::Evidence(const profile::Reader& profile, const Request& request)
     : profile_(&profile), request_(request) {
+  const auto& model = profile.header();
+  if (model.n_layers < 1 || model.n_kv_heads < 1 || model.n_heads < 1 ||
+      model.n_heads % model.n_kv_heads != 0)
+    fail(ErrorCode::unreadable, "the profile's model has ", model.n_layers, " layers, ",
+         model.n_heads, " heads and ", model.n_kv_heads, " KV heads");
   const auto& samples = profile.samples();
   std::set<std::string> known, found;
   std::set<std::int64_t> lengths;
@@ -109,11 +114,18 @@ std::int64_t Evidence::proximity_row(Proximity keep) const {
 }
 
 std::vector<float> Evidence::floats(std::size_t position, const char* array,
-                                    std::initializer_list<std::int64_t> at) const {
+                                    std::initializer_list<std::int64_t> at,
+                                    std::vector<std::int64_t> leading_sizes) const {
   const profile::Array values = profile_->array(position, array, at);
   if (values.type != profile::Type::f32)
     fail(ErrorCode::unreadable, "array ", array, " of the profile is ",
          profile::type_name(values.type), ", expected float32");
+  const std::size_t known = leading_sizes.size();
+  if (values.shape.size() < known || values.shape.size() > known + 1 || values.bytes.empty() ||
+      !std::equal(leading_sizes.begin(), leading_sizes.end(), values.shape.begin()))
+    fail(ErrorCode::unreadable, "array ", array, " of the profile has sizes ",
+         list_str(values.shape), " in a sample, expected ", list_str(leading_sizes),
+         " and at most one more");
   const auto floats = values.values<float>();
   return {floats.begin(), floats.end()};
 }

@@ -52,9 +52,11 @@ class Evidence {
   /// The table of an axis; an empty one if the profile has none.
   const profile::AxisTable& axis(const std::string& name) const;
 
-  /// A float array of one sample, at its leading indices.
+  /// A float array of one sample, at its leading indices, of so many axes with the sizes given; the
+  /// last one may have any size. Error(unreadable) for other shapes.
   std::vector<float> floats(std::size_t position, const char* array,
-                            std::initializer_list<std::int64_t> at) const;
+                            std::initializer_list<std::int64_t> at,
+                            std::vector<std::int64_t> leading_sizes) const;
 
  private:
   const profile::Reader* profile_;

@@ -129,7 +129,9 @@ void Sweep::read_attention() {
     }
     std::vector<double> shares;
     for (const auto position : candidate.positions)
-      for (const float share : evidence_.floats(position, name::kKeptMass, {row->second}))
+      for (const float share :
+           evidence_.floats(position, name::kKeptMass, {row->second},
+                            {evidence_.header().n_layers, evidence_.header().n_kv_heads}))
         if (!std::isnan(share)) shares.push_back(share);
     candidate.attention = mean_of(shares);
   }

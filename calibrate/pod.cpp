@@ -79,15 +79,16 @@ class Grouping {
 
 void Grouping::read_similarity() {
   evidence_.require(name::kDivergence, "js");
+  const auto& header = evidence_.header();
   std::vector<std::vector<float>> divergences;
   for (const auto position : evidence_.positions()) {
-    auto values = evidence_.floats(position, name::kDivergence, {});
+    auto values = evidence_.floats(position, name::kDivergence, {},
+                                   {header.n_heads, header.n_layers, header.n_layers});
     if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
     divergences.push_back(std::move(values));
     positions_.push_back(position);
   }
   require_samples(divergences.size(), "with layer similarities", evidence_.request().force, out_);
-  const auto& header = evidence_.header();
   similarity_ = layer_similarity(divergences, header.n_heads, header.n_layers);
 }
 
@@ -257,9 +258,13 @@ void Grouping::report_gate(double delta) {
   const auto row = evidence_.proximity_row(request_.policy.proximal);
   const auto& header = evidence_.header();
   GateCurve curve(pod_blocks(similarity_, kv_heads(), request_.policy.per_query_head, delta));
+  const std::vector<std::int64_t> sizes = {header.n_layers, header.n_heads};
   for (const auto position : positions_) {
-    const auto proximal = evidence_.floats(position, name::kProximalLse, {row});
-    const auto distant = evidence_.floats(position, name::kDistantLse, {row});
+    const auto proximal = evidence_.floats(position, name::kProximalLse, {row}, sizes);
+    const auto distant = evidence_.floats(position, name::kDistantLse, {row}, sizes);
+    if (proximal.size() != distant.size())
+      fail(ErrorCode::unreadable, "the profile has ", proximal.size(), " proximal and ",
+           distant.size(), " distant log-sum-exps of a sample");
     curve.add({proximal, distant, header.n_layers, header.n_heads,
                static_cast<std::int64_t>(proximal.size()) / header.n_layers / header.n_heads});
   }
@@ -290,7 +295,7 @@ void Grouping::report_agreement() {
   }
   std::vector<std::vector<double>> shares(counts.size());
   for (const auto position : positions_) {
-    const auto of_sample = evidence_.floats(position, name::kAgreement, {});
+    const auto of_sample = evidence_.floats(position, name::kAgreement, {}, {});
     for (std::size_t i = 0; i < counts.size() && i < of_sample.size(); ++i)
       if (!std::isnan(of_sample[i])) shares[i].push_back(of_sample[i]);
   }

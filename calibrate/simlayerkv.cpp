@@ -21,8 +21,8 @@ Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size
                    std::int64_t proximity) {
   const auto& header = evidence.header();
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
-  const auto values =
-      evidence.floats(position, prefill ? name::kMass : name::kDecodeMass, {proximity});
+  const auto values = evidence.floats(position, prefill ? name::kMass : name::kDecodeMass,
+                                      {proximity}, {header.n_layers, header.n_heads});
   const auto heads = static_cast<std::size_t>(header.n_layers * header.n_heads);
   const std::size_t rows = values.size() / heads;
   if (prefill && policy.w_last > static_cast<std::int64_t>(rows))
@@ -283,7 +283,8 @@ void Search::report_consistency(double threshold) {
   const auto layers = static_cast<std::size_t>(header.n_layers);
   std::vector<Masses> steps(layers);  // [layer][sample][step]
   for (const auto position : sighted_.positions) {
-    const auto values = evidence_.floats(position, name::kGeneratedMass, {proximity_});
+    const auto values =
+        evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers});
     const std::size_t count = values.size() / layers;
     for (std::size_t l = 0; l < layers; ++l)
       steps[l].emplace_back(values.begin() + static_cast<std::ptrdiff_t>(l * count),
