@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What trying policies costs: one prompt of a haystack, all policies together. Prints a line of
+// JSON a turn; tests/bench/evaluate_vs_kvpress.py runs it beside its peer.
+//
+//   bench_evaluate MODEL TOKENS NEW TURNS POLICY...
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "analyzer/capture/device.hpp"
+#include "calibrate/simulate.hpp"
+#include "data/tasks.hpp"
+#include "kernels/base/error.hpp"
+
+namespace {
+
+using namespace kvatlas;
+
+void run(int argc, char** argv) {
+  if (argc < 6) fail(ErrorCode::usage, "bench_evaluate MODEL TOKENS NEW TURNS POLICY...");
+  capture::restart_with_sleeping_threads();
+  capture::use_threads(0);
+  const auto model = model::ModelFile::open(argv[1]);
+  const auto& tokenizer = *model->tokenizer();
+  const data::Prompt prompt =
+      data::make_prompt({"needle", std::stoll(argv[2])}, [&](std::string_view text) {
+        return static_cast<std::int64_t>(tokenizer.encode(std::string(text)).size());
+      });
+  const auto tokens = tokenizer.encode(prompt.as_text());
+  std::vector<calibrate::Policy> policies;
+  for (int i = 5; i < argc; ++i) policies.push_back(calibrate::parse_policy(argv[i]));
+  capture::Engine engine(model, {});
+  calibrate::SimulateOptions options;
+  options.max_new = std::stoll(argv[3]);
+  const auto turn = [&](bool compare) {
+    options.compare = compare;
+    return calibrate::simulate(engine, tokens, policies, options, "the prompt");
+  };
+  turn(false);  // decodes the weights, starts the threads
+  for (int i = 0; i < std::stoi(argv[4]); ++i) {
+    const auto scores = turn(false), all = turn(true);
+    std::printf(
+        "{\"tokens\": %zu, \"policies\": %zu, \"prefill\": %.3f, \"decode\": %.3f, "
+        "\"decode_and_compare\": %.3f}\n",
+        tokens.size(), policies.size(), scores.prefill_seconds, scores.decode_seconds,
+        all.decode_seconds);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
