@@ -5,6 +5,7 @@
 #include <map>
 
 #include "data/scores.hpp"
+#include "kernels/base/error.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -20,8 +21,14 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
   for (const auto& question : out.questions) {
     of_question.max_new = question.max_new;
     of_question.context_tokens = question.context_tokens;
-    Simulated simulated =
-        simulate(engine, question.tokens, policies, of_question, question.prompt.id);
+    Simulated simulated;
+    try {
+      simulated = simulate(engine, question.tokens, policies, of_question, question.prompt.id);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::cancelled || out.full.empty()) throw;
+      out.interrupted = out.questions.size() - out.full.size();
+      break;
+    }
     of_question.time_steps = 0;
     out.prefill_seconds += simulated.prefill_seconds;
     out.decode_seconds += simulated.decode_seconds;
@@ -39,6 +46,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
       out.judged[i].push_back(judge(simulated.policies[i]));
     if (done) done(question);
   }
+  out.questions.resize(out.full.size());
   return out;
 }
 

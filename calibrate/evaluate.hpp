@@ -39,6 +39,7 @@ struct Evaluation {
   std::vector<std::string> policies;        // their names
   std::vector<std::vector<Judged>> judged;  // [policy][question]
   double prefill_seconds = 0, decode_seconds = 0;
+  std::size_t interrupted = 0;  // questions that Ctrl-C left undone; they are not among the above
 };
 
 using QuestionDone = std::function<void(const Question&)>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -158,6 +159,26 @@ void write_measured(const EvaluateCommand& command, const Evaluation& evaluation
   write_document(document, command.output, command.force);
 }
 
+/// What the reader of the scores should know.
+void print_notes(const Evaluation& evaluation, std::uint64_t seed) {
+  constexpr std::size_t kFewSamples = 5;
+  constexpr double kPoorScore = 0.5;
+  const Summary full = summarise(evaluation, seed).front();
+  if (full.scored == 0) return;
+  std::vector<double> scores;
+  for (const auto& judged : evaluation.full)
+    if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  for (const auto& policy : evaluation.judged)
+    for (const auto& judged : policy)
+      if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  if (full.scored < kFewSamples)
+    std::cerr << "kvatlas: note: only " << full.scored << " prompts have answers; "
+              << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
+  if (full.score.mean < kPoorScore)
+    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full.score.mean, 2)
+              << ": what a policy loses drowns in what the model fails anyway\n";
+}
+
 void run_evaluate(EvaluateCommand command) {
   capture::restart_with_sleeping_threads();
   if (!command.output.empty()) {
@@ -201,7 +222,7 @@ void run_evaluate(EvaluateCommand command) {
         });
   }
   const auto seed = static_cast<std::uint64_t>(command.prompts.seed);
-  if (!command.output.empty()) write_measured(command, evaluation);
+  if (!command.output.empty() && evaluation.interrupted == 0) write_measured(command, evaluation);
   if (command.generations) {
     print_generations(evaluation);
   } else if (command.json) {
@@ -216,6 +237,10 @@ void run_evaluate(EvaluateCommand command) {
               << ".\n";
   }
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+  print_notes(evaluation, seed);
+  if (evaluation.interrupted > 0)
+    fail(ErrorCode::cancelled, "interrupted: the result is of ", evaluation.questions.size(),
+         " prompts, ", evaluation.interrupted, " were not run");
 }
 
 }  // namespace

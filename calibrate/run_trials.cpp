@@ -43,6 +43,7 @@ struct Trials {
         evaluate(*engine, std::move(chosen), ready, options, [&](const Question& question) {
           if (shown) shown->sample(static_cast<std::int64_t>(question.tokens.size()));
         });
+    if (evaluation.interrupted > 0) fail(ErrorCode::cancelled, "interrupted");
     std::vector<std::vector<Trial>> out(policies.size());
     for (std::size_t i = 0; i < policies.size(); ++i)
       for (const auto& judged : evaluation.judged[i]) out[i].push_back(trial(judged));
