@@ -9,6 +9,7 @@
 
 #include "analyzer/commands.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/run_trials.hpp"
 #include "data/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
@@ -33,10 +34,13 @@ void add_commands(CLI::App& app) {
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
   kvatlas::add_evaluate_command(app);
+  kvatlas::add_calibrate_command(app, kvatlas::calibrate::make_trials);
 #else
+  kvatlas::add_calibrate_command(app, nullptr);
   for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(app);
+  kvatlas::add_inspect_command(
+      app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
 
 namespace kvatlas {
 
-/// `kvatlas inspect`: a model's card, without loading its weights, or a profile's.
-void add_inspect_command(CLI::App& app);
+/// A kind of file that `kvatlas inspect` shows besides models and profiles.
+struct InspectedKind {
+  std::function<bool(const std::string& path)> is_one;
+  std::function<void(const std::string& path, bool as_json)> inspect;  // prints
+};
+
+/// `kvatlas inspect`: a model's card, without loading its weights, a profile's, or one of `others`.
+void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others = {});
 
 /// `kvatlas profile`: a model run over prompts, and what its attention does written to a file.
 void add_profile_command(CLI::App& app);

@@ -141,8 +141,12 @@ void inspect_model(const std::string& path, bool as_json) {
     print_card(card, model->config(), model->tokenizer_problem());
 }
 
-void inspect(const std::string& path, bool as_json) {
-  if (profile::is_profile(path))
+void inspect(const std::string& path, bool as_json, const std::vector<InspectedKind>& others) {
+  const auto other = std::find_if(others.begin(), others.end(),
+                                  [&](const InspectedKind& kind) { return kind.is_one(path); });
+  if (other != others.end())
+    other->inspect(path, as_json);
+  else if (profile::is_profile(path))
     inspect_profile(path, as_json);
   else
     inspect_model(path, as_json);
@@ -151,12 +155,12 @@ void inspect(const std::string& path, bool as_json) {
 
 }  // namespace
 
-void add_inspect_command(CLI::App& app) {
+void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others) {
   CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model file or a profile holds, without loading it");
+      "inspect", "Show what a model file, a profile or a policy holds, without loading it");
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
-  command->add_option("file", *path, "GGUF file, Hugging Face folder, or profile")
+  command->add_option("file", *path, "GGUF file, Hugging Face folder, profile, or policy document")
       ->required()
       ->type_name("FILE");
   command->add_flag("--json", *as_json, "print JSON");
@@ -164,8 +168,9 @@ void add_inspect_command(CLI::App& app) {
       "Examples:\n"
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
-      "  kvatlas inspect p.h5");
-  command->callback([path, as_json] { inspect(*path, *as_json); });
+      "  kvatlas inspect p.h5\n"
+      "  kvatlas inspect policy.json");
+  command->callback([=] { inspect(*path, *as_json, others); });
 }
 
 }  // namespace kvatlas

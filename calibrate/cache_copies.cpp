@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
-#include "analyzer/capture/tensors.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/cache_copies_impl.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/gather.hpp"

@@ -12,9 +12,9 @@ namespace kvatlas::calibrate {
 
 /// What is the same for all methods.
 struct Request {
-  std::vector<std::string> tasks;  // samples of these alone; empty: all
-  std::vector<std::int64_t>
-      lengths;            // prompt tokens that savings are given at; empty: the samples'
+  std::vector<std::string> tasks = {};  // samples of these alone; empty: all
+  /// Prompt tokens that savings are given at; empty: the samples'.
+  std::vector<std::int64_t> lengths = {};
   double held_out = 0.4;  // share of the samples that the choice does not see
   std::uint64_t seed = 0;
   bool force = false;  // calibrate where too little or too poor evidence is refused
@@ -30,7 +30,7 @@ struct Table {
 /// A method's section of the policy document (policy.hpp), its tables, and what a user should know,
 /// a sentence each.
 struct Calibrated {
-  nlohmann::json section;
+  nlohmann::json section = nlohmann::json::object();
   std::vector<Table> tables;
   std::vector<std::string> notes;
 };

@@ -37,13 +37,13 @@ class Writer {
   void object(const json& value, int depth) {
     out += '{';
     const char* separator = "";
-    for (const auto& [key, member] : value.items()) {
+    for (auto member = value.begin(); member != value.end(); ++member) {
       out += separator;
       separator = ",";
       line(depth + 1);
-      plain(key);
+      plain(member.key());
       out += ": ";
-      in_context(printable(key), [&] { write(member, depth + 1); });
+      in_context(printable(member.key()), [&] { write(*member, depth + 1); });
     }
     if (!value.empty()) line(depth);
     out += '}';

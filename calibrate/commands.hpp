@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "calibrate/trials.hpp"
 
 namespace CLI {
@@ -17,3 +19,13 @@ void add_calibrate_command(CLI::App& app, calibrate::MakeTrials make_trials);
 void add_evaluate_command(CLI::App& app);
 
 }  // namespace kvatlas
+
+namespace kvatlas::calibrate {
+
+/// Whether the file begins as a policy document does, as JSON.
+bool is_policy_file(const std::string& path);
+
+/// Prints what a policy document says, or the document itself.
+void inspect_policy(const std::string& path, bool as_json);
+
+}  // namespace kvatlas::calibrate

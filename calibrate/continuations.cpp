@@ -15,7 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
-#include "analyzer/capture/tensors.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/cache_copies_impl.hpp"
 #include "calibrate/quest_impl.hpp"
 #include "kernels/base/error.hpp"

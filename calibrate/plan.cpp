@@ -8,7 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "analyzer/capture/tensors.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/plan_impl.hpp"
 #include "calibrate/rules.hpp"
 #include "data/random.hpp"

@@ -229,7 +229,7 @@ std::string settings_name(const std::string& section, const json& from) {
   const auto name = from.find("name");
   if (name == from.end() || !name->is_string())
     fail(ErrorCode::unreadable, "name is missing, or no text");
-  const auto text = name->get<std::string>();
+  auto text = name->get<std::string>();
   const PartName* known = find_part(text);
   if (!known || section_name(known->standard) != "baseline")
     fail(ErrorCode::unreadable, "name ", quoted(text), " is no baseline's");

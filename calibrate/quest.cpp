@@ -8,7 +8,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 
-#include "analyzer/capture/tensors.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/quest_impl.hpp"
 
 namespace kvatlas::calibrate {

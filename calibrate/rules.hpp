@@ -93,7 +93,7 @@ double consistency(const Masses& masses_of_steps, double threshold);
 
 /// The control of Fig. 3: as many non-lazy layers, those of the smallest mass (ties: the lower
 /// layer), as are lazy; all non-lazy ones if they are fewer.
-LayerFlags opposite_layers(std::span<const double> layer_masses, double threshold);
+LayerFlags opposite_layers(std::span<const double> layer_masses, const LayerFlags& lazy);
 
 /// The smallest threshold whose score is not below full by more than the tolerance there and at
 /// every larger one. scores[i] belongs to the i-th of ascending thresholds. None: not even the

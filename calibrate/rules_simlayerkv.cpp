@@ -66,8 +66,7 @@ double consistency(const Masses& masses_of_steps, double threshold) {
                    : std::numeric_limits<double>::quiet_NaN();
 }
 
-LayerFlags opposite_layers(std::span<const double> layer_masses, double threshold) {
-  const LayerFlags lazy = lazy_layers(layer_masses, threshold);
+LayerFlags opposite_layers(std::span<const double> layer_masses, const LayerFlags& lazy) {
   std::vector<std::size_t> others;
   for (std::size_t l = 0; l < lazy.size(); ++l)
     if (!lazy[l]) others.push_back(l);

@@ -32,8 +32,12 @@ class Bending {
     if (!form) refuse("'" + name_of(part) + "' is a baseline to compare with, and not exported");
     const Expression& expression = runtime_.form(*form);
     if (expression.fit == Fit::impossible)
-      refuse(str("it cannot take ", form_name(*form),
-                 expression.note.empty() ? "" : ": " + expression.note));
+      refuse(str(
+          "it cannot take ", form_name(*form),
+          expression.note.empty() ? "" : ": " + expression.note,
+          *form == Form::lazy_by_input && runtime_.form(Form::lazy_layers).fit != Fit::impossible
+              ? "; it takes layers fixed beforehand, as calibration gives them"
+              : ""));
     std::visit(*this, part);
     drop_bits(out_);
     if (expression.losses.find('e') != std::string::npos)

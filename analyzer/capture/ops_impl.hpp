@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "analyzer/capture/tensors.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
 #include "analyzer/model/config.hpp"
 #include "analyzer/model/rope.hpp"
 #include "kernels/last_rows.hpp"

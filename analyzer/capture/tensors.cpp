@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analyzer/capture/tensors.hpp"
-
 #include <ATen/ops/from_blob.h>
+
+#include "analyzer/capture/tensors-inl.hpp"
 
 namespace kvatlas::capture {
 

@@ -73,9 +73,9 @@ TEST(Consistency, ComparesLaterTokensWithTheFirst) {
 
 TEST(OppositeLayers, AsManyOfTheSmallestMass) {
   const std::vector<double> masses = {0.9, 0.3, 0.8, 0.1, 0.3};
-  EXPECT_THAT(opposite_layers(masses, 0.5), ElementsAre(0, 1, 0, 1, 0));
-  EXPECT_THAT(opposite_layers(masses, 0.2), ElementsAre(0, 0, 0, 1, 0));
-  EXPECT_THAT(opposite_layers(masses, 1), ElementsAre(0, 0, 0, 0, 0));
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.5)), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.2)), ElementsAre(0, 0, 0, 1, 0));
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 1)), ElementsAre(0, 0, 0, 0, 0));
 }
 
 TEST(ChooseThreshold, NoLuckyDip) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The policy document: round trips, canonical bytes, versions, and hostile text.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -132,16 +135,17 @@ TEST(Document, PartsComeBackFromSections) {
 
 /// What is inline and what is a section say the same, for every name and each of its keys.
 TEST(Document, InlinePoliciesSurviveTheSection) {
-  for (const char* text :
-       {"streaming:recent=9", "window:recent=9",
-        "simlayerkv:threshold=0.5,initial=1,recent=2,identify=prefill,w_last=3,granularity=head,"
-        "opposite=1",
-        "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
-        "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5",
-        "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
-        "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
-        "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
-        "minicache:t=0.5,recent=0", "quest:page=4,budget=64"}) {
+  const std::string lazy =
+      "simlayerkv:threshold=0.5,initial=1,recent=2,identify=prefill,w_last=3,granularity=head,"
+      "opposite=1";
+  for (const std::string& text : std::vector<std::string>{
+           "streaming:recent=9", "window:recent=9", lazy,
+           "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
+           "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5",
+           "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
+           "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
+           "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
+           "minicache:t=0.5,recent=0", "quest:page=4,budget=64"}) {
     const Part part = parse_policy(text).parts.at(0);
     Document document = full_document();
     document.compose.clear();
@@ -303,6 +307,23 @@ TEST(Document, WrongDocumentsAreNotWritten) {
   document.sections["other"] = json::object();
   EXPECT_THAT(refused(document), HasSubstr("no section 'other'"));
 }
+
+std::string format_page() {
+  std::ifstream in(std::filesystem::path(KVATLAS_SOURCE_DIR) / "docs/policy-format.md");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(FormatPage, ExampleIsCanonical) {
+  const auto page = format_page();
+  const std::string fence = "```json\n";
+  const auto begin = page.find(fence);
+  ASSERT_NE(begin, page.npos);
+  const auto start = begin + fence.size();
+  const auto example = page.substr(start, page.find("```", start) - start);
+  EXPECT_EQ(document_text(parse_document(example)), example);
+}
+
+TEST(FormatPage, HoldsTheHelp) { EXPECT_THAT(format_page(), HasSubstr(policy_help())); }
 
 class DocumentFile : public testing::Test {
  protected:

@@ -14,7 +14,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing_support::error_of;
 
 ModelInfo model_of(const std::string& architecture) { return {"m", architecture, "", 4, 4, 2, 8}; }
@@ -217,6 +216,7 @@ TEST(Runtimes, OneSettingForAllLayers) {
 }
 
 TEST(Runtimes, WhatNoneIsGiven) {
+  EXPECT_THAT(refusal(parse_policy("simlayerkv"), "vllm"), HasSubstr("fixed beforehand"));
   EXPECT_THAT(refusal(lazy_layers(), "minference"), HasSubstr("not simulated"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "kvpress"), HasSubstr("baseline"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "transformers-cache"), HasSubstr("baseline"));

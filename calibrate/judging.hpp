@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies tried on samples, beside the full cache: scores, losses and their intervals.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/calibrated.hpp"
+#include "calibrate/evidence.hpp"
+#include "calibrate/rules.hpp"
+#include "calibrate/trials.hpp"
+
+namespace kvatlas::calibrate {
+
+/// What policies did on samples that have answers.
+class Verdict {
+ public:
+  /// One call of `run`, the full cache first in its list. Samples that get no score under the full
+  /// cache are left out.
+  Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
+          const std::vector<std::size_t>& samples);
+
+  const std::vector<std::size_t>& samples() const { return samples_; }  // positions
+  const std::vector<double>& full() const { return full_; }
+  /// Scores of a policy: [sample].
+  const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
+  const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
+  const std::vector<Trial>& full_trials() const { return full_trials_; }
+
+  /// {"mean", "low", "high"} of a policy's score.
+  Estimate score(std::size_t policy) const;
+  Estimate full_score() const;
+  /// A policy beside the full cache, over all samples and by task: the document's "measured".
+  nlohmann::json measured(std::size_t policy, bool held_out) const;
+
+ private:
+  const Evidence* evidence_;
+  std::vector<std::size_t> samples_;
+  std::vector<double> full_;
+  std::vector<Trial> full_trials_;
+  std::vector<std::vector<double>> scores_;
+  std::vector<std::vector<Trial>> trials_;
+};
+
+nlohmann::json estimate_json(const Estimate& estimate);
+std::string estimate_text(const Estimate& estimate);  // "0.900 [0.833, 0.967]"
+/// null for what JSON has no number for.
+nlohmann::json number_json(double value);
+
+/// One row a task and one for all, from measured().
+Table measured_table(const std::string& title, const nlohmann::json& measured);
+/// Says what was held out, and how many samples make the interval +-5 points where it is wider.
+void note_precision(const Split& split, const std::vector<double>& scores, Calibrated& out);
+
+}  // namespace kvatlas::calibrate
