@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
 #include "calibrate/plan.hpp"
 #include "calibrate/simulate.hpp"
@@ -43,6 +44,8 @@ struct Prefilled {
 
 class OnCheckpoint : public testing::TestWithParam<std::string> {
  protected:
+  OnCheckpoint() { capture::use_threads(1); }
+
   capture::Engine engine{
       model::ModelFile::open(testing_support::golden_path("tiny/" + GetParam()).string()), {}};
   const model::Config& config = engine.model().config();

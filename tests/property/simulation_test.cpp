@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/parallel.hpp"
 #include "tests/property/naive_decode.hpp"
 #include "tests/property/simulation_fixture.hpp"
 
@@ -172,11 +171,10 @@ TEST_P(SimulationOf, NobodyDependsOnWhomItIsTriedWith) {
       EXPECT_TRUE(std::isnan(other.policies[0].kl));
     }
     {
-      SCOPED_TRACE("one thread");
-      const int before = thread_count();
-      set_thread_count(1);
+      SCOPED_TRACE("three threads");
+      capture::use_threads(3);
       expect_like_together(run(ids, tried, options), true);
-      set_thread_count(before);
+      capture::use_threads(1);
     }
   }
 }

@@ -247,9 +247,10 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
       write_file("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3]}\n");
   const std::string document =
       write_file("policy.json", calibrate::document_text(policy_document(1)));
-  const std::vector<std::string> words{"evaluate", "--model", model(),     "--prompts",
-                                       prompts,    "--new",   "3",         "--ignore-eos",
-                                       "--policy", document,  "--against", "window:recent=4,kv4"};
+  const std::vector<std::string> words{"evaluate",  "--model",      model(),
+                                       "--prompts", prompts,        "--new",
+                                       "3",         "--ignore-eos", "--policy",
+                                       document,    "--against",    "window:recent=4,h2o:budget=6"};
   const auto run = [&](const std::vector<std::string>& more) {
     auto all = words;
     all.insert(all.end(), more.begin(), more.end());
