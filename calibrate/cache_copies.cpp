@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -80,8 +82,9 @@ void CacheCopies::quantise(std::int64_t layer, const std::vector<CopiedRows>& he
     const bool channels = axis == kernels::QuantAxis::per_channel;
     const at::Tensor codes =
         at::empty({1, n, kernels::quant_code_bytes(d, bits)}, options_.dtype(at::kByte));
-    const at::IntArrayRef shape = channels ? at::IntArrayRef{1, kernels::quant_groups(n), d}
-                                           : at::IntArrayRef{1, n, kernels::quant_groups(d)};
+    using Shape = std::array<std::int64_t, 3>;
+    const Shape shape =
+        channels ? Shape{1, kernels::quant_groups(n), d} : Shape{1, n, kernels::quant_groups(d)};
     const at::Tensor scales = at::empty(shape, options_.dtype(at::kShort));
     const at::Tensor minima = at::empty_like(scales);
     const kernels::QuantisedCache cache{bits, axis, view_of<std::uint8_t, 3>(codes),

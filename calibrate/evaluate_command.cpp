@@ -111,13 +111,13 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
   return policies;
 }
 
-void print_generations(const Evaluation& evaluation) {
-  const auto line = [](const Question& question, const std::string& policy, const Judged& judged) {
+void print_generations(const Evaluation& evaluation, bool has_text) {
+  const auto line = [&](const Question& question, const std::string& policy, const Judged& judged) {
     const Outcome& o = judged.outcome;
     json out = {{"id", question.prompt.id},
                 {"policy", policy},
                 {"tokens", o.tokens},
-                {"text", judged.text},
+                {"text", has_text ? json(judged.text) : json()},
                 {"cache_lengths", o.cache_lengths},
                 {"kept", o.kept},
                 {"kept_bytes", o.kept_bytes}};
@@ -224,7 +224,7 @@ void run_evaluate(EvaluateCommand command) {
   const auto seed = static_cast<std::uint64_t>(command.prompts.seed);
   if (!command.output.empty() && evaluation.interrupted == 0) write_measured(command, evaluation);
   if (command.generations) {
-    print_generations(evaluation);
+    print_generations(evaluation, model->tokenizer() != nullptr);
   } else if (command.json) {
     json out = evaluation_json(evaluation, seed);
     out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};

@@ -182,7 +182,8 @@ HeadCut proximal_cut(const Proximity& keep, std::int64_t n, bool rolling) {
     if (keep.initial > 0) cut.ranges.push_back({0, keep.initial});
     cut.ranges.push_back({recent, n});
   }
-  if (rolling) cut.rolling = keep;
+  cut.window = keep;
+  cut.rolling = rolling;
   return cut;
 }
 
@@ -437,14 +438,16 @@ class Planner {
 
   void lagkv(const LagKv& part) {
     plan_.lag = part;
-    plan_.lag_layers.assign(plan_.heads.size(), 0);
+    plan_.lag_heads.assign(plan_.heads.size(), std::vector<std::uint8_t>(plan_.heads[0].size(), 0));
     const std::int64_t keep = part.keep();
     const std::int64_t partitions = kernels::lag_cut_partitions(n_, part.sink, part.lag);
     for (std::int64_t layer = 0; layer < layers(); ++layer) {
       // L2 does not cut the first two layers (methods.md, section 4).
-      if ((part.variant == LagVariant::l2 && layer < 2) || !full(layer, 0)) continue;
-      plan_.lag_layers[static_cast<std::size_t>(layer)] = 1;
-      if (partitions == 0) continue;
+      if (part.variant == LagVariant::l2 && layer < 2) continue;
+      auto& cut = plan_.lag_heads[static_cast<std::size_t>(layer)];
+      for (std::int64_t g = 0; g < kv_heads(); ++g)
+        cut[static_cast<std::size_t>(g)] = full(layer, g) ? 1 : 0;
+      if (partitions == 0 || std::find(cut.begin(), cut.end(), 1) == cut.end()) continue;
       const auto cache = prompt_.cache(layer);
       kernels::LagScores io;
       io.keys = cache.key;
@@ -463,6 +466,7 @@ class Planner {
                          view_of<std::int64_t, 2>(positions)});
       const at::Tensor kept = positions.cpu();
       for (std::int64_t g = 0; g < kv_heads(); ++g) {
+        if (!full(layer, g)) continue;
         const auto* first = kept.const_data_ptr<std::int64_t>() + g * length;
         select_tokens(head(layer, g), {first, first + length});
       }

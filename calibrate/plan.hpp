@@ -25,7 +25,8 @@ struct Range {
 struct HeadCut {
   std::vector<Range> ranges;
   std::vector<std::int64_t> tokens;  // ascending
-  std::optional<Proximity> rolling;  // while decoding too, nothing but this is seen
+  std::optional<Proximity> window;   // that this is; none: chosen otherwise
+  bool rolling = false;              // while decoding too, nothing but the window is seen
   std::int64_t kept() const;
   bool operator==(const HeadCut&) const = default;
 };
@@ -36,9 +37,9 @@ struct Plan {
   std::int64_t delay = 0;
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
   int kv_bits = 16;
-  std::optional<LagKv> lag;              // goes on cutting while decoding, where `lag_layers` says
-  std::vector<std::uint8_t> lag_layers;  // [layer]
-  std::optional<Pod> pod;                // with `lowest`
+  std::optional<LagKv> lag;  // goes on cutting while decoding, where `lag_heads` says
+  LazyHeads lag_heads;       // [layer][KV head]
+  std::optional<Pod> pod;    // with `lowest`
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;

@@ -332,6 +332,12 @@ void check_composition(const Policy& policy) {
              "': minicache merges layers that hold the same tokens with keys of their own, so it "
              "stands alone");
     }
+  const bool has_quest =
+      std::any_of(policy.parts.begin(), policy.parts.end(),
+                  [](const Part& part) { return std::holds_alternative<Quest>(part); });
+  if (has_quest && (policy.parts.size() > 1 || policy.kv_bits != 16))
+    fail(ErrorCode::usage, "'", policy_text(policy),
+         "': quest chooses pages of the whole cache anew at each step, so it stands alone");
   if (policy.kv_bits != 16 && policy.kv_bits != 4 && policy.kv_bits != 2)
     fail(ErrorCode::usage, "keys and values of ", policy.kv_bits, " bits: expected 16, 4 or 2");
   if ((policy.rolling || policy.masks_prefill) &&

@@ -34,12 +34,18 @@ std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
                                                    std::int64_t n_tokens, double& read_bytes) {
   const Bounds& of = bounds(in.layer, quest.page, prompt_keys, n_tokens);
   const std::int64_t K = config_.n_kv_heads, group = config_.n_heads / K, d = config_.head_dim;
-  const std::int64_t pages = of.least.size(1);
+  // The first token that this layer sees; pages before it are no candidates.
+  const std::int64_t begin =
+      in.window > 0 ? std::max<std::int64_t>(0, in.position - in.window + 1) : 0;
+  const std::int64_t hidden = std::min(begin / quest.page, of.least.size(1));
+  const std::int64_t pages = of.least.size(1) - hidden;
   const std::int64_t wanted = std::min(pages, std::max<std::int64_t>(1, quest.budget / quest.page));
   const at::Tensor query = capture::tensor_of(in.query)[row].to(at::kFloat).view({K, group, 1, d});
+  const at::Tensor least = of.least.narrow(1, hidden, pages),
+                   greatest = of.greatest.narrow(1, hidden, pages);
   // [K, group, pages]: the most that a key of the page can score; the mean over the group.
   const at::Tensor score =
-      at::maximum(query * of.least.unsqueeze(1), query * of.greatest.unsqueeze(1)).sum(-1).mean(1);
+      at::maximum(query * least.unsqueeze(1), query * greatest.unsqueeze(1)).sum(-1).mean(1);
   const at::Tensor best =
       std::get<1>(at::topk(score, wanted, 1)).to(at::kCPU, at::kLong).contiguous();
   std::vector<std::vector<Range>> ranges(static_cast<std::size_t>(K));
@@ -50,7 +56,9 @@ std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
     std::sort(chosen.begin(), chosen.end());
     auto& of_head = ranges[static_cast<std::size_t>(g)];
     for (const auto page : chosen) {
-      const Range range{page * quest.page, std::min(n_tokens, (page + 1) * quest.page)};
+      const std::int64_t first_token = (hidden + page) * quest.page;
+      const Range range{std::max(begin, first_token), std::min(n_tokens, first_token + quest.page)};
+      if (range.length() <= 0) continue;
       tokens += range.length();
       if (!of_head.empty() && of_head.back().end == range.begin)
         of_head.back().end = range.end;
@@ -58,7 +66,7 @@ std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
         of_head.push_back(range);
     }
   }
-  const std::int64_t generated = in.position + 1 - n_tokens;
+  const std::int64_t generated = in.position + 1 - std::max(begin, n_tokens);
   read_bytes += static_cast<double>((tokens + K * generated + K * pages) * 4 * d);
   return ranges;
 }

@@ -16,7 +16,7 @@ namespace kvatlas::calibrate {
 
 struct SimulateOptions {
   std::int64_t max_new = 16;
-  std::vector<std::int64_t> end_tokens;  // generation stops behind one of them
+  std::vector<std::int64_t> end_tokens = {};  // generation stops behind one of them
   /// KL divergence and agreement along the full model's own continuation.
   bool compare = true;
   /// The cache is cut behind so many tokens of the prompt, before the rest (the question) is read;

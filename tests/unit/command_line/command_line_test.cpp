@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/policy.hpp"
 #include "tests/support/run_program.hpp"
 #include "tests/support/tiny_model.hpp"
 #include "tests/unit/profile/samples.hpp"
@@ -178,6 +179,122 @@ TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
   EXPECT_THAT(refuses(2, {"--prompts", good, "--chat", "x"}), HasSubstr("chatml"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--memory-budget", "1 lot"}), HasSubstr("24GiB"));
   EXPECT_THAT(refuses(1, {"--prompts", good, "--memory-budget", "1MiB"}), HasSubstr("too small"));
+}
+
+/// A policy document for a model of so many layers.
+calibrate::Document policy_document(std::int64_t layers) {
+  calibrate::Document document;
+  document.model = {"Other",
+                    "llama",
+                    "0123456789abcdef",
+                    layers,
+                    TinySizes::heads,
+                    TinySizes::kv_heads,
+                    TinySizes::head_dim};
+  document.provenance = {"fedcba9876543210", 5, {12}, {"needle"}, 0, "0.1.0"};
+  document.sections["lagkv"] =
+      calibrate::section_of(calibrate::LagKv{.sink = 2, .lag = 4, .ratio = "1/2"});
+  return document;
+}
+
+TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
+  const auto prompts =
+      write_file("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3]}\n");
+  const auto refuses = [&](int status, std::vector<std::string> more) {
+    more.insert(more.begin(), {"evaluate", "--model", model()});
+    return refusal(status, more);
+  };
+  const auto refuses_policy = [&](int status, const std::string& policy,
+                                  std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"--prompts", prompts, "--policy", policy});
+    return refuses(status, more);
+  };
+  const auto document = [&](const std::string& name, std::int64_t layers) {
+    return write_file(name, calibrate::document_text(policy_document(layers)));
+  };
+  EXPECT_THAT(refusal(2, {"evaluate", "--policy", "full"}), HasSubstr("--model is required"));
+  EXPECT_THAT(refuses_policy(2, "nonsense"),
+              AllOf(HasSubstr("no policy 'nonsense'"), HasSubstr("streaming")));
+  EXPECT_THAT(refuses_policy(2, "streaming:recnt=4"),
+              AllOf(HasSubstr("'recnt'"), HasSubstr("initial, recent")));
+  EXPECT_THAT(refuses_policy(2, "quest+kv4"), HasSubstr("stands alone"));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--against", "full,h2o:budget=x"}),
+              HasSubstr("budget=x"));
+  EXPECT_THAT(refuses_policy(3, "absent.json"), HasSubstr("no file 'absent.json'"));
+  EXPECT_THAT(refuses_policy(3, write_file("broken.json", "{\"schema\": ")),
+              HasSubstr("broken.json"));
+  EXPECT_THAT(refuses_policy(2, document("other.json", 3)),
+              AllOf(HasSubstr("other.json"), HasSubstr("3 layers"), HasSubstr("this model has 1")));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--as", "toaster"}),
+              AllOf(HasSubstr("no runtime 'toaster'"), HasSubstr("vllm")));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--compress-context"}),
+              AllOf(HasSubstr("a: "), HasSubstr("context and an input")));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"-o", prompts + ".out"}),
+              HasSubstr("exactly one document"));
+  EXPECT_THAT(refuses_policy(2, document("same.json", 1), {"-o", prompts}), HasSubstr("--force"));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--new", "-1"}), HasSubstr("--new"));
+  EXPECT_THAT(refuses_policy(3, "pod:blocks=" + prompts), HasSubstr("p.jsonl"));
+  EXPECT_THAT(refuses(3, {"--prompts", write_file("empty.jsonl", ""), "--policy", "kv4"}),
+              HasSubstr("no prompts"));
+  EXPECT_THAT(
+      refuses(3, {"--prompts", write_file("none.jsonl", "{\"tokens\": []}"), "--policy", "kv4"}),
+      HasSubstr("none.jsonl:1"));
+  EXPECT_THAT(refuses(2, {"--policy", "kv4"}), HasSubstr("tokenizer"));
+}
+
+TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
+  const auto prompts =
+      write_file("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3]}\n");
+  const std::string document =
+      write_file("policy.json", calibrate::document_text(policy_document(1)));
+  const std::vector<std::string> words{"evaluate",  "--model",      model(),
+                                       "--prompts", prompts,        "--new",
+                                       "3",         "--ignore-eos", "--policy",
+                                       document,    "--against",    "window:recent=4,h2o:budget=6"};
+  const auto run = [&](const std::vector<std::string>& more) {
+    auto all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished finished = run_kvatlas(all);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return finished;
+  };
+  const Finished table = run({});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("KV saved"), HasSubstr("66.7 %"), HasSubstr("  -  ")));
+  EXPECT_THAT(table.err, HasSubstr("another model file (Other) of the same shape"));
+
+  const json result = json::parse(run({"--json"}).out);
+  EXPECT_EQ(result.at("samples"), 1);
+  ASSERT_EQ(result.at("policies").size(), 4u);
+  for (const auto& policy : result.at("policies")) {
+    SCOPED_TRACE(policy.at("policy"));
+    EXPECT_EQ(policy.at("samples"), 0);
+    EXPECT_EQ(policy.at("score").at("mean"), nullptr);
+    EXPECT_EQ(policy.at("loss_points").at("mean"), nullptr);
+    EXPECT_TRUE(policy.at("kl").at("mean").is_number());
+    EXPECT_TRUE(policy.at("agreement").at("mean").is_number());
+    EXPECT_TRUE(policy.at("ms_per_token").is_number());
+    EXPECT_TRUE(policy.at("kv_saved").is_number());
+    EXPECT_GE(policy.at("full_read_bytes_per_token"), policy.at("read_bytes_per_token"));
+  }
+  EXPECT_EQ(result.at("policies")[2].at("policy"), "window:recent=4");
+  EXPECT_NEAR(result.at("policies")[2].at("kv_saved").get<double>(), 2.0 / 3, 1e-9);
+  EXPECT_EQ(result.at("model").at("name"),
+            json::parse(run_kvatlas({"inspect", model(), "--json"}).out).at("name"));
+
+  const std::string lines = run({"--json", "--generations"}).out;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+  const json first = json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(first.at("policy"), "full");
+  EXPECT_EQ(first.at("tokens").size(), 3u);
+  EXPECT_EQ(first.at("score"), nullptr);
+  EXPECT_EQ(first.at("text"), nullptr);  // without a tokenizer
+
+  // What was measured goes into the document.
+  const std::string measured = document + ".measured";
+  run({"-o", measured});
+  const auto written = calibrate::read_document(measured);
+  EXPECT_EQ(written.sections.at("lagkv").at("measured").at("score").at("mean"), nullptr);
+  EXPECT_TRUE(written.sections.at("lagkv").at("measured").at("kv_saved").is_number());
 }
 #else
 TEST_F(CommandLine, SaysThatGenerateNeedsLibTorch) {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Continuations that decode together, against what their plans mean, token by token and in double:
+// in every layer, for plans that policies make and for plans drawn at random.
+#include "calibrate/continuations.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/property/naive_decode.hpp"
+#include "tests/property/simulation_fixture.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing_support::Random;
+
+class ContinuationsOf : public OnCheckpoint {
+ protected:
+  /// Decodes under all plans together, every one with tokens of its own, and under each by the
+  /// definition. In the middle each is forked, and the fork goes on with other tokens.
+  void expect_what_they_mean(const capture::Sequence& prompt, std::int64_t n,
+                             const std::vector<Plan>& plans, std::int64_t steps) {
+    Continuations together(engine, prompt, n, steps);
+    std::vector<const Plan*> all;
+    for (const auto& plan : plans) all.push_back(&plan);
+    together.reserve(all, true);
+    std::vector<NaiveDecode> naive;
+    std::vector<std::size_t> numbers;
+    for (const auto& plan : plans) {
+      numbers.push_back(together.add(plan));
+      naive.emplace_back(engine, prompt, n, plan);
+    }
+    Random random(17);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      if (step == steps / 2)
+        for (std::size_t i = 0; i < plans.size(); ++i) {
+          numbers.push_back(together.fork(numbers[i]));
+          naive.push_back(naive[i]);
+        }
+      // Those that decide by the first step begin behind it.
+      std::vector<std::size_t> rows, which;
+      std::vector<std::int64_t> tokens;
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (step < plans[i % plans.size()].delay) continue;
+        rows.push_back(i);
+        which.push_back(numbers[i]);
+        tokens.push_back(random.integer(0, 255));
+      }
+      std::vector<std::vector<float>> logits(rows.size());
+      together.step(which, tokens, n + step, [&](std::size_t row, std::span<const float> values) {
+        logits[row].assign(values.begin(), values.end());
+      });
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        SCOPED_TRACE("plan " + std::to_string(rows[r] % plans.size()) + ", step " +
+                     std::to_string(step));
+        const auto want = naive[rows[r]].step(tokens[r]);
+        ASSERT_EQ(logits[r].size(), want.size());
+        float worst = 0;
+        for (std::size_t v = 0; v < want.size(); ++v)
+          worst = std::max(worst, std::abs(logits[r][v] - want[v]));
+        ASSERT_LE(worst, logit_error);
+        if (plans[rows[r] % plans.size()].quest) continue;  // which keeps everything
+        ASSERT_EQ(together.use(which[r]).lengths, naive[rows[r]].lengths());
+      }
+    }
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (naive[i].gates == 0) {
+        EXPECT_TRUE(std::isnan(together.skipped(numbers[i]))) << "plan " << i;
+      } else {
+        EXPECT_NEAR(together.skipped(numbers[i]),
+                    static_cast<double>(naive[i].skipped) / static_cast<double>(naive[i].gates),
+                    0.02)
+            << "plan " << i;
+      }
+    }
+  }
+
+  /// The same number of tokens in each KV head, but others: ranges of the prompt, or single ones.
+  Plan random_plan(std::int64_t n, Random& random, bool ranges) const {
+    Plan plan;
+    plan.heads.resize(static_cast<std::size_t>(config.n_layers));
+    for (auto& layer : plan.heads)
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        HeadCut cut;
+        if (ranges) {
+          const std::int64_t a = random.integer(0, n / 2), b = random.integer(a + 1, n);
+          cut.ranges = {{0, a}, {b, n}};
+          if (a == 0) cut.ranges.erase(cut.ranges.begin());
+          if (b == n) cut.ranges = {{0, n}};
+        } else {
+          for (std::int64_t j = 0; j < n; ++j)
+            if (j == n - 1 || random.integer(0, 2) == 0) cut.tokens.push_back(j);
+        }
+        layer.push_back(cut);
+      }
+    return plan;
+  }
+
+  Pod random_blocks(Random& random, double tau) const {
+    Pod pod;
+    pod.proximal = {4, 24};
+    pod.tau = tau;
+    for (std::int64_t h = 0; h < config.n_heads; ++h) {
+      std::vector<std::int64_t> lowest{0};
+      for (std::int64_t layer = 1; layer < config.n_layers; ++layer)
+        lowest.push_back(random.integer(0, 2) == 0 ? layer : lowest.back());
+      pod.lowest.push_back(lowest);
+    }
+    return pod;
+  }
+};
+
+TEST_P(ContinuationsOf, FollowPlansDrawnAtRandom) {
+  const std::int64_t n = 90;
+  const Prefilled prompt = prefill(random_ids(n, 1), {});
+  Random random(5);
+  std::vector<Plan> plans;
+  for (const bool ranges : {true, false}) {
+    plans.push_back(random_plan(n, random, ranges));
+    for (const double tau : {1.0, 0.5, 0.0}) {
+      Plan plan = random_plan(n, random, ranges);
+      plan.pod = random_blocks(random, tau);
+      plans.push_back(plan);
+    }
+  }
+  expect_what_they_mean(prompt.sequence, n, plans, 8);
+}
+
+TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
+  const std::int64_t n = 100;
+  const auto asked = policies({
+      "streaming:initial=4,recent=20",
+      "streaming:initial=4,recent=20+rolling",
+      "window:recent=12+rolling",
+      "streaming:initial=2,recent=20+kv4",
+      "streaming:initial=2,recent=20+kv2+rolling",
+      "simlayerkv:threshold=0.4,initial=4,recent=24",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,opposite=1+rolling",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,identify=prefill,w_last=8",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head+lagkv:sink=4,lag=16,ratio=1/4",
+      "simlayerkv:threshold=0.4,initial=4,recent=24+snapkv:window=8,budget=20+kv4",
+      "random-layers:layers=2,initial=4,recent=24+pod:delta=0.3,initial=4,recent=24",
+      "random-layers:layers=2,initial=4,recent=24+pod:delta=0.3,initial=4,recent=24+kv4",
+      "dynamickv:window=8,budget=24",
+      "pyramidkv:window=8,budget=24+pod:delta=0.3,initial=4,recent=24,granularity=head,tau=0.6",
+      "h2o:budget=31",
+      "lagkv:sink=4,lag=16,ratio=1/4",
+      "lagkv:sink=4,lag=8,ratio=0.5,variant=local+kv4",
+      "l2:sink=4,lag=8,ratio=0.5",
+      "minicache:recent=30",
+      "minicache:recent=30+kv4",
+      "quest:page=8,budget=32",
+      "quest:page=16,budget=16",
+      "pod:delta=0.3,initial=4,recent=24",
+      "pod:delta=0.3,initial=4,recent=24+kv4",
+      "kv2",
+  });
+  const Prefilled prompt = prefill(random_ids(n, 2), asked);
+  std::vector<Plan> plans;
+  for (const auto& policy : asked)
+    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+  expect_what_they_mean(prompt.sequence, n, plans, 20);
+}
+
+/// Prompts shorter than everything that is asked of them.
+TEST_P(ContinuationsOf, FollowPlansForShortPrompts) {
+  const auto asked = policies({"streaming:initial=4,recent=3+rolling", "h2o:budget=8",
+                               "simlayerkv:threshold=0.1,initial=4,recent=3+rolling",
+                               "dynamickv:window=8,budget=24", "lagkv:sink=2,lag=4,ratio=1/2",
+                               "quest:page=4,budget=4", "minicache:recent=1+kv4",
+                               "pod:delta=0.3,initial=1,recent=2", "snapkv:window=2,budget=3"});
+  for (const std::int64_t n : {1, 2, 5}) {
+    SCOPED_TRACE(n);
+    const Prefilled prompt = prefill(random_ids(n, 3), asked);
+    std::vector<Plan> plans;
+    for (const auto& policy : asked)
+      plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+    expect_what_they_mean(prompt.sequence, n, plans, 10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ContinuationsOf, testing::ValuesIn(kCheckpoints),
+                         [](const auto& of) { return of.param; });
+
+}  // namespace
+}  // namespace kvatlas::calibrate

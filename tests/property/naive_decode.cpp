@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/property/naive_decode.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/base/half.hpp"
+#include "kernels/kv_quant.hpp"
+#include "kernels/minicache_merge.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// A row of a float32 array.
+std::vector<double> row_of(const AnyView<3>& from, std::int64_t a, std::int64_t b) {
+  const View<const float, 3> view(static_cast<const float*>(from.data), from.sizes, from.strides);
+  std::vector<double> row;
+  for (std::int64_t i = 0; i < from.sizes[2]; ++i) row.push_back(view(a, b, i));
+  return row;
+}
+
+std::vector<float> flat(const std::vector<std::vector<double>>& rows,
+                        const std::vector<std::int64_t>& which) {
+  std::vector<float> out;
+  for (const auto j : which)
+    for (const double value : rows[at(j)]) out.push_back(static_cast<float>(value));
+  return out;
+}
+
+void put_back(std::vector<std::vector<double>>& rows, const std::vector<std::int64_t>& which,
+              const std::vector<float>& values) {
+  auto next = values.begin();
+  for (const auto j : which)
+    for (double& value : rows[at(j)]) value = *next++;
+}
+
+constexpr Exec kReference{.backend = Backend::reference};
+
+}  // namespace
+
+NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& prompt,
+                         std::int64_t n_tokens, const Plan& plan)
+    : engine_(engine),
+      config_(engine.model().config()),
+      plan_(plan),
+      kv_heads_(config_.n_kv_heads),
+      group_(config_.n_heads / config_.n_kv_heads),
+      first_(n_tokens + plan.delay),
+      position_(first_),
+      heads_(at(config_.n_layers * kv_heads_)),
+      queries_(at(config_.n_layers)) {
+  for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
+    const auto cache = prompt.cache(layer);
+    for (std::int64_t g = 0; g < kv_heads_; ++g) {
+      Head& to = head(layer, g);
+      const HeadCut& kept = plan.heads[at(layer)][at(g)];
+      to.window = kept.window;
+      to.rolling = kept.rolling;
+      for (std::int64_t j = 0; j < first_; ++j) {
+        to.key.push_back(row_of(cache.key, g, j));
+        to.value.push_back(row_of(cache.value, g, j));
+        bool holds = std::find(kept.tokens.begin(), kept.tokens.end(), j) != kept.tokens.end();
+        for (const auto& range : kept.ranges) holds |= range.begin <= j && j < range.end;
+        if (holds) to.held.push_back(j);
+      }
+    }
+  }
+  if (plan.minicache)
+    for (std::int64_t layer = config_.n_layers / 2; layer + 1 < config_.n_layers; layer += 2)
+      for (std::int64_t g = 0; g < kv_heads_; ++g) merge(head(layer, g), head(layer + 1, g));
+  if (plan.kv_bits < 16)
+    for (auto& one : heads_) quantise(one);
+}
+
+void NaiveDecode::quantise(Head& head) const {
+  const auto n = static_cast<std::int64_t>(head.held.size()), d = config_.head_dim;
+  const auto run = [&](std::vector<Row>& rows, kernels::QuantAxis axis) {
+    std::vector<float> values = flat(rows, head.held);
+    std::vector<std::uint8_t> codes(at(n * kernels::quant_code_bytes(d, plan_.kv_bits)));
+    const std::array<std::int64_t, 3> shape =
+        axis == kernels::QuantAxis::per_channel
+            ? std::array<std::int64_t, 3>{1, kernels::quant_groups(n), d}
+            : std::array<std::int64_t, 3>{1, n, kernels::quant_groups(d)};
+    std::vector<std::uint16_t> scales(at(shape[1] * shape[2])), minima(scales.size());
+    const kernels::QuantisedCache cache{
+        plan_.kv_bits,
+        axis,
+        {codes.data(), {1, n, kernels::quant_code_bytes(d, plan_.kv_bits)}},
+        {scales.data(), shape},
+        {minima.data(), shape}};
+    kernels::kv_quantise({View<float, 3>(values.data(), {1, n, d}), cache}, kReference);
+    kernels::kv_dequantise({cache, {values.data(), {1, n, d}}}, kReference);
+    put_back(rows, head.held, values);
+  };
+  run(head.key, kernels::QuantAxis::per_channel);
+  run(head.value, kernels::QuantAxis::per_token);
+}
+
+void NaiveDecode::merge(Head& lower, Head& upper) const {
+  auto old = lower.held;
+  old.resize(static_cast<std::size_t>(
+      std::max<std::int64_t>(0, static_cast<std::int64_t>(old.size()) - plan_.minicache->recent)));
+  const auto n = static_cast<std::int64_t>(old.size()), d = config_.head_dim;
+  const auto run = [&](std::vector<Row>& a, std::vector<Row>& b) {
+    std::vector<float> below = flat(a, old), above = flat(b, old);
+    const View<float, 3> low(below.data(), {1, n, d}), up(above.data(), {1, n, d});
+    kernels::minicache_merge({low, up, plan_.minicache->t, low, up}, kReference);
+    put_back(a, old, below);
+    put_back(b, old, above);
+  };
+  run(lower.key, upper.key);
+  run(lower.value, upper.value);
+}
+
+std::int64_t NaiveDecode::lowest(std::int64_t layer, std::int64_t h) const {
+  return plan_.pod ? plan_.pod->lowest[at(h)][at(layer)] : layer;
+}
+
+bool NaiveDecode::distant(std::int64_t j) const {
+  return plan_.pod && j >= plan_.pod->proximal.initial &&
+         j <= position_ - plan_.pod->proximal.recent;
+}
+
+double NaiveDecode::score(const Row& query, const Row& key,
+                          const capture::ContinuationRows& in) const {
+  const double dot = std::inner_product(query.begin(), query.end(), key.begin(), 0.0) * in.scale;
+  return in.softcap > 0 ? in.softcap * std::tanh(dot / in.softcap) : dot;
+}
+
+/// The pages that Quest reads, and what was generated.
+std::vector<std::int64_t> NaiveDecode::quest_tokens(const capture::ContinuationRows& in,
+                                                    std::int64_t g,
+                                                    const std::vector<Row>& queries) {
+  const auto& keys = head(in.layer, g).key;
+  std::vector<std::pair<double, std::int64_t>> pages;  // minus the bound, page
+  const std::int64_t page = plan_.quest->page;
+  const std::int64_t begin =
+      in.window > 0 ? std::max<std::int64_t>(0, position_ - in.window + 1) : 0;
+  for (std::int64_t from = 0; from < first_; from += page) {
+    const std::int64_t to = std::min(from + page, first_);
+    if (to <= begin) continue;  // this layer sees none of it
+    double bound = 0;
+    for (std::int64_t h = g * group_; h < (g + 1) * group_; ++h)
+      for (std::size_t i = 0; i < keys.front().size(); ++i) {
+        double most = -1e300;
+        for (std::int64_t j = from; j < to; ++j)
+          most = std::max(most, queries[at(h)][i] * keys[at(j)][i]);
+        bound += most;
+      }
+    pages.emplace_back(-bound, from / page);
+  }
+  std::sort(pages.begin(), pages.end());
+  pages.resize(std::min(pages.size(), at(std::max<std::int64_t>(1, plan_.quest->budget / page))));
+  std::vector<std::int64_t> tokens;
+  for (const auto& [bound, number] : pages)
+    for (std::int64_t j = number * page; j < std::min((number + 1) * page, first_); ++j)
+      tokens.push_back(j);
+  for (std::int64_t j = first_; j <= position_; ++j) tokens.push_back(j);
+  return tokens;
+}
+
+void NaiveDecode::attend(const capture::ContinuationRows& in) {
+  const std::int64_t layer = in.layer;
+  for (std::int64_t g = 0; g < kv_heads_; ++g) {
+    Head& to = head(layer, g);
+    to.key.push_back(row_of(in.key, 0, g));
+    to.value.push_back(row_of(in.value, 0, g));
+    to.held.push_back(position_);
+    forget(to);
+  }
+  auto& queries = queries_[at(layer)];
+  queries.clear();
+  for (std::int64_t h = 0; h < config_.n_heads; ++h) queries.push_back(row_of(in.query, 0, h));
+
+  const auto in_window = [&](std::int64_t j) {
+    return in.window == 0 || j > position_ - in.window;
+  };
+  for (std::int64_t h = 0; h < config_.n_heads; ++h) {
+    const std::int64_t g = h / group_, from = lowest(layer, h);
+    const Head &own = head(layer, g), &low = head(from, g);
+    std::vector<Scored> near, far;
+    for (const auto j : plan_.quest ? quest_tokens(in, g, queries) : own.held)
+      if (in_window(j) && !distant(j))
+        near.push_back({score(queries[at(h)], own.key[at(j)], in), &own.value[at(j)]});
+    for (const auto j : low.held) {
+      // Where a window has trimmed this layer, it has no values of the tokens between.
+      const bool has_value = !own.window || j < own.window->initial ||
+                             j >= (own.rolling ? position_ + 1 : first_) - own.window->recent;
+      if (in_window(j) && distant(j) && has_value)
+        far.push_back({score(queries_[at(from)][at(h)], low.key[at(j)], in), &own.value[at(j)]});
+    }
+
+    const auto sum = [](const std::vector<Scored>& of) {
+      double total = 0;
+      for (const auto& one : of) total += std::exp(one.score);
+      return total;
+    };
+    if (plan_.pod && plan_.pod->tau < 1 && from != layer && !far.empty()) {
+      ++gates;
+      if (sum(near) / (sum(near) + sum(far)) >= plan_.pod->tau) {
+        ++skipped;
+        far.clear();
+      }
+    }
+    const double total = sum(near) + sum(far);
+    Row out(at(config_.head_dim), 0.0);
+    for (const auto* of : {&near, &far})
+      for (const auto& one : *of)
+        for (std::size_t i = 0; i < out.size(); ++i)
+          out[i] += std::exp(one.score) / total * (*one.value)[i];
+    for (std::size_t i = 0; i < out.size(); ++i)
+      in.out(0, h, static_cast<std::int64_t>(i)) = static_cast<float>(out[i]);
+  }
+}
+
+/// A window that rolls.
+void NaiveDecode::forget(Head& head) const {
+  if (!head.rolling) return;
+  std::erase_if(head.held, [&](std::int64_t j) {
+    return j >= head.window->initial && j <= position_ - head.window->recent;
+  });
+}
+
+/// LagKV: the last but one partition against the last one.
+void NaiveDecode::cut(Head& head) const {
+  const auto& lag = *plan_.lag;
+  const auto L = lag.lag, total = static_cast<std::int64_t>(head.held.size());
+  const auto scores_of = [&](const std::vector<Row>& rows) {
+    const std::int64_t from = total - 2 * L,
+                       against = lag.variant == LagVariant::lag ? from + L : from;
+    std::vector<double> deviations(at(L));
+    for (std::int64_t t = 0; t < L; ++t) {
+      const Row& row = rows[at(head.held[at(from + t)])];
+      std::vector<double> x;
+      for (std::size_t c = 0; c < row.size(); ++c) {
+        double least = 1e300, most = -1e300;
+        for (std::int64_t u = 0; u < L; ++u) {
+          const double value = rows[at(head.held[at(against + u)])][c];
+          least = std::min(least, value);
+          most = std::max(most, value);
+        }
+        x.push_back(most > least ? (row[c] - least) / (most - least) : 0);
+      }
+      const double mean = std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+      double squares = 0;
+      for (const double value : x) squares += (value - mean) * (value - mean);
+      deviations[at(t)] = std::exp(std::sqrt(squares / static_cast<double>(x.size() - 1)));
+    }
+    const double sum = std::accumulate(deviations.begin(), deviations.end(), 0.0);
+    for (double& value : deviations) value /= sum;
+    return deviations;
+  };
+  std::vector<double> scores(at(L));
+  if (lag.variant == LagVariant::l2) {
+    for (std::int64_t t = 0; t < L; ++t) {
+      const Row& key = head.key[at(head.held[at(total - 2 * L + t)])];
+      scores[at(t)] = -std::sqrt(std::inner_product(key.begin(), key.end(), key.begin(), 0.0));
+    }
+  } else {
+    const auto values = scores_of(head.value);
+    scores = scores_of(head.key);
+    for (std::size_t t = 0; t < scores.size(); ++t) scores[t] += values[t];
+  }
+  std::vector<std::int64_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return scores[at(a)] > scores[at(b)]; });
+  order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lag.keep()));
+  std::sort(order.rbegin(), order.rend());
+  for (const auto t : order) head.held.erase(head.held.begin() + (total - 2 * L + t));
+}
+
+std::vector<float> NaiveDecode::step(std::int64_t token) {
+  std::vector<float> logits;
+  engine_.run_continuations(
+      {&token, 1}, position_, [&](const capture::ContinuationRows& in) { attend(in); },
+      [&](std::size_t, std::int64_t, View<const float, 2> rows) {
+        logits.assign(rows.data, rows.data + rows.sizes[1]);
+      });
+  ++position_;
+  if (plan_.lag && position_ >= plan_.lag->sink + 2 * plan_.lag->lag &&
+      (position_ - plan_.lag->sink) % plan_.lag->lag == 0)
+    for (std::int64_t layer = 0; layer < config_.n_layers; ++layer)
+      for (std::int64_t g = 0; g < kv_heads_; ++g)
+        if (plan_.lag_heads[at(layer)][at(g)] != 0) cut(head(layer, g));
+  return logits;
+}
+
+std::vector<std::int64_t> NaiveDecode::lengths() const {
+  std::vector<std::int64_t> out(at(config_.n_layers), 0);
+  for (std::size_t i = 0; i < heads_.size(); ++i)
+    out[i / at(kv_heads_)] =
+        std::max(out[i / at(kv_heads_)], static_cast<std::int64_t>(heads_[i].held.size()));
+  return out;
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan means, token by token and in double: the specification that continuations are held
+// against. Only the rest of the layer (projections, MLP) is the engine's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "analyzer/capture/engine.hpp"
+#include "calibrate/plan.hpp"
+
+namespace kvatlas::calibrate {
+
+class NaiveDecode {
+ public:
+  NaiveDecode(capture::Engine& engine, const capture::Sequence& prompt, std::int64_t n_tokens,
+              const Plan& plan);
+
+  /// Runs the next token and gives its logits.
+  std::vector<float> step(std::int64_t token);
+  /// [layer], tokens of the KV head that holds most.
+  std::vector<std::int64_t> lengths() const;
+  /// Of PoD's gates so far.
+  std::int64_t gates = 0, skipped = 0;
+
+ private:
+  using Row = std::vector<double>;
+  struct Head {
+    std::vector<Row> key, value;     // [position]
+    std::vector<std::int64_t> held;  // positions, ascending
+    std::optional<Proximity> window;
+    bool rolling = false;
+  };
+  struct Scored {
+    double score;
+    const Row* value;
+  };
+
+  Head& head(std::int64_t layer, std::int64_t g) {
+    return heads_[static_cast<std::size_t>(layer * kv_heads_ + g)];
+  }
+  std::int64_t lowest(std::int64_t layer, std::int64_t h) const;
+  bool distant(std::int64_t j) const;
+  double score(const Row& query, const Row& key, const capture::ContinuationRows& in) const;
+  void quantise(Head& head) const;
+  void merge(Head& lower, Head& upper) const;
+  std::vector<std::int64_t> quest_tokens(const capture::ContinuationRows& in, std::int64_t g,
+                                         const std::vector<Row>& queries);
+  void attend(const capture::ContinuationRows& in);
+  void forget(Head& head) const;
+  void cut(Head& head) const;
+
+  capture::Engine& engine_;
+  const model::Config& config_;
+  Plan plan_;
+  std::int64_t kv_heads_, group_;
+  std::int64_t first_, position_;          // of the first generated row, of the next one
+  std::vector<Head> heads_;                // [layer * KV head]
+  std::vector<std::vector<Row>> queries_;  // [layer][head], of this step
+};
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plans keep of a prompt, against attention computed in double from the engine's own queries
+// and keys, and the lengths that follow while decoding.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "calibrate/continuations.hpp"
+#include "calibrate/rules.hpp"
+#include "kernels/lag_scores.hpp"
+#include "tests/property/simulation_fixture.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+/// Causal attention of one layer in double: [head][query][key].
+using Attention = std::vector<std::vector<std::vector<double>>>;
+
+Attention attention_of(const capture::AttentionInputs& in) {
+  const auto floats = [](const AnyView<3>& of) {
+    return View<const float, 3>(static_cast<const float*>(of.data), of.sizes, of.strides);
+  };
+  const auto query = floats(in.query), key = floats(in.key);
+  const std::int64_t group = query.sizes[0] / key.sizes[0], n = query.sizes[1];
+  Attention out;
+  for (std::int64_t h = 0; h < query.sizes[0]; ++h) {
+    auto& of_head = out.emplace_back();
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::vector<double> row(static_cast<std::size_t>(n), 0.0);
+      double sum = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        if (in.window > 0 && j <= i - in.window) continue;
+        double score = 0;
+        for (std::int64_t c = 0; c < query.sizes[2]; ++c)
+          score += static_cast<double>(query(h, i, c)) * static_cast<double>(key(h / group, j, c));
+        score *= in.scale;
+        if (in.softcap > 0) score = in.softcap * std::tanh(score / in.softcap);
+        sum += row[static_cast<std::size_t>(j)] = std::exp(score);
+      }
+      for (double& value : row) value /= sum;
+      of_head.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
+class PlanOf : public OnCheckpoint {
+ protected:
+  static constexpr std::int64_t kTokens = 96;
+  const std::vector<std::int64_t> ids = random_ids(kTokens, 11);
+
+  std::vector<Attention> attention() {
+    std::vector<Attention> layers;
+    capture::Sequence sequence = engine.sequence();
+    const capture::Engine::Step step{&sequence, ids};
+    engine.run({&step, 1}, capture::Logits::last,
+               {.attention = [&](const auto& in) { layers.push_back(attention_of(in)); },
+                .logits = {},
+                .progress = {}});
+    return layers;
+  }
+
+  Plan plan_of(const std::string& text) {
+    const auto policy = policies({text});
+    const Prefilled prompt = prefill(ids, policy);
+    return make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  }
+
+  /// The mean over the KV head's query heads.
+  template <class ScoreOfHead>
+  std::vector<double> of_group(std::int64_t g, ScoreOfHead&& score) const {
+    const std::int64_t group = config.n_heads / config.n_kv_heads;
+    std::vector<double> mean(kTokens, 0.0);
+    for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
+      const std::vector<double> one = score(static_cast<std::size_t>(h));
+      for (std::size_t j = 0; j < one.size(); ++j) mean[j] += one[j] / static_cast<double>(group);
+    }
+    return mean;
+  }
+
+  /// Of positions before `end`, `count` are kept and none left out scores higher.
+  static void expect_best(const HeadCut& cut, const std::vector<double>& scores, std::int64_t end,
+                          std::int64_t count) {
+    EXPECT_TRUE(cut.ranges.empty());
+    EXPECT_TRUE(std::is_sorted(cut.tokens.begin(), cut.tokens.end()));
+    const std::set<std::int64_t> kept(cut.tokens.begin(), cut.tokens.end());
+    ASSERT_EQ(kept.size(), cut.tokens.size());
+    ASSERT_EQ(std::distance(kept.begin(), kept.lower_bound(end)), count);
+    for (std::int64_t j = end; j < kTokens; ++j) EXPECT_TRUE(kept.contains(j)) << j;
+    double least = 1e300, most = -1e300;
+    for (std::int64_t j = 0; j < end; ++j) {
+      const double score = scores[static_cast<std::size_t>(j)];
+      if (kept.contains(j))
+        least = std::min(least, score);
+      else
+        most = std::max(most, score);
+    }
+    EXPECT_GE(least, most - 1e-4);
+  }
+};
+
+TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
+  const auto layers = attention();
+  const Plan plan = plan_of("h2o:budget=31");
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(layer);
+      const auto sums = of_group(g, [&](std::size_t h) {
+        std::vector<double> columns(kTokens, 0.0);
+        for (const auto& row : layers[layer][h])
+          for (std::size_t j = 0; j < row.size(); ++j) columns[j] += row[j];
+        return columns;
+      });
+      expect_best(plan.heads[layer][static_cast<std::size_t>(g)], sums, kTokens - 16, 15);
+    }
+}
+
+TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
+  const auto layers = attention();
+  constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;
+  for (const std::string name : {"snapkv", "pyramidkv", "dynamickv"}) {
+    SCOPED_TRACE(name);
+    const Plan plan = plan_of(name + ":window=8,budget=28,kernel=5");
+    ASSERT_EQ(plan.budgets.size(), layers.size());
+    if (name == "snapkv") {
+      EXPECT_EQ(plan.budgets, std::vector<std::int64_t>(layers.size(), 20));
+    }
+    if (name == "pyramidkv") {
+      EXPECT_EQ(plan.budgets, pyramid_budgets(20, config.n_layers));
+      EXPECT_EQ(plan.budgets.front(), 39);
+      EXPECT_EQ(plan.budgets.back(), 1);
+    }
+    EXPECT_EQ(std::accumulate(plan.budgets.begin(), plan.budgets.end(), std::int64_t{0}),
+              20 * config.n_layers);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer)
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const auto scores = of_group(g, [&](std::size_t h) {
+          std::vector<double> mean(static_cast<std::size_t>(kBefore), 0.0), pooled(mean);
+          for (std::size_t i = kBefore; i < kTokens; ++i)
+            for (std::size_t j = 0; j < mean.size(); ++j)
+              mean[j] += layers[layer][h][i][j] / kWindow;
+          for (std::int64_t j = 0; j < kBefore; ++j)
+            for (std::int64_t k = std::max<std::int64_t>(0, j - 2);
+                 k <= std::min(kBefore - 1, j + 2); ++k)
+              pooled[static_cast<std::size_t>(j)] += mean[static_cast<std::size_t>(k)] / 5;
+          return pooled;
+        });
+        expect_best(plan.heads[layer][static_cast<std::size_t>(g)], scores, kBefore,
+                    plan.budgets[layer]);
+      }
+  }
+}
+
+TEST_P(PlanOf, LazyLayersAreThoseOfTheGreatestMass) {
+  const auto layers = attention();
+  const Plan plan =
+      plan_of("simlayerkv:threshold=0.5,initial=4,recent=24,identify=prefill,w_last=8");
+  ASSERT_EQ(plan.mass.size(), layers.size());
+  std::vector<std::int64_t> lazy;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    double mass = 0;
+    for (const auto& of_head : layers[layer])
+      for (std::size_t i = kTokens - 8; i < kTokens; ++i)
+        for (std::size_t j = 0; j <= i; ++j)
+          if (j < 4 || j + 24 > i) mass += of_head[i][j];
+    mass /= 8.0 * static_cast<double>(config.n_heads);
+    EXPECT_NEAR(plan.mass[layer], mass, 1e-4);
+    if (mass > 0.5) lazy.push_back(static_cast<std::int64_t>(layer));
+    const std::vector<Range> want = mass > 0.5 ? std::vector<Range>{{0, 4}, {kTokens - 24, kTokens}}
+                                               : std::vector<Range>{{0, kTokens}};
+    for (const auto& cut : plan.heads[layer]) EXPECT_EQ(cut.ranges, want);
+  }
+  EXPECT_EQ(plan.lazy, lazy);
+  // The control trims as many, or all others.
+  const Plan control =
+      plan_of("simlayerkv:threshold=0.5,initial=4,recent=24,identify=prefill,w_last=8,opposite=1");
+  EXPECT_EQ(control.lazy.size(), std::min(lazy.size(), layers.size() - lazy.size()));
+  for (const auto layer : control.lazy)
+    EXPECT_EQ(std::find(lazy.begin(), lazy.end(), layer), lazy.end());
+}
+
+TEST_P(PlanOf, LengthsGrowAsTheMethodsSay) {
+  const auto asked = policies({"lagkv:sink=4,lag=8,ratio=1/4", "lagkv:sink=5,lag=16,ratio=1/2",
+                               "streaming:initial=4,recent=20+rolling",
+                               "streaming:initial=4,recent=20", "l2:sink=4,lag=8,ratio=1/4"});
+  const Prefilled prompt = prefill(ids, asked);
+  constexpr std::int64_t kSteps = 40;
+  Continuations together(engine, prompt.sequence, kTokens, kSteps);
+  std::vector<std::size_t> numbers;
+  for (const auto& policy : asked)
+    numbers.push_back(together.add(make_plan(policy, prompt.facts, prompt.sequence, config)));
+  for (std::int64_t n = kTokens;; ++n) {
+    const auto of_lag = [&](std::int64_t sink, std::int64_t lag, std::int64_t keep) {
+      return sink + keep * ((n - sink) / lag - 1) + lag + (n - sink) % lag;
+    };
+    const std::vector<std::int64_t> want{of_lag(4, 8, 2), of_lag(5, 16, 8), 24, 24 + n - kTokens,
+                                         of_lag(4, 8, 2)};
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const auto lengths = together.use(numbers[i]).lengths;
+      for (std::size_t layer = 0; layer < lengths.size(); ++layer)
+        EXPECT_EQ(lengths[layer], i == 4 && layer < 2 ? n : want[i])
+            << asked[i].name << " at " << n;
+    }
+    if (n == kTokens + kSteps) break;
+    const std::vector<std::int64_t> tokens(numbers.size(), n % 256);
+    together.step(numbers, tokens, n, [](auto, auto) {});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, PlanOf, testing::ValuesIn(kCheckpoints),
+                         [](const auto& of) { return of.param; });
+
+}  // namespace
+}  // namespace kvatlas::calibrate

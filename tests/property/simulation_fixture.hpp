@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiny checkpoints, and prompts of random ids prefilled on them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "analyzer/capture/device.hpp"
+#include "analyzer/capture/engine.hpp"
+#include "calibrate/plan.hpp"
+#include "calibrate/simulate.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/random.hpp"
+
+namespace kvatlas::calibrate {
+
+/// Grouped queries; windows of 32 tokens in every layer; windows in some layers and soft caps, or
+/// normed queries and keys; normed ones without windows.
+inline const std::vector<std::string> kCheckpoints = {
+    "llama3_gqa_f32", "mistral_sliding_f32", "gemma2_f32", "gemma3_text_f32", "qwen3_qknorm_f32"};
+
+inline std::vector<std::int64_t> random_ids(std::int64_t n, std::uint64_t seed) {
+  testing_support::Random random(seed);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < n; ++i) ids.push_back(random.integer(0, 255));
+  return ids;
+}
+
+inline std::vector<Policy> policies(const std::vector<std::string>& texts) {
+  std::vector<Policy> out;
+  for (const auto& text : texts) out.push_back(parse_policy(text));
+  return out;
+}
+
+/// A prompt whose cache can be cut, with what policies need to know of it.
+struct Prefilled {
+  capture::Sequence sequence;
+  PromptFacts facts;
+  std::vector<float> logits;  // behind the prompt
+};
+
+class OnCheckpoint : public testing::TestWithParam<std::string> {
+ protected:
+  OnCheckpoint() { capture::use_threads(1); }
+
+  capture::Engine engine{
+      model::ModelFile::open(testing_support::golden_path("tiny/" + GetParam()).string()), {}};
+  const model::Config& config = engine.model().config();
+  /// Float32 rounding, which gemma2's random weights amplify (tests/golden/forward_test.cpp).
+  const float logit_error = GetParam() == "gemma2_f32" ? 1e-2f : 1e-3f;
+
+  /// As the simulation does it: the prompt, then the step that some policies decide by.
+  Prefilled prefill(const std::vector<std::int64_t>& ids, const std::vector<Policy>& for_policies) {
+    Prefilled out{engine.sequence(),
+                  {needs_of(for_policies), config, static_cast<std::int64_t>(ids.size())},
+                  {}};
+    const auto run = [&](const std::vector<std::int64_t>& tokens, auto observe) {
+      const capture::Engine::Step step{&out.sequence, tokens};
+      engine.run({&step, 1}, capture::Logits::last,
+                 {.attention = observe, .logits = {}, .progress = {}});
+    };
+    run(ids, [&](const capture::AttentionInputs& in) { out.facts.prefill(in); });
+    out.logits = out.sequence.logits();
+    run({capture::argmax(out.logits)},
+        [&](const capture::AttentionInputs& in) { out.facts.first_step(in); });
+    return out;
+  }
+};
+
+}  // namespace kvatlas::calibrate

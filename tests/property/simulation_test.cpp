@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of the simulation: what keeps everything changes nothing, nobody's outcome depends on whom
+// it is tried with, and what is measured is what the plans' definition gives.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/property/naive_decode.hpp"
+#include "tests/property/simulation_fixture.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+/// KL(P || Q) in double.
+double divergence(const std::vector<float>& full, const std::vector<float>& other) {
+  const auto log_sum = [](const std::vector<float>& logits) {
+    double sum = 0;
+    for (const float value : logits) sum += std::exp(static_cast<double>(value));
+    return std::log(sum);
+  };
+  const double p_sum = log_sum(full), q_sum = log_sum(other);
+  double kl = 0;
+  for (std::size_t v = 0; v < full.size(); ++v) {
+    const double p = static_cast<double>(full[v]) - p_sum,
+                 q = static_cast<double>(other[v]) - q_sum;
+    kl += std::exp(p) * (p - q);
+  }
+  return kl;
+}
+
+class SimulationOf : public OnCheckpoint {
+ protected:
+  Simulated run(const Ids& ids, const std::vector<Policy>& tried, SimulateOptions options = {}) {
+    return simulate(engine, ids, tried, options, "the prompt");
+  }
+
+  /// What the engine generates by itself, and the logits that gave each token.
+  Ids generate(const Ids& ids, std::int64_t count, std::vector<std::vector<float>>* all = nullptr) {
+    capture::Sequence sequence = engine.sequence();
+    Ids input = ids, out;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const capture::Engine::Step step{&sequence, input};
+      engine.run({&step, 1}, capture::Logits::last);
+      if (all) all->push_back(sequence.logits());
+      out.push_back(capture::argmax(sequence.logits()));
+      input = {out.back()};
+    }
+    return out;
+  }
+};
+
+TEST_P(SimulationOf, FullIsWhatTheEngineGenerates) {
+  const Ids ids = random_ids(120, 1);
+  const Ids want = generate(ids, 12);
+  EXPECT_EQ(run(ids, {}, {.max_new = 12}).full.tokens, want);
+  // Cut before the question is read, and nothing lost by it.
+  for (const std::int64_t context : {1, 60, 119}) {
+    const auto got = run(ids, policies({"streaming:initial=0,recent=200"}),
+                         {.max_new = 12, .context_tokens = context});
+    EXPECT_EQ(got.full.tokens, want) << context;
+    EXPECT_EQ(got.policies[0].tokens, want) << context;
+    EXPECT_LT(got.policies[0].kl, 1e-5) << context;
+  }
+  // It stops behind an end token.
+  const auto ended =
+      run(ids, policies({"window:recent=200"}), {.max_new = 12, .end_tokens = {want[4]}});
+  const auto first = std::find(want.begin(), want.end(), want[4]);
+  EXPECT_EQ(ended.full.tokens, Ids(want.begin(), first + 1));
+  EXPECT_EQ(ended.policies[0].tokens, ended.full.tokens);
+}
+
+TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
+  std::vector<std::string> texts{
+      "streaming:initial=4,recent=100",
+      "window:recent=120+rolling",
+      "simlayerkv:threshold=1,initial=4,recent=8",
+      "simlayerkv:threshold=1,initial=4,recent=8,granularity=head",
+      "simlayerkv:threshold=0,initial=4,recent=200",
+      "simlayerkv:threshold=0,initial=4,recent=200,granularity=head+rolling",
+      "random-layers:layers=0,initial=4,recent=8",
+      "pod:delta=1,initial=4,recent=16",
+      "pod:delta=0,initial=4,recent=200",
+      "pod:delta=0,initial=4,recent=200,granularity=head,tau=0",
+      "dynamickv:window=8,budget=200",
+      "snapkv:window=8,budget=200",
+      "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
+      "h2o:budget=400",
+      "lagkv:sink=4,lag=16,ratio=1",
+      "lagkv:sink=4,lag=8,ratio=1,variant=local",
+      "lagkv:sink=16,lag=128,ratio=1/4",
+      "quest:page=8,budget=400",
+      "minicache:recent=200",
+  };
+  if (GetParam() == "mistral_sliding_f32")  // whose layers see 32 tokens, whatever is kept
+    texts.insert(texts.end(), {"window:recent=32", "streaming:initial=4,recent=40"});
+  const auto tried = policies(texts);
+  const auto got = run(random_ids(100, 2), tried, {.max_new = 16});
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const Outcome& one = got.policies[i];
+    EXPECT_EQ(one.tokens, got.full.tokens);
+    EXPECT_LT(std::abs(one.kl), 1e-5);
+    EXPECT_EQ(one.agreement, 1);
+    if (tried[i].name.ends_with("rolling") ||
+        tried[i].name.starts_with("streaming:initial=4,recent=40") ||
+        tried[i].name == "window:recent=32")
+      continue;
+    EXPECT_EQ(one.cache_lengths, got.full.cache_lengths);
+    EXPECT_EQ(one.kept_bytes, one.full_bytes);
+  }
+}
+
+const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
+                                         "lagkv:sink=4,lag=16,ratio=1/4",
+                                         "simlayerkv:threshold=0.4,initial=4,recent=24",
+                                         "streaming:initial=4,recent=20",  // twice
+                                         "snapkv:window=8,budget=24",
+                                         "h2o:budget=16+kv4",
+                                         "pod:delta=0.3,initial=4,recent=24,tau=0.5",
+                                         "minicache:recent=16",
+                                         "quest:page=8,budget=32"};
+
+void expect_same(const Outcome& a, const Outcome& b, bool compared) {
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.cache_lengths, b.cache_lengths);
+  EXPECT_EQ(a.kept, b.kept);
+  EXPECT_EQ(a.kept_bytes, b.kept_bytes);
+  EXPECT_EQ(a.full_bytes, b.full_bytes);
+  EXPECT_NEAR(a.read_bytes, b.read_bytes, 1e-6 * a.read_bytes);
+  EXPECT_EQ(a.lazy, b.lazy);
+  EXPECT_EQ(a.budgets, b.budgets);
+  EXPECT_EQ(a.lowest, b.lowest);
+  if (!std::isnan(a.skipped) || !std::isnan(b.skipped)) {
+    EXPECT_NEAR(a.skipped, b.skipped, 1e-9);
+  }
+  if (!compared) return;
+  EXPECT_NEAR(a.kl, b.kl, 1e-4 * (1e-2 + std::abs(a.kl)));
+  EXPECT_EQ(a.agreement, b.agreement);
+}
+
+TEST_P(SimulationOf, NobodyDependsOnWhomItIsTriedWith) {
+  const auto tried = policies(kMixed);
+  const Ids ids = random_ids(130, 4);
+  for (const std::int64_t context : {0, 100}) {
+    const SimulateOptions options{.max_new = 24, .context_tokens = context};
+    const auto together = run(ids, tried, options);
+    const auto expect_like_together = [&](const Simulated& other, bool compared) {
+      EXPECT_EQ(other.full.tokens, together.full.tokens);
+      for (std::size_t i = 0; i < tried.size(); ++i) {
+        SCOPED_TRACE(tried[i].name);
+        expect_same(together.policies[i], other.policies[i], compared);
+      }
+    };
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      SCOPED_TRACE(tried[i].name + " alone");
+      expect_same(together.policies[i], run(ids, {tried[i]}, options).policies[0], true);
+    }
+    {
+      SCOPED_TRACE("one at a time");
+      SimulateOptions one_by_one = options;
+      one_by_one.copy_bytes = 1;
+      expect_like_together(run(ids, tried, one_by_one), true);
+    }
+    {
+      SCOPED_TRACE("without comparison");
+      SimulateOptions alone = options;
+      alone.compare = false;
+      const auto other = run(ids, tried, alone);
+      expect_like_together(other, false);
+      EXPECT_TRUE(std::isnan(other.policies[0].kl));
+    }
+    {
+      SCOPED_TRACE("three threads");
+      capture::use_threads(3);
+      expect_like_together(run(ids, tried, options), true);
+      capture::use_threads(1);
+    }
+  }
+}
+
+/// Tokens, divergence and agreement of every policy by the definition of its plan.
+TEST_P(SimulationOf, MeasuresWhatThePlansMean) {
+  const auto tried = policies(kMixed);
+  const std::int64_t n = 110, count = 14;
+  const Ids ids = random_ids(n, 6);
+  const auto got = run(ids, tried, {.max_new = count});
+  std::vector<std::vector<float>> full_logits;
+  ASSERT_EQ(got.full.tokens, generate(ids, count, &full_logits));
+  const Prefilled prompt = prefill(ids, tried);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const Plan plan = make_plan(tried[i], prompt.facts, prompt.sequence, config);
+    NaiveDecode forced(engine, prompt.sequence, n, plan), free = forced;
+    double kl = 0, agreement = 0;
+    if (plan.delay == 1) agreement = 1;  // the step before the cut is the full model's
+    Ids tokens(got.full.tokens.begin(), got.full.tokens.begin() + 1 + plan.delay);
+    for (std::int64_t p = 1 + plan.delay; p < count; ++p) {
+      const auto of = static_cast<std::size_t>(p);
+      const auto logits = forced.step(got.full.tokens[of - 1]);
+      kl += divergence(full_logits[of], logits);
+      agreement += capture::argmax(logits) == got.full.tokens[of] ? 1 : 0;
+      tokens.push_back(capture::argmax(free.step(tokens.back())));
+    }
+    EXPECT_EQ(got.policies[i].tokens, tokens);
+    kl /= static_cast<double>(count - 1);
+    EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
+    EXPECT_NEAR(got.policies[i].agreement, agreement / static_cast<double>(count - 1), 1e-9);
+    if (!plan.quest) {
+      EXPECT_EQ(got.policies[i].cache_lengths, free.lengths());
+    }
+  }
+}
+
+/// With the cache cut before the question is read, every token of the question sees what is left.
+TEST_P(SimulationOf, CutsBeforeTheQuestion) {
+  const auto tried = policies(kMixed);
+  const std::int64_t n = 80, count = 6;
+  const Ids ids = random_ids(n + 9, 7);
+  const auto got = run(ids, tried, {.max_new = count, .context_tokens = n});
+  // The first step, which some decide by, is the question's first token.
+  Prefilled prompt{engine.sequence(), {needs_of(tried), config, n}, {}};
+  capture::Engine::Step step{&prompt.sequence, Ids(ids.begin(), ids.begin() + n)};
+  engine.run({&step, 1}, capture::Logits::last,
+             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.prefill(in); },
+              .logits = {},
+              .progress = {}});
+  step.tokens = {ids[static_cast<std::size_t>(n)]};
+  engine.run({&step, 1}, capture::Logits::last,
+             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.first_step(in); },
+              .logits = {},
+              .progress = {}});
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const Plan plan = make_plan(tried[i], prompt.facts, prompt.sequence, config);
+    NaiveDecode free(engine, prompt.sequence, n, plan);
+    Ids input(ids.begin() + n + plan.delay, ids.end()), tokens;
+    std::vector<float> logits;
+    for (const auto token : input) logits = free.step(token);
+    while (true) {
+      tokens.push_back(capture::argmax(logits));
+      if (static_cast<std::int64_t>(tokens.size()) == count) break;
+      logits = free.step(tokens.back());
+    }
+    EXPECT_EQ(got.policies[i].tokens, tokens);
+    if (!plan.quest) {
+      EXPECT_EQ(got.policies[i].cache_lengths, free.lengths());
+    }
+  }
+}
+
+TEST_P(SimulationOf, MasksThePrefillAsTheEngineDoes) {
+  const std::int64_t n = 100, count = 10;
+  const Ids ids = random_ids(n, 8);
+  auto tried =
+      policies({"window:recent=100", "window:recent=12", "streaming:initial=3,recent=12",
+                "window:recent=12+rolling", "simlayerkv:threshold=0.5,initial=2,recent=12"});
+  LazyHeads some(static_cast<std::size_t>(config.n_layers), {0});
+  some.front() = some.back() = {1};
+  std::get<SimLayerKv>(tried[4].parts[0]).fixed = some;
+  for (auto& policy : tried) policy.masks_prefill = true;
+  const auto got = run(ids, tried, {.max_new = count});
+  EXPECT_EQ(got.policies[0].tokens, got.full.tokens);
+  EXPECT_LT(std::abs(got.policies[0].kl), 1e-5);
+  std::vector<std::vector<float>> full_logits;
+  generate(ids, count, &full_logits);
+
+  for (std::size_t i = 1; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    capture::Sequence masked = engine.sequence();
+    capture::Engine::Step step{&masked, ids};
+    step.proximal.resize(static_cast<std::size_t>(config.n_layers));
+    if (i == 4)
+      step.proximal.front() = step.proximal.back() = Proximity{2, 12};
+    else
+      std::fill(step.proximal.begin(), step.proximal.end(),
+                std::get<Streaming>(tried[i].parts[0]).keep);
+    engine.run({&step, 1}, capture::Logits::last);
+    const PromptFacts facts(needs_of({&tried[i], 1}), config, n);
+    const Plan plan = make_plan(tried[i], facts, masked, config);
+    NaiveDecode free(engine, masked, n, plan), forced = free;
+    double kl = divergence(full_logits[0], masked.logits());
+    Ids tokens{capture::argmax(masked.logits())};
+    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
+      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
+      tokens.push_back(capture::argmax(free.step(tokens.back())));
+    }
+    EXPECT_EQ(got.policies[i].tokens, tokens);
+    kl /= static_cast<double>(count);
+    EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
+  }
+}
+
+/// Bytes kept, by the formulas.
+TEST_P(SimulationOf, CountsTheBytesKept) {
+  const std::int64_t n = 100;
+  auto tried =
+      policies({"streaming:initial=4,recent=20", "kv4", "streaming:initial=4,recent=20+kv2",
+                "minicache:recent=30", "minicache:recent=30+kv4", "quest:page=8,budget=32",
+                "lagkv:sink=4,lag=16,ratio=1/4"});
+  Policy pod = parse_policy("pod:delta=0.5,initial=4,recent=24");
+  auto& blocks = std::get<Pod>(pod.parts[0]).lowest;
+  // Layers 0 and 1 are one block in all heads, layers 2 and 3 in those of the first KV head.
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+  for (std::int64_t h = 0; h < config.n_heads; ++h) blocks.push_back({0, 0, 2, h < group ? 2 : 3});
+  tried.push_back(pod);
+  ASSERT_EQ(config.n_layers, 4);
+  const auto got = run(random_ids(n, 9), tried, {.max_new = 1});
+  const auto d = static_cast<double>(config.head_dim), K = static_cast<double>(config.n_kv_heads);
+  const double full = 4 * K * 4 * d;  // of a token
+  const double code4 = 0.5 + 4.0 / 32, code2 = 0.25 + 4.0 / 32;
+  const double lag = 4 + (100 - 4) / 16.0 * 4 - 4 + 16;  // five partitions of six are cut
+  const double merged = 2 * K * 4 * d + 2 * K * 2 * (d + 2);
+  const double merged4 = 2 * K * 2 * d * code4 + 2 * K * 2 * (d * code4 / 2 + 2);
+  const std::vector<double> want{24 * full,
+                                 100 * full * code4 / 2,
+                                 24 * full * code2 / 2,
+                                 30 * full + 70 * merged,
+                                 30 * full * code4 / 2 + 70 * merged4,
+                                 100 * full,
+                                 lag * full,
+                                 100 * full - (100 - 4 - 24) * (K + 1) * 2 * d};
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    EXPECT_NEAR(got.policies[i].kept_bytes, want[i], 1e-6) << tried[i].name;
+    EXPECT_EQ(got.policies[i].full_bytes, 100 * full) << tried[i].name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, SimulationOf, testing::ValuesIn(kCheckpoints),
+                         [](const auto& of) { return of.param; });
+
+}  // namespace
+}  // namespace kvatlas::calibrate
