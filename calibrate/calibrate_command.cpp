@@ -321,7 +321,7 @@ void settle(Options& o) {
 
 /// Trials in which every policy is what the runtime makes of it; the full cache stays. What it
 /// changes is said once, on stderr.
-RunTrials as_runtime(RunTrials run, const std::string& runtime, const ModelInfo& model) {
+RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const ModelInfo& model) {
   const auto said = std::make_shared<std::set<std::string>>();
   return [=](std::span<const Policy> policies, std::span<const std::size_t> samples) {
     std::vector<Policy> real;

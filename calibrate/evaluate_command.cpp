@@ -172,7 +172,7 @@ void print_notes(const Evaluation& evaluation, std::uint64_t seed) {
     for (const auto& judged : policy)
       if (!std::isnan(judged.score)) scores.push_back(judged.score);
   if (full.scored < kFewSamples)
-    std::cerr << "kvatlas: note: only " << full.scored << " prompts have answers; "
+    std::cerr << "kvatlas: note: prompts with answers: " << full.scored << "; "
               << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
   if (full.score.mean < kPoorScore)
     std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full.score.mean, 2)

@@ -209,7 +209,7 @@ class Planner {
     all.ranges = {{0, n_}};
     plan_.heads.assign(
         static_cast<std::size_t>(config.n_layers),
-        std::vector<HeadCut>(static_cast<std::size_t>(config.n_kv_heads), std::move(all)));
+        std::vector<HeadCut>(static_cast<std::size_t>(config.n_kv_heads), all));
   }
 
   Plan make() {

@@ -53,7 +53,7 @@ struct Simulated {
 };
 
 /// Throws Error: usage for a policy that does not fit the model, numeric for logits that are not
-/// numbers (the prompt is named).
+/// numbers after the prefill (the prompt is named). Where a policy makes them so, its KL is NaN.
 Simulated simulate(capture::Engine& engine, std::span<const std::int64_t> tokens,
                    std::span<const Policy> policies, const SimulateOptions& options,
                    const std::string& prompt_name);
