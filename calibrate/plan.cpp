@@ -207,9 +207,8 @@ class Planner {
     n_ = s_.n + plan_.delay;
     HeadCut all;
     all.ranges = {{0, n_}};
-    plan_.heads.assign(
-        static_cast<std::size_t>(config.n_layers),
-        std::vector<HeadCut>(static_cast<std::size_t>(config.n_kv_heads), all));
+    plan_.heads.assign(static_cast<std::size_t>(config.n_layers),
+                       std::vector<HeadCut>(static_cast<std::size_t>(config.n_kv_heads), all));
   }
 
   Plan make() {
