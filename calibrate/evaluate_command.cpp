@@ -207,7 +207,7 @@ void run_evaluate(EvaluateCommand command) {
   options.end_tokens = capture::end_tokens(*model, command.run.ignore_eos);
   options.compare = !command.no_comparison;
   options.time_steps = command.time_steps;
-  set_memory(engine_options, questions, options);
+  set_memory(engine_options, questions, model->config(), options);
   capture::Engine engine(model, engine_options);
   std::cerr << "kvatlas: " << engine.plan() << "; " << policies.size()
             << (policies.size() == 1 ? " policy" : " policies") << " beside full on "
@@ -274,6 +274,8 @@ void add_evaluate_command(CLI::App& app) {
   command->add_flag("--compress-context", options->questions.compress_context,
                     "cut the cache before the question is read");
   capture::add_prompt_options(*command, options->prompts, options->run);
+  command->get_option("--task")->default_str("needle and passkey");
+  command->get_option("--lengths")->default_str("1024");
   command
       ->add_option("--new", options->questions.max_new,
                    "tokens to generate; 0: as many as the task's answers need")

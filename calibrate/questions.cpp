@@ -12,6 +12,8 @@ namespace {
 
 // Tokens generated where no task says how many an answer needs.
 constexpr std::int64_t kUsualAnswer = 32;
+// Attention rows of every layer and head that DynamicKV, SnapKV and PoD decide by.
+constexpr std::int64_t kUsualRows = 16;
 
 std::int64_t answer_tokens(const data::Prompt& prompt) {
   const std::string task = prompt.task;
@@ -63,7 +65,7 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
 }
 
 void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
-                SimulateOptions& simulate) {
+                const model::Config& config, SimulateOptions& simulate) {
   for (const auto& question : questions)
     engine.longest = std::max(engine.longest,
                               static_cast<std::int64_t>(question.tokens.size()) + question.max_new);
@@ -71,7 +73,8 @@ void set_memory(capture::EngineOptions& engine, const std::vector<Question>& que
   engine.all_tokens = engine.longest;
   if (engine.memory_budget > 0)
     simulate.copy_bytes = std::min(simulate.copy_bytes, engine.memory_budget / 4);
-  engine.other_bytes = simulate.copy_bytes;
+  engine.other_bytes =
+      simulate.copy_bytes + 4 * kUsualRows * config.n_layers * config.n_heads * engine.longest;
 }
 
 }  // namespace kvatlas::calibrate

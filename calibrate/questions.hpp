@@ -21,8 +21,8 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
                                      const QuestionOptions& options, const capture::RunOptions& run,
                                      const model::ModelFile& model);
 
-/// What the engine and the copies may take for them.
+/// What the engine, the copies and what is held of each prompt's attention may take for them.
 void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
-                SimulateOptions& simulate);
+                const model::Config& config, SimulateOptions& simulate);
 
 }  // namespace kvatlas::calibrate

@@ -99,7 +99,7 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
   trials->questions = make_questions(std::move(prompts), options, run, *model);
   trials->options.compare = false;
   trials->options.end_tokens = capture::end_tokens(*model, false);
-  set_memory(engine, trials->questions, trials->options);
+  set_memory(engine, trials->questions, model->config(), trials->options);
   trials->engine = std::make_unique<capture::Engine>(model, engine);
   return [trials](std::span<const Policy> policies, std::span<const std::size_t> samples) {
     return trials->run(policies, samples);
