@@ -346,9 +346,8 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
     fail(ErrorCode::unsupported,
          "--model needs LibTorch, which this build lacks: run ./dev setup and ./dev build, or "
          "calibrate without a model (simlayerkv then needs --threshold)");
-  RunTrials run = make_trials(o.trials, profile);
-  return o.runtime.empty() ? run
-                           : as_runtime(std::move(run), o.runtime, model_info(profile.header()));
+  const RunTrials run = make_trials(o.trials, profile);
+  return o.runtime.empty() ? run : as_runtime(run, o.runtime, model_info(profile.header()));
 }
 
 /// Leaves out the methods that the runtime cannot carry out; Error(usage) if none is left. A
