@@ -14,6 +14,7 @@
 #include "analyzer/capture/run_options.hpp"
 #include "calibrate/commands.hpp"
 #include "calibrate/evaluate.hpp"
+#include "calibrate/evidence.hpp"
 #include "calibrate/pod_blocks.hpp"
 #include "calibrate/questions.hpp"
 #include "calibrate/runtimes.hpp"
@@ -160,22 +161,21 @@ void write_measured(const EvaluateCommand& command, const Evaluation& evaluation
 }
 
 /// What the reader of the scores should know.
-void print_notes(const Evaluation& evaluation, std::uint64_t seed) {
-  constexpr std::size_t kFewSamples = 5;
-  constexpr double kPoorScore = 0.5;
-  const Summary full = summarise(evaluation, seed).front();
-  if (full.scored == 0) return;
+void print_notes(const Evaluation& evaluation) {
   std::vector<double> scores;
   for (const auto& judged : evaluation.full)
     if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  if (scores.empty()) return;
+  const std::size_t scored = scores.size();
+  const double full_score = mean_of(scores);
   for (const auto& policy : evaluation.judged)
     for (const auto& judged : policy)
       if (!std::isnan(judged.score)) scores.push_back(judged.score);
-  if (full.scored < kFewSamples)
-    std::cerr << "kvatlas: note: prompts with answers: " << full.scored << "; "
+  if (scored < kLeastSamples)
+    std::cerr << "kvatlas: note: prompts with answers: " << scored << "; "
               << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
-  if (full.score.mean < kPoorScore)
-    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full.score.mean, 2)
+  if (full_score < kLeastFullScore)
+    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
               << ": what a policy loses drowns in what the model fails anyway\n";
 }
 
@@ -237,7 +237,7 @@ void run_evaluate(EvaluateCommand command) {
               << ".\n";
   }
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
-  print_notes(evaluation, seed);
+  print_notes(evaluation);
   if (evaluation.interrupted > 0)
     fail(ErrorCode::cancelled, "interrupted: the result is of ", evaluation.questions.size(),
          " prompts, ", evaluation.interrupted, " were not run");
