@@ -330,7 +330,7 @@ RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const Mod
         real.push_back(policy);
         continue;
       }
-      RuntimePolicy made = as_runtime_behaves(policy, runtime, model);
+      RuntimePolicy made = simulated_in_runtime(policy, runtime, model);
       for (const auto& change : made.changes)
         if (said->insert(change).second) std::cerr << runtime << ": " << change << '\n';
       real.push_back(std::move(made.policy));

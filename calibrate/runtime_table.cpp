@@ -10,7 +10,7 @@ constexpr Fit kNo = Fit::impossible, kAbout = Fit::approximate, kExact = Fit::ex
 Runtime tensorrt_llm() {
   Runtime r{"tensorrt-llm", "TensorRT-LLM", "main of autumn 2026, schema 1.4.0rc0"};
   r.forms[0] = {kAbout, "abcd", "as a list of windows and layer types"};
-  r.forms[4] = {kNo, "", "its budgets are one for all layers, and chosen by another method"};
+  r.forms[4] = {kAbout, "g", "the mean budget for all layers, as RocketKV's; needs an SM100 GPU"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {
       {"gemma3", false, ""},
@@ -27,7 +27,7 @@ Runtime tensorrt_llm() {
 Runtime transformers() {
   Runtime r{"transformers", "Hugging Face transformers", "5.2.0 to 5.23.0"};
   r.forms[0] = {kAbout, "abcd", "as layer types and one window in config.json"};
-  r.forms[4] = {kNo, "", "it takes windows, not budgets by score"};
+  r.forms[4] = {kAbout, "acg", "as a window for each layer; llama alone, from 5.23 on"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {{"llama", false,
                       "the mask is not applied: the cache of a lazy layer is cut after a full "
@@ -123,6 +123,7 @@ Runtime lagkv() {
 
 Runtime kvcache_factory() {
   Runtime r{"kvcache-factory", "KVCache-Factory", "c97f9d7"};
+  r.forms[2] = {kAbout, "g", "as budgets: the proximal tokens of a lazy head, else the prompt"};
   r.forms[4] = {kExact, "", "as a HeadKV file: max pooling over 7, a window of 8 rows"};
   return r;
 }

@@ -24,7 +24,7 @@ void drop_bits(RuntimePolicy& result) {
 class Bending {
  public:
   Bending(const Policy& policy, const Runtime& runtime, const ModelInfo& model)
-      : runtime_(runtime), model_(model), out_{policy, {}} {}
+      : runtime_(runtime), model_(model), out_{policy, {}, {}} {}
 
   RuntimePolicy result() {
     Part& part = out_.policy.parts.at(0);
@@ -57,10 +57,18 @@ class Bending {
   void operator()(SimLayerKv& part) {
     if (part.opposite) refuse("'opposite' is a control to compare with, and not exported");
     if (runtime_.name == "simlayerkv") return bend_threshold(part);
+    if (runtime_.name == "kvcache-factory") {
+      out_.not_simulated = "each head selects as many tokens as it has, by its own scores";
+      return;
+    }
     if (part.fixed) {
       const bool some_full = std::any_of(part.fixed->begin(), part.fixed->end(), [](auto& row) {
         return std::count(row.begin(), row.end(), 0) > 0;
       });
+      if (runtime_.name == "openvino" && some_full) {
+        out_.not_simulated = "all layers have the mean of what the policy keeps";
+        return;
+      }
       if (runtime_.all_layers_alike && some_full)
         refuse("it trims all layers or none, and the policy keeps some full");
       if (runtime_.name == "mlx-lm" && !some_full) refuse("it needs a full layer at least");
@@ -81,7 +89,14 @@ class Bending {
 
   void operator()(DynamicKv& part) {
     WindowBudget& select = part.select;
-    if (runtime_.name == "dynamickv") {
+    if (runtime_.name == "tensorrt-llm") {
+      out_.not_simulated = "RocketKV selects pages of tokens by its own scores";
+    } else if (runtime_.name == "transformers") {
+      if (model_.architecture != "llama")
+        refuse("windows of different sizes end in an error on architectures other than llama");
+      require_budgets(part);
+      out_.not_simulated = "every layer has a window of its own size";
+    } else if (runtime_.name == "dynamickv") {
       if (part.fixed) say("it finds the budgets anew for each prompt: those given are not used");
       part.fixed.reset();
     } else if (runtime_.name == "openvino") {
@@ -89,8 +104,7 @@ class Bending {
       say(str("every layer keeps the ", budget, " tokens that took most attention"));
       out_.policy.parts.at(0) = H2o{budget};
     } else {
-      if (!part.fixed)
-        refuse("it takes budgets found beforehand, and the policy finds them by prompt");
+      require_budgets(part);
       if (runtime_.name == "kvpress") {
         set(select.pooling, Pooling::average, "it pools scores by their average");
       } else if (runtime_.name == "kvcache-factory") {
@@ -113,6 +127,10 @@ class Bending {
   void operator()(const Other&) {}
 
  private:
+  void require_budgets(const DynamicKv& part) const {
+    if (!part.fixed)
+      refuse("it takes budgets found beforehand, and the policy finds them by prompt");
+  }
   [[noreturn]] void refuse(const std::string& why) const {
     fail(ErrorCode::usage, runtime_.title, " cannot run '", policy_text(out_.policy), "': ", why);
   }
@@ -126,7 +144,7 @@ class Bending {
 
   void bend_window(Proximity& keep) {
     if (runtime_.name == "minference")
-      refuse("it makes the prefill sparse and keeps the whole cache, which is not simulated");
+      out_.not_simulated = "it makes the prefill sparse and keeps the whole cache";
     if (!runtime_.keeps_initial && keep.initial > 0) {
       say(str("the first ", keep.initial, " tokens are not kept"));
       keep.initial = 0;
@@ -263,24 +281,35 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
       if (!form_of(part))
         fail(ErrorCode::usage, "'", name_of(part),
              "' is a baseline to compare with, and not exported");
-    return {policy, {}};
+    return {policy, {}, {}};
   }
   if (policy.parts.empty()) {
-    RuntimePolicy full{policy, {}};
+    RuntimePolicy full{policy, {}, {}};
     drop_bits(full);
     return full;
   }
   if (policy.parts.size() != 1)
     fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(policy),
          "': it takes one method, and the policy has ", policy.parts.size());
-  if (const auto why = refusal_of(runtime, model.architecture); !why.empty())
+  const auto form = form_of(policy.parts[0]);
+  const bool windows = form && *form <= Form::lazy_heads;
+  if (const auto why = refusal_of(runtime, model.architecture); windows && !why.empty())
     fail(ErrorCode::usage, runtime.title, " cannot run the policy on a model of architecture ",
          quoted(model.architecture), ": ", why);
   RuntimePolicy result = Bending(policy, runtime, model).result();
   for (const auto& note : runtime.architectures)
-    if (note.architecture == model.architecture && !note.text.empty())
+    if (windows && note.architecture == model.architecture && !note.text.empty())
       result.changes.push_back(runtime.title + " on " + note.architecture + ": " + note.text);
   return result;
+}
+
+RuntimePolicy simulated_in_runtime(const Policy& policy, std::string_view name,
+                                   const ModelInfo& model) {
+  RuntimePolicy theirs = as_runtime_behaves(policy, name, model);
+  if (!theirs.not_simulated.empty())
+    fail(ErrorCode::usage, runtime_named(name).title, " with '", policy_text(policy),
+         "' is not simulated: ", theirs.not_simulated);
+  return theirs;
 }
 
 }  // namespace kvatlas::calibrate

@@ -82,11 +82,15 @@ std::optional<Form> form_of(const Part& part);
 struct RuntimePolicy {
   Policy policy;
   std::vector<std::string> changes;  // a sentence each, what differs from the policy as it was
+  /// Why what the runtime does is no policy that could be simulated; empty: `policy` says it.
+  std::string not_simulated = {};
 };
 
-/// Error(usage), with the reason, where the runtime cannot run the policy on the model, or where
-/// what it does then cannot be said as a policy.
+/// Error(usage), with the reason, where the runtime cannot run the policy on the model.
 RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view runtime,
                                  const ModelInfo& model);
+/// The same for those who will run it: Error(usage) also for what is not simulated.
+RuntimePolicy simulated_in_runtime(const Policy& policy, std::string_view runtime,
+                                   const ModelInfo& model);
 
 }  // namespace kvatlas::calibrate

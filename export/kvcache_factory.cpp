@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/shared_impl.hpp"
+
+namespace kvatlas::exporting {
+
+Exported export_kvcache_factory(const Order&) { return {}; }
+
+}  // namespace kvatlas::exporting
