@@ -96,27 +96,25 @@ std::string cost(const Order& order, const json& section, bool is_static) {
   else
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
-  const bool for_it = order.document.runtime == runtime;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
-    out += item((for_it ? "As the runtime runs it: " : "The policy itself: ") + text + ".");
-  if (!for_it) {
-    const auto text = measured_text(found(view, {"runtimes", runtime.c_str()}));
-    if (!text.empty())
-      out += item("As the runtime runs it: " + text + ".");
-    else if (!order.theirs.not_simulated.empty())
-      out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
-    else if (order.theirs.changes.empty())
-      out += item("The runtime runs the policy as it is.");
-    else
-      out += item(
-          "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
-          "policy.json --as " +
-          runtime + " -o measured.json' does, and exporting measured.json says it here.");
-  }
-  if (is_static) {
-    const auto differs = found(section, {"static", "disagreement"});
+    out += item("The policy itself: " + text + ".");
+  const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
+  if (!theirs.empty())
+    out += item("As the runtime runs it: " + theirs + ".");
+  else if (!order.theirs.not_simulated.empty())
+    out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
+  else if (order.theirs.changes.empty())
+    out += item("The runtime runs the policy as it is.");
+  else
     out += item(
-        "The policy decides for each input; the runtime takes the layers that are lazy most "
+        "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
+        "policy.json --as " +
+        runtime + " -o measured.json' does, and exporting measured.json says it here.");
+  if (is_static) {
+    const auto differs =
+        order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+    out += item(
+        "The policy decides for each input; the runtime takes what is lazy most "
         "often. " +
         (differs.is_number()
              ? "For " + percent(differs.get<double>()) +
@@ -172,9 +170,10 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
   calibrate::Policy policy;
   policy.parts = {order.part};
   policy.kv_bits = document.kv_bits;
-  field("policy", section == "composition" ? "composition, see policy.json"
-                                           : printable(calibrate::policy_text(policy), 400) + " (" +
-                                                 calibrate::form_name(order.form) + ")");
+  field("policy", section == calibrate::kComposition
+                      ? "composition, see policy.json"
+                      : printable(calibrate::policy_text(policy), 400) + " (" +
+                            calibrate::form_name(order.form) + ")");
   field("runtime", order.runtime.title + ", " + order.runtime.versions);
   field("fit", fit_text(expression));
   if (expression.losses.find('e') != std::string::npos)
