@@ -90,8 +90,7 @@ Press lag_press(const Order& order) {
     press.notes.emplace_back(
         "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "
         "than 256 ranks apart: load the model in float16 or float32, or other tokens are kept.");
-  press.notes.emplace_back(
-      "While decoding nothing is cut: what is generated is kept whole.");
+  press.notes.emplace_back("While decoding nothing is cut: what is generated is kept whole.");
   return press;
 }
 
