@@ -74,10 +74,10 @@ Runtime vllm() {
       {"mistral", false, ""},
       {"gemma2", false, ""},
       {"gemma3", false, ""},
-      {"qwen2", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"qwen3", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"phi3", false, "needs model-impl: transformers"},
-      {"internlm2", false, "needs model-impl: transformers"}};
+      {"phi3", false, ""},
+      {"qwen2", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"qwen3", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"internlm2", true, "its own code reads no layer types, and transformers has none for it"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   return r;
 }
