@@ -61,7 +61,7 @@ def _document(model, section: str, settings: dict, result: dict | None = None) -
 
 def lazy_document(model, lazy_layers, initial: int, recent: int) -> dict:
     """Fixed lazy layers, given by their numbers."""
-    lazy = [int(layer in lazy_layers) for layer in range(model.config.num_hidden_layers)]
+    lazy = [layer in lazy_layers for layer in range(model.config.num_hidden_layers)]
     return _document(model, "simlayerkv", {"initial": initial, "recent": recent}, {"lazy_layers": lazy})
 
 
@@ -71,7 +71,7 @@ def threshold_document(model, threshold: float, initial: int, recent: int) -> di
 
 
 def head_document(model, lazy_heads, initial: int, recent: int) -> dict:
-    """Fixed lazy heads: [layer][KV head], 1 where lazy."""
+    """Fixed lazy heads: [layer][KV head], true where lazy."""
     return _document(model, "heads", {"initial": initial, "recent": recent}, {"lazy_heads": lazy_heads})
 
 
