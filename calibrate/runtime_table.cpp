@@ -108,12 +108,18 @@ Runtime simlayerkv() {
   r.forms[0] = {kAbout, "", "it takes the threshold alone, and decides for each input"};
   r.forms[1] = {kExact, "", "the threshold; 4 initial and 1024 recent tokens are fixed there"};
   r.keeps_initial = r.one_window = true;
+  r.architectures = {{"llama", false, ""}, {"mistral", false, ""}, {"qwen2", false, ""}};
+  r.refuses_others = "its code patches Llama (Mistral with it) and Qwen 2 alone";
   return r;
 }
 
 Runtime dynamickv() {
   Runtime r{"dynamickv", "DynamicKV's repository", "8ab3c08"};
   r.forms[4] = {kAbout, "", "it takes the settings, and finds the budgets anew for each prompt"};
+  r.architectures = {
+      {"llama", false, ""}, {"mistral", false, ""}, {"qwen2", false, ""}, {"internlm2", false, ""}};
+  r.refuses_others =
+      "its code patches Llama, Mistral, Qwen 2 and InternLM 2 alone, and changes nothing of others";
   return r;
 }
 
@@ -128,6 +134,8 @@ Runtime kvcache_factory() {
   Runtime r{"kvcache-factory", "KVCache-Factory", "c97f9d7"};
   r.forms[2] = {kAbout, "g", "as budgets: the proximal tokens of a lazy head, else the prompt"};
   r.forms[4] = {kExact, "", "as a HeadKV file: max pooling over 7, a window of 8 rows"};
+  r.architectures = {{"llama", false, ""}, {"mistral", false, ""}};
+  r.refuses_others = "its code patches Llama and Mistral alone, and changes nothing of others";
   return r;
 }
 

@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string_view>
-
+#include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
 #include "kernels/base/error.hpp"
 
-// The assembler puts the file into the read-only data as it is.
-__asm__(
-    ".pushsection .rodata\n"
-    "kvatlas_set_gguf_metadata_begin: .incbin \"" KVATLAS_SET_GGUF_METADATA
-    "\"\n"
-    "kvatlas_set_gguf_metadata_end:\n"
-    ".popsection\n"
-    ".hidden kvatlas_set_gguf_metadata_begin\n.globl kvatlas_set_gguf_metadata_begin\n"
-    ".hidden kvatlas_set_gguf_metadata_end\n.globl kvatlas_set_gguf_metadata_end\n");
-
-extern "C" {
-extern const char kvatlas_set_gguf_metadata_begin[], kvatlas_set_gguf_metadata_end[];
-}
+KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, KVATLAS_EXPORT_FOLDER "/set_gguf_metadata.py")
 
 namespace kvatlas::exporting {
 namespace {
@@ -44,9 +31,6 @@ Exported export_llama_cpp(const Order& order) {
   const auto architecture = architecture_of(order);
   const auto period = period_of(windows.layers);
   const std::string window_key = architecture + ".attention.sliding_window";
-  const std::string script{
-      kvatlas_set_gguf_metadata_begin,
-      static_cast<std::size_t>(kvatlas_set_gguf_metadata_end - kvatlas_set_gguf_metadata_begin)};
   Exported out;
   out.files = {
       {"gguf_metadata.json",
@@ -54,7 +38,7 @@ Exported export_llama_cpp(const Order& order) {
            {{"architecture", architecture},
             {"block_count", order.document.model.layers},
             {"metadata", {{window_key, windows.size}, {window_key + "_pattern", period}}}})},
-      {"set_gguf_metadata.py", script}};
+      {"set_gguf_metadata.py", std::string(set_gguf_metadata_script())}};
   out.use =
       "pip install gguf\n"
       "python set_gguf_metadata.py gguf_metadata.json $MODEL.gguf $MODEL-windows.gguf\n"
