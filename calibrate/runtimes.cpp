@@ -102,7 +102,9 @@ class Bending {
       if (part.fixed) say("it finds the budgets anew for each prompt: those given are not used");
       part.fixed.reset();
     } else if (runtime_.name == "openvino") {
-      const std::int64_t budget = up_to_blocks(mean_budget(part), runtime_.block_tokens);
+      // The first block, the last ones, and one for those that took most attention.
+      const std::int64_t block = runtime_.block_tokens;
+      const std::int64_t budget = std::max(up_to_blocks(mean_budget(part), block), 3 * block);
       say(str("every layer keeps the ", budget, " tokens that took most attention"));
       out_.policy.parts.at(0) = H2o{budget};
     } else {

@@ -87,13 +87,25 @@ std::string fit_text(const calibrate::Expression& expression) {
   return text;
 }
 
+/// The form's losses without those that this policy has no occasion for.
+std::string losses_of(const Order& order) {
+  std::string losses = order.runtime.form(order.form).losses;
+  if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;
+  const auto drop = [&](char letter, bool when) {
+    if (when) losses.erase(std::remove(losses.begin(), losses.end(), letter), losses.end());
+  };
+  drop('a', proximal(order).initial == 0);
+  drop('b', !order.theirs.policy.masks_prefill);
+  return losses;
+}
+
 std::string cost(const Order& order, const json& section, bool is_static) {
   const std::string& runtime = order.runtime.name;
   std::string out;
   if (const double share = kept_share(order); !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(order.length) +
                 " tokens: " + percent(share) + " of the cache's bytes.");
-  else
+  else if (order.theirs.not_simulated.empty())
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
@@ -188,9 +200,9 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
     out += "\nWhat the runtime does otherwise\n";
     for (const auto& change : changes) out += item(change);
   }
-  if (!expression.losses.empty()) {
+  if (const auto losses = losses_of(order); !losses.empty()) {
     out += "\nLosses (letters as in docs/runtimes.md)\n";
-    for (const char letter : expression.losses)
+    for (const char letter : losses)
       out += wrapped(calibrate::loss_text(letter), str("  ", letter, "  "), "     ");
   }
   out += "\nWhat it saves and costs\n";
