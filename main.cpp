@@ -11,6 +11,7 @@
 #include "calibrate/commands.hpp"
 #include "calibrate/run_trials.hpp"
 #include "data/commands.hpp"
+#include "export/commands.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 #include "kernels/base/str.hpp"
@@ -41,6 +42,8 @@ void add_commands(CLI::App& app) {
 #endif
   kvatlas::add_inspect_command(
       app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
+  kvatlas::add_export_command(app);
+  kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }

@@ -28,6 +28,16 @@ std::string table_text(const Table& table) {
   return text;
 }
 
+nlohmann::json number_json(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+nlohmann::json estimate_json(const Estimate& estimate) {
+  return {{"mean", number_json(estimate.mean)},
+          {"low", number_json(estimate.low)},
+          {"high", number_json(estimate.high)}};
+}
+
 std::string fixed_text(double value, int digits) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return "infinite";
@@ -38,6 +48,11 @@ std::string fixed_text(double value, int digits) {
 
 std::string percent_text(double share) {
   return std::isnan(share) ? "-" : fixed_text(100 * share, 1) + " %";
+}
+
+std::string estimate_text(const Estimate& estimate, int digits) {
+  return fixed_text(estimate.mean, digits) + " [" + fixed_text(estimate.low, digits) + ", " +
+         fixed_text(estimate.high, digits) + "]";
 }
 
 }  // namespace kvatlas::calibrate

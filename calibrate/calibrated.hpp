@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "calibrate/rules.hpp"
+
 namespace kvatlas::calibrate {
 
 /// What is the same for all methods.
@@ -38,8 +40,13 @@ struct Calibrated {
 /// The table in columns as wide as they need, with its title above.
 std::string table_text(const Table& table);
 
-// How numbers are written in tables.
-std::string fixed_text(double value, int digits);  // "-" for NaN, "infinite"
-std::string percent_text(double share);            // "37.5 %"
+// How numbers are written in documents: null for what JSON has no number for.
+nlohmann::json number_json(double value);
+nlohmann::json estimate_json(const Estimate& estimate);
+
+// How they are written in tables.
+std::string fixed_text(double value, int digits);                     // "-" for NaN, "infinite"
+std::string percent_text(double share);                               // "37.5 %"
+std::string estimate_text(const Estimate& estimate, int digits = 3);  // "0.900 [0.833, 0.967]"
 
 }  // namespace kvatlas::calibrate

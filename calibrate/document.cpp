@@ -223,9 +223,10 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     return read;
   };
   std::vector<Policy> policies;
-  const auto add = [&](std::vector<Part> parts) {
+  const auto add = [&](std::vector<Part> parts, const char* section) {
     order_parts(parts);
     Policy policy;
+    policy.section = section;
     policy.parts = std::move(parts);
     policy.kv_bits = document.kv_bits;
     policy.name = policy_text(policy);
@@ -235,10 +236,10 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
   if (!document.compose.empty()) {
     std::vector<Part> parts;
     for (const auto& name : document.compose) parts.push_back(part(name));
-    add(std::move(parts));
+    add(std::move(parts), kComposition);
   } else {
     for (const auto* name : kSections)
-      if (document.sections.contains(name)) add({part(name)});
+      if (document.sections.contains(name)) add({part(name)}, name);
   }
   return policies;
 }

@@ -60,9 +60,12 @@ Document read_document(const std::filesystem::path& path) {
 }
 
 void write_document(const Document& document, const std::filesystem::path& path, bool force) {
+  write_whole(document_text(document), path, force);
+}
+
+void write_whole(std::string_view text, const std::filesystem::path& path, bool force) {
   if (!force && std::filesystem::exists(path))
     fail(ErrorCode::usage, quoted(path.string(), 400), " exists (--force replaces it)");
-  const auto text = document_text(document);
   Temporary file(path);
   file.write(text);
   file.rename_to(path);

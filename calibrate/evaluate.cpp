@@ -140,21 +140,11 @@ namespace {
 
 using nlohmann::json;
 
-/// JSON has no NaN.
-json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-json estimate_json(const Estimate& estimate) {
-  return {{"mean", number(estimate.mean)},
-          {"low", number(estimate.low)},
-          {"high", number(estimate.high)}};
-}
-
 json summary_json(const Summary& s) {
   json out = measured_json(s);
-  out["full_score"] = estimate_json(s.full_score);
-  out["full_bytes"] = number(s.full_bytes);
-  out["kept_bytes"] = number(s.kept_bytes);
-  out["compression"] = number(s.full_bytes / s.kept_bytes);
+  out["full_bytes"] = number_json(s.full_bytes);
+  out["kept_bytes"] = number_json(s.kept_bytes);
+  out["compression"] = number_json(s.full_bytes / s.kept_bytes);
   return out;
 }
 
@@ -173,16 +163,18 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
 }  // namespace
 
 json measured_json(const Summary& s) {
+  const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
   return {{"samples", s.scored},
+          {"full", estimate_json(s.full_score)},
           {"score", estimate_json(s.score)},
-          {"loss_points", estimate_json(s.loss)},
+          {"loss", estimate_json(loss)},
+          {"kept_share", number_json(1 - s.saved())},
           {"kl", estimate_json(s.kl)},
           {"agreement", estimate_json(s.agreement)},
-          {"kv_saved", number(s.saved())},
-          {"read_bytes_per_token", number(s.read_bytes)},
-          {"full_read_bytes_per_token", number(s.full_read_bytes)},
-          {"ms_per_token", number(s.ms_per_token)},
-          {"full_ms_per_token", number(s.full_ms_per_token)}};
+          {"read_bytes_per_token", number_json(s.read_bytes)},
+          {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+          {"ms_per_token", number_json(s.ms_per_token)},
+          {"full_ms_per_token", number_json(s.full_ms_per_token)}};
 }
 
 json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
@@ -191,14 +183,14 @@ json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
               {"decode_seconds", evaluation.decode_seconds},
               {"policies", json::array()}};
   const auto all = summarise(evaluation, seed);
-  const auto tasks = tasks_of(evaluation);
+  std::map<std::string, std::vector<Summary>> by_task;
+  for (const auto& task : tasks_of(evaluation)) by_task[task] = summarise(evaluation, seed, task);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
     json one = summary_json(all[i]);
     one["policy"] = all[i].policy;
-    for (const auto& task : tasks)
-      one["tasks"][task.empty() ? "your own" : task] =
-          summary_json(summarise(evaluation, seed, task)[i]);
+    for (const auto& [task, summaries] : by_task)
+      one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
     for (const auto& cell : depth_scores(evaluation, judged))
       one["by_length_and_depth"].push_back({{"length", cell.length},
                                             {"depth", cell.depth},
@@ -218,11 +210,8 @@ json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
 
 namespace {
 
-std::string interval_text(const Estimate& estimate, int digits, double factor = 1) {
-  if (std::isnan(estimate.mean)) return "-";
-  return fixed_text(factor * estimate.mean, digits) + " [" +
-         fixed_text(factor * estimate.low, digits) + ", " +
-         fixed_text(factor * estimate.high, digits) + "]";
+std::string interval_text(const Estimate& estimate, int digits) {
+  return std::isnan(estimate.mean) ? "-" : estimate_text(estimate, digits);
 }
 
 Table summary_table(const Evaluation& evaluation, std::uint64_t seed, const std::string& task,

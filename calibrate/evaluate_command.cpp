@@ -14,6 +14,7 @@
 #include "analyzer/capture/run_options.hpp"
 #include "calibrate/commands.hpp"
 #include "calibrate/evaluate.hpp"
+#include "calibrate/evidence.hpp"
 #include "calibrate/pod_blocks.hpp"
 #include "calibrate/questions.hpp"
 #include "calibrate/runtimes.hpp"
@@ -33,7 +34,7 @@ struct EvaluateCommand {
   std::vector<std::string> against;
   std::string runtime, document_task, output;
   std::int64_t time_steps = 8;
-  bool rolling = false, json = false, generations = false, force = false;
+  bool rolling = false, json = false, generations = false, positions = false, force = false;
   bool no_comparison = false;
 };
 
@@ -89,7 +90,7 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     load_blocks(policy, config);
     if (!command.runtime.empty()) {
       const std::string name = policy.name;
-      auto behaves = as_runtime_behaves(policy, command.runtime, info);
+      auto behaves = simulated_in_runtime(policy, command.runtime, info);
       for (const auto& change : behaves.changes)
         std::cerr << "kvatlas: note: " << name << " in " << command.runtime << ": " << change
                   << '\n';
@@ -98,6 +99,26 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     }
     policies.push_back(std::move(policy));
   };
+  // A runtime that takes some of a document's policies is judged on those.
+  const auto add_policies_of = [&](const Document& document) {
+    std::vector<std::string> left_out;
+    const std::size_t before = policies.size();
+    for (auto& policy : policies_of(document, command.document_task)) {
+      if (command.runtime.empty()) {
+        add(std::move(policy));
+        continue;
+      }
+      try {
+        add(given_to_runtime(document, policy, runtime_named(command.runtime)).policy);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::usage) throw;
+        left_out.emplace_back(error.what());
+      }
+    }
+    if (left_out.empty()) return;
+    if (policies.size() == before) fail(ErrorCode::usage, left_out.front());
+    for (const auto& reason : left_out) std::cerr << "kvatlas: left out: " << reason << '\n';
+  };
   for (const auto& text : command.policies) {
     if (!is_file(text)) {
       add(parse_policy(text));
@@ -105,10 +126,24 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     }
     const Document document = read_document(text);
     in_context(text, [&] { require_same_model(document, model); });
-    for (auto& policy : policies_of(document, command.document_task)) add(std::move(policy));
+    add_policies_of(document);
   }
   for (const auto& text : split_policies(command.against)) add(parse_policy(text));
   return policies;
+}
+
+json positions_json(const Outcome& outcome) {
+  json out = json::array();
+  for (const auto& layer : outcome.positions) {
+    json heads = json::array();
+    for (const auto& head : layer) {
+      json ranges = json::array();
+      for (const auto& range : head) ranges.push_back({range.begin, range.end});
+      heads.push_back(std::move(ranges));
+    }
+    out.push_back(std::move(heads));
+  }
+  return out;
 }
 
 void print_generations(const Evaluation& evaluation, bool has_text) {
@@ -127,6 +162,7 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
     number("score", judged.score);
     number("kl", o.kl);
     number("agreement", o.agreement);
+    if (!o.positions.empty()) out["positions"] = positions_json(o);
     if (!o.mass.empty()) out["mass"] = o.mass;
     if (!o.mass.empty() || !o.lazy.empty()) out["lazy"] = o.lazy;
     if (!o.budgets.empty()) out["budgets"] = o.budgets;
@@ -142,40 +178,39 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
 }
 
 /// The document with what was measured in its sections.
-void write_measured(const EvaluateCommand& command, const Evaluation& evaluation) {
+void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
+                    const Evaluation& evaluation) {
   Document document = read_document(command.policies.front());
   const auto summaries = summarise(evaluation, static_cast<std::uint64_t>(command.prompts.seed));
-  if (!document.compose.empty()) {
-    for (const auto& section : document.compose)
-      document.sections[section]["measured"] = measured_json(summaries[1]);
-  } else {
-    // policies_of gives a policy a section, in the sections' order.
-    std::size_t row = 1;
-    for (auto& [name, section] : document.sections.items()) {
-      if (row >= summaries.size()) break;
-      section["measured"] = measured_json(summaries[row++]);
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string& place = policies[i].section;
+    if (place.empty()) continue;  // of --against
+    const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
+    for (const auto& one : places) {
+      json& section = document.sections[json::json_pointer("/" + one)];
+      json& of = command.runtime.empty() ? section : section["runtimes"];
+      of[command.runtime.empty() ? "measured" : command.runtime] = measured_json(summaries[i + 1]);
     }
   }
   write_document(document, command.output, command.force);
 }
 
 /// What the reader of the scores should know.
-void print_notes(const Evaluation& evaluation, std::uint64_t seed) {
-  constexpr std::size_t kFewSamples = 5;
-  constexpr double kPoorScore = 0.5;
-  const Summary full = summarise(evaluation, seed).front();
-  if (full.scored == 0) return;
+void print_notes(const Evaluation& evaluation) {
   std::vector<double> scores;
   for (const auto& judged : evaluation.full)
     if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  if (scores.empty()) return;
+  const std::size_t scored = scores.size();
+  const double full_score = mean_of(scores);
   for (const auto& policy : evaluation.judged)
     for (const auto& judged : policy)
       if (!std::isnan(judged.score)) scores.push_back(judged.score);
-  if (full.scored < kFewSamples)
-    std::cerr << "kvatlas: note: prompts with answers: " << full.scored << "; "
+  if (scored < kLeastSamples)
+    std::cerr << "kvatlas: note: prompts with answers: " << scored << "; "
               << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
-  if (full.score.mean < kPoorScore)
-    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full.score.mean, 2)
+  if (full_score < kLeastFullScore)
+    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
               << ": what a policy loses drowns in what the model fails anyway\n";
 }
 
@@ -207,6 +242,7 @@ void run_evaluate(EvaluateCommand command) {
   options.end_tokens = capture::end_tokens(*model, command.run.ignore_eos);
   options.compare = !command.no_comparison;
   options.time_steps = command.time_steps;
+  options.positions = command.positions;
   set_memory(engine_options, questions, model->config(), options);
   capture::Engine engine(model, engine_options);
   std::cerr << "kvatlas: " << engine.plan() << "; " << policies.size()
@@ -222,7 +258,8 @@ void run_evaluate(EvaluateCommand command) {
         });
   }
   const auto seed = static_cast<std::uint64_t>(command.prompts.seed);
-  if (!command.output.empty() && evaluation.interrupted == 0) write_measured(command, evaluation);
+  if (!command.output.empty() && evaluation.interrupted == 0)
+    write_measured(command, policies, evaluation);
   if (command.generations) {
     print_generations(evaluation, model->tokenizer() != nullptr);
   } else if (command.json) {
@@ -237,7 +274,7 @@ void run_evaluate(EvaluateCommand command) {
               << ".\n";
   }
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
-  print_notes(evaluation, seed);
+  print_notes(evaluation);
   if (evaluation.interrupted > 0)
     fail(ErrorCode::cancelled, "interrupted: the result is of ", evaluation.questions.size(),
          " prompts, ", evaluation.interrupted, " were not run");
@@ -309,6 +346,10 @@ void add_evaluate_command(CLI::App& app) {
   command->add_flag("--generations", options->generations,
                     "with --json: a line a prompt and policy with the tokens it generated and what "
                     "was decided");
+  command
+      ->add_flag("--positions", options->positions,
+                 "with --generations: also which tokens each layer and KV head keeps")
+      ->needs(command->get_option("--generations"));
   command->footer(
       "Policies:\n" + policy_help() +
       "\nExamples:\n"

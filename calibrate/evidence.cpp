@@ -141,7 +141,7 @@ void require_samples(std::size_t count, const std::string& which, bool force, Ca
 }
 
 void require_score(double full, bool force, Calibrated& out) {
-  if (full >= 0.5) return;
+  if (full >= kLeastFullScore) return;
   const std::string found = "the full cache scores " + fixed_text(full, 3) + " on these samples";
   if (!force)
     fail(ErrorCode::usage, found,

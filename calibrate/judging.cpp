@@ -70,19 +70,6 @@ json Verdict::measured(std::size_t policy, bool held_out) const {
   return out;
 }
 
-json number_json(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
-json estimate_json(const Estimate& estimate) {
-  return {{"mean", number_json(estimate.mean)},
-          {"low", number_json(estimate.low)},
-          {"high", number_json(estimate.high)}};
-}
-
-std::string estimate_text(const Estimate& estimate) {
-  return str(fixed_text(estimate.mean, 3), " [", fixed_text(estimate.low, 3), ", ",
-             fixed_text(estimate.high, 3), "]");
-}
-
 Table measured_table(const std::string& title, const json& measured) {
   Table table{title, {"task", "samples", "full", "score", "loss", "KV kept"}, {}};
   const auto number = [](const json& value) {

@@ -44,11 +44,6 @@ class Verdict {
   std::vector<std::vector<Trial>> trials_;
 };
 
-nlohmann::json estimate_json(const Estimate& estimate);
-std::string estimate_text(const Estimate& estimate);  // "0.900 [0.833, 0.967]"
-/// null for what JSON has no number for.
-nlohmann::json number_json(double value);
-
 /// One row a task and one for all, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);
 /// Says what was held out, and how many samples make the interval +-5 points where it is wider.

@@ -8,7 +8,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "analyzer/capture/tensors-inl.hpp"
+#include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "calibrate/plan_impl.hpp"
 #include "calibrate/rules.hpp"
 #include "data/random.hpp"
@@ -19,7 +19,8 @@
 
 namespace kvatlas::calibrate {
 
-using capture::tensor_of;
+using capture::float_on;
+using capture::last_rows_of;
 using capture::view_of;
 
 std::int64_t HeadCut::kept() const {
@@ -91,28 +92,11 @@ std::int64_t PromptFacts::n_tokens() const { return state_->n; }
 
 namespace {
 
-kernels::LastRows last_rows_of(const capture::AttentionInputs& in, std::int64_t rows) {
-  kernels::LastRows io;
-  io.queries = in.query;
-  io.queries.data = static_cast<const char*>(in.query.data) +
-                    (in.query.sizes[1] - rows) * in.query.strides[1] * dtype_bytes(in.query.type);
-  io.queries.sizes[1] = rows;
-  io.keys = in.key;
-  io.scale = static_cast<float>(in.scale);
-  io.soft_cap = static_cast<float>(in.softcap);
-  io.window = in.window;
-  return io;
-}
-
-at::TensorOptions float_where(const AnyView<3>& view) {
-  return tensor_of(view).options().dtype(at::kFloat);
-}
-
 /// Adds the proximal masses of the last `rows` rows, the mean over rows: [n_heads].
 void add_masses(std::vector<double>& masses, const capture::AttentionInputs& in,
                 const Proximity& proximity, std::int64_t rows) {
   const std::int64_t heads = in.query.sizes[0];
-  const at::Tensor mass = at::empty({1, heads, rows}, float_where(in.query));
+  const at::Tensor mass = at::empty({1, heads, rows}, float_on(in.query));
   kernels::LastRows io = last_rows_of(in, rows);
   io.grid = {proximity};
   io.mass = view_of<float, 3>(mass);
@@ -128,7 +112,7 @@ void PromptFacts::prefill(const capture::AttentionInputs& in) {
   const std::int64_t heads = in.query.sizes[0];
   if (const std::int64_t rows = std::min(s.needs.rows, s.n); rows > 0) {
     if (!s.rows.defined())
-      s.rows = at::empty({s.config.n_layers, heads, rows, s.n}, float_where(in.query));
+      s.rows = at::empty({s.config.n_layers, heads, rows, s.n}, float_on(in.query));
     const at::Tensor probs = s.rows.select(0, in.layer);
     kernels::LastRows io = last_rows_of(in, rows);
     io.probs = view_of<float, 3>(probs);
@@ -139,20 +123,11 @@ void PromptFacts::prefill(const capture::AttentionInputs& in) {
     add_masses(s.prefill_mass[i], in, proximity, std::min(w_last, s.n));
   }
   if (s.needs.columns) {
-    kernels::CausalScores scores{in.query, in.key, static_cast<float>(in.scale), in.window,
-                                 static_cast<float>(in.softcap)};
     at::Tensor lse;
-    kernels::AttentionMaps io;
-    io.scores = scores;
-    if (in.logsumexp.data) {
-      io.lse = {static_cast<const float*>(in.logsumexp.data), in.logsumexp.sizes,
-                in.logsumexp.strides, in.logsumexp.memory};
-    } else {
-      lse = at::empty({heads, s.n}, float_where(in.query));
-      kernels::row_logsumexp({scores, view_of<float, 2>(lse)});
-      io.lse = view_of<const float, 2>(lse);
-    }
-    const at::Tensor columns = at::empty({heads, s.n}, float_where(in.query));
+    kernels::AttentionMaps io = capture::maps_of(in, [&] {
+      return lse = at::empty({heads, s.n}, float_on(in.query));
+    });
+    const at::Tensor columns = at::empty({heads, s.n}, float_on(in.query));
     io.column_sums = view_of<float, 2>(columns);
     kernels::attention_maps(io);
     const std::int64_t kv_heads = s.config.n_kv_heads;
@@ -290,10 +265,13 @@ class Planner {
       return;
     }
     plan_.mass = means(*mass, config_.n_heads);
-    if (part.opposite) return trim_least(part);
+    const LayerFlags lazy = lazy_layers(plan_.mass, part.threshold);
+    trim_layers(part.opposite ? opposite_layers(plan_.mass, lazy) : lazy, part.keep);
+  }
+
+  void trim_layers(const LayerFlags& layers_to_trim, const Proximity& keep) {
     for (std::int64_t layer = 0; layer < layers(); ++layer)
-      if (is_lazy(plan_.mass[static_cast<std::size_t>(layer)], part.threshold))
-        trim_layer(layer, part.keep);
+      if (layers_to_trim[static_cast<std::size_t>(layer)] != 0) trim_layer(layer, keep);
   }
 
   void trim_fixed(const SimLayerKv& part) {
@@ -315,29 +293,13 @@ class Planner {
     }
   }
 
-  /// As many layers as are lazy, those of the smallest mass among the others.
-  void trim_least(const SimLayerKv& part) {
-    std::vector<std::int64_t> order;
-    for (std::int64_t layer = 0; layer < layers(); ++layer)
-      if (!is_lazy(plan_.mass[static_cast<std::size_t>(layer)], part.threshold))
-        order.push_back(layer);
-    const std::size_t lazy = plan_.heads.size() - order.size();
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
-      return plan_.mass[static_cast<std::size_t>(a)] < plan_.mass[static_cast<std::size_t>(b)];
-    });
-    order.resize(std::min(order.size(), lazy));
-    std::sort(order.begin(), order.end());
-    for (const auto layer : order) trim_layer(layer, part.keep);
-  }
-
   void trim_baseline(const LayerBaseline& part) {
     std::int64_t count = 0;
     if (part.layers) {
       count = *part.layers;
     } else {
       plan_.mass = means(decode_mass(part.keep), config_.n_heads);
-      count = std::count_if(plan_.mass.begin(), plan_.mass.end(),
-                            [&](double mass) { return is_lazy(mass, part.threshold); });
+      count = count_lazy(lazy_layers(plan_.mass, part.threshold));
     }
     std::int64_t begin = 0, end = layers();
     if (part.choose == LayerBaseline::Choose::random) {
@@ -455,7 +417,7 @@ class Planner {
       io.sink = part.sink;
       io.variant = part.variant;
       io.lags = {part.lag};
-      const auto on = float_where(cache.key);
+      const auto on = float_on(cache.key);
       const at::Tensor scores = at::empty({kv_heads(), partitions * part.lag}, on);
       io.scores = {view_of<float, 2>(scores)};
       kernels::lag_scores(io);

@@ -97,7 +97,8 @@ struct LagKv {
   std::int64_t sink = 16, lag = 128;
   std::string ratio = "1/4";  // as it was given: "0.25", "1/6"
   LagVariant variant = LagVariant::lag;
-  std::int64_t keep() const;  // tokens of a partition: int(ratio * lag)
+  std::int64_t keep() const;                     // tokens of a partition: int(ratio * lag)
+  std::int64_t kept(std::int64_t tokens) const;  // of a prompt of so many
   bool operator==(const LagKv&) const = default;
 };
 
@@ -125,6 +126,9 @@ struct Policy {
   bool rolling = false;  // windows stay at their size while decoding
   /// A runtime's windows mask the prefill too (runtimes.md, loss b).
   bool masks_prefill = false;
+  /// Where a document keeps what it says of it: "lagkv", "simlayerkv/static", or kComposition; empty
+  /// if it is of none.
+  std::string section = {};
 };
 
 /// "simlayerkv:threshold=0.7,initial=4,recent=256+lagkv:lag=128". Error(usage) says which part and
@@ -182,6 +186,11 @@ std::string section_name(const Part& part);
 /// indentation, a line break at the end. Equal documents give equal bytes. Error(internal) if the
 /// document does not meet the schema.
 std::string document_text(const Document& document);
+/// Any JSON in that form: keys sorted, lists of plain values in one line, two spaces of
+/// indentation, numbers with at most 9 significant digits. Error(internal), naming the place, for a
+/// number that is not finite, text that is not UTF-8, and what nests deeper than a document may.
+std::string canonical_json(const nlohmann::json& json);
+
 /// Error(unreadable), naming the place in the document, for what does not meet the schema or
 /// contradicts itself (layers, heads, lists of other lengths); a newer major version is refused by
 /// name, members of a newer minor one are kept.
@@ -189,9 +198,12 @@ Document parse_document(std::string_view text);
 Document read_document(const std::filesystem::path& path);
 /// Not over an existing file unless `force`; takes its name in one step.
 void write_document(const Document& document, const std::filesystem::path& path, bool force);
+/// Any text as a file, likewise: it is whole, or not there.
+void write_whole(std::string_view text, const std::filesystem::path& path, bool force);
 /// The JSON Schema (draft-07) that documents meet.
 std::string_view document_schema();
 
+inline constexpr const char* kComposition = "composition";
 /// The policies that a document holds: one if it is a composition, else one a section. For
 /// `task`, DynamicKV's budgets of that task (Error(usage) if it has none); empty: overall.
 std::vector<Policy> policies_of(const Document& document, const std::string& task = {});

@@ -178,4 +178,8 @@ void check_settings(const Part& part) { std::visit(Check{}, part); }
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }
 
+std::int64_t LagKv::kept(std::int64_t tokens) const {
+  return kernels::lag_length(tokens, sink, lag, keep());
+}
+
 }  // namespace kvatlas::calibrate

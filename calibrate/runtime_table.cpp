@@ -10,11 +10,12 @@ constexpr Fit kNo = Fit::impossible, kAbout = Fit::approximate, kExact = Fit::ex
 Runtime tensorrt_llm() {
   Runtime r{"tensorrt-llm", "TensorRT-LLM", "main of autumn 2026, schema 1.4.0rc0"};
   r.forms[0] = {kAbout, "abcd", "as a list of windows and layer types"};
-  r.forms[4] = {kNo, "", "its budgets are one for all layers, and chosen by another method"};
+  r.forms[4] = {kAbout, "g", "the mean budget for all layers, as RocketKV's; needs an SM100 GPU"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {
       {"gemma3", false, ""},
       {"mistral", false, "needs a version with windows for Mistral (spring 2026)"},
+      {"ministral", false, ""},
       {"llama", true,
        "its Llama code passes no window, so a list of windows changes nothing; the "
        "checkpoint can be served as Ministral, which does"},
@@ -27,15 +28,16 @@ Runtime tensorrt_llm() {
 Runtime transformers() {
   Runtime r{"transformers", "Hugging Face transformers", "5.2.0 to 5.23.0"};
   r.forms[0] = {kAbout, "abcd", "as layer types and one window in config.json"};
-  r.forms[4] = {kNo, "", "it takes windows, not budgets by score"};
+  r.forms[4] = {kAbout, "acg", "as a window for each layer; llama alone, from 5.23 on"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {{"llama", false,
                       "the mask is not applied: the cache of a lazy layer is cut after a full "
                       "prefill, for one prompt without padding, with sdpa"},
-                     {"qwen2", false, "needs use_sliding_window: true"},
-                     {"qwen3", false, "needs use_sliding_window: true"},
+                     {"qwen2", false, ""},
+                     {"qwen3", false, ""},
                      {"gemma2", false, ""},
                      {"gemma3", false, ""},
+                     {"ministral", false, ""},
                      {"mistral", true,
                       "windows of single layers end in a shape error there; its checkpoints load "
                       "under model_type ministral, which works"},
@@ -74,10 +76,10 @@ Runtime vllm() {
       {"mistral", false, ""},
       {"gemma2", false, ""},
       {"gemma3", false, ""},
-      {"qwen2", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"qwen3", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"phi3", false, "needs model-impl: transformers"},
-      {"internlm2", false, "needs model-impl: transformers"}};
+      {"phi3", false, ""},
+      {"qwen2", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"qwen3", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"internlm2", true, "its own code reads no layer types, and transformers has none for it"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   return r;
 }
@@ -86,12 +88,13 @@ Runtime sglang() {
   Runtime r{"sglang", "SGLang", "0.5.23"};
   r.forms[0] = {kAbout, "abcd", "with model-impl: transformers, for its own code ignores it"};
   r.masks_prefill = r.rolls = r.one_window = true;
+  r.architectures = {{"internlm2", true, "transformers has no code for it"}};
   return r;
 }
 
 Runtime llama_cpp() {
   Runtime r{"llama.cpp", "llama.cpp", "2026-10-01"};
-  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file"};
+  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file: a window and a period of layers"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {{"gemma2", false, ""},
                      {"gemma3", false, ""},
@@ -105,12 +108,18 @@ Runtime simlayerkv() {
   r.forms[0] = {kAbout, "", "it takes the threshold alone, and decides for each input"};
   r.forms[1] = {kExact, "", "the threshold; 4 initial and 1024 recent tokens are fixed there"};
   r.keeps_initial = r.one_window = true;
+  r.architectures = {{"llama", false, ""}, {"mistral", false, ""}, {"qwen2", false, ""}};
+  r.refuses_others = "its code patches Llama (Mistral with it) and Qwen 2 alone";
   return r;
 }
 
 Runtime dynamickv() {
   Runtime r{"dynamickv", "DynamicKV's repository", "8ab3c08"};
   r.forms[4] = {kAbout, "", "it takes the settings, and finds the budgets anew for each prompt"};
+  r.architectures = {
+      {"llama", false, ""}, {"mistral", false, ""}, {"qwen2", false, ""}, {"internlm2", false, ""}};
+  r.refuses_others =
+      "its code patches Llama, Mistral, Qwen 2 and InternLM 2 alone, and changes nothing of others";
   return r;
 }
 
@@ -123,7 +132,10 @@ Runtime lagkv() {
 
 Runtime kvcache_factory() {
   Runtime r{"kvcache-factory", "KVCache-Factory", "c97f9d7"};
+  r.forms[2] = {kAbout, "g", "as budgets: the proximal tokens of a lazy head, else the prompt"};
   r.forms[4] = {kExact, "", "as a HeadKV file: max pooling over 7, a window of 8 rows"};
+  r.architectures = {{"llama", false, ""}, {"mistral", false, ""}};
+  r.refuses_others = "its code patches Llama and Mistral alone, and changes nothing of others";
   return r;
 }
 
@@ -157,8 +169,11 @@ Runtime mlx_lm() {
   Runtime r{"mlx-lm", "mlx-lm", "0.32.2"};
   r.forms[0] = {kAbout, "abcd", "one full layer at least"};
   r.masks_prefill = r.rolls = r.one_window = true;
-  r.architectures = {{"llama", false, ""}, {"gemma2", false, ""}, {"gemma3", false, ""}};
-  r.refuses_others = "its code for this architecture is not known to read layer types";
+  r.architectures = {{"llama", false, ""},
+                     {"mistral", false, ""},
+                     {"ministral3", false, ""},
+                     {"gemma3", false, ""}};
+  r.refuses_others = "its code for this architecture reads no layer types";
   return r;
 }
 

@@ -21,10 +21,12 @@ void drop_bits(RuntimePolicy& result) {
 }
 
 /// Turns a policy of one part into what the runtime runs.
+using nlohmann::json;
+
 class Bending {
  public:
   Bending(const Policy& policy, const Runtime& runtime, const ModelInfo& model)
-      : runtime_(runtime), model_(model), out_{policy, {}} {}
+      : runtime_(runtime), model_(model), out_{policy, {}, {}} {}
 
   RuntimePolicy result() {
     Part& part = out_.policy.parts.at(0);
@@ -57,10 +59,18 @@ class Bending {
   void operator()(SimLayerKv& part) {
     if (part.opposite) refuse("'opposite' is a control to compare with, and not exported");
     if (runtime_.name == "simlayerkv") return bend_threshold(part);
+    if (runtime_.name == "kvcache-factory") {
+      out_.not_simulated = "each head selects as many tokens as it has, by its own scores";
+      return;
+    }
     if (part.fixed) {
       const bool some_full = std::any_of(part.fixed->begin(), part.fixed->end(), [](auto& row) {
         return std::count(row.begin(), row.end(), 0) > 0;
       });
+      if (runtime_.name == "openvino" && some_full) {
+        out_.not_simulated = "all layers have the mean of what the policy keeps";
+        return;
+      }
       if (runtime_.all_layers_alike && some_full)
         refuse("it trims all layers or none, and the policy keeps some full");
       if (runtime_.name == "mlx-lm" && !some_full) refuse("it needs a full layer at least");
@@ -81,16 +91,24 @@ class Bending {
 
   void operator()(DynamicKv& part) {
     WindowBudget& select = part.select;
-    if (runtime_.name == "dynamickv") {
+    if (runtime_.name == "tensorrt-llm") {
+      out_.not_simulated = "RocketKV selects pages of tokens by its own scores";
+    } else if (runtime_.name == "transformers") {
+      if (model_.architecture != "llama")
+        refuse("windows of different sizes end in an error on architectures other than llama");
+      require_budgets(part);
+      out_.not_simulated = "every layer has a window of its own size";
+    } else if (runtime_.name == "dynamickv") {
       if (part.fixed) say("it finds the budgets anew for each prompt: those given are not used");
       part.fixed.reset();
     } else if (runtime_.name == "openvino") {
-      const std::int64_t budget = up_to_blocks(mean_budget(part), runtime_.block_tokens);
+      // The first block, the last ones, and one for those that took most attention.
+      const std::int64_t block = runtime_.block_tokens;
+      const std::int64_t budget = std::max(up_to_blocks(mean_budget(part), block), 3 * block);
       say(str("every layer keeps the ", budget, " tokens that took most attention"));
       out_.policy.parts.at(0) = H2o{budget};
     } else {
-      if (!part.fixed)
-        refuse("it takes budgets found beforehand, and the policy finds them by prompt");
+      require_budgets(part);
       if (runtime_.name == "kvpress") {
         set(select.pooling, Pooling::average, "it pools scores by their average");
       } else if (runtime_.name == "kvcache-factory") {
@@ -113,6 +131,10 @@ class Bending {
   void operator()(const Other&) {}
 
  private:
+  void require_budgets(const DynamicKv& part) const {
+    if (!part.fixed)
+      refuse("it takes budgets found beforehand, and the policy finds them by prompt");
+  }
   [[noreturn]] void refuse(const std::string& why) const {
     fail(ErrorCode::usage, runtime_.title, " cannot run '", policy_text(out_.policy), "': ", why);
   }
@@ -126,7 +148,7 @@ class Bending {
 
   void bend_window(Proximity& keep) {
     if (runtime_.name == "minference")
-      refuse("it makes the prefill sparse and keeps the whole cache, which is not simulated");
+      out_.not_simulated = "it makes the prefill sparse and keeps the whole cache";
     if (!runtime_.keeps_initial && keep.initial > 0) {
       say(str("the first ", keep.initial, " tokens are not kept"));
       keep.initial = 0;
@@ -182,6 +204,29 @@ class Bending {
   const ModelInfo& model_;
   RuntimePolicy out_;
 };
+
+/// The static view that calibration left beside a per-input policy.
+std::optional<LazyHeads> static_view(const json& section, bool per_head) {
+  const char* view = per_head ? "per_head" : "static";
+  const char* list = per_head ? "lazy_heads" : "lazy_layers";
+  if (!section.contains(view) || !section.at(view).is_object() || !section.at(view).contains(list))
+    return std::nullopt;
+  // Read as the result it would be, with the checks of one.
+  const json as_result = {{"settings", section.at("settings")},
+                          {"result", {{list, section.at(view).at(list)}}}};
+  return std::get<SimLayerKv>(part_of("simlayerkv", as_result)).fixed;
+}
+
+/// Whether the runtime is given the static view of this policy.
+bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed) {
+  if (policy.parts.size() != 1) return false;
+  const auto* part = std::get_if<SimLayerKv>(&policy.parts.front());
+  if (!part || part->fixed || part->opposite) return false;
+  if (fixed) return true;
+  const bool decides = runtime.form(Form::lazy_by_input).fit != Fit::impossible &&
+                       (!part->per_head || runtime.name == "transformers-cache");
+  return !decides;
+}
 
 }  // namespace
 
@@ -254,6 +299,20 @@ std::optional<Form> form_of(const Part& part) {
   return whole_layers ? Form::lazy_layers : Form::lazy_heads;
 }
 
+GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
+                             bool fixed) {
+  if (!wants_static_view(policy, runtime, fixed)) return {std::move(policy), false};
+  auto& part = std::get<SimLayerKv>(policy.parts.front());
+  part.fixed = static_view(document.sections.at(policy.section), part.per_head);
+  if (!part.fixed)
+    fail(ErrorCode::usage, runtime.title,
+         " takes lazy layers fixed beforehand, and the document has no static view of them: "
+         "'kvatlas calibrate' writes one");
+  policy.section += "/static";
+  policy.name += " fixed";
+  return {std::move(policy), true};
+}
+
 RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
                                  const ModelInfo& model) {
   const Runtime& runtime = runtime_named(name);
@@ -263,24 +322,35 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
       if (!form_of(part))
         fail(ErrorCode::usage, "'", name_of(part),
              "' is a baseline to compare with, and not exported");
-    return {policy, {}};
+    return {policy, {}, {}};
   }
   if (policy.parts.empty()) {
-    RuntimePolicy full{policy, {}};
+    RuntimePolicy full{policy, {}, {}};
     drop_bits(full);
     return full;
   }
   if (policy.parts.size() != 1)
     fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(policy),
          "': it takes one method, and the policy has ", policy.parts.size());
-  if (const auto why = refusal_of(runtime, model.architecture); !why.empty())
+  const auto form = form_of(policy.parts[0]);
+  const bool windows = form && *form <= Form::lazy_heads;
+  if (const auto why = refusal_of(runtime, model.architecture); windows && !why.empty())
     fail(ErrorCode::usage, runtime.title, " cannot run the policy on a model of architecture ",
          quoted(model.architecture), ": ", why);
   RuntimePolicy result = Bending(policy, runtime, model).result();
   for (const auto& note : runtime.architectures)
-    if (note.architecture == model.architecture && !note.text.empty())
+    if (windows && note.architecture == model.architecture && !note.text.empty())
       result.changes.push_back(runtime.title + " on " + note.architecture + ": " + note.text);
   return result;
+}
+
+RuntimePolicy simulated_in_runtime(const Policy& policy, std::string_view name,
+                                   const ModelInfo& model) {
+  RuntimePolicy theirs = as_runtime_behaves(policy, name, model);
+  if (!theirs.not_simulated.empty())
+    fail(ErrorCode::usage, runtime_named(name).title, " with '", policy_text(policy),
+         "' is not simulated: ", theirs.not_simulated);
+  return theirs;
 }
 
 }  // namespace kvatlas::calibrate

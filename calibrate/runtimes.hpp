@@ -78,15 +78,30 @@ std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 /// The form of a policy's part for a runtime; none for baselines, which no runtime is given.
 std::optional<Form> form_of(const Part& part);
 
+/// A policy of a document as it is handed to a runtime.
+struct GivenPolicy {
+  Policy policy;
+  bool is_static = false;  // the static view of a policy that decides by input
+};
+
+/// Lazy layers by input are fixed where the runtime cannot decide them, or `fixed` asks for it:
+/// Error(usage) if calibration left no static view in the document.
+GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
+                             bool fixed = false);
+
 /// What a runtime makes of a policy.
 struct RuntimePolicy {
   Policy policy;
   std::vector<std::string> changes;  // a sentence each, what differs from the policy as it was
+  /// Why what the runtime does is no policy that could be simulated; empty: `policy` says it.
+  std::string not_simulated = {};
 };
 
-/// Error(usage), with the reason, where the runtime cannot run the policy on the model, or where
-/// what it does then cannot be said as a policy.
+/// Error(usage), with the reason, where the runtime cannot run the policy on the model.
 RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view runtime,
                                  const ModelInfo& model);
+/// The same for those who will run it: Error(usage) also for what is not simulated.
+RuntimePolicy simulated_in_runtime(const Policy& policy, std::string_view runtime,
+                                   const ModelInfo& model);
 
 }  // namespace kvatlas::calibrate

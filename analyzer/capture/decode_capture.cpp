@@ -76,7 +76,7 @@ void SampleCapture::State::add_scores() {
 void SampleCapture::State::add_decode_masses(const AttentionInputs& in) {
   const std::int64_t H = config.n_heads;
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
-  const auto on = float_on(in);
+  const auto on = float_on(in.query);
   const at::Tensor mass = at::empty({P, H, 1}, on), proximal = at::empty({P, H, 1}, on),
                    distant = at::empty({P, H, 1}, on);
   kernels::LastRows io = rows_of(in);

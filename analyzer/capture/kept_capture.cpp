@@ -127,8 +127,8 @@ class Keeper {
     for (const auto lag : s_.settings.lags) {
       if (n_ < sink + 2 * lag) continue;
       io.lags.push_back(lag);
-      scores.push_back(
-          at::empty({kv_heads_, lag * kernels::lag_cut_partitions(n_, sink, lag)}, float_on(in)));
+      scores.push_back(at::empty({kv_heads_, lag * kernels::lag_cut_partitions(n_, sink, lag)},
+                                 float_on(in.query)));
       io.scores.push_back(view_of<float, 2>(scores.back()));
     }
     if (scores.empty()) return;
@@ -176,7 +176,7 @@ class Keeper {
 /// [n_kv_heads, n_tokens + 1].
 at::Tensor mean_row(const AttentionInputs& in, std::int64_t kv_heads) {
   const std::int64_t heads = in.query.sizes[0], keys = in.key.sizes[1];
-  const at::Tensor row = at::empty({heads, 1, keys}, float_on(in));
+  const at::Tensor row = at::empty({heads, 1, keys}, float_on(in.query));
   kernels::LastRows io = rows_of(in);
   io.probs = view_of<float, 3>(row);
   kernels::last_rows(io);

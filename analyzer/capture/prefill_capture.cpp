@@ -71,16 +71,14 @@ void SampleCapture::State::add_rows(const AttentionInputs& in) {
   const std::int64_t H = config.n_heads, n = n_tokens;
   const std::int64_t rows = std::min(settings.last_rows(), n), held = rows_held();
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
-  kernels::LastRows io = rows_of(in);
-  io.queries.data = element(in.query, n - rows);
-  io.queries.sizes[1] = rows;
+  kernels::LastRows io = last_rows_of(in, rows);
   at::Tensor probs, mass, proximal, distant;
   if (held > 0) {
-    probs = buffer(2 * profile::kMapLevels + 2, {H, rows, n}, float_on(in));
+    probs = buffer(2 * profile::kMapLevels + 2, {H, rows, n}, float_on(in.query));
     io.probs = view_of<float, 3>(probs);
   }
   if (settings.lazy) {
-    mass = at::empty({P, H, rows}, float_on(in));
+    mass = at::empty({P, H, rows}, float_on(in.query));
     proximal = at::empty_like(mass);
     distant = at::empty_like(mass);
     io.grid = settings.proximities;
@@ -90,7 +88,7 @@ void SampleCapture::State::add_rows(const AttentionInputs& in) {
   }
   kernels::last_rows(io);
   if (held > 0) {
-    if (!held_rows.defined()) held_rows = at::empty({layers(), H, held, n}, float_on(in));
+    if (!held_rows.defined()) held_rows = at::empty({layers(), H, held, n}, float_on(in.query));
     held_rows.select(0, in.layer).copy_(probs.narrow(1, rows - held, held));
     if (with_maps && settings.maps) {
       const std::int64_t shown = std::min(settings.js_rows, held);
@@ -118,7 +116,7 @@ void SampleCapture::State::add_strided_rows(const AttentionInputs& in) {
   const std::int64_t rows = n_tokens / stride, H = config.n_heads;
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
   const auto position = [&](std::int64_t row) { return (row + 1) * stride - 1; };
-  at::Tensor mass = at::empty({rows, P, H, 1}, float_on(in));
+  at::Tensor mass = at::empty({rows, P, H, 1}, float_on(in.query));
   // The last row of a shorter prompt is a row of this one.
   const auto take = [&](std::int64_t row, int) {
     kernels::LastRows io = rows_of(in);
@@ -159,22 +157,7 @@ void SampleCapture::State::add_norms(const AttentionInputs& in) {
 
 void SampleCapture::State::add_maps(const AttentionInputs& in) {
   const std::int64_t H = config.n_heads, n = n_tokens;
-  kernels::CausalScores scores;
-  scores.queries = in.query;
-  scores.keys = in.key;
-  scores.scale = static_cast<float>(in.scale);
-  scores.window = in.window;
-  scores.soft_cap = static_cast<float>(in.softcap);
-  kernels::AttentionMaps io;
-  io.scores = scores;
-  if (in.logsumexp.data) {
-    io.lse = {static_cast<const float*>(in.logsumexp.data), in.logsumexp.sizes,
-              in.logsumexp.strides, in.logsumexp.memory};
-  } else {
-    const at::Tensor lse = buffer(0, {H, n}, float_on(in));
-    kernels::row_logsumexp({scores, view_of<float, 2>(lse)});
-    io.lse = view_of<const float, 2>(lse);
-  }
+  kernels::AttentionMaps io = maps_of(in, [&] { return buffer(0, {H, n}, float_on(in.query)); });
   io.block = kernels::finest_map_block(n);
   std::vector<at::Tensor> means, maxima;
   if (settings.maps) {
@@ -182,8 +165,8 @@ void SampleCapture::State::add_maps(const AttentionInputs& in) {
     for (std::int64_t block = io.block; static_cast<int>(means.size()) < profile::kMapLevels;
          block *= 2) {
       const std::int64_t side = kernels::map_blocks(n, block);
-      means.push_back(buffer(2 * means.size() + 2, {H, side, side}, float_on(in)));
-      maxima.push_back(buffer(2 * maxima.size() + 3, {H, side, side}, float_on(in)));
+      means.push_back(buffer(2 * means.size() + 2, {H, side, side}, float_on(in.query)));
+      maxima.push_back(buffer(2 * maxima.size() + 3, {H, side, side}, float_on(in.query)));
       io.levels.push_back({view_of<float, 3>(means.back()), view_of<float, 3>(maxima.back())});
       blocks.push_back(static_cast<std::int32_t>(block));
       if (side == 1) break;
@@ -194,7 +177,7 @@ void SampleCapture::State::add_maps(const AttentionInputs& in) {
   }
   at::Tensor columns;
   if (settings.columns) {
-    columns = buffer(1, {H, n}, float_on(in));
+    columns = buffer(1, {H, n}, float_on(in.query));
     io.column_sums = view_of<float, 2>(columns);
   }
   kernels::attention_maps(io);

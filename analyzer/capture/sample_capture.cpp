@@ -18,21 +18,6 @@ namespace kvatlas::capture {
 using profile::Type;
 namespace name = profile::name;
 
-kernels::LastRows rows_of(const AttentionInputs& in) {
-  kernels::LastRows io;
-  io.queries = in.query;
-  io.keys = in.key;
-  io.scale = static_cast<float>(in.scale);
-  io.soft_cap = static_cast<float>(in.softcap);
-  io.window = in.window;
-  return io;
-}
-
-at::TensorOptions float_on(const AttentionInputs& in) {
-  return at::TensorOptions(at::kFloat)
-      .device(in.query.memory == Memory::device ? at::kCUDA : at::kCPU);
-}
-
 std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
                            std::int64_t n_tokens, bool with_maps) {
   const std::int64_t L = config.n_layers, H = config.n_heads, K = config.n_kv_heads;

@@ -9,16 +9,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/sample_capture.hpp"
 #include "kernels/layer_budgets.hpp"
 
 namespace kvatlas::capture {
-
-/// The layer's queries and keys, for its last rows or the one generated row.
-kernels::LastRows rows_of(const AttentionInputs& in);
-/// Float32 where the layer's data lies.
-at::TensorOptions float_on(const AttentionInputs& in);
 
 struct SampleCapture::State {
   const profile::CaptureSettings& settings;

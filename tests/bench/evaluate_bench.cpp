@@ -11,6 +11,7 @@
 #include "calibrate/simulate.hpp"
 #include "data/tasks.hpp"
 #include "kernels/base/error.hpp"
+#include "tests/bench/bench_program.hpp"
 
 namespace {
 
@@ -50,11 +51,4 @@ void run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return kvatlas::bench::run_bench(run, argc, argv); }

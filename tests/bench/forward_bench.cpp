@@ -5,7 +5,6 @@
 //
 //   bench_forward MODEL LENGTH... [--runs N] [--streaming]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <sys/resource.h>
@@ -14,15 +13,13 @@
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
 #include "kernels/base/error.hpp"
+#include "tests/bench/bench_program.hpp"
 
 namespace {
 
 using namespace kvatlas;
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+using bench::Clock;
+using bench::seconds_since;
 
 double peak_megabytes() {
   rusage usage{};
@@ -60,7 +57,7 @@ void run(int argc, char** argv) {
     const capture::Engine::Step step{&sequence, tokens};
     engine.run({&step, 1}, capture::Logits::none,
                {.attention = {}, .logits = {}, .progress = [&](std::int64_t) {
-                  if (first_layer == 0) first_layer = seconds(start);
+                  if (first_layer == 0) first_layer = seconds_since(start);
                 }});
   };
   if (runs > 1) forward(16);  // decodes the weights, starts the threads
@@ -69,7 +66,7 @@ void run(int argc, char** argv) {
     for (int i = 0; i < runs; ++i) {
       const auto begin = Clock::now();
       forward(length);
-      best = std::min(best, seconds(begin));
+      best = std::min(best, seconds_since(begin));
     }
     std::printf(
         "{\"tokens\": %lld, \"seconds\": %.3f, \"peak_mb\": %.0f, \"first_layer_seconds\": %.3f}\n",
@@ -79,11 +76,4 @@ void run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return kvatlas::bench::run_bench(run, argc, argv); }

@@ -6,7 +6,6 @@
 //
 //   bench_profile MODEL LENGTH... [--rounds N]
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -18,15 +17,13 @@
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "kernels/base/error.hpp"
+#include "tests/bench/bench_program.hpp"
 
 namespace {
 
 using namespace kvatlas;
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+using bench::Clock;
+using bench::seconds_since;
 
 /// Processor time of this process so far: what other programs take does not count.
 double cpu_seconds() {
@@ -98,7 +95,7 @@ void measure(capture::Engine& engine, std::int64_t length, int rounds) {
         const capture::Engine::Step step{&sequence, tokens};
         engine.run({&step, 1}, capture::Logits::none);
       }
-      mode.took.push_back(seconds(begin));
+      mode.took.push_back(seconds_since(begin));
       mode.cpu.push_back(cpu_seconds() - cpu);
       // Later rounds find memory that the allocator kept of the larger modes.
       if (round == 0) mode.peak = peak_megabytes();
@@ -141,11 +138,4 @@ void run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return kvatlas::bench::run_bench(run, argc, argv); }

@@ -51,15 +51,22 @@ std::string refusal(const Policy& policy, const char* runtime, const char* archi
 
 TEST(Runtimes, Matrix) {
   // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV: exact, approximate or not.
-  const std::pair<const char*, const char*> rows[] = {
-      {"kvpress", "Ee A Ef - Ee Ee"},      {"duo-attention", "Ec - Ec - - -"},
-      {"vllm", "Aabcd - - - - -"},         {"tensorrt-llm", "Aabcd - - - - -"},
-      {"transformers", "Aabcd - - - - -"}, {"sglang", "Aabcd - - - - -"},
-      {"llama.cpp", "Aabcd - - - - -"},    {"mlx-lm", "Aabcd - - - - -"},
-      {"mlc-llm", "Abc - - - - -"},        {"openvino", "Ag - - - Ag -"},
-      {"minference", "Af - Af - - -"},     {"simlayerkv", "A E - - - -"},
-      {"dynamickv", "- - - - A -"},        {"lagkv", "- - - - - E"},
-      {"kvcache-factory", "- - - - E -"},  {"transformers-cache", "E E E E E E"}};
+  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee"},
+                                                      {"duo-attention", "Ec - Ec - - -"},
+                                                      {"vllm", "Aabcd - - - - -"},
+                                                      {"tensorrt-llm", "Aabcd - - - Ag -"},
+                                                      {"transformers", "Aabcd - - - Aacg -"},
+                                                      {"sglang", "Aabcd - - - - -"},
+                                                      {"llama.cpp", "Aabcd - - - - -"},
+                                                      {"mlx-lm", "Aabcd - - - - -"},
+                                                      {"mlc-llm", "Abc - - - - -"},
+                                                      {"openvino", "Ag - - - Ag -"},
+                                                      {"minference", "Af - Af - - -"},
+                                                      {"simlayerkv", "A E - - - -"},
+                                                      {"dynamickv", "- - - - A -"},
+                                                      {"lagkv", "- - - - - E"},
+                                                      {"kvcache-factory", "- - Ag - E -"},
+                                                      {"transformers-cache", "E E E E E E"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
@@ -93,7 +100,7 @@ TEST(Runtimes, WindowEngines) {
       {"llama.cpp", "gemma3"},  {"mlx-lm", "llama"}, {"tensorrt-llm", "gemma3"},
       {"transformers", "qwen3"}};
   for (const auto& [runtime, architecture] : cases) {
-    const auto [policy, changes] =
+    const auto [policy, changes, unsaid] =
         as_runtime_behaves(lazy_layers(), runtime, model_of(architecture));
     const auto& part = std::get<SimLayerKv>(policy.parts.at(0));
     EXPECT_EQ(part.keep.initial, 0) << runtime;
@@ -112,7 +119,7 @@ TEST(Runtimes, WindowEngines) {
 }
 
 TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
-  const auto [policy, changes] =
+  const auto [policy, changes, unsaid] =
       as_runtime_behaves(lazy_layers(), "transformers", model_of("llama"));
   EXPECT_FALSE(policy.masks_prefill);
   EXPECT_TRUE(policy.rolling);
@@ -122,18 +129,13 @@ TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
 
 TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
-      {"tensorrt-llm", "llama", "passes no window"},
-      {"tensorrt-llm", "qwen3", "passes no window"},
-      {"tensorrt-llm", "phi3", "not known"},
-      {"transformers", "mistral", "shape error"},
-      {"transformers", "phi3", "shape error"},
-      {"llama.cpp", "llama", "reads no window"},
-      {"llama.cpp", "qwen2", "reads no window"},
-      {"llama.cpp", "phi3", "switches it off"},
-      {"duo-attention", "qwen2", "Mistral alone"},
-      {"mlc-llm", "llama", "Mistral alone"},
-      {"mlx-lm", "qwen2", "not known"},
-      {"vllm", "unheard-of", "not known"}};
+      {"tensorrt-llm", "llama", "passes no window"},  {"tensorrt-llm", "qwen3", "passes no window"},
+      {"tensorrt-llm", "phi3", "not known"},          {"transformers", "mistral", "shape error"},
+      {"transformers", "phi3", "shape error"},        {"llama.cpp", "llama", "reads no window"},
+      {"llama.cpp", "qwen2", "reads no window"},      {"llama.cpp", "phi3", "switches it off"},
+      {"duo-attention", "qwen2", "Mistral alone"},    {"mlc-llm", "llama", "Mistral alone"},
+      {"mlx-lm", "qwen2", "reads no layer types"},    {"mlx-lm", "gemma2", "reads no layer types"},
+      {"vllm", "internlm2", "transformers has none"}, {"vllm", "unheard-of", "not known"}};
   for (const auto& [runtime, architecture, why] : cases) {
     EXPECT_THAT(refusal(lazy_layers(), runtime, architecture), HasSubstr(why));
     EXPECT_THAT(refusal_of(runtime_named(runtime), architecture), HasSubstr(why));
@@ -141,7 +143,8 @@ TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
 }
 
 TEST(Runtimes, Kvpress) {
-  const auto [policy, changes] = as_runtime_behaves(lazy_layers(), "kvpress", model_of("llama"));
+  const auto [policy, changes, unsaid] =
+      as_runtime_behaves(lazy_layers(), "kvpress", model_of("llama"));
   EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
   EXPECT_FALSE(policy.rolling || policy.masks_prefill);
   EXPECT_THAT(changes, ElementsAre(HasSubstr("prompt length")));
@@ -164,7 +167,8 @@ TEST(Runtimes, Kvpress) {
 
 TEST(Runtimes, DuoAttentionRollsWithFirstTokens) {
   for (const Policy& given : {lazy_layers(), lazy_heads()}) {
-    const auto [policy, changes] = as_runtime_behaves(given, "duo-attention", model_of("mistral"));
+    const auto [policy, changes, unsaid] =
+        as_runtime_behaves(given, "duo-attention", model_of("mistral"));
     EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
     EXPECT_TRUE(policy.rolling);
     EXPECT_FALSE(policy.masks_prefill);
@@ -175,7 +179,8 @@ TEST(Runtimes, DuoAttentionRollsWithFirstTokens) {
 TEST(Runtimes, Repositories) {
   Policy policy = lazy_layers();
   std::get<SimLayerKv>(policy.parts[0]).threshold = 0.7;
-  const auto [theirs, changes] = as_runtime_behaves(policy, "simlayerkv", model_of("llama"));
+  const auto [theirs, changes, unsaid] =
+      as_runtime_behaves(policy, "simlayerkv", model_of("llama"));
   const auto& part = std::get<SimLayerKv>(theirs.parts[0]);
   EXPECT_FALSE(part.fixed);
   EXPECT_EQ(part.threshold, 0.7);
@@ -200,14 +205,13 @@ TEST(Runtimes, Repositories) {
 }
 
 TEST(Runtimes, OneSettingForAllLayers) {
-  const auto [policy, changes] =
+  const auto [policy, changes, unsaid] =
       as_runtime_behaves(parse_policy("streaming:recent=100"), "openvino", model_of("llama"));
   const auto& part = std::get<Streaming>(policy.parts[0]);
   EXPECT_EQ(part.keep.initial, 32);
   EXPECT_EQ(part.keep.recent, 160);
   EXPECT_TRUE(policy.rolling);
   EXPECT_EQ(part_as<H2o>(budgets(), "openvino").budget, 128);
-  EXPECT_THAT(refusal(lazy_layers(), "openvino"), HasSubstr("all layers or none"));
   EXPECT_THAT(refusal(lazy_layers(), "mlc-llm", "mistral"), HasSubstr("all layers or none"));
   const auto mlc = as_runtime_behaves(parse_policy("streaming"), "mlc-llm", model_of("mistral"));
   EXPECT_EQ(std::get<Streaming>(mlc.policy.parts[0]).keep.initial, 4);
@@ -217,7 +221,16 @@ TEST(Runtimes, OneSettingForAllLayers) {
 
 TEST(Runtimes, WhatNoneIsGiven) {
   EXPECT_THAT(refusal(parse_policy("simlayerkv"), "vllm"), HasSubstr("fixed beforehand"));
-  EXPECT_THAT(refusal(lazy_layers(), "minference"), HasSubstr("not simulated"));
+  for (const auto& [policy, runtime] : {std::pair{lazy_layers(), "minference"},
+                                        {lazy_heads(), "kvcache-factory"},
+                                        {lazy_layers(), "openvino"},
+                                        {budgets(), "tensorrt-llm"},
+                                        {budgets(), "transformers"}}) {
+    EXPECT_NE(as_runtime_behaves(policy, runtime, model_of("llama")).not_simulated, "") << runtime;
+    EXPECT_THAT(error_of([&] { simulated_in_runtime(policy, runtime, model_of("llama")); }),
+                HasSubstr("not simulated"));
+  }
+  EXPECT_THAT(refusal(budgets(), "transformers", "qwen2"), HasSubstr("different sizes"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "kvpress"), HasSubstr("baseline"));
   EXPECT_THAT(refusal(parse_policy("h2o"), "transformers-cache"), HasSubstr("baseline"));
   EXPECT_THAT(refusal(parse_policy("simlayerkv+lagkv"), "kvpress"), HasSubstr("one method"));
@@ -227,7 +240,7 @@ TEST(Runtimes, WhatNoneIsGiven) {
 TEST(Runtimes, OurCacheChangesNothing) {
   for (const char* text : {"simlayerkv:granularity=head+lagkv:variant=l2+kv4+rolling", "pod",
                            "dynamickv", "streaming", "full+kv2"}) {
-    const auto [policy, changes] =
+    const auto [policy, changes, unsaid] =
         as_runtime_behaves(parse_policy(text), "transformers-cache", model_of("llama"));
     EXPECT_EQ(policy_text(policy), policy_text(parse_policy(text)));
     EXPECT_THAT(changes, IsEmpty());
@@ -236,7 +249,7 @@ TEST(Runtimes, OurCacheChangesNothing) {
 
 TEST(Runtimes, OurBitsAreNotTheirs) {
   for (const char* text : {"full+kv4", "lagkv+kv4"}) {
-    const auto [policy, changes] =
+    const auto [policy, changes, unsaid] =
         as_runtime_behaves(parse_policy(text), "kvpress", model_of("llama"));
     EXPECT_EQ(policy.kv_bits, 16);
     EXPECT_THAT(changes, Contains(HasSubstr("16 bits, not in 4")));

@@ -34,7 +34,7 @@ const std::vector<Rule> kRules = {
     {"analyzer/profile/", {"kernels/", "analyzer/model/"}},
     {"analyzer/capture/", {"kernels/", "data/", "analyzer/"}},
     {"calibrate/", {"kernels/", "data/", "analyzer/"}},
-    {"export/", {"calibrate/policy", "calibrate/runtimes"}},
+    {"export/", {"calibrate/policy", "calibrate/runtimes", "analyzer/model/json_text"}},
     {"viewer/",
      {"analyzer/profile/", "calibrate/policy", "calibrate/rules", "calibrate/runtimes", "export/"}},
     {"tests/", {""}},

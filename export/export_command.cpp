@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/model/json_text.hpp"
+#include "export/commands.hpp"
+#include "export/exporters.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas {
+namespace {
+
+namespace fs = std::filesystem;
+using exporting::ExportedPolicy;
+
+constexpr std::size_t kLargestConfig = std::size_t{16} << 20;
+constexpr int kDeepestConfig = 64;
+
+struct Options {
+  std::string policy, output, config;
+  std::vector<std::string> runtimes;
+  exporting::ExportRequest request;
+  bool list = false, json = false, force = false;
+};
+
+/// A file with where it will lie.
+struct Target {
+  fs::path path;
+  std::string content;
+};
+
+void check_targets(const Options& options, const std::vector<Target>& targets) {
+  if (fs::exists(options.output) && !fs::is_directory(options.output))
+    fail(ErrorCode::usage, quoted(options.output, 400), " is a file, expected a folder");
+  if (options.force) return;
+  for (const auto& target : targets)
+    if (fs::exists(target.path))
+      fail(ErrorCode::usage, quoted(target.path.string(), 400), " exists (--force replaces it)");
+}
+
+void write_targets(const Options& options, const std::vector<Target>& targets) {
+  check_targets(options, targets);
+  for (const auto& target : targets) {
+    std::error_code problem;
+    fs::create_directories(target.path.parent_path(), problem);
+    if (problem)
+      fail(ErrorCode::resource, "making the folder ",
+           quoted(target.path.parent_path().string(), 400), " failed: ", problem.message());
+    calibrate::write_whole(target.content, target.path, options.force);
+  }
+}
+
+/// What goes below the output folder: a folder a runtime where there are several, and in it one a
+/// policy where the document holds several.
+std::vector<Target> targets_of(const Options& options, const fs::path& folder,
+                               const std::vector<ExportedPolicy>& policies, bool several) {
+  std::vector<Target> targets;
+  for (const auto& policy : policies)
+    for (const auto& file : policy.files)
+      targets.push_back(
+          {fs::path(options.output) / folder / (several ? policy.section : "") / file.path,
+           file.content});
+  return targets;
+}
+
+void report(const std::string& runtime, const exporting::ExportResult& result) {
+  for (const auto& policy : result.policies)
+    for (const auto& note : policy.notes)
+      std::cerr << "kvatlas: note: " << runtime << ", " << policy.section << ": " << note << '\n';
+  for (const auto& reason : result.refused) std::cerr << "kvatlas: left out: " << reason << '\n';
+}
+
+std::vector<std::string> wanted_runtimes(const Options& options) {
+  std::vector<std::string> names;
+  for (const auto& name : options.runtimes) {
+    if (name != "all") {
+      names.push_back(calibrate::runtime_named(name).name);
+      continue;
+    }
+    for (const auto& runtime : calibrate::runtimes()) names.push_back(runtime.name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+void run_export(Options options) {
+  if (options.list) {
+    if (options.json)
+      std::cout << exporting::matrix_json().dump(2) << '\n';
+    else
+      std::cout << exporting::matrix_text();
+    return;
+  }
+  if (options.policy.empty()) fail(ErrorCode::usage, "export needs a policy document");
+  if (options.runtimes.empty())
+    fail(ErrorCode::usage, "--to is missing: name a runtime, or all (--list shows them)");
+  if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the folder to write to");
+  const auto names = wanted_runtimes(options);
+  const auto document = calibrate::read_document(options.policy);
+  if (!options.config.empty()) {
+    const auto text = model::read_text_file(options.config, kLargestConfig);
+    in_context(printable(options.config, 400), [&] {
+      options.request.config = model::parse_json(text, kDeepestConfig);
+      if (!options.request.config->is_object())
+        fail(ErrorCode::unreadable, "expected a JSON object, a checkpoint's config.json");
+    });
+  }
+  const bool several =
+      document.compose.empty() && document.sections.size() > 1 && options.request.section.empty();
+  const bool all = names.size() > 1;
+  std::vector<Target> targets;
+  for (const auto& name : names) {
+    options.request.runtime = name;
+    try {
+      const auto result = exporting::export_document(document, options.request);
+      const auto of_runtime = targets_of(options, all ? name : "", result.policies, several);
+      report(name, result);
+      targets.insert(targets.end(), of_runtime.begin(), of_runtime.end());
+    } catch (const Error& error) {
+      if (!all || error.code() != ErrorCode::usage) throw;
+      std::cerr << "kvatlas: left out: " << error.what() << '\n';
+    }
+  }
+  if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");
+  write_targets(options, targets);
+  for (const auto& target : targets) std::cout << target.path.string() << '\n';
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("export", "Turn a calibrated policy into the files that a runtime reads");
+  auto options = std::make_shared<Options>();
+  command->add_option("policy", options->policy, "the policy document")->type_name("FILE");
+  command->add_option("--to", options->runtimes, "the runtime, or all; several with commas between")
+      ->type_name("RUNTIME")
+      ->delimiter(',');
+  command->add_option("-o,--output", options->output, "folder to write to; made if missing")
+      ->type_name("DIR");
+  command
+      ->add_option("--length", options->request.length,
+                   "prompt tokens that ratios are for [the longest of the calibration]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N");
+  command
+      ->add_option("--method", options->request.section,
+                   "only this method's policy of a document that holds several")
+      ->type_name("METHOD");
+  command->add_option("--task", options->request.task, "DynamicKV's budgets of this task [overall]")
+      ->type_name("NAME");
+  command->add_flag("--fixed", options->request.fixed,
+                    "lazy layers fixed beforehand, though the runtime could decide by input");
+  command
+      ->add_option("--config", options->config,
+                   "the checkpoint's config.json: files that extend it are then whole")
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "replace files that exist");
+  command->add_flag("--list", options->list, "print which runtime takes which policies, and how");
+  command->add_flag("--json", options->json, "with --list: as JSON");
+  command->footer(
+      "Beside its files each export has a README.txt: the command that passes them, what the "
+      "runtime\n"
+      "does otherwise, and what that costs where it was measured (kvatlas evaluate --as RUNTIME "
+      "-o).\n"
+      "\nExamples:\n"
+      "  kvatlas export --list\n"
+      "  kvatlas export policy.json --to vllm --method simlayerkv -o vllm/\n"
+      "  kvatlas export policy.json --to kvpress --length 8192 -o kvpress/\n"
+      "  kvatlas export policy.json --to transformers --config ./Llama-3.1-8B/config.json -o out/\n"
+      "  kvatlas export policy.json --to all -o runtimes/");
+  command->callback([options] { run_export(*options); });
+}
+
+}  // namespace kvatlas

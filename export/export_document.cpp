@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "export/readme_impl.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::exporting {
+namespace {
+
+using calibrate::Document;
+using calibrate::Policy;
+using calibrate::Runtime;
+
+class Exporting {
+ public:
+  Exporting(const Document& document, const ExportRequest& request)
+      : document_(document),
+        request_(request),
+        runtime_(calibrate::runtime_named(request.runtime)) {
+    length_ = request.length;
+    if (length_ == 0 && !document.provenance.lengths.empty())
+      length_ = document.provenance.lengths.back();
+  }
+
+  ExportedPolicy one(const Policy& policy) const {
+    auto [given, is_static] =
+        calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
+    const auto form = calibrate::form_of(given.parts.front());
+    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, document_.model);
+    Order order{document_,         runtime_, given.parts.front(), form.value(),
+                std::move(theirs), length_,  request_.config};
+    if (length_ < 1)
+      fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
+    const Exporter exporter = exporter_of(runtime_.name);
+    if (!exporter) fail(ErrorCode::internal, runtime_.name, " has no exporter");
+    Exported exported = exporter(order);
+    ExportedPolicy out{policy.section, std::move(exported.files), exported.notes};
+    out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
+    return out;
+  }
+
+ private:
+  const Document& document_;
+  const ExportRequest& request_;
+  const Runtime& runtime_;
+  std::int64_t length_ = 0;
+};
+
+}  // namespace
+
+ExportResult export_document(const Document& document, const ExportRequest& request) {
+  const Exporting exporting(document, request);
+  ExportResult result;
+  std::vector<std::string> sections;
+  for (const auto& policy : calibrate::policies_of(document, request.task)) {
+    sections.push_back(policy.section);
+    if (!request.section.empty() && policy.section != request.section) continue;
+    try {
+      result.policies.push_back(exporting.one(policy));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      result.refused.push_back(policy.section + ": " + error.what());
+    }
+  }
+  if (!request.section.empty() &&
+      std::find(sections.begin(), sections.end(), request.section) == sections.end())
+    fail(ErrorCode::usage, "the document has no policy ", quoted(request.section), "; it has ",
+         list_str(sections));
+  if (result.policies.empty()) {
+    std::string reasons;
+    for (const auto& reason : result.refused) reasons += (reasons.empty() ? "" : "; ") + reason;
+    fail(ErrorCode::usage, reasons.empty() ? "the document holds no policy" : reasons);
+  }
+  return result;
+}
+
+}  // namespace kvatlas::exporting

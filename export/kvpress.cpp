@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvpress: the numbers of a press as JSON and a loader that builds it; evaluate.py's configuration
+// where a press of its registry suffices.
+#include <algorithm>
+#include <string>
+
+#include "export/embedded_impl.hpp"
+#include "export/shared_impl.hpp"
+#include "kernels/base/error.hpp"
+
+KVATLAS_EMBEDDED_FILE(load_press_script, KVATLAS_EXPORT_FOLDER "/load_press.py")
+
+namespace kvatlas::exporting {
+namespace {
+
+using calibrate::DynamicKv;
+using calibrate::Form;
+using calibrate::LagKv;
+using calibrate::SimLayerKv;
+using calibrate::Streaming;
+using nlohmann::json;
+
+/// A press's numbers, and what is said of them.
+struct Press {
+  json numbers;
+  json registered;  // evaluate.py's settings; null where its registry has no such press
+  std::vector<std::string> notes;
+};
+
+constexpr const char* kUnevenLayers =
+    "Layers of different lengths: with sdpa decode one prompt at a time, token by token; a chunk "
+    "of several tokens after the prompt (the question, in kvpress's pipeline) needs "
+    "flash_attention_2, and eager ends in a shape error.";
+
+void add_ratios(const Order& order, const std::vector<std::int64_t>& kept, Press& press) {
+  json ratios = json::array();
+  for (const auto tokens : kept) ratios.push_back(removed_ratio(tokens, order.length));
+  press.numbers["press"] = "PerLayerCompressionPress";
+  press.numbers["arguments"] = {{"compression_ratios", ratios}};
+  press.numbers["length"] = order.length;
+  press.numbers["kept"] = kept;
+  const auto [least, most] = std::minmax_element(kept.begin(), kept.end());
+  if (*least >= order.length)
+    press.notes.push_back(str("Nothing is cut of a prompt of ", order.length,
+                              " tokens: every layer keeps at least as many."));
+  else if (*least != *most)
+    press.notes.emplace_back(kUnevenLayers);
+}
+
+Press lazy_layers_press(const Order& order) {
+  const auto keep = proximal(order);
+  std::vector<std::int64_t> kept;
+  for (const auto lazy : lazy_layers(order))
+    kept.push_back(lazy != 0 ? std::min(keep.initial + keep.recent, order.length) : order.length);
+  Press press;
+  add_ratios(order, kept, press);
+  press.numbers["scorer"] = "StreamingLLMPress";
+  press.numbers["scorer_arguments"] = {{"n_sink", keep.initial}};
+  if (std::holds_alternative<Streaming>(order.part) && keep.initial == 4)
+    press.registered = {{"press_name", "streaming_llm"},
+                        {"compression_ratio", removed_ratio(kept.front(), order.length)}};
+  return press;
+}
+
+Press budgets_press(const Order& order) {
+  const auto& select = std::get<DynamicKv>(order.part).select;
+  std::vector<std::int64_t> kept;
+  for (const auto budget : budgets(order))
+    kept.push_back(std::min(budget + select.window, order.length));
+  Press press;
+  add_ratios(order, kept, press);
+  press.numbers["scorer"] = "SnapKVPress";
+  press.numbers["scorer_arguments"] = {{"window_size", select.window},
+                                       {"kernel_size", select.kernel}};
+  return press;
+}
+
+Press lag_press(const Order& order) {
+  const auto& lag = std::get<LagKv>(order.part);
+  const double ratio = removed_ratio(lag.kept(order.length), order.length);
+  Press press;
+  press.numbers["press"] = "LagKVPress";
+  press.numbers["arguments"] = {
+      {"compression_ratio", ratio}, {"n_sink", lag.sink}, {"lag_size", lag.lag}};
+  press.numbers["length"] = order.length;
+  press.numbers["kept"] = lag.kept(order.length);
+  if (lag.sink == 4 && lag.lag == 128)
+    press.registered = {{"press_name", "lagkv"}, {"compression_ratio", ratio}};
+  if (lag.lag > 256)
+    press.notes.emplace_back(
+        "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "
+        "than 256 ranks apart: load the model in float16 or float32, or other tokens are kept.");
+  press.notes.emplace_back("While decoding nothing is cut: what is generated is kept whole.");
+  return press;
+}
+
+Press threshold_press(const Order& order) {
+  const auto& lazy = std::get<SimLayerKv>(order.part);
+  if (lazy.keep.recent < 2)
+    fail(ErrorCode::usage,
+         "kvpress keeps everything where 'recent' is 1, for it takes one token off it: calibrate "
+         "with at least 2 recent tokens");
+  Press press;
+  press.numbers["press"] = "SimLayerKVPress";
+  press.numbers["arguments"] = {{"lazy_threshold", lazy.threshold},
+                                {"n_last", 1},
+                                {"n_recent", lazy.keep.recent},
+                                {"n_initial", lazy.keep.initial}};
+  press.notes.push_back(str("Prompts of at most ", lazy.keep.initial + lazy.keep.recent + 1,
+                            " tokens are left whole, with a warning."));
+  press.notes.emplace_back(kUnevenLayers);
+  return press;
+}
+
+Press heads_press(const Order& order) {
+  const auto keep = proximal(order);
+  const auto lazy = lazy_heads(order);
+  json rows = json::array();
+  std::int64_t streaming = 0, all = 0;
+  for (const auto& row : lazy) {
+    json& full = rows.emplace_back(json::array());
+    for (const auto flag : row) {
+      full.push_back(flag != 0 ? 0 : 1);
+      streaming += flag != 0 ? 1 : 0;
+      ++all;
+    }
+  }
+  Press press;
+  press.numbers["press"] = "DuoAttentionPress";
+  press.numbers["arguments"] = {
+      {"head_compression_ratio", static_cast<double>(streaming) / static_cast<double>(all)}};
+  press.numbers["retrieval_heads"] = rows;
+  press.numbers["sink_size"] = keep.initial;
+  press.numbers["recent_size"] = keep.recent;
+  press.numbers["kv_heads"] = order.document.model.kv_heads;
+  press.notes.emplace_back(
+      "Use sdpa or flash_attention_2: masked heads are refused with eager. Each model is called "
+      "with one prompt at a time.");
+  return press;
+}
+
+Press press_of(const Order& order) {
+  switch (order.form) {
+    case Form::lazy_layers:
+      return lazy_layers_press(order);
+    case Form::lazy_by_input:
+      return threshold_press(order);
+    case Form::lazy_heads:
+      return heads_press(order);
+    case Form::dynamickv:
+      return budgets_press(order);
+    case Form::lagkv:
+      return lag_press(order);
+    case Form::pod:
+      break;
+  }
+  fail(ErrorCode::internal, "kvpress takes no policy of this form");
+}
+
+std::string use_of(const std::string& file, bool registered) {
+  std::string use =
+      "pip install kvpress==0.5.5 \"transformers>=4.56,<5.3\"\n"
+      "\n"
+      "# in Python, in this folder:\n"
+      "import torch\n"
+      "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+      "from load_press import load_press\n"
+      "tokenizer = AutoTokenizer.from_pretrained(\"$MODEL\")\n"
+      "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", attn_implementation=\"sdpa\")\n"
+      "press = load_press(\"" +
+      file +
+      "\")\n"
+      "inputs = tokenizer(prompt, return_tensors=\"pt\")\n"
+      "with torch.no_grad(), press(model):\n"
+      "    print(tokenizer.decode(model.generate(**inputs, max_new_tokens=64)[0]))\n";
+  if (registered)
+    use +=
+        "\n"
+        "# or, in the folder evaluation/ of kvpress's repository:\n"
+        "python evaluate.py --config_file evaluate_config.yaml --model $MODEL\n";
+  return use;
+}
+
+}  // namespace
+
+Exported export_kvpress(const Order& order) {
+  Press press = press_of(order);
+  press.numbers["layers"] = order.document.model.layers;
+  const bool has_length = press.numbers.contains("length");
+  const std::string file =
+      "kvatlas_press" + (has_length ? "_" + str(order.length) : std::string()) + ".json";
+  Exported exported;
+  exported.files = {{file, calibrate::canonical_json(press.numbers)},
+                    {"load_press.py", std::string(load_press_script())}};
+  if (!press.registered.is_null())
+    exported.files.push_back({"evaluate_config.yaml", yaml_text(press.registered)});
+  exported.use = use_of(file, !press.registered.is_null());
+  exported.notes = std::move(press.notes);
+  return exported;
+}
+
+}  // namespace kvatlas::exporting

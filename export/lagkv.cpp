@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// LagKV's repository: the arguments of its cache class.
+#include "export/shared_impl.hpp"
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::exporting {
+namespace {
+
+/// A ratio r with int(r * lag) == keep in floating point, keep / lag where that has it.
+double kept_ratio(std::int64_t keep, std::int64_t lag) {
+  const double plain = static_cast<double>(keep) / static_cast<double>(lag);
+  const auto kept = static_cast<std::int64_t>(plain * static_cast<double>(lag));
+  return kept == keep ? plain : (static_cast<double>(keep) + 0.5) / static_cast<double>(lag);
+}
+
+}  // namespace
+
+Exported export_lagkv(const Order& order) {
+  const auto& lag = std::get<calibrate::LagKv>(order.part);
+  Exported exported;
+  exported.files = {
+      {"lagkv.json", calibrate::canonical_json({{"ratio", kept_ratio(lag.keep(), lag.lag)},
+                                                {"sink_size", lag.sink},
+                                                {"lag_size", lag.lag}})}};
+  exported.use =
+      "# with the repository's lag_kv.py on the path:\n"
+      "import json\n"
+      "from lag_kv import LagKV\n"
+      "cache = LagKV(**json.load(open(\"lagkv.json\")))\n"
+      "model.generate(**inputs, past_key_values=cache)\n";
+  exported.notes = {
+      str("Its ratio is the share kept: ", lag.keep(), " of the ", lag.lag,
+          " tokens of a partition. kvpress calls the share removed its ratio."),
+      "It needs a transformers whose DynamicCache has the lists key_cache and value_cache (4.48 to "
+      "4.53), and one prompt at a time without padding."};
+  return exported;
+}
+
+}  // namespace kvatlas::exporting

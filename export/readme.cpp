@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "export/readme_impl.hpp"
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::exporting {
+namespace {
+
+using calibrate::DynamicKv;
+using calibrate::Fit;
+using calibrate::Form;
+using calibrate::LagKv;
+using nlohmann::json;
+
+std::string rounded(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string percent(double share) { return rounded(100 * share, 1) + " %"; }
+
+/// Text in lines of at most 96 characters, all indented.
+std::string wrapped(const std::string& text, const std::string& first, const std::string& others) {
+  std::istringstream words(text);
+  std::string out, line = first, word;
+  bool empty = true;
+  while (words >> word) {
+    if (!empty && line.size() + 1 + word.size() > 96) {
+      out += line + '\n';
+      line = others;
+      empty = true;
+    }
+    line += (empty ? "" : " ") + word;
+    empty = false;
+  }
+  return out + line + '\n';
+}
+
+std::string item(const std::string& text) { return wrapped(text, "  - ", "    "); }
+
+/// "0.900 (0.833 to 0.967)"; "" where it is no estimate.
+std::string estimate(const json& of) {
+  if (!of.is_object() || !of.value("mean", json()).is_number()) return {};
+  std::string text = rounded(of.at("mean").get<double>(), 3);
+  if (of.value("low", json()).is_number() && of.value("high", json()).is_number())
+    text += " (" + rounded(of.at("low").get<double>(), 3) + " to " +
+            rounded(of.at("high").get<double>(), 3) + ")";
+  return text;
+}
+
+/// What a "measured" says, as a sentence; "" if it says nothing.
+std::string measured_text(const json& measured) {
+  if (!measured.is_object()) return {};
+  const auto of = [&](const char* key) { return measured.value(key, json()); };
+  std::string text;
+  if (const auto score = estimate(of("score")); !score.empty()) {
+    text = "score " + score;
+    if (const auto full = estimate(of("full")); !full.empty())
+      text += " where the full cache has " + full;
+    if (of("samples").is_number()) text += ", on " + of("samples").dump() + " prompts";
+  }
+  if (const auto kl = estimate(of("kl")); !kl.empty())
+    text += (text.empty() ? "" : "; ") + std::string("KL divergence ") + kl;
+  if (const auto agreement = estimate(of("agreement")); !agreement.empty())
+    text += (text.empty() ? "" : "; ") + std::string("the full model's token in ") + agreement;
+  return text;
+}
+
+/// The member of the section that `path` leads to; null if there is none.
+json found(const json& section, std::initializer_list<const char*> path) {
+  const json* at = &section;
+  for (const char* key : path) {
+    if (!at->is_object() || !at->contains(key)) return {};
+    at = &at->at(key);
+  }
+  return *at;
+}
+
+std::string fit_text(const calibrate::Expression& expression) {
+  std::string text = expression.fit == Fit::exact ? "exact" : "approximate";
+  if (!expression.note.empty()) text += ": " + expression.note;
+  return text;
+}
+
+/// The form's losses without those that this policy has no occasion for.
+std::string losses_of(const Order& order) {
+  std::string losses = order.runtime.form(order.form).losses;
+  if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;
+  const auto drop = [&](char letter, bool when) {
+    if (when) losses.erase(std::remove(losses.begin(), losses.end(), letter), losses.end());
+  };
+  drop('a', proximal(order).initial == 0);
+  drop('b', !order.theirs.policy.masks_prefill);
+  return losses;
+}
+
+std::string cost(const Order& order, const json& section, bool is_static) {
+  const std::string& runtime = order.runtime.name;
+  std::string out;
+  if (const double share = kept_share(order); !std::isnan(share))
+    out += item("Kept by the runtime of a prompt of " + str(order.length) +
+                " tokens: " + percent(share) + " of the cache's bytes.");
+  else if (order.theirs.not_simulated.empty())
+    out += item("How much is kept depends on the input.");
+  const json view = is_static ? found(section, {"static"}) : section;
+  if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
+    out += item("The policy itself: " + text + ".");
+  const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
+  if (!theirs.empty())
+    out += item("As the runtime runs it: " + theirs + ".");
+  else if (!order.theirs.not_simulated.empty())
+    out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
+  else if (order.theirs.changes.empty())
+    out += item("The runtime runs the policy as it is.");
+  else
+    out += item(
+        "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
+        "policy.json --as " +
+        runtime + " -o measured.json' does, and exporting measured.json says it here.");
+  if (is_static) {
+    const auto differs =
+        order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+    out += item(
+        "The policy decides for each input; the runtime takes what is lazy most "
+        "often. " +
+        (differs.is_number()
+             ? "For " + percent(differs.get<double>()) +
+                   " of the layers and inputs of the calibration the input itself decides "
+                   "otherwise."
+             : std::string("How often an input decides otherwise was not measured.")));
+  }
+  return out;
+}
+
+}  // namespace
+
+double kept_share(const Order& order) {
+  if (order.runtime.form(order.form).losses.find('f') != std::string::npos) return 1;
+  if (!order.theirs.not_simulated.empty() || order.theirs.policy.parts.size() != 1)
+    return std::nan("");
+  const auto& part = order.theirs.policy.parts.front();
+  const double length = static_cast<double>(order.length);
+  if (const auto* lag = std::get_if<LagKv>(&part))
+    return static_cast<double>(lag->kept(order.length)) / length;
+  if (const auto* select = std::get_if<DynamicKv>(&part)) {
+    if (!select->fixed) return std::nan("");
+    double kept = 0;
+    for (const auto budget : *select->fixed)
+      kept += static_cast<double>(std::min(budget + select->select.window, order.length));
+    return kept / length / static_cast<double>(select->fixed->size());
+  }
+  const Order theirs{order.document, order.runtime, part, order.form, {},
+                     order.length,   std::nullopt};
+  if (order.form != Form::lazy_layers && order.form != Form::lazy_heads) return std::nan("");
+  if (std::holds_alternative<calibrate::H2o>(part)) return std::nan("");
+  const auto keep = proximal(theirs);
+  const double trimmed = static_cast<double>(std::min(keep.initial + keep.recent, order.length));
+  double kept = 0, heads = 0;
+  for (const auto& row : lazy_heads(theirs))
+    for (const auto lazy : row) {
+      kept += lazy != 0 ? trimmed : length;
+      ++heads;
+    }
+  return kept / length / heads;
+}
+
+std::string readme_text(const Order& order, const std::string& section, bool is_static,
+                        const Exported& exported) {
+  const auto& document = order.document;
+  const auto& expression = order.runtime.form(order.form);
+  const std::string model =
+      document.model.name.empty() ? "a model" : printable(document.model.name);
+  std::string out = "A kvatlas policy of " + model + " for " + order.runtime.title + "\n\n";
+  const auto field = [&](const std::string& name, const std::string& text) {
+    out += wrapped(text, name + std::string(10 - name.size(), ' '), std::string(10, ' '));
+  };
+  calibrate::Policy policy;
+  policy.parts = {order.part};
+  policy.kv_bits = document.kv_bits;
+  field("policy", section == calibrate::kComposition
+                      ? "composition, see policy.json"
+                      : printable(calibrate::policy_text(policy), 400) + " (" +
+                            calibrate::form_name(order.form) + ")");
+  field("runtime", order.runtime.title + ", " + order.runtime.versions);
+  field("fit", fit_text(expression));
+  if (expression.losses.find('e') != std::string::npos)
+    field("length", "for prompts of " + str(order.length) +
+                        " tokens: at others the ratios keep other numbers of tokens");
+  out += "\nUse\n";
+  std::istringstream lines(exported.use);
+  for (std::string line; std::getline(lines, line);)
+    out += line.empty() ? "\n" : "    " + line + '\n';
+  const auto& changes = order.theirs.changes;
+  if (!changes.empty()) {
+    out += "\nWhat the runtime does otherwise\n";
+    for (const auto& change : changes) out += item(change);
+  }
+  if (const auto losses = losses_of(order); !losses.empty()) {
+    out += "\nLosses (letters as in docs/runtimes.md)\n";
+    for (const char letter : losses)
+      out += wrapped(calibrate::loss_text(letter), str("  ", letter, "  "), "     ");
+  }
+  out += "\nWhat it saves and costs\n";
+  const auto at = document.sections.find(section);
+  out += cost(order, at == document.sections.end() ? json() : *at, is_static);
+  if (!exported.notes.empty()) {
+    out += "\nNotes\n";
+    for (const auto& note : exported.notes) out += item(note);
+  }
+  return out;
+}
+
+}  // namespace kvatlas::exporting

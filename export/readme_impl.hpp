@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "export/shared_impl.hpp"
+
+namespace kvatlas::exporting {
+
+/// README.txt: what the files are, how they are used, what the runtime does otherwise and what that
+/// costs. `section` is the part's in the document; `is_static` says that the policy decides for
+/// each input and the runtime is given its static view.
+std::string readme_text(const Order& order, const std::string& section, bool is_static,
+                        const Exported& exported);
+
+/// The share of the cache that the runtime keeps of a prompt of the order's length; NaN where it
+/// depends on the input.
+double kept_share(const Order& order);
+
+}  // namespace kvatlas::exporting

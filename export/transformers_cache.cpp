@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// kvatlas_transformers, the package in export/python: it reads the document itself.
+#include "export/shared_impl.hpp"
+
+namespace kvatlas::exporting {
+
+Exported export_transformers_cache(const Order& order) {
+  const auto& policy = order.theirs.policy;
+  calibrate::Document document;
+  document.model = order.document.model;
+  document.provenance = order.document.provenance;
+  document.kv_bits = policy.kv_bits;
+  document.runtime = order.document.runtime;
+  for (const auto& part : policy.parts) {
+    const bool heads = policy.section == "heads";
+    const std::string name = heads ? policy.section : calibrate::section_name(part);
+    auto section = calibrate::section_of(part);
+    if (heads) {
+      const auto& whole = order.document.sections.at(name);
+      section = {{"settings", whole.at("settings")}, {"result", whole.at("result")}};
+    }
+    document.sections[name] = section;
+    if (policy.parts.size() > 1) document.compose.push_back(name);
+  }
+  Exported exported;
+  exported.files = {{"policy.json", calibrate::document_text(document)}};
+  exported.use =
+      "pip install kvatlas_transformers-0.1.0-py3-none-any.whl   # './dev build' leaves it in "
+      "build/\n"
+      "\n"
+      "# in Python, in this folder:\n"
+      "import kvatlas_transformers\n"
+      "policy = kvatlas_transformers.load(\"policy.json\")\n"
+      "model.generate(**inputs, past_key_values=policy.cache(model))\n";
+  exported.notes = {
+      "One prompt at a time, without padding; a new cache for each. The cache holds the kept "
+      "tokens alone: cache.bytes() says how much that is, cache.kept() which."};
+  return exported;
+}
+
+}  // namespace kvatlas::exporting

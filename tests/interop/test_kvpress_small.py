@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kvpress runs exported presses on a small random model and keeps the positions that the policies name."""
+import json
+import os
+import unittest
+import warnings
+from pathlib import Path
+
+import torch
+from support import export, small_llama
+
+DOCUMENTS = Path(__file__).resolve().parent.parent / "unit" / "export" / "documents"
+LENGTH = 600
+
+
+def load(folder: Path):
+    """The press, and its file as JSON."""
+    (file,) = folder.glob("kvatlas_press*.json")
+    script = {"__name__": "load_press"}
+    exec(compile((folder / "load_press.py").read_text(encoding="utf-8"), "load_press.py", "exec"), script)
+    return script["load_press"](file), json.loads(file.read_text(encoding="utf-8"))
+
+
+def prefilled(model, ids, press=None):
+    """The cache after the prompt, cut by the press where there is one."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    with torch.no_grad():
+        if press is None:
+            model(ids, past_key_values=cache)
+        else:
+            with press(model):
+                model(ids, past_key_values=cache)
+    return cache
+
+
+def positions(cut, full) -> list:
+    """[KV head] the positions whose keys a layer of the cache still holds."""
+    found = []
+    for head in range(full.shape[1]):
+        same = (cut[0, head][:, None, :] == full[0, head][None, :, :]).all(-1)
+        assert bool((same.sum(-1) == 1).all())
+        found.append(sorted(same.int().argmax(-1).tolist()))
+    return found
+
+
+class KvpressTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = small_llama(6, 4, 2)
+        cls.ids = torch.randint(0, 128, (1, LENGTH), generator=torch.Generator().manual_seed(1))
+        cls.full = prefilled(cls.model, cls.ids)
+
+    def run_press(self, document: str, *options):
+        """The press's file, and [layer][KV head] the positions that it keeps."""
+        folder = export(DOCUMENTS / document, "kvpress", *options)
+        press, numbers = load(folder)
+        cache = prefilled(self.model, self.ids, press)
+        kept = [positions(cut.keys, whole.keys) for cut, whole in zip(cache.layers, self.full.layers)]
+        return press, numbers, kept
+
+    def test_lazy_layers_keep_the_first_and_the_last(self):
+        _, numbers, kept = self.run_press("lazy_layers.json", "--length", LENGTH)
+        lazy = [False, True, True, False, True, True]
+        ends = list(range(4)) + list(range(LENGTH - 256, LENGTH))
+        for layer, heads in enumerate(kept):
+            self.assertEqual(heads, [ends if lazy[layer] else list(range(LENGTH))] * 2)
+        self.assertEqual(numbers["kept"], [260 if flag else LENGTH for flag in lazy])
+
+    def test_streaming_as_in_the_registry(self):
+        folder = export(DOCUMENTS / "streaming.json", "kvpress", "--length", LENGTH)
+        config = dict(line.split(": ") for line in (folder / "evaluate_config.yaml").read_text().splitlines())
+        self.assertEqual(config["press_name"], "streaming_llm")
+        from kvpress import StreamingLLMPress
+
+        cache = prefilled(self.model, self.ids, StreamingLLMPress(float(config["compression_ratio"])))
+        ends = list(range(4)) + list(range(LENGTH - 256, LENGTH))
+        self.assertEqual(positions(cache.layers[0].keys, self.full.layers[0].keys), [ends] * 2)
+
+    def test_budgets_keep_the_best_of_each_layer(self):
+        _, numbers, kept = self.run_press("budgets.json", "--length", LENGTH)
+        self.assertEqual(numbers["kept"], [256, 116, 96, 76, 156, 68])
+        model = small_llama(6, 4, 2)
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            maps = model(self.ids, output_attentions=True).attentions
+        for layer, heads in enumerate(kept):
+            rows = maps[layer][0, :, -16:, : LENGTH - 16].mean(1)
+            scores = torch.nn.functional.avg_pool1d(rows, 7, 1, 3).view(2, 2, -1).mean(1)
+            window = list(range(LENGTH - 16, LENGTH))
+            for head in range(2):
+                order = scores[head].argsort(descending=True)
+                chosen = order[: numbers["kept"][layer] - 16].tolist()
+                self.assertEqual(heads[head], sorted(chosen) + window)
+
+    def test_lag_cuts_the_prompt(self):
+        for document, sink, keep in (("lag.json", 16, 21), ("lag_registered.json", 4, 37)):
+            _, numbers, kept = self.run_press(document, "--length", LENGTH)
+            parts = (LENGTH - sink) // 128
+            tail = list(range(sink + (parts - 1) * 128, LENGTH))
+            self.assertEqual(numbers["kept"], sink + keep * (parts - 1) + len(tail))
+            for layer, heads in enumerate(kept):
+                for head in range(2):
+                    chosen = list(range(sink))
+                    for part in range(parts - 1):
+                        begin = sink + part * 128
+                        scores = torch.zeros(128)
+                        for states in (self.full.layers[layer].keys, self.full.layers[layer].values):
+                            own = states[0, head, begin : begin + 128]
+                            after = states[0, head, begin + 128 : begin + 256]
+                            low, high = after.min(0).values, after.max(0).values
+                            scores += ((own - low) / (high - low)).std(-1).softmax(-1)
+                        chosen += sorted(begin + i for i in scores.argsort(descending=True)[:keep].tolist())
+                    self.assertEqual(heads[head], chosen + tail)
+
+    def test_heads_are_masked(self):
+        press, numbers, kept = self.run_press("heads.json")
+        lazy = [[0, 0], [1, 0], [1, 1], [0, 1], [1, 1], [0, 0]]
+        self.assertEqual(press.streaming_mask.int().tolist(), lazy)
+        self.assertTrue(all(heads == [list(range(LENGTH))] * 2 for heads in kept))
+        for layer, heads in zip(self.model.model.layers, lazy):
+            _, masked_heads, masked = layer.self_attn.masked_key_indices
+            for head in range(2):
+                expected = list(range(4, LENGTH - 60)) if heads[head] else []
+                self.assertEqual(masked[masked_heads == head].tolist(), expected)
+
+    def test_threshold_decides_by_input(self):
+        press, numbers, kept = self.run_press("by_input.json")
+        arguments = numbers["arguments"]
+        self.assertEqual((arguments["lazy_threshold"], arguments["n_recent"]), (0.7, 256))
+        masses = []
+        model = small_llama(6, 4, 2)
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            maps = model(self.ids, output_attentions=True).attentions
+        for layer, heads in enumerate(kept):
+            row = maps[layer][0, :, -1, :-1].mean(0)
+            masses.append(float(row[:4].sum() + row[-256:].sum()))
+            ends = list(range(4)) + list(range(LENGTH - 255, LENGTH))
+            self.assertEqual(heads, [ends if masses[-1] > 0.7 else list(range(LENGTH))] * 2)
+        self.assertGreater(min(abs(mass - 0.7) for mass in masses), 1e-4)
+
+    def test_other_models_and_lengths_are_noticed(self):
+        press, _ = load(export(DOCUMENTS / "lazy_layers.json", "kvpress", "--length", LENGTH))
+        with self.assertRaisesRegex(ValueError, "for 6 layers, the model has 2"):
+            prefilled(small_llama(2, 4, 2), self.ids, press)
+        with self.assertWarnsRegex(UserWarning, "500 tokens, the ratios of the press are for 600"):
+            prefilled(self.model, self.ids[:, :500], press)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            prefilled(self.model, self.ids, press)
+
+    def test_every_length_keeps_what_it_promises(self):
+        for length in (261, 262, 300, 511, 1000):
+            _, numbers = load(export(DOCUMENTS / "budgets.json", "kvpress", "--length", length))
+            for ratio, kept in zip(numbers["arguments"]["compression_ratios"], numbers["kept"]):
+                self.assertEqual(int(length * (1 - ratio)), kept)
+
+    def test_generate_continues_as_the_masked_model(self):
+        """generate() within the press: the cut cache gives what a full cache gives whose cut keys are masked."""
+        press, numbers = load(export(DOCUMENTS / "lazy_layers.json", "kvpress", "--length", LENGTH))
+        with torch.no_grad(), press(self.model):
+            ones = torch.ones_like(self.ids)
+            out = self.model.generate(self.ids, attention_mask=ones, max_new_tokens=8, do_sample=False, pad_token_id=0)
+        ids = out[0, LENGTH:].tolist()
+        cache = prefilled(self.model, self.ids)
+        for layer, kept in zip(cache.layers, numbers["kept"]):
+            if kept < LENGTH:
+                layer.keys = torch.cat([layer.keys[:, :, :4], layer.keys[:, :, -256:]], 2)
+                layer.values = torch.cat([layer.values[:, :, :4], layer.values[:, :, -256:]], 2)
+        with torch.no_grad():
+            token = self.model(self.ids).logits[0, -1].argmax().view(1, 1)
+            expected = [int(token)]
+            for step in range(7):
+                position = torch.tensor([[LENGTH + step]])
+                logits = self.model(
+                    token, past_key_values=cache, position_ids=position, cache_position=position[0]
+                ).logits
+                token = logits[0, -1].argmax().view(1, 1)
+                expected.append(int(token))
+        self.assertEqual(ids, expected)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    unittest.main()
