@@ -8,7 +8,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, DynamicCache
 
-import support
+import small_support as support
 from kvatlas_transformers import load
 
 COMMON = {

@@ -6,7 +6,7 @@ import unittest
 import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, TextStreamer
 
-import support
+import small_support as support
 from kvatlas_transformers import PolicyError, load
 
 SHAPE = {"layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 8}

@@ -8,7 +8,7 @@ import unittest
 
 import torch
 
-from support import SHAPE, Prefill, demo_model, golden, load
+from small_support import SHAPE, Prefill, demo_model, golden, load
 
 TOKEN = 2 * SHAPE["head_dim"] * 4  # bytes of a token's key and value in one KV head, in float32
 

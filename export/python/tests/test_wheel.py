@@ -12,7 +12,7 @@ import tempfile
 import unittest
 import zipfile
 
-import support  # finds the package
+import small_support as support  # finds the package
 import kvatlas_transformers
 
 PROJECT = pathlib.Path(support.__file__).resolve().parent.parent

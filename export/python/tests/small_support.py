@@ -34,6 +34,9 @@ def golden(name: str) -> pathlib.Path:
 
 @functools.cache
 def demo_model():
+    """From KVATLAS_MODEL_DIR, as ./dev interop converts it, or else from the GGUF that ./dev setup leaves."""
+    if "KVATLAS_MODEL_DIR" in os.environ:
+        return AutoModelForCausalLM.from_pretrained(os.environ["KVATLAS_MODEL_DIR"], dtype=torch.float32).eval()
     folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "kvatlas"
     return AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL, dtype=torch.float32).eval()
 
