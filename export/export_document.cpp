@@ -62,7 +62,9 @@ class Exporting {
       is_static = true;
     }
     const auto form = calibrate::form_of(policy.parts.front());
-    auto theirs = calibrate::as_runtime_behaves(policy, runtime_.name, document_.model);
+    auto model = document_.model;
+    model.architecture = architecture_of(model, request_.config);
+    auto theirs = calibrate::as_runtime_behaves(policy, runtime_.name, model);
     Order order{document_,         runtime_, policy.parts.front(), form.value(),
                 std::move(theirs), length_,  request_.config};
     if (length_ < 1)
