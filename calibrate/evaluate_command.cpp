@@ -34,7 +34,7 @@ struct EvaluateCommand {
   std::vector<std::string> against;
   std::string runtime, document_task, output;
   std::int64_t time_steps = 8;
-  bool rolling = false, json = false, generations = false, force = false;
+  bool rolling = false, json = false, generations = false, positions = false, force = false;
   bool no_comparison = false;
 };
 
@@ -112,6 +112,20 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
   return policies;
 }
 
+json positions_json(const Outcome& outcome) {
+  json out = json::array();
+  for (const auto& layer : outcome.positions) {
+    json heads = json::array();
+    for (const auto& head : layer) {
+      json ranges = json::array();
+      for (const auto& range : head) ranges.push_back({range.begin, range.end});
+      heads.push_back(std::move(ranges));
+    }
+    out.push_back(std::move(heads));
+  }
+  return out;
+}
+
 void print_generations(const Evaluation& evaluation, bool has_text) {
   const auto line = [&](const Question& question, const std::string& policy, const Judged& judged) {
     const Outcome& o = judged.outcome;
@@ -128,6 +142,7 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
     number("score", judged.score);
     number("kl", o.kl);
     number("agreement", o.agreement);
+    if (!o.positions.empty()) out["positions"] = positions_json(o);
     if (!o.mass.empty()) out["mass"] = o.mass;
     if (!o.mass.empty() || !o.lazy.empty()) out["lazy"] = o.lazy;
     if (!o.budgets.empty()) out["budgets"] = o.budgets;
@@ -207,6 +222,7 @@ void run_evaluate(EvaluateCommand command) {
   options.end_tokens = capture::end_tokens(*model, command.run.ignore_eos);
   options.compare = !command.no_comparison;
   options.time_steps = command.time_steps;
+  options.positions = command.positions;
   set_memory(engine_options, questions, model->config(), options);
   capture::Engine engine(model, engine_options);
   std::cerr << "kvatlas: " << engine.plan() << "; " << policies.size()
@@ -309,6 +325,10 @@ void add_evaluate_command(CLI::App& app) {
   command->add_flag("--generations", options->generations,
                     "with --json: a line a prompt and policy with the tokens it generated and what "
                     "was decided");
+  command
+      ->add_flag("--positions", options->positions,
+                 "with --generations: also which tokens each layer and KV head keeps")
+      ->needs(command->get_option("--generations"));
   command->footer(
       "Policies:\n" + policy_help() +
       "\nExamples:\n"

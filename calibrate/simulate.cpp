@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "calibrate/continuations.hpp"
-#include "calibrate/plan.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 #include "kernels/row_compare.hpp"
@@ -77,6 +76,17 @@ std::vector<std::optional<Proximity>> prefill_mask(const Policy& policy,
     }
   }
   return mask;
+}
+
+std::vector<Range> kept_ranges(const HeadCut& cut) {
+  std::vector<Range> out = cut.ranges;
+  for (const auto token : cut.tokens) {
+    if (!out.empty() && out.back().end == token)
+      ++out.back().end;
+    else
+      out.push_back({token, token + 1});
+  }
+  return out;
 }
 
 class Simulation {
@@ -369,6 +379,12 @@ class Simulation {
     if (progress.agreement.count > 0) outcome.agreement = progress.agreement.value();
     outcome.read_bytes = progress.read.count > 0 ? progress.read.value() : outcome.kept_bytes;
     const Plan plan = progress.plan ? *progress.plan : full_plan();
+    if (options_.positions) {
+      for (const auto& layer : plan.heads) {
+        auto& of_layer = outcome.positions.emplace_back();
+        for (const auto& head : layer) of_layer.push_back(kept_ranges(head));
+      }
+    }
     outcome.lazy = plan.lazy;
     outcome.mass = plan.mass;
     outcome.budgets = plan.budgets;

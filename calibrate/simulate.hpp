@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "analyzer/capture/engine.hpp"
-#include "calibrate/policy.hpp"
+#include "calibrate/plan.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -24,6 +24,7 @@ struct SimulateOptions {
   std::int64_t context_tokens = 0;
   /// Steps by which each policy is timed alone; 0: none is.
   std::int64_t time_steps = 0;
+  bool positions = false;  // Outcome::positions is wanted
   /// What copies of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
 };
@@ -33,8 +34,10 @@ struct Outcome {
   std::vector<std::int64_t> tokens;         // generated
   std::vector<std::int64_t> cache_lengths;  // [layer], at the end, of the longest KV head
   std::vector<std::int64_t> kept;           // [layer], after the cut, likewise
-  double kept_bytes = 0, full_bytes = 0;    // after the cut, at 16 bits a value unless kv_bits says
-  double read_bytes = 0;                    // a step, the mean
+  /// [layer][KV head]: which tokens those are, where it was asked for.
+  std::vector<std::vector<std::vector<Range>>> positions;
+  double kept_bytes = 0, full_bytes = 0;  // after the cut, at 16 bits a value unless kv_bits says
+  double read_bytes = 0;                  // a step, the mean
   double kl = std::numeric_limits<double>::quiet_NaN();         // nats a token, the mean
   double agreement = std::numeric_limits<double>::quiet_NaN();  // of the best token
   double skipped = std::numeric_limits<double>::quiet_NaN();    // PoD's gate

@@ -3,6 +3,8 @@
 // 3 unreadable input.
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -346,6 +348,25 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
   EXPECT_EQ(first.at("tokens").size(), 3u);
   EXPECT_EQ(first.at("score"), nullptr);
   EXPECT_EQ(first.at("text"), nullptr);  // without a tokenizer
+  EXPECT_FALSE(first.contains("positions"));
+
+  // Which tokens are kept.
+  std::istringstream with_positions(run({"--json", "--generations", "--positions"}).out);
+  std::map<std::string, json> kept;
+  for (std::string line; std::getline(with_positions, line);) {
+    const json one = json::parse(line);
+    for (const auto& layer : one.at("positions"))
+      for (const auto& head : layer) {
+        std::int64_t tokens = 0;
+        for (const auto& range : head)
+          tokens += range.at(1).get<std::int64_t>() - range.at(0).get<std::int64_t>();
+        EXPECT_LE(tokens, one.at("kept").at(0));
+        kept[one.at("policy")] = head;
+      }
+  }
+  EXPECT_EQ(kept.at("full"), json({{0, 13}}));
+  EXPECT_EQ(kept.at("window:recent=4"), json({{8, 12}}));
+  EXPECT_EQ(kept.at("h2o:budget=6").back().at(1), 12);
 
   // What was measured goes into the document.
   const std::string measured = document + ".measured";

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kvpress runs the demo model with exported files and keeps, layer by layer and head by head, the positions that
+`kvatlas evaluate --as kvpress` keeps."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from support import (
+    MODEL,
+    MODEL_DIR,
+    ROOT,
+    dynamickv_document,
+    export,
+    head_document,
+    lagkv_document,
+    lazy_document,
+    run,
+    threshold_document,
+    written,
+)
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+LENGTHS = (400, 1000)
+
+
+def load_press(folder: Path):
+    (file,) = folder.glob("kvatlas_press*.json")
+    script = {"__name__": "load_press"}
+    exec(compile((folder / "load_press.py").read_text(encoding="utf-8"), "load_press.py", "exec"), script)
+    return script["load_press"](file)
+
+
+def positions_of(ranges: list) -> list:
+    return [position for begin, end in ranges for position in range(begin, end)]
+
+
+def rows_of(cut: torch.Tensor, full: torch.Tensor) -> list:
+    """[KV head] which rows of the full cache a cut one holds."""
+    found = []
+    for head in range(full.shape[1]):
+        same = (cut[0, head][:, None, :] == full[0, head][None, :, :]).all(-1)
+        assert bool((same.sum(-1) == 1).all()), "a key that is none of the full cache, or two of it"
+        found.append(sorted(same.int().argmax(-1).tolist()))
+    return found
+
+
+class KvpressTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(2)
+        cls.model = AutoModelForCausalLM.from_pretrained(MODEL_DIR, attn_implementation="sdpa").eval()
+        text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+        ids = AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids
+        cls.prompts = {length: ids[:, :length] for length in LENGTHS}
+        cls.full = {length: cls.prefill(length) for length in LENGTHS}
+
+    @classmethod
+    def prefill(cls, length: int, press=None) -> DynamicCache:
+        cache = DynamicCache()
+        with torch.no_grad():
+            if press is None:
+                cls.model(cls.prompts[length], past_key_values=cache)
+            else:
+                with press(cls.model):
+                    cls.model(cls.prompts[length], past_key_values=cache)
+        return cache
+
+    def ours(self, document: dict, length: int) -> dict:
+        """What the program says of the document's policy on the prompt."""
+        prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
+        prompts.write_text(json.dumps({"id": "a", "tokens": self.prompts[length][0].tolist()}), encoding="utf-8")
+        words = ["evaluate", "--model", MODEL, "--prompts", prompts, "--policy", written(document), "--as", "kvpress"]
+        words += ["--new", "2", "--ignore-eos", "--no-comparison", "--time-steps", "0"]
+        lines = run(*words, "--json", "--generations", "--positions").splitlines()
+        (line,) = [json.loads(line) for line in lines if json.loads(line)["policy"] != "full"]
+        line["positions"] = [[positions_of(ranges) for ranges in heads] for heads in line["positions"]]
+        return line
+
+    def check_cut(self, document: dict, length: int, kept: list) -> dict:
+        """kvpress cuts as the program says, and `kept` tokens a layer."""
+        ours = self.ours(document, length)
+        press = load_press(export(document, "kvpress", "--length", length))
+        cut = self.prefill(length, press)
+        self.assertEqual([layer.keys.shape[2] for layer in cut.layers], kept)
+        for number, (layer, full) in enumerate(zip(cut.layers, self.full[length].layers)):
+            self.assertEqual(rows_of(layer.keys, full.keys), ours["positions"][number], f"layer {number}")
+            self.assertEqual(rows_of(layer.values, full.values), ours["positions"][number], f"layer {number}")
+        return ours
+
+    def test_lazy_layers(self):
+        lazy = {11, 12, 13, 16, 19, 25, 26, 27}
+        document = lazy_document(self.model, lazy, 4, 256)
+        for length in LENGTHS:
+            self.check_cut(document, length, [260 if layer in lazy else length for layer in range(30)])
+
+    def test_threshold(self):
+        for length, threshold in zip(LENGTHS, (0.8, 0.6)):
+            document = threshold_document(self.model, threshold, 4, 128)
+            ours = self.ours(document, length)
+            self.assertTrue(0 < len(ours["lazy"]) < 30, ours["lazy"])
+            # No layer is so near to the threshold that rounding could decide.
+            self.assertGreater(min(abs(mass - threshold) for mass in ours["mass"]), 1e-4)
+            kept = [131 if layer in ours["lazy"] else length for layer in range(30)]
+            self.check_cut(document, length, kept)
+
+    def test_lazy_heads(self):
+        lazy = [[(layer * 5 + head * 3) % 7 < 3 for head in range(3)] for layer in range(30)]
+        document = head_document(self.model, lazy, 16, 200)
+        for length in LENGTHS:
+            ours = self.ours(document, length)["positions"]
+            self.prefill(length, load_press(export(document, "kvpress", "--length", length)))
+            for number, layer in enumerate(self.model.model.layers):
+                _, masked_heads, masked = layer.self_attn.masked_key_indices
+                for head in range(3):
+                    gone = set(masked[masked_heads == head].tolist())
+                    self.assertEqual(bool(gone), lazy[number][head])
+                    self.assertEqual([i for i in range(length) if i not in gone], ours[number][head])
+
+    def test_budgets(self):
+        budgets = [40 + layer * 53 % 240 for layer in range(30)]
+        document = dynamickv_document(self.model, budgets)
+        for length in LENGTHS:
+            self.check_cut(document, length, [budget + 16 for budget in budgets])
+
+    def test_partitions(self):
+        for sink, lag, ratio, keep in ((16, 64, "1/4", 16), (4, 128, "1/6", 21)):
+            document = lagkv_document(self.model, sink, lag, ratio)
+            for length in LENGTHS:
+                parts = (length - sink) // lag
+                kept = sink + keep * (parts - 1) + lag + (length - sink) % lag
+                self.check_cut(document, length, [kept] * 30)
+
+
+if __name__ == "__main__":
+    unittest.main()
