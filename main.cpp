@@ -43,6 +43,7 @@ void add_commands(CLI::App& app) {
   kvatlas::add_inspect_command(
       app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
   kvatlas::add_export_command(app);
+  kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
 }

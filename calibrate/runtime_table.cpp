@@ -15,6 +15,7 @@ Runtime tensorrt_llm() {
   r.architectures = {
       {"gemma3", false, ""},
       {"mistral", false, "needs a version with windows for Mistral (spring 2026)"},
+      {"ministral", false, ""},
       {"llama", true,
        "its Llama code passes no window, so a list of windows changes nothing; the "
        "checkpoint can be served as Ministral, which does"},
@@ -32,10 +33,11 @@ Runtime transformers() {
   r.architectures = {{"llama", false,
                       "the mask is not applied: the cache of a lazy layer is cut after a full "
                       "prefill, for one prompt without padding, with sdpa"},
-                     {"qwen2", false, "needs use_sliding_window: true"},
-                     {"qwen3", false, "needs use_sliding_window: true"},
+                     {"qwen2", false, ""},
+                     {"qwen3", false, ""},
                      {"gemma2", false, ""},
                      {"gemma3", false, ""},
+                     {"ministral", false, ""},
                      {"mistral", true,
                       "windows of single layers end in a shape error there; its checkpoints load "
                       "under model_type ministral, which works"},
@@ -74,10 +76,10 @@ Runtime vllm() {
       {"mistral", false, ""},
       {"gemma2", false, ""},
       {"gemma3", false, ""},
-      {"qwen2", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"qwen3", false, "needs model-impl: transformers, for its own code ignores layer types"},
-      {"phi3", false, "needs model-impl: transformers"},
-      {"internlm2", false, "needs model-impl: transformers"}};
+      {"phi3", false, ""},
+      {"qwen2", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"qwen3", false, "transformers' code runs it (model-impl), its own ignores layer types"},
+      {"internlm2", true, "its own code reads no layer types, and transformers has none for it"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   return r;
 }
@@ -86,12 +88,13 @@ Runtime sglang() {
   Runtime r{"sglang", "SGLang", "0.5.23"};
   r.forms[0] = {kAbout, "abcd", "with model-impl: transformers, for its own code ignores it"};
   r.masks_prefill = r.rolls = r.one_window = true;
+  r.architectures = {{"internlm2", true, "transformers has no code for it"}};
   return r;
 }
 
 Runtime llama_cpp() {
   Runtime r{"llama.cpp", "llama.cpp", "2026-10-01"};
-  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file"};
+  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file: a window and a period of layers"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {{"gemma2", false, ""},
                      {"gemma3", false, ""},
@@ -166,8 +169,11 @@ Runtime mlx_lm() {
   Runtime r{"mlx-lm", "mlx-lm", "0.32.2"};
   r.forms[0] = {kAbout, "abcd", "one full layer at least"};
   r.masks_prefill = r.rolls = r.one_window = true;
-  r.architectures = {{"llama", false, ""}, {"gemma2", false, ""}, {"gemma3", false, ""}};
-  r.refuses_others = "its code for this architecture is not known to read layer types";
+  r.architectures = {{"llama", false, ""},
+                     {"mistral", false, ""},
+                     {"ministral3", false, ""},
+                     {"gemma3", false, ""}};
+  r.refuses_others = "its code for this architecture reads no layer types";
   return r;
 }
 

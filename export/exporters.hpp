@@ -59,7 +59,7 @@ struct ExportRequest {
 
 /// One exported policy of a document.
 struct ExportedPolicy {
-  std::string section;            // of the document; "composition" for a composed one
+  std::string section;            // of the document; calibrate::kComposition for a composed one
   std::vector<ExportFile> files;  // README.txt among them
   std::vector<std::string> notes;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
+#include <string_view>
 
 #include "export/shared_impl.hpp"
 #include "kernels/base/error.hpp"
@@ -31,10 +34,12 @@ std::vector<std::uint8_t> lazy_layers(const Order& order) {
   return lazy;
 }
 
-Proximity proximal(const Order& order) {
-  const auto* streaming = std::get_if<Streaming>(&order.part);
-  return streaming ? streaming->keep : std::get<SimLayerKv>(order.part).keep;
+Proximity proximal(const calibrate::Part& part) {
+  const auto* streaming = std::get_if<Streaming>(&part);
+  return streaming ? streaming->keep : std::get<SimLayerKv>(part).keep;
 }
+
+Proximity proximal(const Order& order) { return proximal(order.part); }
 
 const std::vector<std::int64_t>& budgets(const Order& order) {
   return std::get<DynamicKv>(order.part).fixed.value();
@@ -47,17 +52,57 @@ double removed_ratio(std::int64_t keep, std::int64_t length) {
 
 namespace {
 
-/// What YAML 1.2 reads as the text itself and nothing else needs no quotes.
+/// Words that YAML 1.1 or 1.2 reads as something else than text.
+bool yaml_keyword(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array<std::string_view, 9> words = {"true", "false", "null", "yes", "no",
+                                                     "on",   "off",   "y",    "n"};
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+/// Quoted as in JSON, in ASCII alone. Beyond 16 bits JSON writes two surrogates, and YAML one code.
+std::string yaml_quoted(const json& value) {
+  const std::string text = value.dump(-1, ' ', true);
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      out += text[i];
+      continue;
+    }
+    if (text.compare(i, 4, "\\ud8") < 0 || text.compare(i, 4, "\\udb") > 0) {
+      out += text.substr(i++, 2);
+      continue;
+    }
+    const auto high = std::stoul(text.substr(i + 2, 4), nullptr, 16);
+    const auto low = std::stoul(text.substr(i + 8, 4), nullptr, 16);
+    char code[16];
+    std::snprintf(code, sizeof code, "\\U%08lx", 0x10000 + ((high - 0xd800) << 10) + low - 0xdc00);
+    out += code;
+    i += 11;
+  }
+  return out;
+}
+
+/// YAML 1.1 reads 1e-05 as text, and 1.0e-05 as a number.
+std::string yaml_float(const json& value) {
+  std::string text = value.dump();
+  const auto exponent = text.find('e');
+  if (exponent != text.npos && text.find('.') == text.npos) text.insert(exponent, ".0");
+  return text;
+}
+
+/// What YAML reads as the text itself and nothing else needs no quotes.
 std::string yaml_scalar(const json& value) {
+  if (value.is_number_float()) return yaml_float(value);
   if (!value.is_string()) return value.dump();
   const auto& text = value.get_ref<const std::string&>();
   const bool plain =
       !text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) &&
       std::all_of(text.begin(), text.end(),
                   [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; }) &&
-      text != "true" && text != "false" && text != "null" && text != "yes" && text != "no" &&
-      text != "on" && text != "off";
-  return plain ? text : value.dump();
+      !yaml_keyword(text);
+  return plain ? text : yaml_quoted(value);
 }
 
 void write_yaml(const json& value, std::size_t depth, std::string& out);
@@ -102,9 +147,10 @@ json layer_types(const std::vector<std::uint8_t>& lazy) {
 }
 
 ExportFile config_file(const Order& order, const json& changes) {
-  if (!order.config) return {"config_overrides.json", calibrate::canonical_json(changes)};
+  const json placed = placed_in_config(order, changes);
+  if (!order.config) return {"config_overrides.json", calibrate::canonical_json(placed)};
   json whole = *order.config;
-  for (const auto& [key, value] : changes.items()) whole[key] = value;
+  whole.merge_patch(placed);
   // Not canonical: 1.0 must stay a float for readers that check types.
   return {"config.json", whole.dump(2) + '\n'};
 }

@@ -18,6 +18,7 @@ calibrate::LazyHeads lazy_heads(const Order& order);
 std::vector<std::uint8_t> lazy_layers(const Order& order);
 /// The tokens that what is trimmed keeps: of Streaming and SimLayerKv.
 calibrate::Proximity proximal(const Order& order);
+calibrate::Proximity proximal(const calibrate::Part& part);
 /// [layer], the window not counted: the given budgets. For DynamicKv with budgets.
 const std::vector<std::int64_t>& budgets(const Order& order);
 
@@ -31,6 +32,23 @@ std::string yaml_text(const nlohmann::json& value);
 
 /// "full_attention" and "sliding_attention", one word a layer.
 nlohmann::json layer_types(const std::vector<std::uint8_t>& lazy);
+
+/// For runtimes that give layers a window of one size.
+struct Windows {
+  std::vector<std::uint8_t> layers;  // [layer], 1 where it has the window
+  std::int64_t size = 0;             // tokens, the query's own included
+};
+/// The windows of the trimmed layers, as the runtime has them. Error(usage) where they contradict
+/// windows of the model's own, or the checkpoint is of an architecture that the runtime cannot
+/// window.
+Windows windows_of(const Order& order);
+/// The fields of config.json that say so: "layer_types" and "sliding_window".
+nlohmann::json window_fields(const Windows& windows);
+/// As the checkpoint's config.json calls it, if there is one; otherwise as the document does.
+std::string architecture_of(const Order& order);
+/// What is changed in config.json, at the place where it is: under "text_config" of a checkpoint
+/// that has more than a language model.
+nlohmann::json placed_in_config(const Order& order, const nlohmann::json& changes);
 
 /// config.json with `changes` over it where the order has the model's own; otherwise
 /// config_overrides.json, of the changes alone.

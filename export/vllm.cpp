@@ -1,8 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "export/shared_impl.hpp"
+#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
+namespace {
 
-Exported export_vllm(const Order&) { return {}; }
+/// What vLLM's groups of layers cost: it puts layers of a kind into groups of equal size, and pads
+/// the last one.
+std::string padding_note(const Windows& windows) {
+  const auto lazy = std::count(windows.layers.begin(), windows.layers.end(), 1);
+  const auto full = static_cast<std::ptrdiff_t>(windows.layers.size()) - lazy;
+  if (full == 0) return "";
+  const auto [fewer, more] = std::minmax(lazy, full);
+  const auto group = 2 * more < 3 * fewer ? more : fewer;
+  const auto padding = [&](std::ptrdiff_t layers) { return (group - layers % group) % group; };
+  const std::string groups =
+      str("vLLM puts the ", full, " full and ", lazy, " sliding layers into groups of ", group);
+  const auto padded = padding(full) + padding(lazy);
+  if (padded == 0) return groups + ", and none is padded.";
+  return str(groups, " and pads them by ", padded, padded == 1 ? " layer" : " layers",
+             ": memory that holds nothing. A set of lazy layers whose number divides that of the "
+             "full ones, or is a multiple of it, wastes none.");
+}
+
+}  // namespace
+
+Exported export_vllm(const Order& order) {
+  const auto windows = windows_of(order);
+  const auto architecture = architecture_of(order);
+  nlohmann::json config = {{"hf-overrides", placed_in_config(order, window_fields(windows))}};
+  if (architecture == "qwen2" || architecture == "qwen3") config["model-impl"] = "transformers";
+  Exported out;
+  out.files.push_back({"vllm.yaml", yaml_text(config)});
+  out.use = "vllm serve $MODEL --config vllm.yaml";
+  if (const auto note = padding_note(windows); !note.empty()) out.notes.push_back(note);
+  out.notes.push_back(
+      "Do not add --disable-sliding-window, which drops the windows, nor "
+      "--disable-hybrid-kv-cache-manager, with which they free no memory.");
+  return out;
+}
 
 }  // namespace kvatlas::exporting

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/model/json_text.hpp"
+#include "export/commands.hpp"
+#include "export/importers.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas {
+namespace {
+
+namespace fs = std::filesystem;
+using calibrate::Document;
+using importing::ImportRequest;
+
+struct Options {
+  std::string runtime, file, output, config;
+  ImportRequest request;
+  std::string name, architecture;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  bool force = false;
+};
+
+std::string text_of(const fs::path& path) {
+  return model::read_text_file(path, importing::kLargestPattern);
+}
+
+Document imported(const Options& options, const ImportRequest& request) {
+  const fs::path path = options.file;
+  return in_context(printable(options.file, 400), [&] {
+    if (options.runtime == "duo-attention") {
+      if (!fs::is_directory(path))
+        fail(ErrorCode::usage, "expected a folder with full_attention_heads.tsv and config.json");
+      return importing::import_duo_attention(text_of(path / "full_attention_heads.tsv"),
+                                             text_of(path / "config.json"), request);
+    }
+    if (options.runtime == "headkv") return importing::import_headkv(text_of(path), request);
+    return importing::import_minference(text_of(path), request);
+  });
+}
+
+/// What config.json says, and over it what the command line does.
+calibrate::ModelInfo known_model(const Options& options) {
+  calibrate::ModelInfo known;
+  if (!options.config.empty())
+    known = in_context(printable(options.config, 400), [&] {
+      return importing::model_of_config(model::parse_json(text_of(options.config), 64));
+    });
+  if (!options.name.empty()) known.name = options.name;
+  if (!options.architecture.empty()) known.architecture = options.architecture;
+  if (options.heads != 0) known.heads = options.heads;
+  if (options.kv_heads != 0) known.kv_heads = options.kv_heads;
+  if (options.head_dim != 0) known.head_dim = options.head_dim;
+  return known;
+}
+
+void check_words(const Options& options) {
+  const auto only = [&](bool given, const char* option, std::string_view runtime) {
+    if (given && options.runtime != runtime)
+      fail(ErrorCode::usage, option, " is for ", runtime, " alone");
+  };
+  only(options.request.sparsity.has_value(), "--sparsity", "duo-attention");
+  only(options.request.share.has_value(), "--share", "headkv");
+  if (options.request.threshold && options.runtime == "minference")
+    fail(ErrorCode::usage, "--threshold is for numbers, and minference's patterns have kinds");
+  if (options.request.threshold && (options.request.sparsity || options.request.share))
+    fail(ErrorCode::usage, "--threshold and ", options.request.share ? "--share" : "--sparsity",
+         " choose the same heads: give one of them");
+}
+
+void run_import(const Options& options) {
+  check_words(options);
+  ImportRequest request = options.request;
+  request.model = known_model(options);
+  request.tool_version = KVATLAS_VERSION;
+  const auto document = imported(options, request);
+  calibrate::write_document(document, options.output, options.force);
+  const auto& section = document.sections.at("heads");
+  std::size_t lazy = 0, heads = 0;
+  for (const auto& row : section.at("result").at("lazy_heads")) {
+    heads += row.size();
+    lazy += static_cast<std::size_t>(std::count(row.begin(), row.end(), nlohmann::json(true)));
+  }
+  const auto& settings = section.at("settings");
+  std::cout << options.output << ": " << lazy << " of " << heads << " KV heads keep the first "
+            << settings.at("initial") << " and the last " << settings.at("recent")
+            << " tokens, the others everything\n";
+}
+
+void add_model_options(CLI::App& command, Options& options) {
+  const auto count = CLI::Range(std::int64_t{1}, std::int64_t{65536});
+  command
+      .add_option("--config", options.config,
+                  "the checkpoint's config.json: says what the file does not")
+      ->type_name("FILE");
+  command.add_option("--heads", options.heads, "query heads a layer")->check(count)->type_name("N");
+  command.add_option("--kv-heads", options.kv_heads, "KV heads a layer")
+      ->check(count)
+      ->type_name("N");
+  command.add_option("--head-dim", options.head_dim, "dimensions of a head")
+      ->check(count)
+      ->type_name("N");
+  command.add_option("--name", options.name, "what the model is called")->type_name("NAME");
+  command.add_option("--architecture", options.architecture, "the model's, as llama or qwen2")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+void add_import_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("import", "Turn others' head patterns into a policy document");
+  auto options = std::make_shared<Options>();
+  auto& request = options->request;
+  const auto tokens = CLI::Range(std::int64_t{0}, std::int64_t{1} << 24);
+  const auto share = CLI::Range(0.0, 1.0);
+  command->add_option("format", options->runtime, "duo-attention, headkv or minference")
+      ->required()
+      ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}))
+      ->type_name("FORMAT");
+  command->add_option("file", options->file, "the pattern; for duo-attention its folder")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "the policy document to write")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--sparsity", request.sparsity,
+                   "duo-attention: share of KV heads that become lazy, the lowest numbers first")
+      ->check(share)
+      ->type_name("S");
+  command
+      ->add_option("--share", request.share,
+                   "headkv: share of KV heads that stay full, the highest numbers first")
+      ->check(share)
+      ->type_name("S");
+  command
+      ->add_option("--threshold", request.threshold,
+                   "duo-attention, headkv: heads with a lower number become lazy")
+      ->type_name("X");
+  command
+      ->add_option("--initial", request.initial,
+                   "first tokens that lazy heads keep [the file's; headkv: 4]")
+      ->check(tokens)
+      ->type_name("N");
+  command
+      ->add_option("--recent", request.recent,
+                   "last tokens that lazy heads keep [the file's; headkv: 1024]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N");
+  add_model_options(*command, *options);
+  command->add_flag("--force", options->force, "replace the document if it exists");
+  command->footer(
+      "Formats\n"
+      "  duo-attention  a folder with full_attention_heads.tsv (a row a layer, a column a KV "
+      "head)\n"
+      "                 and config.json (sink_size, recent_size). Zeros and ones are taken as "
+      "they\n"
+      "                 are; other numbers need --sparsity or --threshold. DuoAttention adds "
+      "noise\n"
+      "                 of up to 1e-6 to break ties: here lower layers, then lower heads, become\n"
+      "                 lazy first.\n"
+      "  headkv         JSON, \"layer-head\" -> list of numbers, over query heads: scores, or\n"
+      "                 capacities in tokens. A KV head has the mean of its query heads.\n"
+      "  minference     JSON, a list over layers of objects head -> [kind, x, y, score], over "
+      "query\n"
+      "                 heads. A KV head is lazy if all of its query heads are stream_llm.\n"
+      "\nExamples:\n"
+      "  kvatlas import duo-attention attn_patterns/Llama-3/ --sparsity 0.5 --config config.json "
+      "-o duo.json\n"
+      "  kvatlas import headkv heads.json --share 0.3 --config config.json --recent 512 -o "
+      "headkv.json\n"
+      "  kvatlas import minference Phi_3_best_pattern.json --heads 32 --kv-heads 32 --head-dim 96 "
+      "-o phi.json");
+  command->callback([options] { run_import(*options); });
+}
+
+}  // namespace kvatlas

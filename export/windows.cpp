@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer windows of a policy, against those that the model has of its own.
+#include <algorithm>
+
+#include "export/shared_impl.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::exporting {
+namespace {
+
+using nlohmann::json;
+
+bool has_text_config(const Order& order) {
+  return order.config && order.config->contains("text_config") &&
+         order.config->at("text_config").is_object();
+}
+
+/// The fields of the language model; null without a config.json.
+const json* language_fields(const Order& order) {
+  if (!order.config) return nullptr;
+  return has_text_config(order) ? &order.config->at("text_config") : &*order.config;
+}
+
+std::int64_t whole_number(const json& fields, const char* key, std::int64_t missing) {
+  const auto found = fields.find(key);
+  if (found == fields.end() || found->is_null()) return missing;
+  if (!found->is_number_integer() || found->get<std::int64_t>() < 0)
+    fail(ErrorCode::unreadable, "config.json: ", key, " is ", printable(found->dump(), 80),
+         ", expected a whole number");
+  return found->get<std::int64_t>();
+}
+
+/// Whether the model windows the layer of its own accord, where there is no list of layer types.
+bool windows_itself(const json& fields, const std::string& architecture, std::int64_t layer) {
+  if (architecture == "gemma2") return layer % 2 == 0;
+  if (architecture == "gemma3") {
+    const auto period = whole_number(fields, "sliding_window_pattern",
+                                     whole_number(fields, "_sliding_window_pattern", 6));
+    return period == 0 || (layer + 1) % period != 0;
+  }
+  if (architecture == "qwen2" || architecture == "qwen3")
+    return layer >= whole_number(fields, "max_window_layers", 28);
+  return true;
+}
+
+/// [layer], the window of the model itself, 0 where it has none.
+std::vector<std::int64_t> own_windows(const json& fields, const std::string& architecture,
+                                      std::int64_t layers) {
+  std::vector<std::int64_t> own(static_cast<std::size_t>(layers), 0);
+  const bool gemma = architecture == "gemma2" || architecture == "gemma3";
+  const bool qwen = architecture == "qwen2" || architecture == "qwen3";
+  const auto size = whole_number(fields, "sliding_window", gemma ? 4096 : 0);
+  // Of these the checkpoint's window is not used.
+  if (architecture == "llama" || (qwen && fields.value("use_sliding_window", json()) != true))
+    return own;
+  const auto types = fields.find("layer_types");
+  const bool listed = types != fields.end() && types->is_array();
+  if (listed && types->size() != own.size())
+    fail(ErrorCode::unreadable, "config.json: layer_types has ", types->size(),
+         " entries, expected ", own.size());
+  for (std::size_t layer = 0; layer < own.size(); ++layer)
+    if (listed ? (*types)[layer] == "sliding_attention"
+               : windows_itself(fields, architecture, static_cast<std::int64_t>(layer)))
+      own[layer] = size;
+  return own;
+}
+
+void check_layer(const Order& order, const std::string& architecture, std::size_t layer, bool lazy,
+                 std::int64_t own, std::int64_t size) {
+  const auto refuse = [&](const auto&... why) {
+    fail(ErrorCode::usage, order.runtime.title,
+         " cannot run the policy on this checkpoint: ", why...);
+  };
+  if (!lazy && own > 0 && own != size)
+    refuse("layer ", layer, " has a window of the model's own, of ", own,
+           " tokens, and all windows have one size: calibrate with recent=", own);
+  if (lazy && own > 0 && size > own)
+    refuse("layer ", layer, " has a window of the model's own, of ", own,
+           " tokens, and the policy's of ", size, " would widen it");
+  if (lazy && own == 0 && architecture == "gemma3")
+    refuse("layer ", layer,
+           " is one of the model's full layers, and in Gemma 3 a layer with a window is rotated by "
+           "another base: only the layers that have a window can be trimmed");
+}
+
+}  // namespace
+
+std::string architecture_of(const Order& order) {
+  const json* fields = language_fields(order);
+  if (!fields || !fields->value("model_type", json()).is_string())
+    return order.document.model.architecture;
+  auto type = fields->at("model_type").get<std::string>();
+  if (const auto end = type.rfind("_text"); end != type.npos && end + 5 == type.size())
+    type.resize(end);
+  return type;
+}
+
+json placed_in_config(const Order& order, const json& changes) {
+  return has_text_config(order) ? json{{"text_config", changes}} : changes;
+}
+
+json window_fields(const Windows& windows) {
+  return {{"layer_types", layer_types(windows.layers)}, {"sliding_window", windows.size}};
+}
+
+Windows windows_of(const Order& order) {
+  const auto architecture = architecture_of(order);
+  if (const auto why = calibrate::refusal_of(order.runtime, architecture); !why.empty())
+    fail(ErrorCode::usage, order.runtime.title, " cannot run the policy on a checkpoint of type ",
+         quoted(architecture), ": ", why);
+  const auto layers = order.document.model.layers;
+  const json* fields = language_fields(order);
+  if (!fields && (architecture == "gemma2" || architecture == "gemma3"))
+    fail(ErrorCode::usage, "a model of architecture ", quoted(architecture),
+         " has windows of its own, which the export must not contradict: give its config.json with "
+         "--config");
+  if (fields && whole_number(*fields, "num_hidden_layers", layers) != layers)
+    fail(ErrorCode::usage, "config.json is of a model with ",
+         whole_number(*fields, "num_hidden_layers", layers), " layers, and the policy of one with ",
+         layers);
+  Windows windows{lazy_layers(order), proximal(order.theirs.policy.parts.at(0)).recent};
+  if (windows.size < 2)
+    fail(ErrorCode::usage,
+         "a window of one token holds the query's own alone: ", order.runtime.title,
+         " needs recent of 2 at least");
+  if (std::count(windows.layers.begin(), windows.layers.end(), 1) == 0)
+    fail(ErrorCode::usage, "the policy trims no layer, so there is nothing to export to ",
+         order.runtime.title);
+  if (!fields) return windows;
+  const auto own = own_windows(*fields, architecture, layers);
+  for (std::size_t layer = 0; layer < own.size(); ++layer) {
+    check_layer(order, architecture, layer, windows.layers[layer] != 0, own[layer], windows.size);
+    if (own[layer] > 0) windows.layers[layer] = 1;
+  }
+  return windows;
+}
+
+}  // namespace kvatlas::exporting
