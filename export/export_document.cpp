@@ -26,7 +26,9 @@ class Exporting {
     auto [given, is_static] =
         calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
     const auto form = calibrate::form_of(given.parts.front());
-    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, document_.model);
+    auto model = document_.model;
+    model.architecture = architecture_of(model, request_.config);
+    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, model);
     Order order{document_,         runtime_, given.parts.front(), form.value(),
                 std::move(theirs), length_,  request_.config};
     if (length_ < 1)

@@ -226,8 +226,12 @@ TEST(ExportWindows, OfTheModelsOwn) {
 TEST(ExportWindows, Config) {
   const auto lazy = lazy_document("llama", {1, 0, 1});
   const json mistral = {{"model_type", "mistral"}, {"num_hidden_layers", 3}};
-  EXPECT_THAT(refusal(lazy, "transformers", mistral), HasSubstr("type 'mistral': "));
+  EXPECT_THAT(refusal(lazy, "transformers", mistral), HasSubstr("of architecture 'mistral': "));
   EXPECT_EQ(refusal(lazy, "vllm", mistral), "");
+  const auto way_out = lazy_document("mistral", {1, 0, 1});
+  EXPECT_THAT(refusal(way_out, "transformers"), HasSubstr("model_type ministral"));
+  const json ministral = {{"model_type", "ministral"}, {"num_hidden_layers", 3}};
+  EXPECT_EQ(refusal(way_out, "transformers", ministral), "");
   EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", 4}}), HasSubstr("with 4 layers"));
   EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", "4"}}),
               HasSubstr("num_hidden_layers is \"4\", expected a whole number"));
