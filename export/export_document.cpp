@@ -36,7 +36,8 @@ class Exporting {
     const Exporter exporter = exporter_of(runtime_.name);
     if (!exporter) fail(ErrorCode::internal, runtime_.name, " has no exporter");
     Exported exported = exporter(order);
-    ExportedPolicy out{policy.section, std::move(exported.files), exported.notes};
+    ExportedPolicy out{policy.section, std::move(exported.files), {}};
+    if (is_static) out.note = static_text(order, document_.sections.at(policy.section));
     out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
     return out;
   }
