@@ -79,12 +79,11 @@ class Bending {
       part.identify = SimLayerKv::Identify::prefill;
       part.w_last = 1;
       part.without_own_key = true;
-      say("it decides on the last prompt row instead of the first generated token, and does not "
-          "count the row's own key");
+      say("it decides on the last prompt row instead of the first generated token");
       if (part.keep.recent > 1) {
         --part.keep.recent;
         say(str("it keeps ", part.keep.recent,
-                " recent tokens: the row that it looks at is taken off them"));
+                " recent tokens, for the last row's own is counted"));
       }
       if (part.per_head) refuse("it decides for layers, not for heads");
     }
