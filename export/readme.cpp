@@ -67,7 +67,7 @@ std::string measured_text(const json& measured) {
   if (const auto kl = estimate(of("kl")); !kl.empty())
     text += (text.empty() ? "" : "; ") + std::string("KL divergence ") + kl;
   if (const auto agreement = estimate(of("agreement")); !agreement.empty())
-    text += (text.empty() ? "" : "; ") + std::string("the full model's token in ") + agreement;
+    text += (text.empty() ? "" : "; ") + std::string("agreement ") + agreement;
   return text;
 }
 
