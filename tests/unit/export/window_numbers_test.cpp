@@ -172,7 +172,8 @@ json gemma_config(const char* type, std::int64_t window = 512) {
   return {{"model_type", type}, {"num_hidden_layers", 6}, {"sliding_window", window}};
 }
 
-Document lazy_document(const char* architecture, std::vector<int> lazy, std::int64_t recent = 256) {
+Document lazy_document(const char* architecture, const std::vector<int>& lazy,
+                       std::int64_t recent = 256) {
   SimLayerKv part;
   part.keep = {0, recent};
   part.fixed.emplace();
