@@ -368,6 +368,15 @@ void choose_runtime(Options& o) {
   if (!able(Form::lazy_by_input) || o.simlayerkv.policy.per_head) o.simlayerkv.fixed = true;
 }
 
+/// What was measured as a runtime runs it is kept under the runtime's name.
+void measured_in(const std::string& runtime, nlohmann::json& section) {
+  for (nlohmann::json* of : {&section, section.contains("static") ? &section["static"] : nullptr}) {
+    if (!of || !of->contains("measured")) continue;
+    (*of)["runtimes"][runtime] = std::move((*of)["measured"]);
+    of->erase("measured");
+  }
+}
+
 void run(Options& o, const MakeTrials& make_trials) {
   settle(o);
   if (!o.output.empty() && !o.force && std::filesystem::exists(o.output))
@@ -383,6 +392,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   document.provenance = provenance(evidence);
   document.provenance.tool_version = KVATLAS_VERSION;
   const auto add = [&](const char* method, Calibrated found) {
+    if (!o.runtime.empty()) measured_in(o.runtime, found.section);
     document.sections[method] = std::move(found.section);
     if (!o.as_json)
       for (const auto& table : found.tables) std::cout << table_text(table) << '\n';

@@ -236,7 +236,7 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
   if (!document.compose.empty()) {
     std::vector<Part> parts;
     for (const auto& name : document.compose) parts.push_back(part(name));
-    add(std::move(parts), "composition");
+    add(std::move(parts), kComposition);
   } else {
     for (const auto* name : kSections)
       if (document.sections.contains(name)) add({part(name)}, name);

@@ -142,7 +142,6 @@ using nlohmann::json;
 
 json summary_json(const Summary& s) {
   json out = measured_json(s);
-  out["full_score"] = estimate_json(s.full_score);
   out["full_bytes"] = number_json(s.full_bytes);
   out["kept_bytes"] = number_json(s.kept_bytes);
   out["compression"] = number_json(s.full_bytes / s.kept_bytes);
@@ -164,12 +163,14 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
 }  // namespace
 
 json measured_json(const Summary& s) {
+  const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
   return {{"samples", s.scored},
+          {"full", estimate_json(s.full_score)},
           {"score", estimate_json(s.score)},
-          {"loss_points", estimate_json(s.loss)},
+          {"loss", estimate_json(loss)},
+          {"kept_share", number_json(1 - s.saved())},
           {"kl", estimate_json(s.kl)},
           {"agreement", estimate_json(s.agreement)},
-          {"kv_saved", number_json(s.saved())},
           {"read_bytes_per_token", number_json(s.read_bytes)},
           {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
           {"ms_per_token", number_json(s.ms_per_token)},

@@ -90,7 +90,7 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     load_blocks(policy, config);
     if (!command.runtime.empty()) {
       const std::string name = policy.name;
-      auto behaves = as_runtime_behaves(policy, command.runtime, info);
+      auto behaves = simulated_in_runtime(policy, command.runtime, info);
       for (const auto& change : behaves.changes)
         std::cerr << "kvatlas: note: " << name << " in " << command.runtime << ": " << change
                   << '\n';
@@ -99,6 +99,26 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     }
     policies.push_back(std::move(policy));
   };
+  // A runtime that takes some of a document's policies is judged on those.
+  const auto add_policies_of = [&](const Document& document) {
+    std::vector<std::string> left_out;
+    const std::size_t before = policies.size();
+    for (auto& policy : policies_of(document, command.document_task)) {
+      if (command.runtime.empty()) {
+        add(std::move(policy));
+        continue;
+      }
+      try {
+        add(given_to_runtime(document, policy, runtime_named(command.runtime)).policy);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::usage) throw;
+        left_out.emplace_back(error.what());
+      }
+    }
+    if (left_out.empty()) return;
+    if (policies.size() == before) fail(ErrorCode::usage, left_out.front());
+    for (const auto& reason : left_out) std::cerr << "kvatlas: left out: " << reason << '\n';
+  };
   for (const auto& text : command.policies) {
     if (!is_file(text)) {
       add(parse_policy(text));
@@ -106,7 +126,7 @@ std::vector<Policy> gather_policies(const EvaluateCommand& command, const model:
     }
     const Document document = read_document(text);
     in_context(text, [&] { require_same_model(document, model); });
-    for (auto& policy : policies_of(document, command.document_task)) add(std::move(policy));
+    add_policies_of(document);
   }
   for (const auto& text : split_policies(command.against)) add(parse_policy(text));
   return policies;
@@ -158,18 +178,18 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
 }
 
 /// The document with what was measured in its sections.
-void write_measured(const EvaluateCommand& command, const Evaluation& evaluation) {
+void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
+                    const Evaluation& evaluation) {
   Document document = read_document(command.policies.front());
   const auto summaries = summarise(evaluation, static_cast<std::uint64_t>(command.prompts.seed));
-  if (!document.compose.empty()) {
-    for (const auto& section : document.compose)
-      document.sections[section]["measured"] = measured_json(summaries[1]);
-  } else {
-    // policies_of gives a policy a section, in the sections' order.
-    std::size_t row = 1;
-    for (auto& [name, section] : document.sections.items()) {
-      if (row >= summaries.size()) break;
-      section["measured"] = measured_json(summaries[row++]);
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string& place = policies[i].section;
+    if (place.empty()) continue;  // of --against
+    const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
+    for (const auto& one : places) {
+      json& section = document.sections[json::json_pointer("/" + one)];
+      json& of = command.runtime.empty() ? section : section["runtimes"];
+      of[command.runtime.empty() ? "measured" : command.runtime] = measured_json(summaries[i + 1]);
     }
   }
   write_document(document, command.output, command.force);
@@ -238,7 +258,8 @@ void run_evaluate(EvaluateCommand command) {
         });
   }
   const auto seed = static_cast<std::uint64_t>(command.prompts.seed);
-  if (!command.output.empty() && evaluation.interrupted == 0) write_measured(command, evaluation);
+  if (!command.output.empty() && evaluation.interrupted == 0)
+    write_measured(command, policies, evaluation);
   if (command.generations) {
     print_generations(evaluation, model->tokenizer() != nullptr);
   } else if (command.json) {

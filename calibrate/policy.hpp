@@ -126,8 +126,9 @@ struct Policy {
   bool rolling = false;  // windows stay at their size while decoding
   /// A runtime's windows mask the prefill too (runtimes.md, loss b).
   bool masks_prefill = false;
-  std::string section =
-      {};  // of the document that it was read from; "composition" for a composed one
+  /// Where a document keeps what it says of it: "lagkv", "simlayerkv/static", or kComposition; empty
+  /// if it is of none.
+  std::string section = {};
 };
 
 /// "simlayerkv:threshold=0.7,initial=4,recent=256+lagkv:lag=128". Error(usage) says which part and
@@ -202,6 +203,7 @@ void write_whole(std::string_view text, const std::filesystem::path& path, bool 
 /// The JSON Schema (draft-07) that documents meet.
 std::string_view document_schema();
 
+inline constexpr const char* kComposition = "composition";
 /// The policies that a document holds: one if it is a composition, else one a section. For
 /// `task`, DynamicKV's budgets of that task (Error(usage) if it has none); empty: overall.
 std::vector<Policy> policies_of(const Document& document, const std::string& task = {});

@@ -15,9 +15,11 @@ Runtime tensorrt_llm() {
   r.architectures = {
       {"gemma3", false, ""},
       {"mistral", false, "needs a version with windows for Mistral (spring 2026)"},
+      {"ministral", false, ""},
       {"llama", true,
        "its Llama code passes no window, so a list of windows changes nothing; the "
-       "checkpoint can be served as Ministral, which does"},
+       "checkpoint can be served as Ministral, which does: give its config.json, with model_type "
+       "ministral, with --config"},
       {"qwen2", true, "its Qwen 2 code passes no window, so a list of windows changes nothing"},
       {"qwen3", true, "its Qwen 3 code passes no window, so a list of windows changes nothing"}};
   r.refuses_others = "its code for this architecture is not known to pass a window";
@@ -29,17 +31,19 @@ Runtime transformers() {
   r.forms[0] = {kAbout, "abcd", "as layer types and one window in config.json"};
   r.forms[4] = {kAbout, "acg", "as a window for each layer; llama alone, from 5.23 on"};
   r.masks_prefill = r.rolls = r.one_window = true;
-  r.architectures = {{"llama", false,
-                      "the mask is not applied: the cache of a lazy layer is cut after a full "
-                      "prefill, for one prompt without padding, with sdpa"},
-                     {"qwen2", false, "needs use_sliding_window: true"},
-                     {"qwen3", false, "needs use_sliding_window: true"},
-                     {"gemma2", false, ""},
-                     {"gemma3", false, ""},
-                     {"mistral", true,
-                      "windows of single layers end in a shape error there; its checkpoints load "
-                      "under model_type ministral, which works"},
-                     {"phi3", true, "windows of single layers end in a shape error there"}};
+  r.architectures = {
+      {"llama", false,
+       "the mask is not applied: the cache of a lazy layer is cut after a full "
+       "prefill, for one prompt without padding, with sdpa"},
+      {"qwen2", false, ""},
+      {"qwen3", false, ""},
+      {"gemma2", false, ""},
+      {"gemma3", false, ""},
+      {"ministral", false, ""},
+      {"mistral", true,
+       "windows of single layers end in a shape error there; its checkpoints load "
+       "under model_type ministral, which works: give its config.json, so changed, with --config"},
+      {"phi3", true, "windows of single layers end in a shape error there"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   return r;
 }
@@ -86,12 +90,13 @@ Runtime sglang() {
   Runtime r{"sglang", "SGLang", "0.5.23"};
   r.forms[0] = {kAbout, "abcd", "with model-impl: transformers, for its own code ignores it"};
   r.masks_prefill = r.rolls = r.one_window = true;
+  r.architectures = {{"internlm2", true, "transformers has no code for it"}};
   return r;
 }
 
 Runtime llama_cpp() {
   Runtime r{"llama.cpp", "llama.cpp", "2026-10-01"};
-  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file"};
+  r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file: a window and a period of layers"};
   r.masks_prefill = r.rolls = r.one_window = true;
   r.architectures = {{"gemma2", false, ""},
                      {"gemma3", false, ""},
@@ -166,8 +171,11 @@ Runtime mlx_lm() {
   Runtime r{"mlx-lm", "mlx-lm", "0.32.2"};
   r.forms[0] = {kAbout, "abcd", "one full layer at least"};
   r.masks_prefill = r.rolls = r.one_window = true;
-  r.architectures = {{"llama", false, ""}, {"gemma2", false, ""}, {"gemma3", false, ""}};
-  r.refuses_others = "its code for this architecture is not known to read layer types";
+  r.architectures = {{"llama", false, ""},
+                     {"mistral", false, ""},
+                     {"ministral3", false, ""},
+                     {"gemma3", false, ""}};
+  r.refuses_others = "its code for this architecture reads no layer types";
   return r;
 }
 

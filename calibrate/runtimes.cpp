@@ -21,6 +21,8 @@ void drop_bits(RuntimePolicy& result) {
 }
 
 /// Turns a policy of one part into what the runtime runs.
+using nlohmann::json;
+
 class Bending {
  public:
   Bending(const Policy& policy, const Runtime& runtime, const ModelInfo& model)
@@ -100,7 +102,9 @@ class Bending {
       if (part.fixed) say("it finds the budgets anew for each prompt: those given are not used");
       part.fixed.reset();
     } else if (runtime_.name == "openvino") {
-      const std::int64_t budget = up_to_blocks(mean_budget(part), runtime_.block_tokens);
+      // The first block, the last ones, and one for those that took most attention.
+      const std::int64_t block = runtime_.block_tokens;
+      const std::int64_t budget = std::max(up_to_blocks(mean_budget(part), block), 3 * block);
       say(str("every layer keeps the ", budget, " tokens that took most attention"));
       out_.policy.parts.at(0) = H2o{budget};
     } else {
@@ -201,6 +205,29 @@ class Bending {
   RuntimePolicy out_;
 };
 
+/// The static view that calibration left beside a per-input policy.
+std::optional<LazyHeads> static_view(const json& section, bool per_head) {
+  const char* view = per_head ? "per_head" : "static";
+  const char* list = per_head ? "lazy_heads" : "lazy_layers";
+  if (!section.contains(view) || !section.at(view).is_object() || !section.at(view).contains(list))
+    return std::nullopt;
+  // Read as the result it would be, with the checks of one.
+  const json as_result = {{"settings", section.at("settings")},
+                          {"result", {{list, section.at(view).at(list)}}}};
+  return std::get<SimLayerKv>(part_of("simlayerkv", as_result)).fixed;
+}
+
+/// Whether the runtime is given the static view of this policy.
+bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed) {
+  if (policy.parts.size() != 1) return false;
+  const auto* part = std::get_if<SimLayerKv>(&policy.parts.front());
+  if (!part || part->fixed || part->opposite) return false;
+  if (fixed) return true;
+  const bool decides = runtime.form(Form::lazy_by_input).fit != Fit::impossible &&
+                       (!part->per_head || runtime.name == "transformers-cache");
+  return !decides;
+}
+
 }  // namespace
 
 const char* form_name(Form form) {
@@ -270,6 +297,20 @@ std::optional<Form> form_of(const Part& part) {
         return std::adjacent_find(row.begin(), row.end(), std::not_equal_to<>()) == row.end();
       });
   return whole_layers ? Form::lazy_layers : Form::lazy_heads;
+}
+
+GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
+                             bool fixed) {
+  if (!wants_static_view(policy, runtime, fixed)) return {std::move(policy), false};
+  auto& part = std::get<SimLayerKv>(policy.parts.front());
+  part.fixed = static_view(document.sections.at(policy.section), part.per_head);
+  if (!part.fixed)
+    fail(ErrorCode::usage, runtime.title,
+         " takes lazy layers fixed beforehand, and the document has no static view of them: "
+         "'kvatlas calibrate' writes one");
+  policy.section += "/static";
+  policy.name += " fixed";
+  return {std::move(policy), true};
 }
 
 RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,

@@ -78,6 +78,17 @@ std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 /// The form of a policy's part for a runtime; none for baselines, which no runtime is given.
 std::optional<Form> form_of(const Part& part);
 
+/// A policy of a document as it is handed to a runtime.
+struct GivenPolicy {
+  Policy policy;
+  bool is_static = false;  // the static view of a policy that decides by input
+};
+
+/// Lazy layers by input are fixed where the runtime cannot decide them, or `fixed` asks for it:
+/// Error(usage) if calibration left no static view in the document.
+GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
+                             bool fixed = false);
+
 /// What a runtime makes of a policy.
 struct RuntimePolicy {
   Policy policy;

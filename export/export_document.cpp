@@ -8,36 +8,8 @@ namespace kvatlas::exporting {
 namespace {
 
 using calibrate::Document;
-using calibrate::Fit;
-using calibrate::Form;
-using calibrate::LazyHeads;
 using calibrate::Policy;
 using calibrate::Runtime;
-using calibrate::SimLayerKv;
-using nlohmann::json;
-
-/// The static view that calibration left beside a per-input policy.
-std::optional<LazyHeads> static_view(const json& section, bool per_head) {
-  const char* view = per_head ? "per_head" : "static";
-  const char* list = per_head ? "lazy_heads" : "lazy_layers";
-  if (!section.contains(view) || !section.at(view).is_object() || !section.at(view).contains(list))
-    return std::nullopt;
-  // Read as the result it would be, with the checks of one.
-  const json as_result = {{"settings", section.at("settings")},
-                          {"result", {{list, section.at(view).at(list)}}}};
-  return std::get<SimLayerKv>(calibrate::part_of("simlayerkv", as_result)).fixed;
-}
-
-/// Whether the runtime is given the static view of this policy.
-bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed) {
-  if (policy.parts.size() != 1) return false;
-  const auto* part = std::get_if<SimLayerKv>(&policy.parts.front());
-  if (!part || part->fixed || part->opposite) return false;
-  if (fixed) return true;
-  const bool decides = runtime.form(Form::lazy_by_input).fit != Fit::impossible &&
-                       (!part->per_head || runtime.name == "transformers-cache");
-  return !decides;
-}
 
 class Exporting {
  public:
@@ -50,27 +22,22 @@ class Exporting {
       length_ = document.provenance.lengths.back();
   }
 
-  ExportedPolicy one(Policy policy) const {
-    bool is_static = false;
-    if (wants_static_view(policy, runtime_, request_.fixed)) {
-      auto& part = std::get<SimLayerKv>(policy.parts.front());
-      part.fixed = static_view(document_.sections.at(policy.section), part.per_head);
-      if (!part.fixed)
-        fail(ErrorCode::usage, runtime_.title,
-             " takes lazy layers fixed beforehand, and the document has no static view of them: "
-             "'kvatlas calibrate' writes one");
-      is_static = true;
-    }
-    const auto form = calibrate::form_of(policy.parts.front());
-    auto theirs = calibrate::as_runtime_behaves(policy, runtime_.name, document_.model);
-    Order order{document_,         runtime_, policy.parts.front(), form.value(),
+  ExportedPolicy one(const Policy& policy) const {
+    auto [given, is_static] =
+        calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
+    const auto form = calibrate::form_of(given.parts.front());
+    auto model = document_.model;
+    model.architecture = architecture_of(model, request_.config);
+    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, model);
+    Order order{document_,         runtime_, given.parts.front(), form.value(),
                 std::move(theirs), length_,  request_.config};
     if (length_ < 1)
       fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
     const Exporter exporter = exporter_of(runtime_.name);
     if (!exporter) fail(ErrorCode::internal, runtime_.name, " has no exporter");
     Exported exported = exporter(order);
-    ExportedPolicy out{policy.section, std::move(exported.files), exported.notes};
+    ExportedPolicy out{policy.section, std::move(exported.files), {}};
+    if (is_static) out.note = static_text(order, document_.sections.at(policy.section));
     out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
     return out;
   }
@@ -88,7 +55,7 @@ ExportResult export_document(const Document& document, const ExportRequest& requ
   const Exporting exporting(document, request);
   ExportResult result;
   std::vector<std::string> sections;
-  for (auto& policy : calibrate::policies_of(document, request.task)) {
+  for (const auto& policy : calibrate::policies_of(document, request.task)) {
     sections.push_back(policy.section);
     if (!request.section.empty() && policy.section != request.section) continue;
     try {

@@ -1,8 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
+#include "kernels/base/error.hpp"
+
+KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, KVATLAS_EXPORT_FOLDER "/set_gguf_metadata.py")
 
 namespace kvatlas::exporting {
+namespace {
 
-Exported export_llama_cpp(const Order&) { return {}; }
+/// llama.cpp's period: of so many layers all but the last have the window; 0: all layers have it.
+/// Its code for Gemma reads no list of layers: it passes over one in silence.
+bool has_period(const std::vector<std::uint8_t>& layers, std::size_t period) {
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    if ((period == 0 || layer % period < period - 1) != (layers[layer] != 0)) return false;
+  return true;
+}
+
+std::size_t period_of(const std::vector<std::uint8_t>& layers) {
+  for (std::size_t period = 0; period <= layers.size(); ++period)
+    if (period != 1 && has_period(layers, period)) return period;
+  fail(ErrorCode::usage,
+       "llama.cpp takes windows for Gemma as a period alone, all but the last of every N layers, "
+       "and the layers with a window do not repeat so");
+}
+
+}  // namespace
+
+Exported export_llama_cpp(const Order& order) {
+  const auto windows = windows_of(order);
+  const auto architecture = architecture_of(order);
+  const auto period = period_of(windows.layers);
+  const std::string window_key = architecture + ".attention.sliding_window";
+  Exported out;
+  out.files = {
+      {"gguf_metadata.json",
+       calibrate::canonical_json(
+           {{"architecture", architecture},
+            {"block_count", order.document.model.layers},
+            {"metadata", {{window_key, windows.size}, {window_key + "_pattern", period}}}})},
+      {"set_gguf_metadata.py", std::string(set_gguf_metadata_script())}};
+  out.use =
+      "pip install gguf\n"
+      "python set_gguf_metadata.py gguf_metadata.json $MODEL.gguf $MODEL-windows.gguf\n"
+      "llama-server -m $MODEL-windows.gguf";
+  // A period that the code assumes anyway needs no key in the file.
+  if (period == (architecture == "gemma3" ? 6U : 2U))
+    out.use += str("\n# or, without another file:\nllama-server -m $MODEL.gguf --override-kv ",
+                   window_key, "=int:", windows.size);
+  out.notes = {"Do not add --swa-full: with it the windows free no memory."};
+  return out;
+}
 
 }  // namespace kvatlas::exporting

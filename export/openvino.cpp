@@ -1,8 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "export/shared_impl.hpp"
+#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
+namespace {
 
-Exported export_openvino(const Order&) { return {}; }
+struct Sizes {
+  std::int64_t start = 0, recent = 0, most = 0;
+};
+
+std::int64_t up_to_blocks(std::int64_t tokens, std::int64_t block) {
+  return std::max((tokens + block - 1) / block * block, block);
+}
+
+/// First and recent tokens, and one block for those that took most attention: the least it takes.
+Sizes of_streaming(const Order& order) {
+  const auto keep = proximal(order.theirs.policy.parts.at(0));
+  const auto block = order.runtime.block_tokens;
+  return {keep.initial, keep.recent - block, keep.initial + keep.recent};
+}
+
+/// All layers as large as the mean of them; what is kept are the first tokens, the recent ones
+/// where there is room, and for the rest those that took most attention.
+Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::int64_t recent) {
+  const auto block = order.runtime.block_tokens;
+  Sizes sizes;
+  sizes.start = up_to_blocks(initial, block);
+  sizes.most = std::max(up_to_blocks(mean, block), sizes.start + 2 * block);
+  sizes.recent = std::min(up_to_blocks(recent, block), sizes.most - sizes.start - block);
+  return sizes;
+}
+
+std::int64_t mean_kept(const Order& order) {
+  const auto keep = proximal(order);
+  std::int64_t sum = 0;
+  const auto lazy = lazy_layers(order);
+  for (const auto flag : lazy)
+    sum += flag != 0 ? std::min(keep.initial + keep.recent, order.length) : order.length;
+  return sum / static_cast<std::int64_t>(lazy.size());
+}
+
+}  // namespace
+
+Exported export_openvino(const Order& order) {
+  Sizes sizes;
+  Exported out;
+  std::string name = "cb_config.json";
+  const auto& theirs = order.theirs.policy.parts.at(0);
+  if (const auto* heavy = std::get_if<calibrate::H2o>(&theirs)) {
+    sizes = of_mean(order, heavy->budget, 0, heavy->budget / 2);
+    out.notes.push_back(
+        "The budgets of the layers are lost, their mean is what every layer keeps.");
+  } else if (!order.theirs.not_simulated.empty()) {
+    const auto keep = proximal(order);
+    sizes = of_mean(order, mean_kept(order), keep.initial, keep.recent);
+    name = str("cb_config_", order.length, ".json");
+    out.notes.push_back(str("Which layers are lazy is lost: every layer keeps ", sizes.most,
+                            " tokens, the mean of "
+                            "the policy for a prompt of ",
+                            order.length, ". It is for prompts of that length."));
+  } else {
+    sizes = of_streaming(order);
+  }
+  out.files.push_back({name, calibrate::canonical_json({{"use_cache_eviction", true},
+                                                        {"cache_eviction_config",
+                                                         {{"start_size", sizes.start},
+                                                          {"recent_size", sizes.recent},
+                                                          {"max_cache_size", sizes.most},
+                                                          {"aggregation_mode", "NORM_SUM"}}}})});
+  out.use = str("python benchmark.py -m $MODEL --cb_config ", name,
+                "\n# or, in Python:\nimport openvino_genai as ov\n"
+                "scheduler = ov.SchedulerConfig()\n"
+                "scheduler.use_cache_eviction = True\n"
+                "scheduler.cache_eviction_config = ov.CacheEvictionConfig(start_size=",
+                sizes.start, ", recent_size=", sizes.recent, ",\n    max_cache_size=", sizes.most,
+                ", aggregation_mode=ov.AggregationMode.NORM_SUM)\n"
+                "pipeline = ov.LLMPipeline(\"$MODEL\", \"CPU\", scheduler_config=scheduler)");
+  out.notes.push_back(
+      "Sizes are multiples of 32, the block on a CPU; a GPU's is 16, which they are multiples of "
+      "too. benchmark.py is tools/llm_bench of the OpenVINO GenAI repository.");
+  return out;
+}
 
 }  // namespace kvatlas::exporting

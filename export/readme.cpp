@@ -87,47 +87,57 @@ std::string fit_text(const calibrate::Expression& expression) {
   return text;
 }
 
+/// The form's losses without those that this policy has no occasion for.
+std::string losses_of(const Order& order) {
+  std::string losses = order.runtime.form(order.form).losses;
+  if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;
+  const auto drop = [&](char letter, bool when) {
+    if (when) losses.erase(std::remove(losses.begin(), losses.end(), letter), losses.end());
+  };
+  drop('a', proximal(order).initial == 0);
+  drop('b', !order.theirs.policy.masks_prefill);
+  return losses;
+}
+
 std::string cost(const Order& order, const json& section, bool is_static) {
   const std::string& runtime = order.runtime.name;
   std::string out;
   if (const double share = kept_share(order); !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(order.length) +
                 " tokens: " + percent(share) + " of the cache's bytes.");
-  else
+  else if (order.theirs.not_simulated.empty())
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
-  const bool for_it = order.document.runtime == runtime;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
-    out += item((for_it ? "As the runtime runs it: " : "The policy itself: ") + text + ".");
-  if (!for_it) {
-    const auto text = measured_text(found(view, {"runtimes", runtime.c_str()}));
-    if (!text.empty())
-      out += item("As the runtime runs it: " + text + ".");
-    else if (!order.theirs.not_simulated.empty())
-      out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
-    else if (order.theirs.changes.empty())
-      out += item("The runtime runs the policy as it is.");
-    else
-      out += item(
-          "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
-          "policy.json --as " +
-          runtime + " -o measured.json' does, and exporting measured.json says it here.");
-  }
-  if (is_static) {
-    const auto differs = found(section, {"static", "disagreement"});
+    out += item("The policy itself: " + text + ".");
+  const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
+  if (!theirs.empty())
+    out += item("As the runtime runs it: " + theirs + ".");
+  else if (!order.theirs.not_simulated.empty())
+    out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
+  else if (order.theirs.changes.empty())
+    out += item("The runtime runs the policy as it is.");
+  else
     out += item(
-        "The policy decides for each input; the runtime takes the layers that are lazy most "
-        "often. " +
-        (differs.is_number()
-             ? "For " + percent(differs.get<double>()) +
-                   " of the layers and inputs of the calibration the input itself decides "
-                   "otherwise."
-             : std::string("How often an input decides otherwise was not measured.")));
-  }
+        "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
+        "policy.json --as " +
+        runtime + " -o measured.json' does, and exporting measured.json says it here.");
+  if (is_static) out += item(static_text(order, section));
   return out;
 }
 
 }  // namespace
+
+std::string static_text(const Order& order, const json& section) {
+  const auto differs =
+      order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+  return "The policy decides for each input; the runtime is given what is lazy most often. " +
+         (differs.is_number()
+              ? "For " + percent(differs.get<double>()) +
+                    " of the layers and inputs of the calibration the input itself "
+                    "decides otherwise."
+              : std::string("How often an input decides otherwise was not measured."));
+}
 
 double kept_share(const Order& order) {
   if (order.runtime.form(order.form).losses.find('f') != std::string::npos) return 1;
@@ -172,9 +182,10 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
   calibrate::Policy policy;
   policy.parts = {order.part};
   policy.kv_bits = document.kv_bits;
-  field("policy", section == "composition" ? "composition, see policy.json"
-                                           : printable(calibrate::policy_text(policy), 400) + " (" +
-                                                 calibrate::form_name(order.form) + ")");
+  field("policy", section == calibrate::kComposition
+                      ? "composition, see policy.json"
+                      : printable(calibrate::policy_text(policy), 400) + " (" +
+                            calibrate::form_name(order.form) + ")");
   field("runtime", order.runtime.title + ", " + order.runtime.versions);
   field("fit", fit_text(expression));
   if (expression.losses.find('e') != std::string::npos)
@@ -189,9 +200,9 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
     out += "\nWhat the runtime does otherwise\n";
     for (const auto& change : changes) out += item(change);
   }
-  if (!expression.losses.empty()) {
+  if (const auto losses = losses_of(order); !losses.empty()) {
     out += "\nLosses (letters as in docs/runtimes.md)\n";
-    for (const char letter : expression.losses)
+    for (const char letter : losses)
       out += wrapped(calibrate::loss_text(letter), str("  ", letter, "  "), "     ");
   }
   out += "\nWhat it saves and costs\n";

@@ -1,8 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
 #include "export/shared_impl.hpp"
+#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 
-Exported export_sglang(const Order&) { return {}; }
+using nlohmann::json;
+
+Exported export_sglang(const Order& order) {
+  auto windows = windows_of(order);
+  const auto recent = windows.size;
+  // The backend attends to the window and the query's own position beside it.
+  --windows.size;
+  json changes = window_fields(windows);
+  changes["is_hybrid_swa"] = true;
+  changes["hybrid_layer_pattern"] = windows.layers;
+  const double needed = static_cast<double>(recent) / static_cast<double>(order.length);
+  const double ratio = std::clamp(std::ceil(100 * needed) / 100, 0.01, 1.0);
+  Exported out;
+  out.files.push_back(
+      {"sglang.yaml", yaml_text({{"model-impl", "transformers"},
+                                 {"json-model-override-args", placed_in_config(order, changes)},
+                                 {"swa-full-tokens-ratio", ratio}})});
+  out.use = "python -m sglang.launch_server --model-path $MODEL --config sglang.yaml";
+  out.notes = {
+      str("sliding_window is ", windows.size,
+          ", for SGLang counts the query's own position beside "
+          "it: ",
+          recent, " tokens are seen."),
+      str("swa-full-tokens-ratio is the share that the pool of the windows has of the full one's "
+          "tokens, here for prompts of ",
+          order.length,
+          " tokens. For shorter prompts or many at once raise it; its default is 0.8."),
+      "Of the runtimes with windows this combination is the least tried: compare its answers with "
+      "those of the model without the file."};
+  return out;
+}
 
 }  // namespace kvatlas::exporting

@@ -1,8 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
+namespace {
 
-Exported export_tensorrt_llm(const Order&) { return {}; }
+using nlohmann::json;
+
+/// A full layer is one whose window reaches max_seq_len; longer ones are cut to that.
+constexpr std::int64_t kLongerThanAnySequence = std::int64_t{1} << 24;
+
+json window_config(const Order& order) {
+  const auto windows = windows_of(order);
+  json list = json::array();
+  for (const auto lazy : windows.layers)
+    list.push_back(lazy != 0 ? windows.size : kLongerThanAnySequence);
+  return {{"model_kwargs", placed_in_config(order, window_fields(windows))},
+          {"kv_cache_config", {{"max_attention_window", list}}}};
+}
+
+json rocket_config(const calibrate::DynamicKv& part) {
+  auto budget = part.select.budget;
+  if (part.fixed)
+    budget = std::accumulate(part.fixed->begin(), part.fixed->end(), std::int64_t{0}) /
+                 static_cast<std::int64_t>(part.fixed->size()) +
+             part.select.window;
+  return {{"sparse_attention_config",
+           {{"algorithm", "rocket"},
+            {"prompt_budget", budget},
+            {"window_size", part.select.window},
+            {"kernel_size", part.select.kernel}}},
+          {"kv_cache_config", {{"enable_block_reuse", false}}},
+          {"enable_chunked_prefill", false}};
+}
+
+}  // namespace
+
+Exported export_tensorrt_llm(const Order& order) {
+  const auto* budgets = std::get_if<calibrate::DynamicKv>(&order.part);
+  Exported out;
+  out.files.push_back(
+      {"tensorrt_llm.yaml", yaml_text(budgets ? rocket_config(*budgets) : window_config(order))});
+  out.use = "trtllm-serve $MODEL --config tensorrt_llm.yaml";
+  if (budgets) {
+    out.notes = {
+        "The budgets of the layers are lost, their mean is what every layer keeps.",
+        "RocketKV works with neither block reuse nor chunked prefill: the file switches both off."};
+    return out;
+  }
+  out.notes = {
+      "A layer whose window is at least max_seq_len is a full one: 16777216 stands for that, and "
+      "TensorRT-LLM cuts it to max_seq_len.",
+      "The two lists say the same: max_attention_window sizes the cache, and layer_types with "
+      "sliding_window mask the attention. Change both or neither.",
+      "Beam search and speculation by trees need windows of one size, and do not work with this."};
+  return out;
+}
 
 }  // namespace kvatlas::exporting

@@ -2,7 +2,57 @@
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
+namespace {
 
-Exported export_transformers(const Order&) { return {}; }
+using nlohmann::json;
+
+/// A window of its own for each layer, as large as its budget.
+json budget_windows(const Order& order) {
+  const auto window = std::get<calibrate::DynamicKv>(order.part).select.window;
+  json layers = json::object();
+  std::int64_t layer = 0;
+  for (const auto budget : budgets(order))
+    layers[std::to_string(layer++)] = {{"sliding_window", budget + window}};
+  const std::vector<std::uint8_t> all(static_cast<std::size_t>(layer), 1);
+  return {{"layer_types", layer_types(all)}, {"per_layer_config", layers}};
+}
+
+json lazy_windows(const Order& order) {
+  json changes = window_fields(windows_of(order));
+  const auto architecture = architecture_of(order);
+  if (architecture == "qwen2" || architecture == "qwen3") changes["use_sliding_window"] = true;
+  return changes;
+}
+
+}  // namespace
+
+Exported export_transformers(const Order& order) {
+  const bool by_budget = order.form == calibrate::Form::dynamickv;
+  Exported out;
+  out.files.push_back(config_file(order, by_budget ? budget_windows(order) : lazy_windows(order)));
+  out.use = "from transformers import AutoConfig, AutoModelForCausalLM\n";
+  if (order.config)
+    out.use +=
+        "config = AutoConfig.from_pretrained(\"config.json\")\n"
+        "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", config=config)\n"
+        "# or put config.json in the place of the checkpoint's";
+  else
+    out.use +=
+        "import json\n"
+        "fields = AutoConfig.from_pretrained(\"$MODEL\").to_dict()\n"
+        "fields.update(json.load(open(\"config_overrides.json\")))\n"
+        "config = AutoConfig.for_model(**fields)\n"
+        "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", config=config)";
+  if (by_budget)
+    out.notes.push_back(
+        "A version before 5.23 reads no per_layer_config and says nothing: check that "
+        "model.config.per_layer_config is there.");
+  if (architecture_of(order) == "llama")
+    out.notes.push_back(
+        "In Llama the cache drops what is behind a layer's window and the mask knows nothing of "
+        "it: give one prompt without padding, prefill it in one piece, and leave "
+        "attn_implementation at sdpa. That it works so is no promise of the library.");
+  return out;
+}
 
 }  // namespace kvatlas::exporting

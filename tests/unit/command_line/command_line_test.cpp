@@ -329,15 +329,15 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
     SCOPED_TRACE(policy.at("policy"));
     EXPECT_EQ(policy.at("samples"), 0);
     EXPECT_EQ(policy.at("score").at("mean"), nullptr);
-    EXPECT_EQ(policy.at("loss_points").at("mean"), nullptr);
+    EXPECT_EQ(policy.at("loss").at("mean"), nullptr);
     EXPECT_TRUE(policy.at("kl").at("mean").is_number());
     EXPECT_TRUE(policy.at("agreement").at("mean").is_number());
     EXPECT_TRUE(policy.at("ms_per_token").is_number());
-    EXPECT_TRUE(policy.at("kv_saved").is_number());
+    EXPECT_TRUE(policy.at("kept_share").is_number());
     EXPECT_GE(policy.at("full_read_bytes_per_token"), policy.at("read_bytes_per_token"));
   }
   EXPECT_EQ(result.at("policies")[2].at("policy"), "window:recent=4");
-  EXPECT_NEAR(result.at("policies")[2].at("kv_saved").get<double>(), 2.0 / 3, 1e-9);
+  EXPECT_NEAR(result.at("policies")[2].at("kept_share").get<double>(), 1.0 / 3, 1e-9);
   EXPECT_EQ(result.at("model").at("name"),
             json::parse(run_kvatlas({"inspect", model(), "--json"}).out).at("name"));
 
@@ -373,7 +373,45 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
   run({"-o", measured});
   const auto written = calibrate::read_document(measured);
   EXPECT_EQ(written.sections.at("lagkv").at("measured").at("score").at("mean"), nullptr);
-  EXPECT_TRUE(written.sections.at("lagkv").at("measured").at("kv_saved").is_number());
+  EXPECT_TRUE(written.sections.at("lagkv").at("measured").at("kept_share").is_number());
+}
+
+TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {
+  const auto prompts =
+      write_file("p.jsonl", "{\"id\": \"a\", \"tokens\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3]}\n");
+  // By name the sections are in another order than the policies.
+  calibrate::Document document = policy_document(1);
+  const auto section = [](const char* text) {
+    return calibrate::section_of(calibrate::parse_policy(text).parts[0]);
+  };
+  document.sections["baseline"] = section("window:recent=4");
+  document.sections["simlayerkv"] = section("simlayerkv:threshold=0,initial=0,recent=2");
+  document.sections["simlayerkv"]["static"]["lazy_layers"] = {true};
+  const auto path = write_file("policy.json", calibrate::document_text(document));
+  const auto evaluated = [&](const std::string& from, std::vector<std::string> more) {
+    const std::string out = from + ".measured";
+    more.insert(more.begin(), {"evaluate", "--model", model(), "--prompts", prompts, "--new", "3",
+                               "--ignore-eos", "--policy", from, "-o", out});
+    const Finished finished = run_kvatlas(more);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return std::pair{out, finished.err};
+  };
+  const auto measured = evaluated(path, {}).first;
+  const auto of = calibrate::read_document(measured).sections;
+  const auto kept = [](const json& figures) { return figures.at("kept_share").get<double>(); };
+  EXPECT_NEAR(kept(of.at("lagkv").at("measured")), 10.0 / 12, 1e-6);
+  EXPECT_NEAR(kept(of.at("baseline").at("measured")), 4.0 / 12, 1e-6);
+  EXPECT_NEAR(kept(of.at("simlayerkv").at("measured")), 2.0 / 13, 1e-6);  // cut a token later
+  // As a runtime runs them: those that it takes, under its name; the static view for layers by
+  // input.
+  const auto [in_vllm, left_out] = evaluated(measured, {"--as", "vllm"});
+  EXPECT_THAT(left_out,
+              AllOf(HasSubstr("left out: vLLM cannot run 'lagkv"), HasSubstr("fixed in vllm")));
+  const auto as = calibrate::read_document(in_vllm).sections;
+  EXPECT_NEAR(kept(as.at("simlayerkv").at("static").at("runtimes").at("vllm")), 2.0 / 12, 1e-6);
+  EXPECT_NEAR(kept(as.at("baseline").at("runtimes").at("vllm")), 4.0 / 12, 1e-6);
+  EXPECT_FALSE(as.at("lagkv").contains("runtimes"));
+  EXPECT_EQ(as.at("lagkv").at("measured"), of.at("lagkv").at("measured"));
 }
 #else
 TEST_F(CommandLine, SaysThatGenerateNeedsLibTorch) {

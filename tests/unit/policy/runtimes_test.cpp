@@ -129,18 +129,13 @@ TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
 
 TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
-      {"tensorrt-llm", "llama", "passes no window"},
-      {"tensorrt-llm", "qwen3", "passes no window"},
-      {"tensorrt-llm", "phi3", "not known"},
-      {"transformers", "mistral", "shape error"},
-      {"transformers", "phi3", "shape error"},
-      {"llama.cpp", "llama", "reads no window"},
-      {"llama.cpp", "qwen2", "reads no window"},
-      {"llama.cpp", "phi3", "switches it off"},
-      {"duo-attention", "qwen2", "Mistral alone"},
-      {"mlc-llm", "llama", "Mistral alone"},
-      {"mlx-lm", "qwen2", "not known"},
-      {"vllm", "unheard-of", "not known"}};
+      {"tensorrt-llm", "llama", "passes no window"},  {"tensorrt-llm", "qwen3", "passes no window"},
+      {"tensorrt-llm", "phi3", "not known"},          {"transformers", "mistral", "shape error"},
+      {"transformers", "phi3", "shape error"},        {"llama.cpp", "llama", "reads no window"},
+      {"llama.cpp", "qwen2", "reads no window"},      {"llama.cpp", "phi3", "switches it off"},
+      {"duo-attention", "qwen2", "Mistral alone"},    {"mlc-llm", "llama", "Mistral alone"},
+      {"mlx-lm", "qwen2", "reads no layer types"},    {"mlx-lm", "gemma2", "reads no layer types"},
+      {"vllm", "internlm2", "transformers has none"}, {"vllm", "unheard-of", "not known"}};
   for (const auto& [runtime, architecture, why] : cases) {
     EXPECT_THAT(refusal(lazy_layers(), runtime, architecture), HasSubstr(why));
     EXPECT_THAT(refusal_of(runtime_named(runtime), architecture), HasSubstr(why));

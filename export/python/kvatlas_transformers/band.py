@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a layer holds: bands of neighbouring KV heads that hold equally many tokens."""
+
+from __future__ import annotations
+
+import torch
+
+from . import selection
+from .rows import Rows
+
+
+class Band:
+    """KV heads first … first + count - 1 of a layer. Rows ascend by position. Only where PoD shares keys do a head's
+    keys and values belong to different positions."""
+
+    def __init__(self, first: int, keys: Rows, values: Rows, key_positions, value_positions=None, lag: bool = False):
+        self.first = first
+        self.keys, self.values = keys, values
+        self.key_positions = key_positions  # [heads, rows], on the CPU
+        self._value_positions = value_positions  # None: those of the keys
+        self.lag = lag  # whether LagKV cuts it
+
+    @property
+    def count(self) -> int:
+        return self.key_positions.shape[0]
+
+    @property
+    def value_positions(self) -> torch.Tensor:
+        return self.key_positions if self._value_positions is None else self._value_positions
+
+    @property
+    def shares(self) -> bool:
+        """Whether keys and values are of different positions."""
+        return self._value_positions is not None
+
+    def append(self, keys: torch.Tensor, values: torch.Tensor, position: int) -> None:
+        """keys, values: [KV heads of the layer, tokens, channels]."""
+        mine = slice(self.first, self.first + self.count)
+        new = torch.arange(position, position + keys.shape[1]).expand(self.count, -1)
+        self.keys, self.values = self.keys.append(keys[mine]), self.values.append(values[mine])
+        self.key_positions = torch.cat([self.key_positions, new], dim=1)
+        if self.shares:
+            self._value_positions = torch.cat([self._value_positions, new], dim=1)
+
+    def take(self, rows: torch.Tensor) -> None:
+        """Keeps these rows [heads, count] alone. Where keys are shared, of the keys."""
+        self.keys = self.keys.take(rows)
+        self.key_positions = self.key_positions.gather(1, rows)
+        if not self.shares:
+            self.values = self.values.take(rows)
+
+    def take_values(self, rows: torch.Tensor) -> None:
+        self.values = self.values.take(rows)
+        self._value_positions = self._value_positions.gather(1, rows)
+
+    def forget(self, before: int) -> None:
+        """Drops tokens at positions before that."""
+        if int(self.key_positions[:, 0].min()) >= before:
+            return
+        begin = int((self.key_positions[0] < before).sum())
+        self.take(torch.arange(begin, self.key_positions.shape[1]).expand(self.count, -1))
+
+    def kept_rows(self, lag, done: int, wanted: int) -> torch.Tensor:
+        """LagKV: of the rows of keys, those that stay when partitions done … wanted - 1 are cut, each by its scores
+        against the next: [heads, rows]."""
+        size = lag["lag"]
+        begin, length = lag["sink"] + done * size, (wanted - done) * size
+        shape = (self.count, wanted - done + 1, size, -1)
+
+        def partitions(rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            row = int((positions[0] < begin).sum())
+            return rows[:, row : row + length + size].reshape(shape)
+
+        scores = selection.lag_scores(
+            partitions(self.keys.all(), self.key_positions),
+            partitions(self.values.all(), self.value_positions),
+            lag["variant"],
+        )
+        best = selection.largest(scores, lag["keep"]).cpu() + torch.arange(wanted - done)[:, None] * size
+        row = int((self.key_positions[0] < begin).sum())
+        before = torch.arange(row).expand(self.count, -1)
+        behind = torch.arange(row + length, len(self.keys)).expand(self.count, -1)
+        return torch.cat([before, row + best.reshape(self.count, -1), behind], dim=1)
+
+    def tensors(self) -> list[torch.Tensor]:
+        return self.keys.tensors() + self.values.tensors()

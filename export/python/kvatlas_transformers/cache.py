@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache that holds what a policy keeps, and the attention on it."""
+
+from __future__ import annotations
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+from . import attention, pod
+from .band import Band
+from .errors import PolicyError
+from .plan import Plan
+from .policy import Policy
+from .rows import Rows
+
+
+class _Layer(CacheLayerMixin):
+    """What transformers asks of a layer; what is held is in PolicyCache.bands."""
+
+    def __init__(self, cache: "PolicyCache"):
+        super().__init__()
+        self.cache = cache
+
+    @property
+    def is_initialized(self) -> bool:
+        return self.cache.seen > 0
+
+    @is_initialized.setter
+    def is_initialized(self, value: bool) -> None:
+        pass  # set by the base class
+
+    def lazy_initialization(self, *args) -> None:
+        raise PolicyError("a kvatlas cache cannot be set up before it sees keys")
+
+    def update(self, *args, **kwargs):
+        raise PolicyError("a kvatlas cache is updated as a whole")
+
+    def get_seq_length(self, *args) -> int:
+        return self.cache.seen
+
+    def get_mask_sizes(self, query) -> tuple[int, int]:
+        # Before transformers 5.3 it is given the positions instead of their number.
+        length = query if isinstance(query, int) else query.shape[0]
+        return self.cache.seen + length, 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length  # its name before transformers 5.3
+
+    def reset(self) -> None:
+        self.cache.reset()
+
+
+class PolicyCache(Cache):
+    """A cache for one sequence. The first forward pass is the prompt, which sees itself in full; it is then cut as the
+    policy says. What follows is appended and kept, save where the policy says otherwise. Cuts happen at the end of a
+    forward pass."""
+
+    def __init__(self, policy: Policy):
+        super().__init__(layers=[_Layer(self) for _ in range(policy.shape.layers)])
+        self.policy, self.shape = policy, policy.shape
+        self.group = self.shape.heads // self.shape.kv_heads
+        self.reset()
+
+    # What a user asks.
+
+    def kept(self) -> list[list[list[int]]]:
+        """The positions of the tokens held: [layer][KV head]. Where PoD shares keys, those of the values."""
+        out = []
+        for bands in self.bands:
+            out.append([row.tolist() for band in bands for row in band.value_positions])
+        return out
+
+    def lengths(self) -> list[int]:
+        """Tokens held by the KV head of each layer that holds most."""
+        return [max(band.value_positions.shape[1] for band in bands) for bands in self.bands]
+
+    def bytes(self) -> int:
+        """Bytes of memory that the keys and values take: of the storages behind them, each once."""
+        storages = {}
+        for bands in self.bands:
+            for band in bands:
+                for tensor in band.tensors():
+                    storage = tensor.untyped_storage()
+                    storages[storage.data_ptr(), tensor.device] = storage.nbytes()
+        return sum(storages.values())
+
+    def decided(self) -> dict:
+        """What this input decided, once it is cut: "lazy" layers, "lazy_heads", "mass", "budgets", "lowest_layer"."""
+        return self.plan.decided() if self.is_cut else {}
+
+    # What transformers calls.
+
+    def reset(self) -> None:
+        """Ready for another sequence."""
+        self.plan = Plan(self.policy)
+        self.bands: list[list[Band]] = [[] for _ in range(self.shape.layers)]
+        self.queries: dict[int, torch.Tensor] = {}  # PoD: [layer] of [heads, tokens, channels], of this pass
+        self.seen = 0  # tokens of all finished passes
+        self.is_cut = False
+        self.partitions = 0  # LagKV: that are cut
+        self.gates = self.skipped = 0  # PoD: gates looked at, and those that skipped the distant tokens
+        self._layer = self._next_layer = 0
+        self._pending = False
+
+    @property
+    def is_compileable(self) -> bool:
+        return False
+
+    @property
+    def is_croppable(self) -> bool:
+        return False
+
+    @property
+    def max_batch_size(self) -> int:
+        return 1
+
+    def update(self, key_states, value_states, layer_idx: int, *args, **kwargs):
+        """Marks the new keys and values for our attention function, which does the rest."""
+        if self._pending:
+            self._pending = False
+            raise PolicyError(
+                "the model did not call kvatlas' attention function on this cache: its attention implementation is "
+                "another now, or it is a model that changes keys behind the cache"
+            )
+        batch, heads, _, channels = key_states.shape
+        if batch != 1:
+            raise PolicyError(f"a batch of {batch} sequences, expected 1: a policy keeps other tokens of each")
+        if (heads, channels) != (self.shape.kv_heads, self.shape.head_dim) or value_states.shape != key_states.shape:
+            raise PolicyError(
+                f"layer {layer_idx} has {heads} KV heads of {channels} channels (values of {value_states.shape[-1]}), "
+                f"the policy is for {self.shape.kv_heads} of {self.shape.head_dim}"
+            )
+        if layer_idx != self._next_layer and layer_idx != 0 or layer_idx >= self.shape.layers:
+            raise PolicyError(f"layer {layer_idx} came where layer {self._next_layer} was expected")
+        self._pending = True
+        self._layer = layer_idx
+        setattr(key_states, attention.MARK, self)
+        return key_states, value_states
+
+    def reorder_cache(self, beam_idx):
+        raise PolicyError("beam search needs several sequences; a kvatlas cache holds one")
+
+    def batch_repeat_interleave(self, repeats: int):
+        if repeats != 1:
+            raise PolicyError("several sequences from one prompt; a kvatlas cache holds one")
+
+    def batch_select_indices(self, indices):
+        raise PolicyError("several sequences from one prompt; a kvatlas cache holds one")
+
+    def crop(self, *args, **kwargs):
+        raise PolicyError("a cache that a policy has cut cannot be shortened (as assisted generation does)")
+
+    # The attention.
+
+    @torch.no_grad()
+    def attend(self, module, query, key, value, mask, scaling, dropout, sliding_window=None, softcap=None, **kwargs):
+        """[1, tokens, heads, channels] for the next layer."""
+        self._pending = False
+        layer = self._layer
+        self._next_layer = (layer + 1) % self.shape.layers
+        kwargs.update(sliding_window=sliding_window, softcap=softcap)
+        if self.seen == 0:
+            if layer == 0:
+                _refuse_padding(mask, key.shape[2], sliding_window)
+                self.plan.prompt = key.shape[2]
+            out, _ = attention.usual_attention(module, query, key, value, mask, scaling, dropout, **kwargs)
+            self._take_prompt(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
+        else:
+            out = self._continue(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
+            out = out.transpose(0, 1).unsqueeze(0)
+        if layer == self.shape.layers - 1:
+            self._end_pass(key.shape[2])
+        return out
+
+    def _take_prompt(self, layer: int, query, key, value, scaling, softcap, window) -> None:
+        plan = self.plan
+        length = key.shape[1]
+        if (needed := min(plan.rows_needed, length)) > 0:
+            plan.observe(
+                attention.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
+            )
+        if plan.columns_needed:
+            plan.columns.append(attention.column_sums(query, key, scaling, softcap, window))
+        positions = torch.arange(length).expand(self.shape.kv_heads, -1)
+        self.bands[layer] = [Band(0, Rows(_own(key)), Rows(_own(value)), positions)]
+        if plan.is_local:
+            self._cut(layer)
+
+    def _continue(self, layer: int, query, key, value, scaling, softcap, window) -> torch.Tensor:
+        """[heads, tokens, channels]"""
+        if self.plan.pod and self.is_cut:
+            self.queries[layer] = query
+        outs = []
+        for band in self.bands[layer]:
+            band.append(key, value, self.seen)
+            if window and not (self.plan.lag or self.plan.pod) and self.is_cut:
+                band.forget(self.seen - window + 1)
+            if self.is_cut and pod.borrows(self, layer, band):
+                outs.append(pod.attend(self, layer, band, query, scaling, softcap, window))
+            else:
+                outs.append(self._attend_band(band, query, scaling, softcap, window))
+        return torch.cat(outs)
+
+    def _attend_band(self, band: Band, query, scaling, softcap, window) -> torch.Tensor:
+        heads, tokens, channels = query.shape
+        mine = query[band.first * self.group : (band.first + band.count) * self.group]
+        grouped = mine.reshape(band.count, self.group * tokens, channels)
+        scores = attention.capped(grouped @ band.keys.all().transpose(1, 2) * scaling, softcap)
+        scores = scores.view(band.count, self.group, tokens, -1)
+        if tokens > 1 or window and int(band.key_positions[:, 0].min()) <= self.seen - window:
+            row = torch.arange(self.seen, self.seen + tokens)[None, :, None]
+            held = band.key_positions[:, None, :]
+            hidden = held > row
+            if window:
+                hidden |= held <= row - window
+            scores = scores.masked_fill(hidden.unsqueeze(1).to(scores.device), float("-inf"))
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32)
+        if not self.is_cut and self.plan.delay:
+            # One band of all heads: the first token behind the prompt decides.
+            self.plan.observe_first_step(weights.view(heads, tokens, -1)[:, :1, : self.seen + 1])
+        weights = weights.to(query.dtype).view(band.count, self.group * tokens, -1)
+        return (weights @ band.values.all()).view(-1, tokens, channels)
+
+    # Cuts.
+
+    def _end_pass(self, tokens: int) -> None:
+        was_prompt = self.seen == 0
+        self.seen += tokens
+        if not self.is_cut:
+            if was_prompt and self.plan.delay:
+                return
+            if not self.plan.is_local:
+                for layer in range(self.shape.layers):
+                    self._cut(layer)
+            self.is_cut = True
+            if self.plan.lag:
+                self.partitions = self.plan.partitions(self.seen)
+            self.plan.forget()
+            return
+        self.queries = {}
+        if self.plan.lag:
+            self._cut_partitions()
+        if self.plan.pod:
+            for layer, bands in enumerate(self.bands):
+                for band in bands:
+                    pod.forget_keys(self, layer, band)
+
+    def _cut(self, layer: int) -> None:
+        """What the policy keeps of all that the layer holds."""
+        plan, (whole,) = self.plan, self.bands[layer]
+        own = plan.kept(layer, whole)
+        heads = self.shape.kv_heads
+        apart = [pod.layout(self, layer, head, own[head]) for head in range(heads)] if plan.pod else [None] * heads
+        lag = [plan.cut_by_lag(layer, head) for head in range(heads)]
+        bands, first = [], 0
+        while first < heads:
+            end = first + 1
+            while (
+                end < heads
+                and apart[first] is None
+                and apart[end] is None
+                and (len(own[end]), lag[end]) == (len(own[first]), lag[first])
+            ):
+                end += 1
+            bands.append(self._cut_band(whole, first, torch.stack(own[first:end]), apart[first], lag[first]))
+            first = end
+        self.bands[layer] = bands
+
+    def _cut_band(self, whole: Band, first: int, own: torch.Tensor, apart, lag: bool) -> Band:
+        """own: [heads, tokens]; apart: rows of keys among own, and positions of values, where PoD shares keys."""
+        count, bits = len(own), self.policy.kv_bits
+        keys, values = whole.keys.heads(first, count), whole.values.heads(first, count)
+        if apart is None and count == self.shape.kv_heads and own.shape[1] == len(whole.keys):
+            of_values = own
+        else:
+            of_values = own if apart is None else apart[1]
+            keys, values = keys.take(own), values.take(of_values)
+        if bits != 16:
+            # Groups of keys are of the head's own tokens, whichever of them stay.
+            keys, values = keys.quantised(bits, by_channel=True), values.quantised(bits, by_channel=False)
+        if apart is None:
+            return Band(first, keys, values, own, lag=lag)
+        return Band(first, keys.take(apart[0]), values, own.gather(1, apart[0]), of_values, lag=lag)
+
+    def _cut_partitions(self) -> None:
+        done, wanted = self.partitions, self.plan.partitions(self.seen)
+        if wanted <= done:
+            return
+        self.partitions = wanted
+        for layer, bands in enumerate(self.bands):
+            for band in bands:
+                if not band.lag:
+                    continue
+                band.take(band.kept_rows(self.plan.lag, done, wanted))
+                if band.shares:
+                    pod.forget_values(self, layer, band)
+
+
+def _own(rows: torch.Tensor) -> torch.Tensor:
+    """In memory of their own: what the model hands over may lie in a larger array, such as of fused projections."""
+    rows = rows.detach().contiguous()
+    if rows.untyped_storage().nbytes() > rows.numel() * rows.element_size():
+        rows = rows.clone()
+    return rows
+
+
+def _refuse_padding(mask, length: int, window) -> None:
+    """The prompt's last row must see all keys, save those that the model's own window hides."""
+    if mask is None or not isinstance(mask, torch.Tensor) or mask.dim() != 4:
+        return
+    begin = max(0, length - window) if window else 0
+    row = mask[0, 0, -1, begin:length]
+    seen = row if row.dtype == torch.bool else row == 0
+    if not bool(seen.all()):
+        raise PolicyError("the prompt is padded (its attention mask hides tokens); a kvatlas cache is for one sequence")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy, and the caches that it makes for a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import PolicyError
+from .parts import Part
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What a document says about the model that it is for, as far as it can be told in transformers."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    name: str = ""
+
+
+class Policy:
+    """What `load` reads. `policy.cache(model)` makes a cache for one sequence."""
+
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int = 16):
+        self.shape = shape
+        self.parts = parts
+        self.kv_bits = kv_bits
+
+    def part(self, *names: str) -> Part | None:
+        return next((part for part in self.parts if part.name in names), None)
+
+    @property
+    def decides_while_decoding(self) -> bool:
+        """Whether the cache is cut only after the first token behind the prompt."""
+        return any(part.decides_while_decoding for part in self.parts)
+
+    def __repr__(self) -> str:
+        names = [part.name for part in self.parts] + ([f"kv{self.kv_bits}"] if self.kv_bits != 16 else [])
+        return f"<kvatlas policy {'+'.join(names) or 'full'} for {self.shape.name or 'a model'}>"
+
+    def cache(self, model):
+        """A cache of this policy for `model`, to be passed as past_key_values. It is for one sequence (batch 1,
+        unpadded). Switches the model to the attention function "kvatlas", which does what "sdpa" does where the
+        cache is another."""
+        from .attention import NAME
+        from .cache import PolicyCache
+
+        self._check(model)
+        model.set_attn_implementation(NAME)
+        config = model.config.get_text_config()
+        if config._attn_implementation != NAME:
+            raise PolicyError(f"{type(model).__name__} does not let its attention function be set")
+        return PolicyCache(self)
+
+    def _check(self, model) -> None:
+        """Refuses a model that the policy is not for."""
+        config = model.config.get_text_config()
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise PolicyError(f"{type(model).__name__} is an encoder-decoder, policies are for decoders")
+        found = {
+            "layers": config.num_hidden_layers,
+            "heads": config.num_attention_heads,
+            "kv_heads": getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        }
+        found["head_dim"] = getattr(config, "head_dim", None) or config.hidden_size // found["heads"]
+        for what, count in found.items():
+            if count != getattr(self.shape, what):
+                raise PolicyError(
+                    f"the policy is for a model of {getattr(self.shape, what)} {what.replace('_', ' ')}, "
+                    f"{type(model).__name__} has {count}"
+                )
+        others = set(getattr(config, "layer_types", None) or []) - {"full_attention", "sliding_attention"}
+        if others:
+            raise PolicyError(f"{type(model).__name__} has layers of {', '.join(sorted(others))}, which keep no keys")
+        if getattr(config, "num_kv_shared_layers", 0):
+            raise PolicyError(f"{type(model).__name__} shares keys and values between layers already")

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys or values of some KV heads, a row a token: as they are, or quantised."""
+
+from __future__ import annotations
+
+import torch
+
+GROUP = 32  # values that share a scale and a minimum
+
+
+def _gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """rows [heads, n, …] at index [heads, m]."""
+    shape = index.shape + (1,) * (rows.dim() - 2)
+    return torch.gather(rows, 1, index.view(shape).expand(index.shape + rows.shape[2:]))
+
+
+class Rows:
+    """[heads, tokens, channels], as the model made them."""
+
+    def __init__(self, data: torch.Tensor):
+        self.data = data
+
+    def __len__(self) -> int:
+        return self.data.shape[1]
+
+    def all(self) -> torch.Tensor:
+        return self.data
+
+    def append(self, rows: torch.Tensor) -> "Rows":
+        return Rows(torch.cat([self.data, rows], dim=1))
+
+    def take(self, index: torch.Tensor) -> "Rows":
+        """The rows at index [heads, count], ascending, in memory of their own."""
+        return Rows(_gather(self.data, index.to(self.data.device)))
+
+    def heads(self, first: int, count: int) -> "Rows":
+        return Rows(self.data[first : first + count])
+
+    def quantised(self, bits: int, by_channel: bool) -> "Rows":
+        return QuantisedRows.of(self.data, bits, by_channel)
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [self.data]
+
+
+class QuantisedRows(Rows):
+    """The prompt's rows in 4 or 2 bits, and behind them what was generated, as it is.
+
+    Keys are quantised by channel: 32 tokens of one channel share a scale; values by token: 32 channels of one token.
+    An element is minimum + code * scale, the two as float16."""
+
+    def __init__(self, like: "QuantisedRows | None" = None, **changes):
+        self.bits = self.channels = 0
+        self.by_channel = False
+        self.codes = self.scales = self.minima = self.tail = None
+        self.groups = None  # of each row [heads, tokens], by channel; None: 32 rows after 32 rows
+        self.__dict__.update(vars(like) if like else {})
+        self.__dict__.update(changes)
+
+    @classmethod
+    def of(cls, data: torch.Tensor, bits: int, by_channel: bool) -> "QuantisedRows":
+        heads, tokens, channels = data.shape
+        most = (1 << bits) - 1
+        axis = 1 if by_channel else 2
+        lows, highs = [], []
+        for part in data.float().split(GROUP, dim=axis):
+            lows.append(part.amin(axis, keepdim=True))
+            highs.append(part.amax(axis, keepdim=True))
+        low, high = torch.cat(lows, axis), torch.cat(highs, axis)
+        scales, minima = ((high - low) / most).half(), low.half()
+        out = cls(bits=bits, channels=channels, by_channel=by_channel, scales=scales, minima=minima)
+        out.tail = data[:, :0].clone()
+        out.codes = torch.empty((heads, tokens, 0), device=data.device)
+        scale, minimum = out._spread(out.scales), out._spread(out.minima)
+        inverse = torch.where(scale == 0, 0.0, 1 / scale)
+        codes = torch.round((data.float() - minimum) * inverse).clamp(0, most).to(torch.uint8)
+        out.codes = out._pack(codes)
+        return out
+
+    def _spread(self, of_groups: torch.Tensor) -> torch.Tensor:
+        """Scales or minima for every element, in float32."""
+        if self.by_channel and self.groups is None:
+            return of_groups.float().repeat_interleave(GROUP, dim=1)[:, : self.codes.shape[1]]
+        if self.by_channel:
+            return _gather(of_groups.float(), self.groups.long())
+        return of_groups.float().repeat_interleave(GROUP, dim=2)[..., : self.channels]
+
+    def _pack(self, codes: torch.Tensor) -> torch.Tensor:
+        each = 8 // self.bits
+        missing = -codes.shape[-1] % each
+        if missing:
+            codes = torch.nn.functional.pad(codes, (0, missing))
+        codes = codes.unflatten(-1, (-1, each))
+        packed = codes[..., 0].clone()
+        for place in range(1, each):
+            packed |= codes[..., place] << (place * self.bits)
+        return packed
+
+    def _unpack(self) -> torch.Tensor:
+        each, most = 8 // self.bits, (1 << self.bits) - 1
+        places = [(self.codes >> (place * self.bits)) & most for place in range(each)]
+        return torch.stack(places, dim=-1).flatten(-2)[..., : self.channels]
+
+    def _restored(self) -> torch.Tensor:
+        values = self._spread(self.minima) + self._unpack().float() * self._spread(self.scales)
+        return values.to(self.tail.dtype)
+
+    def __len__(self) -> int:
+        return self.codes.shape[1] + self.tail.shape[1]
+
+    def all(self) -> torch.Tensor:
+        return torch.cat([self._restored(), self.tail], dim=1)
+
+    def append(self, rows: torch.Tensor) -> "QuantisedRows":
+        return QuantisedRows(self, tail=torch.cat([self.tail, rows], dim=1))
+
+    def take(self, index: torch.Tensor) -> "QuantisedRows":
+        index = index.to(self.codes.device)
+        old = self.codes.shape[1]
+        inside = index < old
+        count = inside[0].sum()
+        if not bool((inside.sum(1) == count).all()):
+            raise AssertionError("heads of one band keep as many of the prompt's rows")
+        kept, rest = index[:, :count], index[:, count:] - old
+        out = QuantisedRows(self, codes=_gather(self.codes, kept), tail=_gather(self.tail, rest))
+        if not self.by_channel:
+            out.scales, out.minima = _gather(self.scales, kept), _gather(self.minima, kept)
+            return out
+        # Groups of which no row is left are dropped, as far as all heads have dropped them.
+        groups = kept // GROUP if self.groups is None else self.groups.gather(1, kept)
+        used, groups = torch.unique(groups, return_inverse=True)
+        regular = torch.arange(kept.shape[1], device=kept.device) // GROUP
+        out.groups = None if torch.equal(groups, regular.expand_as(groups)) else groups.to(torch.int32)
+        out.scales, out.minima = self.scales[:, used.long()], self.minima[:, used.long()]
+        return out
+
+    def heads(self, first: int, count: int) -> "QuantisedRows":
+        part = slice(first, first + count)
+        changes = {name: getattr(self, name)[part] for name in ("codes", "scales", "minima", "tail")}
+        groups = None if self.groups is None else self.groups[part]
+        return QuantisedRows(self, groups=groups, **changes)
+
+    def tensors(self) -> list[torch.Tensor]:
+        tensors = [self.codes, self.scales, self.minima, self.tail]
+        return tensors if self.groups is None else [*tensors, self.groups]

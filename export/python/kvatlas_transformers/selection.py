@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tokens, layers and blocks a policy takes: pure functions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def largest(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """Places of the `count` largest along the last axis, ascending; of equal ones the earlier."""
+    order = torch.sort(scores, dim=-1, descending=True, stable=True).indices
+    return torch.sort(order[..., :count], dim=-1).values
+
+
+def proximal(length: int, initial: int, recent: int) -> torch.Tensor:
+    """Positions < initial and the last `recent` of `length`."""
+    begin = max(0, length - recent)
+    if initial >= begin:
+        return torch.arange(length)
+    return torch.cat([torch.arange(initial), torch.arange(begin, length)])
+
+
+def proximal_mass(rows: torch.Tensor, initial: int, recent: int) -> torch.Tensor:
+    """rows: [heads, rows, keys], the last rows of causal attention; the mass on proximal keys: [heads, rows]."""
+    count, keys = rows.shape[1:]
+    row = torch.arange(keys - count, keys, device=rows.device)[:, None]
+    key = torch.arange(keys, device=rows.device)[None, :]
+    near = (key < initial) | ((key > row - recent) & (key <= row))
+    return (rows.double() * near).sum(-1)
+
+
+def window_scores(rows: torch.Tensor, kernel: int, pooling: str) -> torch.Tensor:
+    """rows: [heads, window, keys], the last attention rows; the scores of the keys before the window: [heads, keys -
+    window]."""
+    window, keys = rows.shape[1:]
+    mean = rows[..., : keys - window].mean(1).unsqueeze(1)
+    if pooling == "avg":
+        pooled = F.avg_pool1d(mean, kernel, stride=1, padding=kernel // 2, count_include_pad=True)
+    else:
+        pooled = F.max_pool1d(mean, kernel, stride=1, padding=kernel // 2)
+    return pooled.squeeze(1)
+
+
+def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
+    """How many of the `count` largest of all scores lie in each layer; of equal ones those of lower layers count."""
+    if count <= 0:
+        return [0] * len(scores)
+    flat = torch.cat([layer.flatten() for layer in scores])
+    least = torch.topk(flat, min(count, flat.numel())).values[-1]
+    above = [int((layer > least).sum()) for layer in scores]
+    left = count - sum(above)
+    for number, layer in enumerate(scores):
+        ties = min(left, int((layer == least).sum()))
+        above[number] += ties
+        left -= ties
+    return above
+
+
+def layer_budgets(counts: list[int], heads: int, base: int, positions: int) -> list[int]:
+    """DynamicKV's tokens of each layer, the window not counted: they sum to base * layers."""
+    if base >= positions:
+        return [positions] * len(counts)
+    budgets = [count // heads for count in counts]
+    left = base * len(counts) - sum(budgets)
+    order = sorted(range(len(counts)), key=lambda layer: -(counts[layer] % heads))
+    for layer in order[: max(0, left)]:
+        budgets[layer] += 1
+    return budgets
+
+
+def pyramid_budgets(mean: int, layers: int) -> list[int]:
+    """PyramidKV's, falling linearly from 2 mean - mean / 20 to mean / 20."""
+    least = mean / 20
+    ways = [layer / (layers - 1) if layers > 1 else 0.5 for layer in range(layers)]
+    return round_to_total([2 * mean - least - way * 2 * (mean - least) for way in ways], mean * layers)
+
+
+def round_to_total(values: list[float], total: int) -> list[int]:
+    """Largest remainders; of equal ones the earlier."""
+    scale = total / sum(values) if sum(values) > 0 else 0
+    shares = [value * scale for value in values]
+    whole = [math.floor(share + 1e-9) for share in shares]
+    left = [round((share - floor) * 1e9) for share, floor in zip(shares, whole)]
+    order = sorted(range(len(values)), key=lambda i: -left[i])
+    rest = total - sum(whole)
+    for i in range(rest):
+        whole[order[i % len(order)]] += 1
+    for i in reversed(order):  # rounding may have given one too many away
+        if rest < 0 and whole[i] > 0:
+            whole[i] -= 1
+            rest += 1
+    return whole
+
+
+def lag_scores(keys: torch.Tensor, values: torch.Tensor, variant: str) -> torch.Tensor:
+    """keys, values: [heads, partitions + 1, lag, channels]; the scores of all partitions but the last, which is only
+    the last one's reference: [heads, partitions, lag]."""
+    if variant == "l2":
+        return -torch.linalg.vector_norm(keys[:, :-1].float(), dim=-1)
+
+    def of(rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.float()
+        against = rows[:, 1:] if variant == "lag" else rows[:, :-1]
+        least = against.amin(2, keepdim=True)
+        spread = against.amax(2, keepdim=True) - least
+        flat = spread < 2.0**-126
+        normal = ((rows[:, :-1] - least) / spread.masked_fill(flat, 1)).masked_fill(flat, 0)
+        return torch.softmax(normal.std(-1), dim=-1)
+
+    return of(keys) + of(values)
+
+
+def entropy(rows: torch.Tensor) -> torch.Tensor:
+    return -torch.special.xlogy(rows, rows).sum(-1) / math.log(2)
+
+
+def layer_similarity(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """1 - the mean Jensen-Shannon divergence of two layers' attention rows [heads, rows, keys]: [heads]."""
+    a, b = a.double(), b.double()
+    divergence = entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
+    return 1 - divergence.mean(-1)
+
+
+def pod_blocks(rows: list[torch.Tensor], kv_heads: int, per_query_head: bool, delta: float) -> list[list[int]]:
+    """rows: [layer] of [heads, rows, keys]; the lowest layer of each block: [query head][layer]. A layer joins a block
+    if it is at least delta similar to every layer in it."""
+    heads = rows[0].shape[0]
+    units = heads if per_query_head else kv_heads
+    lowest: list[list[int]] = [[] for _ in range(units)]
+    for layer in range(len(rows)):
+        similar = {}
+        first = min((unit[-1] for unit in lowest if unit), default=layer)
+        for member in range(first, layer):
+            of_heads = layer_similarity(rows[layer], rows[member])
+            similar[member] = of_heads.view(units, -1).amin(-1).tolist()
+        for number, unit in enumerate(lowest):
+            block = range(unit[-1], layer) if unit else ()
+            joins = unit and all(similar[member][number] >= delta for member in block)
+            unit.append(unit[-1] if joins else layer)
+    return [unit for unit in lowest for _ in range(heads // units)]
+
+
+def drawn_layers(seed: int, layers: range, count: int) -> list[int]:
+    """As many of the layers, drawn by the seed as kvatlas draws them (splitmix64)."""
+    mask = (1 << 64) - 1
+    state = seed
+
+    def draw() -> int:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        return z ^ (z >> 31)
+
+    for byte in b"random layers":
+        state = draw() ^ byte
+    order = list(layers)
+    for i in range(len(order), 1, -1):
+        j = draw() % i
+        order[i - 1], order[j] = order[j], order[i - 1]
+    return sorted(order[:count])

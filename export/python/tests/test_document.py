@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading policy documents: what is taken, and what is refused in which words."""
+
+import copy
+import json
+import pathlib
+import tempfile
+import unittest
+
+import support
+from kvatlas_transformers import PolicyError, load
+from kvatlas_transformers.parts import kept_of_partition
+
+SHAPE = {"layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 8, "name": "Tiny"}
+SIM = {"settings": {"threshold": 0.7, "recent": 256}, "result": {"lazy_layers": [False, True, True, False]}}
+LAG = {"settings": {"lag": 64, "ratio": "1/6"}, "result": {"kept": 10}}
+
+
+def document(**members) -> dict:
+    return support.document(SHAPE, copy.deepcopy(members))
+
+
+class Document(unittest.TestCase):
+    def refused(self, given, message: str, **how) -> None:
+        with self.assertRaises(PolicyError) as caught:
+            load(given, **how)
+        self.assertIn(message, str(caught.exception))
+
+    def test_reads_a_section_with_its_defaults(self):
+        part = load(document(simlayerkv=SIM)).parts[0]
+        self.assertEqual(part.keep, (4, 256))
+        self.assertEqual(part["identify"], "decode")
+        self.assertEqual(part.lazy, [[False], [True], [True], [False]])
+
+    def test_several_sections_need_a_choice_or_a_composition(self):
+        both = document(simlayerkv=SIM, lagkv=LAG)
+        self.refused(both, "holds 2 policies; pass section=, one of simlayerkv, lagkv")
+        self.assertEqual(load(both, section="lagkv").parts[0]["keep"], 10)
+        self.refused(both, "no section 'pod'; the document has simlayerkv, lagkv", section="pod")
+        composed = load({**both, "compose": ["lagkv", "simlayerkv"], "kv_bits": 4})
+        self.assertEqual([part.name for part in composed.parts], ["simlayerkv", "lagkv"])
+        self.assertEqual(composed.kv_bits, 4)
+        self.refused({**both, "compose": ["lagkv", "pod"]}, "compose names 'pod', which the document lacks")
+        baseline = {"name": "snapkv", "settings": {}}
+        self.refused(document(lagkv=LAG, baseline=baseline, compose=["lagkv", "baseline"]), "both a part that selects")
+
+    def test_budgets_of_a_task(self):
+        section = {"settings": {}, "result": {"budgets": [1, 2, 3, 4], "tasks": {"needle": [4, 3, 2, 1]}}}
+        self.assertEqual(load(document(dynamickv=section)).parts[0].budgets, [1, 2, 3, 4])
+        self.assertEqual(load(document(dynamickv=section), task="needle").parts[0].budgets, [4, 3, 2, 1])
+        self.refused(document(dynamickv=section), "no budgets for task 'qa'; it has them for needle", task="qa")
+        self.refused(document(lagkv=LAG), "only DynamicKV has budgets by task", task="needle")
+
+    def test_versions(self):
+        given = document(lagkv=LAG)
+        self.refused({**given, "schema": "kvatlas.policy/2.0"}, "newer major version")
+        self.refused({**given, "schema": "other/1.0"}, "schema is 'other/1.0', expected kvatlas.policy/1.0")
+        self.refused({**given, "later": 1}, "no member 'later' in kvatlas.policy/1.0")
+        load({**given, "later": 1, "schema": "kvatlas.policy/1.7"})
+        self.refused({}, "no 'schema'")
+
+    def test_names_the_place(self):
+        def sim(**settings):
+            return document(simlayerkv={"settings": settings})
+
+        self.refused(sim(recent=0), "simlayerkv.settings.recent: found 0, expected 1 to 16777216")
+        self.refused(sim(recent=True), "simlayerkv.settings.recent: found True, expected a whole number")
+        self.refused(sim(threshold="a"), "simlayerkv.settings.threshold: found 'a', expected a number")
+        self.refused(sim(identify="later"), "expected one of decode, prefill")
+        self.refused(sim(rescent=3), "simlayerkv.settings.rescent: unknown setting")
+        self.refused(document(simlayerkv={}), "simlayerkv.settings: missing")
+        lazy = {"settings": {}, "result": {"lazy_layers": [True] * 5}}
+        self.refused(document(simlayerkv=lazy), "simlayerkv.result.lazy_layers has 5 entries, and the model has 4 layers")
+        heads = {"settings": {}, "result": {"lazy_heads": [[True], [True, False, True], [True], [False]]}}
+        self.refused(document(heads=heads), "heads.result.lazy_heads.1 has 3 entries, and the model has 2 KV heads")
+        self.refused(document(heads={"settings": {}}), "heads.result.lazy_heads: missing")
+        lowest = {"settings": {}, "result": {"lowest": [[0, 0, 1, 3]] * 4}}
+        self.refused(document(pod=lowest), "pod.result.lowest.0.2 is 1, expected the layer itself or the lowest")
+        blocks = {"settings": {"blocks": "p.h5"}}
+        self.refused(document(pod=blocks), "blocks in another file are not read")
+        wrong = {"settings": {"lag": 64, "ratio": "1/6"}, "result": {"kept": 11}}
+        self.refused(document(lagkv=wrong), "lagkv.result.kept: found 11, and 1/6 of 64 tokens are 10")
+        self.refused(document(dynamickv={"settings": {"kernel": 4}}), "dynamickv.settings.kernel: found 4")
+        self.refused(document(dynamickv={"settings": {"window": 16, "budget": 16}}), "more than the window of 16")
+        self.refused(document(lagkv=LAG, kv_bits=8), "kv_bits: found 8, expected 16, 4 or 2")
+        self.refused(document(), "the document holds no policy")
+        self.refused({**document(lagkv=LAG), "model": {"layers": 4}}, "model.heads: found None")
+
+    def test_says_which_baselines_it_does_not_run(self):
+        for name in ("minicache", "quest"):
+            self.refused(document(baseline={"name": name, "settings": {}}), f"{name!r} cannot be run by this package")
+        self.refused(document(baseline={"name": "lagkv", "settings": {}}), "expected a baseline's name")
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "policy.json"
+            self.refused(path, "policy.json: cannot be read")
+            for text, message in (
+                (b"{", "no JSON"),
+                (b"\xff", "it is not UTF-8"),
+                (b'{"schema": NaN}', "NaN is no number"),
+                (b"[" * 100000, "no JSON"),
+                (b"[" * 30 + b"]" * 30, "nested more than 24 levels deep"),
+                (b"[]", "no policy document"),
+                (b"1" * 5000, "no JSON"),
+            ):
+                path.write_bytes(text)
+                self.refused(path, message)
+            path.write_text(json.dumps(document(lagkv=LAG)))
+            self.assertEqual(load(path).parts[0]["keep"], 10)
+            self.assertEqual(load(str(path)).parts[0]["keep"], 10)
+
+    def test_ratios_are_exact(self):
+        for ratio, lag, kept in (("1/6", 60, 10), ("0.25", 128, 32), ("0.29", 100, 29), ("1", 7, 7), (".5", 9, 4)):
+            self.assertEqual(kept_of_partition(ratio, lag), kept)
+        for ratio in ("0", "2", "1/0", "x", "", "1e-1", "-1/2", "."):
+            with self.assertRaises(PolicyError):
+                kept_of_partition(ratio, 128)
+
+
+if __name__ == "__main__":
+    unittest.main()
