@@ -25,6 +25,7 @@ def metadata(project: str) -> str:
         f"Version: {setting(project, 'version')}",
         f"Summary: {setting(project, 'description')}",
         "License-Expression: Apache-2.0",
+        "License-File: LICENSE",
         f"Requires-Python: {setting(project, 'requires-python')}",
         *(f"Requires-Dist: {need}" for need in needs),
         "Description-Content-Type: text/markdown",
@@ -37,6 +38,7 @@ def main(folder: str) -> None:
     version = setting(project, "version")
     info = f"{PACKAGE}-{version}.dist-info"
     files = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted((HERE / PACKAGE).glob("*.py"))}
+    files[f"{info}/licenses/LICENSE"] = (HERE.parent.parent / "LICENSE").read_bytes()
     files[f"{info}/METADATA"] = metadata(project).encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: kvatlas\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     record = ""

@@ -118,11 +118,12 @@ class QuantisedRows(Rows):
         index = index.to(self.codes.device)
         old = self.codes.shape[1]
         inside = index < old
-        count = inside[0].sum()
-        if not bool((inside.sum(1) == count).all()):
-            raise AssertionError("heads of one band keep as many of the prompt's rows")
-        kept, rest = index[:, :count], index[:, count:] - old
-        out = QuantisedRows(self, codes=_gather(self.codes, kept), tail=_gather(self.tail, rest))
+        counts = inside.sum(1)
+        # Where heads keep unequally many of the prompt's rows, the odd ones join the tail, restored.
+        count = int(counts.min())
+        kept, rest = index[:, :count], index[:, count:]
+        tail = _gather(self.all(), rest) if bool((counts > count).any()) else _gather(self.tail, rest - old)
+        out = QuantisedRows(self, codes=_gather(self.codes, kept), tail=tail)
         if not self.by_channel:
             out.scales, out.minima = _gather(self.scales, kept), _gather(self.minima, kept)
             return out

@@ -7,7 +7,7 @@ import pathlib
 import tempfile
 import unittest
 
-import support
+import small_support as support
 from kvatlas_transformers import PolicyError, load
 from kvatlas_transformers.parts import kept_of_partition
 

@@ -8,8 +8,7 @@ import unittest
 
 import torch
 
-import support
-from support import SHAPE, Prefill, demo_model, golden, load
+from small_support import SHAPE, Prefill, demo_model, golden, load
 
 TOKEN = 2 * SHAPE["head_dim"] * 4  # bytes of a token's key and value in one KV head, in float32
 
@@ -101,5 +100,4 @@ class Golden(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(support.threads())
     unittest.main()

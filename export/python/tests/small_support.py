@@ -11,6 +11,8 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+os.environ.setdefault("TQDM_DISABLE", "1")
+
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import AttentionInterface, AutoModelForCausalLM  # noqa: E402
@@ -18,6 +20,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM  # noqa: E402
 import kvatlas_transformers  # noqa: E402
 from kvatlas_transformers import attention  # noqa: E402
 
+torch.set_num_threads(1)  # steps of small models gain nothing from more
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 warnings.filterwarnings("ignore", module="transformers")
@@ -33,6 +36,9 @@ def golden(name: str) -> pathlib.Path:
 
 @functools.cache
 def demo_model():
+    """From KVATLAS_MODEL_DIR, as ./dev interop converts it, or else from the GGUF that ./dev setup leaves."""
+    if "KVATLAS_MODEL_DIR" in os.environ:
+        return AutoModelForCausalLM.from_pretrained(os.environ["KVATLAS_MODEL_DIR"], dtype=torch.float32).eval()
     folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "kvatlas"
     return AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL, dtype=torch.float32).eval()
 
@@ -77,7 +83,3 @@ class Prefill:
 
 def load(sections: dict, shape: dict = SHAPE) -> kvatlas_transformers.Policy:
     return kvatlas_transformers.load(document(shape, sections))
-
-
-def threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS", min(2, os.cpu_count() or 1)))
