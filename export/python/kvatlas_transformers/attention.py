@@ -70,9 +70,10 @@ def last_rows(query, keys, first: int, scaling: float, softcap, window) -> torch
 def column_sums(query, keys, scaling: float, softcap, window) -> torch.Tensor:
     """The sums over all rows of the attention on each key, the mean over the KV group: [KV heads, tokens]."""
     heads, tokens, _ = query.shape
-    sums = torch.zeros(heads, tokens, dtype=torch.float64, device=query.device)
+    precise = torch.float32 if query.device.type == "mps" else torch.float64
+    sums = torch.zeros(heads, tokens, dtype=precise, device=query.device)
     for first in range(0, tokens, 256):
-        sums += last_rows(query[:, first : first + 256], keys, first, scaling, softcap, window).double().sum(1)
+        sums += last_rows(query[:, first : first + 256], keys, first, scaling, softcap, window).sum(1, dtype=precise)
     return sums.view(keys.shape[0], -1, tokens).mean(1).float()
 
 

@@ -133,8 +133,11 @@ class PolicyCache(Cache):
                 f"layer {layer_idx} has {heads} KV heads of {channels} channels (values of {value_states.shape[-1]}), "
                 f"the policy is for {self.shape.kv_heads} of {self.shape.head_dim}"
             )
-        if layer_idx != self._next_layer and layer_idx != 0 or layer_idx >= self.shape.layers:
-            raise PolicyError(f"layer {layer_idx} came where layer {self._next_layer} was expected")
+        if layer_idx != self._next_layer:
+            raise PolicyError(
+                f"layer {layer_idx} came where layer {self._next_layer} was expected; after a forward pass that failed a "
+                "cache is used again only after reset()"
+            )
         self._pending = True
         self._layer = layer_idx
         setattr(key_states, attention.MARK, self)

@@ -71,16 +71,16 @@ class Plan:
         length = rows.shape[2]
         if self._by_prefill_mass:
             last = rows[:, -self.trims["w_last"] :]
-            self.masses.append(selection.proximal_mass(last, *self.trims.keep).mean(1).cpu())
+            self.masses.append(selection.proximal_mass(last, *self.trims.keep).mean(1))
         if self._selects("dynamickv", "snapkv", "pyramidkv") and length > self.selects["window"]:
             last = rows[:, -self.selects["window"] :]
             self.scores.append(selection.window_scores(last, self.selects["kernel"], self.selects["pooling"]))
         if self.pod and self.pod.lowest is None:
-            self.rows.append(rows[:, -POD_ROWS:].clone())
+            self.rows.append(rows[:, -POD_ROWS:].cpu())
 
     def observe_first_step(self, row: torch.Tensor) -> None:
         """row: [heads, 1, tokens], of the first token behind the prompt."""
-        self.masses.append(selection.proximal_mass(row, *self.trims.keep).mean(1).cpu())
+        self.masses.append(selection.proximal_mass(row, *self.trims.keep).mean(1))
 
     # What follows from it.
 

@@ -26,10 +26,10 @@ def proximal(length: int, initial: int, recent: int) -> torch.Tensor:
 def proximal_mass(rows: torch.Tensor, initial: int, recent: int) -> torch.Tensor:
     """rows: [heads, rows, keys], the last rows of causal attention; the mass on proximal keys: [heads, rows]."""
     count, keys = rows.shape[1:]
-    row = torch.arange(keys - count, keys, device=rows.device)[:, None]
-    key = torch.arange(keys, device=rows.device)[None, :]
+    row = torch.arange(keys - count, keys)[:, None]
+    key = torch.arange(keys)[None, :]
     near = (key < initial) | ((key > row - recent) & (key <= row))
-    return (rows.double() * near).sum(-1)
+    return (rows.cpu().double() * near).sum(-1)
 
 
 def window_scores(rows: torch.Tensor, kernel: int, pooling: str) -> torch.Tensor:

@@ -11,6 +11,8 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+os.environ.setdefault("TQDM_DISABLE", "1")
+
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import AttentionInterface, AutoModelForCausalLM  # noqa: E402

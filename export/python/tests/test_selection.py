@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules on small inputs, against plain loops and values worked out by hand."""
+
+import math
+import unittest
+
+import torch
+
+import small_support  # finds the package  # noqa: F401
+from kvatlas_transformers import selection
+from kvatlas_transformers.rows import QuantisedRows, Rows
+
+
+class Selection(unittest.TestCase):
+    def test_largest_takes_the_earlier_of_equals(self):
+        scores = torch.tensor([[1.0, 3, 2, 3, 2, 2], [0, 0, 0, 0, 0, 1]])
+        self.assertEqual(selection.largest(scores, 4).tolist(), [[1, 2, 3, 4], [0, 1, 2, 5]])
+
+    def test_proximal_tokens(self):
+        self.assertEqual(selection.proximal(10, 2, 3).tolist(), [0, 1, 7, 8, 9])
+        self.assertEqual(selection.proximal(10, 0, 3).tolist(), [7, 8, 9])
+        self.assertEqual(selection.proximal(4, 2, 3).tolist(), [0, 1, 2, 3])
+        rows = torch.tensor([[[0.1, 0.2, 0.3, 0.4, 0.0], [0.2, 0.2, 0.2, 0.2, 0.2]]])
+        mass = selection.proximal_mass(rows, 1, 2)
+        self.assertTrue(torch.allclose(mass, torch.tensor([[0.8, 0.6]], dtype=torch.float64)))
+
+    def test_window_scores(self):
+        rows = torch.rand(2, 3, 11)
+        for pooling in ("avg", "max"):
+            got = selection.window_scores(rows, 5, pooling)
+            for head in range(2):
+                mean = [sum(rows[head, r, j].item() for r in range(3)) / 3 for j in range(8)]
+                for j in range(8):
+                    pool = mean[max(0, j - 2) : j + 3]
+                    expected = sum(pool) / 5 if pooling == "avg" else max(pool)
+                    self.assertAlmostEqual(got[head, j].item(), expected, places=6)
+
+    def test_budgets(self):
+        scores = [torch.tensor([[5.0, 1, 2]]), torch.tensor([[2.0, 2, 9]])]
+        self.assertEqual(selection.top_counts(scores, 3), [2, 1])  # of three equal scores the lower layer's
+        self.assertEqual(selection.top_counts(scores, 4), [2, 2])
+        self.assertEqual(selection.top_counts(scores, 6), [3, 3])
+        self.assertEqual(selection.layer_budgets([7, 4, 1], 3, 1, 10), [2, 1, 0])
+        self.assertEqual(selection.layer_budgets([8, 8, 2], 3, 2, 10), [3, 3, 0])
+        self.assertEqual(selection.layer_budgets([8, 8, 2], 3, 10, 10), [10, 10, 10])
+        self.assertEqual(selection.pyramid_budgets(100, 3), [195, 100, 5])
+        self.assertEqual(sum(selection.pyramid_budgets(33, 7)), 33 * 7)
+
+    def test_lag_scores(self):
+        torch.manual_seed(0)
+        keys, values = torch.randn(1, 3, 4, 6), torch.randn(1, 3, 4, 6)
+        keys[0, :, :, 2] = 1  # a channel that is always the same counts as 0
+
+        def deviations(rows, against):
+            out = []
+            for token in rows:
+                x = []
+                for c in range(6):
+                    low, high = against[:, c].min().item(), against[:, c].max().item()
+                    x.append((token[c].item() - low) / (high - low) if high > low else 0)
+                mean = sum(x) / 6
+                out.append(math.exp(math.sqrt(sum((v - mean) ** 2 for v in x) / 5)))
+            return [v / sum(out) for v in out]
+
+        for variant, step in (("lag", 1), ("local", 0)):
+            got = selection.lag_scores(keys, values, variant)
+            self.assertEqual(got.shape, (1, 2, 4))
+            for p in range(2):
+                of_keys = deviations(keys[0, p], keys[0, p + step])
+                of_values = deviations(values[0, p], values[0, p + step])
+                for t in range(4):
+                    self.assertAlmostEqual(got[0, p, t].item(), of_keys[t] + of_values[t], places=5)
+        norms = selection.lag_scores(keys, values, "l2")
+        self.assertTrue(torch.allclose(norms, -keys[:, :2].square().sum(-1).sqrt()))
+
+    def test_blocks(self):
+        same = torch.full((2, 1, 4), 0.25)
+        other = torch.tensor([[[1.0, 0, 0, 0]], [[0.25, 0.25, 0.25, 0.25]]])
+        self.assertTrue(torch.allclose(selection.layer_similarity(same, same), torch.ones(2, dtype=torch.float64)))
+        point = torch.tensor([[[0.0, 0, 0, 1]]])
+        self.assertAlmostEqual(float(selection.layer_similarity(point, other[:1])), 0)
+        rows = [same, same, other, other]
+        self.assertEqual(selection.pod_blocks(rows, 1, True, 0.9), [[0, 0, 2, 2], [0, 0, 0, 0]])
+        self.assertEqual(selection.pod_blocks(rows, 1, False, 0.9), [[0, 0, 2, 2], [0, 0, 2, 2]])
+
+    def test_quantised_rows(self):
+        """Codes and scales as the loops of the definition give them; rows that stay keep their values."""
+        torch.manual_seed(1)
+        data = torch.randn(2, 70, 40)
+        for bits in (4, 2):
+            most = (1 << bits) - 1
+            for by_channel in (True, False):
+                rows = Rows(data).quantised(bits, by_channel)
+                axis = 1 if by_channel else 2
+                for part, got in zip(data.split(32, axis), rows.all().split(32, axis)):
+                    low, high = part.amin(axis, keepdim=True), part.amax(axis, keepdim=True)
+                    scale, minimum = ((high - low) / most).half().float(), low.half().float()
+                    code = ((part - minimum) / scale).round().clamp(0, most)
+                    self.assertLess((got - (minimum + code * scale)).abs().max(), 1e-5)
+                codes = 2 * 70 * 40 * bits // 8
+                groups = 3 * 40 if by_channel else 70 * 2
+                size = sum(tensor.numel() * tensor.element_size() for tensor in rows.tensors())
+                self.assertEqual(size, codes + 2 * groups * 2 * 2)
+                self.check_take(rows)
+
+    def check_take(self, rows: QuantisedRows) -> None:
+        more = rows.append(torch.randn(2, 5, 40))
+        # The second: as many rows of each head, but not as many of the quantised ones.
+        for index in ([[0, 3, 40, 69, 70, 74]] * 2, [[0, 3, 40, 69, 70, 74], [1, 2, 65, 72, 73, 74]]):
+            index = torch.tensor(index)
+            taken = more.take(index)
+            self.assertEqual(len(taken), 6)
+            for head in range(2):
+                self.assertTrue(torch.equal(taken.all()[head], more.all()[head, index[head]]))
+            again = taken.take(torch.tensor([[1, 2, 5]] * 2))
+            self.assertTrue(torch.equal(again.all(), taken.all()[:, [1, 2, 5]]))
+
+    def test_drawn_layers(self):
+        # What `kvatlas evaluate --policy random-layers:layers=12,from=upper,seed=7` draws for 30 layers.
+        drawn = selection.drawn_layers(7, range(15, 30), 12)
+        self.assertEqual(drawn, [16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27, 29])
+        self.assertEqual(selection.drawn_layers(7, range(4), 9), [0, 1, 2, 3])
+
+
+if __name__ == "__main__":
+    unittest.main()
