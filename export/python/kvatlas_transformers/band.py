@@ -54,11 +54,10 @@ class Band:
         self._value_positions = self._value_positions.gather(1, rows)
 
     def forget(self, before: int) -> None:
-        """Drops tokens at positions before that."""
-        if int(self.key_positions[:, 0].min()) >= before:
-            return
-        begin = int((self.key_positions[0] < before).sum())
-        self.take(torch.arange(begin, self.key_positions.shape[1]).expand(self.count, -1))
+        """Drops tokens at positions before that, as many as every head has."""
+        begin = int((self.key_positions < before).sum(1).min())
+        if begin > 0:
+            self.take(torch.arange(begin, self.key_positions.shape[1]).expand(self.count, -1))
 
     def kept_rows(self, lag, done: int, wanted: int) -> torch.Tensor:
         """LagKV: of the rows of keys, those that stay when partitions done … wanted - 1 are cut, each by its scores

@@ -135,8 +135,8 @@ class PolicyCache(Cache):
             )
         if layer_idx != self._next_layer:
             raise PolicyError(
-                f"layer {layer_idx} came where layer {self._next_layer} was expected; after a forward pass that failed a "
-                "cache is used again only after reset()"
+                f"layer {layer_idx} came where layer {self._next_layer} was expected; "
+                "after a forward pass that failed, a cache needs reset()"
             )
         self._pending = True
         self._layer = layer_idx

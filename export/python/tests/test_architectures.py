@@ -3,6 +3,7 @@
 included, and a policy runs."""
 
 import unittest
+import unittest.mock
 
 import torch
 import transformers
@@ -10,6 +11,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 import small_support as support
 from kvatlas_transformers import load
+from kvatlas_transformers.band import Band
 
 COMMON = {
     "vocab_size": 64,
@@ -94,6 +96,30 @@ class Architectures(unittest.TestCase):
                 kept = cache.kept()
                 self.assertEqual(kept[2][0], [0, 1, *range(42, 69)])
                 self.assertEqual(len(kept[0][1]), 2 + 7 * 2 + 8 + 3)
+
+    def test_what_a_window_hides_is_forgotten_and_nothing_else(self):
+        """Also where each head keeps other tokens."""
+        model, shape = self.make("Gemma2")
+        snapkv = {"baseline": {"name": "snapkv", "settings": {"window": 4, "budget": 12, "kernel": 1}}}
+        policy = load(support.document(shape, snapkv))
+        ids = torch.randint(3, 64, (1, 48))
+        pieces = [40, *range(41, 48)]
+        cache = policy.cache(model)
+        got = self.run_pieces(model, ids, cache, pieces)
+        with unittest.mock.patch.object(Band, "forget", lambda *args: None):
+            hoards = policy.cache(model)
+            expected = self.run_pieces(model, ids, hoards, pieces)
+        self.assertLess((got - expected).abs().max(), 1e-5 * float(expected.abs().max()))
+        self.assertEqual(hoards.lengths(), [20] * 4)
+        self.assertEqual([cache.lengths()[layer] for layer in (1, 3)], [20, 20])
+        kept = cache.kept()
+        for layer in (0, 2):
+            self.assertNotEqual(kept[layer][0], kept[layer][1])
+            self.assertLess(len(kept[layer][0]), 20)
+            # One head at least has nothing left to forget, and all hold what the window sees.
+            self.assertTrue(any(head[0] >= 48 - WINDOW for head in kept[layer]))
+            for head, whole in zip(kept[layer], hoards.kept()[layer]):
+                self.assertEqual([j for j in whole if j >= 48 - WINDOW], [j for j in head if j >= 48 - WINDOW])
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Document(unittest.TestCase):
         self.refused(sim(rescent=3), "simlayerkv.settings.rescent: unknown setting")
         self.refused(document(simlayerkv={}), "simlayerkv.settings: missing")
         lazy = {"settings": {}, "result": {"lazy_layers": [True] * 5}}
-        self.refused(document(simlayerkv=lazy), "simlayerkv.result.lazy_layers has 5 entries, and the model has 4 layers")
+        self.refused(document(simlayerkv=lazy), "result.lazy_layers has 5 entries, and the model has 4 layers")
         heads = {"settings": {}, "result": {"lazy_heads": [[True], [True, False, True], [True], [False]]}}
         self.refused(document(heads=heads), "heads.result.lazy_heads.1 has 3 entries, and the model has 2 KV heads")
         self.refused(document(heads={"settings": {}}), "heads.result.lazy_heads: missing")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo model under every policy of the reference data: the same ids, cache lengths and decisions, and the bytes that
-the policy promises. KVATLAS_GOLDEN names the folder of the reference data."""
+"""The demo model under every policy of the reference data: the same ids, cache lengths and decisions, and the bytes
+that the policy promises. KVATLAS_GOLDEN names the folder of the reference data."""
 
 import json
 import os

@@ -45,7 +45,8 @@ class Wheel(unittest.TestCase):
                         self.assertEqual(digest, "sha256=" + expected.rstrip(b"=").decode())
                         self.assertEqual(int(size), len(files.read(name)))
                 self.assertEqual(names, [])
-            code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import kvatlas_transformers as k; print(k.__file__)"
+            code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import kvatlas_transformers; "
+            code += "print(kvatlas_transformers.__file__)"
             out = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True)
             self.assertTrue(out.stdout.startswith(str(wheel)))
 
