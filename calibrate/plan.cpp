@@ -2,6 +2,7 @@
 #include "calibrate/plan.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -48,6 +49,12 @@ void add_new(std::vector<T>& list, const T& value) {
 // Rows by which PoD compares layers (methods.md, section 2).
 constexpr std::int64_t kPodRows = 16;
 
+/// What a prompt row's mass is of: the first set of keys, without the second where there is one.
+std::vector<Proximity> counted(const SimLayerKv& part) {
+  if (!part.without_own_key) return {part.keep};
+  return {{part.keep.initial, part.keep.recent + 2}, {0, 1}};
+}
+
 }  // namespace
 
 Needs needs_of(std::span<const Policy> policies) {
@@ -62,7 +69,8 @@ Needs needs_of(std::span<const Policy> policies) {
         if (lazy->identify == SimLayerKv::Identify::decode)
           add_new(needs.decode_masses, lazy->keep);
         else
-          add_new(needs.prefill_masses, {lazy->keep, lazy->w_last});
+          for (const auto& keep : counted(*lazy))
+            add_new(needs.prefill_masses, {keep, lazy->w_last});
       } else if (const auto* layers = std::get_if<LayerBaseline>(&part)) {
         if (!layers->layers) add_new(needs.decode_masses, layers->keep);
       } else if (const auto* pod = std::get_if<Pod>(&part)) {
@@ -246,25 +254,35 @@ class Planner {
                                                    known.begin())];
   }
 
+  std::vector<double> prefill_mass(const SimLayerKv& part) const {
+    const auto& known = s_.needs.prefill_masses;
+    const auto of = [&](const Proximity& keep) {
+      const auto at = std::find(known.begin(), known.end(), std::pair(keep, part.w_last));
+      return s_.prefill_mass[static_cast<std::size_t>(at - known.begin())];
+    };
+    const auto keeps = counted(part);
+    auto mass = of(keeps[0]);
+    if (keeps.size() > 1) {
+      const auto own = of(keeps[1]);
+      std::transform(mass.begin(), mass.end(), own.begin(), mass.begin(), std::minus<>());
+    }
+    return mass;
+  }
+
   void trim_lazy(const SimLayerKv& part) {
     if (part.fixed) return trim_fixed(part);
-    const std::vector<double>* mass = nullptr;
-    if (part.identify == SimLayerKv::Identify::decode) {
-      mass = &decode_mass(part.keep);
-    } else {
-      const auto& known = s_.needs.prefill_masses;
-      const auto at = std::find(known.begin(), known.end(), std::pair(part.keep, part.w_last));
-      mass = &s_.prefill_mass[static_cast<std::size_t>(at - known.begin())];
-    }
+    const std::vector<double> mass =
+        part.identify == SimLayerKv::Identify::decode ? decode_mass(part.keep) : prefill_mass(part);
     if (part.per_head) {
-      plan_.mass = means(*mass, config_.n_heads / kv_heads());
+      plan_.mass = means(mass, config_.n_heads / kv_heads());
       for (std::int64_t layer = 0; layer < layers(); ++layer)
         for (std::int64_t g = 0; g < kv_heads(); ++g)
           if (is_lazy(plan_.mass[static_cast<std::size_t>(layer * kv_heads() + g)], part.threshold))
             trim(layer, g, part.keep);
       return;
     }
-    plan_.mass = means(*mass, config_.n_heads);
+    plan_.mass = means(mass, config_.n_heads);
+    if (part.without_own_key && n_ <= part.keep.initial + part.keep.recent + 2) return;
     const LayerFlags lazy = lazy_layers(plan_.mass, part.threshold);
     trim_layers(part.opposite ? opposite_layers(plan_.mass, lazy) : lazy, part.keep);
   }

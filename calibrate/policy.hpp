@@ -42,6 +42,9 @@ struct SimLayerKv {
   bool per_head = false;     // every KV head by itself
   /// The control of Fig. 3: as many layers as are lazy are trimmed, those of the smallest mass.
   bool opposite = false;
+  /// As kvpress decides: a row's own key is not counted, but one more key before the recent ones
+  /// is, and prompts of up to initial + recent + 2 tokens stay whole.
+  bool without_own_key = false;
   /// Trimmed beforehand, whatever the input: the static view. Rows of one entry count for all KV
   /// heads of the layer.
   std::optional<LazyHeads> fixed = {};

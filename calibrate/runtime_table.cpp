@@ -18,7 +18,8 @@ Runtime tensorrt_llm() {
       {"ministral", false, ""},
       {"llama", true,
        "its Llama code passes no window, so a list of windows changes nothing; the "
-       "checkpoint can be served as Ministral, which does"},
+       "checkpoint can be served as Ministral, which does: give its config.json, with model_type "
+       "ministral, with --config"},
       {"qwen2", true, "its Qwen 2 code passes no window, so a list of windows changes nothing"},
       {"qwen3", true, "its Qwen 3 code passes no window, so a list of windows changes nothing"}};
   r.refuses_others = "its code for this architecture is not known to pass a window";
@@ -30,18 +31,19 @@ Runtime transformers() {
   r.forms[0] = {kAbout, "abcd", "as layer types and one window in config.json"};
   r.forms[4] = {kAbout, "acg", "as a window for each layer; llama alone, from 5.23 on"};
   r.masks_prefill = r.rolls = r.one_window = true;
-  r.architectures = {{"llama", false,
-                      "the mask is not applied: the cache of a lazy layer is cut after a full "
-                      "prefill, for one prompt without padding, with sdpa"},
-                     {"qwen2", false, ""},
-                     {"qwen3", false, ""},
-                     {"gemma2", false, ""},
-                     {"gemma3", false, ""},
-                     {"ministral", false, ""},
-                     {"mistral", true,
-                      "windows of single layers end in a shape error there; its checkpoints load "
-                      "under model_type ministral, which works"},
-                     {"phi3", true, "windows of single layers end in a shape error there"}};
+  r.architectures = {
+      {"llama", false,
+       "the mask is not applied: the cache of a lazy layer is cut after a full "
+       "prefill, for one prompt without padding, with sdpa"},
+      {"qwen2", false, ""},
+      {"qwen3", false, ""},
+      {"gemma2", false, ""},
+      {"gemma3", false, ""},
+      {"ministral", false, ""},
+      {"mistral", true,
+       "windows of single layers end in a shape error there; its checkpoints load "
+       "under model_type ministral, which works: give its config.json, so changed, with --config"},
+      {"phi3", true, "windows of single layers end in a shape error there"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   return r;
 }

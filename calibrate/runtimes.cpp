@@ -78,6 +78,7 @@ class Bending {
     } else {  // kvpress
       part.identify = SimLayerKv::Identify::prefill;
       part.w_last = 1;
+      part.without_own_key = true;
       say("it decides on the last prompt row instead of the first generated token");
       if (part.keep.recent > 1) {
         --part.keep.recent;

@@ -67,10 +67,26 @@ std::vector<Target> targets_of(const Options& options, const fs::path& folder,
   return targets;
 }
 
-void report(const std::string& runtime, const exporting::ExportResult& result) {
+/// What the user should know of one runtime; `brief` where there are many.
+void report(const std::string& runtime, const exporting::ExportResult& result, bool brief) {
+  if (brief) {
+    std::cerr << "kvatlas: " << runtime << ':';
+    const char* separator = " ";
+    for (const auto& policy : result.policies) {
+      std::cerr << separator << policy.section << (policy.note.empty() ? "" : " (fixed)");
+      separator = ", ";
+    }
+    separator = "; left out: ";
+    for (const auto& reason : result.refused) {
+      std::cerr << separator << reason.substr(0, reason.find(':'));
+      separator = ", ";
+    }
+    std::cerr << '\n';
+    return;
+  }
   for (const auto& policy : result.policies)
-    for (const auto& note : policy.notes)
-      std::cerr << "kvatlas: note: " << runtime << ", " << policy.section << ": " << note << '\n';
+    if (!policy.note.empty())
+      std::cerr << "kvatlas: note: " << policy.section << ": " << policy.note << '\n';
   for (const auto& reason : result.refused) std::cerr << "kvatlas: left out: " << reason << '\n';
 }
 
@@ -119,16 +135,18 @@ void run_export(Options options) {
     try {
       const auto result = exporting::export_document(document, options.request);
       const auto of_runtime = targets_of(options, all ? name : "", result.policies, several);
-      report(name, result);
+      report(name, result, all);
       targets.insert(targets.end(), of_runtime.begin(), of_runtime.end());
     } catch (const Error& error) {
       if (!all || error.code() != ErrorCode::usage) throw;
-      std::cerr << "kvatlas: left out: " << error.what() << '\n';
+      std::cerr << "kvatlas: " << name << ": nothing: " << error.what() << '\n';
     }
   }
   if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");
   write_targets(options, targets);
   for (const auto& target : targets) std::cout << target.path.string() << '\n';
+  std::cerr << "kvatlas: README.txt beside the files says how they are used, what the runtime does "
+               "otherwise, and what that costs\n";
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ class Exporting {
     auto [given, is_static] =
         calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
     const auto form = calibrate::form_of(given.parts.front());
-    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, document_.model);
+    auto model = document_.model;
+    model.architecture = architecture_of(model, request_.config);
+    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, model);
     Order order{document_,         runtime_, given.parts.front(), form.value(),
                 std::move(theirs), length_,  request_.config};
     if (length_ < 1)
@@ -34,7 +36,8 @@ class Exporting {
     const Exporter exporter = exporter_of(runtime_.name);
     if (!exporter) fail(ErrorCode::internal, runtime_.name, " has no exporter");
     Exported exported = exporter(order);
-    ExportedPolicy out{policy.section, std::move(exported.files), exported.notes};
+    ExportedPolicy out{policy.section, std::move(exported.files), {}};
+    if (is_static) out.note = static_text(order, document_.sections.at(policy.section));
     out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
     return out;
   }

@@ -61,12 +61,12 @@ struct ExportRequest {
 struct ExportedPolicy {
   std::string section;            // of the document; calibrate::kComposition for a composed one
   std::vector<ExportFile> files;  // README.txt among them
-  std::vector<std::string> notes;
+  std::string note;               // that it is a static view, and what inputs say; else empty
 };
 
 struct ExportResult {
   std::vector<ExportedPolicy> policies;
-  std::vector<std::string> refused;  // a sentence each: what was left out, and why
+  std::vector<std::string> refused;  // "lagkv: why it was left out"
 };
 
 /// Every policy of the document for one runtime. Error(usage) with the reasons if none can be

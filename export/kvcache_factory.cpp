@@ -2,7 +2,7 @@
 // KVCache-Factory: a HeadKV file, from which run_longbench.py computes a capacity for each query
 // head: round(value / sum of values * cap * heads of all layers), where head_beta is 1.
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include "export/shared_impl.hpp"
 #include "kernels/base/error.hpp"
@@ -10,7 +10,6 @@
 namespace kvatlas::exporting {
 namespace {
 
-using calibrate::DynamicKv;
 using calibrate::Form;
 
 constexpr std::int64_t kWindow = 8;  // tokens kept on top of a capacity
@@ -43,9 +42,9 @@ struct HeadFile {
 
 HeadFile head_file(std::vector<std::vector<std::int64_t>> capacity, std::int64_t group) {
   HeadFile file;
-  std::int64_t sum = 0, heads = 0;
-  for (const auto& row : capacity)
-    for (const auto tokens : row) sum += tokens, ++heads;
+  const auto heads = static_cast<std::int64_t>(capacity.size() * capacity.at(0).size());
+  std::int64_t sum = 0;
+  for (const auto& row : capacity) sum = std::accumulate(row.begin(), row.end(), sum);
   if (2 * (sum % heads) == heads) {
     auto& row = *std::max_element(capacity.begin(), capacity.end());
     ++*std::max_element(row.begin(), row.end());

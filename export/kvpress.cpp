@@ -134,8 +134,8 @@ Press heads_press(const Order& order) {
   press.numbers["recent_size"] = keep.recent;
   press.numbers["kv_heads"] = order.document.model.kv_heads;
   press.notes.emplace_back(
-      "Use sdpa or flash_attention_2: masked heads are refused with eager. Each model is called "
-      "with one prompt at a time.");
+      "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
+      "without padding.");
   return press;
 }
 

@@ -6,11 +6,14 @@
 namespace kvatlas::exporting {
 namespace {
 
-/// A ratio r with int(r * lag) == keep in floating point, keep / lag where that has it.
+/// A ratio r with int(r * lag) == keep in floating point: keep / lag where that has it as the file
+/// writes it, otherwise half a token more.
 double kept_ratio(std::int64_t keep, std::int64_t lag) {
-  const double plain = static_cast<double>(keep) / static_cast<double>(lag);
-  const auto kept = static_cast<std::int64_t>(plain * static_cast<double>(lag));
-  return kept == keep ? plain : (static_cast<double>(keep) + 0.5) / static_cast<double>(lag);
+  const auto tokens = static_cast<double>(lag);
+  const double plain = static_cast<double>(keep) / tokens;
+  const double written = nlohmann::json::parse(calibrate::canonical_json(plain)).get<double>();
+  const bool exact = static_cast<std::int64_t>(written * tokens) == keep;
+  return exact ? written : (static_cast<double>(keep) + 0.5) / tokens;
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ std::string measured_text(const json& measured) {
   if (const auto kl = estimate(of("kl")); !kl.empty())
     text += (text.empty() ? "" : "; ") + std::string("KL divergence ") + kl;
   if (const auto agreement = estimate(of("agreement")); !agreement.empty())
-    text += (text.empty() ? "" : "; ") + std::string("the full model's token in ") + agreement;
+    text += (text.empty() ? "" : "; ") + std::string("agreement ") + agreement;
   return text;
 }
 
@@ -122,22 +122,22 @@ std::string cost(const Order& order, const json& section, bool is_static) {
         "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
         "policy.json --as " +
         runtime + " -o measured.json' does, and exporting measured.json says it here.");
-  if (is_static) {
-    const auto differs =
-        order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
-    out += item(
-        "The policy decides for each input; the runtime takes what is lazy most "
-        "often. " +
-        (differs.is_number()
-             ? "For " + percent(differs.get<double>()) +
-                   " of the layers and inputs of the calibration the input itself decides "
-                   "otherwise."
-             : std::string("How often an input decides otherwise was not measured.")));
-  }
+  if (is_static) out += item(static_text(order, section));
   return out;
 }
 
 }  // namespace
+
+std::string static_text(const Order& order, const json& section) {
+  const auto differs =
+      order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+  return "The policy decides for each input; the runtime is given what is lazy most often. " +
+         (differs.is_number()
+              ? "For " + percent(differs.get<double>()) +
+                    " of the layers and inputs of the calibration the input itself "
+                    "decides otherwise."
+              : std::string("How often an input decides otherwise was not measured."));
+}
 
 double kept_share(const Order& order) {
   if (order.runtime.form(order.form).losses.find('f') != std::string::npos) return 1;

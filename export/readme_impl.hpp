@@ -13,6 +13,9 @@ namespace kvatlas::exporting {
 std::string readme_text(const Order& order, const std::string& section, bool is_static,
                         const Exported& exported);
 
+/// How often inputs decide otherwise than the static view of the document's `section`: a sentence.
+std::string static_text(const Order& order, const nlohmann::json& section);
+
 /// The share of the cache that the runtime keeps of a prompt of the order's length; NaN where it
 /// depends on the input.
 double kept_share(const Order& order);

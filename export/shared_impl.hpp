@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,13 @@ struct Windows {
   std::int64_t size = 0;             // tokens, the query's own included
 };
 /// The windows of the trimmed layers, as the runtime has them. Error(usage) where they contradict
-/// windows of the model's own, or the checkpoint is of an architecture that the runtime cannot
-/// window.
+/// windows of the model's own.
 Windows windows_of(const Order& order);
 /// The fields of config.json that say so: "layer_types" and "sliding_window".
 nlohmann::json window_fields(const Windows& windows);
 /// As the checkpoint's config.json calls it, if there is one; otherwise as the document does.
+std::string architecture_of(const calibrate::ModelInfo& model,
+                            const std::optional<nlohmann::json>& config);
 std::string architecture_of(const Order& order);
 /// What is changed in config.json, at the place where it is: under "text_config" of a checkpoint
 /// that has more than a language model.

@@ -10,15 +10,16 @@ namespace {
 
 using nlohmann::json;
 
-bool has_text_config(const Order& order) {
-  return order.config && order.config->contains("text_config") &&
-         order.config->at("text_config").is_object();
+using Config = std::optional<json>;
+
+bool has_text_config(const Config& config) {
+  return config && config->contains("text_config") && config->at("text_config").is_object();
 }
 
 /// The fields of the language model; null without a config.json.
-const json* language_fields(const Order& order) {
-  if (!order.config) return nullptr;
-  return has_text_config(order) ? &order.config->at("text_config") : &*order.config;
+const json* language_fields(const Config& config) {
+  if (!config) return nullptr;
+  return has_text_config(config) ? &config->at("text_config") : &*config;
 }
 
 std::int64_t whole_number(const json& fields, const char* key, std::int64_t missing) {
@@ -85,18 +86,21 @@ void check_layer(const Order& order, const std::string& architecture, std::size_
 
 }  // namespace
 
-std::string architecture_of(const Order& order) {
-  const json* fields = language_fields(order);
-  if (!fields || !fields->value("model_type", json()).is_string())
-    return order.document.model.architecture;
+std::string architecture_of(const calibrate::ModelInfo& model, const Config& config) {
+  const json* fields = language_fields(config);
+  if (!fields || !fields->value("model_type", json()).is_string()) return model.architecture;
   auto type = fields->at("model_type").get<std::string>();
   if (const auto end = type.rfind("_text"); end != type.npos && end + 5 == type.size())
     type.resize(end);
   return type;
 }
 
+std::string architecture_of(const Order& order) {
+  return architecture_of(order.document.model, order.config);
+}
+
 json placed_in_config(const Order& order, const json& changes) {
-  return has_text_config(order) ? json{{"text_config", changes}} : changes;
+  return has_text_config(order.config) ? json{{"text_config", changes}} : changes;
 }
 
 json window_fields(const Windows& windows) {
@@ -105,11 +109,8 @@ json window_fields(const Windows& windows) {
 
 Windows windows_of(const Order& order) {
   const auto architecture = architecture_of(order);
-  if (const auto why = calibrate::refusal_of(order.runtime, architecture); !why.empty())
-    fail(ErrorCode::usage, order.runtime.title, " cannot run the policy on a checkpoint of type ",
-         quoted(architecture), ": ", why);
   const auto layers = order.document.model.layers;
-  const json* fields = language_fields(order);
+  const json* fields = language_fields(order.config);
   if (!fields && (architecture == "gemma2" || architecture == "gemma3"))
     fail(ErrorCode::usage, "a model of architecture ", quoted(architecture),
          " has windows of its own, which the export must not contradict: give its config.json with "

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all of it runs on a CPU
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["TQDM_DISABLE"] = "1"
 
 
 def suite_of(name: str) -> unittest.TestSuite:

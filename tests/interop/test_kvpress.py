@@ -37,13 +37,15 @@ def positions_of(ranges: list) -> list:
     return [position for begin, end in ranges for position in range(begin, end)]
 
 
-def rows_of(cut: torch.Tensor, full: torch.Tensor) -> list:
-    """[KV head] which rows of the full cache a cut one holds."""
+def rows_of(cut, full) -> list:
+    """[KV head] which rows of the full cache's layer a cut one holds: known by their keys, which no two share."""
     found = []
-    for head in range(full.shape[1]):
-        same = (cut[0, head][:, None, :] == full[0, head][None, :, :]).all(-1)
+    for head in range(full.keys.shape[1]):
+        same = (cut.keys[0, head][:, None, :] == full.keys[0, head][None, :, :]).all(-1)
         assert bool((same.sum(-1) == 1).all()), "a key that is none of the full cache, or two of it"
-        found.append(sorted(same.int().argmax(-1).tolist()))
+        rows = same.int().argmax(-1)
+        assert torch.equal(cut.values[0, head], full.values[0, head][rows]), "a key with another token's value"
+        found.append(sorted(rows.tolist()))
     return found
 
 
@@ -86,8 +88,10 @@ class KvpressTest(unittest.TestCase):
         cut = self.prefill(length, press)
         self.assertEqual([layer.keys.shape[2] for layer in cut.layers], kept)
         for number, (layer, full) in enumerate(zip(cut.layers, self.full[length].layers)):
-            self.assertEqual(rows_of(layer.keys, full.keys), ours["positions"][number], f"layer {number}")
-            self.assertEqual(rows_of(layer.values, full.values), ours["positions"][number], f"layer {number}")
+            for head, rows in enumerate(rows_of(layer, full)):
+                expected = ours["positions"][number][head]
+                only = sorted(set(rows) - set(expected)), sorted(set(expected) - set(rows))
+                self.assertEqual(rows, expected, f"layer {number}, KV head {head}: kvpress alone, we alone: {only}")
         return ours
 
     def test_lazy_layers(self):

@@ -93,6 +93,64 @@ TEST_F(CommandLine, InspectPrintsTheCard) {
   EXPECT_THAT(run_kvatlas({"inspect", model()}).out, HasSubstr("llama"));
 }
 
+TEST_F(CommandLine, ImportWritesADocument) {
+  const auto table = write_file("duo/full_attention_heads.tsv", "1.0\t0.0\n0.0\t0.0\n");
+  write_file("duo/config.json", R"({"sink_size": 4, "recent_size": 60})");
+  const auto folder = table.substr(0, table.rfind('/'));
+  const auto config = write_file(
+      "config.json",
+      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8})");
+  const auto output = folder + "/policy.json";
+  const std::vector<std::string> words = {"import",   "duo-attention", folder,   "-o",  output,
+                                          "--config", config,          "--name", "Tiny"};
+  const auto done = run_kvatlas(words);
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("3 of 4 KV heads keep the first 4 and the last 60 tokens"));
+  const auto document = calibrate::read_document(output);
+  EXPECT_EQ(document.model.name, "Tiny");
+  EXPECT_EQ(document.model.architecture, "llama");
+  EXPECT_EQ(document.sections.at("heads").at("result").at("lazy_heads"),
+            json::parse("[[false, true], [true, true]]"));
+  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
+  auto forced = words;
+  forced.insert(forced.end(), {"--force", "--kv-heads", "4"});
+  EXPECT_THAT(refusal(3, forced), HasSubstr("the file has 2 KV heads a layer, the model 4"));
+  forced.back() = "2";
+  EXPECT_EQ(run_kvatlas(forced).status, 0);
+  // What is written is exported again as it was.
+  const auto out = folder + "/out";
+  EXPECT_EQ(
+      run_kvatlas({"export", output, "--to", "duo-attention", "--length", "512", "-o", out}).status,
+      0);
+  EXPECT_EQ(run_kvatlas({"import", "duo-attention", out, "-o", folder + "/again.json", "--config",
+                         config, "--name", "Tiny"})
+                .status,
+            0);
+  EXPECT_EQ(calibrate::document_text(calibrate::read_document(folder + "/again.json")),
+            calibrate::document_text(document));
+}
+
+TEST_F(CommandLine, ImportRefusesWrongWords) {
+  const auto file = write_file("heads.json", R"({"0-0": [1]})");
+  const auto output = file + ".policy";
+  const auto said = [&](int status, std::vector<std::string> words) {
+    words.insert(words.begin(), "import");
+    words.insert(words.end(), {"-o", output});
+    return refusal(status, words);
+  };
+  EXPECT_THAT(said(2, {"snapkv", file}), HasSubstr("snapkv"));
+  EXPECT_THAT(said(2, {"headkv", file}), HasSubstr("give --share"));
+  EXPECT_THAT(said(2, {"headkv", file, "--share", "1.5"}), HasSubstr("--share"));
+  EXPECT_THAT(said(2, {"headkv", file, "--sparsity", "1"}), HasSubstr("for duo-attention alone"));
+  EXPECT_THAT(said(2, {"minference", file, "--share", "1"}), HasSubstr("for headkv alone"));
+  EXPECT_THAT(said(2, {"minference", file, "--threshold", "1"}), HasSubstr("have kinds"));
+  EXPECT_THAT(said(2, {"headkv", file, "--threshold", "1", "--share", "1"}),
+              HasSubstr("give one of them"));
+  EXPECT_THAT(said(2, {"duo-attention", file}), HasSubstr("expected a folder"));
+  EXPECT_THAT(said(3, {"headkv", file + ".none", "--share", "1"}), HasSubstr(".none"));
+  EXPECT_THAT(said(2, {"headkv", file, "--share", "1"}), HasSubstr("give --kv-heads"));
+}
+
 TEST_F(CommandLine, ProfilesAreInspectedAndMerged) {
   using namespace profile::testing_samples;
   const std::string a = write_file("a.h5", ""), b = write_file("b.h5", "");

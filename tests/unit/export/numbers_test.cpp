@@ -1,261 +1,330 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in the files of the runtimes with windows is what runtimes.hpp says they do.
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <regex>
+// The numbers in exported files, read as the runtimes read them, are those of what the runtime is
+// said to make of the policy (runtimes.hpp).
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "export/exporters.hpp"
+#include "kernels/base/str.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 
 namespace kvatlas::exporting {
 namespace {
 
-using calibrate::as_runtime_behaves;
 using calibrate::Document;
+using calibrate::DynamicKv;
+using calibrate::LagKv;
+using calibrate::LazyHeads;
+using calibrate::Part;
+using calibrate::Pooling;
 using calibrate::SimLayerKv;
 using nlohmann::json;
 using testing::HasSubstr;
 using testing_support::error_of;
+using testing_support::Random;
 
-Document document_with(const calibrate::Part& part, const std::string& architecture,
-                       std::int64_t layers) {
+Document document_of(const Part& part, const std::string& architecture = "llama") {
   Document document;
-  document.model = {"m", architecture, "", layers, 4, 2, 8};
-  document.provenance.lengths = {1000};
+  document.model = {"Tiny", architecture, "", 6, 4, 2, 8};
+  document.provenance.lengths = {512, 2048};
   document.sections[calibrate::section_name(part)] = calibrate::section_of(part);
   return document;
 }
 
-/// Some layers are lazy, and at least one, but not all.
-SimLayerKv random_lazy(testing_support::Random& random, std::int64_t layers) {
+using Files = std::map<std::string, std::string>;
+
+Files exported(const Document& document, const std::string& runtime, std::int64_t length = 0) {
+  ExportRequest request;
+  request.runtime = runtime;
+  request.length = length;
+  Files files;
+  const auto result = export_document(document, request);
+  for (const auto& [path, content] : result.policies.at(0).files) files[path] = content;
+  return files;
+}
+
+/// What the runtime is said to run.
+template <class T>
+T theirs(const Part& part, const char* runtime) {
+  const calibrate::Policy policy{.name = "it", .parts = {part}};
+  return std::get<T>(
+      calibrate::as_runtime_behaves(policy, runtime, document_of(part).model).policy.parts.at(0));
+}
+
+SimLayerKv random_lazy(Random& random, bool whole_layers) {
   SimLayerKv part;
-  part.keep = {random.integer(0, 8), random.integer(2, 600)};
+  part.keep = {random.integer(0, 64), random.integer(2, 700)};
   part.fixed.emplace();
-  for (std::int64_t layer = 0; layer < layers; ++layer)
-    part.fixed->push_back({static_cast<std::uint8_t>(random.integer(0, 1))});
-  part.fixed->front() = {1};
-  part.fixed->back() = {0};
+  for (int layer = 0; layer < 6; ++layer) {
+    auto& row = part.fixed->emplace_back(whole_layers ? 1 : 2);
+    for (auto& lazy : row) lazy = static_cast<std::uint8_t>(random.integer(0, 1));
+  }
   return part;
 }
 
-std::string exported(const Document& document, const std::string& runtime,
-                     const std::optional<json>& config = std::nullopt) {
-  ExportRequest request;
-  request.runtime = runtime;
-  request.config = config;
-  return export_document(document, request).policies.at(0).files.at(0).content;
+DynamicKv random_budgets(Random& random, std::int64_t most) {
+  DynamicKv part;
+  part.select.window = random.integer(1, 32);
+  part.fixed.emplace();
+  for (int layer = 0; layer < 6; ++layer) part.fixed->push_back(random.integer(0, most));
+  part.fixed->front() = most;
+  return part;
 }
 
-/// The number behind the key, in JSON or YAML.
-std::int64_t number(const std::string& text, const std::string& key) {
-  std::smatch found;
-  EXPECT_TRUE(std::regex_search(text, found, std::regex(key + "\"?: (-?[0-9]+)"))) << key;
-  return found.empty() ? -1 : std::stoll(found[1]);
+std::int64_t python_int(double number) { return static_cast<std::int64_t>(number); }
+
+TEST(KvpressNumbers, RatiosGiveTheCounts) {
+  Random random(1);
+  for (int round = 0; round < 50; ++round) {
+    const std::int64_t length = random.integer(100, 9000);
+    const auto lazy = random_lazy(random, true);
+    const auto budgets = random_budgets(random, 2000);
+    const auto check = [&](const Part& part, auto keep) {
+      const auto file = str("kvatlas_press_", length, ".json");
+      const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+      const auto& ratios = press.at("arguments").at("compression_ratios");
+      ASSERT_EQ(ratios.size(), 6);
+      for (std::size_t layer = 0; layer < 6; ++layer)
+        EXPECT_EQ(python_int(static_cast<double>(length) * (1 - ratios[layer].get<double>())),
+                  std::min<std::int64_t>(keep(layer), length));
+    };
+    const auto run = theirs<SimLayerKv>(lazy, "kvpress");
+    check(lazy, [&](std::size_t layer) {
+      return run.fixed->at(layer)[0] != 0 ? run.keep.initial + run.keep.recent : length;
+    });
+    const auto select = theirs<DynamicKv>(budgets, "kvpress");
+    check(budgets,
+          [&](std::size_t layer) { return select.fixed->at(layer) + select.select.window; });
+  }
 }
 
-std::vector<std::uint8_t> sliding_layers(const std::string& text) {
-  std::vector<std::uint8_t> layers;
-  const std::regex word("(full|sliding)_attention");
-  for (std::sregex_iterator at(text.begin(), text.end(), word), end; at != end; ++at)
-    layers.push_back((*at)[1] == "sliding");
-  return layers;
+TEST(KvpressNumbers, ScorersAreThePolicys) {
+  DynamicKv part;
+  part.fixed = {1, 2, 3, 4, 5, 6};
+  part.select = {24, 100, 5, Pooling::maximum};
+  const auto run = theirs<DynamicKv>(part, "kvpress").select;
+  EXPECT_EQ(run.pooling, Pooling::average);
+  const auto press =
+      json::parse(exported(document_of(part), "kvpress").at("kvatlas_press_2048.json"));
+  EXPECT_EQ(press.at("scorer_arguments"),
+            (json{{"window_size", run.window}, {"kernel_size", run.kernel}}));
 }
 
-std::vector<std::uint8_t> lazy_rows(const SimLayerKv& part) {
-  std::vector<std::uint8_t> layers;
-  for (const auto& row : *part.fixed) layers.push_back(row.front());
-  return layers;
+TEST(KvpressNumbers, Threshold) {
+  SimLayerKv part;
+  part.threshold = 0.875;
+  part.keep = {7, 300};
+  const auto run = theirs<SimLayerKv>(part, "kvpress");
+  const auto press = json::parse(exported(document_of(part), "kvpress").at("kvatlas_press.json"));
+  const auto& arguments = press.at("arguments");
+  EXPECT_EQ(arguments.at("lazy_threshold"), run.threshold);
+  EXPECT_EQ(arguments.at("n_initial"), run.keep.initial);
+  EXPECT_EQ(arguments.at("n_recent").get<int>() - arguments.at("n_last").get<int>(),
+            run.keep.recent);
+  part.keep.recent = 1;
+  EXPECT_THAT(error_of([&] { exported(document_of(part), "kvpress"); }),
+              HasSubstr("calibrate with at least 2 recent tokens"));
 }
 
-TEST(ExportedNumbers, Windows) {
-  const std::pair<const char*, const char*> engines[] = {
-      {"vllm", "llama"},         {"vllm", "qwen2"},     {"transformers", "llama"},
-      {"transformers", "qwen3"}, {"sglang", "llama"},   {"tensorrt-llm", "mistral"},
-      {"mlx-lm", "llama"},       {"mlx-lm", "mistral"}, {"vllm", "phi3"}};
-  testing_support::Random random(5);
-  for (int trial = 0; trial < 40; ++trial)
-    for (const auto& [runtime, architecture] : engines) {
-      const auto layers = random.integer(2, 40);
-      const auto part = random_lazy(random, layers);
-      const auto document = document_with(part, architecture, layers);
-      const auto policy = calibrate::policies_of(document).at(0);
-      const auto theirs = as_runtime_behaves(policy, runtime, document.model).policy;
-      const auto& behaves = std::get<SimLayerKv>(theirs.parts.at(0));
-      const auto text = exported(document, runtime);
-      const int beside = std::string_view(runtime) == "sglang" ? 1 : 0;
-      EXPECT_EQ(number(text, "sliding_window") + beside, behaves.keep.recent) << runtime;
-      EXPECT_EQ(sliding_layers(text), lazy_rows(behaves)) << runtime;
-      EXPECT_EQ(behaves.keep.initial, 0) << runtime;
+TEST(KvpressNumbers, LagKeepsTheLength) {
+  for (const char* ratio : {"1/2", "1/6", "0.29"})
+    for (const std::int64_t length : {100, 271, 272, 1000, 4097}) {
+      LagKv part;
+      part.ratio = ratio;
+      const auto file = str("kvatlas_press_", length, ".json");
+      const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+      const double removed = press.at("arguments").at("compression_ratio");
+      EXPECT_EQ(python_int(static_cast<double>(length) * (1 - removed)), part.kept(length));
+      EXPECT_EQ(press.at("arguments").at("n_sink"), part.sink);
+      EXPECT_EQ(press.at("arguments").at("lag_size"), part.lag);
     }
 }
 
-TEST(ExportedNumbers, TensorRtListsAgree) {
-  testing_support::Random random(6);
-  const auto part = random_lazy(random, 12);
-  const auto text = exported(document_with(part, "mistral", 12), "tensorrt-llm");
-  std::smatch list;
-  ASSERT_TRUE(std::regex_search(text, list, std::regex("max_attention_window: (\\[.*\\])")));
-  const auto windows = json::parse(list[1].str());
-  ASSERT_EQ(windows.size(), 12U);
-  for (std::size_t layer = 0; layer < 12; ++layer)
-    EXPECT_EQ(windows[layer],
-              lazy_rows(part)[layer] != 0 ? part.keep.recent : std::int64_t{1} << 24);
+/// [layer][head] 1 for retrieval heads, as DuoAttention makes them of a table.
+std::vector<int> sparsified(std::vector<double> table, double sparsity, Random& random) {
+  for (double& number : table) number += 1e-6 * random.uniform();
+  auto sorted = table;
+  std::sort(sorted.begin(), sorted.end());
+  const double rank = sparsity * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(std::floor(rank));
+  const auto high = std::min(low + 1, sorted.size() - 1);
+  double threshold = sorted[low] + (sorted[high] - sorted[low]) * (rank - static_cast<double>(low));
+  if (sparsity >= 1) threshold = 2;
+  if (sparsity <= 0) threshold = -1;
+  std::vector<int> full;
+  for (const double number : table) full.push_back(number >= threshold ? 1 : 0);
+  return full;
 }
 
-TEST(ExportedNumbers, BudgetsAsWindows) {
-  calibrate::DynamicKv part;
-  part.fixed = {100, 120, 0, 148};
-  const auto config = json::parse(exported(document_with(part, "llama", 4), "transformers"));
-  for (std::size_t layer = 0; layer < 4; ++layer)
-    EXPECT_EQ(config.at("per_layer_config").at(std::to_string(layer)).at("sliding_window"),
-              part.fixed->at(layer) + part.select.window);
-  EXPECT_EQ(config.at("layer_types").size(), 4U);
-  EXPECT_THAT(exported(document_with(part, "llama", 4), "tensorrt-llm"),
-              HasSubstr("prompt_budget: 108\n"));  // 92 in the mean, and the window
-}
-
-/// What OpenVINO's constructor and pipeline ask for.
-void expect_valid_eviction(const json& sizes) {
-  for (const char* size : {"start_size", "recent_size", "max_cache_size"}) {
-    EXPECT_EQ(sizes.at(size).get<std::int64_t>() % 32, 0) << size;
-    EXPECT_GT(sizes.at(size), 0) << size;
-  }
-  EXPECT_GT(
-      sizes.at("max_cache_size").get<std::int64_t>(),
-      sizes.at("start_size").get<std::int64_t>() + sizes.at("recent_size").get<std::int64_t>());
-}
-
-TEST(ExportedNumbers, OpenVino) {
-  testing_support::Random random(7);
-  for (int trial = 0; trial < 100; ++trial) {
-    calibrate::Streaming streaming;
-    streaming.keep = {random.integer(0, 100), random.integer(1, 500)};
-    const auto document = document_with(streaming, "llama", 4);
-    const auto policy = calibrate::policies_of(document).at(0);
-    const auto theirs = as_runtime_behaves(policy, "openvino", document.model).policy;
-    const auto keep = std::get<calibrate::Streaming>(theirs.parts.at(0)).keep;
-    const auto sizes = json::parse(exported(document, "openvino")).at("cache_eviction_config");
-    EXPECT_EQ(sizes.at("start_size"), keep.initial);
-    EXPECT_EQ(sizes.at("max_cache_size"), keep.initial + keep.recent);
-    expect_valid_eviction(sizes);
-
-    calibrate::DynamicKv budgets;
-    budgets.fixed.emplace(4, random.integer(0, 400));
-    const auto mean = document_with(budgets, "llama", 4);
-    const auto heavy =
-        as_runtime_behaves(calibrate::policies_of(mean).at(0), "openvino", mean.model).policy;
-    const auto mean_sizes = json::parse(exported(mean, "openvino")).at("cache_eviction_config");
-    EXPECT_EQ(mean_sizes.at("max_cache_size"), std::get<calibrate::H2o>(heavy.parts.at(0)).budget);
-    expect_valid_eviction(mean_sizes);
-
-    const auto part = random_lazy(random, 4);
-    expect_valid_eviction(json::parse(exported(document_with(part, "llama", 4), "openvino"))
-                              .at("cache_eviction_config"));
+TEST(DuoAttentionNumbers, TheQuantileRuleGivesTheTable) {
+  Random random(2);
+  for (int round = 0; round < 100; ++round) {
+    auto part = random_lazy(random, false);
+    if (round == 0) part.fixed = LazyHeads(6, {1, 1});
+    if (round == 1) part.fixed = LazyHeads(6, {0, 0});
+    const auto run = theirs<SimLayerKv>(part, "duo-attention");
+    const auto files = exported(document_of(part), "duo-attention");
+    std::istringstream in(files.at("full_attention_heads.tsv"));
+    std::vector<double> table;
+    for (double number = 0; in >> number;) table.push_back(number);
+    std::vector<int> expected;
+    for (const auto& row : *run.fixed)
+      for (const auto lazy : row) expected.push_back(lazy != 0 ? 0 : 1);
+    if (part.fixed->front().size() == 1) continue;
+    const auto& readme = files.at("README.txt");
+    const double sparsity = std::stod(readme.substr(readme.find("--sparsity ") + 11));
+    EXPECT_EQ(sparsified(table, sparsity, random), expected);
+    const auto sizes = json::parse(files.at("config.json"));
+    EXPECT_EQ(sizes.at("sink_size"), run.keep.initial);
+    EXPECT_EQ(sizes.at("recent_size"), run.keep.recent);
   }
 }
 
-TEST(ExportedNumbers, MlcCountsFirstTokensInTheWindow) {
-  calibrate::Streaming part;
-  part.keep = {8, 100};
-  const auto config = json::parse(exported(document_with(part, "mistral", 4), "mlc-llm"));
-  EXPECT_EQ(config.at("attention_sink_size"), 8);
-  EXPECT_EQ(config.at("sliding_window_size"), 108);
-}
-
-/// Layers of 6, and a window of the model's own on all but the last.
-json gemma_config(const char* type, std::int64_t window = 512) {
-  return {{"model_type", type}, {"num_hidden_layers", 6}, {"sliding_window", window}};
-}
-
-Document lazy_document(const char* architecture, std::vector<int> lazy, std::int64_t recent = 256) {
+TEST(DuoAttentionNumbers, RefusesWhatItsReaderFlattens) {
   SimLayerKv part;
-  part.keep = {0, recent};
-  part.fixed.emplace();
-  for (const int flag : lazy) part.fixed->push_back({static_cast<std::uint8_t>(flag)});
-  return document_with(part, architecture, static_cast<std::int64_t>(lazy.size()));
+  part.fixed = LazyHeads(6, {1});
+  auto document = document_of(part);
+  document.model.kv_heads = 1;
+  EXPECT_THAT(error_of([&] { exported(document, "duo-attention"); }),
+              HasSubstr("at least 2 layers and 2 KV heads, found 6 and 1"));
 }
 
-std::string refusal(const Document& document, const std::string& runtime,
-                    const std::optional<json>& config = std::nullopt) {
-  return error_of([&] { exported(document, runtime, config); });
+/// The capacities that run_longbench.py computes of a file, in its order of the heads.
+std::vector<std::int64_t> head_capacities(const Files& files) {
+  const auto& readme = files.at("README.txt");
+  const double cap = std::stod(readme.substr(readme.find("--max_capacity_prompts ") + 23));
+  const double beta = std::stod(readme.substr(readme.find("--head_beta ") + 12));
+  const auto& line = files.at("headkv.json");
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << "it reads one line";
+  std::vector<double> scores;
+  double sum = 0;
+  for (const auto& entry : nlohmann::ordered_json::parse(line)) {
+    scores.push_back(entry.at(0).get<double>());
+    sum += scores.back();
+  }
+  const double pool = std::floor(cap / beta) * static_cast<double>(scores.size());
+  std::vector<std::int64_t> capacities;
+  for (const double score : scores)
+    capacities.push_back(std::llrint(score / sum * pool + (cap - std::floor(cap / beta))));
+  return capacities;
 }
 
-TEST(ExportWindows, OfTheModelsOwn) {
-  const auto all_local = lazy_document("gemma3", {1, 1, 1, 1, 1, 0});
-  EXPECT_THAT(refusal(all_local, "vllm"), HasSubstr("give its config.json"));
-  EXPECT_EQ(refusal(all_local, "vllm", gemma_config("gemma3_text")), "");
-  EXPECT_THAT(
-      refusal(lazy_document("gemma3", {1, 1, 1, 1, 1, 1}), "vllm", gemma_config("gemma3_text")),
-      HasSubstr("layer 5 is one of the model's full layers"));
-  EXPECT_THAT(
-      refusal(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "vllm", gemma_config("gemma3_text")),
-      HasSubstr("layer 1 has a window of the model's own, of 512 tokens, and all"));
-  EXPECT_THAT(refusal(all_local, "vllm", gemma_config("gemma3_text", 128)),
-              HasSubstr("would widen"));
-  // The same size is one window for all: layer 1 keeps its own.
-  const auto same = exported(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "vllm",
-                             gemma_config("gemma3_text", 256));
-  EXPECT_EQ(sliding_layers(same), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0}));
-  // Gemma 2 has one rotation: its full layers can be trimmed too.
-  EXPECT_EQ(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", gemma_config("gemma2")),
-            "");
-  json listed = gemma_config("gemma2");
-  listed["layer_types"] = json::array({"full_attention"});
-  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", listed),
-              HasSubstr("layer_types has 1 entries, expected 6"));
-  listed["layer_types"] = json::array();
-  for (int layer = 0; layer < 6; ++layer)
-    listed["layer_types"].push_back(layer == 5 ? "sliding_attention" : "full_attention");
-  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", listed),
-              HasSubstr("layer 5 has a window"));
-  json qwen = {{"model_type", "qwen2"},
-               {"num_hidden_layers", 3},
-               {"sliding_window", 4096},
-               {"max_window_layers", 2}};
-  const auto half = lazy_document("qwen2", {1, 0, 0});
-  EXPECT_EQ(refusal(half, "vllm", qwen), "");  // use_sliding_window is not set
-  qwen["use_sliding_window"] = true;
-  EXPECT_THAT(refusal(half, "vllm", qwen), HasSubstr("layer 2 has a window"));
+TEST(KvcacheFactoryNumbers, TheProgramComputesTheBudgets) {
+  Random random(4);
+  int halves = 0;
+  for (int round = 0; round < 300; ++round) {
+    const auto part = random_budgets(random, random.integer(1, 3000));
+    const auto run = theirs<DynamicKv>(part, "kvcache-factory");
+    EXPECT_EQ(run.select.window, 8);
+    const auto files = exported(document_of(part), "kvcache-factory");
+    const auto capacities = head_capacities(files);
+    ASSERT_EQ(capacities.size(), 6 * 4);
+    std::int64_t more = 0;
+    for (std::size_t i = 0; i < capacities.size(); ++i)
+      more += std::abs(capacities[i] - run.fixed->at(i / 4));
+    const bool half = files.at("README.txt").find("a token more") != std::string::npos;
+    // A head has two query heads here.
+    EXPECT_EQ(more, half ? 2 : 0);
+    halves += half ? 1 : 0;
+  }
+  EXPECT_GT(halves, 0);
 }
 
-TEST(ExportWindows, Config) {
-  const auto lazy = lazy_document("llama", {1, 0, 1});
-  const json mistral = {{"model_type", "mistral"}, {"num_hidden_layers", 3}};
-  EXPECT_THAT(refusal(lazy, "transformers", mistral), HasSubstr("type 'mistral': "));
-  EXPECT_EQ(refusal(lazy, "vllm", mistral), "");
-  EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", 4}}), HasSubstr("with 4 layers"));
-  EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", "4"}}),
-              HasSubstr("num_hidden_layers is \"4\", expected a whole number"));
-  EXPECT_EQ(refusal(lazy, "vllm", json{{"model_type", 3}, {"sliding_window", 64}}), "");
-  const json untyped = {{"model_type", "phi3"}, {"sliding_window", -1}};
-  EXPECT_THAT(refusal(lazy, "vllm", untyped), HasSubstr("sliding_window is -1"));
+TEST(KvcacheFactoryNumbers, LazyHeadsHaveTheirTokens) {
+  Random random(5);
+  for (int round = 0; round < 50; ++round) {
+    auto part = random_lazy(random, false);
+    part.fixed->front() = {0, 1};
+    const auto capacities = head_capacities(exported(document_of(part), "kvcache-factory", 4096));
+    if (part.keep.initial + part.keep.recent < 8) continue;
+    for (std::size_t i = 0; i < capacities.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(capacities[i]),
+                  part.fixed->at(i / 4)[i % 4 / 2] != 0
+                      ? static_cast<double>(part.keep.initial + part.keep.recent - 8)
+                      : 4096.0,
+                  1);
+  }
 }
 
-TEST(ExportWindows, NothingToDo) {
-  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("trims no layer"));
-  EXPECT_THAT(refusal(lazy_document("llama", {1, 0}, 1), "vllm"), HasSubstr("one token"));
+TEST(LagKvNumbers, TheRatioGivesTheTokensOfAPartition) {
+  for (std::int64_t lag = 2; lag <= 400; ++lag)
+    for (const char* ratio : {"0.29", "0.07", "1/3", "7/9"}) {
+      LagKv part;
+      part.lag = lag;
+      part.ratio = ratio;
+      const auto run = theirs<LagKv>(part, "lagkv");
+      const auto numbers = json::parse(exported(document_of(part), "lagkv").at("lagkv.json"));
+      EXPECT_EQ(python_int(numbers.at("ratio").get<double>() * static_cast<double>(lag)),
+                run.keep());
+      EXPECT_EQ(numbers.at("lag_size"), run.lag);
+      EXPECT_EQ(numbers.at("sink_size"), run.sink);
+    }
 }
 
-TEST(ExportWindows, LlamaCppTakesAPeriodAlone) {
-  json config = gemma_config("gemma2");
-  const auto metadata = [&](const Document& document) {
-    return json::parse(exported(document, "llama.cpp", config)).at("metadata");
-  };
-  const auto own = metadata(lazy_document("gemma2", {1, 0, 1, 0, 1, 0}));
-  EXPECT_EQ(own.at("gemma2.attention.sliding_window"), 256);
-  EXPECT_EQ(own.at("gemma2.attention.sliding_window_pattern"), 2);
-  const auto all = metadata(lazy_document("gemma2", {1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(all.at("gemma2.attention.sliding_window_pattern"), 0);
-  EXPECT_EQ(metadata(lazy_document("gemma2", {1, 1, 1, 1, 1, 0}))
-                .at("gemma2.attention.sliding_window_pattern"),
-            6);
-  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "llama.cpp", config),
-              HasSubstr("do not repeat so"));
+TEST(SimLayerKvNumbers, TheThresholdAlone) {
+  SimLayerKv part;
+  part.threshold = 0.88246;
+  part.keep = {8, 256};
+  const auto run = theirs<SimLayerKv>(part, "simlayerkv");
+  const auto files = exported(document_of(part), "simlayerkv");
+  EXPECT_EQ(json::parse(files.at("simlayerkv.json")), (json{{"threshold", run.threshold}}));
+  EXPECT_THAT(files.at("README.txt"), HasSubstr("threshold = 0.88246\n"));
+  EXPECT_THAT(files.at("README.txt"), HasSubstr(str("it keeps ", run.keep.recent, " recent")));
+  EXPECT_THAT(error_of([&] { exported(document_of(part, "gemma2"), "simlayerkv"); }),
+              HasSubstr("patches Llama"));
+}
+
+TEST(DynamicKvNumbers, SettingsOfTheCommand) {
+  DynamicKv part;
+  part.select = {24, 512, 5, Pooling::maximum};
+  part.r_max = 2.5;
+  const auto run = theirs<DynamicKv>(part, "dynamickv");
+  const auto script = exported(document_of(part), "dynamickv").at("run_dynamickv.sh");
+  EXPECT_THAT(script, HasSubstr(str("--max_capacity_prompts ", run.select.budget, " ")));
+  EXPECT_THAT(script, HasSubstr(str("--window_size ", run.select.window, " ")));
+  EXPECT_THAT(script, HasSubstr(str("--kernel_sizes ", run.select.kernel, " --pooling maxpool")));
+  EXPECT_THAT(script, HasSubstr("--radio_max 2.5 "));
+  EXPECT_THAT(script, HasSubstr("--model_name llama "));
+  EXPECT_THAT(error_of([&] { exported(document_of(part, "phi3"), "dynamickv"); }),
+              HasSubstr("changes nothing of others"));
+}
+
+TEST(MinferenceNumbers, QueryHeadsHaveTheirKvHeadsPattern) {
+  Random random(6);
+  const auto part = random_lazy(random, false);
+  const auto run = theirs<SimLayerKv>(part, "minference");
+  const auto layers =
+      json::parse(exported(document_of(part), "minference").at("kvatlas_best_pattern.json"));
+  ASSERT_EQ(layers.size(), 6);
+  for (std::size_t layer = 0; layer < 6; ++layer) {
+    ASSERT_EQ(layers[layer].size(), 4);
+    for (std::size_t head = 0; head < 4; ++head) {
+      const json expected = run.fixed->at(layer)[head / 2] != 0
+                                ? json{"stream_llm", run.keep.initial, run.keep.recent, 1}
+                                : json{"vertical_and_slash", 1000, 6096, 1};
+      EXPECT_EQ(layers[layer].at(str(head)), expected);
+    }
+  }
+}
+
+TEST(TransformersCacheNumbers, TheDocumentIsThePolicy) {
+  Random random(7);
+  SimLayerKv by_input;
+  by_input.threshold = 0.625;
+  const Part parts[] = {random_lazy(random, false), random_budgets(random, 300), LagKv{}, by_input,
+                        calibrate::Streaming{}};
+  for (const auto& part : parts) {
+    const auto document = document_of(part);
+    const auto written =
+        calibrate::parse_document(exported(document, "transformers-cache").at("policy.json"));
+    EXPECT_EQ(written.sections, document.sections);
+  }
 }
 
 }  // namespace

@@ -151,6 +151,7 @@ TEST(Runtimes, Kvpress) {
   const auto by_input = part_as<SimLayerKv>(parse_policy("simlayerkv:recent=256"), "kvpress");
   EXPECT_EQ(by_input.identify, SimLayerKv::Identify::prefill);
   EXPECT_EQ(by_input.w_last, 1);
+  EXPECT_TRUE(by_input.without_own_key);
   EXPECT_EQ(by_input.keep.recent, 255);
   EXPECT_THAT(as_runtime_behaves(lazy_heads(), "kvpress", model_of("llama")).changes,
               ElementsAre(HasSubstr("memory is not freed")));

@@ -39,7 +39,8 @@ def write(reader: GGUFReader, changes: dict[str, tuple[int, GGUFValueType]], pat
     for key, (value, kind) in changes.items():
         writer.add_key_value(key, value, kind)
     for tensor in reader.tensors:
-        writer.add_tensor_info(tensor.name, tensor.data.shape, tensor.data.dtype, tensor.data.nbytes, tensor.tensor_type)
+        data = tensor.data
+        writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
