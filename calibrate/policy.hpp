@@ -129,8 +129,8 @@ struct Policy {
   bool rolling = false;  // windows stay at their size while decoding
   /// A runtime's windows mask the prefill too (runtimes.md, loss b).
   bool masks_prefill = false;
-  /// Where a document keeps what it says of it: "lagkv", "simlayerkv/static", or kComposition; empty
-  /// if it is of none.
+  /// Where a document keeps what it says of it: "lagkv", "simlayerkv/static", or kComposition;
+  /// empty if it is of none.
   std::string section = {};
 };
 

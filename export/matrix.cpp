@@ -10,7 +10,6 @@ namespace {
 
 using calibrate::Expression;
 using calibrate::Fit;
-using calibrate::Form;
 using calibrate::kForms;
 using nlohmann::json;
 

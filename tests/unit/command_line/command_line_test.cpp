@@ -314,7 +314,7 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
   const auto run = [&](const std::vector<std::string>& more) {
     auto all = words;
     all.insert(all.end(), more.begin(), more.end());
-    const Finished finished = run_kvatlas(all);
+    Finished finished = run_kvatlas(all);
     EXPECT_EQ(finished.status, 0) << finished.err;
     return finished;
   };
@@ -392,7 +392,7 @@ TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {
     const std::string out = from + ".measured";
     more.insert(more.begin(), {"evaluate", "--model", model(), "--prompts", prompts, "--new", "3",
                                "--ignore-eos", "--policy", from, "-o", out});
-    const Finished finished = run_kvatlas(more);
+    Finished finished = run_kvatlas(more);
     EXPECT_EQ(finished.status, 0) << finished.err;
     return std::pair{out, finished.err};
   };

@@ -222,13 +222,14 @@ TEST(Runtimes, OneSettingForAllLayers) {
 
 TEST(Runtimes, WhatNoneIsGiven) {
   EXPECT_THAT(refusal(parse_policy("simlayerkv"), "vllm"), HasSubstr("fixed beforehand"));
-  for (const auto& [policy, runtime] : {std::pair{lazy_layers(), "minference"},
-                                        {lazy_heads(), "kvcache-factory"},
-                                        {lazy_layers(), "openvino"},
-                                        {budgets(), "tensorrt-llm"},
-                                        {budgets(), "transformers"}}) {
-    EXPECT_NE(as_runtime_behaves(policy, runtime, model_of("llama")).not_simulated, "") << runtime;
-    EXPECT_THAT(error_of([&] { simulated_in_runtime(policy, runtime, model_of("llama")); }),
+  for (const auto& one : {std::pair{lazy_layers(), "minference"},
+                          {lazy_heads(), "kvcache-factory"},
+                          {lazy_layers(), "openvino"},
+                          {budgets(), "tensorrt-llm"},
+                          {budgets(), "transformers"}}) {
+    SCOPED_TRACE(one.second);
+    EXPECT_NE(as_runtime_behaves(one.first, one.second, model_of("llama")).not_simulated, "");
+    EXPECT_THAT(error_of([&] { simulated_in_runtime(one.first, one.second, model_of("llama")); }),
                 HasSubstr("not simulated"));
   }
   EXPECT_THAT(refusal(budgets(), "transformers", "qwen2"), HasSubstr("different sizes"));
