@@ -9,6 +9,7 @@
 #include "analyzer/model/json_text.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
+#include "export/importers.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas {
@@ -104,6 +105,53 @@ std::vector<std::string> wanted_runtimes(const Options& options) {
   return names;
 }
 
+/// The model that config.json is of.
+calibrate::ModelInfo read_config(Options& options) {
+  const auto text = model::read_text_file(options.config, kLargestConfig);
+  return in_context(printable(options.config, 400), [&] {
+    options.request.config = model::parse_json(text, kDeepestConfig);
+    auto model = importing::model_of_config(*options.request.config);
+    if (model.architecture.empty() || model.layers == 0 || model.heads == 0 || model.head_dim == 0)
+      fail(ErrorCode::unreadable,
+           "expected a checkpoint's config.json, with model_type, num_hidden_layers, "
+           "num_attention_heads and hidden_size or head_dim");
+    return model;
+  });
+}
+
+/// The document of a policy written in a word or two.
+calibrate::Document inline_document(const std::string& text,
+                                    const std::optional<calibrate::ModelInfo>& model) {
+  const auto policy = calibrate::parse_policy(text);
+  if (!model)
+    fail(ErrorCode::usage, quoted(text, 400),
+         " does not say of which model: give the checkpoint's config.json with --config");
+  calibrate::Document document;
+  document.model = *model;
+  document.kv_bits = policy.kv_bits;
+  for (const auto& part : policy.parts) {
+    const auto section = calibrate::section_name(part);
+    document.sections[section] = calibrate::section_of(part);
+    if (policy.parts.size() > 1) document.compose.push_back(section);
+  }
+  return document;
+}
+
+calibrate::Document open_document(const Options& options,
+                                  const std::optional<calibrate::ModelInfo>& model) {
+  if (!options.policy.ends_with(".json") && !fs::exists(options.policy))
+    return inline_document(options.policy, model);
+  auto document = calibrate::read_document(options.policy);
+  const auto shape = [](const calibrate::ModelInfo& of) {
+    return str(of.layers, " layers, ", of.heads, " heads, ", of.kv_heads, " KV heads of ",
+               of.head_dim, " dimensions");
+  };
+  if (model && shape(*model) != shape(document.model))
+    fail(ErrorCode::usage, printable(options.config, 400), " is of a model of ", shape(*model),
+         "; the policy is of one of ", shape(document.model));
+  return document;
+}
+
 void run_export(Options options) {
   if (options.list) {
     if (options.json)
@@ -112,31 +160,27 @@ void run_export(Options options) {
       std::cout << exporting::matrix_text();
     return;
   }
-  if (options.policy.empty()) fail(ErrorCode::usage, "export needs a policy document");
+  if (options.policy.empty())
+    fail(ErrorCode::usage, "export needs a policy: a document, or text as lagkv:lag=128");
   if (options.runtimes.empty())
     fail(ErrorCode::usage, "--to is missing: name a runtime, or all (--list shows them)");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the folder to write to");
   const auto names = wanted_runtimes(options);
-  const auto document = calibrate::read_document(options.policy);
-  if (!options.config.empty()) {
-    const auto text = model::read_text_file(options.config, kLargestConfig);
-    in_context(printable(options.config, 400), [&] {
-      options.request.config = model::parse_json(text, kDeepestConfig);
-      if (!options.request.config->is_object())
-        fail(ErrorCode::unreadable, "expected a JSON object, a checkpoint's config.json");
-    });
-  }
+  std::optional<calibrate::ModelInfo> model;
+  if (!options.config.empty()) model = read_config(options);
+  const auto document = open_document(options, model);
   const bool several =
       document.compose.empty() && document.sections.size() > 1 && options.request.section.empty();
   const bool all = names.size() > 1;
   std::vector<Target> targets;
+  std::vector<std::pair<std::string, exporting::ExportResult>> results;
   for (const auto& name : names) {
     options.request.runtime = name;
     try {
-      const auto result = exporting::export_document(document, options.request);
+      auto result = exporting::export_document(document, options.request);
       const auto of_runtime = targets_of(options, all ? name : "", result.policies, several);
-      report(name, result, all);
       targets.insert(targets.end(), of_runtime.begin(), of_runtime.end());
+      results.emplace_back(name, std::move(result));
     } catch (const Error& error) {
       if (!all || error.code() != ErrorCode::usage) throw;
       std::cerr << "kvatlas: " << name << ": nothing: " << error.what() << '\n';
@@ -144,6 +188,7 @@ void run_export(Options options) {
   }
   if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");
   write_targets(options, targets);
+  for (const auto& [name, result] : results) report(name, result, all);
   for (const auto& target : targets) std::cout << target.path.string() << '\n';
   std::cerr << "kvatlas: README.txt beside the files says how they are used, what the runtime does "
                "otherwise, and what that costs\n";
@@ -155,7 +200,10 @@ void add_export_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("export", "Turn a calibrated policy into the files that a runtime reads");
   auto options = std::make_shared<Options>();
-  command->add_option("policy", options->policy, "the policy document")->type_name("FILE");
+  command
+      ->add_option("policy", options->policy,
+                   "the policy document; with --config also a policy as text, as lagkv:lag=128")
+      ->type_name("POLICY");
   command->add_option("--to", options->runtimes, "the runtime, or all; several with commas between")
       ->type_name("RUNTIME")
       ->delimiter(',');
@@ -191,6 +239,8 @@ void add_export_command(CLI::App& app) {
       "  kvatlas export policy.json --to vllm --method simlayerkv -o vllm/\n"
       "  kvatlas export policy.json --to kvpress --length 8192 -o kvpress/\n"
       "  kvatlas export policy.json --to transformers --config ./Llama-3.1-8B/config.json -o out/\n"
+      "  kvatlas export lagkv:lag=128,ratio=1/4 --to lagkv --config config.json --length 8192 -o "
+      "lagkv/\n"
       "  kvatlas export policy.json --to all -o runtimes/");
   command->callback([options] { run_export(*options); });
 }

@@ -14,8 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/policy.hpp"
-#include "tests/support/run_program.hpp"
-#include "tests/support/tiny_model.hpp"
+#include "tests/unit/command_line/fixture.hpp"
 #include "tests/unit/profile/samples.hpp"
 
 namespace kvatlas {
@@ -24,34 +23,8 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::StartsWith;
 using namespace testing_support;
-
-class CommandLine : public testing::Test {
- protected:
-  CommandLine() {
-    folder_.write("model/config.json", tiny_hf_config("llama"));
-    folder_.write("model/model.safetensors", safetensors_of(tiny_hf_tensors("llama")));
-  }
-  std::string model() const { return (folder_.path() / "model").string(); }
-  std::string write_file(const std::string& name, const std::string& text) const {
-    return folder_.write(name, text).string();
-  }
-
-  /// Runs it, expecting a refusal: nothing on stdout, one line on stderr, which is returned.
-  static std::string refusal(int status, const std::vector<std::string>& arguments) {
-    const Finished finished = run_kvatlas(arguments);
-    EXPECT_EQ(finished.status, status) << finished.err;
-    EXPECT_THAT(finished.out, IsEmpty());
-    EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
-    EXPECT_THAT(finished.err, StartsWith("kvatlas: "));
-    return finished.err;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
 
 TEST_F(CommandLine, ShowsHelpAndVersion) {
   for (const std::vector<std::string>& arguments :
@@ -91,43 +64,6 @@ TEST_F(CommandLine, InspectPrintsTheCard) {
   EXPECT_EQ(card.at("kv_heads"), TinySizes::kv_heads);
   EXPECT_EQ(card.at("vocab_size"), TinySizes::vocabulary);
   EXPECT_THAT(run_kvatlas({"inspect", model()}).out, HasSubstr("llama"));
-}
-
-TEST_F(CommandLine, ImportWritesADocument) {
-  const auto table = write_file("duo/full_attention_heads.tsv", "1.0\t0.0\n0.0\t0.0\n");
-  write_file("duo/config.json", R"({"sink_size": 4, "recent_size": 60})");
-  const auto folder = table.substr(0, table.rfind('/'));
-  const auto config = write_file(
-      "config.json",
-      R"({"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8})");
-  const auto output = folder + "/policy.json";
-  const std::vector<std::string> words = {"import",   "duo-attention", folder,   "-o",  output,
-                                          "--config", config,          "--name", "Tiny"};
-  const auto done = run_kvatlas(words);
-  EXPECT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.out, HasSubstr("3 of 4 KV heads keep the first 4 and the last 60 tokens"));
-  const auto document = calibrate::read_document(output);
-  EXPECT_EQ(document.model.name, "Tiny");
-  EXPECT_EQ(document.model.architecture, "llama");
-  EXPECT_EQ(document.sections.at("heads").at("result").at("lazy_heads"),
-            json::parse("[[false, true], [true, true]]"));
-  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
-  auto forced = words;
-  forced.insert(forced.end(), {"--force", "--kv-heads", "4"});
-  EXPECT_THAT(refusal(3, forced), HasSubstr("the file has 2 KV heads a layer, the model 4"));
-  forced.back() = "2";
-  EXPECT_EQ(run_kvatlas(forced).status, 0);
-  // What is written is exported again as it was.
-  const auto out = folder + "/out";
-  EXPECT_EQ(
-      run_kvatlas({"export", output, "--to", "duo-attention", "--length", "512", "-o", out}).status,
-      0);
-  EXPECT_EQ(run_kvatlas({"import", "duo-attention", out, "-o", folder + "/again.json", "--config",
-                         config, "--name", "Tiny"})
-                .status,
-            0);
-  EXPECT_EQ(calibrate::document_text(calibrate::read_document(folder + "/again.json")),
-            calibrate::document_text(document));
 }
 
 TEST_F(CommandLine, ImportRefusesWrongWords) {
