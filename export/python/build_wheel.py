@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the wheel of kvatlas_transformers into a folder: equal sources give equal bytes, and nothing is fetched."""
 
+import argparse
 import base64
 import hashlib
 import pathlib
 import re
-import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -59,6 +59,6 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: build_wheel.py FOLDER")
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", help="where to write it; made if missing")
+    main(parser.parse_args().folder)
