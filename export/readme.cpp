@@ -14,6 +14,8 @@ using calibrate::DynamicKv;
 using calibrate::Fit;
 using calibrate::Form;
 using calibrate::LagKv;
+using calibrate::Pod;
+using calibrate::SimLayerKv;
 using nlohmann::json;
 
 std::string rounded(double value, int digits) {
@@ -105,7 +107,7 @@ std::string cost(const Order& order, const json& section, bool is_static) {
   if (const double share = kept_share(order); !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(order.length) +
                 " tokens: " + percent(share) + " of the cache's bytes.");
-  else if (order.theirs.not_simulated.empty())
+  else if (order.theirs.not_simulated.empty() && order.form != Form::pod)
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
@@ -154,6 +156,14 @@ double kept_share(const Order& order) {
       kept += static_cast<double>(std::min(budget + select->select.window, order.length));
     return kept / length / static_cast<double>(select->fixed->size());
   }
+  if (const auto* pod = std::get_if<Pod>(&part)) {
+    const auto dropped = found(order.document.sections.value("pod", json()), {"keys_dropped"});
+    if (pod->lowest.empty() || !dropped.is_number()) return std::nan("");
+    const double near = static_cast<double>(pod->proximal.initial + pod->proximal.recent);
+    return 1 - dropped.get<double>() / 2 * std::max(0.0, length - near) / length;
+  }
+  const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
+  if (simlayerkv && !simlayerkv->fixed) return std::nan("");
   const Order theirs{order.document, order.runtime, part, order.form, {},
                      order.length,   std::nullopt};
   if (order.form != Form::lazy_layers && order.form != Form::lazy_heads) return std::nan("");

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,14 +72,41 @@ void write_anew(const fs::path& folder, const Files& files) {
   }
 }
 
+calibrate::Document document_of(const json& words) {
+  auto document =
+      calibrate::read_document(kFolder / "documents" / words.at("document").get<std::string>());
+  document.model.architecture = words.value("architecture", document.model.architecture);
+  return document;
+}
+
+TEST(GoldenCases, EveryFormThatARuntimeTakesHasOne) {
+  std::set<std::pair<std::string, calibrate::Form>> covered;
+  for (const auto& name : cases()) {
+    const auto folder = kFolder / "golden" / name;
+    const auto words = json::parse(read(folder / "export.json"));
+    const auto document = document_of(words);
+    const auto request = request_of(folder, words);
+    for (const auto& policy : calibrate::policies_of(document, request.task)) {
+      if (!request.section.empty() && policy.section != request.section) continue;
+      const auto given = calibrate::given_to_runtime(
+          document, policy, calibrate::runtime_named(request.runtime), request.fixed);
+      covered.emplace(request.runtime, calibrate::form_of(given.policy.parts.at(0)).value());
+    }
+  }
+  for (const auto& runtime : calibrate::runtimes())
+    for (std::size_t form = 0; form < calibrate::kForms; ++form) {
+      const bool takes = runtime.forms[form].fit != calibrate::Fit::impossible;
+      EXPECT_EQ(covered.count({runtime.name, static_cast<calibrate::Form>(form)}), takes ? 1u : 0u)
+          << runtime.name << ", " << calibrate::form_name(static_cast<calibrate::Form>(form));
+    }
+}
+
 class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, FilesAreEqual) {
   const auto folder = kFolder / "golden" / GetParam();
   const auto words = json::parse(read(folder / "export.json"));
-  auto document =
-      calibrate::read_document(kFolder / "documents" / words.at("document").get<std::string>());
-  document.model.architecture = words.value("architecture", document.model.architecture);
+  const auto document = document_of(words);
   const auto result = export_document(document, request_of(folder, words));
   ASSERT_EQ(result.policies.size(), 1) << "a case is of one policy: name its section";
   Files files;
