@@ -111,10 +111,8 @@ calibrate::ModelInfo read_config(Options& options) {
   return in_context(printable(options.config, 400), [&] {
     options.request.config = model::parse_json(text, kDeepestConfig);
     auto model = importing::model_of_config(*options.request.config);
-    if (model.architecture.empty() || model.layers == 0 || model.heads == 0 || model.head_dim == 0)
-      fail(ErrorCode::unreadable,
-           "expected a checkpoint's config.json, with model_type, num_hidden_layers, "
-           "num_attention_heads and hidden_size or head_dim");
+    if (model.architecture.empty())
+      fail(ErrorCode::unreadable, "'model_type' is missing: expected a checkpoint's config.json");
     return model;
   });
 }
@@ -126,6 +124,10 @@ calibrate::Document inline_document(const std::string& text,
   if (!model)
     fail(ErrorCode::usage, quoted(text, 400),
          " does not say of which model: give the checkpoint's config.json with --config");
+  if (model->layers == 0 || model->heads == 0 || model->head_dim == 0)
+    fail(ErrorCode::usage,
+         "config.json leaves num_hidden_layers, num_attention_heads or head_dim to "
+         "its code: a policy as text needs them");
   calibrate::Document document;
   document.model = *model;
   document.kv_bits = policy.kv_bits;
@@ -137,18 +139,25 @@ calibrate::Document inline_document(const std::string& text,
   return document;
 }
 
+/// Compares what config.json says; it may leave numbers to its code.
+void require_same_model(const calibrate::ModelInfo& found, const calibrate::ModelInfo& expected,
+                        const std::string& config) {
+  const auto require = [&](const char* what, std::int64_t of_config, std::int64_t of_policy) {
+    if (of_config != 0 && of_config != of_policy)
+      fail(ErrorCode::usage, printable(config, 400), " is of a model with ", of_config, ' ', what,
+           ", the policy of one with ", of_policy);
+  };
+  require("layers", found.layers, expected.layers);
+  require("heads", found.heads, expected.heads);
+  require("KV heads", found.kv_heads, expected.kv_heads);
+}
+
 calibrate::Document open_document(const Options& options,
                                   const std::optional<calibrate::ModelInfo>& model) {
   if (!options.policy.ends_with(".json") && !fs::exists(options.policy))
     return inline_document(options.policy, model);
   auto document = calibrate::read_document(options.policy);
-  const auto shape = [](const calibrate::ModelInfo& of) {
-    return str(of.layers, " layers, ", of.heads, " heads, ", of.kv_heads, " KV heads of ",
-               of.head_dim, " dimensions");
-  };
-  if (model && shape(*model) != shape(document.model))
-    fail(ErrorCode::usage, printable(options.config, 400), " is of a model of ", shape(*model),
-         "; the policy is of one of ", shape(document.model));
+  if (model) require_same_model(*model, document.model, options.config);
   return document;
 }
 
