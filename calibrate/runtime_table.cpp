@@ -5,7 +5,7 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr Fit kNo = Fit::impossible, kAbout = Fit::approximate, kExact = Fit::exact;
+constexpr Fit kAbout = Fit::approximate, kExact = Fit::exact;
 
 Runtime tensorrt_llm() {
   Runtime r{"tensorrt-llm", "TensorRT-LLM", "main of autumn 2026, schema 1.4.0rc0"};
