@@ -14,7 +14,7 @@ NAME = "kvatlas"
 MARK = "_kvatlas_cache"  # on keys that come from one of our caches: whose they are
 
 
-def attention(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **kwargs):
+def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
     """query: [1, heads, tokens, channels]; key and value are the new ones alone where the cache is ours."""
     cache = getattr(key, MARK, None)
     if cache is None:
