@@ -36,27 +36,22 @@ TEST(ColourMaps, SequentialOnesGetLighter) {
       // The colours' rounding to 8 bits takes back at most a tenth of a unit.
       EXPECT_GT(lightness(palette[i + 1]), lightness(palette[i]) - 0.1) << "index " << i;
     // Evenly: no eighth of the scale has less than half its share of the lightness.
-    constexpr int kEighth = (kLastIndex - kFirstIndex) / 8;
-    for (int i = kFirstIndex; i + kEighth <= kLastIndex; i += kEighth)
-      EXPECT_GT(lightness(palette[static_cast<std::size_t>(i + kEighth)]) -
-                    lightness(palette[static_cast<std::size_t>(i)]),
-                whole / 16)
+    constexpr std::size_t kEighth = (kLastIndex - kFirstIndex) / 8;
+    for (std::size_t i = kFirstIndex; i + kEighth <= kLastIndex; i += kEighth)
+      EXPECT_GT(lightness(palette[i + kEighth]) - lightness(palette[i]), whole / 16)
           << "from index " << i;
   }
 }
 
 TEST(ColourMaps, DivergingOneIsSymmetricAboutWhite) {
   const Palette palette = make_palette(ColourMap::blue_white_brown, kMissing, kBlank);
-  constexpr int kMiddle = (kFirstIndex + kLastIndex) / 2;
+  constexpr std::size_t kMiddle = (kFirstIndex + kLastIndex) / 2;
   EXPECT_EQ(palette[kMiddle], (Colour{255, 255, 255}));
-  for (int away = 1; kMiddle + away <= kLastIndex; ++away) {
-    const Colour below = palette[static_cast<std::size_t>(kMiddle - away)];
-    const Colour above = palette[static_cast<std::size_t>(kMiddle + away)];
+  for (std::size_t away = 1; kMiddle + away <= kLastIndex; ++away) {
+    const Colour below = palette[kMiddle - away], above = palette[kMiddle + away];
     EXPECT_NEAR(lightness(below), lightness(above), 2.5) << away;
-    EXPECT_LT(lightness(above),
-              lightness(palette[static_cast<std::size_t>(kMiddle + away - 1)]) + 0.1);
-    EXPECT_LT(lightness(below),
-              lightness(palette[static_cast<std::size_t>(kMiddle - away + 1)]) + 0.1);
+    EXPECT_LT(lightness(above), lightness(palette[kMiddle + away - 1]) + 0.1);
+    EXPECT_LT(lightness(below), lightness(palette[kMiddle - away + 1]) + 0.1);
   }
   const Colour blue = palette[kFirstIndex], brown = palette[kLastIndex];
   EXPECT_GT(blue.blue, blue.red + 50);
