@@ -111,7 +111,7 @@ std::uint8_t Scale::index(float value) const {
   if (std::isnan(value)) return kMissingIndex;
   if (value == 0) return kZeroIndex;
   const double step = position(value) * (kLastIndex - kFirstIndex);
-  return static_cast<std::uint8_t>(kFirstIndex + static_cast<int>(step + 0.5));
+  return static_cast<std::uint8_t>(kFirstIndex + std::lround(step));
 }
 
 double Scale::value_at(double position) const {
