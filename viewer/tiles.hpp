@@ -3,7 +3,6 @@
 // of a sample, in tiles.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -23,7 +22,7 @@ struct MapKey {
   std::size_t sample = 0;  // the position in the profile
   std::int64_t layer = 0, head = 0;
   Reduction reduction = Reduction::mean;
-  auto operator<=>(const MapKey&) const = default;
+  bool operator==(const MapKey&) const = default;
 };
 
 /// A tile of a map: `row` and `column` count tiles, level 0 is the finest.
@@ -31,7 +30,7 @@ struct TileKey {
   MapKey map;
   int level = 0;
   std::int64_t row = 0, column = 0;
-  auto operator<=>(const TileKey&) const = default;
+  bool operator==(const TileKey&) const = default;
 };
 /// The tile of the next level that shows a tile's part of the map, in half the size.
 TileKey coarser(TileKey key);

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <set>
+#include <unordered_set>
 #include <vector>
 
 #include "kernels/base/error.hpp"
@@ -52,7 +52,7 @@ class FakeControl {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool held_ = false;
-  std::set<TileKey> failing_;
+  std::unordered_set<TileKey, TileKeyHash> failing_;
   std::vector<TileKey> reads_;
 };
 

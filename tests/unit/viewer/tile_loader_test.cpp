@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -57,9 +59,9 @@ class Loader : public testing::Test {
   FakeControl control_;
   Delivered delivered_;
   std::uint64_t generation_ = 0;
-  std::unique_ptr<TileLoader> loader_ =
-      std::make_unique<TileLoader>(std::make_unique<FakeTileSource>(control_),
-                                   [this](TileResult result) { delivered_.add(result); });
+  std::unique_ptr<TileLoader> loader_ = std::make_unique<TileLoader>(
+      std::make_unique<FakeTileSource>(control_),
+      [this](TileResult result) { delivered_.add(std::move(result)); });
 };
 
 TEST_F(Loader, ReadsByPriorityAndThenInOrder) {
@@ -136,7 +138,7 @@ TEST_F(Loader, EndsWhileItReadsAndDeliversNoMore) {
 
 TEST_F(Loader, EndsAtAnyMoment) {
   for (int round = 0; round < 200; ++round) {
-    TileLoader brief(std::make_unique<FakeTileSource>(control_), [](TileResult) {});
+    TileLoader brief(std::make_unique<FakeTileSource>(control_), [](const TileResult&) {});
     if (round % 3 != 0) brief.request({tile(round, 0), tile(round, 1), tile(round, 2)});
   }
 }

@@ -90,7 +90,7 @@ class ProfileTiles : public testing::Test {
     sample.arrays["map/max/0"] = maximum;
     sample.arrays["map/mean/1"] = Array(Type::f16, {kLayers, kHeads, kSide / 2, kSide / 2 - 1});
     if (change) change(sample);
-    const auto path = folder_ / "p.h5";
+    auto path = folder_ / "p.h5";
     profile::Writer writer(path, header, {});
     writer.add(sample);
     writer.finish();
