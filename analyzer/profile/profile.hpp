@@ -179,6 +179,11 @@ class Reader {
               std::initializer_list<std::int64_t> at) const {
     return array(position, name, std::span(at.begin(), at.size()));
   }
+  /// The sizes of an array of a sample; nothing of it is read.
+  std::vector<std::int64_t> shape(std::size_t position, const std::string& name) const;
+  /// The block of `extent` elements at `start` of such an array: reads the chunks it touches alone.
+  Array block(std::size_t position, const std::string& name, std::span<const std::int64_t> start,
+              std::span<const std::int64_t> extent) const;
 
  private:
   struct State;

@@ -18,6 +18,13 @@ struct Reader::State {
            quoted(name));
     return *found;
   }
+  /// Of an array that lies with the samples.
+  const Description& described_of_sample(const std::string& name) const {
+    const Description& array = described(name);
+    if (!array.sizes.empty())
+      fail(ErrorCode::internal, "array ", quoted(name), " is a statistic over all samples");
+    return array;
+  }
 
   /// Runs with HDF5 to itself, and puts the file's name in front of an Error.
   template <class Fn>
@@ -67,6 +74,19 @@ RawBlock read_at(const StoredArray& stored, std::span<const std::int64_t> at) {
     start[i] = at[i];
     extent[i] = 1;
   }
+  return read_raw(stored, start, extent);
+}
+
+/// The block of `extent` at `start`, as it is stored.
+RawBlock read_block(const StoredArray& stored, const Sizes& start, const Sizes& extent) {
+  const Sizes& shape = stored.grid.shape;
+  bool inside = start.size() == shape.size() && extent.size() == shape.size();
+  for (std::size_t i = 0; inside && i < shape.size(); ++i)
+    inside =
+        start[i] >= 0 && extent[i] >= 0 && start[i] <= shape[i] && extent[i] <= shape[i] - start[i];
+  if (!inside)
+    fail(ErrorCode::internal, quoted(stored.path), " has sizes ", list_str(shape),
+         ", and a block of ", list_str(extent), " at ", list_str(start), " was asked for");
   return read_raw(stored, start, extent);
 }
 
@@ -156,6 +176,21 @@ Array Reader::array(std::size_t position, const std::string& name,
   return without_axes(
       state_->decoded([&] { return read_at(state_->file.statistic(array), indices); }),
       indices.size());
+}
+
+std::vector<std::int64_t> Reader::shape(std::size_t position, const std::string& name) const {
+  const Description& array = state_->described_of_sample(name);
+  return state_->locked([&] { return state_->file.sample_array(position, array).grid.shape; });
+}
+
+Array Reader::block(std::size_t position, const std::string& name,
+                    std::span<const std::int64_t> start,
+                    std::span<const std::int64_t> extent) const {
+  const Description& array = state_->described_of_sample(name);
+  return state_->decoded([&] {
+    return read_block(state_->file.sample_array(position, array), {start.begin(), start.end()},
+                      {extent.begin(), extent.end()});
+  });
 }
 
 }  // namespace kvatlas::profile

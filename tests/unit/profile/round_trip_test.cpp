@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -152,6 +154,36 @@ TEST_F(RoundTrip, PartsOfAnArrayByLeadingIndices) {
                 profile.array(2, "map/mean/0", {0, 0, 0, 0, 0});
               }),
               HasSubstr("4 axes"));
+}
+
+TEST_F(RoundTrip, BlocksOfAnArray) {
+  write_range(path(), make_header(3), 0, 3);
+  const Reader profile(path());
+  EXPECT_THAT(profile.shape(2, "map/mean/0"), ElementsAre(3, 4, 310, 310));
+  const Array whole = profile.array(2, "map/mean/0", {1, 2});
+  const auto values = whole.values<std::uint16_t>();
+  const auto block = [&](std::vector<std::int64_t> start, std::vector<std::int64_t> extent) {
+    return profile.block(2, "map/mean/0", start, extent);
+  };
+  // One stored tile, the last ones at the edge, and a part across four of them.
+  for (const auto& [row, column, rows, columns] : std::vector<std::array<std::int64_t, 4>>{
+           {0, 0, 256, 256}, {256, 256, 54, 54}, {250, 200, 20, 110}, {310, 310, 0, 0}}) {
+    const Array part = block({1, 2, row, column}, {1, 1, rows, columns});
+    ASSERT_THAT(part.shape, ElementsAre(1, 1, rows, columns));
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(part.values<std::uint16_t>()[static_cast<std::size_t>(r * columns + c)],
+                  values[static_cast<std::size_t>((row + r) * 310 + column + c)])
+            << row + r << ", " << column + c;
+  }
+  EXPECT_THAT(error_of([&] { block({0, 0, 300, 0}, {1, 1, 11, 1}); }), HasSubstr("[1, 1, 11, 1]"));
+  EXPECT_THAT(error_of([&] { block({0, 0, -1, 0}, {1, 1, 1, 1}); }), HasSubstr("asked for"));
+  EXPECT_THAT(error_of([&] { block({0, 0, 0}, {1, 1, 1}); }), HasSubstr("asked for"));
+  EXPECT_THAT(error_of([&] {
+                block({0, 0, INT64_MAX, 0}, {1, 1, INT64_MAX, 1});
+              }),
+              HasSubstr("asked for"));
+  EXPECT_THAT(error_of([&] { profile.shape(1, "mass"); }), HasSubstr("statistic"));
 }
 
 TEST_F(RoundTrip, FilesOfPastVersions) {

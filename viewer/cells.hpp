@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kvatlas::viewer {
+
+/// A rectangle of a map's values, borrowed. NaN is a value that is not known.
+struct Cells {
+  std::span<const float> values;  // [rows, columns], row-major
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t first_row = 0, first_column = 0;  // where it lies in the map
+  bool causal = true;                            // nothing is right of the map's diagonal
+
+  float at(std::int64_t row, std::int64_t column) const {
+    return values[static_cast<std::size_t>(row * columns + column)];
+  }
+  bool is_masked(std::int64_t row, std::int64_t column) const {
+    return causal && first_column + column > first_row + row;
+  }
+};
+
+}  // namespace kvatlas::viewer
