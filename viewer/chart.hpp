@@ -20,9 +20,9 @@ struct Tick {
 };
 
 struct Axis {
-  std::string title, unit;                         // the unit may be empty
-  std::vector<Tick> ticks = {};                    // empty: the drawing chooses
-  std::optional<std::pair<double, double>> range;  // none: what the series need
+  std::string title, unit;                              // the unit may be empty
+  std::vector<Tick> ticks = {};                         // empty: the drawing chooses
+  std::optional<std::pair<double, double>> range = {};  // none: what the series need
   bool logarithmic = false;
 };
 
