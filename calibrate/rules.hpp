@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/last_rows.hpp"
+#include "kernels/layer_budgets.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -236,6 +237,10 @@ class GateCurve {
 };
 
 // DynamicKV -------------------------------------------------------------------------------------
+
+/// Of one sample, by how many of the largest window scores lie in each layer.
+using kernels::layer_budgets;
+using kernels::LayerBudgets;
 
 /// The budgets of several samples, put together: [layer].
 struct BudgetSummary {
