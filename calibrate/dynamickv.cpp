@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "calibrate/judging.hpp"
 #include "kernels/base/error.hpp"
@@ -52,8 +53,6 @@ class Budgeting {
 
   std::int64_t kind_row() const;
   std::int64_t budget_row(std::int64_t budget) const;
-  Counts integers(std::size_t position, const char* array,
-                  std::initializer_list<std::int64_t> at) const;
   Level read_level(std::int64_t budget, std::int64_t kind) const;
   std::map<std::string, std::vector<std::size_t>> by_task(const Level& level) const;
   DynamicKv part_of_level(const Level& level, const std::vector<std::size_t>& of) const;
@@ -72,13 +71,10 @@ class Budgeting {
 std::int64_t Budgeting::kind_row() const {
   const auto& table = evidence_.axis("window_kind");
   const bool maximum = select_.pooling == Pooling::maximum;
+  if (const auto row = profile::row_of(table, {select_.window, select_.kernel, maximum}))
+    return *row;
   std::string there;
-  for (std::size_t row = 0; table.columns.size() == 3 && row < table.labels.size(); ++row) {
-    const auto* values = table.values.data() + 3 * row;
-    if (values[0] == select_.window && values[1] == select_.kernel && (values[2] != 0) == maximum)
-      return static_cast<std::int64_t>(row);
-    there += (there.empty() ? "" : "; ") + table.labels[row];
-  }
+  for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
   fail(ErrorCode::usage, "the profile has no window scores for window=", select_.window,
        ",kernel=", select_.kernel, ",pooling=", maximum ? "max" : "avg", ", but for ",
        there.empty() ? "none" : printable(there, 400),
@@ -95,42 +91,17 @@ std::int64_t Budgeting::budget_row(std::int64_t budget) const {
   return at - values.begin();
 }
 
-Counts Budgeting::integers(std::size_t position, const char* array,
-                           std::initializer_list<std::int64_t> at) const {
-  const profile::Array found = evidence_.profile().array(position, array, at);
-  if (found.type != profile::Type::i64)
-    fail(ErrorCode::unreadable, "array ", array, " of the profile is ",
-         profile::type_name(found.type), ", expected int64");
-  const auto values = found.values<std::int64_t>();
-  if (static_cast<std::int64_t>(values.size()) != evidence_.header().n_layers)
-    fail(ErrorCode::unreadable, "array ", array, " of the profile has ", values.size(),
-         " counts, and the model has ", evidence_.header().n_layers, " layers");
-  return {values.begin(), values.end()};
-}
-
 Budgeting::Level Budgeting::read_level(std::int64_t budget, std::int64_t kind) const {
   Level level;
   level.budget = budget;
   const std::int64_t row = budget_row(budget), heads = evidence_.header().n_heads;
-  const std::int64_t base = budget - select_.window;
   for (const auto position : evidence_.longer_than(select_.window)) {
-    const Counts counts = integers(position, name::kCounts, {kind, row});
+    const auto counts =
+        profile::window_counts(evidence_.profile(), position, {kind, row, select_.window, budget});
+    if (!counts) continue;
     const std::int64_t positions = evidence_.sample(position).n_tokens - select_.window;
-    std::int64_t sum = 0;
-    bool sound = true;
-    for (const auto count : counts) {
-      sound = sound && count >= 0 && count <= positions * heads;
-      sum += sound ? count : 0;
-    }
-    if (std::all_of(counts.begin(), counts.end(), [](auto count) { return count < 0; }))
-      continue;  // not captured of this sample
-    const std::int64_t expected =
-        std::min(base, positions) * heads * static_cast<std::int64_t>(counts.size());
-    if (!sound || sum != expected)
-      fail(ErrorCode::unreadable, "counts of sample ", evidence_.sample(position).index,
-           " for a budget of ", budget, " sum to ", sum, ", expected ", expected);
-    LayerBudgets budgets =
-        kernels::layer_budgets(counts, heads, base, positions, request_.policy.r_max);
+    LayerBudgets budgets = kernels::layer_budgets(*counts, heads, budget - select_.window,
+                                                  positions, request_.policy.r_max);
     level.positions.push_back(position);
     level.raw.push_back(std::move(budgets.raw));
     level.scaled.push_back(std::move(budgets.scaled));
@@ -197,7 +168,8 @@ void Budgeting::report_retention(std::int64_t kind) {
   if (!evidence_.profile().has(name::kRetention)) return;
   std::map<std::string, std::vector<Counts>> counts;
   for (const auto position : evidence_.positions()) {
-    const Counts of_sample = integers(position, name::kRetention, {kind});
+    const Counts of_sample =
+        profile::layer_integers(evidence_.profile(), position, name::kRetention, {kind});
     if (std::any_of(of_sample.begin(), of_sample.end(), [](auto count) { return count < 0; }))
       continue;
     counts[evidence_.sample(position).task].push_back(of_sample);

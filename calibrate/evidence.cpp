@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/profile/statistics.hpp"
+#include "analyzer/profile/checked_arrays.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/hash.hpp"
 
@@ -92,19 +92,12 @@ void Evidence::require(const char* array, const char* part) const {
 }
 
 const profile::AxisTable& Evidence::axis(const std::string& name) const {
-  static const profile::AxisTable kNone;
-  for (const auto& table : header().axes)
-    if (table.axis == name) return table;
-  return kNone;
+  return profile::axis_of(header(), name);
 }
 
 std::int64_t Evidence::proximity_row(Proximity keep) const {
   const auto& table = axis("proximity");
-  const std::size_t columns = table.columns.size();
-  for (std::size_t row = 0; columns >= 2 && row < table.labels.size(); ++row)
-    if (table.values[row * columns] == keep.initial &&
-        table.values[row * columns + 1] == keep.recent)
-      return static_cast<std::int64_t>(row);
+  if (const auto row = profile::row_of(table, {keep.initial, keep.recent})) return *row;
   std::string there;
   for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
   fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
@@ -115,19 +108,8 @@ std::int64_t Evidence::proximity_row(Proximity keep) const {
 
 std::vector<float> Evidence::floats(std::size_t position, const char* array,
                                     std::initializer_list<std::int64_t> at,
-                                    std::vector<std::int64_t> leading_sizes) const {
-  const profile::Array values = profile_->array(position, array, at);
-  if (values.type != profile::Type::f32)
-    fail(ErrorCode::unreadable, "array ", array, " of the profile is ",
-         profile::type_name(values.type), ", expected float32");
-  const std::size_t known = leading_sizes.size();
-  if (values.shape.size() < known || values.shape.size() > known + 1 || values.bytes.empty() ||
-      !std::equal(leading_sizes.begin(), leading_sizes.end(), values.shape.begin()))
-    fail(ErrorCode::unreadable, "array ", array, " of the profile has sizes ",
-         list_str(values.shape), " in a sample, expected ", list_str(leading_sizes),
-         " and at most one more");
-  const auto floats = values.values<float>();
-  return {floats.begin(), floats.end()};
+                                    const std::vector<std::int64_t>& leading_sizes) const {
+  return profile::floats_of(*profile_, position, array, at, leading_sizes);
 }
 
 void require_samples(std::size_t count, const std::string& which, bool force, Calibrated& out) {

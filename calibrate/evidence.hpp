@@ -58,7 +58,7 @@ class Evidence {
   /// last one may have any size. Error(unreadable) for other shapes.
   std::vector<float> floats(std::size_t position, const char* array,
                             std::initializer_list<std::int64_t> at,
-                            std::vector<std::int64_t> leading_sizes) const;
+                            const std::vector<std::int64_t>& leading_sizes) const;
 
  private:
   const profile::Reader* profile_;

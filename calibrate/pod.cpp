@@ -98,7 +98,8 @@ std::optional<double> Grouping::delta_from_saving() {
   const double most = pod_saved(1, length, request_.policy.proximal);
   const double wanted = *request_.wanted_saving;
   const auto delta =
-      most > 0 ? delta_for(similarity_, kv_heads(), request_.policy.per_query_head, wanted / most)
+      most > 0 ? delta_for(pod_hundredths(similarity_, kv_heads(), request_.policy.per_query_head),
+                           wanted / most)
                : std::nullopt;
   if (!delta)
     fail(ErrorCode::usage, "no delta saves ", percent_text(wanted), " of the cache at ", length,

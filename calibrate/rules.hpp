@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/last_rows.hpp"
+#include "kernels/layer_budgets.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -119,6 +120,40 @@ struct Savings {
 Savings layer_savings(double lazy, const CacheShape& shape, std::int64_t length,
                       kernels::Proximity keep);
 
+/// KV heads of one sample, [layer][KV head]: means of `values`, [layer, query head, row], over the
+/// group's heads and the last `used` rows. A layer's mass is the mean over its KV heads, for each
+/// group has as many query heads.
+Masses kv_head_masses(std::span<const float> values, std::int64_t layers, std::int64_t heads,
+                      std::int64_t kv_heads, std::int64_t used);
+
+/// The masses of several samples, by KV head and by layer.
+struct SampleMasses {
+  std::vector<Masses> heads;  // [sample][layer][KV head]
+  Masses layers;              // [sample][layer]
+
+  /// False, and nothing is added, for NaN: not captured of this sample.
+  bool add(Masses of_sample);
+  Masses decided(bool per_head) const;  // what is held against the threshold
+};
+/// [layer]
+std::vector<double> mean_masses(const Masses& masses);
+
+/// What is lazy: layers or KV heads, decided by the input or by the static view.
+struct LazyChoice {
+  bool per_head = false, fixed = false;
+  double share = 0.5;  // lazy rate from which the static view counts it as lazy
+};
+/// The static view; rows of one entry for layers.
+HeadFlags fixed_lazy(const SampleMasses& masses, double threshold, const LazyChoice& choice);
+/// Lazy layers of a sample in the mean; KV heads count as a part of their layer.
+double mean_lazy_layers(const SampleMasses& masses, double threshold, const LazyChoice& choice);
+
+/// Masses of the generated tokens: [layer][sample][step].
+using StepMasses = std::vector<Masses>;
+/// `values`: [layer, step] of one sample.
+void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers);
+std::vector<double> layer_consistency(const StepMasses& steps, double threshold);  // [layer]
+
 /// KV heads by themselves: rates [layer][KV head] of masses [sample][layer][KV head], and the
 /// streaming ones among them.
 struct HeadView {
@@ -172,9 +207,11 @@ PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per
                    double delta);
 Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
                   double delta);
-/// The greatest delta, in hundredths, that drops this share of the keys; none: not even 0 does.
-std::optional<double> delta_for(const Similarity& similarity, std::int64_t kv_heads,
-                                bool per_query_head, double dropped);
+/// At every hundredth of delta, ascending from 0 to 1.
+std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
+                                     bool per_query_head);
+/// The greatest delta of these that drops this share of the keys; none: none does.
+std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped);
 
 /// One sample's log-sum-exps: [layer, head, row] over the proximal and the distant keys.
 struct GateRows {
@@ -200,6 +237,10 @@ class GateCurve {
 };
 
 // DynamicKV -------------------------------------------------------------------------------------
+
+/// Of one sample, by how many of the largest window scores lie in each layer.
+using kernels::layer_budgets;
+using kernels::LayerBudgets;
 
 /// The budgets of several samples, put together: [layer].
 struct BudgetSummary {

@@ -106,11 +106,21 @@ PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per
   return {delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)};
 }
 
-std::optional<double> delta_for(const Similarity& similarity, std::int64_t kv_heads,
-                                bool per_query_head, double dropped) {
-  for (int hundredths = 100; hundredths >= 0; --hundredths)
-    if (pod_point(similarity, kv_heads, per_query_head, hundredths / 100.0).dropped >= dropped)
-      return hundredths / 100.0;
+std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
+                                     bool per_query_head) {
+  const Similarity grouped = per_query_head ? similarity : of_kv_heads(similarity, kv_heads);
+  std::vector<PodPoint> points;
+  for (int hundredths = 0; hundredths <= 100; ++hundredths) {
+    const double delta = hundredths / 100.0;
+    const Blocks blocks = for_query_heads(layer_blocks(grouped, delta), similarity.heads);
+    points.push_back({delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)});
+  }
+  return points;
+}
+
+std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped) {
+  for (auto point = ascending.rbegin(); point != ascending.rend(); ++point)
+    if (point->dropped >= dropped) return point->delta;
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "calibrate/rules.hpp"
+#include "kernels/base/error.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -110,6 +111,87 @@ Savings layer_savings(double lazy, const CacheShape& shape, std::int64_t length,
   out.kv_ratio = 1 / kept_share;
   out.kv_ratio_4bit = out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(4);
   return out;
+}
+
+Masses kv_head_masses(std::span<const float> values, std::int64_t layers, std::int64_t heads,
+                      std::int64_t kv_heads, std::int64_t used) {
+  const auto rows = static_cast<std::int64_t>(values.size()) / (layers * heads);
+  const std::int64_t group = heads / kv_heads;
+  if (used < 1 || used > rows) fail(ErrorCode::internal, used, " of ", rows, " rows are used");
+  Masses masses(static_cast<std::size_t>(layers),
+                std::vector<double>(static_cast<std::size_t>(kv_heads), 0));
+  for (std::int64_t head = 0; head < layers * heads; ++head)
+    for (std::int64_t row = rows - used; row < rows; ++row)
+      masses[static_cast<std::size_t>(head / heads)]
+            [static_cast<std::size_t>(head % heads / group)] +=
+          values[static_cast<std::size_t>(head * rows + row)] / static_cast<double>(group * used);
+  return masses;
+}
+
+bool SampleMasses::add(Masses of_sample) {
+  std::vector<double> means;
+  for (const auto& of_layer : of_sample) means.push_back(mean_of(of_layer));
+  if (std::any_of(means.begin(), means.end(), [](double mass) { return std::isnan(mass); }))
+    return false;
+  heads.push_back(std::move(of_sample));
+  layers.push_back(std::move(means));
+  return true;
+}
+
+Masses SampleMasses::decided(bool per_head) const {
+  if (!per_head) return layers;
+  Masses all;
+  for (const auto& of_sample : heads) {
+    auto& flat = all.emplace_back();
+    for (const auto& of_layer : of_sample)
+      flat.insert(flat.end(), of_layer.begin(), of_layer.end());
+  }
+  return all;
+}
+
+std::vector<double> mean_masses(const Masses& masses) {
+  if (masses.empty()) return {};
+  std::vector<double> means(masses.front().size(), 0);
+  for (const auto& of_sample : masses)
+    for (std::size_t l = 0; l < means.size(); ++l)
+      means[l] += of_sample[l] / static_cast<double>(masses.size());
+  return means;
+}
+
+HeadFlags fixed_lazy(const SampleMasses& masses, double threshold, const LazyChoice& choice) {
+  if (choice.per_head) return head_view(masses.heads, threshold, choice.share).streaming;
+  HeadFlags rows;
+  for (const auto flag : static_view(masses.layers, threshold, choice.share).lazy)
+    rows.push_back({flag});
+  return rows;
+}
+
+double mean_lazy_layers(const SampleMasses& masses, double threshold, const LazyChoice& choice) {
+  if (masses.layers.empty()) return 0;
+  if (choice.fixed) {
+    double lazy = 0;
+    for (const auto& row : fixed_lazy(masses, threshold, choice))
+      lazy += mean_of(std::vector<double>(row.begin(), row.end()));
+    return lazy;
+  }
+  const Masses decided = masses.decided(choice.per_head);
+  return mean_lazy(decided, threshold) * static_cast<double>(masses.layers.front().size()) /
+         static_cast<double>(decided.front().size());
+}
+
+void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers) {
+  steps.resize(static_cast<std::size_t>(layers));
+  const std::size_t count = values.size() / steps.size();
+  for (std::size_t l = 0; l < steps.size(); ++l) {
+    const auto of_layer = values.subspan(l * count, count);
+    steps[l].emplace_back(of_layer.begin(), of_layer.end());
+  }
+}
+
+std::vector<double> layer_consistency(const StepMasses& steps, double threshold) {
+  std::vector<double> shares;
+  for (const auto& of_layer : steps) shares.push_back(consistency(of_layer, threshold));
+  return shares;
 }
 
 HeadView head_view(const std::vector<Masses>& masses, double threshold, double share) {

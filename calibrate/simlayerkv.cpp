@@ -15,8 +15,7 @@ namespace {
 using nlohmann::json;
 namespace name = profile::name;
 
-/// The masses of one sample, by KV head: [layer][KV head]. A layer's mass is the mean over its
-/// heads, for each group has as many.
+/// The masses of one sample, by KV head: [layer][KV head].
 Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size_t position,
                    std::int64_t proximity) {
   const auto& header = evidence.header();
@@ -29,49 +28,20 @@ Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size
     fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
          policy.w_last, ": choose --w-last ", rows,
          " or less, or run 'kvatlas profile --last-rows ", policy.w_last, "'");
-  const std::size_t used = prefill ? static_cast<std::size_t>(policy.w_last) : 1;
-  const auto kv_heads = static_cast<std::size_t>(header.n_kv_heads);
-  const std::size_t group = static_cast<std::size_t>(header.n_heads) / kv_heads;
-  Masses masses(static_cast<std::size_t>(header.n_layers), std::vector<double>(kv_heads, 0));
-  for (std::size_t head = 0; head < heads; ++head)
-    for (std::size_t row = rows - used; row < rows; ++row) {
-      const std::size_t layer = head / (group * kv_heads);
-      masses[layer][head % (group * kv_heads) / group] +=
-          values[head * rows + row] / static_cast<double>(group * used);
-    }
-  return masses;
+  return kv_head_masses(values, header.n_layers, header.n_heads, header.n_kv_heads,
+                        prefill ? policy.w_last : 1);
 }
 
-struct Sighted {
-  std::vector<std::size_t> positions;
-  std::vector<Masses> heads;  // [sample][layer][KV head]
-  Masses layers;              // [sample][layer]
-
-  Masses decided(bool per_head) const {  // what is held against the threshold
-    if (!per_head) return layers;
-    Masses all;
-    for (const auto& of_sample : heads) {
-      auto& flat = all.emplace_back();
-      for (const auto& of_layer : of_sample)
-        flat.insert(flat.end(), of_layer.begin(), of_layer.end());
-    }
-    return all;
-  }
+struct Sighted : SampleMasses {
+  std::vector<std::size_t> positions;  // in the profile, of each sample
 };
 
 Sighted read_masses(const Evidence& evidence, const SimLayerKv& policy, std::int64_t proximity,
                     const std::vector<std::size_t>& positions) {
   Sighted out;
-  for (const auto position : positions) {
-    Masses heads = head_masses(evidence, policy, position, proximity);
-    std::vector<double> layers;
-    for (const auto& of_layer : heads) layers.push_back(mean_of(of_layer));
-    if (std::any_of(layers.begin(), layers.end(), [](double mass) { return std::isnan(mass); }))
-      continue;  // not captured of this sample
-    out.positions.push_back(position);
-    out.heads.push_back(std::move(heads));
-    out.layers.push_back(std::move(layers));
-  }
+  for (const auto position : positions)
+    if (out.add(head_masses(evidence, policy, position, proximity)))
+      out.positions.push_back(position);
   return out;
 }
 
@@ -93,14 +63,6 @@ LayerFlags flags_of(const LazyHeads& rows) {
   return flags;
 }
 
-std::vector<double> mean_masses(const Masses& masses) {
-  std::vector<double> means(masses.front().size(), 0);
-  for (const auto& of_sample : masses)
-    for (std::size_t l = 0; l < means.size(); ++l)
-      means[l] += of_sample[l] / static_cast<double>(masses.size());
-  return means;
-}
-
 /// Upwards to five decimals: the layer whose mass it is stays full, also where the model's masses
 /// differ from the profile's in the last digits.
 double readable_threshold(double mass) { return std::min(1.0, std::ceil(mass * 1e5) / 1e5); }
@@ -113,11 +75,10 @@ class Search {
   Calibrated calibrate();
 
  private:
-  LazyHeads fixed_at(double threshold) const {
-    if (request_.policy.per_head)
-      return head_view(sighted_.heads, threshold, request_.static_share).streaming;
-    return rows_of_one(static_view(sighted_.layers, threshold, request_.static_share).lazy);
+  LazyChoice choice() const {
+    return {request_.policy.per_head, request_.fixed, request_.static_share};
   }
+  LazyHeads fixed_at(double threshold) const { return fixed_lazy(sighted_, threshold, choice()); }
   SimLayerKv part_at(double threshold) const {
     SimLayerKv part = request_.policy;
     part.threshold = threshold;
@@ -129,19 +90,8 @@ class Search {
     policy.name = policy_text(policy);
     return policy;
   }
-  /// Lazy layers of a sample in the mean; KV heads count as a part of their layer.
   double lazy_layers_at(double threshold) const {
-    const double layers = static_cast<double>(evidence_.header().n_layers);
-    if (request_.fixed) {
-      double lazy = 0;
-      for (const auto& row : fixed_at(threshold)) {
-        const std::vector<double> flags(row.begin(), row.end());
-        lazy += mean_of(flags);
-      }
-      return lazy;
-    }
-    const Masses masses = sighted_.decided(request_.policy.per_head);
-    return mean_lazy(masses, threshold) * layers / static_cast<double>(masses.front().size());
+    return mean_lazy_layers(sighted_, threshold, choice());
   }
   Savings savings_at(double threshold, std::int64_t length) const {
     return layer_savings(lazy_layers_at(threshold), evidence_.shape(), length,
@@ -280,20 +230,14 @@ void Search::report_consistency(double threshold) {
   const auto& header = evidence_.header();
   const bool decode = request_.policy.identify == SimLayerKv::Identify::decode;
   if (!evidence_.profile().has(name::kGeneratedMass)) return;
-  const auto layers = static_cast<std::size_t>(header.n_layers);
-  std::vector<Masses> steps(layers);  // [layer][sample][step]
-  for (const auto position : sighted_.positions) {
-    const auto values =
-        evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers});
-    const std::size_t count = values.size() / layers;
-    for (std::size_t l = 0; l < layers; ++l)
-      steps[l].emplace_back(values.begin() + static_cast<std::ptrdiff_t>(l * count),
-                            values.begin() + static_cast<std::ptrdiff_t>((l + 1) * count));
-  }
+  StepMasses steps;
+  for (const auto position : sighted_.positions)
+    add_steps(steps,
+              evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers}),
+              header.n_layers);
   json shares = json::array();
   std::vector<double> known;
-  for (const auto& of_layer : steps) {
-    const double share = consistency(of_layer, threshold);
+  for (const double share : layer_consistency(steps, threshold)) {
     shares.push_back(number_json(share));
     if (!std::isnan(share)) known.push_back(share);
   }

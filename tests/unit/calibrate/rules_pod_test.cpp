@@ -87,10 +87,11 @@ TEST(PodSaving, HalfOfTheKeysOfDistantTokens) {
 
 TEST(PodSaving, DeltaForAShareOfTheKeys) {
   const Similarity similarity{1, 3, {1, .8, .3, .8, 1, .3, .3, .3, 1}};
-  EXPECT_THAT(delta_for(similarity, 1, true, 0.3), Optional(0.8));
-  EXPECT_THAT(delta_for(similarity, 1, true, 0.6), Optional(0.3));
-  EXPECT_THAT(delta_for(similarity, 1, true, 0), Optional(1.0));
-  EXPECT_EQ(delta_for(similarity, 1, true, 0.9), std::nullopt);
+  const auto points = pod_hundredths(similarity, 1, true);
+  EXPECT_THAT(delta_for(points, 0.3), Optional(0.8));
+  EXPECT_THAT(delta_for(points, 0.6), Optional(0.3));
+  EXPECT_THAT(delta_for(points, 0), Optional(1.0));
+  EXPECT_EQ(delta_for(points, 0.9), std::nullopt);
 }
 
 TEST(Gate, ReadsDistantKeysOfTheLowestLayer) {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/sweep_model.hpp"
+
+#include <gmock/gmock.h>
+
+#include "calibrate/lagkv.hpp"
+#include "tests/unit/viewer_models/open_profile.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Optional;
+
+TEST(SweepModel, FrontAndRecommendationAreTheCommandLines) {
+  const OpenProfile open;
+  const calibrate::Evidence evidence(open.reader(), {});
+  for (const double wanted : {0.2, 0.45, 0.5}) {
+    calibrate::LagRequest request;
+    request.lags = {32, 64};
+    request.ratios = {"1/2", "1/4"};
+    request.compression = wanted;
+    const json section = calibrate_lagkv(evidence, request, {}).section;
+    const SweepModel model = sweep_model(section);
+    SweepSettings settings;
+    settings.score = SweepScore::attention;
+    settings.wanted_compression = wanted;
+    SweepView view = sweep_view(model, settings);
+    EXPECT_EQ(json(view.front), section["front"]["compression"]);
+    ASSERT_TRUE(view.recommended);
+    EXPECT_EQ(section["sweep"][*view.recommended]["lag"], section["recommended"]["lag"]);
+    EXPECT_EQ(section["sweep"][*view.recommended]["ratio"], section["recommended"]["ratio"]);
+    settings.against_kept = true;
+    EXPECT_EQ(json(sweep_view(model, settings).front), section["front"]["tokens"]);
+  }
+}
+
+SweepModel small_sweep() {
+  return sweep_model(
+      json::parse(R"({"settings": {"sink": 16}, "full": {"mean": 0.9, "low": 0.8, "high": 1},
+    "sweep": [
+      {"variant": "lag", "lag": 64, "ratio": "1/2", "keep": 32, "compression": 0.4, "score": 0.9, "full": 0.9, "low": 0.8, "high": 1},
+      {"variant": "lag", "lag": 64, "ratio": "1/4", "keep": 16, "compression": 0.6, "score": 0.86, "full": 0.9},
+      {"variant": "lag", "lag": 128, "ratio": "1/2", "keep": 64, "compression": 0.3, "score": 0.7, "full": 0.9},
+      {"variant": "lag", "lag": 128, "ratio": "1/8", "keep": 16, "compression": 0.8, "score": 0.5, "full": 0.9},
+      {"variant": "local", "lag": 64, "ratio": "1/8", "keep": 8, "compression": 0.7, "score": 0.9, "full": 0.9},
+      {"variant": "lag", "lag": 0}, 7]})"));
+}
+
+TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
+  SweepSettings settings;
+  settings.length = 1024;
+  const SweepView view = sweep_view(small_sweep(), settings);
+  EXPECT_THAT(view.front, ElementsAre(3u, 1u, 0u));
+  EXPECT_THAT(view.recommended, Optional(1u));
+  EXPECT_THAT(view.smallest, Optional(1u));  // 0.86 is 95.6 % of 0.9
+  ASSERT_EQ(view.chart.points.size(), 3u);
+  EXPECT_EQ(view.chart.points[0].label, "lag 64");
+  EXPECT_NE(view.chart.points[0].shape, view.chart.points[1].shape);
+  EXPECT_EQ(view.chart.points[1].points[0].emphasis, Emphasis::faint);
+  EXPECT_EQ(view.chart.points[1].points[1].emphasis, Emphasis::strong);
+  EXPECT_EQ(view.chart.points[2].label, "LocalKV and L2");
+  const Line& front = view.chart.lines.at(0);
+  EXPECT_TRUE(front.steps);
+  EXPECT_DOUBLE_EQ(front.points.front().x, 0.4);
+  EXPECT_DOUBLE_EQ(front.points.back().x, 0.8);
+  ASSERT_EQ(view.chart.table.rows.size(), 5u);
+  for (const auto& row : view.chart.table.rows)
+    EXPECT_EQ(row.size(), view.chart.table.columns.size());
+  // methods.md: 16 + 32 (floor(1008 / 64) - 1) + 64 + 1008 mod 64.
+  EXPECT_DOUBLE_EQ(view.chart.table.rows[0].back().number, 16 + 32 * 14 + 64 + 48);
+
+  settings.least_share = 1.01;
+  EXPECT_FALSE(sweep_view(small_sweep(), settings).smallest);
+}
+
+TEST(SweepModel, RefusesADocumentWithoutASweep) {
+  EXPECT_THAT(refusal([] { sweep_model({}); }), HasSubstr("no sweep"));
+  EXPECT_THAT(refusal([] { sweep_model({{"sweep", 3}}); }), HasSubstr("no sweep"));
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer
