@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: the list of commands, and the one place where a failure becomes an exit code.
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
+#include <unistd.h>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -15,8 +18,41 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/commands.hpp"
+
+#ifndef KVATLAS_IS_VIEWER
+#define KVATLAS_IS_VIEWER 0
+#endif
 
 namespace {
+
+#if KVATLAS_IS_VIEWER
+
+void add_commands(CLI::App& app) {
+  kvatlas::add_view_command(app);
+}
+
+#else
+
+/// The viewer's commands are in a program of their own beside this one, so that neither loads the
+/// other's libraries: this one becomes it.
+void add_viewer_command(CLI::App& app, const std::string& name, const std::string& what) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->prefix_command();
+  command->set_help_flag();
+  command->callback([command, name] {
+    const auto program =
+        std::filesystem::read_symlink("/proc/self/exe").replace_filename("kvatlas-viewer");
+    std::vector<std::string> words = {program.string(), name};
+    for (const auto& word : command->remaining()) words.push_back(word);
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(program.c_str(), arguments.data());
+    kvatlas::fail(kvatlas::ErrorCode::unsupported, "'", name, "' needs ", program.string(),
+                  ", which this build lacks: install Qt 6 (./dev setup) and run ./dev build");
+  });
+}
 
 #if !KVATLAS_HAS_TORCH
 /// A command that this build lacks: it is listed, and says what to do.
@@ -46,7 +82,12 @@ void add_commands(CLI::App& app) {
   kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);
   kvatlas::add_tasks_command(app);
+  add_viewer_command(app, "view", "Look at profiles and policies in a window");
+  add_viewer_command(app, "render", "Draw one chart or map to a PNG or SVG file, without a window");
+  add_viewer_command(app, "report", "Make one HTML page of a profile and its policies");
 }
+
+#endif
 
 int report(int status, const std::string& text) {
   std::cerr << "kvatlas: " << text << '\n';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/blocks_model.hpp"
+#include "viewer/models/blocks_model.hpp"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 #include "calibrate/pod.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
-#include "viewer/model_axes.hpp"
+#include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -92,15 +92,15 @@ TEST(BlocksModel, MatricesOutlineTheBlocks) {
   BlocksSettings settings = at(0.5);
   settings.show_divergence = true;
   const BlocksView view = blocks_view(model, settings);
-  ASSERT_EQ(view.matrices.cells.size(), 2u);  // KV heads
-  const Cells& cells = view.matrices.cells[1];
-  EXPECT_EQ(cells.label, "KV head 1");
-  EXPECT_DOUBLE_EQ(cells.at(1, 2), 0.125);
-  EXPECT_DOUBLE_EQ(cells.at(2, 2), 0);
-  ASSERT_EQ(cells.outlines.size(), 3u);  // 0, 1 to 2, 3
-  EXPECT_EQ(cells.outlines[1].first, 1);
-  EXPECT_EQ(cells.outlines[1].last, 2);
-  EXPECT_EQ(cells.outlines[2].first, 3);
+  ASSERT_EQ(view.matrices.matrices.size(), 2u);  // KV heads
+  const Matrix& matrix = view.matrices.matrices[1];
+  EXPECT_EQ(matrix.label, "KV head 1");
+  EXPECT_DOUBLE_EQ(matrix.at(1, 2), 0.125);
+  EXPECT_DOUBLE_EQ(matrix.at(2, 2), 0);
+  ASSERT_EQ(matrix.outlines.size(), 3u);  // 0, 1 to 2, 3
+  EXPECT_EQ(matrix.outlines[1].first, 1);
+  EXPECT_EQ(matrix.outlines[1].last, 2);
+  EXPECT_EQ(matrix.outlines[2].first, 3);
   ASSERT_EQ(view.counts.bars.size(), 1u);
   EXPECT_DOUBLE_EQ(view.counts.bars[0].bars[1].height, 3);
   EXPECT_EQ(view.matrices.table.rows.size(), 8u);

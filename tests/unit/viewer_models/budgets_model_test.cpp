@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/budgets_model.hpp"
+#include "viewer/models/budgets_model.hpp"
 
 #include <gmock/gmock.h>
 
 #include "calibrate/dynamickv.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
-#include "viewer/model_axes.hpp"
+#include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -65,9 +65,9 @@ TEST(BudgetsModel, TasksAreOrderedByLikeness) {
   EXPECT_THAT(order, ElementsAre("c", "b", "d", "a"));
   EXPECT_DOUBLE_EQ(view.tasks[3].distance, 8 / 20.0);
   EXPECT_THAT(view.heatmap.notes.back(), HasSubstr("40.0 % of the tokens"));
-  const Cells& cells = view.heatmap.cells.at(0);
-  EXPECT_DOUBLE_EQ(cells.at(1, 1), 2);
-  EXPECT_DOUBLE_EQ(cells.range.second, 18);
+  const Matrix& matrix = view.heatmap.matrices.at(0);
+  EXPECT_DOUBLE_EQ(matrix.at(1, 1), 2);
+  EXPECT_DOUBLE_EQ(matrix.range.second, 18);
   EXPECT_EQ(view.shares.bars.size(), 2u);
   EXPECT_DOUBLE_EQ(view.shares.bars[0].bars[3].height, 0.1);
   EXPECT_TRUE(view.shares.bars[1].stacked);

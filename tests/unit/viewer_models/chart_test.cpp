@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/chart.hpp"
+#include "viewer/models/chart.hpp"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "viewer/document_numbers.hpp"
+#include "viewer/models/document_numbers.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/lazy_model.hpp"
+#include "viewer/models/lazy_model.hpp"
 
 #include <gmock/gmock.h>
 
 #include "calibrate/simlayerkv.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
-#include "viewer/model_axes.hpp"
+#include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/sweep_model.hpp"
+#include "viewer/models/sweep_model.hpp"
 
 #include <gmock/gmock.h>
 

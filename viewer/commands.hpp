@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas {
+
+/// `kvatlas view`: the window.
+void add_view_command(CLI::App& app);
+
+}  // namespace kvatlas

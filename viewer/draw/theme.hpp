@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one visual language of windows, pictures and reports, light and dark.
+#pragma once
+
+#include <QBrush>
+#include <QColor>
+#include <QFont>
+#include <QPen>
+
+#include "viewer/maps/colour_maps.hpp"
+#include "viewer/models/chart.hpp"
+
+class QApplication;
+
+namespace kvatlas::viewer {
+
+struct Theme {
+  bool dark = false;
+  QColor background, panel, text, faint_text, grid, accent, warning, missing;
+  QFont font;                              // of the system; titles are bold, ticks smaller
+  ColourMap colours = ColourMap::viridis;  // of maps and matrices
+  /// The look of series `number`: one of Okabe and Ito's colours (black is white on dark ground)
+  /// with a dash of its own, for nothing is told by colour alone.
+  QPen series_pen(int number, Emphasis emphasis) const;
+  QBrush series_brush(int number, Emphasis emphasis) const;  // strong: hatched
+  QColor series_colour(int number) const;
+};
+
+Theme make_theme(bool dark, const QFont& font);
+/// Gives all widgets the theme's palette. Text contrast is at least 4.5 to 1.
+void apply_theme(QApplication& application, const Theme& theme);
+
+inline QColor to_qcolor(Colour colour) { return {colour.red, colour.green, colour.blue}; }
+
+}  // namespace kvatlas::viewer

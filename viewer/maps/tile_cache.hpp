@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "viewer/maps/tiles.hpp"
+
+namespace kvatlas::viewer {
+
+/// The tiles used last, in a bounded number of bytes. For one thread, that which paints.
+class TileCache {
+ public:
+  static constexpr std::int64_t kDefaultBytes = std::int64_t{256} << 20;
+
+  explicit TileCache(std::int64_t most_bytes = kDefaultBytes) : most_bytes_(most_bytes) {}
+
+  /// The tile, which becomes the one used last; nullptr if it is not here.
+  std::shared_ptr<const Tile> find(const TileKey& key);
+  bool contains(const TileKey& key) const { return places_.contains(key); }
+  /// Puts a tile in the place of what has its key, and drops those not used for longest. A tile
+  /// larger than the cache is not kept.
+  void insert(const TileKey& key, std::shared_ptr<const Tile> tile);
+  void clear();
+  void set_most_bytes(std::int64_t most_bytes);
+
+  std::int64_t bytes() const { return bytes_; }
+  std::size_t size() const { return places_.size(); }
+
+ private:
+  using Entry = std::pair<TileKey, std::shared_ptr<const Tile>>;
+  void drop(std::list<Entry>::iterator entry);
+  void shrink();
+
+  std::int64_t most_bytes_, bytes_ = 0;
+  std::list<Entry> entries_;  // the one used last is first
+  std::unordered_map<TileKey, std::list<Entry>::iterator, TileKeyHash> places_;
+};
+
+/// What can be painted of a tile at once: itself, or the finest coarser one that covers it. `tile`
+/// is nullptr if there is none.
+struct Paintable {
+  TileKey key;
+  std::shared_ptr<const Tile> tile;
+};
+Paintable find_paintable(TileCache& cache, const TileKey& key, int n_levels);
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/blocks_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/profile/checked_arrays.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+namespace name = profile::name;
+using calibrate::Blocks;
+using calibrate::PodPoint;
+using calibrate::Similarity;
+
+std::vector<Matrix::Outline> outlines_of(const std::vector<std::int64_t>& lowest) {
+  std::vector<Matrix::Outline> out;
+  for (std::size_t layer = 0; layer < lowest.size(); ++layer) {
+    const auto at = static_cast<std::int64_t>(layer);
+    if (lowest[layer] == at) out.push_back({at, at});
+    out.back().last = at;
+  }
+  return out;
+}
+
+std::int64_t block_count(const std::vector<std::int64_t>& lowest) {
+  return calibrate::count_blocks({lowest});
+}
+
+/// The blocks of what is grouped: query heads, or KV heads by the first query head of each.
+Blocks grouped_blocks(const Blocks& of_query_heads, std::int64_t groups) {
+  Blocks out;
+  const std::size_t step = of_query_heads.size() / static_cast<std::size_t>(groups);
+  for (std::size_t head = 0; head < of_query_heads.size(); head += step)
+    out.push_back(of_query_heads[head]);
+  return out;
+}
+
+const char* shown_word(const BlocksSettings& settings) {
+  return settings.show_divergence ? "divergence" : "similarity";
+}
+const char* head_word(const BlocksSettings& settings) {
+  return settings.per_query_head ? "head" : "KV head";
+}
+
+Matrix head_matrix(const Similarity& shown, const std::vector<std::int64_t>& lowest,
+                   const BlocksSettings& settings, std::int64_t head) {
+  const auto layers = static_cast<std::size_t>(shown.layers);
+  std::vector<std::string> labels;
+  for (std::size_t l = 0; l < layers; ++l) labels.push_back(str(l));
+  const double* first = shown.values.data() + static_cast<std::size_t>(head) * layers * layers;
+  Matrix matrix{str(head_word(settings), " ", head),
+                shown_word(settings),
+                labels,
+                labels,
+                {first, first + layers * layers}};
+  if (settings.show_divergence)
+    for (double& value : matrix.values) value = 1 - value;
+  matrix.outlines = outlines_of(lowest);
+  return matrix;
+}
+
+/// Axes, notes and the line on the legend, of one matrix or of all.
+Chart empty_matrices(const BlocksModel& model, const BlocksSettings& settings) {
+  Chart chart;
+  chart.notes.push_back(
+      "similarity is 1 minus the mean Jensen-Shannon divergence of the last rows");
+  chart.x = chart.y = layer_axis(model.shape.layers);
+  chart.marks.push_back({"delta", settings.show_divergence ? 1 - settings.delta : settings.delta,
+                         false, true, Emphasis::strong});
+  return chart;
+}
+
+Chart matrices_chart(const BlocksModel& model, const Similarity& shown, const Blocks& blocks,
+                     const BlocksSettings& settings, const BlocksView& view) {
+  Chart chart = empty_matrices(model, settings);
+  chart.title =
+      str("PoD at delta ", number_text(settings.delta, 2), ": ", view.point.blocks, " blocks, ",
+          percent_text(view.point.dropped), " of the keys dropped, ", percent_text(view.saved),
+          " of the cache saved at ", settings.length, " tokens");
+  chart.notes.push_back("blocks are counted over query heads");
+  chart.notes.push_back(
+      str("greatest batch: ", view.batch, ", with the full cache ", view.full_batch));
+  chart.table.columns = {{head_word(settings)}, {"layer"}, {"lowest layer of its block"}};
+  for (std::int64_t head = 0; head < shown.heads; ++head) {
+    const auto& lowest = blocks[static_cast<std::size_t>(head)];
+    chart.matrices.push_back(head_matrix(shown, lowest, settings, head));
+    for (std::size_t l = 0; l < lowest.size(); ++l)
+      chart.table.rows.push_back(
+          {static_cast<double>(head), static_cast<double>(l), static_cast<double>(lowest[l])});
+  }
+  return chart;
+}
+
+Chart counts_chart(const Blocks& blocks, const BlocksSettings& settings) {
+  Chart chart;
+  chart.title = str("PoD: blocks a ", head_word(settings));
+  chart.x = {head_word(settings), "", {}, {{-0.5, static_cast<double>(blocks.size()) - 0.5}}};
+  chart.y = {"blocks", "", {}, {{0, static_cast<double>(blocks.front().size())}}};
+  chart.table.columns = {{head_word(settings)}, {"blocks"}};
+  Bars bars{"blocks", {}};
+  for (std::size_t head = 0; head < blocks.size(); ++head) {
+    const auto x = static_cast<double>(head);
+    const auto count = static_cast<double>(block_count(blocks[head]));
+    bars.bars.push_back({x, count, number_text(count, 0)});
+    chart.table.rows.push_back({x, count});
+  }
+  chart.bars.push_back(std::move(bars));
+  return chart;
+}
+
+Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
+                  const BlocksSettings& settings, const BlocksView& view) {
+  Chart chart;
+  chart.title = str("PoD: what every delta saves at ", settings.length, " tokens");
+  chart.x = {"delta", "", {}, {{0, 1}}};
+  chart.y = {"share", "", {}, {{0, 1}}};
+  chart.right = Axis{"greatest batch", "sequences", {}, {}};
+  draw_scores(model.scores, 0, 1, chart);
+  Line dropped{"keys dropped", {}, Emphasis::normal}, saved{"cache saved", {}, Emphasis::strong};
+  Line batch{"greatest batch", {}, Emphasis::faint};
+  batch.right = true;
+  chart.table.columns = {{"delta"},
+                         {"blocks"},
+                         {"keys dropped", "share"},
+                         {"cache saved", "share"},
+                         {"greatest batch"}};
+  for (const PodPoint& point : points) {
+    const double share = calibrate::pod_saved(point.dropped, settings.length, settings.proximal);
+    const std::int64_t end = settings.length + settings.new_tokens;
+    const auto fits = static_cast<double>(
+        calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
+                                  calibrate::pod_saved(point.dropped, end, settings.proximal)));
+    dropped.points.push_back({point.delta, point.dropped});
+    saved.points.push_back({point.delta, share});
+    batch.points.push_back({point.delta, fits});
+    chart.table.rows.push_back(
+        {point.delta, static_cast<double>(point.blocks), point.dropped, share, fits});
+  }
+  chart.lines.push_back(std::move(dropped));
+  chart.lines.push_back(std::move(saved));
+  chart.lines.push_back(std::move(batch));
+  chart.marks.push_back({"delta", settings.delta, true, true, Emphasis::strong});
+  if (settings.wanted_saving) {
+    chart.marks.push_back({"wanted saving", *settings.wanted_saving, false, true});
+    if (view.delta_for_saving)
+      chart.marks.push_back({"delta that saves it", *view.delta_for_saving});
+    else
+      chart.notes.push_back(str("no delta saves ", percent_text(*settings.wanted_saving)));
+  }
+  return chart;
+}
+
+}  // namespace
+
+BlocksModel read_blocks_model(const profile::Reader& profile,
+                              const std::vector<std::size_t>& positions,
+                              const nlohmann::json& section) {
+  const auto& header = profile.header();
+  require_captured(profile, name::kDivergence, "js");
+  BlocksModel model;
+  model.shape = cache_shape(header);
+  std::vector<std::vector<float>> divergences;
+  for (const auto position : positions) {
+    auto values = profile::floats_of(profile, position, name::kDivergence, {},
+                                     {header.n_heads, header.n_layers, header.n_layers});
+    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
+    divergences.push_back(std::move(values));
+    model.positions.push_back(position);
+  }
+  if (divergences.empty()) fail(ErrorCode::usage, "no sample chosen has layer similarities");
+  model.similarity = calibrate::layer_similarity(divergences, header.n_heads, header.n_layers);
+  model.of_kv_heads = calibrate::of_kv_heads(model.similarity, header.n_kv_heads);
+  model.by_kv_head = calibrate::pod_hundredths(model.similarity, header.n_kv_heads, false);
+  model.by_query_head = calibrate::pod_hundredths(model.similarity, header.n_kv_heads, true);
+  model.scores = score_curve(section, "delta");
+  return model;
+}
+
+BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings) {
+  BlocksView view;
+  const std::int64_t kv_heads = model.shape.kv_heads;
+  const Similarity& shown = settings.per_query_head ? model.similarity : model.of_kv_heads;
+  view.blocks = calibrate::for_query_heads(calibrate::layer_blocks(shown, settings.delta),
+                                           model.similarity.heads);
+  view.point = {settings.delta, calibrate::keys_dropped(view.blocks, kv_heads),
+                calibrate::count_blocks(view.blocks)};
+  view.saved = calibrate::pod_saved(view.point.dropped, settings.length, settings.proximal);
+  const std::int64_t end = settings.length + settings.new_tokens;
+  view.full_batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end);
+  view.batch =
+      calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
+                                calibrate::pod_saved(view.point.dropped, end, settings.proximal));
+  const auto& points = settings.per_query_head ? model.by_query_head : model.by_kv_head;
+  const double most = calibrate::pod_saved(1, settings.length, settings.proximal);
+  if (settings.wanted_saving && most > 0)
+    view.delta_for_saving = calibrate::delta_for(points, *settings.wanted_saving / most);
+  const Blocks grouped = grouped_blocks(view.blocks, shown.heads);
+  view.matrices = matrices_chart(model, shown, grouped, settings, view);
+  view.counts = counts_chart(grouped, settings);
+  view.sweep = sweep_chart(model, points, settings, view);
+  return view;
+}
+
+Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std::int64_t head) {
+  const Similarity& shown = settings.per_query_head ? model.similarity : model.of_kv_heads;
+  if (head < 0 || head >= shown.heads)
+    fail(ErrorCode::usage, "there is no ", head_word(settings), " ", head, ", but ", shown.heads,
+         " of them");
+  const auto layers = static_cast<std::size_t>(shown.layers);
+  const auto first =
+      shown.values.begin() + static_cast<std::ptrdiff_t>(head) * shown.layers * shown.layers;
+  const Similarity one{1, shown.layers, {first, first + shown.layers * shown.layers}};
+  const auto lowest = calibrate::layer_blocks(one, settings.delta).front();
+  Chart chart = empty_matrices(model, settings);
+  chart.title = str("PoD: ", head_word(settings), " ", head, ", ", block_count(lowest),
+                    " blocks at delta ", number_text(settings.delta, 2));
+  chart.matrices.push_back(head_matrix(shown, lowest, settings, head));
+  chart.table.columns = {{"layer a"}, {"layer b"}, {shown_word(settings)}, {"same block"}};
+  for (std::size_t a = 0; a < layers; ++a)
+    for (std::size_t b = 0; b < layers; ++b)
+      chart.table.rows.push_back({static_cast<double>(a), static_cast<double>(b),
+                                  chart.matrices.front().at(a, b),
+                                  lowest[a] == lowest[b] ? "yes" : "no"});
+  return chart;
+}
+
+GateModel read_gate_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                          calibrate::Proximity proximal) {
+  const auto& header = profile.header();
+  cache_shape(header);
+  require_captured(profile, name::kProximalLse, "lazy");
+  const auto row =
+      profile::row_of(profile::axis_of(header, "proximity"), {proximal.initial, proximal.recent});
+  if (!row)
+    fail(ErrorCode::usage, "the profile has no log-sum-exps for initial=", proximal.initial,
+         ",recent=", proximal.recent, "; 'kvatlas profile --initial ", proximal.initial,
+         " --recent ", proximal.recent, "' takes them");
+  GateModel model{{}, header.n_layers, header.n_heads};
+  const std::vector<std::int64_t> sizes = {header.n_layers, header.n_heads};
+  for (const auto position : positions) {
+    auto own = profile::floats_of(profile, position, name::kProximalLse, {*row}, sizes);
+    auto distant = profile::floats_of(profile, position, name::kDistantLse, {*row}, sizes);
+    if (own.size() != distant.size())
+      fail(ErrorCode::unreadable, "the profile has ", own.size(), " proximal and ", distant.size(),
+           " distant log-sum-exps of a sample");
+    model.samples.push_back({std::move(own), std::move(distant)});
+  }
+  return model;
+}
+
+GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, double tau) {
+  calibrate::GateCurve curve(blocks);
+  for (const auto& sample : model.samples)
+    curve.add({sample.proximal, sample.distant, model.layers, model.heads,
+               static_cast<std::int64_t>(sample.proximal.size()) / model.layers / model.heads});
+  GateView view;
+  view.skipped = curve.skipped(tau);
+  Chart& chart = view.chart;
+  chart.title = str("PoD: ", percent_text(view.skipped), " of the distant parts skipped at tau ",
+                    number_text(tau, 2));
+  chart.x = {"tau", "", {}, {{0, 1}}};
+  chart.y = {"skipped", "share", {}, {{0, 1}}};
+  chart.table.columns = {{"tau"}, {"skipped", "share"}};
+  if (curve.rows() == 0)
+    chart.notes.push_back("no prompt has more than the proximal tokens: nothing is distant");
+  Line line{"distant attention skipped", {}, Emphasis::strong};
+  for (int hundredths = 0; hundredths <= 100; ++hundredths) {
+    const double at = hundredths / 100.0, skipped = curve.skipped(at);
+    line.points.push_back({at, skipped});
+    chart.table.rows.push_back({at, skipped});
+  }
+  chart.lines.push_back(std::move(line));
+  chart.marks.push_back({"tau", tau, true, true, Emphasis::strong});
+  return view;
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/budgets_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "analyzer/profile/checked_arrays.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+namespace name = profile::name;
+using calibrate::BudgetSummary;
+using Counts = std::vector<std::int64_t>;
+
+const BudgetsModel::Level& level_of(const BudgetsModel& model, std::int64_t budget) {
+  std::vector<std::int64_t> there;
+  for (const auto& level : model.levels) {
+    if (level.budget == budget) return level;
+    there.push_back(level.budget);
+  }
+  fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
+       list_str(there));
+}
+
+Counts budgets_of(const BudgetsModel& model, const BudgetsModel::Sample& sample,
+                  const BudgetSettings& settings) {
+  auto found =
+      calibrate::layer_budgets(sample.counts, model.heads, settings.budget - model.choices.window,
+                               sample.positions, settings.r_max);
+  switch (settings.form) {
+    case BudgetForm::raw:
+      return std::move(found.raw);
+    case BudgetForm::scaled:
+      return std::move(found.scaled);
+    case BudgetForm::exact:
+      break;
+  }
+  return std::move(found.exact);
+}
+
+/// Half of the tokens by which two lists of budgets differ: those that lie in another layer.
+double moved(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t l = 0; l < a.size(); ++l) sum += std::abs(a[l] - b[l]);
+  return sum / 2;
+}
+
+/// From the task nearest to all, each time the one most like the last.
+void order_by_likeness(std::vector<TaskBudgets>& tasks) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const auto farther = [&](const TaskBudgets& task) {
+      return i == 0 ? task.distance : moved(task.summary.mean, tasks[i - 1].summary.mean);
+    };
+    const auto next =
+        std::min_element(tasks.begin() + static_cast<std::ptrdiff_t>(i), tasks.end(),
+                         [&](const auto& a, const auto& b) { return farther(a) < farther(b); });
+    std::iter_swap(tasks.begin() + static_cast<std::ptrdiff_t>(i), next);
+  }
+}
+
+void draw_heatmap(const BudgetsView& view, Chart& chart) {
+  Matrix matrix{"tokens kept", "tokens", {}, {}, {}};
+  for (const auto& task : view.tasks) matrix.column_labels.push_back(task.task);
+  double most = 1;
+  for (std::size_t l = 0; l < view.all.mean.size(); ++l) {
+    matrix.row_labels.push_back(str(l));
+    for (const auto& task : view.tasks) {
+      matrix.values.push_back(task.summary.mean[l]);
+      most = std::max(most, task.summary.mean[l]);
+    }
+  }
+  matrix.range = {0, most};
+  chart.matrices.push_back(std::move(matrix));
+}
+
+/// One line a task with its spread, and the budgets that pay no heed to the layers.
+void draw_lines(const BudgetsModel& model, const BudgetSettings& settings, const BudgetsView& view,
+                Chart& chart) {
+  const std::int64_t base = settings.budget - model.choices.window;
+  for (const auto& task : view.tasks) {
+    Line line{task.task, {}};
+    for (std::size_t l = 0; l < task.summary.mean.size(); ++l) {
+      const double mean = task.summary.mean[l], spread = task.summary.deviation[l];
+      line.points.push_back(
+          {static_cast<double>(l), mean, {}, std::max(0.0, mean - spread), mean + spread});
+    }
+    chart.bands.push_back({task.task, line.points});
+    chart.lines.push_back(std::move(line));
+  }
+  Line equal{"equal", {}, Emphasis::reference}, pyramid{"pyramid", {}, Emphasis::reference};
+  const Counts falling = calibrate::pyramid_budgets(base, model.layers);
+  for (std::size_t l = 0; l < falling.size(); ++l) {
+    equal.points.push_back({static_cast<double>(l), static_cast<double>(base)});
+    pyramid.points.push_back({static_cast<double>(l), static_cast<double>(falling[l])});
+  }
+  chart.lines.push_back(std::move(equal));
+  chart.lines.push_back(std::move(pyramid));
+}
+
+void draw_shares(const BudgetsView& view, Chart& chart) {
+  for (std::size_t l = 0; l < view.all.mean.size(); ++l) {
+    Bars bars{str("layer ", l), {}, l > 0};
+    for (std::size_t t = 0; t < view.tasks.size(); ++t) {
+      const auto& mean = view.tasks[t].summary.mean;
+      const double total = std::accumulate(mean.begin(), mean.end(), 0.0);
+      const double share = total > 0 ? mean[l] / total : 0;
+      bars.bars.push_back({static_cast<double>(t), share, percent_text(share)});
+    }
+    chart.bars.push_back(std::move(bars));
+  }
+}
+
+Table table_of(const BudgetsView& view) {
+  Table table;
+  table.columns = {{"layer"},           {"budget", "tokens"},
+                   {"mean", "tokens"},  {"spread", "tokens"},
+                   {"least", "tokens"}, {"most", "tokens"}};
+  for (const auto& task : view.tasks) table.columns.push_back({task.task, "tokens"});
+  const BudgetSummary& all = view.all;
+  for (std::size_t l = 0; l < all.mean.size(); ++l) {
+    auto& row = table.rows.emplace_back();
+    row = {static_cast<double>(l),
+           static_cast<double>(all.budgets[l]),
+           all.mean[l],
+           all.deviation[l],
+           static_cast<double>(all.least[l]),
+           static_cast<double>(all.most[l])};
+    for (const auto& task : view.tasks) row.push_back(static_cast<double>(task.summary.budgets[l]));
+  }
+  return table;
+}
+
+}  // namespace
+
+BudgetsModel read_budgets_model(const profile::Reader& profile,
+                                const std::vector<std::size_t>& positions,
+                                const BudgetChoices& choices) {
+  const auto& header = profile.header();
+  require_captured(profile, name::kCounts, "scores");
+  BudgetsModel model{choices, cache_shape(header).layers, header.n_heads, {}};
+  const bool maximum = choices.pooling == calibrate::Pooling::maximum;
+  const auto kind = profile::row_of(profile::axis_of(header, "window_kind"),
+                                    {choices.window, choices.kernel, maximum});
+  if (!kind)
+    fail(ErrorCode::usage, "the profile has no window scores for window=", choices.window,
+         ",kernel=", choices.kernel, ",pooling=", maximum ? "max" : "avg",
+         "; 'kvatlas profile --windows ", choices.window, " --kernels ", choices.kernel,
+         " --poolings ", maximum ? "max" : "avg", "' takes them");
+  const auto& budgets = profile::axis_of(header, "budget").values;
+  for (std::size_t row = 0; row < budgets.size(); ++row) {
+    if (budgets[row] <= choices.window) continue;
+    BudgetsModel::Level level{budgets[row], {}};
+    for (const auto position : positions) {
+      const auto& sample = profile.samples()[position];
+      if (sample.n_tokens <= choices.window) continue;
+      auto counts = profile::window_counts(
+          profile, position, {*kind, static_cast<std::int64_t>(row), choices.window, budgets[row]});
+      if (counts)
+        level.samples.push_back(
+            {sample.task, sample.n_tokens - choices.window, std::move(*counts)});
+    }
+    if (!level.samples.empty()) model.levels.push_back(std::move(level));
+  }
+  if (model.levels.empty()) fail(ErrorCode::usage, "no sample chosen has window scores");
+  std::sort(model.levels.begin(), model.levels.end(),
+            [](const auto& a, const auto& b) { return a.budget < b.budget; });
+  return model;
+}
+
+BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings) {
+  const auto& level = level_of(model, settings.budget);
+  std::vector<Counts> all;
+  std::map<std::string, std::vector<Counts>> by_task;
+  for (const auto& sample : level.samples) {
+    all.push_back(budgets_of(model, sample, settings));
+    by_task[sample.task].push_back(all.back());
+  }
+  BudgetsView view;
+  view.all = calibrate::summarise_budgets(all);
+  const double total = std::accumulate(view.all.mean.begin(), view.all.mean.end(), 0.0);
+  for (const auto& [task, budgets] : by_task) {
+    BudgetSummary summary = calibrate::summarise_budgets(budgets);
+    const double distance = total > 0 ? moved(summary.mean, view.all.mean) / total : 0;
+    view.tasks.push_back({task, budgets.size(), std::move(summary), distance});
+  }
+  order_by_likeness(view.tasks);
+
+  const double farthest =
+      std::max_element(view.tasks.begin(), view.tasks.end(), [](const auto& a, const auto& b) {
+        return a.distance < b.distance;
+      })->distance;
+  Chart chart;
+  chart.notes = {str("window ", model.choices.window, ", budget ", settings.budget, ", ",
+                     level.samples.size(), " samples; the window's own tokens are kept beside"),
+                 str("the task farthest from the mean has ", percent_text(farthest),
+                     " of the tokens in other layers")};
+  chart.table = table_of(view);
+  view.heatmap = view.lines = view.shares = chart;
+  view.heatmap.title = "DynamicKV: tokens kept by layer and task";
+  view.heatmap.x = {"task", ""};
+  view.heatmap.y = layer_axis(model.layers);
+  draw_heatmap(view, view.heatmap);
+  view.lines.title = "DynamicKV: tokens kept by layer";
+  view.lines.x = layer_axis(model.layers);
+  view.lines.y = {"tokens kept", "tokens"};
+  draw_lines(model, settings, view, view.lines);
+  view.shares.title = "DynamicKV: each layer's share of the tokens";
+  view.shares.x = {"task", ""};
+  for (std::size_t t = 0; t < view.tasks.size(); ++t)
+    view.shares.x.ticks.push_back({static_cast<double>(t), view.tasks[t].task});
+  view.shares.y = {"tokens kept", "share", {}, {{0, 1}}};
+  draw_shares(view, view.shares);
+  return view;
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// DynamicKV's screen: how many tokens each layer keeps, by task.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/profile/profile.hpp"
+#include "calibrate/policy.hpp"
+#include "calibrate/rules.hpp"
+#include "viewer/models/chart.hpp"
+
+namespace kvatlas::viewer {
+
+/// What decides which counts are read: one of the profile's window kinds.
+struct BudgetChoices {
+  std::int64_t window = 16, kernel = 7;
+  calibrate::Pooling pooling = calibrate::Pooling::average;
+};
+
+struct BudgetsModel {
+  struct Sample {
+    std::string task;
+    std::int64_t positions = 0;        // prompt tokens before the window
+    std::vector<std::int64_t> counts;  // [layer], of the largest window scores
+  };
+  struct Level {
+    std::int64_t budget = 0;  // tokens a layer, the window included
+    std::vector<Sample> samples;
+  };
+  BudgetChoices choices;
+  std::int64_t layers = 0, heads = 0;
+  std::vector<Level> levels;  // the budgets of the profile, ascending
+};
+/// Error(usage) for what was not captured.
+BudgetsModel read_budgets_model(const profile::Reader& profile,
+                                const std::vector<std::size_t>& positions,
+                                const BudgetChoices& choices);
+
+enum class BudgetForm : std::uint8_t { raw, scaled, exact };  // exact is what is exported
+
+struct BudgetSettings {
+  std::int64_t budget = 128;  // of a level
+  BudgetForm form = BudgetForm::exact;
+  double r_max = 10;
+};
+
+struct TaskBudgets {
+  std::string task;
+  std::size_t samples = 0;
+  calibrate::BudgetSummary summary;
+  /// Tokens that another layer has than in the summary of all samples, as a share of the total.
+  double distance = 0;
+};
+struct BudgetsView {
+  calibrate::BudgetSummary all;
+  std::vector<TaskBudgets> tasks;  // alike ones beside each other
+  Chart heatmap, lines, shares;    // shares: stacked, who gives to whom
+};
+BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings);
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/chart.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace kvatlas::viewer {
+namespace {
+
+std::string csv_number(double value) {
+  if (std::isnan(value)) return "";
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 9);
+  return {text, end.ptr};
+}
+
+std::string csv_text(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos && text.rfind('#', 0) != 0) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+/// One comment line, whatever line ends the text has.
+std::string csv_comment(std::string text) {
+  std::replace(text.begin(), text.end(), '\r', ' ');
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return "# " + text + "\n";
+}
+
+}  // namespace
+
+std::string chart_csv(const Chart& chart) {
+  std::string out = csv_comment(chart.title);
+  for (const auto& note : chart.notes) out += csv_comment(note);
+  const char* separator = "";
+  for (const auto& column : chart.table.columns) {
+    out += separator +
+           csv_text(column.unit.empty() ? column.title : column.title + " (" + column.unit + ")");
+    separator = ",";
+  }
+  out += '\n';
+  for (const auto& row : chart.table.rows) {
+    separator = "";
+    for (const auto& cell : row) {
+      out += separator + (cell.is_text ? csv_text(cell.text) : csv_number(cell.number));
+      separator = ",";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string number_text(double value, int decimals) {
+  if (std::isnan(value)) return "-";
+  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
+  char text[400];  // the longest double has 309 digits before its point
+  const auto end =
+      std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals);
+  return {text, end.ptr};
+}
+
+std::string percent_text(double share) {
+  return std::isnan(share) ? "-" : number_text(100 * share, 1) + " %";
+}
+
+Box box_of(double x, std::vector<double> values) {
+  values.erase(std::remove_if(values.begin(), values.end(), [](double v) { return std::isnan(v); }),
+               values.end());
+  if (values.empty()) return {x, kNoNumber, kNoNumber, kNoNumber, kNoNumber, kNoNumber};
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double part) {
+    const double place = part * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const auto above = std::min(below + 1, values.size() - 1);
+    return std::lerp(values[below], values[above], place - std::floor(place));
+  };
+  return {x, values.front(), at(0.25), at(0.5), at(0.75), values.back()};
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a chart shows, as plain numbers and words: one vocabulary for the window, for PNG and SVG,
+// and for the table twin that a screen reader walks and that the CSV is made of.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvatlas::viewer {
+
+inline constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+struct AxisTick {
+  double at = 0;
+  std::string label;
+};
+
+struct Axis {
+  std::string title, unit;                              // the unit may be empty
+  std::vector<AxisTick> ticks = {};                     // empty: the drawing chooses
+  std::optional<std::pair<double, double>> range = {};  // none: what the series need
+  bool logarithmic = false;
+};
+
+/// How a series or a part of it stands out; drawings tell these apart without colour too.
+enum class Emphasis : std::uint8_t { normal, strong, faint, reference };
+
+struct Point {
+  double x = 0, y = 0;
+  std::string label = {};  // for hovering
+  double low = kNoNumber, high = kNoNumber;
+  Emphasis emphasis = Emphasis::normal;
+};
+
+struct Line {
+  std::string label;
+  std::vector<Point> points;
+  Emphasis emphasis = Emphasis::normal;
+  bool steps = false;  // y holds until the next x
+  bool right = false;  // against the axis on the right
+};
+
+struct Band {
+  std::string label;
+  std::vector<Point> edges;  // x, low and high
+};
+
+struct Points {
+  std::string label;
+  std::vector<Point> points;
+  int shape = 0;  // series of other shapes look different
+};
+
+struct Bar {
+  double x = 0, height = 0;
+  std::string label = {};
+  Emphasis emphasis = Emphasis::normal;
+};
+struct Bars {
+  std::string label;
+  std::vector<Bar> bars;
+  bool stacked = false;  // on the series before it
+};
+
+/// Of the values at x: their quartiles and ends.
+struct Box {
+  double x = 0;
+  double least = 0, lower = 0, median = 0, upper = 0, most = 0;
+  Emphasis emphasis = Emphasis::normal;  // strong: filled and hatched
+  bool flagged = false;
+};
+
+/// A straight line over the whole chart, with its name; `handle` can be dragged.
+struct Mark {
+  std::string label;
+  double at = 0;
+  bool vertical = true, handle = false;
+  Emphasis emphasis = Emphasis::reference;
+};
+
+/// A small matrix, row by row from the top.
+struct Matrix {
+  std::string label, unit;
+  std::vector<std::string> row_labels, column_labels;
+  std::vector<double> values;  // [row][column]; NaN: missing
+  std::pair<double, double> range = {0, 1};
+  struct Outline {
+    std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
+  };
+  std::vector<Outline> outlines = {};
+
+  double at(std::size_t row, std::size_t column) const {
+    return values[row * column_labels.size() + column];
+  }
+};
+
+struct Table {
+  struct Column {
+    std::string title, unit = {};
+  };
+  /// A number, or text. (As a std::variant it trips GCC 12's -Wfree-nonheap-object.)
+  struct Cell {
+    Cell(double value) : number(value) {}
+    Cell(std::string value) : text(std::move(value)), is_text(true) {}
+    Cell(const char* value) : text(value), is_text(true) {}
+    double number = kNoNumber;
+    std::string text = {};
+    bool is_text = false;
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows;
+};
+
+struct Chart {
+  std::string title;
+  std::vector<std::string> notes;  // what the numbers are of; what is missing, and why
+  Axis x, y;
+  std::optional<Axis> right;
+  std::vector<Line> lines;
+  std::vector<Band> bands;
+  std::vector<Points> points;
+  std::vector<Bars> bars;
+  std::vector<Box> boxes;
+  std::vector<Mark> marks;
+  std::vector<Matrix> matrices;  // several: small multiples
+  Table table;
+};
+
+/// The table in CSV (RFC 4180, line ends "\n"), title and notes above it in lines that begin with
+/// '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity "inf".
+std::string chart_csv(const Chart& chart);
+
+/// Text for titles: "0.885"; "-" for NaN, "infinite".
+std::string number_text(double value, int decimals);
+std::string percent_text(double share);  // "37.5 %"
+
+/// Least, quartiles and most (linear between ranks), at x; NaN values are left out.
+Box box_of(double x, std::vector<double> values);
+
+}  // namespace kvatlas::viewer

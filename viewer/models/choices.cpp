@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/choices.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <variant>
+
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+using calibrate::Document;
+
+/// The section's policy; nothing if no document has it, or only what cannot be set here.
+template <class Part>
+std::optional<Part> part_in(std::span<const Document> documents, const char* section) {
+  for (const Document& document : documents) {
+    const auto found = document.sections.find(section);
+    if (found == document.sections.end()) continue;
+    const auto part = calibrate::part_of(section, *found);
+    if (const auto* wanted = std::get_if<Part>(&part)) return *wanted;
+  }
+  return std::nullopt;
+}
+
+const profile::AxisTable* axis_of(const profile::Header& header, const std::string& axis) {
+  for (const auto& table : header.axes)
+    if (table.axis == axis) return &table;
+  return nullptr;
+}
+
+/// `wanted` if the grid has it, else the grid's first.
+kernels::Proximity in_grid(const profile::Header& header, kernels::Proximity wanted) {
+  const auto* grid = axis_of(header, "proximity");
+  if (!grid || grid->columns.size() != 2 || grid->values.size() < 2) return wanted;
+  for (std::size_t row = 0; row + 1 < grid->values.size(); row += 2)
+    if (grid->values[row] == wanted.initial && grid->values[row + 1] == wanted.recent)
+      return wanted;
+  return {grid->values[0], grid->values[1]};
+}
+
+}  // namespace
+
+Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
+                        std::span<const Document> documents) {
+  Choices choices;
+  for (const auto& sample : samples) choices.length = std::max(choices.length, sample.n_tokens);
+  if (const auto lazy = part_in<calibrate::SimLayerKv>(documents, "simlayerkv")) {
+    choices.lazy_arrays = {lazy->keep, lazy->identify, lazy->w_last};
+    choices.lazy.threshold = lazy->threshold;
+    choices.lazy.per_head = lazy->per_head;
+  }
+  choices.lazy_arrays.keep = in_grid(header, choices.lazy_arrays.keep);
+  if (const auto pod = part_in<calibrate::Pod>(documents, "pod")) {
+    choices.blocks.delta = pod->delta;
+    choices.blocks.proximal = pod->proximal;
+    choices.blocks.per_query_head = pod->per_query_head;
+  }
+  choices.blocks.proximal = in_grid(header, choices.blocks.proximal);
+  if (const auto dynamic = part_in<calibrate::DynamicKv>(documents, "dynamickv")) {
+    choices.budget_counts = {dynamic->select.window, dynamic->select.kernel,
+                             dynamic->select.pooling};
+    choices.budgets.budget = dynamic->select.budget;
+    choices.budgets.r_max = dynamic->r_max;
+  }
+  choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
+  return choices;
+}
+
+}  // namespace kvatlas::viewer

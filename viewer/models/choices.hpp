@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a user can set in the window: what undo takes back, what a saved document holds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "viewer/models/blocks_model.hpp"
+#include "viewer/models/budgets_model.hpp"
+#include "viewer/models/lazy_model.hpp"
+#include "viewer/models/sweep_model.hpp"
+
+namespace kvatlas::viewer {
+
+struct Choices {
+  std::string task;         // of the samples that are looked at; empty: all
+  std::int64_t length = 0;  // prompt tokens that savings hold for; 0: the longest profiled
+  LazyChoices lazy_arrays;
+  LazySettings lazy;
+  BlocksSettings blocks;
+  BudgetChoices budget_counts;
+  BudgetSettings budgets;
+  SweepSettings sweep;
+  int lag_candidate = -1;  // of the sweep; -1: the recommended one
+};
+
+/// As the documents have it, and within what the profile holds (samples and a grid of settings).
+Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
+                        std::span<const calibrate::Document> documents);
+
+}  // namespace kvatlas::viewer

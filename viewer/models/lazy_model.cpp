@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/lazy_model.hpp"
+
+#include <cmath>
+
+#include "analyzer/profile/checked_arrays.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+namespace name = profile::name;
+using Identify = calibrate::SimLayerKv::Identify;
+
+/// Thresholds in the method's own code.
+const std::vector<AxisTick> kPublished = {
+    {0.65, "Llama 2"}, {0.80, "Mistral"}, {0.85, "Qwen"}, {0.90, "Llama 3"}};
+
+/// Lazy rates [layer][KV head], a row a KV head.
+Matrix head_matrix(const std::vector<std::vector<double>>& rates) {
+  Matrix matrix{"lazy rate of KV heads", "share", {}, {}, {}};
+  for (std::size_t l = 0; l < rates.size(); ++l) matrix.column_labels.push_back(str(l));
+  for (std::size_t head = 0; head < rates.front().size(); ++head) {
+    matrix.row_labels.push_back(str("KV head ", head));
+    for (const auto& of_layer : rates) matrix.values.push_back(of_layer[head]);
+  }
+  return matrix;
+}
+
+Chart layers_chart(const LazyModel& model, const LazySettings& settings, const LazyView& view) {
+  Chart chart;
+  chart.title = str("SimLayerKV: ", number_text(view.lazy_layers, 1), " of ", model.shape.layers,
+                    " layers lazy, layer ratio ", number_text(view.savings.layer_ratio, 2),
+                    ", KV ratio ", number_text(view.savings.kv_ratio, 2), " at ", settings.length,
+                    " tokens, ", number_text(view.savings.kv_ratio_4bit, 2), " with 4 bits");
+  chart.notes.push_back(str("threshold ", number_text(settings.threshold, 5), ", initial ",
+                            model.choices.keep.initial, ", recent ", model.choices.keep.recent,
+                            ", ", model.positions.size(), " samples"));
+  chart.notes.push_back(str("fixed layers (lazy in at least ", percent_text(settings.share),
+                            " of the samples) differ from the input's own decision in ",
+                            percent_text(view.fixed.disagreement)));
+  if (model.left_out > 0)
+    chart.notes.push_back(
+        str(model.left_out, " samples left out: no longer than initial + recent, or not captured"));
+  chart.x = layer_axis(model.shape.layers);
+  chart.y = {"layer mass", "share of attention", {}, {{0, 1}}};
+  Points samples{"samples", {}};
+  Bars rates{"lazy rate", {}}, consistency{"consistency", {}};
+  chart.table.columns = {{"layer"},       {"mean mass"}, {"least mass"},
+                         {"median mass"}, {"most mass"}, {"lazy rate"},
+                         {"static"},      {"near half"}, {"consistency"}};
+  const auto means = calibrate::mean_masses(model.masses.layers);
+  for (std::size_t l = 0; l < view.rates.size(); ++l) {
+    const auto x = static_cast<double>(l);
+    std::vector<double> masses;
+    for (std::size_t s = 0; s < model.masses.layers.size(); ++s) {
+      const double mass = model.masses.layers[s][l];
+      masses.push_back(mass);
+      samples.points.push_back({x, mass, model.names[s]});
+      if (calibrate::is_lazy(mass, settings.threshold))
+        samples.points.back().emphasis = Emphasis::strong;
+    }
+    Box box = box_of(x, masses);
+    const bool lazy = view.fixed.lazy[l] != 0;
+    if (lazy) box.emphasis = Emphasis::strong;
+    box.flagged = std::abs(view.rates[l] - settings.share) < settings.near_half;
+    rates.bars.push_back({x, view.rates[l], percent_text(view.rates[l]), box.emphasis});
+    const double consistent = view.consistency.empty() ? kNoNumber : view.consistency[l];
+    if (!view.consistency.empty())
+      consistency.bars.push_back({x, consistent, percent_text(consistent)});
+    chart.table.rows.push_back({x, means[l], box.least, box.median, box.most, view.rates[l],
+                                lazy ? "lazy" : "full", box.flagged ? "yes" : "", consistent});
+    chart.boxes.push_back(box);
+  }
+  chart.points.push_back(std::move(samples));
+  chart.bars.push_back(std::move(rates));
+  if (!consistency.bars.empty()) chart.bars.push_back(std::move(consistency));
+  if (!view.head_rates.empty()) chart.matrices.push_back(head_matrix(view.head_rates));
+  chart.marks.push_back({"threshold", settings.threshold, false, true, Emphasis::strong});
+  return chart;
+}
+
+/// Score and cache kept over all thresholds.
+Chart scores_chart(const LazyModel& model, const LazySettings& settings,
+                   const calibrate::LazyChoice& choice) {
+  Chart chart;
+  chart.title = "SimLayerKV: score and cache kept against the threshold";
+  chart.x = {"threshold", "", {}, {{0, 1}}};
+  chart.y = {"score", "", {}, {{0, 1}}};
+  chart.right = Axis{"KV kept", "share", {}, {{0, 1}}};
+  draw_scores(model.scores, 0, 1, chart);
+  if (model.scores.points.empty())
+    chart.notes.push_back("no scores: 'kvatlas calibrate simlayerkv --model' measures them");
+  Line kept{"KV kept", {}, Emphasis::normal};
+  kept.right = true;
+  chart.table.columns = {{"threshold"}, {"score"},       {"low"},
+                         {"high"},      {"lazy layers"}, {"KV kept", "share"}};
+  const auto kept_at = [&](double threshold, const Interval& score) {
+    const double lazy = calibrate::mean_lazy_layers(model.masses, threshold, choice);
+    const auto savings =
+        calibrate::layer_savings(lazy, model.shape, settings.length, model.choices.keep);
+    kept.points.push_back({threshold, 1 / savings.kv_ratio});
+    chart.table.rows.push_back(
+        {threshold, score.mean, score.low, score.high, lazy, 1 / savings.kv_ratio});
+  };
+  if (model.scores.points.empty())
+    for (int percent = 0; percent <= 100; ++percent) kept_at(percent / 100.0, {});
+  for (const auto& at : model.scores.points) kept_at(at.setting, at.score);
+  chart.lines.push_back(std::move(kept));
+  for (const auto& published : kPublished)
+    chart.marks.push_back({published.label, published.at, true, false, Emphasis::faint});
+  chart.marks.push_back({"threshold", settings.threshold, true, true, Emphasis::strong});
+  return chart;
+}
+
+}  // namespace
+
+LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                          const LazyChoices& choices, const nlohmann::json& section) {
+  const auto& header = profile.header();
+  const bool prefill = choices.identify == Identify::prefill;
+  const char* array = prefill ? name::kMass : name::kDecodeMass;
+  require_captured(profile, array, "lazy");
+  const auto row = profile::row_of(profile::axis_of(header, "proximity"),
+                                   {choices.keep.initial, choices.keep.recent});
+  if (!row)
+    fail(ErrorCode::usage, "the profile has no masses for initial=", choices.keep.initial,
+         ",recent=", choices.keep.recent, "; 'kvatlas profile --initial ", choices.keep.initial,
+         " --recent ", choices.keep.recent, "' takes them");
+  LazyModel model;
+  model.choices = choices;
+  model.shape = cache_shape(header);
+  model.scores = score_curve(section, "threshold");
+  const bool generated = profile.has(name::kGeneratedMass);
+  for (const auto position : positions) {
+    const auto& sample = profile.samples()[position];
+    if (sample.n_tokens <= choices.keep.initial + choices.keep.recent) {
+      ++model.left_out;
+      continue;
+    }
+    const auto values =
+        profile::floats_of(profile, position, array, {*row}, {header.n_layers, header.n_heads});
+    const auto rows = static_cast<std::int64_t>(values.size()) / (header.n_layers * header.n_heads);
+    if (prefill && (choices.w_last < 1 || choices.w_last > rows))
+      fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
+           choices.w_last);
+    if (!model.masses.add(calibrate::kv_head_masses(values, header.n_layers, header.n_heads,
+                                                    header.n_kv_heads,
+                                                    prefill ? choices.w_last : 1))) {
+      ++model.left_out;
+      continue;
+    }
+    model.positions.push_back(position);
+    model.names.push_back(sample.id);
+    if (generated)
+      calibrate::add_steps(
+          model.steps,
+          profile::floats_of(profile, position, name::kGeneratedMass, {*row}, {header.n_layers}),
+          header.n_layers);
+  }
+  if (model.positions.empty())
+    fail(ErrorCode::usage, "no sample chosen has masses and more than the ",
+         choices.keep.initial + choices.keep.recent,
+         " tokens that are kept anyway: choose a smaller recent, or longer samples");
+  return model;
+}
+
+LazyView lazy_view(const LazyModel& model, const LazySettings& settings) {
+  LazyView view;
+  const calibrate::LazyChoice choice{settings.per_head, settings.fixed, settings.share};
+  view.lazy_layers = calibrate::mean_lazy_layers(model.masses, settings.threshold, choice);
+  view.rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
+  view.fixed = calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
+  for (std::size_t l = 0; l < view.rates.size(); ++l)
+    if (std::abs(view.rates[l] - settings.share) < settings.near_half) view.near_half.push_back(l);
+  if (settings.per_head)
+    view.head_rates =
+        calibrate::head_view(model.masses.heads, settings.threshold, settings.share).rates;
+  view.consistency = calibrate::layer_consistency(model.steps, settings.threshold);
+  view.savings =
+      calibrate::layer_savings(view.lazy_layers, model.shape, settings.length, model.choices.keep);
+  view.layers = layers_chart(model, settings, view);
+  view.scores = scores_chart(model, settings, choice);
+  return view;
+}
+
+}  // namespace kvatlas::viewer

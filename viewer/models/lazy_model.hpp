@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// SimLayerKV's screen: which layers are lazy at a threshold, and what that saves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/profile/profile.hpp"
+#include "calibrate/policy.hpp"
+#include "calibrate/rules.hpp"
+#include "viewer/models/chart.hpp"
+#include "viewer/models/document_numbers.hpp"
+
+namespace kvatlas::viewer {
+
+/// What decides which arrays are read: a change reads anew.
+struct LazyChoices {
+  calibrate::Proximity keep{4, 1024};
+  calibrate::SimLayerKv::Identify identify = calibrate::SimLayerKv::Identify::decode;
+  std::int64_t w_last = 32;
+};
+
+struct LazyModel {
+  LazyChoices choices;
+  std::vector<std::size_t> positions;  // of the samples, in the profile
+  std::vector<std::string> names;      // of the samples
+  std::size_t left_out = 0;            // samples too short to trim, or not captured
+  calibrate::SampleMasses masses;
+  calibrate::StepMasses steps;  // of the generated tokens; empty if not captured
+  calibrate::CacheShape shape;
+  ScoreCurve scores;  // of a document; empty without one
+};
+
+/// Of the samples at `positions`. Error(usage) for what was not captured, saying how it is.
+/// `section`: "simlayerkv" of a document, or null.
+LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                          const LazyChoices& choices, const nlohmann::json& section);
+
+/// What moves while one looks.
+struct LazySettings {
+  double threshold = 0.9;
+  bool per_head = false, fixed = false;
+  double share = 0.5;       // lazy rate from which the static view counts a layer as lazy
+  double near_half = 0.15;  // lazy rates so near to the share are flagged
+  std::int64_t length = 0;  // prompt tokens that savings are given at
+};
+
+struct LazyView {
+  double lazy_layers = 0;     // in the mean over samples
+  std::vector<double> rates;  // [layer]
+  calibrate::StaticView fixed;
+  std::vector<std::size_t> near_half;           // layers
+  std::vector<std::vector<double>> head_rates;  // [layer][KV head]; only per_head
+  std::vector<double> consistency;              // [layer]; empty if unknown
+  calibrate::Savings savings;
+  Chart layers, scores;
+};
+LazyView lazy_view(const LazyModel& model, const LazySettings& settings);
+
+}  // namespace kvatlas::viewer

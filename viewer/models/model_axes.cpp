@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/model_axes.hpp"
+
+#include <numeric>
+
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::viewer {
+
+calibrate::CacheShape cache_shape(const profile::Header& header) {
+  if (header.n_layers < 1 || header.n_kv_heads < 1 || header.n_heads < 1 ||
+      header.n_heads % header.n_kv_heads != 0)
+    fail(ErrorCode::unreadable, "the profile's model has ", header.n_layers, " layers, ",
+         header.n_heads, " heads and ", header.n_kv_heads, " KV heads");
+  return {header.n_layers, header.n_kv_heads, header.head_dim};
+}
+
+Axis layer_axis(std::int64_t layers) {
+  return {"layer", "", {}, {{-0.5, static_cast<double>(layers) - 0.5}}};
+}
+
+void require_captured(const profile::Reader& profile, const char* array, const char* part) {
+  if (!profile.has(array))
+    fail(ErrorCode::usage, "the profile lacks ", array, ", which 'kvatlas profile --capture ", part,
+         "' takes");
+}
+
+std::vector<std::size_t> all_samples(const profile::Reader& profile) {
+  std::vector<std::size_t> positions(profile.samples().size());
+  std::iota(positions.begin(), positions.end(), std::size_t{0});
+  return positions;
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/sweep_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using Candidate = SweepModel::Candidate;
+
+/// A whole number, or 0 for what is none.
+std::int64_t whole_in(const nlohmann::json& object, const char* member) {
+  const auto& found = member_of(object, member);
+  return found.is_number_integer() ? found.get<std::int64_t>() : 0;
+}
+
+Interval shown_score(const Candidate& candidate, SweepScore score) {
+  switch (score) {
+    case SweepScore::score:
+      return candidate.score;
+    case SweepScore::digits_prefix:
+      return {candidate.digits_prefix};
+    case SweepScore::digits_in_place:
+      return {candidate.digits_in_place};
+    case SweepScore::attention:
+      break;
+  }
+  return {candidate.attention};
+}
+
+const char* score_word(SweepScore score) {
+  switch (score) {
+    case SweepScore::score:
+      return "score";
+    case SweepScore::digits_prefix:
+      return "digits right up to the first wrong one";
+    case SweepScore::digits_in_place:
+      return "digits right at their place";
+    case SweepScore::attention:
+      break;
+  }
+  return "attention kept";
+}
+
+/// As calibration weighs them: what is lost of the full cache's score on the same samples, for
+/// candidates need not have the same ones.
+double gain(const Candidate& candidate, SweepScore score) {
+  const double shown = shown_score(candidate, score).mean;
+  return score == SweepScore::score ? shown - candidate.full : shown;
+}
+
+double full_score(const Candidate& candidate, SweepScore score) {
+  return score == SweepScore::score ? candidate.full : 1;
+}
+
+double cost(const Candidate& candidate, bool against_kept) {
+  return against_kept ? static_cast<double>(candidate.keep) : 1 - candidate.compression;
+}
+
+void choose(const SweepModel& model, const SweepSettings& settings, SweepView& view) {
+  std::vector<std::size_t> own;
+  std::vector<double> costs, compressions, gains;
+  for (std::size_t i = 0; i < model.candidates.size(); ++i) {
+    const Candidate& candidate = model.candidates[i];
+    const double gained = gain(candidate, settings.score);
+    if (!candidate.own() || std::isnan(gained) || std::isnan(candidate.compression)) continue;
+    own.push_back(i);
+    costs.push_back(cost(candidate, settings.against_kept));
+    compressions.push_back(candidate.compression);
+    gains.push_back(gained);
+    const double least = settings.least_share * full_score(candidate, settings.score);
+    const bool enough = shown_score(candidate, settings.score).mean >= least - 1e-9;
+    if (enough &&
+        (!view.smallest || candidate.compression > model.candidates[*view.smallest].compression))
+      view.smallest = i;
+  }
+  for (const auto i : calibrate::pareto_front(costs, gains)) view.front.push_back(own[i]);
+  if (const auto best = calibrate::recommend_lag(compressions, gains, settings.wanted_compression))
+    view.recommended = own[*best];
+}
+
+/// One series a lag, so that shapes tell lags apart; ratios are in the labels.
+void draw(const SweepModel& model, const SweepSettings& settings, const SweepView& view,
+          Chart& chart) {
+  std::map<std::int64_t, Points> by_lag;
+  Points others{"LocalKV and L2", {}};
+  Line front{"front", {}, Emphasis::strong, true};
+  const auto x_of = [&](const Candidate& candidate) {
+    return settings.against_kept ? static_cast<double>(candidate.keep) : candidate.compression;
+  };
+  chart.table.columns = {{"variant"},
+                         {"lag", "tokens"},
+                         {"ratio"},
+                         {"kept", "tokens"},
+                         {"compression", "share"},
+                         {score_word(settings.score)},
+                         {"low"},
+                         {"high"},
+                         {"full"},
+                         {"front"},
+                         {"cache kept", "tokens"}};
+  for (std::size_t i = 0; i < model.candidates.size(); ++i) {
+    const Candidate& candidate = model.candidates[i];
+    const Interval shown = shown_score(candidate, settings.score);
+    const bool on_front = std::find(view.front.begin(), view.front.end(), i) != view.front.end();
+    const double kept = static_cast<double>(
+        calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep}));
+    chart.table.rows.push_back(
+        {candidate.variant, static_cast<double>(candidate.lag), candidate.ratio,
+         static_cast<double>(candidate.keep), candidate.compression, shown.mean, shown.low,
+         shown.high, candidate.full, on_front ? "yes" : "", candidate.own() ? kept : kNoNumber});
+    if (std::isnan(shown.mean)) continue;
+    const Point point{x_of(candidate),
+                      shown.mean,
+                      str(candidate.variant, ", lag ", candidate.lag, ", ratio ", candidate.ratio),
+                      shown.low,
+                      shown.high,
+                      on_front ? Emphasis::strong : Emphasis::faint};
+    if (candidate.own())
+      by_lag[candidate.lag].points.push_back(point);
+    else
+      others.points.push_back(point);
+  }
+  int shape = 0;
+  for (auto& [lag, points] : by_lag) {
+    points.label = str("lag ", lag);
+    points.shape = shape++;
+    chart.points.push_back(std::move(points));
+  }
+  others.shape = shape;
+  if (!others.points.empty()) chart.points.push_back(std::move(others));
+  for (const auto i : view.front)
+    front.points.push_back(
+        {x_of(model.candidates[i]), shown_score(model.candidates[i], settings.score).mean});
+  std::sort(front.points.begin(), front.points.end(),
+            [](const Point& a, const Point& b) { return a.x < b.x; });
+  chart.lines.push_back(std::move(front));
+}
+
+}  // namespace
+
+SweepModel sweep_model(const nlohmann::json& section) {
+  const auto& sweep = member_of(section, "sweep");
+  if (!sweep.is_array() || sweep.empty())
+    fail(ErrorCode::usage,
+         "the document has no sweep of LagKV; 'kvatlas calibrate lagkv' makes one");
+  SweepModel model;
+  const auto& settings = member_of(section, "settings");
+  if (member_of(settings, "sink").is_number_integer()) model.sink = whole_in(settings, "sink");
+  model.full = interval_of(member_of(section, "full"));
+  for (const auto& entry : sweep) {
+    Candidate candidate{text_in(entry, "variant"),       text_in(entry, "ratio"),
+                        whole_in(entry, "lag"),          whole_in(entry, "keep"),
+                        number_in(entry, "compression"), number_in(entry, "full")};
+    if (candidate.lag < 1 || candidate.keep < 0 || candidate.keep > candidate.lag ||
+        candidate.lag > (std::int64_t{1} << 24))
+      continue;  // not an entry of a sweep
+    candidate.score = {number_in(entry, "score"), number_in(entry, "low"),
+                       number_in(entry, "high")};
+    candidate.digits_prefix = number_in(entry, "digits_prefix");
+    candidate.digits_in_place = number_in(entry, "digits_in_place");
+    candidate.attention = number_in(entry, "attention");
+    model.candidates.push_back(std::move(candidate));
+  }
+  return model;
+}
+
+SweepView sweep_view(const SweepModel& model, const SweepSettings& settings) {
+  SweepView view;
+  choose(model, settings, view);
+  Chart& chart = view.chart;
+  chart.title = str("LagKV: ", score_word(settings.score), " against ",
+                    settings.against_kept ? "tokens kept of a partition" : "compression");
+  const auto describe = [&](const char* what, std::optional<std::size_t> which) {
+    if (!which) {
+      chart.notes.push_back(str(what, ": none"));
+      return;
+    }
+    const Candidate& candidate = model.candidates[*which];
+    chart.notes.push_back(str(what, ": lag ", candidate.lag, ", ratio ", candidate.ratio,
+                              ", compression ", percent_text(candidate.compression)));
+  };
+  describe("best of those that compress as much as wanted", view.recommended);
+  describe(str("smallest with at least ", percent_text(settings.least_share), " of full").c_str(),
+           view.smallest);
+  chart.x = settings.against_kept ? Axis{"tokens kept of a partition", "tokens"}
+                                  : Axis{"compression", "share", {}, {{0, 1}}};
+  chart.y = {score_word(settings.score), "", {}, {{0, 1}}};
+  if (settings.score == SweepScore::score && !std::isnan(model.full.mean)) {
+    std::int64_t most = 1;
+    for (const auto& candidate : model.candidates) most = std::max(most, candidate.keep);
+    const double end = settings.against_kept ? static_cast<double>(most) : 1;
+    chart.bands.push_back({"full cache",
+                           {{0, model.full.mean, {}, model.full.low, model.full.high},
+                            {end, model.full.mean, {}, model.full.low, model.full.high}}});
+    chart.marks.push_back({"at least", settings.least_share * model.full.mean, false, true});
+  }
+  if (!settings.against_kept)
+    chart.marks.push_back({"wanted", settings.wanted_compression, true, true});
+  draw(model, settings, view, chart);
+  return view;
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/window/latest.hpp"
+
+#include <QMetaObject>
+#include <exception>
+#include <utility>
+
+namespace kvatlas::viewer {
+
+Latest::Latest(QObject* parent) : QObject(parent), thread_([this] { run(); }) {}
+
+Latest::~Latest() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Latest::request(std::function<std::function<void()>()> compute) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_ = std::move(compute);
+  }
+  changed_.notify_all();
+}
+
+bool Latest::busy() const {
+  const std::lock_guard lock(mutex_);
+  return running_ || waiting_;
+}
+
+void Latest::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || waiting_; });
+    if (stop_) return;
+    const auto compute = std::exchange(waiting_, nullptr);
+    running_ = true;
+    lock.unlock();
+    std::function<void()> deliver;
+    try {
+      deliver = compute();
+    } catch (const std::exception& error) {
+      deliver = [this, text = QString::fromUtf8(error.what())] { emit failed(text); };
+    }
+    lock.lock();
+    running_ = false;
+    if (stop_) return;
+    QMetaObject::invokeMethod(
+        this,
+        [this, overtaken = waiting_ != nullptr, deliver = std::move(deliver)] {
+          if (!overtaken) deliver();
+          if (!busy()) emit idle();
+        },
+        Qt::QueuedConnection);
+  }
+}
+
+}  // namespace kvatlas::viewer

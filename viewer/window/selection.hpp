@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is chosen, for all screens at once, with a history.
+#pragma once
+
+#include <QObject>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/maps/tile_plan.hpp"
+#include "viewer/maps/tiles.hpp"
+
+namespace kvatlas::viewer {
+
+struct Selection {
+  std::size_t sample = 0;             // position in the profile
+  std::int64_t layer = 0, head = 0;   // a query head
+  std::int64_t query = -1, key = -1;  // tokens; -1: none
+  std::optional<TokenRectangle> region;
+  Reduction reduction = Reduction::mean;
+  bool operator==(const Selection&) const = default;
+};
+
+class SelectionModel : public QObject {
+  Q_OBJECT
+
+ public:
+  using QObject::QObject;
+  const Selection& current() const { return current_; }
+  /// Moves within one head (query, key, region) replace the newest entry of the history; another
+  /// sample, layer or head appends one.
+  void set(const Selection& selection);
+  bool can_go_back() const { return place_ > 0; }
+  bool can_go_forward() const { return place_ + 1 < history_.size(); }
+  void back();
+  void forward();
+  /// Forgets all: another profile.
+  void reset(const Selection& selection);
+
+ signals:
+  void changed();
+
+ private:
+  void go_to(std::size_t place);
+
+  Selection current_;
+  std::vector<Selection> history_{Selection{}};
+  std::size_t place_ = 0;
+};
+
+}  // namespace kvatlas::viewer

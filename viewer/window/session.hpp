@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is open and what is chosen: the state that all screens share. No widgets.
+#pragma once
+
+#include <QObject>
+#include <QPointer>
+#include <QThreadPool>
+#include <QUndoStack>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/profile/profile.hpp"
+#include "calibrate/policy.hpp"
+#include "viewer/draw/theme.hpp"
+#include "viewer/maps/tile_cache.hpp"
+#include "viewer/maps/tile_loader.hpp"
+#include "viewer/models/choices.hpp"
+#include "viewer/window/selection.hpp"
+
+namespace kvatlas::viewer {
+
+/// An opened profile. Its header and list of samples are here at once; everything else is read in
+/// its loader's thread, by read().
+class OpenedProfile : public QObject {
+  Q_OBJECT
+
+ public:
+  OpenedProfile(std::filesystem::path path, std::shared_ptr<const profile::Reader> reader);
+  ~OpenedProfile() override;
+
+  const std::filesystem::path& path() const { return path_; }
+  const profile::Header& header() const { return reader_->header(); }
+  const std::vector<profile::Sample>& samples() const { return reader_->samples(); }
+  bool complete() const { return reader_->complete(); }
+  /// Positions of the samples of a task (empty: all).
+  std::vector<std::size_t> positions(const std::string& task) const;
+
+  /// Runs `work` in the reading thread, then `done` here with what it returned, or `failed` with
+  /// the error's message. Neither is called once `receiver` is gone.
+  template <class Work, class Done>
+  void read(QObject* receiver, Work work, Done done, std::function<void(std::string)> failed);
+
+  TileLoader& loader() { return *loader_; }
+  TileCache& cache() { return cache_; }
+
+ signals:
+  /// A tile has come into the cache, or `failure` says why it cannot.
+  void tile_arrived(const kvatlas::viewer::TileKey& key, const QString& failure);
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const profile::Reader> reader_;
+  TileCache cache_;
+  std::unique_ptr<TileLoader> loader_;  // last: its thread uses the others
+};
+
+struct OpenedDocument {
+  std::filesystem::path path;
+  calibrate::Document document;
+};
+
+class Session : public QObject {
+  Q_OBJECT
+
+ public:
+  explicit Session(QObject* parent = nullptr);
+  ~Session() override;
+
+  /// Opens profiles and documents, told apart by their content, in a thread; what cannot be opened
+  /// ends in failed() and leaves what is open as it is. The first profile becomes the profile
+  /// unless `as_baseline`.
+  void open(const std::vector<std::filesystem::path>& paths, bool as_baseline = false);
+  void close_baseline();
+  void close_document(std::size_t index);
+
+  OpenedProfile* profile() const { return profile_.get(); }    // nullptr: none is open
+  OpenedProfile* baseline() const { return baseline_.get(); }  // likewise
+  const std::vector<OpenedDocument>& documents() const { return documents_; }
+  /// The section of that name ("simlayerkv") of the first document that has it; null otherwise.
+  const nlohmann::json& section(const std::string& name) const;
+
+  SelectionModel& selection() { return selection_; }
+  const Choices& choices() const { return choices_; }
+  /// One step of undo, with this name; steps that follow within one drag (`going_on`) become one.
+  void change(const QString& name, const Choices& choices, bool going_on = false);
+  QUndoStack& undo() { return undo_; }
+
+  const Theme& theme() const { return theme_; }
+  void set_theme(const Theme& theme);
+
+ signals:
+  void profile_changed();
+  void baseline_changed();
+  void documents_changed();
+  void choices_changed();
+  void theme_changed();
+  void opening(const QString& name);  // an opening has begun …
+  void opened(const QString& name);   // … and ended
+  void failed(const QString& message);
+  void message(const QString& text);  // for the status bar
+
+ private:
+  friend class ChangeChoices;
+  struct Opened;
+  void take(const std::shared_ptr<Opened>& opened, bool as_baseline);
+  void set_choices(const Choices& choices);
+
+  std::unique_ptr<OpenedProfile> profile_, baseline_;
+  std::vector<OpenedDocument> documents_;
+  SelectionModel selection_;
+  Choices choices_;
+  QUndoStack undo_;
+  Theme theme_;
+  QThreadPool openings_;  // last: its threads use the others
+};
+
+template <class Work, class Done>
+void OpenedProfile::read(QObject* receiver, Work work, Done done,
+                         std::function<void(std::string)> failed) {
+  const QPointer<QObject> alive(receiver);
+  loader_->post([this, alive, work = std::move(work), done = std::move(done),
+                 failed = std::move(failed)]() mutable {
+    std::function<void()> result;
+    try {
+      auto value = std::make_shared<decltype(work(*reader_))>(work(*reader_));
+      result = [value, done = std::move(done)] { done(std::move(*value)); };
+    } catch (const std::exception& error) {
+      result = [text = std::string(error.what()), failed = std::move(failed)] { failed(text); };
+    }
+    QMetaObject::invokeMethod(
+        this,
+        [alive, result = std::move(result)] {
+          if (alive) result();
+        },
+        Qt::QueuedConnection);
+  });
+}
+
+}  // namespace kvatlas::viewer
