@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `kvatlas view`.
+#include <QApplication>
+#include <QMainWindow>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <QApplication>
-#include <QMainWindow>
 
 #include "viewer/commands.hpp"
 #include "viewer/window/session.hpp"
