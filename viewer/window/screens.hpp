@@ -9,7 +9,8 @@
 namespace kvatlas::viewer {
 
 using MakeScreen = Screen* (*)(Session& session, QWidget* parent);
-/// Each is made when it first comes to the front.
+/// Each is made when it first comes to the front. The title is marked for translation with
+/// QT_TRANSLATE_NOOP("Screens", …).
 struct ScreenEntry {
   const char *id, *title;
   MakeScreen make;

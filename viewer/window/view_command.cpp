@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `kvatlas view`.
+#include <QApplication>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <QApplication>
-#include <QMainWindow>
 
 #include "viewer/commands.hpp"
+#include "viewer/window/main_window.hpp"
 #include "viewer/window/session.hpp"
 
 namespace kvatlas {
@@ -21,10 +21,7 @@ int run_window(const std::vector<std::filesystem::path>& paths) {
   char* arguments[] = {name, nullptr};
   const QApplication application(count, arguments);
   viewer::Session session;
-  QMainWindow window;
-  QObject::connect(&session, &viewer::Session::profile_changed, &window, [&] {
-    window.setWindowTitle(QString::fromStdString(session.profile()->header().model_name));
-  });
+  viewer::MainWindow window(session);
   session.open(paths);
   window.show();
   return QApplication::exec();
