@@ -28,16 +28,6 @@ std::string table_text(const Table& table) {
   return text;
 }
 
-nlohmann::json number_json(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
-}
-
-nlohmann::json estimate_json(const Estimate& estimate) {
-  return {{"mean", number_json(estimate.mean)},
-          {"low", number_json(estimate.low)},
-          {"high", number_json(estimate.high)}};
-}
-
 std::string fixed_text(double value, int digits) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return "infinite";

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "calibrate/policy_reports.hpp"
 #include "calibrate/rules.hpp"
 
 namespace kvatlas::calibrate {
@@ -39,10 +40,6 @@ struct Calibrated {
 
 /// The table in columns as wide as they need, with its title above.
 std::string table_text(const Table& table);
-
-// How numbers are written in documents: null for what JSON has no number for.
-nlohmann::json number_json(double value);
-nlohmann::json estimate_json(const Estimate& estimate);
 
 // How they are written in tables.
 std::string fixed_text(double value, int digits);                     // "-" for NaN, "infinite"

@@ -6,7 +6,6 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "kernels/base/error.hpp"
-#include "kernels/base/hash.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -133,42 +132,9 @@ void require_score(double full, bool force, Calibrated& out) {
   out.notes.push_back("forced although " + found);
 }
 
-ModelInfo model_info(const profile::Header& header) {
-  return {header.model_name, header.architecture, header.model_fingerprint, header.n_layers,
-          header.n_heads,    header.n_kv_heads,   header.head_dim};
-}
-
-std::string profile_fingerprint(const profile::Reader& profile) {
-  Fnv1a hash;
-  const auto add = [&](const std::string& text) {
-    hash.add(std::uint64_t{text.size()});  // so that "ab", "c" is not "a", "bc"
-    hash.add(text);
-  };
-  const auto& header = profile.header();
-  for (const auto& text : {header.model_fingerprint, header.capture}) add(text);
-  for (std::size_t i = 0; i < profile.samples().size(); ++i) {
-    const auto& sample = profile.samples()[i];
-    add(sample.id);
-    add(sample.task);
-    const auto tokens = profile.tokens(i);
-    hash.add({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]});
-  }
-  return hash.hex();
-}
-
 Provenance provenance(const Evidence& evidence) {
-  Provenance out;
-  out.profile = profile_fingerprint(evidence.profile());
-  out.samples = static_cast<std::int64_t>(evidence.positions().size());
+  Provenance out = provenance_of(evidence.profile(), evidence.positions());
   out.seed = evidence.request().seed;
-  std::set<std::int64_t> lengths;
-  std::set<std::string> tasks;
-  for (const auto position : evidence.positions()) {
-    lengths.insert(evidence.sample(position).n_tokens);
-    if (!evidence.sample(position).task.empty()) tasks.insert(evidence.sample(position).task);
-  }
-  out.lengths.assign(lengths.begin(), lengths.end());
-  out.tasks.assign(tasks.begin(), tasks.end());
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "calibrate/calibrated.hpp"
 #include "calibrate/policy.hpp"
+#include "calibrate/policy_reports.hpp"
 #include "calibrate/rules.hpp"
 
 namespace kvatlas::calibrate {
@@ -72,10 +73,7 @@ void require_samples(std::size_t count, const std::string& which, bool force, Ca
 /// For a full model that scores below 0.5.
 void require_score(double full, bool force, Calibrated& out);
 
-ModelInfo model_info(const profile::Header& header);
 /// Of the samples that the request asks for; the tool's version is left empty.
 Provenance provenance(const Evidence& evidence);
-/// A hash of model, settings and prompts, which decide all that a profile holds: 16 hex digits.
-std::string profile_fingerprint(const profile::Reader& profile);
 
 }  // namespace kvatlas::calibrate

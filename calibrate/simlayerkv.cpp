@@ -51,12 +51,6 @@ LazyHeads rows_of_one(const LayerFlags& lazy) {
   return rows;
 }
 
-json flags_json(const std::vector<std::uint8_t>& flags) {
-  json out = json::array();
-  for (const auto flag : flags) out.push_back(flag != 0);
-  return out;
-}
-
 LayerFlags flags_of(const LazyHeads& rows) {
   LayerFlags flags;
   for (const auto& row : rows) flags.push_back(row.front());
@@ -102,7 +96,6 @@ class Search {
   double choose(const Split& split);
   void measure(const Split& split, double threshold);
   void report(double threshold);
-  void report_consistency(double threshold);
 
   const Evidence& evidence_;
   const SimLayerRequest& request_;
@@ -226,67 +219,43 @@ void Search::measure(const Split& split, double threshold) {
   note_precision(split, verdict.scores(0), out_);
 }
 
-void Search::report_consistency(double threshold) {
+void Search::report(double threshold) {
   const auto& header = evidence_.header();
-  const bool decode = request_.policy.identify == SimLayerKv::Identify::decode;
-  if (!evidence_.profile().has(name::kGeneratedMass)) return;
+  const bool generated = evidence_.profile().has(name::kGeneratedMass);
   StepMasses steps;
-  for (const auto position : sighted_.positions)
-    add_steps(steps,
-              evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers}),
-              header.n_layers);
-  json shares = json::array();
-  std::vector<double> known;
-  for (const double share : layer_consistency(steps, threshold)) {
-    shares.push_back(number_json(share));
-    if (!std::isnan(share)) known.push_back(share);
-  }
-  if (known.empty()) {
+  if (generated)
+    for (const auto position : sighted_.positions)
+      add_steps(steps,
+                evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers}),
+                header.n_layers);
+  report_.merge_patch(lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep},
+                                  threshold, choice(), evidence_.lengths()));
+  if (generated && !report_.contains("consistency"))
     out_.notes.push_back(
         "the profile has the first generated token alone, so how consistent layers stay is not "
         "known; 'kvatlas profile --new 16' takes more");
-    return;
-  }
-  report_["consistency"] = shares;
-  if (!decode)
+  else if (generated && request_.policy.identify == SimLayerKv::Identify::prefill)
     out_.notes.push_back("consistency is that of the generated tokens, not of the prompt's rows");
-}
 
-void Search::report(double threshold) {
-  const auto rates = lazy_rates(sighted_.layers, threshold);
-  report_["lazy_rates"] = rates;
+  const auto& rates = report_.at("lazy_rates");
+  const auto& heads = report_.at("per_head").at("lazy_heads");
   const StaticView view = static_view(sighted_.layers, threshold, request_.static_share);
-  report_["static"]["share"] = request_.static_share;
-  report_["static"]["lazy_layers"] = flags_json(view.lazy);
-  report_["static"]["disagreement"] = view.disagreement;
-  const HeadView heads = head_view(sighted_.heads, threshold, request_.static_share);
-  report_["per_head"]["rates"] = heads.rates;
-  for (const auto& row : heads.streaming)
-    report_["per_head"]["lazy_heads"].push_back(flags_json(row));
-  double opposite = 0;
-  for (const auto& masses : sighted_.layers)
-    opposite +=
-        static_cast<double>(count_lazy(opposite_layers(masses, lazy_layers(masses, threshold))));
-  report_["opposite"]["layers"] = opposite / static_cast<double>(sighted_.layers.size());
-  report_consistency(threshold);
-
   Table layers{str("SimLayerKV: layers at threshold ", fixed_text(threshold, 5)),
                {"layer", "mass", "lazy rate", "static", "streaming KV heads", "consistency"},
                {}};
   const auto means = mean_masses(sighted_.layers);
   for (std::size_t l = 0; l < rates.size(); ++l) {
-    const auto& flags = heads.streaming[l];
+    const auto streaming = std::count(heads[l].begin(), heads[l].end(), true);
     const json consistent = report_.contains("consistency") ? report_["consistency"][l] : json();
     layers.rows.push_back(
-        {str(l), fixed_text(means[l], 4), percent_text(rates[l]), view.lazy[l] ? "lazy" : "full",
-         str(count_lazy(flags), " of ", flags.size()),
+        {str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
+         view.lazy[l] ? "lazy" : "full", str(streaming, " of ", heads[l].size()),
          percent_text(consistent.is_number() ? consistent.get<double>() : std::nan(""))});
   }
   out_.tables.push_back(std::move(layers));
 
-  json savings = json::array();
   Table table{str("SimLayerKV: savings with ", fixed_text(lazy_layers_at(threshold), 1), " of ",
-                  evidence_.header().n_layers,
+                  header.n_layers,
                   " layers lazy; the static view differs from the "
                   "input's own decision in ",
                   percent_text(view.disagreement)),
@@ -294,18 +263,11 @@ void Search::report(double threshold) {
               {}};
   for (const auto length : evidence_.lengths()) {
     const Savings at = savings_at(threshold, length);
-    savings.push_back({{"length", length},
-                       {"layer_ratio", number_json(at.layer_ratio)},
-                       {"kv_ratio", at.kv_ratio},
-                       {"kv_ratio_4bit", at.kv_ratio_4bit},
-                       {"full_bytes", at.full_bytes},
-                       {"kept_bytes", at.kept_bytes}});
     constexpr double kMiB = 1 << 20;
     table.rows.push_back({str(length), fixed_text(at.layer_ratio, 2), fixed_text(at.kv_ratio, 2),
                           fixed_text(at.kv_ratio_4bit, 2), fixed_text(at.full_bytes / kMiB, 1),
                           fixed_text(at.kept_bytes / kMiB, 1)});
   }
-  report_["savings"] = savings;
   out_.tables.push_back(std::move(table));
 }
 
@@ -327,7 +289,6 @@ Calibrated Search::calibrate() {
     out_.notes.push_back("without --model nothing was tried: what the threshold costs is unknown");
   }
   report(threshold);
-  report_["samples"] = sighted_.positions.size();
   json section = section_of(part_at(threshold));
   section.update(report_);
   section.update(out_.section);  // what was forced

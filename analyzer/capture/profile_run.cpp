@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <future>
+#include <limits>
 
 #include <ATen/ops/ones.h>
 #include <c10/core/InferenceMode.h>
@@ -153,8 +154,26 @@ class Runner {
   const ProfileObserver& observer_;
 };
 
-profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::int64_t index) {
+/// The tokens' texts, for viewers, which have no tokenizer.
+void add_texts(const model::Tokenizer& tokenizer, const std::vector<std::int64_t>& tokens,
+               profile::Sample& sample) {
+  std::string bytes;
+  profile::Array ends(profile::Type::i32, {static_cast<std::int64_t>(tokens.size())});
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    bytes += tokenizer.decode_bytes({&tokens[i], 1}, false, false);
+    if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) return;
+    ends.values<std::int32_t>()[i] = static_cast<std::int32_t>(bytes.size());
+  }
+  profile::Array text(profile::Type::u8, {static_cast<std::int64_t>(bytes.size())});
+  std::copy(bytes.begin(), bytes.end(), text.values<std::uint8_t>().begin());
+  sample.arrays[profile::name::kTextBytes] = std::move(text);
+  sample.arrays[profile::name::kTextEnds] = std::move(ends);
+}
+
+profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::int64_t index,
+                       const model::Tokenizer* tokenizer) {
   profile::Sample sample = capture.take();
+  if (tokenizer) add_texts(*tokenizer, from.tokens, sample);
   sample.index = index;
   sample.id = from.prompt.id;
   sample.task = from.prompt.task;
@@ -280,6 +299,10 @@ profile::Header profile_header(const ProfilePlan& plan, const model::ModelFile& 
   header.planned_samples = static_cast<std::int64_t>(plan.prompts.size());
   header.axes = profile::axis_tables(plan.settings);
   header.arrays = profile::descriptions(plan.settings, c);
+  if (model.tokenizer()) {
+    const auto texts = profile::text_descriptions();
+    header.arrays.insert(header.arrays.end(), texts.begin(), texts.end());
+  }
   return header;
 }
 
@@ -310,7 +333,7 @@ void run_profile(Engine& engine, const ProfilePlan& plan, profile::Writer& write
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       samples.push_back(finish(batch.captures[i],
                                plan.prompts[static_cast<std::size_t>(batch.indices[i])],
-                               batch.indices[i]));
+                               batch.indices[i], engine.model().tokenizer().get()));
       for (const auto& [name, array] : samples.back().arrays) bytes += array.bytes.size();
     }
     // Small samples are mostly waiting for the disk; large ones are work for all cores, and memory.

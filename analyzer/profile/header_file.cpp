@@ -8,6 +8,7 @@
 #include "analyzer/model/json_text.hpp"
 #include "analyzer/profile/dataset_impl.hpp"
 #include "analyzer/profile/header_impl.hpp"
+#include "analyzer/profile/statistics.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -81,6 +82,16 @@ std::string objection(const Header& header) {
                header.n_layers, " layers");
   if (header.planned_samples < 0) return "a negative number of samples is planned";
   return "";
+}
+
+/// The tokens' texts follow from tokens and tokenizer; files of earlier versions lack them.
+bool is_text(const Description& array) {
+  return array.name == name::kTextBytes || array.name == name::kTextEnds;
+}
+
+std::vector<Description> without_texts(std::vector<Description> arrays) {
+  arrays.erase(std::remove_if(arrays.begin(), arrays.end(), is_text), arrays.end());
+  return arrays;
 }
 
 std::string descriptions_text(const std::vector<Description>& arrays) {
@@ -294,6 +305,11 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
   return header;
 }
 
+void add_texts(const Header& from, Header& to) {
+  for (const Description& array : from.arrays)
+    if (is_text(array) && !find_description(to, array.name)) to.arrays.push_back(array);
+}
+
 std::vector<std::string> differences(const Header& there, const Header& here, bool same_plan) {
   std::vector<std::string> clauses;
   const auto text = [&](const char* name, const std::string& left, const std::string& right) {
@@ -313,7 +329,8 @@ std::vector<std::string> differences(const Header& there, const Header& here, bo
   }
   if (!clauses.empty()) return clauses;
   // These follow from what was compared; where they do not, the versions describe it differently.
-  if (descriptions_text(there.arrays) != descriptions_text(here.arrays))
+  if (descriptions_text(without_texts(there.arrays)) !=
+      descriptions_text(without_texts(here.arrays)))
     clauses.push_back("the captured arrays are described otherwise there than here");
   if (!std::equal(there.axes.begin(), there.axes.end(), here.axes.begin(), here.axes.end(),
                   same_table))

@@ -22,6 +22,8 @@ Header read_header(hid_t file, std::int64_t file_bytes);
 /// What stands in the way of resuming (same_plan) or merging, a clause each: "capture.rows is 64
 /// there and 32 here". Backend, names and versions below the major one may differ.
 std::vector<std::string> differences(const Header& there, const Header& here, bool same_plan);
+/// Describes the tokens' texts in `to` as well if `from` does.
+void add_texts(const Header& from, Header& to);
 /// The first few of them in one text.
 std::string first_few(const std::vector<std::string>& clauses);
 

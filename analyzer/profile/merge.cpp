@@ -91,6 +91,7 @@ void merge(std::span<const fs::path> inputs, const fs::path& output, bool force)
 
   Header header = files.front()->header();
   header.backend = all_backends(files);
+  for (const auto& file : files) add_texts(file->header(), header);
   if (!same_plan) {
     header.prompts = all_prompts(files);
     header.planned_samples = 0;

@@ -331,6 +331,18 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
   return all;
 }
 
+std::vector<Description> text_descriptions() {
+  return {{name::kTextBytes,
+           {"byte"},
+           "byte",
+           "the texts of the prompt's tokens, one after the other; a token may end inside a "
+           "character",
+           Type::u8,
+           {},
+           0},
+          {name::kTextEnds, {"token"}, "byte", "where each token's text ends", Type::i32, {}, 0}};
+}
+
 std::int64_t statistics_bytes(const CaptureSettings& settings, const model::Config& config) {
   std::int64_t bytes = 0;
   for (const auto& array : descriptions(settings, config))

@@ -51,6 +51,9 @@ inline constexpr const char* kAgreement = "next/proximal_agreement";
 inline constexpr const char* kColumnSums = "columns/sums";
 inline constexpr const char* kMapBlocks = "map/block_tokens";
 inline constexpr const char* kRows = "rows/attention";
+// Of samples of models with a tokenizer; older profiles lack them, and may be resumed all the same.
+inline constexpr const char* kTextBytes = "text/bytes";
+inline constexpr const char* kTextEnds = "text/ends";
 }  // namespace name
 
 /// "map/mean/3", "map/max/3"; level 0 is the finest.
@@ -129,6 +132,8 @@ void require_distinct(const char* option, std::vector<T> values) {
 
 std::vector<AxisTable> axis_tables(const CaptureSettings& settings);
 std::vector<Description> descriptions(const CaptureSettings& settings, const model::Config& config);
+/// The texts of the prompt's tokens; not a setting.
+std::vector<Description> text_descriptions();
 /// Bytes of one sample's arrays of fixed size.
 std::int64_t statistics_bytes(const CaptureSettings& settings, const model::Config& config);
 

@@ -122,7 +122,10 @@ void Writer::State::adopt(const ProfileFile& file, bool& first) {
   if (!clauses.empty())
     fail(ErrorCode::usage, shown(file.path()),
          " was begun with other settings: ", first_few(clauses));
+  const Header ours = header;
   if (first) header = file.header();
+  add_texts(ours, header);
+  add_texts(file.header(), header);
   first = false;
 }
 

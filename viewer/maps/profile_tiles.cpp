@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "analyzer/profile/profile.hpp"
 #include "analyzer/profile/statistics.hpp"
@@ -40,6 +42,17 @@ std::vector<MapLevel> read_levels(const profile::Reader& reader, std::size_t sam
 
 float share_of_log2(float log2) { return std::exp2(log2); }
 
+/// The share that each float16 stands for.
+const std::vector<float>& shares_of_halves() {
+  static const std::vector<float> table = [] {
+    std::vector<float> shares(65536);
+    for (std::size_t half = 0; half < shares.size(); ++half)
+      shares[half] = share_of_log2(f16_to_float(static_cast<std::uint16_t>(half)));
+    return shares;
+  }();
+  return table;
+}
+
 class ProfileTiles : public TileSource {
  public:
   explicit ProfileTiles(std::shared_ptr<const profile::Reader> profile)
@@ -68,11 +81,8 @@ class ProfileTiles : public TileSource {
       fail(ErrorCode::internal, "level ", key.level, " of ", sample_levels.size());
     const std::int64_t side = sample_levels[static_cast<std::size_t>(key.level)].side;
     const std::string name = profile::map_name(key.map.reduction == Reduction::maximum, key.level);
-    const auto shape = reader_->shape(key.map.sample, name);
     const profile::Header& header = reader_->header();
-    if (shape != std::vector<std::int64_t>{header.n_layers, header.n_heads, side, side})
-      fail(ErrorCode::unreadable, quoted(name), " has sizes ", list_str(shape), ", expected [",
-           header.n_layers, ", ", header.n_heads, ", ", side, ", ", side, "]");
+    require_shape(key.map.sample, name, side);
     const std::int64_t tiles = (side + kTileSide - 1) / kTileSide;
     if (key.map.layer < 0 || key.map.layer >= header.n_layers || key.map.head < 0 ||
         key.map.head >= header.n_heads || key.row < 0 || key.row >= tiles || key.column < 0 ||
@@ -90,15 +100,28 @@ class ProfileTiles : public TileSource {
   struct SampleMaps {
     std::vector<MapLevel> levels;
     std::string damage;
+    std::set<std::string> checked;  // arrays whose sizes are as they should be
   };
+
+  /// Opening an array costs as much as reading a tile of it, so each is looked at once.
+  void require_shape(std::size_t sample, const std::string& name, std::int64_t side) {
+    if (samples_[sample].checked.contains(name)) return;
+    const auto shape = reader_->shape(sample, name);
+    const profile::Header& header = reader_->header();
+    if (shape != std::vector<std::int64_t>{header.n_layers, header.n_heads, side, side})
+      fail(ErrorCode::unreadable, quoted(name), " has sizes ", list_str(shape), ", expected [",
+           header.n_layers, ", ", header.n_heads, ", ", side, ", ", side, "]");
+    samples_[sample].checked.insert(name);
+  }
 
   static Tile shares(const profile::Array& stored, std::int64_t rows, std::int64_t columns,
                      const std::string& name) {
     Tile tile{rows, columns, std::vector<float>(static_cast<std::size_t>(rows * columns))};
     if (stored.type == profile::Type::f16) {
       const auto values = stored.values<std::uint16_t>();
+      const auto& shares = shares_of_halves();
       std::transform(values.begin(), values.end(), tile.values.begin(),
-                     [](std::uint16_t half) { return share_of_log2(f16_to_float(half)); });
+                     [&shares](std::uint16_t half) { return shares[half]; });
     } else if (stored.type == profile::Type::f32) {
       const auto values = stored.values<float>();
       std::transform(values.begin(), values.end(), tile.values.begin(), share_of_log2);

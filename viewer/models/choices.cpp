@@ -42,6 +42,17 @@ kernels::Proximity in_grid(const profile::Header& header, kernels::Proximity wan
   return {grid->values[0], grid->values[1]};
 }
 
+/// Likewise of the budgets that leave more than the window.
+std::int64_t in_grid(const profile::Header& header, std::int64_t wanted, std::int64_t window) {
+  const auto* grid = axis_of(header, "budget");
+  if (!grid) return wanted;
+  const auto& budgets = grid->values;
+  if (std::find(budgets.begin(), budgets.end(), wanted) != budgets.end()) return wanted;
+  const auto first = std::find_if(budgets.begin(), budgets.end(),
+                                  [&](std::int64_t budget) { return budget > window; });
+  return first == budgets.end() ? wanted : *first;
+}
+
 }  // namespace
 
 Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
@@ -52,6 +63,7 @@ Choices initial_choices(const profile::Header& header, const std::vector<profile
     choices.lazy_arrays = {lazy->keep, lazy->identify, lazy->w_last};
     choices.lazy.threshold = lazy->threshold;
     choices.lazy.per_head = lazy->per_head;
+    choices.lazy.fixed = lazy->fixed.has_value();
   }
   choices.lazy_arrays.keep = in_grid(header, choices.lazy_arrays.keep);
   if (const auto pod = part_in<calibrate::Pod>(documents, "pod")) {
@@ -66,6 +78,7 @@ Choices initial_choices(const profile::Header& header, const std::vector<profile
     choices.budgets.budget = dynamic->select.budget;
     choices.budgets.r_max = dynamic->r_max;
   }
+  choices.budgets.budget = in_grid(header, choices.budgets.budget, choices.budget_counts.window);
   choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
   return choices;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/lazy_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "analyzer/profile/checked_arrays.hpp"
@@ -19,36 +20,51 @@ using Identify = calibrate::SimLayerKv::Identify;
 const std::vector<AxisTick> kPublished = {
     {0.65, "Llama 2"}, {0.80, "Mistral"}, {0.85, "Qwen"}, {0.90, "Llama 3"}};
 
+calibrate::LazyChoice choice_of(const LazySettings& settings) {
+  return {settings.per_head, settings.fixed, settings.share};
+}
+
 /// Lazy rates [layer][KV head], a row a KV head.
-Matrix head_matrix(const std::vector<std::vector<double>>& rates) {
-  Matrix matrix{"lazy rate of KV heads", "share", {}, {}, {}};
-  for (std::size_t l = 0; l < rates.size(); ++l) matrix.column_labels.push_back(str(l));
-  for (std::size_t head = 0; head < rates.front().size(); ++head) {
-    matrix.row_labels.push_back(str("KV head ", head));
-    for (const auto& of_layer : rates) matrix.values.push_back(of_layer[head]);
+Chart heads_chart(const LazySettings& settings, const LazyView& view) {
+  Chart chart;
+  chart.title = "SimLayerKV: lazy rate of KV heads";
+  chart.notes.push_back(str("threshold ", number_text(settings.threshold, 5)));
+  chart.x = layer_axis(static_cast<std::int64_t>(view.head_rates.size()));
+  chart.y = {"KV head", ""};
+  chart.table.columns = {{"layer"}, {"KV head"}, {"lazy rate", "share"}};
+  Matrix matrix{"lazy rate", "share", {}, {}, {}};
+  for (std::size_t l = 0; l < view.head_rates.size(); ++l) matrix.column_labels.push_back(str(l));
+  for (std::size_t head = 0; head < view.head_rates.front().size(); ++head) {
+    matrix.row_labels.push_back(str(head));
+    for (const auto& of_layer : view.head_rates) matrix.values.push_back(of_layer[head]);
   }
-  return matrix;
+  for (std::size_t l = 0; l < view.head_rates.size(); ++l)
+    for (std::size_t head = 0; head < view.head_rates[l].size(); ++head)
+      chart.table.rows.push_back(
+          {static_cast<double>(l), static_cast<double>(head), view.head_rates[l][head]});
+  chart.matrices.push_back(std::move(matrix));
+  return chart;
+}
+
+std::string title_of(const LazyModel& model, const LazySettings& settings, const LazyView& view) {
+  return str("SimLayerKV: ", number_text(view.lazy_layers, 1), " of ", model.shape.layers,
+             " layers lazy, layer ratio ", number_text(view.savings.layer_ratio, 2), ", KV ratio ",
+             number_text(view.savings.kv_ratio, 2), " at ", settings.length, " tokens, ",
+             number_text(view.savings.kv_ratio_4bit, 2), " with 4 bits");
 }
 
 Chart layers_chart(const LazyModel& model, const LazySettings& settings, const LazyView& view) {
   Chart chart;
-  chart.title = str("SimLayerKV: ", number_text(view.lazy_layers, 1), " of ", model.shape.layers,
-                    " layers lazy, layer ratio ", number_text(view.savings.layer_ratio, 2),
-                    ", KV ratio ", number_text(view.savings.kv_ratio, 2), " at ", settings.length,
-                    " tokens, ", number_text(view.savings.kv_ratio_4bit, 2), " with 4 bits");
+  chart.title = title_of(model, settings, view);
   chart.notes.push_back(str("threshold ", number_text(settings.threshold, 5), ", initial ",
                             model.choices.keep.initial, ", recent ", model.choices.keep.recent,
                             ", ", model.positions.size(), " samples"));
-  chart.notes.push_back(str("fixed layers (lazy in at least ", percent_text(settings.share),
-                            " of the samples) differ from the input's own decision in ",
-                            percent_text(view.fixed.disagreement)));
   if (model.left_out > 0)
     chart.notes.push_back(
         str(model.left_out, " samples left out: no longer than initial + recent, or not captured"));
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"layer mass", "share of attention", {}, {{0, 1}}};
   Points samples{"samples", {}};
-  Bars rates{"lazy rate", {}}, consistency{"consistency", {}};
   chart.table.columns = {{"layer"},       {"mean mass"}, {"least mass"},
                          {"median mass"}, {"most mass"}, {"lazy rate"},
                          {"static"},      {"near half"}, {"consistency"}};
@@ -66,26 +82,51 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
     Box box = box_of(x, masses);
     const bool lazy = view.fixed.lazy[l] != 0;
     if (lazy) box.emphasis = Emphasis::strong;
-    box.flagged = std::abs(view.rates[l] - settings.share) < settings.near_half;
-    rates.bars.push_back({x, view.rates[l], percent_text(view.rates[l]), box.emphasis});
-    const double consistent = view.consistency.empty() ? kNoNumber : view.consistency[l];
-    if (!view.consistency.empty())
-      consistency.bars.push_back({x, consistent, percent_text(consistent)});
+    box.flagged =
+        std::find(view.near_half.begin(), view.near_half.end(), l) != view.near_half.end();
     chart.table.rows.push_back({x, means[l], box.least, box.median, box.most, view.rates[l],
-                                lazy ? "lazy" : "full", box.flagged ? "yes" : "", consistent});
+                                lazy ? "lazy" : "full", box.flagged ? "yes" : "",
+                                view.consistency.empty() ? kNoNumber : view.consistency[l]});
     chart.boxes.push_back(box);
   }
   chart.points.push_back(std::move(samples));
-  chart.bars.push_back(std::move(rates));
-  if (!consistency.bars.empty()) chart.bars.push_back(std::move(consistency));
-  if (!view.head_rates.empty()) chart.matrices.push_back(head_matrix(view.head_rates));
   chart.marks.push_back({"threshold", settings.threshold, false, true, Emphasis::strong});
   return chart;
 }
 
+/// In how many samples each layer is lazy, and how long it stays as it was.
+Chart strip_chart(const LazyModel& model, const LazySettings& settings, const LazyView& view,
+                  const Table& table) {
+  Chart chart;
+  chart.title = "SimLayerKV: lazy rate and consistency";
+  chart.notes.push_back(str("fixed layers (lazy in at least ", percent_text(settings.share),
+                            " of the samples) differ from the input's own decision in ",
+                            percent_text(view.fixed.disagreement)));
+  if (!view.near_half.empty())
+    chart.notes.push_back(str("flagged, for their lazy rate is near ", percent_text(settings.share),
+                              ": layers ", list_str(view.near_half)));
+  if (view.consistency.empty())
+    chart.notes.push_back(
+        "no consistency: 'kvatlas profile --new 8' takes the masses of generated tokens");
+  chart.x = layer_axis(model.shape.layers);
+  chart.y = {"samples", "share", {}, {{0, 1}}};
+  chart.table = table;
+  Bars rates{"lazy rate", {}}, consistency{"consistency over generated tokens", {}};
+  for (std::size_t l = 0; l < view.rates.size(); ++l) {
+    const auto x = static_cast<double>(l);
+    rates.bars.push_back({x, view.rates[l], percent_text(view.rates[l]),
+                          view.fixed.lazy[l] != 0 ? Emphasis::strong : Emphasis::normal});
+    if (!view.consistency.empty())
+      consistency.bars.push_back({x, view.consistency[l], percent_text(view.consistency[l])});
+  }
+  chart.bars.push_back(std::move(rates));
+  if (!consistency.bars.empty()) chart.bars.push_back(std::move(consistency));
+  chart.marks.push_back({"share", settings.share, false, true});
+  return chart;
+}
+
 /// Score and cache kept over all thresholds.
-Chart scores_chart(const LazyModel& model, const LazySettings& settings,
-                   const calibrate::LazyChoice& choice) {
+Chart scores_chart(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve) {
   Chart chart;
   chart.title = "SimLayerKV: score and cache kept against the threshold";
   chart.x = {"threshold", "", {}, {{0, 1}}};
@@ -98,17 +139,18 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings,
   kept.right = true;
   chart.table.columns = {{"threshold"}, {"score"},       {"low"},
                          {"high"},      {"lazy layers"}, {"KV kept", "share"}};
-  const auto kept_at = [&](double threshold, const Interval& score) {
-    const double lazy = calibrate::mean_lazy_layers(model.masses, threshold, choice);
+  auto measured = model.scores.points.begin();
+  for (std::size_t i = 0; i < curve.thresholds.size(); ++i) {
+    const double threshold = curve.thresholds[i];
     const auto savings =
-        calibrate::layer_savings(lazy, model.shape, settings.length, model.choices.keep);
+        calibrate::layer_savings(curve.lazy[i], model.shape, settings.length, model.choices.keep);
+    Interval score;
+    while (measured != model.scores.points.end() && measured->setting <= threshold)
+      score = (measured++)->score;
     kept.points.push_back({threshold, 1 / savings.kv_ratio});
     chart.table.rows.push_back(
-        {threshold, score.mean, score.low, score.high, lazy, 1 / savings.kv_ratio});
-  };
-  if (model.scores.points.empty())
-    for (int percent = 0; percent <= 100; ++percent) kept_at(percent / 100.0, {});
-  for (const auto& at : model.scores.points) kept_at(at.setting, at.score);
+        {threshold, score.mean, score.low, score.high, curve.lazy[i], 1 / savings.kv_ratio});
+  }
   chart.lines.push_back(std::move(kept));
   for (const auto& published : kPublished)
     chart.marks.push_back({published.label, published.at, true, false, Emphasis::faint});
@@ -168,10 +210,23 @@ LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std:
   return model;
 }
 
-LazyView lazy_view(const LazyModel& model, const LazySettings& settings) {
+LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings) {
+  LazyCurve curve;
+  for (int hundredths = 0; hundredths <= 100; ++hundredths)
+    curve.thresholds.push_back(hundredths / 100.0);
+  for (const auto& at : model.scores.points) curve.thresholds.push_back(at.setting);
+  std::sort(curve.thresholds.begin(), curve.thresholds.end());
+  curve.thresholds.erase(std::unique(curve.thresholds.begin(), curve.thresholds.end()),
+                         curve.thresholds.end());
+  for (const double threshold : curve.thresholds)
+    curve.lazy.push_back(calibrate::mean_lazy_layers(model.masses, threshold, choice_of(settings)));
+  return curve;
+}
+
+LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve) {
   LazyView view;
-  const calibrate::LazyChoice choice{settings.per_head, settings.fixed, settings.share};
-  view.lazy_layers = calibrate::mean_lazy_layers(model.masses, settings.threshold, choice);
+  view.lazy_layers =
+      calibrate::mean_lazy_layers(model.masses, settings.threshold, choice_of(settings));
   view.rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
   view.fixed = calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
   for (std::size_t l = 0; l < view.rates.size(); ++l)
@@ -183,7 +238,9 @@ LazyView lazy_view(const LazyModel& model, const LazySettings& settings) {
   view.savings =
       calibrate::layer_savings(view.lazy_layers, model.shape, settings.length, model.choices.keep);
   view.layers = layers_chart(model, settings, view);
-  view.scores = scores_chart(model, settings, choice);
+  view.strip = strip_chart(model, settings, view, view.layers.table);
+  if (settings.per_head) view.heads = heads_chart(settings, view);
+  view.scores = scores_chart(model, settings, curve);
   return view;
 }
 

@@ -47,6 +47,12 @@ struct LazySettings {
   std::int64_t length = 0;  // prompt tokens that savings are given at
 };
 
+/// Lazy layers over the threshold. It does not change while the threshold moves.
+struct LazyCurve {
+  std::vector<double> thresholds, lazy;  // hundredths, and where scores were measured; ascending
+};
+LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings);
+
 struct LazyView {
   double lazy_layers = 0;     // in the mean over samples
   std::vector<double> rates;  // [layer]
@@ -55,8 +61,15 @@ struct LazyView {
   std::vector<std::vector<double>> head_rates;  // [layer][KV head]; only per_head
   std::vector<double> consistency;              // [layer]; empty if unknown
   calibrate::Savings savings;
-  Chart layers, scores;
+  Chart layers;  // masses, with the threshold as a handle
+  Chart strip;   // lazy rate and consistency of each layer, with the share as a handle
+  Chart heads;   // lazy rates of KV heads; only per_head
+  Chart scores;  // score and cache kept over the threshold, with the same handle
 };
-LazyView lazy_view(const LazyModel& model, const LazySettings& settings);
+/// `curve`: of the same model and settings.
+LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve);
+inline LazyView lazy_view(const LazyModel& model, const LazySettings& settings) {
+  return lazy_view(model, settings, lazy_curve(model, settings));
+}
 
 }  // namespace kvatlas::viewer

@@ -31,6 +31,11 @@ bool Latest::busy() const {
   return running_ || waiting_;
 }
 
+bool Latest::overtaken(int number) const {
+  const std::lock_guard lock(mutex_);
+  return number != finished_;
+}
+
 void Latest::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -50,8 +55,8 @@ void Latest::run() {
     if (stop_) return;
     QMetaObject::invokeMethod(
         this,
-        [this, overtaken = waiting_ != nullptr, deliver = std::move(deliver)] {
-          if (!overtaken) deliver();
+        [this, number = ++finished_, deliver = std::move(deliver)] {
+          if (!overtaken(number)) deliver();
           if (!busy()) emit idle();
         },
         Qt::QueuedConnection);

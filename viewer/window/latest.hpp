@@ -10,8 +10,9 @@
 
 namespace kvatlas::viewer {
 
-/// While one computation runs only the newest request waits; a result that was overtaken by
-/// a newer one's is dropped.
+/// While one computation runs only the newest request waits. Results come in the order of their
+/// requests, those that pile up here are dropped but the newest: so a screen follows a drag whose
+/// moves come faster than results.
 class Latest : public QObject {
   Q_OBJECT
 
@@ -30,11 +31,14 @@ class Latest : public QObject {
 
  private:
   void run();
+  /// Whether a newer result waits for delivery than that of computation `number`.
+  bool overtaken(int number) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::function<std::function<void()>()> waiting_;
   bool running_ = false, stop_ = false;
+  int finished_ = 0;    // computations
   std::thread thread_;  // last: it uses the others
 };
 

@@ -13,7 +13,8 @@
 namespace kvatlas::viewer {
 
 OpenedProfile::OpenedProfile(std::filesystem::path path,
-                             std::shared_ptr<const profile::Reader> reader)
+                             std::shared_ptr<const profile::Reader> reader,
+                             std::unique_ptr<TileSource> tiles)
     : path_(std::move(path)), reader_(std::move(reader)) {
   const auto deliver = [this](TileResult result) {
     QMetaObject::invokeMethod(
@@ -24,7 +25,8 @@ OpenedProfile::OpenedProfile(std::filesystem::path path,
         },
         Qt::QueuedConnection);
   };
-  loader_ = std::make_unique<TileLoader>(profile_tiles(reader_), deliver);
+  loader_ =
+      std::make_unique<TileLoader>(tiles ? std::move(tiles) : profile_tiles(reader_), deliver);
 }
 
 OpenedProfile::~OpenedProfile() { loader_.reset(); }

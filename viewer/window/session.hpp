@@ -29,7 +29,9 @@ class OpenedProfile : public QObject {
   Q_OBJECT
 
  public:
-  OpenedProfile(std::filesystem::path path, std::shared_ptr<const profile::Reader> reader);
+  /// Maps come from `tiles`; none: from the file.
+  OpenedProfile(std::filesystem::path path, std::shared_ptr<const profile::Reader> reader,
+                std::unique_ptr<TileSource> tiles = nullptr);
   ~OpenedProfile() override;
 
   const std::filesystem::path& path() const { return path_; }

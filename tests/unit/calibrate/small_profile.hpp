@@ -26,6 +26,7 @@ struct Shape {
   std::int64_t short_samples = 0;  // of 60 tokens, behind the others
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
+  bool heatmap = false;  // masses of 5 rows along the prompt
 };
 
 inline profile::CaptureSettings settings_of(const Shape& shape) {
@@ -34,6 +35,7 @@ inline profile::CaptureSettings settings_of(const Shape& shape) {
   settings.js = shape.js;
   settings.scores = shape.scores;
   settings.kept = shape.kept;
+  settings.heatmap = shape.heatmap;
   settings.norms = settings.next = settings.columns = settings.maps = false;
   settings.proximities = {{4, 64}, {16, 112}};
   settings.mass_rows = 8;
@@ -74,6 +76,22 @@ inline void add_masses(profile::Sample& sample, const profile::CaptureSettings& 
     }
   sample.arrays[name::kProximalLse] = filled({P, kLayers, kHeads, settings.mass_rows}, 0);
   sample.arrays[name::kDistantLse] = filled({P, kLayers, kHeads, settings.mass_rows}, 0);
+}
+
+/// The second proximity has 0.05 more, and the last row of every layer 0.
+inline void add_row_masses(profile::Sample& sample, std::int64_t n_tokens) {
+  constexpr std::int64_t kRows = 5;
+  profile::Array positions(profile::Type::i32, {kRows});
+  for (std::int64_t row = 0; row < kRows; ++row)
+    positions.values<std::int32_t>()[static_cast<std::size_t>(row)] =
+        static_cast<std::int32_t>((n_tokens - 1) * row / (kRows - 1));
+  auto& masses = sample.arrays[profile::name::kRowMass] = filled({2, kLayers, kRows}, 0);
+  std::size_t at = 0;
+  for (const double more : {0.0, 0.05})
+    for (const double mass : kMasses)
+      for (std::int64_t row = 0; row < kRows; ++row)
+        masses.values<float>()[at++] = row + 1 < kRows ? static_cast<float>(mass + more) : 0.0f;
+  sample.arrays[profile::name::kRowPositions] = positions;
 }
 
 /// Layers 1 and 2 resemble each other by 0.875, all others by 0.2.
@@ -156,6 +174,7 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     sample.tokens.assign(static_cast<std::size_t>(n), static_cast<std::int32_t>(i));
     if (shape.answers) sample.answers = {"1234"};
     if (shape.lazy) add_masses(sample, settings);
+    if (shape.heatmap) add_row_masses(sample, n);
     if (shape.js) add_divergences(sample);
     if (shape.scores) add_counts(sample, settings, n);
     if (shape.kept) add_kept(sample, settings);

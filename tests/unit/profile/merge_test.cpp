@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/profile/profile.hpp"
+#include "analyzer/profile/statistics.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/profile/samples.hpp"
@@ -96,6 +97,42 @@ TEST_F(Merge, OtherModelsAndSettingsAreRefused) {
   EXPECT_FALSE(fs::exists(path("ab.h5.parts")));
   EXPECT_EQ(error_with([](Header& h) { h.backend = "cuda"; }), "");
   EXPECT_EQ(Reader(path("ab.h5")).header().backend, "cpu, float32; cuda");
+}
+
+/// The tokens' texts came later: profiles without them go with profiles that have them.
+TEST_F(Merge, TokenTextsAreAddedToOlderProfiles) {
+  const auto sample_with_text = [](std::int64_t index) {
+    Sample sample = make_sample(index);
+    sample.arrays[name::kTextBytes] = filled<std::uint8_t>(Type::u8, {2}, [] { return 'a'; });
+    const auto n = static_cast<std::int64_t>(sample.tokens.size());
+    sample.arrays[name::kTextEnds] = filled<std::int32_t>(Type::i32, {n}, [] { return 2; });
+    return sample;
+  };
+  Header older = make_header(3);
+  older.prompts = "{}";
+  Header newer = older;
+  for (const auto& text : text_descriptions()) newer.arrays.push_back(text);
+  write_range(path("older.h5"), older, 0, 1);
+  {
+    Writer writer(path("newer.h5"), newer, {});
+    writer.add(sample_with_text(1));
+    writer.finish();
+  }
+  for (const auto& inputs : {std::vector<std::string>{"older.h5", "newer.h5"},
+                             std::vector<std::string>{"newer.h5", "older.h5"}}) {
+    merged(inputs, inputs[0] + "-first");
+    const Reader profile(path(inputs[0] + "-first"));
+    EXPECT_FALSE(profile.has(0, name::kTextBytes));
+    EXPECT_EQ(profile.array(1, name::kTextBytes).shape, std::vector<std::int64_t>{2});
+  }
+  {
+    Writer writer(path("older.h5"), newer, {.resume = true});
+    writer.add(sample_with_text(2));
+    writer.finish();
+  }
+  const Reader resumed(path("older.h5"));
+  EXPECT_FALSE(resumed.has(0, name::kTextEnds));
+  EXPECT_TRUE(resumed.has(1, name::kTextEnds));
 }
 
 TEST_F(Merge, DoesNotOverwrite) {

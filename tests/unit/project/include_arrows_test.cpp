@@ -36,7 +36,8 @@ const std::vector<Rule> kRules = {
     {"calibrate/", {"kernels/", "data/", "analyzer/"}},
     {"export/", {"calibrate/policy", "calibrate/runtimes", "analyzer/model/json_text"}},
     {"viewer/",
-     {"analyzer/profile/", "calibrate/policy", "calibrate/rules", "calibrate/runtimes", "export/"}},
+     {"analyzer/profile/", "analyzer/model/unicode_text", "calibrate/policy", "calibrate/rules",
+      "calibrate/runtimes", "export/"}},
     {"tests/", {""}},
     {"main.cpp", {""}},
 };

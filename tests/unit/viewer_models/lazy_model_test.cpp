@@ -100,22 +100,42 @@ TEST(LazyModel, LayersFillAndNearHalvesAreFlagged) {
   for (const auto& row : chart.table.rows) EXPECT_EQ(row.size(), chart.table.columns.size());
   ASSERT_EQ(chart.marks.size(), 1u);
   EXPECT_TRUE(chart.marks[0].handle && !chart.marks[0].vertical);
+
+  const Chart& strip = view.strip;
+  ASSERT_EQ(strip.bars.size(), 2u);
+  EXPECT_DOUBLE_EQ(strip.bars[0].bars[2].height, 0.5);
+  EXPECT_EQ(strip.bars[0].bars[2].emphasis, Emphasis::strong);
+  EXPECT_EQ(strip.bars[0].bars[0].emphasis, Emphasis::normal);
+  // Of two later tokens the last one is always low.
+  EXPECT_DOUBLE_EQ(strip.bars[1].bars[3].height, 0.5);
+  EXPECT_TRUE(strip.marks.at(0).handle);
+  EXPECT_THAT(strip.notes, testing::Contains(HasSubstr("layers [2]")));
+  EXPECT_TRUE(view.heads.matrices.empty());
+  LazySettings by_head = at(0.6055);
+  by_head.per_head = true;
+  const Chart heads = lazy_view(model_of(open.reader()), by_head).heads;
+  EXPECT_DOUBLE_EQ(heads.matrices.at(0).at(1, 2), 0.5);
+  EXPECT_EQ(heads.table.rows.size(), 8u);
 }
 
 TEST(LazyModel, ScoresOfTheDocumentBesideWhatIsKept) {
   const OpenProfile open;
   const auto section = json::parse(
-      R"({"curve": [{"threshold": 0.55, "score": 0.5, "low": 0.25, "high": 0.75},
+      R"({"curve": [{"threshold": 0.555, "score": 0.5, "low": 0.25, "high": 0.75},
                     {"threshold": 0.85, "score": 1, "low": 1, "high": 1}],
           "full": {"mean": 1}, "tolerance": 0.1, "settings": {"threshold": 0.85}})");
   const LazyView view = lazy_view(model_of(open.reader(), Identify::decode, section), at(0.7));
   ASSERT_EQ(view.scores.lines.size(), 3u);  // score, full cache, KV kept
   const Line& kept = view.scores.lines.back();
   EXPECT_TRUE(kept.right);
-  ASSERT_EQ(kept.points.size(), 2u);
+  ASSERT_EQ(kept.points.size(), 102u);  // every hundredth, and 0.555
   // Three lazy layers of four, then one, each of 68 of 300 tokens.
-  EXPECT_DOUBLE_EQ(kept.points[0].y, (1 * 300 + 3 * 68) / 1200.0);
-  EXPECT_DOUBLE_EQ(kept.points[1].y, (3 * 300 + 1 * 68) / 1200.0);
+  EXPECT_DOUBLE_EQ(kept.points[56].x, 0.555);
+  EXPECT_DOUBLE_EQ(kept.points[56].y, (1 * 300 + 3 * 68) / 1200.0);
+  EXPECT_DOUBLE_EQ(view.scores.table.rows[56][1].number, 0.5);
+  EXPECT_DOUBLE_EQ(kept.points[86].x, 0.85);
+  EXPECT_DOUBLE_EQ(kept.points[86].y, (3 * 300 + 1 * 68) / 1200.0);
+  EXPECT_DOUBLE_EQ(view.scores.table.rows[86][1].number, 1);
   std::vector<std::string> marks;
   for (const auto& mark : view.scores.marks) marks.push_back(mark.label);
   EXPECT_THAT(marks,

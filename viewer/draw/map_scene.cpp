@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/map_scene.hpp"
+
+#include <QFontMetricsF>
+#include <QPainter>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "kernels/base/str.hpp"
+#include "viewer/draw/map_parts.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 92, kLegendWidth = 158;
+constexpr double kBottomAxis = 36, kBottomTexts = 84, kLane = 15;
+constexpr double kLeastTokenPixels = 12;
+
+class MapPicture : public Picture {
+ public:
+  MapPicture(MapScene scene, QSizeF size) : scene_(std::move(scene)), size_(size) {}
+  std::string title() const override { return scene_.title; }
+  QSizeF size() const override { return size_; }
+  void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
+    MapScene scene = scene_;
+    const QRectF map = map_layout(area, scene).map;
+    // As many tokens a side as before, in the pixels that there are.
+    const double width = scene.viewport.width, height = scene.viewport.height;
+    if (width > 0 && height > 0)
+      scene.viewport.tokens_per_pixel *= std::max(width / map.width(), height / map.height());
+    scene.viewport.width = static_cast<int>(map.width());
+    scene.viewport.height = static_cast<int>(map.height());
+    paint_map(painter, area, theme, scene);
+  }
+  std::string csv() const override;
+
+ private:
+  MapScene scene_;
+  QSizeF size_;
+};
+
+std::string MapPicture::csv() const {
+  std::string out = str("# ", scene_.title, "\n# attention, share; ",
+                        scene_.reduction == Reduction::mean ? "mean" : "greatest",
+                        " of a block, zeros above the diagonal counted in means\n");
+  for (const auto& note : scene_.notes) out += "# " + note + "\n";
+  out += "first_query,first_key,block_tokens,attention\n";
+  if (!scene_.map) return out;
+  const TokenRectangle part = scene_.viewport.tokens();
+  for (const PlacedTile& placed : scene_.map->tiles()) {
+    if (!placed.tile || placed.key != placed.slot) continue;
+    const Cells cells = cells_of(*placed.tile, placed.key);
+    for (std::int64_t row = 0; row < cells.rows; ++row)
+      for (std::int64_t column = 0; column < cells.columns; ++column) {
+        const std::int64_t query = (cells.first_row + row) * placed.block;
+        const std::int64_t key = (cells.first_column + column) * placed.block;
+        if (cells.is_masked(row, column) || query + placed.block <= part.first_query ||
+            query >= part.first_query + part.queries || key + placed.block <= part.first_key ||
+            key >= part.first_key + part.keys)
+          continue;
+        const float value = cells.at(row, column);
+        out += str(query, ",", key, ",", placed.block, ",");
+        if (!std::isnan(value)) {
+          std::array<char, 32> text{};
+          std::snprintf(text.data(), text.size(), "%.6g", static_cast<double>(value));
+          out += text.data();
+        }
+        out += "\n";
+      }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool shows_token_texts(const MapScene& scene) {
+  return scene.token_texts && scene.viewport.tokens_per_pixel <= 1 / kLeastTokenPixels;
+}
+
+std::string token_text(const TokenList& tokens, std::int64_t token) {
+  if (!tokens || token < 0 || token >= static_cast<std::int64_t>(tokens->size())) return {};
+  return (*tokens)[static_cast<std::size_t>(token)];
+}
+
+MapLayout map_layout(const QRectF& area, const MapScene& scene) {
+  MapLayout layout;
+  const double lanes = scene.lanes.empty() ? 0 : kGap + kLane * double(scene.lanes.size());
+  const double bottom = shows_token_texts(scene) ? kBottomTexts : kBottomAxis;
+  const double left = area.left() + kLeftAxis;
+  const double top = area.top() + kTitleHeight + kStrip + kGap;
+  const double width = std::max(16.0, area.width() - kLeftAxis - kStrip - kGap - kLegendWidth);
+  const double height =
+      std::max(16.0, area.height() - kTitleHeight - kStrip - kGap - bottom - lanes);
+  layout.title = {area.left() + 8, area.top(), area.width() - 16, kTitleHeight};
+  layout.map = {left, top, std::floor(width), std::floor(height)};
+  const QRectF& map = layout.map;
+  layout.top_strip = {map.left(), map.top() - kGap - kStrip, map.width(), kStrip};
+  layout.right_strip = {map.right() + kGap, map.top(), kStrip, map.height()};
+  layout.left_axis = {area.left(), map.top(), kLeftAxis, map.height()};
+  layout.bottom_axis = {map.left(), map.bottom(), map.width(), bottom};
+  layout.lanes = {map.left(), map.bottom() + bottom, map.width(), lanes};
+  layout.legend = {layout.right_strip.right() + 12, map.top() - kStrip, kLegendWidth - 16,
+                   map.height() + kStrip};
+  const double notes = std::min(170.0, layout.legend.height() * 0.45);
+  const double bar = std::max(24.0, layout.legend.height() - 20 - notes);
+  layout.legend_bar = {layout.legend.left() + 36, layout.legend.top() + 20, 14, bar};
+  layout.legend_histogram = {layout.legend_bar.left() - 36, layout.legend_bar.top(), 34, bar};
+  layout.legend_notes = {layout.legend.left(), layout.legend_bar.bottom() + 14,
+                         layout.legend.width(), notes - 14};
+  return layout;
+}
+
+QImage map_image(const QuantisedMap& map, const Viewport& viewport, const Theme& theme,
+                 double ratio) {
+  Viewport device = viewport;
+  device.width = std::max(1, static_cast<int>(std::lround(viewport.width * ratio)));
+  device.height = std::max(1, static_cast<int>(std::lround(viewport.height * ratio)));
+  device.tokens_per_pixel = viewport.tokens_per_pixel / ratio;
+  QImage image(device.width, device.height, QImage::Format_Indexed8);
+  const auto stride = static_cast<std::size_t>(image.bytesPerLine());
+  const std::span<std::uint8_t> indices(image.bits(),
+                                        stride * static_cast<std::size_t>(device.height));
+  map.draw(device, indices, stride);
+  for (int y = 0; y < device.height; ++y)
+    for (int x = 0; x < device.width; ++x) {
+      auto& index = indices[static_cast<std::size_t>(y) * stride + static_cast<std::size_t>(x)];
+      if (index == kMissingIndex && (x + y) % 8 >= 4) index = kMaskedIndex;
+    }
+  const auto to_colour = [](const QColor& colour) {
+    return Colour{static_cast<std::uint8_t>(colour.red()),
+                  static_cast<std::uint8_t>(colour.green()),
+                  static_cast<std::uint8_t>(colour.blue())};
+  };
+  const ColourMap colours = map.settings().difference ? ColourMap::blue_white_brown : theme.colours;
+  const Palette palette =
+      make_palette(colours, to_colour(theme.missing), to_colour(theme.background));
+  QList<QRgb> table;
+  for (const Colour& colour : palette) table.append(qRgb(colour.red, colour.green, colour.blue));
+  image.setColorTable(table);
+  image.setDevicePixelRatio(ratio);
+  return image;
+}
+
+void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const MapScene& scene) {
+  painter.save();
+  painter.fillRect(area, theme.background);
+  painter.setFont(theme.font);
+  const MapLayout layout = map_layout(area, scene);
+  QFont bold = theme.font;
+  bold.setBold(true);
+  painter.setFont(bold);
+  painter.setPen(theme.text);
+  painter.drawText(layout.title, Qt::AlignLeft | Qt::AlignVCenter,
+                   QFontMetricsF(bold).elidedText(QString::fromStdString(scene.title),
+                                                  Qt::ElideRight, layout.title.width()));
+  painter.setFont(theme.font);
+  if (scene.map) {
+    const double ratio = painter.device() ? painter.device()->devicePixelRatioF() : 1;
+    painter.drawImage(layout.map.topLeft(), map_image(*scene.map, scene.viewport, theme, ratio));
+    if (scene.swiped && scene.swipe < 1) {
+      painter.save();
+      QRectF right = layout.map;
+      right.setLeft(layout.map.left() + scene.swipe * layout.map.width());
+      painter.setClipRect(right);
+      painter.drawImage(layout.map.topLeft(),
+                        map_image(*scene.swiped, scene.viewport, theme, ratio));
+      painter.setPen(QPen(theme.accent, 2));
+      painter.drawLine(right.topLeft(), right.bottomLeft());
+      painter.restore();
+    }
+    paint_edges(painter, layout, theme, scene);
+    paint_legend(painter, layout, theme, scene);
+  }
+  paint_overlays(painter, layout, theme, scene);
+  paint_axes(painter, layout, theme, scene);
+  painter.setPen(theme.grid);
+  painter.setBrush(Qt::NoBrush);
+  painter.drawRect(layout.map);
+  painter.restore();
+}
+
+PicturePtr map_picture(MapScene scene, QSizeF size) {
+  return std::make_shared<MapPicture>(std::move(scene), size);
+}
+
+Scale legend_scale(const QuantisedMap& map) {
+  const Scale& scale = map.scale();
+  const auto& sample = map.sample();
+  if (scale.kind() == ScaleKind::rank || sample.empty()) return scale;
+  Range all = scale.range();
+  all.high = std::max(all.high, static_cast<double>(sample.back()));
+  if (scale.kind() == ScaleKind::log) {
+    const auto positive = std::upper_bound(sample.begin(), sample.end(), 0.0F);
+    if (positive != sample.end())
+      all.low = std::min(all.low, std::max(static_cast<double>(*positive), all.high * 1e-9));
+  } else {
+    all.low = std::min(all.low, static_cast<double>(sample.front()));
+  }
+  return {scale.kind(), all, {}};
+}
+
+double legend_place(const QRectF& bar, const Scale& legend, double value) {
+  return bar.bottom() - legend.position(value) * bar.height();
+}
+
+double legend_value(const QRectF& bar, const Scale& legend, double y) {
+  return legend.value_at(std::clamp((bar.bottom() - y) / bar.height(), 0.0, 1.0));
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/choices_document.hpp"
+
+#include <algorithm>
+
+#include "analyzer/profile/statistics.hpp"
+#include "calibrate/policy_reports.hpp"
+#include "kernels/base/error.hpp"
+#include "viewer/models/document_numbers.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using calibrate::Document;
+using nlohmann::json;
+namespace name = profile::name;
+
+/// What was chosen, and what it was chosen from.
+struct Source {
+  const profile::Reader& profile;
+  const std::vector<std::size_t>& positions;
+  const Choices& choices;
+  std::span<const Document> documents;
+};
+
+calibrate::SimLayerKv lazy_part(const LazyModel& model, const LazySettings& settings,
+                                const calibrate::LazyChoice& choice) {
+  calibrate::SimLayerKv part;
+  part.keep = model.choices.keep;
+  part.threshold = settings.threshold;
+  part.identify = model.choices.identify;
+  part.w_last = model.choices.w_last;
+  part.per_head = settings.per_head;
+  if (settings.fixed)
+    part.fixed.emplace(calibrate::fixed_lazy(model.masses, settings.threshold, choice));
+  return part;
+}
+
+json lazy_section(const Source& from) {
+  const LazyModel model =
+      read_lazy_model(from.profile, from.positions, from.choices.lazy_arrays, nullptr);
+  const LazySettings& settings = from.choices.lazy;
+  const calibrate::LazyChoice choice{settings.per_head, settings.fixed, settings.share};
+  json section = calibrate::section_of(lazy_part(model, settings, choice));
+  section.update(
+      calibrate::lazy_report({model.masses, model.steps, model.shape, model.choices.keep},
+                             settings.threshold, choice, {settings.length}));
+  return section;
+}
+
+json pod_section(const Source& from) {
+  const BlocksModel model = read_blocks_model(from.profile, from.positions, nullptr);
+  const BlocksSettings& settings = from.choices.blocks;
+  calibrate::Pod part{.proximal = settings.proximal,
+                      .delta = settings.delta,
+                      .per_query_head = settings.per_query_head};
+  part.lowest = calibrate::pod_blocks(model.similarity, model.shape.kv_heads,
+                                      settings.per_query_head, settings.delta);
+  json section = calibrate::section_of(part);
+  section["keys_dropped"] = calibrate::keys_dropped(part.lowest, model.shape.kv_heads);
+  section["samples"] = model.positions.size();
+  return section;
+}
+
+json dynamic_section(const Source& from) {
+  const auto& choices = from.choices;
+  const BudgetsModel model =
+      read_budgets_model(from.profile, from.positions, choices.budget_counts);
+  BudgetSettings settings = choices.budgets;
+  settings.form = BudgetForm::exact;
+  const BudgetsView view = budgets_view(model, settings);
+  const calibrate::DynamicKv part{{choices.budget_counts.window, settings.budget,
+                                   choices.budget_counts.kernel, choices.budget_counts.pooling},
+                                  settings.r_max,
+                                  view.all.budgets};
+  json section = calibrate::section_of(part);
+  std::size_t samples = 0;
+  for (const auto& task : view.tasks) {
+    if (!task.task.empty()) section["result"]["tasks"][task.task] = task.summary.budgets;
+    samples += task.samples;
+  }
+  section["samples"] = samples;
+  return section;
+}
+
+json lag_section(const Source& from) {
+  const auto& found = section_in(from.documents, "lagkv");
+  if (found.is_null())
+    fail(ErrorCode::usage,
+         "LagKV's settings are chosen from a sweep: 'kvatlas calibrate lagkv' makes one");
+  const SweepModel model = sweep_model(found);
+  std::optional<std::size_t> chosen = sweep_view(model, from.choices.sweep).recommended;
+  if (from.choices.lag_candidate >= 0)
+    chosen = static_cast<std::size_t>(from.choices.lag_candidate);
+  if (!chosen || *chosen >= model.candidates.size())
+    fail(ErrorCode::usage, "no setting of LagKV's sweep saves as much as is wanted: choose one");
+  const auto& candidate = model.candidates[*chosen];
+  const auto variant = candidate.variant == "local" ? calibrate::LagVariant::local
+                       : candidate.variant == "l2"  ? calibrate::LagVariant::l2
+                                                    : calibrate::LagVariant::lag;
+  return calibrate::section_of(
+      calibrate::LagKv{model.sink, candidate.lag, candidate.ratio, variant});
+}
+
+struct Maker {
+  const char* section;
+  json (*make)(const Source& from);
+};
+constexpr Maker kMakers[] = {{"simlayerkv", lazy_section},
+                             {"pod", pod_section},
+                             {"dynamickv", dynamic_section},
+                             {"lagkv", lag_section}};
+
+/// As it is written: numbers have nine digits there.
+json as_written(const json& value) { return json::parse(calibrate::canonical_json(value)); }
+
+/// The same policy: settings and result.
+bool same_policy(const json& a, const json& b) {
+  return as_written(member_of(a, "settings")) == as_written(member_of(b, "settings")) &&
+         as_written(member_of(a, "result")) == as_written(member_of(b, "result"));
+}
+
+}  // namespace
+
+const json& section_in(std::span<const Document> documents, const std::string& name) {
+  static const json none;
+  for (const Document& document : documents) {
+    const auto found = document.sections.find(name);
+    if (found != document.sections.end()) return *found;
+  }
+  return none;
+}
+
+std::vector<std::string> possible_sections(const profile::Reader& profile,
+                                           std::span<const Document> documents) {
+  std::vector<std::string> possible;
+  if (profile.has(name::kDecodeMass) || profile.has(name::kMass)) possible.push_back("simlayerkv");
+  if (profile.has(name::kDivergence)) possible.push_back("pod");
+  if (profile.has(name::kCounts)) possible.push_back("dynamickv");
+  if (!section_in(documents, "lagkv").is_null()) possible.push_back("lagkv");
+  return possible;
+}
+
+Document choices_document(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                          const Choices& choices, std::span<const Document> documents,
+                          std::span<const std::string> sections) {
+  if (sections.empty()) fail(ErrorCode::usage, "no policy is chosen to be saved");
+  const Source source{profile, positions, choices, documents};
+  Document document;
+  document.model = calibrate::model_info(profile.header());
+  document.provenance = calibrate::provenance_of(profile, positions);
+  document.provenance.tool_version = KVATLAS_VERSION;
+  for (const auto& section : sections) {
+    const auto maker = std::find_if(std::begin(kMakers), std::end(kMakers),
+                                    [&](const Maker& one) { return one.section == section; });
+    if (maker == std::end(kMakers)) fail(ErrorCode::usage, "no policy is called ", quoted(section));
+    json made = maker->make(source);
+    const auto& known = section_in(documents, section);
+    document.sections[section] = known.is_object() && same_policy(known, made) ? known : made;
+  }
+  return document;
+}
+
+}  // namespace kvatlas::viewer
