@@ -8,6 +8,7 @@ namespace kvatlas::viewer {
 const std::vector<ScreenEntry>& screens() {
   // clang-format off
   static const std::vector<ScreenEntry> entries = {
+      {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_maps_screen},
   };
   // clang-format on
   return entries;
