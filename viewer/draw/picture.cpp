@@ -24,7 +24,9 @@ class ChartPicture : public Picture {
   QSizeF size() const override {
     if (has_plot(chart_)) return {960, chart_.matrices.empty() ? 540.0 : 720.0};
     const auto count = static_cast<double>(chart_.matrices.size());
-    return {960, count > 12 ? 960.0 : 720.0};
+    if (count == 1) return {960, 720};
+    const double across = std::ceil(std::sqrt(1.4 * count));
+    return {960, std::round(130 + std::ceil(count / across) * (840 / across + 20))};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
     ChartDrawing drawing;

@@ -13,6 +13,7 @@ const std::vector<ScreenEntry>& screens() {
     {"budgets", QT_TRANSLATE_NOOP("Screen", "Layer budgets"), make_budgets_screen},
     {"sweep", QT_TRANSLATE_NOOP("Screen", "LagKV sweep"), make_sweep_screen},
     {"mass", QT_TRANSLATE_NOOP("Screen", "Proximal mass"), make_mass_screen},
+      {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_maps_screen},
   };
   // clang-format on
   return entries;
