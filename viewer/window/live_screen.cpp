@@ -64,7 +64,7 @@ void LiveScreen::start() {
 
 void LiveScreen::read_again() {
   ++generation_;
-  read_.clear();
+  read_.reset();
   has_model_ = reading_ = false;
   refresh();
 }

@@ -6,6 +6,7 @@
 
 #include <QString>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,7 +97,7 @@ class LiveScreen : public Screen {
   QWidget* page_;
   QLabel* message_;
   std::vector<ChartView*> charts_;
-  std::string read_;  // arrays() of what was read or is being read
+  std::optional<std::string> read_;  // arrays() of what was read or is being read
   int generation_ = 0;
   bool has_model_ = false, reading_ = false, stale_ = true, dragging_ = false;
   bool computing_ = false;  // until the result is shown
