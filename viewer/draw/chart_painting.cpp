@@ -364,7 +364,8 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
                                      [&](const QRectF& other) { return other.intersects(area); });
       if (!inside || !free) continue;
       taken.push_back(area);
-      labels.push_back({area, text, mark.handle ? theme_.accent : theme_.faint_text});
+      const bool strong = mark.handle || mark.emphasis == Emphasis::strong;
+      labels.push_back({area, text, strong ? theme_.accent : theme_.faint_text});
       break;
     }
   }
