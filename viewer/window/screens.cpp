@@ -8,6 +8,7 @@ namespace kvatlas::viewer {
 const std::vector<ScreenEntry>& screens() {
   // clang-format off
   static const std::vector<ScreenEntry> entries = {
+      {"overview", QT_TRANSLATE_NOOP("Screens", "Overview"), make_overview_screen},
   };
   // clang-format on
   return entries;
