@@ -27,7 +27,7 @@ QString line(const PolicyCardView& card, const char* name) {
 void show(OverviewScreen& screen, int width = 1000, int height = 700) {
   screen.resize(width, height);
   screen.show();
-  ASSERT_TRUE(wait_until([&] { return screen.settled(); }));
+  ASSERT_TRUE(wait_until([&] { return screen.settled() && !screen.view().cards.empty(); }));
 }
 
 TEST(OverviewScreen, ShowsEachPolicyOrWhatItMisses) {
