@@ -90,8 +90,8 @@ QPoint ChartView::handle_place(int mark) const {
   const auto& layout = drawing.layout();
   if (!layout.has_plot) return QPointF(layout.legend_bar.center().x(), at).toPoint();
   return drawing.chart().marks[static_cast<std::size_t>(mark)].vertical
-             ? QPointF(at, layout.plot.bottom() - 2).toPoint()
-             : QPointF(layout.plot.left() + 2, at).toPoint();
+             ? QPointF(at, layout.plot.bottom() - kGripIn).toPoint()
+             : QPointF(layout.plot.left() + kGripIn, at).toPoint();
 }
 
 QPoint ChartView::point_place(int series, int point) const {

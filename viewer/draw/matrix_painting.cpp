@@ -24,8 +24,11 @@ std::size_t label_step(std::size_t count, double room, double each) {
 
 /// Black or white, whichever is easier to read on the colour.
 QColor readable_on(QRgb colour) {
-  const double light = 0.2126 * qRed(colour) + 0.7152 * qGreen(colour) + 0.0722 * qBlue(colour);
-  return light > 110 ? QColor(Qt::black) : QColor(Qt::white);
+  // By the definition of contrast: relative luminance.
+  const auto part = [](int value) { return std::pow(value / 255.0, 2.2); };
+  const double light =
+      0.2126 * part(qRed(colour)) + 0.7152 * part(qGreen(colour)) + 0.0722 * part(qBlue(colour));
+  return light > 0.18 ? QColor(Qt::black) : QColor(Qt::white);
 }
 
 QString cell_text(double value) {
