@@ -10,6 +10,10 @@ namespace {
 
 using testing_gui::SmallSession;
 
+QString settings_of(const SmallSession& small) {
+  return QString::fromStdString((small.folder() / "viewer.ini").string());
+}
+
 class PlainScreen : public Screen {
  public:
   PlainScreen(const char* id, Session& session, QWidget* parent)
@@ -42,7 +46,7 @@ const std::vector<ScreenEntry> kEntries = {
 TEST(MainWindow, ScreensAreMadeWhenFirstShown) {
   SmallSession small;
   PlainScreen::made = 0;
-  MainWindow window(small.session(), kEntries);
+  MainWindow window(small.session(), settings_of(small), kEntries);
   EXPECT_EQ(window.screen(), nullptr);
   ASSERT_TRUE(window.show_screen("two"));
   EXPECT_EQ(window.screen()->id(), "two");
@@ -56,7 +60,7 @@ TEST(MainWindow, ScreensAreMadeWhenFirstShown) {
 
 TEST(MainWindow, EveryListedScreenCanBeShown) {
   SmallSession small;
-  MainWindow window(small.session());
+  MainWindow window(small.session(), settings_of(small));
   for (const auto& entry : screens()) {
     ASSERT_TRUE(window.show_screen(entry.id));
     EXPECT_EQ(window.screen()->id(), entry.id);
