@@ -9,5 +9,7 @@ namespace kvatlas {
 
 /// `kvatlas view`: the window.
 void add_view_command(CLI::App& app);
+/// `kvatlas render`: one picture into a file.
+void add_render_command(CLI::App& app);
 
 }  // namespace kvatlas

@@ -24,6 +24,20 @@ class ChartView : public QWidget {
   void set_chart(const Chart& chart);
   const Chart& chart() const;
   void set_theme(const Theme& theme);
+  /// Whether dragging across the plot brushes a range of x.
+  void set_brushing(bool on);
+
+  /// What is under the mouse, and what the keyboard is at; empty: nothing.
+  QString hover_text() const;
+  QString focus_text() const;
+  /// Where marks[mark] can be taken hold of, in the widget; for tests and guides. Empty if unseen.
+  QPoint handle_place(int mark) const;
+  /// The middle of a point or a cell, likewise.
+  QPoint point_place(int series, int point) const;
+  QPoint cell_place(int matrix, int row, int column) const;
+
+  QSize sizeHint() const override;
+  QSize minimumSizeHint() const override;
 
  signals:
   /// While the handle of marks[mark] is dragged; in axis units. `done` at the release.
@@ -32,13 +46,34 @@ class ChartView : public QWidget {
   void point_chosen(int series, int point);
   /// A click, Return or arrow on a cell of matrices[matrix].
   void cell_chosen(int matrix, int row, int column);
-  /// A click on column x of a chart over layers (bars, boxes).
+  /// A click or Return on column x of a chart over layers (bars, boxes).
   void column_chosen(double x);
   /// A range of x was brushed; nothing if the brush was cleared.
   void range_brushed(std::optional<std::pair<double, double>> range);
+  /// The keyboard is at another part, or at none.
+  void focus_text_changed(const QString& text);
+
+ protected:
+  bool event(QEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void mouseReleaseEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void focusInEvent(QFocusEvent* event) override;
+  void focusOutEvent(QFocusEvent* event) override;
 
  private:
   struct State;
+  void lay_out();
+  void set_hover(const QPoint& at);
+  void move_focus(int columns, int rows);
+  void move_cell(int columns, int rows);
+  void choose_focused();
+  void announce();
+
   std::unique_ptr<State> state_;
 };
 

@@ -158,7 +158,7 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
                                                   Qt::ElideRight, layout.title.width()));
   painter.setFont(theme.font);
   if (scene.map) {
-    const double ratio = painter.device() ? painter.device()->devicePixelRatioF() : 1;
+    const double ratio = std::clamp(painter.deviceTransform().m11(), 0.5, 4.0);
     painter.drawImage(layout.map.topLeft(), map_image(*scene.map, scene.viewport, theme, ratio));
     if (scene.swiped && scene.swipe < 1) {
       painter.save();

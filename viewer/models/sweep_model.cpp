@@ -85,10 +85,15 @@ void choose(const SweepModel& model, const SweepSettings& settings, SweepView& v
 }
 
 /// One series a lag, so that shapes tell lags apart; ratios are in the labels.
-void draw(const SweepModel& model, const SweepSettings& settings, const SweepView& view,
-          Chart& chart) {
-  std::map<std::int64_t, Points> by_lag;
-  Points others{"LocalKV and L2", {}};
+void draw(const SweepModel& model, const SweepSettings& settings, std::optional<std::size_t> chosen,
+          SweepView& view) {
+  struct Series {
+    Points points;
+    std::vector<std::size_t> candidates;
+  };
+  Chart& chart = view.chart;
+  std::map<std::int64_t, Series> by_lag;
+  Series others{{"LocalKV and L2", {}}, {}}, standing_out{{"chosen", {}}, {}};
   Line front{"front", {}, Emphasis::strong, true};
   const auto x_of = [&](const Candidate& candidate) {
     return settings.against_kept ? static_cast<double>(candidate.keep) : candidate.compression;
@@ -115,25 +120,35 @@ void draw(const SweepModel& model, const SweepSettings& settings, const SweepVie
          static_cast<double>(candidate.keep), candidate.compression, shown.mean, shown.low,
          shown.high, candidate.full, on_front ? "yes" : "", candidate.own() ? kept : kNoNumber});
     if (std::isnan(shown.mean)) continue;
-    const Point point{x_of(candidate),
-                      shown.mean,
-                      str(candidate.variant, ", lag ", candidate.lag, ", ratio ", candidate.ratio),
-                      shown.low,
-                      shown.high,
-                      on_front ? Emphasis::strong : Emphasis::faint};
-    if (candidate.own())
-      by_lag[candidate.lag].points.push_back(point);
-    else
-      others.points.push_back(point);
+    Point point{x_of(candidate),
+                shown.mean,
+                str(candidate.variant, ", lag ", candidate.lag, ", ratio ", candidate.ratio),
+                shown.low,
+                shown.high,
+                on_front ? Emphasis::strong : Emphasis::faint};
+    if (!candidate.own()) point.emphasis = Emphasis::reference;
+    Series& series = candidate.own() ? by_lag[candidate.lag] : others;
+    series.points.points.push_back(point);
+    series.candidates.push_back(i);
+    if (chosen == i) {
+      point.emphasis = Emphasis::strong;
+      standing_out.points.points.push_back(point);
+      standing_out.candidates.push_back(i);
+    }
   }
   int shape = 0;
-  for (auto& [lag, points] : by_lag) {
-    points.label = str("lag ", lag);
-    points.shape = shape++;
-    chart.points.push_back(std::move(points));
+  const auto add = [&](Series& series) {
+    if (series.points.points.empty()) return;
+    series.points.shape = shape++;
+    chart.points.push_back(std::move(series.points));
+    view.candidates.push_back(std::move(series.candidates));
+  };
+  for (auto& [lag, series] : by_lag) {
+    series.points.label = str("lag ", lag);
+    add(series);
   }
-  others.shape = shape;
-  if (!others.points.empty()) chart.points.push_back(std::move(others));
+  add(others);
+  add(standing_out);
   for (const auto i : view.front)
     front.points.push_back(
         {x_of(model.candidates[i]), shown_score(model.candidates[i], settings.score).mean});
@@ -170,7 +185,8 @@ SweepModel sweep_model(const nlohmann::json& section) {
   return model;
 }
 
-SweepView sweep_view(const SweepModel& model, const SweepSettings& settings) {
+SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
+                     std::optional<std::size_t> chosen) {
   SweepView view;
   choose(model, settings, view);
   Chart& chart = view.chart;
@@ -185,6 +201,7 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings) {
     chart.notes.push_back(str(what, ": lag ", candidate.lag, ", ratio ", candidate.ratio,
                               ", compression ", percent_text(candidate.compression)));
   };
+  if (chosen && *chosen < model.candidates.size()) describe("chosen", chosen);
   describe("best of those that compress as much as wanted", view.recommended);
   describe(str("smallest with at least ", percent_text(settings.least_share), " of full").c_str(),
            view.smallest);
@@ -202,7 +219,7 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings) {
   }
   if (!settings.against_kept)
     chart.marks.push_back({"wanted", settings.wanted_compression, true, true});
-  draw(model, settings, view, chart);
+  draw(model, settings, chosen, view);
   return view;
 }
 

@@ -44,8 +44,11 @@ struct SweepView {
   std::vector<std::size_t> front;          // candidates, by ascending cost
   std::optional<std::size_t> recommended;  // the best that compresses as much as wanted
   std::optional<std::size_t> smallest;     // compresses most, of those with the least share
+  std::vector<std::vector<std::size_t>> candidates;  // of each point, as in chart.points
   Chart chart;
 };
-SweepView sweep_view(const SweepModel& model, const SweepSettings& settings);
+/// `chosen`: a candidate that stands out, if there is one.
+SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
+                     std::optional<std::size_t> chosen = std::nullopt);
 
 }  // namespace kvatlas::viewer

@@ -67,6 +67,8 @@ class LiveScreen : public Screen {
   void read_model(Work work, Take take);
   template <class Make, class Take>
   void compute_view(Make make, Take take);
+  /// The model is there; read_model() says so itself.
+  void model_arrived();
   /// read() and compute() anew.
   void read_again();
 
@@ -86,7 +88,6 @@ class LiveScreen : public Screen {
 
  private:
   void refresh();
-  void model_arrived();
   void failed(int generation, const std::string& text);
   const profile::AxisTable* proximities() const;
 

@@ -553,9 +553,10 @@ void MapView::paintEvent(QPaintEvent* /*event*/) {
                      feed_.problem());
     return;
   }
-  if (base_.isNull()) {
-    base_ = QPixmap(size() * devicePixelRatioF());
-    base_.setDevicePixelRatio(devicePixelRatioF());
+  const double ratio = painter.deviceTransform().m11();  // of grabs too, not of the screen alone
+  if (base_.isNull() || base_.devicePixelRatio() != ratio) {
+    base_ = QPixmap(size() * ratio);
+    base_.setDevicePixelRatio(ratio);
     QPainter base(&base_);
     base.setRenderHint(QPainter::Antialiasing);
     paint_map(base, QRectF(rect()), theme_, scene_);

@@ -72,6 +72,16 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
   // methods.md: 16 + 32 (floor(1008 / 64) - 1) + 64 + 1008 mod 64.
   EXPECT_DOUBLE_EQ(view.chart.table.rows[0].back().number, 16 + 32 * 14 + 64 + 48);
 
+  EXPECT_THAT(view.candidates,
+              ElementsAre(ElementsAre(0u, 1u), ElementsAre(2u, 3u), ElementsAre(4u)));
+  EXPECT_EQ(view.chart.points[2].points[0].emphasis, Emphasis::reference);
+
+  const SweepView with_choice = sweep_view(small_sweep(), settings, 1);
+  ASSERT_EQ(with_choice.chart.points.size(), 4u);
+  EXPECT_EQ(with_choice.chart.points[3].label, "chosen");
+  EXPECT_THAT(with_choice.candidates.back(), ElementsAre(1u));
+  EXPECT_THAT(with_choice.chart.notes.front(), HasSubstr("chosen: lag 64, ratio 1/4"));
+
   settings.least_share = 1.01;
   EXPECT_FALSE(sweep_view(small_sweep(), settings).smallest);
 }

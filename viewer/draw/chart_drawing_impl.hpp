@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chart as it is drawn, in a window or in a file, and what lies at a place of the drawing.
+#pragma once
+
+#include <QImage>
+#include <QString>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "viewer/draw/chart_layout_impl.hpp"
+#include "viewer/draw/curves_impl.hpp"
+
+class QPainter;
+
+namespace kvatlas::viewer {
+
+/// A part of a chart that can be pointed at.
+struct Part {
+  enum class Kind : std::uint8_t { none, point, line_point, bar, box, cell } kind = Kind::none;
+  int series = -1, index = -1;  // of a cell: its matrix
+  int row = -1, column = -1;
+  bool operator==(const Part&) const = default;
+};
+
+class ChartDrawing {
+ public:
+  /// What is equal to what was there is not done again.
+  void set(const Chart& chart, const Theme& theme, const QRectF& area);
+  void paint(QPainter& painter) const;
+
+  const Chart& chart() const { return chart_; }
+  const ChartLayout& layout() const { return layout_; }
+
+  Part part_at(const QPointF& at) const;
+  /// Of a handle or its line; -1: none.
+  int handle_at(const QPointF& at) const;
+  /// Where a mark's line is, in pixels along its axis; NaN: not to be seen.
+  double mark_pixel(std::size_t mark) const;
+  /// The value that dragging a mark to here gives it, within its axis.
+  double mark_value(std::size_t mark, const QPointF& at) const;
+  /// Where a ring goes around it; empty if it cannot be seen.
+  QRectF area_of(const Part& part) const;
+  /// "needle, layer 3: 0.82, 0.7 to 0.9".
+  QString words(const Part& part) const;
+  /// All that the keyboard can walk, series by series and from left to right.
+  std::vector<Part> parts() const;
+
+ private:
+  void paint_text(QPainter& painter) const;
+  void paint_axes(QPainter& painter) const;
+  void paint_legend(QPainter& painter) const;
+  void paint_bars(QPainter& painter) const;
+  void paint_boxes(QPainter& painter) const;
+  void paint_points(QPainter& painter) const;
+  void paint_marks(QPainter& painter) const;
+  void paint_matrices(QPainter& painter) const;
+  void paint_matrix(QPainter& painter, std::size_t matrix) const;
+  void paint_legend_bar(QPainter& painter) const;
+  QPointF place_of(const Point& point, bool right) const;
+  QBrush bar_brush(std::size_t series, Emphasis emphasis) const;
+
+  Chart chart_;
+  Theme theme_;
+  ChartLayout layout_;
+  std::unique_ptr<Curves> curves_;
+  std::vector<QImage> images_;  // of the matrices, a pixel a cell
+  bool set_once_ = false;
+};
+
+/// The shape of a point, about (0, 0): circle, square, triangle, diamond, cross, …
+void paint_shape(QPainter& painter, const QPointF& at, int shape, double radius);
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <QFontMetricsF>
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/draw/chart_layout_impl.hpp"
+#include "viewer/maps/scale.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr double kMargin = 10, kGap = 6, kTickLength = 4;
+
+/// The finite values seen, as a range.
+struct Extent {
+  double low = kNoNumber, high = kNoNumber;
+  bool positive = false;  // only positive values count
+  bool whole = true;      // all were whole numbers
+
+  void add(double value) {
+    if (!std::isfinite(value) || (positive && value <= 0)) return;
+    low = std::isnan(low) ? value : std::min(low, value);
+    high = std::isnan(high) ? value : std::max(high, value);
+    whole = whole && value == std::floor(value);
+  }
+};
+
+enum class Side { x, y, right };
+
+void add_point(Extent& extent, Side side, const Point& point) {
+  if (side == Side::x) {
+    extent.add(point.x);
+    return;
+  }
+  extent.add(point.y);
+  extent.add(point.low);
+  extent.add(point.high);
+}
+
+Extent extent_of(const Chart& chart, Side side, bool logarithmic) {
+  Extent extent;
+  extent.positive = logarithmic;
+  for (const auto& line : chart.lines) {
+    if (side != Side::x && line.right != (side == Side::right)) continue;
+    for (const auto& point : line.points)
+      side == Side::x ? extent.add(point.x) : extent.add(point.y);
+  }
+  if (side == Side::right) return extent;
+  for (const auto& band : chart.bands)
+    for (const auto& edge : band.edges) {
+      if (side == Side::x) {
+        extent.add(edge.x);
+      } else {
+        extent.add(edge.low);
+        extent.add(edge.high);
+      }
+    }
+  for (const auto& series : chart.points)
+    for (const auto& point : series.points) add_point(extent, side, point);
+  for (std::size_t s = 0; s < chart.bars.size(); ++s)
+    for (std::size_t i = 0; i < chart.bars[s].bars.size(); ++i) {
+      if (side == Side::x) {
+        extent.add(chart.bars[s].bars[i].x);
+      } else {
+        extent.add(0);
+        extent.add(bar_ends(chart, s, i).second);
+      }
+    }
+  for (const auto& box : chart.boxes) {
+    if (side == Side::x) {
+      extent.add(box.x);
+    } else {
+      extent.add(box.least);
+      extent.add(box.most);
+    }
+  }
+  for (const auto& mark : chart.marks)
+    if (mark.vertical == (side == Side::x)) extent.add(mark.at);
+  return extent;
+}
+
+/// Round numbers, at most `most`; whole ones where all values are.
+std::vector<AxisTick> chosen_ticks(const PlotAxis& axis, bool whole, int most) {
+  const Scale scale(axis.logarithmic ? ScaleKind::log : ScaleKind::linear, {axis.low, axis.high});
+  std::vector<AxisTick> out;
+  for (const auto& tick : ticks(scale, std::max(most, 2)))
+    if (!whole || tick.value == std::floor(tick.value)) out.push_back({tick.value, tick.label});
+  return out;
+}
+
+PlotAxis plot_axis(const Chart& chart, const Axis& axis, Side side) {
+  PlotAxis out;
+  out.logarithmic = axis.logarithmic;
+  const Extent extent = extent_of(chart, side, axis.logarithmic);
+  double low = extent.low, high = extent.high;
+  if (std::isnan(low)) low = axis.logarithmic ? 0.1 : 0, high = 1;
+  const bool columns = side == Side::x && (!chart.bars.empty() || !chart.boxes.empty());
+  if (columns) {
+    low -= 0.5;
+    high += 0.5;
+  } else if (axis.logarithmic) {
+    if (high / low < 10) low /= 2, high *= 2;
+    if (side != Side::x) high *= 1.2, low /= 1.2;
+  } else if (side != Side::x) {
+    if (low > 0 && low < 0.6 * high) low = 0;
+    const double room = 0.05 * (high - low);
+    if (low != 0) low -= room;
+    high += room;
+  }
+  if (axis.range && std::isfinite(axis.range->first) && std::isfinite(axis.range->second) &&
+      (!axis.logarithmic || axis.range->first > 0))
+    std::tie(low, high) = *axis.range;
+  if (!(high > low)) {
+    const double about = std::abs(low) > 0 ? 0.1 * std::abs(low) : 0.5;
+    if (axis.logarithmic) {
+      high = low * 2;
+    } else {
+      high = low + about;
+      low -= about;
+    }
+  }
+  out.low = low;
+  out.high = high;
+  return out;
+}
+
+void set_ticks(PlotAxis& out, const Chart& chart, const Axis& axis, Side side, int most) {
+  if (!axis.ticks.empty()) {
+    // Given ticks are thinned, not chosen.
+    std::vector<AxisTick> seen;
+    for (const auto& tick : axis.ticks)
+      if (out.holds(tick.at)) seen.push_back(tick);
+    const std::size_t step =
+        (seen.size() + static_cast<std::size_t>(most)) / static_cast<std::size_t>(most + 1);
+    out.ticks.clear();
+    for (std::size_t i = 0; i < seen.size(); i += std::max<std::size_t>(step, 1))
+      out.ticks.push_back(seen[i]);
+    return;
+  }
+  const bool whole = extent_of(chart, side, axis.logarithmic).whole && out.high - out.low > 1.5;
+  out.ticks = chosen_ticks(out, whole, most);
+}
+
+double widest(const std::vector<AxisTick>& ticks, const QFontMetricsF& metrics) {
+  double width = 0;
+  for (const auto& tick : ticks)
+    width = std::max(width, metrics.horizontalAdvance(QString::fromStdString(tick.label)));
+  return width;
+}
+
+double text_height(const QFont& font, const QString& text, double width) {
+  return QFontMetricsF(font)
+      .boundingRect(QRectF(0, 0, width, 1e5), Qt::TextWordWrap | Qt::AlignLeft, text)
+      .height();
+}
+
+std::vector<LegendEntry> legend_of(const Chart& chart) {
+  using Kind = LegendEntry::Kind;
+  std::vector<LegendEntry> out;
+  const auto add = [&](Kind kind, int number, Emphasis emphasis, const std::string& label,
+                       int shape = 0) {
+    const QString text = QString::fromStdString(label);
+    // A line and its band of the same name are one entry.
+    for (const auto& entry : out)
+      if (entry.text == text) return;
+    if (!label.empty()) out.push_back({kind, number, shape, emphasis, text});
+  };
+  for (std::size_t i = 0; i < chart.lines.size(); ++i)
+    add(Kind::line, line_look(chart, i), chart.lines[i].emphasis, chart.lines[i].label);
+  for (std::size_t i = 0; i < chart.bands.size(); ++i)
+    add(Kind::band, static_cast<int>(i), Emphasis::normal, chart.bands[i].label);
+  for (std::size_t i = 0; i < chart.points.size(); ++i)
+    add(Kind::points, points_look(chart, i), Emphasis::normal, chart.points[i].label,
+        chart.points[i].shape);
+  for (std::size_t i = 0; i < chart.bars.size(); ++i)
+    add(Kind::bars, static_cast<int>(i), Emphasis::normal, chart.bars[i].label);
+  if (!chart.boxes.empty()) add(Kind::box, 0, Emphasis::normal, "quartiles");
+  return out;
+}
+
+/// Entries in rows; of many only some, evenly chosen. Returns the height.
+double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const QRectF& area) {
+  constexpr double kSwatch = 26, kBetween = 14;
+  constexpr std::size_t kMost = 14;
+  if (entries.size() < 2) {
+    entries.clear();
+    return 0;
+  }
+  if (entries.size() > kMost) {
+    std::vector<LegendEntry> some;
+    for (std::size_t i = 0; i < kMost; ++i)
+      some.push_back(entries[i * (entries.size() - 1) / (kMost - 1)]);
+    entries = std::move(some);
+  }
+  const QFontMetricsF metrics(font);
+  const double row = metrics.height() + 4;
+  double x = area.left(), y = area.top();
+  for (auto& entry : entries) {
+    entry.text = metrics.elidedText(entry.text, Qt::ElideRight, area.width() / 2);
+    const double width = kSwatch + metrics.horizontalAdvance(entry.text);
+    if (x + width > area.right() && x > area.left()) {
+      x = area.left();
+      y += row;
+    }
+    entry.area = {x, y, width, row};
+    x += width + kBetween;
+  }
+  return y + row - area.top();
+}
+
+/// As many columns as leave the cells largest.
+void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
+  const QFontMetricsF metrics(font);
+  const auto count = static_cast<int>(chart.matrices.size());
+  const QRectF room = out.matrices;
+  const double label = count > 1 ? metrics.height() + 2 : 0;
+  const auto& first = chart.matrices.front();
+  const auto rows = static_cast<double>(std::max<std::size_t>(first.row_labels.size(), 1));
+  const auto columns = static_cast<double>(std::max<std::size_t>(first.column_labels.size(), 1));
+  const bool square = rows == columns;
+  int best = 1;
+  double best_size = 0;
+  for (int across = 1; across <= count; ++across) {
+    const int down = (count + across - 1) / across;
+    const double width = room.width() / across - kGap;
+    const double height = room.height() / down - kGap - label;
+    const double size = square ? std::min(width, height) : std::min(width, 3 * height);
+    if (size > best_size) best_size = size, best = across;
+  }
+  const int down = (count + best - 1) / best;
+  const double width = std::max(room.width() / best, 4.0);
+  const double height = std::max(room.height() / down, 4.0);
+  for (int i = 0; i < count; ++i) {
+    const auto& matrix = chart.matrices[static_cast<std::size_t>(i)];
+    const QRectF cell(room.left() + (i % best) * width, room.top() + (i / best) * height, width,
+                      height);
+    ChartLayout::MatrixPlace place;
+    place.label = QRectF(cell.left(), cell.top(), cell.width() - kGap, label);
+    QRectF cells = cell.adjusted(0, label, -kGap, -kGap);
+    place.row_labels = count == 1 || cells.height() >= 150;
+    place.column_labels = count == 1 || cells.width() >= 150;
+    if (place.row_labels) {
+      double widest_label = 0;
+      for (const auto& text : matrix.row_labels)
+        widest_label =
+            std::max(widest_label, metrics.horizontalAdvance(QString::fromStdString(text)));
+      cells.setLeft(cells.left() + std::min(widest_label + 5, cells.width() / 3));
+    }
+    if (place.column_labels) cells.setBottom(cells.bottom() - metrics.height() - 3);
+    if (square) {
+      const double side = std::max(std::min(cells.width(), cells.height()), 1.0);
+      cells.setSize({side, side});
+      if (count == 1)
+        cells.moveLeft(cells.left() + std::max(0.0, (room.right() - cells.left() - side) / 2));
+    }
+    place.label.setLeft(cells.left());
+    place.cells = cells;
+    out.places.push_back(place);
+  }
+}
+
+void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, ChartLayout& out) {
+  const QFont tick_font = sized_font(theme.font, kTickFont);
+  const QFontMetricsF metrics(tick_font);
+  const double line = metrics.height();
+  out.x = plot_axis(chart, chart.x, Side::x);
+  out.y = plot_axis(chart, chart.y, Side::y);
+  out.has_right = chart.right.has_value();
+  const double bottom = line + kTickLength + (chart.x.title.empty() ? 0 : line + 4) + 2;
+  QRectF plot = room.adjusted(0, line / 2, 0, -bottom);
+  const int most_y = std::clamp(static_cast<int>(plot.height() / (2.2 * line)), 2, 12);
+  set_ticks(out.y, chart, chart.y, Side::y, most_y);
+  const bool y_titled = !chart.y.title.empty();
+  plot.setLeft(plot.left() + widest(out.y.ticks, metrics) + kTickLength + 4 +
+               (y_titled ? line + 4 : 0));
+  if (out.has_right) {
+    out.right = plot_axis(chart, *chart.right, Side::right);
+    set_ticks(out.right, chart, *chart.right, Side::right, most_y);
+    plot.setRight(plot.right() - widest(out.right.ticks, metrics) - kTickLength - 4 -
+                  (chart.right->title.empty() ? 0 : line + 4));
+  } else {
+    plot.setRight(plot.right() - line / 2);
+  }
+  plot.setWidth(std::max(plot.width(), 8.0));
+  plot.setHeight(std::max(plot.height(), 8.0));
+  // As many x ticks as their labels have room for.
+  double label = 30;
+  if (!chart.x.ticks.empty()) label = std::max(label, widest(chart.x.ticks, metrics));
+  for (int turn = 0; turn < 2; ++turn) {
+    const int most = std::clamp(static_cast<int>(plot.width() / (label + 14)), 2, 40);
+    set_ticks(out.x, chart, chart.x, Side::x, most);
+    label = std::max(label, widest(out.x.ticks, metrics));
+  }
+  out.plot = plot;
+  out.x.first = plot.left();
+  out.x.last = plot.right();
+  for (auto* axis : {&out.y, &out.right}) {
+    axis->first = plot.bottom();
+    axis->last = plot.top();
+  }
+  out.x_title = {plot.left(), plot.bottom() + kTickLength + line + 4, plot.width(), line};
+  out.y_title = {room.left(), plot.top(), line, plot.height()};
+  out.right_title = {room.right() - line, plot.top(), line, plot.height()};
+}
+
+}  // namespace
+
+double PlotAxis::pixel(double value) const {
+  if (!logarithmic) return first + (value - low) / (high - low) * (last - first);
+  if (value <= 0) return kNoNumber;
+  return first + std::log(value / low) / std::log(high / low) * (last - first);
+}
+
+double PlotAxis::value(double pixel) const {
+  const double part = (pixel - first) / (last - first);
+  return logarithmic ? low * std::pow(high / low, part) : low + part * (high - low);
+}
+
+QFont sized_font(const QFont& font, double factor, bool bold) {
+  QFont out(font);
+  const double pixels =
+      font.pixelSize() > 0 ? font.pixelSize() : std::max(font.pointSizeF(), 1.0) * 96 / 72;
+  out.setPixelSize(std::max(1, static_cast<int>(std::lround(pixels * factor))));
+  out.setBold(bold);
+  return out;
+}
+
+bool has_plot(const Chart& chart) {
+  return !chart.lines.empty() || !chart.bands.empty() || !chart.points.empty() ||
+         !chart.bars.empty() || !chart.boxes.empty() || chart.matrices.empty();
+}
+
+int line_look(const Chart& chart, std::size_t line) {
+  int look = 0;
+  for (std::size_t i = 0; i < line; ++i)
+    look += chart.lines[i].emphasis == Emphasis::reference ? 0 : 1;
+  return look;
+}
+int points_look(const Chart& chart, std::size_t series) {
+  return line_look(chart, chart.lines.size()) + static_cast<int>(series);
+}
+int bars_look(const Chart& chart, std::size_t series) {
+  return points_look(chart, chart.points.size()) + static_cast<int>(series);
+}
+
+std::pair<double, double> bar_ends(const Chart& chart, std::size_t series, std::size_t index) {
+  double bottom = 0;
+  for (std::size_t s = series; s > 0 && chart.bars[s].stacked; --s)
+    if (index < chart.bars[s - 1].bars.size()) {
+      const double height = chart.bars[s - 1].bars[index].height;
+      if (std::isfinite(height)) bottom += height;
+    }
+  return {bottom, bottom + chart.bars[series].bars[index].height};
+}
+
+std::pair<double, double> bar_sides(const Chart& chart, std::size_t series, std::size_t index) {
+  int groups = 0, own = 0;
+  for (std::size_t s = 0; s < chart.bars.size(); ++s) {
+    if (!chart.bars[s].stacked || s == 0) ++groups;
+    if (s == series) own = groups - 1;
+  }
+  const double width = 0.8 / groups;
+  const double left = chart.bars[series].bars[index].x - 0.4 + own * width;
+  return {left, left + width};
+}
+
+ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area) {
+  ChartLayout out;
+  out.area = area;
+  out.has_plot = has_plot(chart);
+  QRectF room = area.adjusted(kMargin, kMargin, -kMargin, -kMargin);
+  if (room.width() < 40 || room.height() < 40) room = area;
+  if (!chart.title.empty()) {
+    const QFont font = sized_font(theme.font, kTitleFont, true);
+    const double height = std::min(
+        text_height(font, QString::fromStdString(chart.title), room.width()), room.height() / 4);
+    out.title = {room.left(), room.top(), room.width(), height};
+    room.setTop(room.top() + height + kGap);
+  }
+  if (!chart.notes.empty()) {
+    const QFont font = sized_font(theme.font, kNoteFont);
+    double height = 0;
+    for (const auto& note : chart.notes)
+      height += text_height(font, QString::fromStdString(note), room.width());
+    height = std::min(height, room.height() / 3);
+    out.notes = {room.left(), room.bottom() - height, room.width(), height};
+    room.setBottom(room.bottom() - height - kGap);
+  }
+  if (out.has_plot) {
+    out.legend = legend_of(chart);
+    const double height = place_legend(out.legend, sized_font(theme.font, kTickFont), room);
+    if (height > 0) room.setTop(room.top() + height + 2);
+  }
+  QRectF plot_room = room;
+  if (!chart.matrices.empty()) {
+    const QFont font = sized_font(theme.font, kTickFont);
+    const QFontMetricsF metrics(font);
+    QRectF below = room;
+    if (out.has_plot) {
+      const double height =
+          std::clamp(16.0 * static_cast<double>(chart.matrices.front().row_labels.size()) + 40,
+                     room.height() * 0.2, room.height() * 0.45);
+      below.setTop(room.bottom() - height);
+      plot_room.setBottom(below.top() - kGap);
+    }
+    constexpr double kBar = 14, kBarRoom = 96;
+    out.legend_bar = {below.right() - kBarRoom + 16, below.top() + metrics.height() + 8, kBar,
+                      std::max(10.0, std::min(below.height() - 2 * metrics.height() - 16, 360.0))};
+    below.setRight(below.right() - kBarRoom);
+    if (!out.has_plot && !chart.y.title.empty()) {
+      out.y_title = {below.left(), below.top(), metrics.height(), below.height()};
+      below.setLeft(below.left() + metrics.height() + 4);
+    }
+    if (!out.has_plot && !chart.x.title.empty()) {
+      out.x_title = {below.left(), below.bottom() - metrics.height(), below.width(),
+                     metrics.height()};
+      below.setBottom(below.bottom() - metrics.height() - 2);
+    }
+    out.matrices = below;
+    place_matrices(chart, font, out);
+  }
+  if (out.has_plot) place_plot(chart, theme, plot_room, out);
+  return out;
+}
+
+QString axis_words(const Axis& axis) {
+  const QString title = QString::fromStdString(axis.title);
+  return axis.unit.empty() || axis.unit == axis.title
+             ? title
+             : title + " (" + QString::fromStdString(axis.unit) + ")";
+}
+
+}  // namespace kvatlas::viewer

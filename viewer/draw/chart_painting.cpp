@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <QFontMetricsF>
+#include <QPainter>
+#include <QPainterPath>
+#include <QPolygonF>
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/draw/chart_drawing_impl.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+QColor faded(QColor colour, double alpha) {
+  colour.setAlphaF(static_cast<float>(alpha));
+  return colour;
+}
+
+void set_pen(QPainter& painter, const QPen& pen, const QBrush& brush = Qt::NoBrush) {
+  painter.setPen(pen);
+  painter.setBrush(brush);
+}
+
+/// Text along the left or right side, read from below.
+void paint_upward(QPainter& painter, const QRectF& area, const QString& text) {
+  painter.save();
+  painter.translate(area.left(), area.bottom());
+  painter.rotate(-90);
+  painter.drawText(QRectF(0, 0, area.height(), area.width()), Qt::AlignCenter, text);
+  painter.restore();
+}
+
+void paint_grip(QPainter& painter, const QPointF& at, bool vertical, const Theme& theme) {
+  const QSizeF size = vertical ? QSizeF(14, 20) : QSizeF(20, 14);
+  const QRectF grip(at - QPointF(size.width() / 2, size.height() / 2), size);
+  set_pen(painter, QPen(theme.background, 1.5), theme.accent);
+  painter.drawRoundedRect(grip, 4, 4);
+  painter.setPen(QPen(theme.dark ? QColor("#0b0d10") : QColor(Qt::white), 1.5));
+  for (const double shift : {-2.5, 2.5})
+    if (vertical)
+      painter.drawLine(QPointF(at.x() + shift, at.y() - 4), QPointF(at.x() + shift, at.y() + 4));
+    else
+      painter.drawLine(QPointF(at.x() - 4, at.y() + shift), QPointF(at.x() + 4, at.y() + shift));
+}
+
+}  // namespace
+
+void paint_shape(QPainter& painter, const QPointF& at, int shape, double radius) {
+  const double r = radius;
+  const auto polygon = [&](std::initializer_list<QPointF> corners) {
+    QPolygonF out;
+    for (const auto& corner : corners) out << at + r * corner;
+    painter.drawPolygon(out);
+  };
+  const auto line = [&](double x1, double y1, double x2, double y2) {
+    painter.drawLine(at + r * QPointF(x1, y1), at + r * QPointF(x2, y2));
+  };
+  switch (shape % 7) {
+    case 0:
+      painter.drawEllipse(at, r, r);
+      break;
+    case 1:
+      polygon({{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}});
+      break;
+    case 2:
+      polygon({{0, -1.2}, {1.1, 0.8}, {-1.1, 0.8}});
+      break;
+    case 3:
+      polygon({{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}});
+      break;
+    case 4:
+      polygon({{0, 1.2}, {1.1, -0.8}, {-1.1, -0.8}});
+      break;
+    case 5:
+      line(-1, -1, 1, 1);
+      line(-1, 1, 1, -1);
+      break;
+    default:
+      line(-1.2, 0, 1.2, 0);
+      line(0, -1.2, 0, 1.2);
+  }
+}
+
+void ChartDrawing::paint(QPainter& painter) const {
+  painter.save();
+  painter.setRenderHint(QPainter::Antialiasing);
+  painter.setRenderHint(QPainter::TextAntialiasing);
+  if (layout_.has_plot) {
+    curves_->paint(painter, [this](QPainter& below) {
+      below.save();
+      below.translate(-layout_.area.topLeft());
+      below.setRenderHint(QPainter::Antialiasing);
+      paint_bars(below);
+      below.restore();
+    });
+    paint_boxes(painter);
+    paint_points(painter);
+    paint_axes(painter);
+    paint_legend(painter);
+  }
+  if (!chart_.matrices.empty()) paint_matrices(painter);
+  paint_marks(painter);
+  paint_text(painter);
+  painter.restore();
+}
+
+void ChartDrawing::paint_text(QPainter& painter) const {
+  if (!layout_.title.isEmpty()) {
+    painter.setFont(sized_font(theme_.font, kTitleFont, true));
+    painter.setPen(theme_.text);
+    painter.drawText(layout_.title, Qt::TextWordWrap | Qt::AlignLeft | Qt::AlignTop,
+                     QString::fromStdString(chart_.title));
+  }
+  if (layout_.notes.isEmpty()) return;
+  const QFont font = sized_font(theme_.font, kNoteFont);
+  painter.setFont(font);
+  painter.setPen(theme_.faint_text);
+  QRectF room = layout_.notes;
+  for (const auto& note : chart_.notes) {
+    QRectF used;
+    painter.drawText(room, Qt::TextWordWrap | Qt::AlignLeft | Qt::AlignTop,
+                     QString::fromStdString(note), &used);
+    room.setTop(std::min(used.bottom(), room.bottom()));
+    if (room.height() < QFontMetricsF(font).height() / 2) break;
+  }
+}
+
+void ChartDrawing::paint_axes(QPainter& painter) const {
+  const QFont font = sized_font(theme_.font, kTickFont);
+  const QFontMetricsF metrics(font);
+  painter.setFont(font);
+  const QRectF plot = layout_.plot;
+  const double half = metrics.height() / 2;
+  const auto tick_pen = QPen(theme_.faint_text, 1);
+  double free_from = -1e9;
+  for (const auto& tick : layout_.x.ticks) {
+    const double at = layout_.x.pixel(tick.at);
+    const QString text = QString::fromStdString(tick.label);
+    const double width = metrics.horizontalAdvance(text) / 2;
+    painter.setPen(tick_pen);
+    painter.drawLine(QPointF(at, plot.bottom()), QPointF(at, plot.bottom() + 4));
+    if (at - width < free_from || at + width > layout_.area.right()) continue;
+    free_from = at + width + 6;
+    painter.setPen(theme_.text);
+    painter.drawText(QRectF(at - width - 2, plot.bottom() + 5, 2 * width + 4, 2 * half),
+                     Qt::AlignCenter, text);
+  }
+  const auto paint_side = [&](const PlotAxis& axis, bool right) {
+    for (const auto& tick : axis.ticks) {
+      const double at = axis.pixel(tick.at);
+      const double edge = right ? plot.right() : plot.left();
+      painter.setPen(tick_pen);
+      painter.drawLine(QPointF(edge, at), QPointF(edge + (right ? 4 : -4), at));
+      painter.setPen(theme_.text);
+      const QRectF room = right ? QRectF(edge + 6, at - half, 300, 2 * half)
+                                : QRectF(edge - 306, at - half, 300, 2 * half);
+      painter.drawText(room, Qt::AlignVCenter | (right ? Qt::AlignLeft : Qt::AlignRight),
+                       QString::fromStdString(tick.label));
+    }
+  };
+  paint_side(layout_.y, false);
+  if (layout_.has_right) paint_side(layout_.right, true);
+  painter.setPen(theme_.text);
+  painter.drawText(layout_.x_title, Qt::AlignCenter, axis_words(chart_.x));
+  paint_upward(painter, layout_.y_title, axis_words(chart_.y));
+  if (layout_.has_right) paint_upward(painter, layout_.right_title, axis_words(*chart_.right));
+}
+
+void ChartDrawing::paint_legend(QPainter& painter) const {
+  using Kind = LegendEntry::Kind;
+  painter.setFont(sized_font(theme_.font, kTickFont));
+  for (const auto& entry : layout_.legend) {
+    const QRectF swatch(entry.area.left(), entry.area.center().y() - 5, 20, 10);
+    switch (entry.kind) {
+      case Kind::line:
+        painter.setPen(theme_.series_pen(entry.number, entry.emphasis));
+        painter.drawLine(QPointF(swatch.left(), swatch.center().y()),
+                         QPointF(swatch.right(), swatch.center().y()));
+        break;
+      case Kind::band:
+        set_pen(painter, Qt::NoPen, theme_.series_brush(entry.number + 5, Emphasis::faint));
+        painter.drawRect(swatch);
+        break;
+      case Kind::points:
+        set_pen(painter, QPen(theme_.series_colour(entry.number), 1.5),
+                faded(theme_.series_colour(entry.number), 0.35));
+        paint_shape(painter, swatch.center(), entry.shape, 4.5);
+        break;
+      case Kind::bars:
+        set_pen(painter, QPen(theme_.faint_text, 0.7),
+                bar_brush(static_cast<std::size_t>(entry.number), Emphasis::normal));
+        painter.drawRect(swatch);
+        break;
+      case Kind::box:
+        set_pen(painter, QPen(theme_.text, 1), theme_.panel);
+        painter.drawRect(swatch.adjusted(4, 0, -4, 0));
+        painter.drawLine(QPointF(swatch.left(), swatch.center().y()),
+                         QPointF(swatch.left() + 4, swatch.center().y()));
+        painter.drawLine(QPointF(swatch.right() - 4, swatch.center().y()),
+                         QPointF(swatch.right(), swatch.center().y()));
+    }
+    painter.setPen(theme_.text);
+    painter.drawText(entry.area.adjusted(26, 0, 4, 0), Qt::AlignVCenter | Qt::AlignLeft,
+                     entry.text);
+  }
+}
+
+/// Of few series their own colours, of many those of a map, in their order.
+QBrush ChartDrawing::bar_brush(std::size_t series, Emphasis emphasis) const {
+  if (chart_.bars.size() > kMostColours) {
+    const double at = static_cast<double>(series) / static_cast<double>(chart_.bars.size() - 1);
+    return to_qcolor(colour_at(theme_.colours, at));
+  }
+  return theme_.series_brush(bars_look(chart_, series), emphasis);
+}
+
+void ChartDrawing::paint_bars(QPainter& painter) const {
+  for (std::size_t s = 0; s < chart_.bars.size(); ++s)
+    for (std::size_t i = 0; i < chart_.bars[s].bars.size(); ++i) {
+      const auto& bar = chart_.bars[s].bars[i];
+      const QRectF area = area_of({Part::Kind::bar, static_cast<int>(s), static_cast<int>(i)});
+      if (area.isEmpty()) continue;
+      const bool many = chart_.bars.size() > kMostColours;
+      const QColor edge = many ? theme_.background
+                               : faded(theme_.series_colour(bars_look(chart_, s)),
+                                       bar.emphasis == Emphasis::faint ? 0.4 : 0.8);
+      if (bar.emphasis == Emphasis::strong && !many) {  // filled, and hatched
+        set_pen(painter, Qt::NoPen, bar_brush(s, Emphasis::normal));
+        painter.drawRect(area);
+      }
+      set_pen(painter, QPen(edge, many ? 0.5 : 1), bar_brush(s, bar.emphasis));
+      painter.drawRect(area);
+    }
+}
+
+void ChartDrawing::paint_boxes(QPainter& painter) const {
+  const double width =
+      std::clamp(0.42 * std::abs(layout_.x.pixel(1) - layout_.x.pixel(0)), 3.0, 26.0);
+  for (const auto& box : chart_.boxes) {
+    const double at = layout_.x.pixel(box.x);
+    if (!std::isfinite(box.median) || !layout_.x.holds(box.x)) continue;
+    const auto y = [&](double value) {
+      return std::clamp(layout_.y.pixel(value), layout_.plot.top(), layout_.plot.bottom());
+    };
+    const bool strong = box.emphasis == Emphasis::strong;
+    const QPen pen(strong ? theme_.accent : theme_.faint_text, 1.2);
+    set_pen(painter, pen);
+    painter.drawLine(QPointF(at, y(box.least)), QPointF(at, y(box.lower)));
+    painter.drawLine(QPointF(at, y(box.upper)), QPointF(at, y(box.most)));
+    for (const double end : {box.least, box.most})
+      painter.drawLine(QPointF(at - width / 4, y(end)), QPointF(at + width / 4, y(end)));
+    const QRectF body(QPointF(at - width / 2, y(box.upper)), QPointF(at + width / 2, y(box.lower)));
+    set_pen(painter, pen, strong ? QBrush(faded(theme_.accent, 0.3)) : QBrush(theme_.panel));
+    painter.drawRect(body);
+    if (strong) {
+      painter.setBrush(QBrush(theme_.accent, Qt::BDiagPattern));
+      painter.drawRect(body);
+    }
+    painter.setPen(QPen(theme_.text, 1.8));
+    painter.drawLine(QPointF(at - width / 2, y(box.median)),
+                     QPointF(at + width / 2, y(box.median)));
+    if (box.flagged) {
+      set_pen(painter, QPen(theme_.background, 1), theme_.warning);
+      paint_shape(painter, {at, layout_.plot.top() + 8}, 4, 5);
+    }
+  }
+}
+
+void ChartDrawing::paint_points(QPainter& painter) const {
+  std::size_t count = 0;
+  for (const auto& series : chart_.points) count += series.points.size();
+  const double radius = count > 400 ? 2.2 : count > 120 ? 3 : 4.5;
+  for (std::size_t s = 0; s < chart_.points.size(); ++s) {
+    const auto& series = chart_.points[s];
+    for (const auto& point : series.points) {
+      const QPointF at = place_of(point, false);
+      if (std::isnan(at.x())) continue;
+      const bool faint = point.emphasis == Emphasis::faint;
+      QColor colour = point.emphasis == Emphasis::reference
+                          ? theme_.faint_text
+                          : theme_.series_colour(points_look(chart_, s));
+      if (faint) colour.setAlphaF(0.45F);
+      if (std::isfinite(point.low) && std::isfinite(point.high)) {
+        const auto y = [&](double value) {
+          return std::clamp(layout_.y.pixel(value), layout_.plot.top(), layout_.plot.bottom());
+        };
+        painter.setPen(QPen(colour, 1));
+        painter.drawLine(QPointF(at.x(), y(point.low)), QPointF(at.x(), y(point.high)));
+        for (const double end : {point.low, point.high})
+          painter.drawLine(QPointF(at.x() - 3, y(end)), QPointF(at.x() + 3, y(end)));
+      }
+      const QColor fill = point.emphasis == Emphasis::strong ? colour : faded(colour, 0.25);
+      set_pen(painter, QPen(colour, count > 400 ? 0.8 : 1.3),
+              faint ? QBrush(Qt::NoBrush) : QBrush(fill));
+      paint_shape(painter, at, series.shape, radius);
+    }
+  }
+  // Lines of few points show where these are.
+  for (std::size_t l = 0; l < chart_.lines.size(); ++l) {
+    const auto& line = chart_.lines[l];
+    if (line.points.size() > 40 || line.emphasis == Emphasis::reference) continue;
+    for (const auto& point : line.points) {
+      const QPointF at = place_of(point, line.right && layout_.has_right);
+      if (std::isnan(at.x())) continue;
+      const QColor colour = theme_.series_pen(line_look(chart_, l), line.emphasis).color();
+      set_pen(painter, QPen(colour, 1), colour);
+      paint_shape(painter, at, line_look(chart_, l), 2.4);
+    }
+  }
+}
+
+void ChartDrawing::paint_marks(QPainter& painter) const {
+  const QFont font = sized_font(theme_.font, kTickFont);
+  const QFontMetricsF metrics(font);
+  painter.setFont(font);
+  std::vector<QRectF> taken;
+  // Handles last, so that their grips lie on top; their labels first.
+  std::vector<std::size_t> order;
+  for (const bool handles : {true, false})
+    for (std::size_t i = 0; i < chart_.marks.size(); ++i)
+      if (chart_.marks[i].handle == handles) order.push_back(i);
+  struct Label {
+    QRectF area;
+    QString text;
+    QColor colour;
+  };
+  std::vector<Label> labels;
+  for (const auto i : order) {
+    const auto& mark = chart_.marks[i];
+    const double at = mark_pixel(i);
+    if (std::isnan(at)) continue;
+    const bool on_legend = !layout_.has_plot;
+    const bool vertical = mark.vertical && !on_legend;
+    const QRectF plot = on_legend ? layout_.legend_bar.adjusted(-6, 0, 6, 0) : layout_.plot;
+    QPen pen(theme_.faint_text, 1.2, Qt::DashLine);
+    if (mark.handle || mark.emphasis == Emphasis::strong) pen = QPen(theme_.accent, 2);
+    if (!mark.handle && mark.emphasis == Emphasis::faint)
+      pen = QPen(theme_.faint_text, 1, Qt::DotLine);
+    painter.setPen(pen);
+    if (vertical)
+      painter.drawLine(QPointF(at, plot.top()), QPointF(at, plot.bottom()));
+    else
+      painter.drawLine(QPointF(plot.left(), at), QPointF(plot.right(), at));
+    QString text = QString::fromStdString(mark.label);
+    if (mark.handle) text += " " + QString::number(mark.at, 'g', 4);
+    const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
+    if (text.isEmpty()) continue;
+    // The first free place beside the line.
+    for (int step = 0; step < 12; ++step) {
+      QRectF area;
+      if (vertical) {
+        const bool left = step % 2 == 1;
+        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + (step / 2) * (height + 1), width,
+                height};
+      } else if (on_legend) {
+        area = {plot.right() - width, plot.bottom() + 12 + step * height, width, height};
+      } else {
+        area = {plot.right() - width - 4 - (step / 2) * 60,
+                step % 2 == 0 ? at - height - 1 : at + 1, width, height};
+      }
+      const bool inside = on_legend || layout_.plot.adjusted(-2, -2, 2, 2).contains(area);
+      const bool free = std::none_of(taken.begin(), taken.end(),
+                                     [&](const QRectF& other) { return other.intersects(area); });
+      if (!inside || !free) continue;
+      taken.push_back(area);
+      labels.push_back({area, text, mark.handle ? theme_.accent : theme_.faint_text});
+      break;
+    }
+  }
+  for (const auto& label : labels) {
+    painter.fillRect(label.area, faded(theme_.background, 0.8));
+    painter.setPen(label.colour);
+    painter.drawText(label.area, Qt::AlignCenter, label.text);
+  }
+  for (std::size_t i = 0; i < chart_.marks.size(); ++i) {
+    const double at = mark_pixel(i);
+    if (!chart_.marks[i].handle || std::isnan(at)) continue;
+    if (!layout_.has_plot)
+      paint_grip(painter, {layout_.legend_bar.left() - 8, at}, false, theme_);
+    else if (chart_.marks[i].vertical)
+      paint_grip(painter, {at, layout_.plot.bottom() - 2}, true, theme_);
+    else
+      paint_grip(painter, {layout_.plot.left() + 2, at}, false, theme_);
+  }
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/chart_view.hpp"
+
+#include <QAccessible>
+#include <QGuiApplication>
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/draw/chart_drawing_impl.hpp"
+
+namespace kvatlas::viewer {
+
+struct ChartView::State {
+  ChartDrawing drawing;
+  Theme theme = make_theme(false, QGuiApplication::font());
+  Chart chart;
+  QPixmap cache;  // the drawing without hover, focus and brush
+  bool stale = true;
+
+  Part hovered, focused;
+  QPoint hover_at{-1, -1};
+  QString hover_text;
+
+  int handle = -1;  // that is dragged
+  bool dragging = false;
+  bool brushing = false;
+  std::optional<QPoint> brush_start;
+  std::optional<std::pair<double, double>> brushed;
+};
+
+ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique<State>()) {
+  setMouseTracking(true);
+  setFocusPolicy(Qt::StrongFocus);
+  setAttribute(Qt::WA_OpaquePaintEvent);
+}
+
+ChartView::~ChartView() = default;
+
+QSize ChartView::sizeHint() const { return {640, 400}; }
+QSize ChartView::minimumSizeHint() const { return {200, 140}; }
+
+const Chart& ChartView::chart() const { return state_->drawing.chart(); }
+
+void ChartView::lay_out() {
+  state_->drawing.set(state_->chart, state_->theme, QRectF(rect()));
+  state_->stale = true;
+  update();
+}
+
+void ChartView::set_chart(const Chart& chart) {
+  State& state = *state_;
+  const auto same_series = [&](const Chart& a, const Chart& b) {
+    return a.points.size() == b.points.size() && a.lines.size() == b.lines.size() &&
+           a.bars.size() == b.bars.size() && a.boxes.size() == b.boxes.size() &&
+           a.matrices.size() == b.matrices.size();
+  };
+  const bool keep = same_series(chart, state.chart);
+  const bool retitled = chart.title != state.chart.title;
+  state.chart = chart;
+  lay_out();
+  if (!keep ||
+      (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
+    state.focused = {};
+  state.hovered = {};
+  if (underMouse() && state.hover_at.x() >= 0 && !state.dragging) set_hover(state.hover_at);
+  if (retitled) setAccessibleName(QString::fromStdString(chart.title));
+}
+
+void ChartView::set_theme(const Theme& theme) {
+  state_->theme = theme;
+  lay_out();
+}
+
+void ChartView::set_brushing(bool on) { state_->brushing = on; }
+
+QString ChartView::hover_text() const { return state_->hover_text; }
+
+QString ChartView::focus_text() const { return state_->drawing.words(state_->focused); }
+
+QPoint ChartView::handle_place(int mark) const {
+  const auto& drawing = state_->drawing;
+  if (mark < 0 || mark >= static_cast<int>(drawing.chart().marks.size())) return {};
+  const double at = drawing.mark_pixel(static_cast<std::size_t>(mark));
+  if (std::isnan(at)) return {};
+  const auto& layout = drawing.layout();
+  if (!layout.has_plot) return QPointF(layout.legend_bar.center().x(), at).toPoint();
+  return drawing.chart().marks[static_cast<std::size_t>(mark)].vertical
+             ? QPointF(at, layout.plot.bottom() - 2).toPoint()
+             : QPointF(layout.plot.left() + 2, at).toPoint();
+}
+
+QPoint ChartView::point_place(int series, int point) const {
+  const int own = static_cast<int>(chart().points.size());
+  const Part part = series < own ? Part{Part::Kind::point, series, point}
+                                 : Part{Part::Kind::line_point, series - own, point};
+  return state_->drawing.area_of(part).center().toPoint();
+}
+
+QPoint ChartView::cell_place(int matrix, int row, int column) const {
+  return state_->drawing.area_of({Part::Kind::cell, 0, matrix, row, column}).center().toPoint();
+}
+
+void ChartView::resizeEvent(QResizeEvent* /*event*/) { lay_out(); }
+
+void ChartView::paintEvent(QPaintEvent* /*event*/) {
+  State& state = *state_;
+  const double ratio = devicePixelRatioF();
+  const QSize pixels = (QSizeF(size()) * ratio).toSize();
+  if (state.cache.size() != pixels) {
+    state.cache = QPixmap(pixels);
+    state.stale = true;
+  }
+  state.cache.setDevicePixelRatio(ratio);
+  if (state.stale) {
+    state.cache.fill(state.theme.background);
+    QPainter into(&state.cache);
+    state.drawing.paint(into);
+    state.stale = false;
+  }
+  QPainter painter(this);
+  painter.drawPixmap(0, 0, state.cache);
+  painter.setRenderHint(QPainter::Antialiasing);
+  const auto& layout = state.drawing.layout();
+  if (state.brushed && layout.has_plot) {
+    QColor shade = state.theme.accent;
+    shade.setAlphaF(0.18F);
+    const double left = std::max(layout.x.pixel(state.brushed->first), layout.plot.left());
+    const double right = std::min(layout.x.pixel(state.brushed->second), layout.plot.right());
+    painter.fillRect(QRectF(left, layout.plot.top(), right - left, layout.plot.height()), shade);
+  }
+  if (state.hover_at.x() >= 0 && layout.has_plot && !state.dragging &&
+      layout.plot.contains(state.hover_at)) {
+    painter.setPen(QPen(state.theme.faint_text, 1, Qt::DotLine));
+    const QPointF at =
+        state.hovered.kind == Part::Kind::point || state.hovered.kind == Part::Kind::line_point
+            ? state.drawing.area_of(state.hovered).center()
+            : QPointF(state.hover_at);
+    painter.drawLine(QPointF(at.x(), layout.plot.top()), QPointF(at.x(), layout.plot.bottom()));
+    painter.drawLine(QPointF(layout.plot.left(), at.y()), QPointF(layout.plot.right(), at.y()));
+  }
+  const auto ring = [&](const Part& part, const QColor& colour, double width) {
+    const QRectF area = state.drawing.area_of(part);
+    if (area.isEmpty()) return;
+    painter.setBrush(Qt::NoBrush);
+    painter.setPen(QPen(state.theme.background, width + 2));
+    painter.drawRect(area.adjusted(-2, -2, 2, 2));
+    painter.setPen(QPen(colour, width));
+    painter.drawRect(area.adjusted(-2, -2, 2, 2));
+  };
+  ring(state.hovered, state.theme.text, 1);
+  if (!hasFocus()) return;
+  ring(state.focused, state.theme.accent, 2);
+  painter.setBrush(Qt::NoBrush);
+  painter.setPen(QPen(state.theme.accent, 2));
+  painter.drawRect(QRectF(rect()).adjusted(1, 1, -1, -1));
+}
+
+void ChartView::set_hover(const QPoint& at) {
+  State& state = *state_;
+  state.hover_at = at;
+  state.hovered = state.drawing.part_at(at);
+  const int handle = state.drawing.handle_at(at);
+  QString text = state.drawing.words(state.hovered);
+  if (text.isEmpty() && handle >= 0) {
+    const auto& mark = chart().marks[static_cast<std::size_t>(handle)];
+    text = tr("%1 %2, drag to change it")
+               .arg(QString::fromStdString(mark.label), QString::number(mark.at, 'g', 4));
+  }
+  state.hover_text = text;
+  if (handle < 0 || state.hovered.kind == Part::Kind::point)
+    setCursor(state.hovered.kind == Part::Kind::none ? Qt::ArrowCursor : Qt::PointingHandCursor);
+  else
+    setCursor(state.drawing.layout().has_plot &&
+                      chart().marks[static_cast<std::size_t>(handle)].vertical
+                  ? Qt::SplitHCursor
+                  : Qt::SplitVCursor);
+  update();
+}
+
+void ChartView::mousePressEvent(QMouseEvent* event) {
+  State& state = *state_;
+  if (event->button() != Qt::LeftButton) return;
+  const QPoint at = event->position().toPoint();
+  const int handle = state.drawing.handle_at(at);
+  // A point beneath a handle's line can still be chosen; the grip itself always drags.
+  const bool on_point = state.drawing.part_at(at).kind == Part::Kind::point &&
+                        (handle < 0 || (handle_place(handle) - at).manhattanLength() > 16);
+  if (handle >= 0 && !on_point) {
+    state.handle = handle;
+    state.dragging = true;
+    QToolTip::hideText();
+    return;
+  }
+  if (state.brushing && state.drawing.layout().plot.contains(at)) state.brush_start = at;
+}
+
+void ChartView::mouseMoveEvent(QMouseEvent* event) {
+  State& state = *state_;
+  const QPoint at = event->position().toPoint();
+  if (state.dragging) {
+    state.hover_at = at;
+    emit handle_moved(state.handle,
+                      state.drawing.mark_value(static_cast<std::size_t>(state.handle), at), false);
+    return;
+  }
+  if (state.brush_start && (event->buttons() & Qt::LeftButton)) {
+    if ((at - *state.brush_start).manhattanLength() > 3) {
+      const auto& x = state.drawing.layout().x;
+      const double a = x.value(state.brush_start->x()), b = x.value(at.x());
+      state.brushed = {std::clamp(std::min(a, b), x.low, x.high),
+                       std::clamp(std::max(a, b), x.low, x.high)};
+      update();
+    }
+    return;
+  }
+  const Part before = state.hovered;
+  set_hover(at);
+  if (state.hover_text.isEmpty())
+    QToolTip::hideText();
+  else if (before != state.hovered)
+    QToolTip::showText(event->globalPosition().toPoint(), state.hover_text.toHtmlEscaped(), this);
+}
+
+void ChartView::mouseReleaseEvent(QMouseEvent* event) {
+  State& state = *state_;
+  if (event->button() != Qt::LeftButton) return;
+  const QPoint at = event->position().toPoint();
+  if (state.dragging) {
+    state.dragging = false;
+    const auto mark = static_cast<std::size_t>(state.handle);
+    if (mark < chart().marks.size())
+      emit handle_moved(state.handle, state.drawing.mark_value(mark, at), true);
+    return;
+  }
+  if (state.brush_start) {
+    const bool moved = (at - *state.brush_start).manhattanLength() > 3;
+    state.brush_start.reset();
+    if (moved) {
+      emit range_brushed(state.brushed);
+      return;
+    }
+    if (state.brushed) {
+      state.brushed.reset();
+      update();
+      emit range_brushed(std::nullopt);
+    }
+  }
+  const Part part = state.drawing.part_at(at);
+  if (part.kind != Part::Kind::none) {
+    state.focused = part;
+    announce();
+    choose_focused();
+  } else if (const auto& layout = state.drawing.layout();
+             layout.plot.contains(at) && (!chart().bars.empty() || !chart().boxes.empty())) {
+    emit column_chosen(std::round(layout.x.value(at.x())));
+  }
+}
+
+void ChartView::leaveEvent(QEvent* /*event*/) {
+  state_->hovered = {};
+  state_->hover_at = {-1, -1};
+  state_->hover_text.clear();
+  update();
+}
+
+bool ChartView::event(QEvent* event) {
+  if (event->type() == QEvent::ToolTip) {
+    if (!state_->hover_text.isEmpty())
+      QToolTip::showText(static_cast<QHelpEvent*>(event)->globalPos(),
+                         state_->hover_text.toHtmlEscaped(), this);
+    return true;
+  }
+  return QWidget::event(event);
+}
+
+void ChartView::choose_focused() {
+  const Part part = state_->focused;
+  switch (part.kind) {
+    case Part::Kind::none:
+      break;
+    case Part::Kind::point:
+      emit point_chosen(part.series, part.index);
+      break;
+    case Part::Kind::line_point:
+      emit point_chosen(static_cast<int>(chart().points.size()) + part.series, part.index);
+      break;
+    case Part::Kind::bar:
+      emit column_chosen(chart()
+                             .bars[static_cast<std::size_t>(part.series)]
+                             .bars[static_cast<std::size_t>(part.index)]
+                             .x);
+      break;
+    case Part::Kind::box:
+      emit column_chosen(chart().boxes[static_cast<std::size_t>(part.index)].x);
+      break;
+    case Part::Kind::cell:
+      emit cell_chosen(part.index, part.row, part.column);
+      break;
+  }
+}
+
+void ChartView::announce() {
+  const QString text = focus_text();
+  setAccessibleDescription(text);
+  QAccessibleEvent changed(this, QAccessible::DescriptionChanged);
+  QAccessible::updateAccessibility(&changed);
+  emit focus_text_changed(text);
+  update();
+}
+
+void ChartView::move_focus(int columns, int rows) {
+  State& state = *state_;
+  const auto parts = state.drawing.parts();
+  if (parts.empty()) return;
+  const auto found = std::find(parts.begin(), parts.end(), state.focused);
+  if (found == parts.end()) {
+    state.focused = parts.front();
+    announce();
+    return;
+  }
+  if (columns != 0) {  // within its series
+    const auto next = found + columns;
+    if (next < parts.begin() || next >= parts.end() || next->kind != found->kind ||
+        next->series != found->series)
+      return;
+    state.focused = *next;
+  } else {  // the nearest of the series before or after
+    const double x = state.drawing.area_of(*found).center().x();
+    auto first = found;
+    const auto same = [](const Part& a, const Part& b) {
+      return a.kind == b.kind && a.series == b.series;
+    };
+    if (rows > 0) {
+      while (first != parts.end() && same(*first, *found)) ++first;
+      if (first == parts.end()) return;
+    } else {
+      while (first != parts.begin() && same(*first, *found)) --first;
+      if (same(*first, *found)) return;
+    }
+    const Part series = *first;
+    double nearest = -1;
+    for (const auto& part : parts) {
+      if (!same(part, series)) continue;
+      const double distance = std::abs(state.drawing.area_of(part).center().x() - x);
+      if (nearest >= 0 && distance >= nearest) continue;
+      nearest = distance;
+      state.focused = part;
+    }
+  }
+  announce();
+}
+
+void ChartView::move_cell(int columns, int rows) {
+  Part& part = state_->focused;
+  if (part.kind != Part::Kind::cell) {
+    part = {Part::Kind::cell, 0, 0, 0, 0};
+  } else {
+    const auto& matrix = chart().matrices[static_cast<std::size_t>(part.index)];
+    part.row = std::clamp(part.row + rows, 0, static_cast<int>(matrix.row_labels.size()) - 1);
+    part.column =
+        std::clamp(part.column + columns, 0, static_cast<int>(matrix.column_labels.size()) - 1);
+  }
+  announce();
+  choose_focused();
+}
+
+void ChartView::keyPressEvent(QKeyEvent* event) {
+  State& state = *state_;
+  if (event->modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)) {
+    QWidget::keyPressEvent(event);
+    return;
+  }
+  const bool cells = !chart().matrices.empty() &&
+                     (!state.drawing.layout().has_plot || state.focused.kind == Part::Kind::cell);
+  const auto move = [&](int columns, int rows) {
+    cells ? move_cell(columns, rows) : move_focus(columns, rows);
+  };
+  switch (event->key()) {
+    case Qt::Key_Left:
+      return move(-1, 0);
+    case Qt::Key_Right:
+      return move(1, 0);
+    case Qt::Key_Up:
+      return move(0, -1);
+    case Qt::Key_Down:
+      return move(0, 1);
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+    case Qt::Key_Space:
+      return choose_focused();
+    case Qt::Key_Escape:
+      if (state.dragging || state.focused.kind != Part::Kind::none || state.brushed) {
+        if (state.brushed) {
+          state.brushed.reset();
+          emit range_brushed(std::nullopt);
+        }
+        state.dragging = false;
+        state.focused = {};
+        announce();
+        return;
+      }
+      break;
+    default:
+      break;
+  }
+  QWidget::keyPressEvent(event);
+}
+
+void ChartView::focusInEvent(QFocusEvent* event) {
+  QWidget::focusInEvent(event);
+  update();
+}
+
+void ChartView::focusOutEvent(QFocusEvent* event) {
+  QWidget::focusOutEvent(event);
+  update();
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <QAreaSeries>
+#include <QChart>
+#include <QGraphicsItem>
+#include <QLineSeries>
+#include <QLogValueAxis>
+#include <QPainter>
+#include <QValueAxis>
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/draw/curves_impl.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr double kAboveGrid = 3.5;  // Qt Charts: grid 2, axes 3, series 4
+
+/// Paints whatever the function paints, at its place in the scene's order.
+class PaintedItem : public QGraphicsItem {
+ public:
+  PaintedItem(const QChart* chart, const std::function<void(QPainter&)>* paint)
+      : chart_(chart), paint_(paint) {}
+  QRectF boundingRect() const override { return chart_->rect(); }
+  void paint(QPainter* painter, const QStyleOptionGraphicsItem* /*option*/,
+             QWidget* /*widget*/) override {
+    if (*paint_) (*paint_)(*painter);
+  }
+
+ private:
+  const QChart* chart_;
+  const std::function<void(QPainter&)>* paint_;
+};
+
+bool finite(const QPointF& point) { return std::isfinite(point.x()) && std::isfinite(point.y()); }
+
+/// The part of a segment inside the rectangle, or false.
+bool cut(QPointF& a, QPointF& b, const QRectF& box) {
+  double from = 0, to = 1;
+  const QPointF d = b - a;
+  const auto side = [&](double step, double room) {  // step * t <= room
+    if (step == 0) return room >= 0;
+    const double t = room / step;
+    step < 0 ? from = std::max(from, t) : to = std::min(to, t);
+    return from <= to;
+  };
+  if (!side(-d.x(), a.x() - box.left()) || !side(d.x(), box.right() - a.x()) ||
+      !side(-d.y(), a.y() - box.top()) || !side(d.y(), box.bottom() - a.y()))
+    return false;
+  const QPointF start = a;
+  a = start + from * d;
+  b = start + to * d;
+  return true;
+}
+
+/// Of the points of one column of pixels: the first, the least, the most and the last.
+std::vector<QPointF> thinned(const std::vector<QPointF>& points, double columns) {
+  if (static_cast<double>(points.size()) <= 2 * columns) return points;
+  std::vector<QPointF> out;
+  for (std::size_t i = 0; i < points.size();) {
+    const double column = std::floor(points[i].x());
+    std::size_t end = i, least = i, most = i;
+    for (; end < points.size() && std::floor(points[end].x()) == column; ++end) {
+      if (points[end].y() < points[least].y()) least = end;
+      if (points[end].y() > points[most].y()) most = end;
+    }
+    out.push_back(points[std::min(least, most)]);
+    if (least != most) out.push_back(points[std::max(least, most)]);
+    i = end;
+  }
+  return out;
+}
+
+QAbstractAxis* new_axis(bool logarithmic) {
+  QAbstractAxis* axis = nullptr;
+  if (logarithmic)
+    axis = new QLogValueAxis;
+  else
+    axis = new QValueAxis;
+  axis->setLabelsVisible(false);
+  axis->setMinorGridLineVisible(false);
+  return axis;
+}
+
+void set_range(QAbstractAxis* axis, const PlotAxis& range, const Theme& theme, bool grid) {
+  axis->setRange(range.low, range.high);
+  axis->setLinePen(QPen(theme.faint_text, 1));
+  axis->setGridLinePen(QPen(theme.grid, 1));
+  // Grid and ticks stand where the labels do; uneven ones are painted with the labels.
+  bool even = range.ticks.size() >= 2;
+  for (std::size_t i = 2; i < range.ticks.size(); ++i)
+    even =
+        even && std::abs((range.ticks[i].at - range.ticks[i - 1].at) -
+                         (range.ticks[1].at - range.ticks[0].at)) < 1e-6 * (range.high - range.low);
+  if (auto* value_axis = qobject_cast<QValueAxis*>(axis)) {
+    if (even) {
+      value_axis->setTickType(QValueAxis::TicksDynamic);
+      value_axis->setTickAnchor(range.ticks[0].at);
+      value_axis->setTickInterval(range.ticks[1].at - range.ticks[0].at);
+    }
+    axis->setGridLineVisible(grid && even);
+  } else {
+    axis->setGridLineVisible(grid);
+  }
+}
+
+QList<QPointF> in_values(const std::vector<QPointF>& pixels, const PlotAxis& x, const PlotAxis& y) {
+  QList<QPointF> out;
+  out.reserve(static_cast<qsizetype>(pixels.size()));
+  for (const auto& point : pixels) out.push_back({x.value(point.x()), y.value(point.y())});
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::vector<QPointF>> visible_parts(const std::vector<Point>& points, bool steps,
+                                                const PlotAxis& x, const PlotAxis& y) {
+  const QRectF box(QPointF(x.first, std::min(y.first, y.last)),
+                   QPointF(x.last, std::max(y.first, y.last)));
+  std::vector<std::vector<QPointF>> runs(1);
+  for (const auto& point : points) {
+    const QPointF at(x.pixel(point.x), y.pixel(point.y));
+    if (!finite(at)) {
+      if (!runs.back().empty()) runs.emplace_back();
+      continue;
+    }
+    if (steps && !runs.back().empty()) runs.back().push_back({at.x(), runs.back().back().y()});
+    runs.back().push_back(at);
+  }
+  std::vector<std::vector<QPointF>> out;
+  for (const auto& run : runs) {
+    const auto some = thinned(run, box.width());
+    bool joined = false;
+    for (std::size_t i = 1; i < some.size(); ++i) {
+      QPointF a = some[i - 1], b = some[i];
+      if (!cut(a, b, box)) {
+        joined = false;
+        continue;
+      }
+      if (!joined || (out.back().back() - a).manhattanLength() > 1e-6) out.push_back({a});
+      out.back().push_back(b);
+      joined = b == some[i];
+    }
+  }
+  return out;
+}
+
+/// What is to be drawn, in values.
+struct Curves::Plan {
+  struct Curve {
+    QList<QPointF> points;
+    QPen pen;
+    bool right;
+  };
+  struct Area {
+    QList<QPointF> lower, upper;
+    QBrush brush;
+  };
+  std::vector<Curve> curves;
+  std::vector<Area> areas;
+};
+
+Curves::Curves() : chart_(new QChart), below_item_(new PaintedItem(chart_, &paint_below_)) {
+  chart_->setBackgroundVisible(false);
+  chart_->setPlotAreaBackgroundVisible(false);
+  chart_->setAnimationOptions(QChart::NoAnimation);
+  chart_->legend()->hide();
+  chart_->setMargins({});
+  below_item_->setParentItem(chart_);
+  below_item_->setZValue(kAboveGrid);
+  scene_.addItem(chart_);
+}
+
+Curves::~Curves() = default;
+
+void Curves::build(const Plan& plan) {
+  chart_->removeAllSeries();
+  for (auto* axis : {&x_, &y_, &right_}) {
+    if (*axis) chart_->removeAxis(*axis), delete *axis;
+    *axis = nullptr;
+  }
+  chart_->addAxis(x_ = new_axis(x_log_), Qt::AlignBottom);
+  chart_->addAxis(y_ = new_axis(y_log_), Qt::AlignLeft);
+  bool any_right = false;
+  for (const auto& curve : plan.curves) any_right = any_right || curve.right;
+  if (any_right) chart_->addAxis(right_ = new_axis(right_log_), Qt::AlignRight);
+  lines_.clear();
+  areas_.clear();
+  line_sides_.clear();
+  for (std::size_t i = 0; i < plan.areas.size(); ++i) {
+    auto* area = new QAreaSeries;
+    area->setUpperSeries(new QLineSeries(area));
+    area->setLowerSeries(new QLineSeries(area));
+    area->setPen(Qt::NoPen);
+    chart_->addSeries(area);
+    area->attachAxis(x_);
+    area->attachAxis(y_);
+    areas_.push_back(area);
+  }
+  for (const auto& curve : plan.curves) {
+    auto* line = new QLineSeries;
+    chart_->addSeries(line);
+    line->attachAxis(x_);
+    line->attachAxis(curve.right ? right_ : y_);
+    lines_.push_back(line);
+    line_sides_.push_back(curve.right);
+  }
+}
+
+void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& theme) {
+  Plan plan;
+  for (std::size_t i = 0; i < chart.bands.size(); ++i) {
+    std::vector<Point> low, high;
+    for (const auto& edge : chart.bands[i].edges) {
+      if (!std::isfinite(edge.low) || !std::isfinite(edge.high)) continue;
+      const auto inside = [&](double value) {
+        return std::clamp(value, layout.y.low, layout.y.high);
+      };
+      low.push_back({edge.x, inside(edge.low)});
+      high.push_back({edge.x, inside(edge.high)});
+    }
+    const auto lower = visible_parts(low, false, layout.x, layout.y);
+    const auto upper = visible_parts(high, false, layout.x, layout.y);
+    if (lower.size() != 1 || upper.size() != 1) continue;
+    // In the look of the line of the same name.
+    int look = static_cast<int>(i) + 5;
+    for (std::size_t l = 0; l < chart.lines.size(); ++l)
+      if (chart.lines[l].label == chart.bands[i].label) look = line_look(chart, l);
+    plan.areas.push_back({in_values(lower.front(), layout.x, layout.y),
+                          in_values(upper.front(), layout.x, layout.y),
+                          theme.series_brush(look, Emphasis::faint)});
+  }
+  for (std::size_t i = 0; i < chart.lines.size(); ++i) {
+    const auto& line = chart.lines[i];
+    const bool right = line.right && layout.has_right;
+    const PlotAxis& y = right ? layout.right : layout.y;
+    for (const auto& part : visible_parts(line.points, line.steps, layout.x, y))
+      plan.curves.push_back({in_values(part, layout.x, y),
+                             theme.series_pen(line_look(chart, i), line.emphasis), right});
+  }
+  std::vector<bool> sides;
+  for (const auto& curve : plan.curves) sides.push_back(curve.right);
+  const bool same_kind = x_ && x_log_ == layout.x.logarithmic && y_log_ == layout.y.logarithmic &&
+                         right_log_ == layout.right.logarithmic;
+  x_log_ = layout.x.logarithmic;
+  y_log_ = layout.y.logarithmic;
+  right_log_ = layout.right.logarithmic;
+  if (!same_kind || sides != line_sides_ || areas_.size() != plan.areas.size()) build(plan);
+  if (chart_->geometry() != layout.area) {
+    chart_->setGeometry(layout.area);
+    scene_.setSceneRect(layout.area);
+  }
+  chart_->setPlotArea(layout.plot.translated(-layout.area.topLeft()));
+  set_range(x_, layout.x, theme, true);
+  set_range(y_, layout.y, theme, true);
+  if (right_) set_range(right_, layout.right, theme, false);
+  for (std::size_t i = 0; i < plan.curves.size(); ++i) {
+    lines_[i]->setPen(plan.curves[i].pen);
+    lines_[i]->replace(plan.curves[i].points);
+  }
+  for (std::size_t i = 0; i < plan.areas.size(); ++i) {
+    areas_[i]->setBrush(plan.areas[i].brush);
+    areas_[i]->lowerSeries()->replace(plan.areas[i].lower);
+    areas_[i]->upperSeries()->replace(plan.areas[i].upper);
+  }
+}
+
+void Curves::paint(QPainter& painter, const std::function<void(QPainter&)>& below) const {
+  paint_below_ = below;
+  auto& scene = const_cast<QGraphicsScene&>(scene_);
+  scene.render(&painter, scene_.sceneRect(), scene_.sceneRect());
+  paint_below_ = nullptr;
+}
+
+}  // namespace kvatlas::viewer

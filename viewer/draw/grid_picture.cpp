@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/grid_picture.hpp"
+
+#include <QPainter>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr double kThumbnail = 48, kGap = 4, kLeft = 40, kTop = 56, kBottom = 40;
+
+Colour colour_of(const QColor& colour) {
+  return {static_cast<std::uint8_t>(colour.red()), static_cast<std::uint8_t>(colour.green()),
+          static_cast<std::uint8_t>(colour.blue())};
+}
+
+class GridPicture : public Picture {
+ public:
+  explicit GridPicture(GridScene scene) : scene_(std::move(scene)) {
+    std::vector<Cells> cells;
+    for (const auto& map : scene_.maps)
+      if (map) cells.push_back(cells_of(*map, {}));
+    if (const auto sample = sample_visible(cells, 16384); !sample.empty())
+      range_ = robust_range(sample, scene_.kind);
+    else
+      range_ = {1e-6, 1};
+  }
+  std::string title() const override { return scene_.title; }
+  QSizeF size() const override {
+    return {kLeft + double(scene_.heads) * (kThumbnail + kGap) + 16,
+            kTop + double(scene_.layers) * (kThumbnail + kGap) + kBottom};
+  }
+  void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override;
+  std::string csv() const override;
+
+ private:
+  GridScene scene_;
+  Range range_;
+};
+
+void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& theme) const {
+  painter.save();
+  painter.fillRect(area, theme.background);
+  painter.translate(area.topLeft());
+  const QSizeF own = size();
+  const double factor = std::min(area.width() / own.width(), area.height() / own.height());
+  painter.scale(factor, factor);
+  QFont bold = theme.font;
+  bold.setBold(true);
+  painter.setFont(bold);
+  painter.setPen(theme.text);
+  painter.drawText(QRectF(8, 0, own.width() - 16, 22), Qt::AlignLeft | Qt::AlignVCenter,
+                   QString::fromStdString(scene_.title));
+  QFont small = theme.font;
+  small.setPointSizeF(small.pointSizeF() * 0.8);
+  painter.setFont(small);
+  const Scale scale(scene_.kind, range_);
+  const int pixels =
+      std::clamp(static_cast<int>(kThumbnail * painter.deviceTransform().m11()), 48, 192);
+  const std::int64_t group = scene_.kv_heads > 0 ? scene_.heads / scene_.kv_heads : scene_.heads;
+  for (std::int64_t head = 0; head < scene_.heads; ++head) {
+    const double x = kLeft + double(head) * (kThumbnail + kGap);
+    painter.setPen(theme.text);
+    painter.drawText(QRectF(x, kTop - 16, kThumbnail, 14), Qt::AlignCenter,
+                     QString("H%1").arg(head));
+    if (group > 0 && head % group == 0) {
+      const double right = x + double(group) * (kThumbnail + kGap) - kGap - 1;
+      painter.setPen(theme.faint_text);
+      painter.drawLine(QPointF(x, kTop - 18), QPointF(right, kTop - 18));
+      painter.drawText(QRectF(x, kTop - 33, right - x, 14), Qt::AlignCenter,
+                       QString("KV %1").arg(head / group));
+    }
+  }
+  for (std::int64_t layer = 0; layer < scene_.layers; ++layer) {
+    const double y = kTop + double(layer) * (kThumbnail + kGap);
+    painter.setPen(theme.text);
+    painter.drawText(QRectF(0, y, kLeft - 6, kThumbnail), Qt::AlignRight | Qt::AlignVCenter,
+                     QString("L%1").arg(layer));
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      const QRectF box(kLeft + double(head) * (kThumbnail + kGap), y, kThumbnail, kThumbnail);
+      const auto& map = scene_.maps[static_cast<std::size_t>(layer * scene_.heads + head)];
+      if (map)
+        painter.drawImage(box, thumbnail_image(*map, scale, pixels, theme));
+      else
+        painter.fillRect(box, QBrush(theme.missing, Qt::BDiagPattern));
+      painter.setPen(theme.grid);
+      painter.drawRect(box);
+    }
+  }
+  const QRectF bar(kLeft, own.height() - 30, std::min(220.0, own.width() - kLeft - 60), 9);
+  for (int x = 0; x < static_cast<int>(bar.width()); ++x)
+    painter.fillRect(QRectF(bar.left() + x, bar.top(), 1.2, bar.height()),
+                     to_qcolor(colour_at(theme.colours, (x + 0.5) / bar.width())));
+  painter.setPen(theme.text);
+  for (const Tick& tick : ticks(scale, 5))
+    painter.drawText(
+        QRectF(bar.left() + tick.position * bar.width() - 30, bar.bottom() + 1, 60, 14),
+        Qt::AlignCenter, QString::fromStdString(tick.label));
+  painter.drawText(QRectF(bar.right() + 12, bar.top() - 4, 400, 16),
+                   Qt::AlignLeft | Qt::AlignVCenter,
+                   scene_.reduction == Reduction::mean ? "attention, mean of blocks"
+                                                       : "attention, greatest of blocks");
+  painter.restore();
+}
+
+std::string GridPicture::csv() const {
+  std::string out = str("# ", scene_.title, "\n# attention, share; rows and columns are blocks\n",
+                        "layer,head,row,column,attention\n");
+  for (std::size_t i = 0; i < scene_.maps.size(); ++i) {
+    if (!scene_.maps[i]) continue;
+    const Cells cells = cells_of(*scene_.maps[i], {});
+    for (std::int64_t row = 0; row < cells.rows; ++row)
+      for (std::int64_t column = 0; column < cells.columns && !cells.is_masked(row, column);
+           ++column) {
+        std::array<char, 32> text{};
+        std::snprintf(text.data(), text.size(), "%.6g", static_cast<double>(cells.at(row, column)));
+        out += str(static_cast<std::int64_t>(i) / scene_.heads, ",",
+                   static_cast<std::int64_t>(i) % scene_.heads, ",", row, ",", column, ",",
+                   text.data(), "\n");
+      }
+  }
+  return out;
+}
+
+}  // namespace
+
+QImage thumbnail_image(const Tile& tile, const Scale& scale, int pixels, const Theme& theme) {
+  std::vector<std::uint8_t> indices(tile.values.size());
+  quantise(cells_of(tile, {}), scale, {}, indices);
+  QImage image(pixels, pixels, QImage::Format_Indexed8);
+  QList<QRgb> table;
+  for (const Colour& colour :
+       make_palette(theme.colours, colour_of(theme.missing), colour_of(theme.background)))
+    table.append(qRgb(colour.red, colour.green, colour.blue));
+  image.setColorTable(table);
+  const auto span = [&](int pixel, std::int64_t cells) {
+    const std::int64_t first = pixel * cells / pixels;
+    return std::pair(first, std::max(first + 1, (pixel + 1) * cells / pixels));
+  };
+  for (int y = 0; y < pixels; ++y) {
+    const auto rows = span(y, tile.rows);
+    std::uint8_t* line = image.scanLine(y);
+    for (int x = 0; x < pixels; ++x) {
+      const auto columns = span(x, tile.columns);
+      std::uint8_t greatest = 0;  // an index more one: masked counts as lowest
+      for (std::int64_t row = rows.first; row < rows.second; ++row)
+        for (std::int64_t column = columns.first; column < columns.second; ++column)
+          greatest = std::max(
+              greatest, static_cast<std::uint8_t>(
+                            indices[static_cast<std::size_t>(row * tile.columns + column)] + 1));
+      line[x] = static_cast<std::uint8_t>(greatest - 1);
+    }
+  }
+  return image;
+}
+
+PicturePtr grid_picture(GridScene scene) { return std::make_shared<GridPicture>(std::move(scene)); }
+
+}  // namespace kvatlas::viewer

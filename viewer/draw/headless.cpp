@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/headless.hpp"
+
+#include <cstdlib>
+#include <set>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+
+Headless::Headless() {
+  setenv("QT_QPA_PLATFORM", "offscreen", 0);
+  application_ = std::make_unique<QApplication>(count_, arguments_);
+}
+
+QFont Headless::font() { return {"DejaVu Sans", 10}; }
+
+OpenedFiles open_files(const std::vector<std::filesystem::path>& paths) {
+  OpenedFiles files;
+  for (const auto& path : paths) {
+    if (!profile::is_profile(path)) {
+      files.source.documents.push_back(calibrate::read_document(path));
+      files.source.document_paths.push_back(path);
+    } else if (!files.profile) {
+      files.profile = std::make_unique<profile::Reader>(path);
+      files.profile_path = path;
+    } else if (!files.baseline) {
+      files.baseline = std::make_unique<profile::Reader>(path);
+      files.baseline_path = path;
+    } else {
+      fail(ErrorCode::usage, quoted(path.string(), 400),
+           " is a third profile; expected at most one and its baseline");
+    }
+  }
+  files.source.profile = files.profile.get();
+  files.source.baseline = files.baseline.get();
+  return files;
+}
+
+std::vector<std::size_t> sample_positions(const profile::Reader& profile, const std::string& task) {
+  std::vector<std::size_t> out;
+  std::set<std::string> tasks;
+  for (std::size_t i = 0; i < profile.samples().size(); ++i) {
+    tasks.insert(profile.samples()[i].task);
+    if (task.empty() || profile.samples()[i].task == task) out.push_back(i);
+  }
+  if (!out.empty() || task.empty()) return out;
+  std::string names;
+  for (const auto& name : tasks) names += (names.empty() ? "" : ", ") + printable(name);
+  fail(ErrorCode::usage, "no sample has the task ", quoted(task), "; the profile has ", names);
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <QFontMetricsF>
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/draw/chart_drawing_impl.hpp"
+#include "viewer/maps/scale.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+/// So many labels fit that each `step`-th is shown.
+std::size_t label_step(std::size_t count, double room, double each) {
+  const auto fit = static_cast<std::size_t>(std::max(1.0, room / each));
+  std::size_t step = 1;
+  for (const std::size_t wanted : {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}) {
+    step = wanted;
+    if ((count + wanted - 1) / wanted <= fit) break;
+  }
+  return step;
+}
+
+/// Black or white, whichever is easier to read on the colour.
+QColor readable_on(QRgb colour) {
+  const double light = 0.2126 * qRed(colour) + 0.7152 * qGreen(colour) + 0.0722 * qBlue(colour);
+  return light > 110 ? QColor(Qt::black) : QColor(Qt::white);
+}
+
+QString cell_text(double value) {
+  return value == std::floor(value) || std::abs(value) >= 100 ? QString::number(std::round(value))
+                                                              : QString::number(value, 'g', 3);
+}
+
+}  // namespace
+
+void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
+  const auto& matrix = chart_.matrices[number];
+  const auto& place = layout_.places[number];
+  const QImage& image = images_[number];
+  const QFont font = sized_font(theme_.font, kTickFont);
+  const QFontMetricsF metrics(font);
+  painter.setFont(font);
+  if (place.label.height() > 0) {
+    painter.setPen(theme_.text);
+    painter.drawText(place.label, Qt::AlignLeft | Qt::AlignVCenter,
+                     metrics.elidedText(QString::fromStdString(matrix.label), Qt::ElideRight,
+                                        place.label.width()));
+  }
+  if (image.isNull()) return;
+  const QRectF cells = place.cells;
+  const std::size_t rows = matrix.row_labels.size(), columns = matrix.column_labels.size();
+  const double width = cells.width() / static_cast<double>(columns);
+  const double height = cells.height() / static_cast<double>(rows);
+  painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
+  painter.drawImage(cells, image);
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column) {
+      if (!std::isnan(matrix.at(row, column))) continue;
+      std::size_t end = column;
+      while (end + 1 < columns && std::isnan(matrix.at(row, end + 1))) ++end;
+      painter.fillRect(QRectF(cells.left() + static_cast<double>(column) * width,
+                              cells.top() + static_cast<double>(row) * height,
+                              static_cast<double>(end - column + 1) * width, height),
+                       QBrush(theme_.faint_text, Qt::BDiagPattern));
+      column = end;
+    }
+  // Numbers where there is room for them.
+  if (width >= 34 && height >= metrics.height())
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = 0; column < columns; ++column) {
+        const double value = matrix.at(row, column);
+        if (std::isnan(value)) continue;
+        painter.setPen(readable_on(image.pixel(static_cast<int>(column), static_cast<int>(row))));
+        painter.drawText(QRectF(cells.left() + static_cast<double>(column) * width,
+                                cells.top() + static_cast<double>(row) * height, width, height),
+                         Qt::AlignCenter, cell_text(value));
+      }
+  painter.setBrush(Qt::NoBrush);
+  if (!matrix.outlines.empty()) {
+    QList<QRectF> squares;
+    for (const auto& outline : matrix.outlines) {
+      const auto first = static_cast<double>(outline.first);
+      const auto size = static_cast<double>(outline.last - outline.first + 1);
+      squares.push_back({cells.left() + first * width, cells.top() + first * height, size * width,
+                         size * height});
+    }
+    painter.setRenderHint(QPainter::Antialiasing, false);
+    // Dark below light, to be seen on every colour.
+    const double thick = width >= 6 ? 2 : 1;
+    if (width >= 3) {
+      painter.setPen(QPen(Qt::black, thick + 1));
+      painter.drawRects(squares);
+    }
+    painter.setPen(QPen(Qt::white, thick));
+    painter.drawRects(squares);
+    painter.setRenderHint(QPainter::Antialiasing);
+  }
+  painter.setPen(QPen(theme_.grid, 1));
+  painter.drawRect(cells);
+  painter.setPen(theme_.text);
+  if (place.row_labels) {
+    const std::size_t step = label_step(rows, cells.height(), metrics.height());
+    for (std::size_t row = 0; row < rows; row += step) {
+      const double at = cells.top() + (static_cast<double>(row) + 0.5) * height;
+      const QRectF room(cells.left() - 205, at - metrics.height() / 2, 200, metrics.height());
+      painter.drawText(room, Qt::AlignRight | Qt::AlignVCenter,
+                       QString::fromStdString(matrix.row_labels[row]));
+    }
+  }
+  if (place.column_labels) {
+    double widest = 0;
+    for (const auto& label : matrix.column_labels)
+      widest = std::max(widest, metrics.horizontalAdvance(QString::fromStdString(label)));
+    // Few and long ones are cut short, many are thinned.
+    const bool few = columns <= 12;
+    const std::size_t step = few ? 1 : label_step(columns, cells.width(), widest + 8);
+    for (std::size_t column = 0; column < columns; column += step) {
+      const double at = cells.left() + (static_cast<double>(column) + 0.5) * width;
+      const double room = few ? width - 2 : widest + 8;
+      painter.drawText(QRectF(at - room / 2, cells.bottom() + 2, room, metrics.height()),
+                       Qt::AlignCenter,
+                       metrics.elidedText(QString::fromStdString(matrix.column_labels[column]),
+                                          Qt::ElideMiddle, room));
+    }
+  }
+}
+
+void ChartDrawing::paint_legend_bar(QPainter& painter) const {
+  const auto& matrix = chart_.matrices.front();
+  auto [low, high] = matrix.range;
+  if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
+  const QRectF bar = layout_.legend_bar;
+  const ColourMap map = low == -high ? ColourMap::blue_white_brown : theme_.colours;
+  QImage image(1, 256, QImage::Format_RGB32);
+  for (int i = 0; i < 256; ++i) {
+    const Colour colour = colour_at(map, 1 - i / 255.0);
+    image.setPixel(0, i, qRgb(colour.red, colour.green, colour.blue));
+  }
+  painter.drawImage(bar, image);
+  painter.setBrush(Qt::NoBrush);
+  painter.setPen(QPen(theme_.faint_text, 1));
+  painter.drawRect(bar);
+  const QFont font = sized_font(theme_.font, kTickFont);
+  const QFontMetricsF metrics(font);
+  painter.setFont(font);
+  const Scale scale(ScaleKind::linear, {low, high});
+  const int most = std::clamp(static_cast<int>(bar.height() / (2 * metrics.height())), 2, 9);
+  for (const auto& tick : ticks(scale, most)) {
+    const double at = bar.bottom() - tick.position * bar.height();
+    painter.setPen(QPen(theme_.faint_text, 1));
+    painter.drawLine(QPointF(bar.right(), at), QPointF(bar.right() + 4, at));
+    painter.setPen(theme_.text);
+    painter.drawText(QRectF(bar.right() + 7, at - metrics.height() / 2, 70, metrics.height()),
+                     Qt::AlignLeft | Qt::AlignVCenter, QString::fromStdString(tick.label));
+  }
+  painter.setPen(theme_.text);
+  painter.drawText(QRectF(bar.left() - 12, layout_.matrices.top() - 2, 92, metrics.height()),
+                   Qt::AlignLeft | Qt::AlignVCenter,
+                   metrics.elidedText(QString::fromStdString(matrix.unit), Qt::ElideRight, 92));
+}
+
+void ChartDrawing::paint_matrices(QPainter& painter) const {
+  for (std::size_t i = 0; i < chart_.matrices.size(); ++i) paint_matrix(painter, i);
+  paint_legend_bar(painter);
+  if (layout_.has_plot) return;
+  painter.setFont(sized_font(theme_.font, kTickFont));
+  painter.setPen(theme_.text);
+  painter.drawText(layout_.x_title, Qt::AlignCenter, axis_words(chart_.x));
+  painter.save();
+  painter.translate(layout_.y_title.left(), layout_.y_title.bottom());
+  painter.rotate(-90);
+  painter.drawText(QRectF(0, 0, layout_.y_title.height(), layout_.y_title.width()), Qt::AlignCenter,
+                   axis_words(chart_.y));
+  painter.restore();
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/picture.hpp"
+
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "viewer/draw/chart_drawing_impl.hpp"
+#include "viewer/draw/picture_impl.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr double kMostPixels = 32767;
+constexpr double kDotsPerMeter = 96 / 0.0254;  // at scale 1
+
+class ChartPicture : public Picture {
+ public:
+  explicit ChartPicture(Chart chart) : chart_(std::move(chart)) {}
+  std::string title() const override { return chart_.title; }
+  QSizeF size() const override {
+    if (has_plot(chart_)) return {960, chart_.matrices.empty() ? 540.0 : 720.0};
+    const auto count = static_cast<double>(chart_.matrices.size());
+    return {960, count > 12 ? 960.0 : 720.0};
+  }
+  void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
+    ChartDrawing drawing;
+    drawing.set(chart_, theme, area);
+    drawing.paint(painter);
+  }
+  std::string csv() const override { return chart_csv(chart_); }
+
+ private:
+  Chart chart_;
+};
+
+class StackedPicture : public Picture {
+ public:
+  StackedPicture(std::string title, std::vector<PicturePtr> parts, bool side_by_side)
+      : title_(std::move(title)), parts_(std::move(parts)), side_by_side_(side_by_side) {}
+  std::string title() const override { return title_; }
+  QSizeF size() const override {
+    QSizeF size(0, 0);
+    for (const auto& part : parts_) {
+      const QSizeF own = part->size();
+      size = side_by_side_
+                 ? QSizeF(size.width() + own.width(), std::max(size.height(), own.height()))
+                 : QSizeF(std::max(size.width(), own.width()), size.height() + own.height());
+    }
+    return size;
+  }
+  void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
+    const QSizeF whole = size();
+    QRectF room = area;
+    for (const auto& part : parts_) {
+      if (side_by_side_)
+        room.setWidth(area.width() * part->size().width() / whole.width());
+      else
+        room.setHeight(area.height() * part->size().height() / whole.height());
+      part->paint(painter, room, theme);
+      side_by_side_ ? room.moveLeft(room.right()) : room.moveTop(room.bottom());
+    }
+  }
+  /// One table after the other, an empty line between.
+  std::string csv() const override {
+    std::string out;
+    for (const auto& part : parts_) out += (out.empty() ? "" : "\n") + part->csv();
+    return out;
+  }
+
+ private:
+  std::string title_;
+  std::vector<PicturePtr> parts_;
+  bool side_by_side_;
+};
+
+}  // namespace
+
+PicturePtr chart_picture(Chart chart) { return std::make_shared<ChartPicture>(std::move(chart)); }
+
+PicturePtr stacked_picture(std::string title, std::vector<PicturePtr> parts, bool side_by_side) {
+  return std::make_shared<StackedPicture>(std::move(title), std::move(parts), side_by_side);
+}
+
+QSizeF picture_size(const Picture& picture, const ImageOptions& options, double scale) {
+  const QSizeF size = options.size.isEmpty() ? picture.size() : options.size;
+  const double width = std::ceil(size.width() * scale), height = std::ceil(size.height() * scale);
+  if (!(width >= 1 && height >= 1 && width <= kMostPixels && height <= kMostPixels))
+    fail(ErrorCode::usage, "a picture of ", width, " x ", height, " pixels: expected 1 to ",
+         kMostPixels, " each way");
+  return size;
+}
+
+QImage to_image(const Picture& picture, const Theme& theme, const ImageOptions& options) {
+  const QSizeF size = picture_size(picture, options, options.scale);
+  QImage image((size * options.scale).expandedTo({1, 1}).toSize(),
+               QImage::Format_ARGB32_Premultiplied);
+  if (image.isNull())
+    fail(ErrorCode::resource, "there is no memory for a picture of ", size.width() * options.scale,
+         " x ", size.height() * options.scale, " pixels");
+  image.fill(options.transparent ? QColor(Qt::transparent) : theme.background);
+  QPainter painter(&image);
+  painter.scale(options.scale, options.scale);
+  picture.paint(painter, QRectF({0, 0}, size), theme);
+  painter.end();
+  const int dots = static_cast<int>(std::lround(kDotsPerMeter * options.scale));
+  image.setDotsPerMeterX(dots);
+  image.setDotsPerMeterY(dots);
+  return image;
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/pictures.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+using Source = PictureSource;
+using Request = PictureRequest;
+
+LazyView lazy(const Source& source, const Request& request) {
+  const auto model = read_lazy_model(source.required_profile(), request.positions,
+                                     request.choices.lazy_arrays, source.section("simlayerkv"));
+  return lazy_view(model, request.choices.lazy);
+}
+
+PicturePtr lazy_picture(const Source& source, const Request& request) {
+  LazyView view = lazy(source, request);
+  const std::string title = view.layers.title;
+  return stacked_picture(
+      title, {chart_picture(std::move(view.layers)), chart_picture(std::move(view.scores))}, false);
+}
+
+PicturePtr lazy_layers_picture(const Source& source, const Request& request) {
+  return chart_picture(lazy(source, request).layers);
+}
+
+PicturePtr lazy_scores_picture(const Source& source, const Request& request) {
+  return chart_picture(lazy(source, request).scores);
+}
+
+BlocksModel blocks_model(const Source& source, const Request& request) {
+  return read_blocks_model(source.required_profile(), request.positions, source.section("pod"));
+}
+
+PicturePtr blocks_picture(const Source& source, const Request& request) {
+  const BlocksModel model = blocks_model(source, request);
+  const auto& settings = request.choices.blocks;
+  if (!request.at) return chart_picture(blocks_view(model, settings).matrices);
+  const auto heads = model.similarity.heads, groups = model.of_kv_heads.heads;
+  if (request.at->head < 0 || request.at->head >= heads)
+    fail(ErrorCode::usage, "there is no head ", request.at->head, ", but ", heads, " of them");
+  const auto head =
+      settings.per_query_head ? request.at->head : request.at->head / (heads / groups);
+  return chart_picture(matrix_chart(model, settings, head));
+}
+
+PicturePtr blocks_sweep_picture(const Source& source, const Request& request) {
+  return chart_picture(blocks_view(blocks_model(source, request), request.choices.blocks).sweep);
+}
+
+PicturePtr blocks_counts_picture(const Source& source, const Request& request) {
+  return chart_picture(blocks_view(blocks_model(source, request), request.choices.blocks).counts);
+}
+
+PicturePtr gate_picture(const Source& source, const Request& request) {
+  const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
+  const auto model = read_gate_model(source.required_profile(), request.positions,
+                                     request.choices.blocks.proximal);
+  const double tau = number_in(member_of(source.section("pod"), "settings"), "tau");
+  return chart_picture(gate_view(model, view.blocks, std::isnan(tau) ? 0.9 : tau).chart);
+}
+
+BudgetsView budgets(const Source& source, const Request& request) {
+  return budgets_view(read_budgets_model(source.required_profile(), request.positions,
+                                         request.choices.budget_counts),
+                      request.choices.budgets);
+}
+
+PicturePtr budgets_picture(const Source& source, const Request& request) {
+  return chart_picture(budgets(source, request).heatmap);
+}
+PicturePtr budgets_lines_picture(const Source& source, const Request& request) {
+  return chart_picture(budgets(source, request).lines);
+}
+PicturePtr budgets_shares_picture(const Source& source, const Request& request) {
+  return chart_picture(budgets(source, request).shares);
+}
+
+PicturePtr sweep_picture(const Source& source, const Request& request) {
+  return chart_picture(
+      sweep_view(sweep_model(source.section("lagkv")), request.choices.sweep).chart);
+}
+
+}  // namespace
+
+const nlohmann::json& PictureSource::section(const std::string& name) const {
+  static const nlohmann::json null;
+  for (const auto& document : documents) {
+    const auto found = document.sections.find(name);
+    if (found != document.sections.end()) return *found;
+  }
+  return null;
+}
+
+const profile::Reader& PictureSource::required_profile() const {
+  if (!profile) fail(ErrorCode::usage, "this needs a profile (.h5), which 'kvatlas profile' makes");
+  return *profile;
+}
+
+const std::vector<PictureMaker>& picture_makers() {
+  constexpr const char *lazy = "profile --capture lazy", *js = "profile --capture js",
+                       *scores = "profile --capture scores";
+  static const std::vector<PictureMaker> kMakers = {
+      {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture},
+      {"lazy-layers", "SimLayerKV: lazy layers", lazy, lazy_layers_picture},
+      {"lazy-scores", "SimLayerKV: score and cache kept", lazy, lazy_scores_picture},
+      {"blocks", "PoD: similarity of layers; with --at one head", js, blocks_picture},
+      {"blocks-sweep", "PoD: what every delta saves", js, blocks_sweep_picture},
+      {"blocks-counts", "PoD: blocks of each head", js, blocks_counts_picture},
+      {"gate", "PoD: distant attention skipped over tau", "profile --capture js,lazy",
+       gate_picture},
+      {"budgets", "DynamicKV: tokens by layer and task", scores, budgets_picture},
+      {"budgets-lines", "DynamicKV: tokens by layer, a line a task", scores, budgets_lines_picture},
+      {"budgets-shares", "DynamicKV: each layer's share", scores, budgets_shares_picture},
+      {"sweep", "LagKV: score against compression", "a document of 'calibrate lagkv'",
+       sweep_picture},
+  };
+  return kMakers;
+}
+
+const PictureMaker& picture_maker(const std::string& what) {
+  std::string names;
+  for (const auto& maker : picture_makers()) {
+    if (what == maker.what) return maker;
+    names += str(names.empty() ? "" : ", ", maker.what);
+  }
+  fail(ErrorCode::usage, "there is no picture ", quoted(what), "; there are: ", names);
+}
+
+PictureRequest::Place parse_place(const std::string& text) {
+  PictureRequest::Place place;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](char letter, std::int64_t& value) {
+    if (at != end && (*at == letter || *at == letter + ('a' - 'A'))) ++at;
+    const auto read = std::from_chars(at, end, value);
+    if (read.ec != std::errc() || value < 0) return false;
+    at = read.ptr;
+    return true;
+  };
+  const bool layer = number('L', place.layer);
+  if (!layer || at == end || *at++ != '.' || !number('H', place.head) || at != end)
+    fail(ErrorCode::usage, quoted(text), " is no place: expected layer and head as L12.H3");
+  return place;
+}
+
+Origin origin_of(const PictureSource& source, const std::filesystem::path& profile,
+                 const std::string& settings) {
+  Origin origin;
+  if (source.profile) {
+    const auto& header = source.profile->header();
+    origin.emplace_back(
+        "Profile", str(profile.filename().string(), ", model ", header.model_name, ", fingerprint ",
+                       header.model_fingerprint, ", kvatlas ", header.tool_version));
+  }
+  for (std::size_t i = 0; i < source.documents.size(); ++i)
+    origin.emplace_back(source.documents.size() == 1 ? "Policy" : str("Policy ", i + 1),
+                        str(source.document_paths[i].filename().string(), ", profile ",
+                            source.documents[i].provenance.profile));
+  origin.emplace_back("Settings", settings);
+  return origin;
+}
+
+}  // namespace kvatlas::viewer

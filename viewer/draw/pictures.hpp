@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pictures that `kvatlas render` makes and a report is made of, a row a picture: a new one is a
+// function and its row in pictures.cpp.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/profile/profile.hpp"
+#include "calibrate/policy.hpp"
+#include "viewer/draw/picture.hpp"
+#include "viewer/models/choices.hpp"
+
+namespace kvatlas::viewer {
+
+/// What was opened; a picture says with Error(usage) what it misses.
+struct PictureSource {
+  const profile::Reader* profile = nullptr;   // may be missing: some pictures need a document alone
+  const profile::Reader* baseline = nullptr;  // a second profile
+  std::vector<calibrate::Document> documents;
+  std::vector<std::filesystem::path> document_paths;  // a path a document
+
+  /// The section of that name of the first document that has it; null otherwise.
+  const nlohmann::json& section(const std::string& name) const;
+  /// Error(usage) without a profile.
+  const profile::Reader& required_profile() const;
+};
+
+/// What of it is to be seen.
+struct PictureRequest {
+  Choices choices;
+  std::vector<std::size_t> positions;  // samples, those of choices.task
+  struct Place {
+    std::int64_t layer = 0, head = 0;
+  };
+  std::optional<Place> at;            // --at L12.H3
+  std::optional<std::size_t> sample;  // --sample: position in the profile
+};
+
+struct PictureMaker {
+  const char *what, *title, *needs;
+  PicturePtr (*make)(const PictureSource& source, const PictureRequest& request);
+};
+const std::vector<PictureMaker>& picture_makers();
+/// Error(usage), listing all, for a name that is none.
+const PictureMaker& picture_maker(const std::string& what);
+
+/// "L12.H3", "12.3"; Error(usage) for what is no such text.
+PictureRequest::Place parse_place(const std::string& text);
+
+/// Profile, documents and settings, as they are written into files.
+Origin origin_of(const PictureSource& source, const std::filesystem::path& profile,
+                 const std::string& settings);
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command `kvatlas render`: one picture into a file, without a display.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
+#include "viewer/commands.hpp"
+#include "viewer/draw/headless.hpp"
+#include "viewer/draw/pictures.hpp"
+
+namespace kvatlas {
+
+namespace {
+
+using namespace viewer;
+
+struct Options {
+  std::vector<std::filesystem::path> files;
+  std::string what, at, size, colours = "viridis";
+  std::filesystem::path output;
+  std::optional<std::string> task, identify, pooling, form, score;
+  std::optional<std::int64_t> sample, length, initial, recent, w_last, budget, window, kernel;
+  std::optional<double> threshold, share, delta, least_share, wanted_compression, saving;
+  bool per_head = false, divergence = false, against_kept = false;
+  bool dark = false, transparent = false, force = false;
+  double scale = 1;
+};
+
+void print_list() {
+  std::cout << "what             shows                                            needs\n";
+  const auto column = [](std::string text, std::size_t width) {
+    text.resize(std::max(width, text.size() + 1), ' ');
+    return text;
+  };
+  for (const auto& maker : picture_makers())
+    std::cout << column(maker.what, 17) << column(maker.title, 49) << maker.needs << '\n';
+}
+
+QSizeF parse_size(const std::string& text) {
+  if (text.empty()) return {};
+  int width = 0, height = 0;
+  char by = 0, more = 0;
+  if (std::sscanf(text.c_str(), "%d%c%d%c", &width, &by, &height, &more) != 3 || by != 'x' ||
+      width < 1 || height < 1)
+    fail(ErrorCode::usage, "--size: ", quoted(text), " is no size: expected as 1280x720");
+  return QSizeF(width, height);
+}
+
+ColourMap parse_colours(const std::string& text) {
+  std::string names;
+  for (const auto map : kColourMaps) {
+    if (text == colour_map_name(map)) return map;
+    names += str(names.empty() ? "" : ", ", colour_map_name(map));
+  }
+  fail(ErrorCode::usage, "there is no colour map ", quoted(text), "; there are: ", names);
+}
+
+/// One of the words, as its place in the list.
+template <class Enum>
+Enum one_of(const char* option, const std::string& text, const std::vector<const char*>& words) {
+  std::string names;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (text == words[i]) return static_cast<Enum>(i);
+    names += str(names.empty() ? "" : ", ", words[i]);
+  }
+  fail(ErrorCode::usage, option, ": ", quoted(text), " is unknown; expected one of ", names);
+}
+
+template <class To, class From>
+void take(const std::optional<From>& from, To& to) {
+  if (from) to = *from;
+}
+
+PictureRequest request_of(const Options& options, const PictureSource& source) {
+  PictureRequest request;
+  Choices& choices = request.choices;
+  if (source.profile) {
+    const auto& profile = *source.profile;
+    choices = initial_choices(profile.header(), profile.samples(), source.documents);
+    take(options.task, choices.task);
+    request.positions = sample_positions(profile, choices.task);
+    if (options.sample) {
+      const auto& samples = profile.samples();
+      const auto found = std::find_if(samples.begin(), samples.end(), [&](const auto& sample) {
+        return sample.index == *options.sample;
+      });
+      if (found == samples.end())
+        fail(ErrorCode::usage, "the profile has no sample ", *options.sample, " among its ",
+             samples.size());
+      request.sample = static_cast<std::size_t>(found - samples.begin());
+      if (!options.task) request.positions = {*request.sample};
+    }
+    if (!options.at.empty()) {
+      request.at = parse_place(options.at);
+      const auto& header = profile.header();
+      if (request.at->layer >= header.n_layers || request.at->head >= header.n_heads)
+        fail(ErrorCode::usage, "--at ", printable(options.at), ": the model has ", header.n_layers,
+             " layers and ", header.n_heads, " heads, counted from 0");
+    }
+  }
+  take(options.length, choices.length);
+  choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
+  take(options.initial, choices.lazy_arrays.keep.initial);
+  take(options.recent, choices.lazy_arrays.keep.recent);
+  take(options.initial, choices.blocks.proximal.initial);
+  take(options.recent, choices.blocks.proximal.recent);
+  if (options.identify)
+    choices.lazy_arrays.identify = one_of<calibrate::SimLayerKv::Identify>(
+        "--identify", *options.identify, {"decode", "prefill"});
+  take(options.w_last, choices.lazy_arrays.w_last);
+  take(options.threshold, choices.lazy.threshold);
+  take(options.share, choices.lazy.share);
+  take(options.delta, choices.blocks.delta);
+  take(options.saving, choices.blocks.wanted_saving);
+  if (options.per_head) choices.lazy.per_head = choices.blocks.per_query_head = true;
+  choices.blocks.show_divergence = options.divergence;
+  take(options.window, choices.budget_counts.window);
+  take(options.kernel, choices.budget_counts.kernel);
+  if (options.pooling)
+    choices.budget_counts.pooling =
+        one_of<calibrate::Pooling>("--pooling", *options.pooling, {"avg", "max"});
+  take(options.budget, choices.budgets.budget);
+  if (options.form)
+    choices.budgets.form = one_of<BudgetForm>("--form", *options.form, {"raw", "scaled", "exact"});
+  if (options.score)
+    choices.sweep.score = one_of<SweepScore>(
+        "--score", *options.score, {"score", "digits-prefix", "digits-in-place", "attention"});
+  choices.sweep.against_kept = options.against_kept;
+  take(options.least_share, choices.sweep.least_share);
+  take(options.wanted_compression, choices.sweep.wanted_compression);
+  return request;
+}
+
+/// What was given on the command line, for the file.
+std::string settings_text(const CLI::App& command) {
+  std::string out;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || name.rfind("--", 0) != 0 || name == "--output" ||
+        name == "--force" || name == "--help")
+      continue;
+    out += (out.empty() ? "" : " ") + name;
+    if (option->get_expected_max() > 0)
+      for (const auto& value : option->results()) out += " " + printable(value, 200);
+  }
+  return out;
+}
+
+void run_render(const Options& options, const CLI::App& command) {
+  if (options.what.empty())
+    fail(ErrorCode::usage, "--what is missing: say what to draw (--what list shows all)");
+  if (options.what == "list") return print_list();
+  const PictureMaker& maker = picture_maker(options.what);
+  if (options.files.empty())
+    fail(ErrorCode::usage, "render needs a profile or a policy document to draw from");
+  if (options.output.empty())
+    fail(ErrorCode::usage, "-o is missing: the file to write, .png, .svg or .csv");
+  ImageOptions image{options.scale, options.transparent, parse_size(options.size)};
+  const ColourMap colours = parse_colours(options.colours);
+  const OpenedFiles files = open_files(options.files);
+  const PictureRequest request = request_of(options, files.source);
+  const Headless headless;
+  Theme theme = make_theme(options.dark, Headless::font());
+  theme.colours = colours;
+  const PicturePtr picture = maker.make(files.source, request);
+  save_picture(*picture, theme, image,
+               origin_of(files.source, files.profile_path, settings_text(command)), options.output,
+               options.force);
+  std::cout << options.output.string() << '\n';
+}
+
+}  // namespace
+
+void add_render_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "render", "Draw one chart or map to a PNG, SVG or CSV file, without a window");
+  const auto options = std::make_shared<Options>();
+  Options& o = *options;
+  command->add_option("files", o.files, "a profile (.h5), a second one as baseline, documents")
+      ->type_name("FILE");
+  command->add_option("--what", o.what, "what to draw; 'list' shows all")->type_name("NAME");
+  command->add_option("-o,--output", o.output, "the file to write: .png, .svg or .csv")
+      ->type_name("FILE");
+  command->add_flag("--force", o.force, "replace a file that exists");
+
+  const char* const kLook = "Look";
+  command->add_option("--size", o.size, "in units of a pixel at scale 1 [what suits the picture]")
+      ->type_name("WxH")
+      ->group(kLook);
+  command->add_option("--scale", o.scale, "pixels a unit, PNG alone")
+      ->check(CLI::Range(0.1, 16.0))
+      ->capture_default_str()
+      ->group(kLook);
+  command->add_flag("--dark", o.dark, "light on dark")->group(kLook);
+  command->add_flag("--transparent", o.transparent, "no background")->group(kLook);
+  command->add_option("--colours,--colors", o.colours, "viridis, cividis, magma or grey")
+      ->capture_default_str()
+      ->group(kLook);
+
+  const char* const kSamples = "What of the profile";
+  command->add_option("--task", o.task, "samples of this task [all]")->group(kSamples);
+  command->add_option("--sample", o.sample, "one sample, by its index")->group(kSamples);
+  command->add_option("--at", o.at, "layer and head, as L12.H3")->group(kSamples);
+  command->add_option("--length", o.length, "prompt tokens that savings are for [the longest]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->group(kSamples);
+
+  // Settings that a document has are its own unless given.
+  const char* const kSettings = "Settings [a document's, or the defaults]";
+  command->add_option("--initial", o.initial, "first tokens kept")->group(kSettings);
+  command->add_option("--recent", o.recent, "last tokens kept")->group(kSettings);
+  command->add_option("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->add_option("--identify", o.identify, "SimLayerKV: decode or prefill")->group(kSettings);
+  command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
+  command->add_option("--share", o.share, "SimLayerKV: samples that make a layer lazy")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
+      ->group(kSettings);
+  command->add_option("--delta", o.delta, "PoD: similarity that joins layers")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->add_option("--saving", o.saving, "PoD: share of the cache to find a delta for")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
+      ->group(kSettings);
+  command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
+  command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
+  command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
+  command->add_option("--pooling", o.pooling, "DynamicKV: avg or max")->group(kSettings);
+  command->add_option("--form", o.form, "DynamicKV: raw, scaled or exact")->group(kSettings);
+  command
+      ->add_option("--score", o.score, "LagKV: score, digits-prefix, digits-in-place or attention")
+      ->group(kSettings);
+  command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
+      ->group(kSettings);
+  command->add_option("--least", o.least_share, "LagKV: share of the full cache's score")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->add_option("--compression", o.wanted_compression, "LagKV: compression wanted")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kSettings);
+  command->footer(
+      "Examples:\n"
+      "  kvatlas render --what list\n"
+      "  kvatlas render p.h5 policy.json --what lazy --threshold 0.9 -o lazy.png --scale 2\n"
+      "  kvatlas render p.h5 --what blocks --at L0.H3 --delta 0.6 -o head3.svg --dark\n"
+      "  kvatlas render policy.json --what sweep -o sweep.csv");
+  command->callback([options, command] { run_render(*options, *command); });
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <QBuffer>
+#include <QImageWriter>
+#include <QPainter>
+#include <QSvgGenerator>
+#include <algorithm>
+#include <string>
+
+#include "calibrate/policy.hpp"
+#include "kernels/base/error.hpp"
+#include "viewer/draw/picture.hpp"
+#include "viewer/draw/picture_impl.hpp"
+
+namespace kvatlas::viewer {
+
+namespace {
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '\r', ' ');
+  return text;
+}
+
+std::string csv_bytes(const Picture& picture, const Origin& origin) {
+  std::string out;
+  for (const auto& [what, text] : origin)
+    out += "# " + one_line(what) + ": " + one_line(text) + "\n";
+  return out + picture.csv();
+}
+
+}  // namespace
+
+std::string png_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
+                      const Origin& origin) {
+  QImage image = to_image(picture, theme, options);
+  image.setText("Title", QString::fromStdString(picture.title()));
+  image.setText("Software", "kvatlas");
+  for (const auto& [what, text] : origin)
+    image.setText(QString::fromStdString(what), QString::fromStdString(text));
+  QBuffer buffer;
+  buffer.open(QIODevice::WriteOnly);
+  QImageWriter writer(&buffer, "png");
+  if (!writer.write(image))
+    fail(ErrorCode::resource, "making the PNG failed: ", writer.errorString().toStdString());
+  return buffer.data().toStdString();
+}
+
+std::string svg_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
+                      const Origin& origin) {
+  const QSizeF size = picture_size(picture, options, 1);
+  QString description;
+  for (const auto& [what, text] : origin)
+    description += QString::fromStdString(what + ": " + text + "\n");
+  QBuffer buffer;
+  buffer.open(QIODevice::WriteOnly);
+  QSvgGenerator generator;
+  generator.setOutputDevice(&buffer);
+  generator.setSize(size.toSize());
+  generator.setViewBox(QRectF({0, 0}, size));
+  generator.setResolution(96);
+  generator.setTitle(QString::fromStdString(picture.title()));
+  generator.setDescription(description);
+  QPainter painter(&generator);
+  if (!options.transparent) painter.fillRect(QRectF({0, 0}, size), theme.background);
+  picture.paint(painter, QRectF({0, 0}, size), theme);
+  painter.end();
+  return buffer.data().toStdString();
+}
+
+void save_picture(const Picture& picture, const Theme& theme, const ImageOptions& options,
+                  const Origin& origin, const std::filesystem::path& path, bool force) {
+  std::string ending = path.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (ending != ".png" && ending != ".svg" && ending != ".csv")
+    fail(ErrorCode::usage, quoted(path.string(), 400),
+         " ends in neither .png, .svg nor .csv, which says what to write");
+  if (!force && std::filesystem::exists(path))
+    fail(ErrorCode::usage, quoted(path.string(), 400), " exists (--force replaces it)");
+  const std::string bytes = ending == ".png"   ? png_bytes(picture, theme, options, origin)
+                            : ending == ".svg" ? svg_bytes(picture, theme, options, origin)
+                                               : csv_bytes(picture, origin);
+  calibrate::write_whole(bytes, path, force);
+}
+
+}  // namespace kvatlas::viewer
