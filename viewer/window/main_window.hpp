@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "viewer/models/jump.hpp"
 #include "viewer/models/place.hpp"
 #include "viewer/window/actions.hpp"
 #include "viewer/window/banner.hpp"
@@ -17,6 +18,7 @@
 #include "viewer/window/jump_box.hpp"
 #include "viewer/window/model_tree.hpp"
 #include "viewer/window/pin_tray.hpp"
+#include "viewer/window/policy_dialog.hpp"
 #include "viewer/window/screens.hpp"
 #include "viewer/window/session.hpp"
 #include "viewer/window/start_page.hpp"
@@ -95,7 +97,9 @@ class MainWindow : public QMainWindow {
   void edit_note();
   void save_layout();
   void copy_image();
-  void save_policy();
+  void policy_dialog(PolicyDialog::Purpose purpose);
+  void export_view();
+  QString export_folder() const;
   void run_on_picture(const std::function<void(const PicturePtr&)>& use);
 
   // main_window_files.cpp

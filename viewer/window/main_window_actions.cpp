@@ -7,17 +7,22 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
+#include <QDir>
 #include <QDockWidget>
+#include <QFileInfo>
 #include <QInputDialog>
 #include <QKeyEvent>
 #include <QMenuBar>
 #include <QPushButton>
 #include <QStackedWidget>
 #include <QTabBar>
+#include <QTableView>
 #include <QToolBar>
 #include <algorithm>
 
+#include "kernels/base/str.hpp"
 #include "viewer/draw/chart_view.hpp"
+#include "viewer/window/export_view_dialog.hpp"
 #include "viewer/window/keys_dialog.hpp"
 #include "viewer/window/main_window.hpp"
 
@@ -155,6 +160,9 @@ void MainWindow::connect_actions() {
     session_.reload();
     if (session_.baseline()) session_.reload(true);
   });
+  on("file.save_policy", [this] { policy_dialog(PolicyDialog::Purpose::save); });
+  on("file.export_policy", [this] { policy_dialog(PolicyDialog::Purpose::for_runtime); });
+  on("file.export_view", [this] { export_view(); });
   on("file.quit", [this] { close(); });
   on("edit.undo", [this] { session_.undo().undo(); });
   on("edit.redo", [this] { session_.undo().redo(); });
@@ -294,7 +302,43 @@ void MainWindow::run_on_picture(const std::function<void(const PicturePtr&)>& us
 }
 
 void MainWindow::copy_image() {
-  if (screen()) QGuiApplication::clipboard()->setImage(screen()->grab().toImage());
+  run_on_picture([this](const PicturePtr& picture) {
+    QGuiApplication::clipboard()->setImage(to_image(*picture, session_.theme(), {.scale = 2}));
+  });
+}
+
+QString MainWindow::export_folder() const {
+  const auto chosen = settings_.value("files/export_folder").toString();
+  if (!chosen.isEmpty()) return chosen;
+  const auto* profile = session_.profile();
+  return profile ? QString::fromStdString(profile->path().parent_path().string())
+                 : QDir::currentPath();
+}
+
+void MainWindow::export_view() {
+  run_on_picture([this](const PicturePtr& picture) {
+    Origin origin = {{"Software", "kvatlas"}, {"View", link_now().toStdString()}};
+    if (const auto* profile = session_.profile()) {
+      const auto& header = profile->header();
+      origin.emplace_back("Profile",
+                          str(profile->path().filename().string(), ", model ", header.model_name,
+                              ", fingerprint ", header.model_fingerprint));
+    }
+    auto* dialog = new ExportViewDialog(picture, session_.theme(), origin,
+                                        export_folder() + "/" + screen()->id(), this);
+    connect(dialog, &ExportViewDialog::written, this, [this](const QString& path) {
+      settings_.setValue("files/export_folder", QFileInfo(path).path());
+      emit session_.message(tr("Wrote %1").arg(path));
+    });
+    dialog->open();
+  });
+}
+
+void MainWindow::policy_dialog(PolicyDialog::Purpose purpose) {
+  auto* dialog = new PolicyDialog(session_, purpose, export_folder(), this);
+  connect(dialog, &PolicyDialog::written, this,
+          [this](const QString& where) { emit session_.message(tr("Wrote %1").arg(where)); });
+  dialog->open();
 }
 
 bool MainWindow::eventFilter(QObject* watched, QEvent* event) {

@@ -66,7 +66,7 @@ void SampleFacts::read_lazy() {
   }
   read_for_ = wanted;
   lazy_.reset();
-  const auto reading;
+  const auto reading = ++reading_;
   profile->read(
       this,
       [positions = profile->positions(choices.task), arrays](const profile::Reader& reader) {
