@@ -330,7 +330,8 @@ QFont sized_font(const QFont& font, double factor, bool bold) {
 
 bool has_plot(const Chart& chart) {
   return !chart.lines.empty() || !chart.bands.empty() || !chart.points.empty() ||
-         !chart.bars.empty() || !chart.boxes.empty() || chart.matrices.empty();
+         !chart.bars.empty() || !chart.boxes.empty() ||
+         (chart.matrices.empty() && !chart.x.title.empty());
 }
 
 int line_look(const Chart& chart, std::size_t line) {
