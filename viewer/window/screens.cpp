@@ -9,6 +9,7 @@ const std::vector<ScreenEntry>& screens() {
   // clang-format off
   static const std::vector<ScreenEntry> entries = {
       {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_maps_screen},
+      {"rows", QT_TRANSLATE_NOOP("Screens", "Last rows"), make_rows_screen},
       {"mass", QT_TRANSLATE_NOOP("Screens", "Proximal mass"), make_mass_screen},
       {"lazy", QT_TRANSLATE_NOOP("Screens", "Lazy layers"), make_lazy_screen},
       {"blocks", QT_TRANSLATE_NOOP("Screens", "Layer blocks"), make_blocks_screen},
