@@ -10,6 +10,8 @@ const std::vector<ScreenEntry>& screens() {
   static const std::vector<ScreenEntry> entries = {
       {"overview", QT_TRANSLATE_NOOP("Screens", "Overview"), make_overview_screen},
       {"maps", QT_TRANSLATE_NOOP("Screens", "Attention maps"), make_maps_screen},
+      {"rows", QT_TRANSLATE_NOOP("Screens", "Last rows"), make_rows_screen},
+      {"mass", QT_TRANSLATE_NOOP("Screens", "Proximal mass"), make_mass_screen},
       {"lazy", QT_TRANSLATE_NOOP("Screens", "Lazy layers"), make_lazy_screen},
       {"blocks", QT_TRANSLATE_NOOP("Screens", "Layer blocks"), make_blocks_screen},
       {"budgets", QT_TRANSLATE_NOOP("Screens", "Layer budgets"), make_budgets_screen},
