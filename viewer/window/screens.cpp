@@ -18,7 +18,6 @@ const std::vector<ScreenEntry>& screens() {
       {"sweep", QT_TRANSLATE_NOOP("Screens", "LagKV sweep"), make_sweep_screen},
       {"comparison", QT_TRANSLATE_NOOP("Screens", "Comparison"), make_comparison_screen},
       {"needle", QT_TRANSLATE_NOOP("Screens", "Needle"), make_needle_screen},
-      {"mass", QT_TRANSLATE_NOOP("Screens", "Proximal mass"), make_mass_screen},
   };
   // clang-format on
   return entries;
