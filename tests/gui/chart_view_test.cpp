@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/gui/gui_support.hpp"
 #include "tests/gui/sample_charts.hpp"
 
 namespace kvatlas::viewer {
