@@ -82,6 +82,16 @@ TEST(ChartView, HoveringTellsLabelValueAndInterval) {
   EXPECT_EQ(shown.view.hover_text(), "");
 }
 
+TEST(ChartView, TokensAreNumbersInFull) {
+  Chart chart = layers_chart();
+  chart.x.range.reset();
+  chart.lines[0].points = {{0, 1}, {131072, 50000.25}};
+  chart.right->range.reset();
+  ShownChart shown(chart);
+  shown.move(shown.view.point_place(1, 1));
+  EXPECT_EQ(shown.view.hover_text(), "kept: layer 131072, tokens 50000");
+}
+
 TEST(ChartView, HoveringAMatrixTellsTheCell) {
   Chart chart = matrices_chart(2, 4);
   chart.matrices[1].values[4 * 2 + 3] = kNoNumber;
