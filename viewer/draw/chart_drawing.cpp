@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kReach = 12;  // pixels from which a point can be hit
 
-QString number(double value) { return QString::number(value, 'g', 5); }
+QString number(double value) { return plain_number(value, 5); }
 
 QString prefixed(const std::string& label) {
   return label.empty() ? QString() : QString::fromStdString(label) + ": ";

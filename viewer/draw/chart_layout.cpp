@@ -85,7 +85,8 @@ std::vector<AxisTick> chosen_ticks(const PlotAxis& axis, bool whole, int most) {
   const Scale scale(axis.logarithmic ? ScaleKind::log : ScaleKind::linear, {axis.low, axis.high});
   std::vector<AxisTick> out;
   for (const auto& tick : ticks(scale, std::max(most, 2)))
-    if (!whole || tick.value == std::floor(tick.value)) out.push_back({tick.value, tick.label});
+    if (!whole || tick.value == std::floor(tick.value))
+      out.push_back({tick.value, tick_text(tick.value, tick.label).toStdString()});
   return out;
 }
 
@@ -320,6 +321,16 @@ void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, Char
 }
 
 }  // namespace
+
+QString plain_number(double value, int digits) {
+  const double size = std::abs(value);
+  const bool in_full = size < 1e9 && (value == std::floor(value) || size >= std::pow(10, digits));
+  return in_full ? QString::number(value, 'f', 0) : QString::number(value, 'g', digits);
+}
+
+QString tick_text(double value, const std::string& label) {
+  return std::abs(value) >= 1000 ? plain_number(value, 6) : QString::fromStdString(label);
+}
 
 double PlotAxis::pixel(double value) const {
   if (!logarithmic) return first + (value - low) / (high - low) * (last - first);

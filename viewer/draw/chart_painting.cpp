@@ -359,7 +359,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     else
       painter.drawLine(QPointF(plot.left(), at), QPointF(plot.right(), at));
     QString text = QString::fromStdString(mark.label);
-    if (mark.handle) text += " " + QString::number(mark.at, 'g', 4);
+    if (mark.handle) text += " " + plain_number(mark.at, 4);
     const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
     if (text.isEmpty()) continue;
     // The first free place beside the line.
