@@ -212,6 +212,11 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     on_front.insert(all[i]);
   }
   chart.lines.push_back(std::move(front));
+  // The intervals of all would hide the points.
+  for (std::size_t s = 0; s < view.series.size(); ++s)
+    for (std::size_t i = 0; i < view.series[s].size(); ++i)
+      if (!view.series[s][i]->measured && on_front.count(view.series[s][i]) == 0)
+        chart.points[s].points[i].low = chart.points[s].points[i].high = kNoNumber;
   if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
   if (settings.share)
     chart.marks.push_back({"compared at", *settings.share, true, true, Emphasis::strong});
