@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/error.hpp"
 #include "viewer/draw/chart_drawing_impl.hpp"
 #include "viewer/maps/scale.hpp"
 
@@ -28,9 +29,7 @@ QString place_words(const Axis& axis, double at) {
 QImage image_of(const Matrix& matrix, const Theme& theme) {
   const auto rows = static_cast<int>(matrix.row_labels.size());
   const auto columns = static_cast<int>(matrix.column_labels.size());
-  if (rows < 1 || columns < 1 ||
-      matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
-    return {};
+  if (rows < 1 || columns < 1) return {};
   auto [low, high] = matrix.range;
   if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
   const bool difference = low == -high;
@@ -73,6 +72,11 @@ void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& are
   const bool new_look = !set_once_ || !same_look(theme, theme_);
   std::vector<QImage> images(chart.matrices.size());
   for (std::size_t i = 0; i < chart.matrices.size(); ++i) {
+    // A matrix without its values would be read beyond its end.
+    const auto& matrix = chart.matrices[i];
+    if (matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
+      fail(ErrorCode::internal, "a matrix of ", matrix.row_labels.size(), " x ",
+           matrix.column_labels.size(), " with ", matrix.values.size(), " values");
     const bool kept = !new_look && i < images_.size() && i < chart_.matrices.size() &&
                       same_cells(chart.matrices[i], chart_.matrices[i]);
     images[i] = kept ? images_[i] : image_of(chart.matrices[i], theme);
@@ -286,15 +290,17 @@ QString ChartDrawing::words(const Part& part) const {
 
 std::vector<Part> ChartDrawing::parts() const {
   std::vector<Part> out;
+  std::vector<std::pair<double, Part>> series_parts;
   const auto add = [&](Part::Kind kind, std::size_t series, std::size_t count) {
-    const auto first = static_cast<std::ptrdiff_t>(out.size());
+    series_parts.clear();
     for (std::size_t i = 0; i < count; ++i) {
       const Part part{kind, static_cast<int>(series), static_cast<int>(i)};
-      if (!area_of(part).isEmpty()) out.push_back(part);
+      const QRectF area = area_of(part);
+      if (!area.isEmpty()) series_parts.emplace_back(area.center().x(), part);
     }
-    std::stable_sort(out.begin() + first, out.end(), [this](const Part& a, const Part& b) {
-      return area_of(a).center().x() < area_of(b).center().x();
-    });
+    std::stable_sort(series_parts.begin(), series_parts.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [x, part] : series_parts) out.push_back(part);
   };
   for (std::size_t s = 0; s < chart_.points.size(); ++s)
     add(Part::Kind::point, s, chart_.points[s].points.size());

@@ -36,6 +36,27 @@ QString cell_text(double value) {
                                                               : QString::number(value, 'g', 3);
 }
 
+/// The sides between cells above the contour and others.
+QList<QLineF> contour_lines(const Matrix& matrix, const QRectF& cells) {
+  QList<QLineF> lines;
+  const std::size_t rows = matrix.row_labels.size(), columns = matrix.column_labels.size();
+  const double width = cells.width() / static_cast<double>(columns);
+  const double height = cells.height() / static_cast<double>(rows);
+  const auto above = [&](std::size_t row, std::size_t column) {
+    return matrix.at(row, column) > *matrix.contour;
+  };
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column) {
+      const double x = cells.left() + static_cast<double>(column) * width;
+      const double y = cells.top() + static_cast<double>(row) * height;
+      if (column > 0 && above(row, column) != above(row, column - 1))
+        lines.push_back({x, y, x, y + height});
+      if (row > 0 && above(row, column) != above(row - 1, column))
+        lines.push_back({x, y, x + width, y});
+    }
+  return lines;
+}
+
 }  // namespace
 
 void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
@@ -98,6 +119,15 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
     }
     painter.setPen(QPen(Qt::white, thick));
     painter.drawRects(squares);
+    painter.setRenderHint(QPainter::Antialiasing);
+  }
+  if (matrix.contour) {
+    const auto lines = contour_lines(matrix, cells);
+    painter.setRenderHint(QPainter::Antialiasing, false);
+    painter.setPen(QPen(Qt::black, 3));
+    painter.drawLines(lines);
+    painter.setPen(QPen(Qt::white, 1));
+    painter.drawLines(lines);
     painter.setRenderHint(QPainter::Antialiasing);
   }
   painter.setPen(QPen(theme_.grid, 1));

@@ -92,6 +92,7 @@ struct Matrix {
     std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
   };
   std::vector<Outline> outlines = {};
+  std::optional<double> contour = {};  // a line around the cells above it
 
   double at(std::size_t row, std::size_t column) const {
     return values[row * column_labels.size() + column];
@@ -125,6 +126,7 @@ struct Chart {
   std::vector<Points> points;
   std::vector<Bars> bars;
   std::vector<Box> boxes;
+  std::string strong_boxes, flagged_boxes;  // what these are, for the legend
   std::vector<Mark> marks;
   std::vector<Matrix> matrices;  // several: small multiples
   Table table;

@@ -3,6 +3,7 @@
 
 #include <QFileInfo>
 #include <QGuiApplication>
+#include <QStringList>
 #include <QUndoCommand>
 #include <exception>
 #include <utility>
@@ -57,6 +58,7 @@ struct Session::Opened {
   std::unique_ptr<OpenedProfile> profile;  // the last one
   std::vector<OpenedDocument> documents;
   std::vector<std::string> failures;
+  std::vector<std::filesystem::path> unfinished;
 };
 
 Session::Session(QObject* parent)
@@ -65,50 +67,93 @@ Session::Session(QObject* parent)
 Session::~Session() = default;
 
 void Session::open(const std::vector<std::filesystem::path>& paths, bool as_baseline) {
-  for (const auto& path : paths) emit opening(QString::fromStdString(path.filename().string()));
-  openings_.start([this, paths, as_baseline, home = thread()] {
-    const auto opened_files = std::make_shared<Opened>();
-    for (const auto& path : paths) {
-      try {
-        if (profile::is_profile(path)) {
-          opened_files->profile =
-              std::make_unique<OpenedProfile>(path, std::make_shared<profile::Reader>(path));
-          opened_files->profile->moveToThread(home);
-        } else {
-          opened_files->documents.push_back({path, calibrate::read_document(path)});
-        }
-      } catch (const std::exception& error) {
-        opened_files->failures.emplace_back(error.what());
-      }
-    }
-    QMetaObject::invokeMethod(
-        this, [this, opened_files, as_baseline] { take(opened_files, as_baseline); },
-        Qt::QueuedConnection);
-  });
+  if (!paths.empty()) read(paths, as_baseline ? As::baseline : As::profile);
 }
 
-void Session::take(const std::shared_ptr<Opened>& opened_files, bool as_baseline) {
-  const bool is_new_profile = opened_files->profile && !as_baseline;
-  if (is_new_profile) {
-    profile_ = std::move(opened_files->profile);
-  } else if (opened_files->profile) {
-    baseline_ = std::move(opened_files->profile);
-    emit baseline_changed();
+void Session::reload(bool the_baseline) {
+  if (const auto* opened_profile = the_baseline ? baseline() : profile())
+    read({opened_profile->path()}, the_baseline ? As::baseline : As::same_profile);
+}
+
+void Session::cancel_openings() { ++generation_; }
+
+void Session::read(const std::vector<std::filesystem::path>& paths, As as) {
+  QStringList names;
+  for (const auto& path : paths) names << QString::fromStdString(path.filename().string());
+  emit opening(names.join(", "));
+  openings_.start(
+      [this, paths, as, generation = generation_, names = names.join(", "), home = thread()] {
+        const auto opened_files = std::make_shared<Opened>();
+        for (const auto& path : paths) {
+          try {
+            if (profile::is_profile(path)) {
+              std::error_code problem;
+              if (!std::filesystem::exists(path, problem)) opened_files->unfinished.push_back(path);
+              opened_files->profile =
+                  std::make_unique<OpenedProfile>(path, std::make_shared<profile::Reader>(path));
+              opened_files->profile->moveToThread(home);
+            } else {
+              opened_files->documents.push_back({path, calibrate::read_document(path)});
+            }
+          } catch (const std::exception& error) {
+            opened_files->failures.emplace_back(error.what());
+          }
+        }
+        QMetaObject::invokeMethod(
+            this,
+            [this, opened_files, as, generation, names] {
+              if (generation == generation_) take(opened_files, as);
+              emit opened(names);
+            },
+            Qt::QueuedConnection);
+      });
+}
+
+Selection Session::same_selection(const OpenedProfile& next) const {
+  Selection selection = selection_.current();
+  const auto& before = profile_->samples();
+  const auto index = selection.sample < before.size() ? before[selection.sample].index : -1;
+  selection.sample = 0;
+  for (std::size_t i = 0; i < next.samples().size(); ++i)
+    if (next.samples()[i].index == index) selection.sample = i;
+  return selection;
+}
+
+void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
+  auto& next = opened_files->profile;
+  // Another model, or none before: nothing of what is chosen can be kept.
+  if (next && as == As::same_profile &&
+      (!profile_ || profile_->header().n_layers != next->header().n_layers ||
+       profile_->header().n_heads != next->header().n_heads ||
+       profile_->header().axes.size() != next->header().axes.size()))
+    as = As::profile;
+  const bool is_new = next && as == As::profile, is_same = next && as == As::same_profile;
+  const bool is_baseline = next && as == As::baseline;
+  const Selection selection = is_same ? same_selection(*next) : Selection{};
+  // What was open goes at the end, when nobody looks at it any more.
+  const std::unique_ptr<OpenedProfile> before =
+      !next ? nullptr : std::exchange(as == As::baseline ? baseline_ : profile_, std::move(next));
+  for (auto& document : opened_files->documents) {
+    const auto same = [&](const OpenedDocument& there) { return there.path == document.path; };
+    std::erase_if(documents_, same);  // opened again: as it is now
+    documents_.push_back(std::move(document));
   }
-  for (auto& document : opened_files->documents) documents_.push_back(std::move(document));
-  if (is_new_profile || !opened_files->documents.empty()) {
+  if (is_new || (!is_same && !opened_files->documents.empty())) {
     std::vector<calibrate::Document> documents;
     for (const auto& document : documents_) documents.push_back(document.document);
-    if (profile_) set_choices(initial_choices(profile_->header(), profile_->samples(), documents));
+    if (profile_) choices_ = initial_choices(profile_->header(), profile_->samples(), documents);
     undo_.clear();
   }
-  if (is_new_profile) {
-    selection_.reset({});
+  if (is_new || is_same) {
+    selection_.reset(selection);
     emit profile_changed();
   }
+  if (is_baseline) emit baseline_changed();
   if (!opened_files->documents.empty()) emit documents_changed();
+  if (is_new || !opened_files->documents.empty()) emit choices_changed();
   for (const auto& failure : opened_files->failures) emit failed(QString::fromStdString(failure));
-  emit opened({});
+  for (const auto& path : opened_files->unfinished)
+    emit unfinished(QString::fromStdString(path.string()));
 }
 
 void Session::close_baseline() {

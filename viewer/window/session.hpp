@@ -82,6 +82,11 @@ class Session : public QObject {
   /// ends in failed() and leaves what is open as it is. The first profile becomes the profile
   /// unless `as_baseline`.
   void open(const std::vector<std::filesystem::path>& paths, bool as_baseline = false);
+  /// Reads the profile or the baseline anew from its file; what is chosen stays, as far as the file
+  /// still has it.
+  void reload(bool the_baseline = false);
+  /// What is being opened is dropped once it is read.
+  void cancel_openings();
   void close_baseline();
   void close_document(std::size_t index);
 
@@ -106,15 +111,21 @@ class Session : public QObject {
   void documents_changed();
   void choices_changed();
   void theme_changed();
-  void opening(const QString& name);  // an opening has begun …
-  void opened(const QString& name);   // … and ended
+  void opening(const QString& names);  // an opening has begun …
+  void opened(const QString& names);   // … and ended, well or not
   void failed(const QString& message);
+  /// What was to be opened is no file yet, only the samples of a run that goes on (besides
+  /// failed()).
+  void unfinished(const QString& path);
   void message(const QString& text);  // for the status bar
 
  private:
   friend class ChangeChoices;
   struct Opened;
-  void take(const std::shared_ptr<Opened>& opened, bool as_baseline);
+  enum class As : std::uint8_t { profile, baseline, same_profile };
+  void read(const std::vector<std::filesystem::path>& paths, As as);
+  void take(const std::shared_ptr<Opened>& opened, As as);
+  Selection same_selection(const OpenedProfile& next) const;
   void set_choices(const Choices& choices);
 
   std::unique_ptr<OpenedProfile> profile_, baseline_;
@@ -123,7 +134,8 @@ class Session : public QObject {
   Choices choices_;
   QUndoStack undo_;
   Theme theme_;
-  QThreadPool openings_;  // last: its threads use the others
+  std::uint64_t generation_ = 0;  // of openings: those before were cancelled
+  QThreadPool openings_;          // last: its threads use the others
 };
 
 template <class Work, class Done>

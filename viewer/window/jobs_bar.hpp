@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes on and takes longer than one notices: its name, progress, and a button to end it.
+#pragma once
+
+#include <QTimer>
+#include <QWidget>
+#include <functional>
+#include <vector>
+
+class QLabel;
+class QProgressBar;
+class QPushButton;
+
+namespace kvatlas::viewer {
+
+class JobsBar : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit JobsBar(QWidget* parent, int patience_ms = 300);
+
+  /// `cancel` may be empty. Returns the job's number.
+  int begin(const QString& name, std::function<void()> cancel);
+  void end(int job);
+  void end(const QString& name);  // the oldest of that name
+  int count() const { return static_cast<int>(jobs_.size()); }
+
+ private:
+  struct Job {
+    int number;
+    QString name;
+    std::function<void()> cancel;
+  };
+  void refresh();
+
+  std::vector<Job> jobs_;
+  int next_ = 1;
+  QTimer patience_;
+  QLabel* label_;
+  QPushButton* cancel_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned views side by side, kept with the notes in a file beside the profile.
+#pragma once
+
+#include <QHash>
+#include <QImage>
+#include <QWidget>
+#include <filesystem>
+#include <functional>
+
+#include "viewer/models/sidecar.hpp"
+#include "viewer/window/latest.hpp"
+#include "viewer/window/session.hpp"
+
+class QListWidget;
+
+namespace kvatlas::viewer {
+
+class PinTray : public QWidget {
+  Q_OBJECT
+
+ public:
+  PinTray(Session& session, QWidget* parent);
+
+  void pin(const Place& place, const QString& title, const QImage& image);
+  void unpin(int index);
+  void set_note(const Place& place, const QString& text);  // empty: takes it away
+  /// Of exactly this place, or of its layer and head.
+  QStringList notes_at(const Place& place) const;
+  QString note_at(const Place& place) const;
+  const Sidecar& sidecar() const { return sidecar_; }
+
+ signals:
+  void wanted(const kvatlas::viewer::Place& place);
+  void notes_changed();
+  void failed(const QString& message);
+
+ private:
+  void profile_changed();
+  void refresh();
+  void save();
+
+  Session& session_;
+  Sidecar sidecar_;
+  std::filesystem::path path_;
+  bool readable_ = false;  // what is there may be replaced
+  QHash<QString, QImage> images_;
+  QListWidget* list_;
+  std::uint64_t readings_ = 0;
+  QThreadPool files_;  // last: its thread uses the others
+};
+
+}  // namespace kvatlas::viewer
