@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <stdexcept>
 #include <thread>
@@ -24,20 +25,36 @@ namespace {
 
 using namespace viewer;
 
-/// Milliseconds: how many, their 99 % and the worst.
+/// Milliseconds: how many, their 99 % and the worst. On a machine that others use too,
+/// processor_times tells what this thread itself took.
+std::vector<double> processor_times;
+
 void report(const char* what, std::vector<double> times, double goal) {
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double share) {
-    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
+  const auto share_of = [](std::vector<double> values, double share) {
+    std::sort(values.begin(), values.end());
+    return values[static_cast<std::size_t>(
+        std::ceil(share * static_cast<double>(values.size() - 1)))];
   };
+  const auto at = [&](double share) { return share_of(times, share); };
   std::printf("%-44s %5zu  median %8.2f  99 %% %8.2f  worst %8.2f  goal %6.0f  %s\n", what,
-              times.size(), at(0.5), at(0.99), times.back(), goal,
-              at(0.99) <= goal ? "met" : "MISSED");
+              times.size(), at(0.5), at(0.99), at(1), goal, at(0.99) <= goal ? "met" : "MISSED");
+  if (processor_times.size() == times.size())
+    std::printf("%-44s        median %8.2f  99 %% %8.2f  worst %8.2f\n", "    processor time",
+                share_of(processor_times, 0.5), share_of(processor_times, 0.99),
+                share_of(processor_times, 1));
+  processor_times.clear();
 }
 
 double milliseconds(const std::function<void()>& work) {
+  const auto processor = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+  };
+  const double before = processor();
   const auto start = Clock::now();
   work();
+  processor_times.push_back(processor() - before);
   return 1000 * seconds_since(start);
 }
 

@@ -99,12 +99,25 @@ void MapView::set_locked(bool locked) {
   rescale();
 }
 
+void MapView::share_range(const std::optional<Range>& range) {
+  const bool same = range ? settings_.range && settings_.range->low == range->low &&
+                                settings_.range->high == range->high
+                          : !settings_.range;
+  if (same && scene_.locked_range == range.has_value()) return;
+  settings_.range = range;
+  scene_.locked_range = range.has_value();
+  rescale();
+}
+
 void MapView::set_overlays(Overlays overlays) {
   scene_.window = overlays.window;
   scene_.partitions = overlays.partitions;
   scene_.lanes = std::move(overlays.lanes);
   scene_.token_texts = overlays.token_texts;
-  view_moved();
+  if (fitted_)
+    show_all();  // lanes make the map smaller
+  else
+    view_moved();
 }
 
 MapLayout MapView::layout_now() const { return map_layout(QRectF(rect()), scene_); }

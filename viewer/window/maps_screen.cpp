@@ -529,6 +529,8 @@ void MapsScreen::set_compare(Compare compare) {
   }
   if (compare == compare_) return;
   compare_ = compare;
+  if (compare != Compare::side_by_side && !lock_->isChecked())
+    baseline_map_->share_range(std::nullopt);
   compare_choice_->setCurrentIndex(static_cast<int>(compare));
   show_subject();
 }
@@ -845,6 +847,9 @@ void MapsScreen::apply_order() {
 }
 
 void MapsScreen::update_readout() {
+  if (compare_ == Compare::side_by_side && baseline_map_->n_tokens() > 0 &&
+      !map_->map().sample().empty())
+    baseline_map_->share_range(map_->map().scale().range());  // what is beside has one scale
   QString text = map_->focus_text();
   const QString region = map_->region_text();
   if (!region.isEmpty()) text = text.isEmpty() ? region : region + "   |   " + text;
