@@ -31,6 +31,7 @@ namespace {
 void add_commands(CLI::App& app) {
   kvatlas::add_view_command(app);
   kvatlas::add_render_command(app);
+  kvatlas::add_report_command(app);
 }
 
 #else

@@ -11,5 +11,7 @@ namespace kvatlas {
 void add_view_command(CLI::App& app);
 /// `kvatlas render`: one picture into a file.
 void add_render_command(CLI::App& app);
+/// `kvatlas report`: one page of all.
+void add_report_command(CLI::App& app);
 
 }  // namespace kvatlas

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/error.hpp"
 #include "viewer/draw/chart_drawing_impl.hpp"
 #include "viewer/maps/scale.hpp"
 
@@ -28,9 +29,7 @@ QString place_words(const Axis& axis, double at) {
 QImage image_of(const Matrix& matrix, const Theme& theme) {
   const auto rows = static_cast<int>(matrix.row_labels.size());
   const auto columns = static_cast<int>(matrix.column_labels.size());
-  if (rows < 1 || columns < 1 ||
-      matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
-    return {};
+  if (rows < 1 || columns < 1) return {};
   auto [low, high] = matrix.range;
   if (!(high > low) || !std::isfinite(high - low)) low = 0, high = 1;
   const bool difference = low == -high;
@@ -73,6 +72,11 @@ void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& are
   const bool new_look = !set_once_ || !same_look(theme, theme_);
   std::vector<QImage> images(chart.matrices.size());
   for (std::size_t i = 0; i < chart.matrices.size(); ++i) {
+    // A matrix without its values would be read beyond its end.
+    const auto& matrix = chart.matrices[i];
+    if (matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
+      fail(ErrorCode::internal, "a matrix of ", matrix.row_labels.size(), " x ",
+           matrix.column_labels.size(), " with ", matrix.values.size(), " values");
     const bool kept = !new_look && i < images_.size() && i < chart_.matrices.size() &&
                       same_cells(chart.matrices[i], chart_.matrices[i]);
     images[i] = kept ? images_[i] : image_of(chart.matrices[i], theme);

@@ -226,7 +226,9 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
     const double width = room.width() / across - kGap;
     const double height = room.height() / down - kGap - label;
     const double size = square ? std::min(width, height) : std::min(width, 3 * height);
-    if (size > best_size) best_size = size, best = across;
+    // Rather wide than high, if it costs little.
+    if (size > best_size || (across == best + 1 && size > 0.93 * best_size))
+      best_size = std::max(size, best_size), best = across;
   }
   const int down = (count + best - 1) / best;
   const double width = std::max(room.width() / best, 4.0);
@@ -328,7 +330,8 @@ QFont sized_font(const QFont& font, double factor, bool bold) {
 
 bool has_plot(const Chart& chart) {
   return !chart.lines.empty() || !chart.bands.empty() || !chart.points.empty() ||
-         !chart.bars.empty() || !chart.boxes.empty() || chart.matrices.empty();
+         !chart.bars.empty() || !chart.boxes.empty() ||
+         (chart.matrices.empty() && !chart.x.title.empty());
 }
 
 int line_look(const Chart& chart, std::size_t line) {

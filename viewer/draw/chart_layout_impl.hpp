@@ -54,6 +54,9 @@ struct ChartLayout {
 QFont sized_font(const QFont& font, double factor, bool bold = false);
 inline constexpr double kTickFont = 0.88, kTitleFont = 1.08, kNoteFont = 0.88;
 
+/// A handle's grip lies so far inside the plot, beside the labels of the ticks.
+inline constexpr double kGripIn = 12;
+
 /// Whether there is something to draw between two axes.
 bool has_plot(const Chart& chart);
 /// Colours by place in a sequence where a stack has more series than colours.

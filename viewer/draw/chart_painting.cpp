@@ -280,7 +280,7 @@ void ChartDrawing::paint_points(QPainter& painter) const {
       QColor colour = point.emphasis == Emphasis::reference
                           ? theme_.faint_text
                           : theme_.series_colour(points_look(chart_, s));
-      if (faint) colour.setAlphaF(0.45F);
+      if (faint) colour.setAlphaF(0.6F);
       if (std::isfinite(point.low) && std::isfinite(point.high)) {
         const auto y = [&](double value) {
           return std::clamp(layout_.y.pixel(value), layout_.plot.top(), layout_.plot.bottom());
@@ -299,7 +299,7 @@ void ChartDrawing::paint_points(QPainter& painter) const {
   // Lines of few points show where these are.
   for (std::size_t l = 0; l < chart_.lines.size(); ++l) {
     const auto& line = chart_.lines[l];
-    if (line.points.size() > 40 || line.emphasis == Emphasis::reference) continue;
+    if (line.points.size() > 40 || line.steps || line.emphasis == Emphasis::reference) continue;
     for (const auto& point : line.points) {
       const QPointF at = place_of(point, line.right && layout_.has_right);
       if (std::isnan(at.x())) continue;
@@ -364,7 +364,8 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
                                      [&](const QRectF& other) { return other.intersects(area); });
       if (!inside || !free) continue;
       taken.push_back(area);
-      labels.push_back({area, text, mark.handle ? theme_.accent : theme_.faint_text});
+      const bool strong = mark.handle || mark.emphasis == Emphasis::strong;
+      labels.push_back({area, text, strong ? theme_.accent : theme_.faint_text});
       break;
     }
   }
@@ -379,9 +380,9 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     if (!layout_.has_plot)
       paint_grip(painter, {layout_.legend_bar.left() - 8, at}, false, theme_);
     else if (chart_.marks[i].vertical)
-      paint_grip(painter, {at, layout_.plot.bottom() - 2}, true, theme_);
+      paint_grip(painter, {at, layout_.plot.bottom() - kGripIn}, true, theme_);
     else
-      paint_grip(painter, {layout_.plot.left() + 2, at}, false, theme_);
+      paint_grip(painter, {layout_.plot.left() + kGripIn, at}, false, theme_);
   }
 }
 

@@ -90,8 +90,8 @@ QPoint ChartView::handle_place(int mark) const {
   const auto& layout = drawing.layout();
   if (!layout.has_plot) return QPointF(layout.legend_bar.center().x(), at).toPoint();
   return drawing.chart().marks[static_cast<std::size_t>(mark)].vertical
-             ? QPointF(at, layout.plot.bottom() - 2).toPoint()
-             : QPointF(layout.plot.left() + 2, at).toPoint();
+             ? QPointF(at, layout.plot.bottom() - kGripIn).toPoint()
+             : QPointF(layout.plot.left() + kGripIn, at).toPoint();
 }
 
 QPoint ChartView::point_place(int series, int point) const {
@@ -356,15 +356,27 @@ void ChartView::move_focus(int columns, int rows) {
 }
 
 void ChartView::move_cell(int columns, int rows) {
-  Part& part = state_->focused;
+  Part part = state_->focused;
+  const auto size_of = [this](int matrix) {
+    const auto& of = chart().matrices[static_cast<std::size_t>(matrix)];
+    return QSize(static_cast<int>(of.column_labels.size()), static_cast<int>(of.row_labels.size()));
+  };
   if (part.kind != Part::Kind::cell) {
     part = {Part::Kind::cell, 0, 0, 0, 0};
   } else {
-    const auto& matrix = chart().matrices[static_cast<std::size_t>(part.index)];
-    part.row = std::clamp(part.row + rows, 0, static_cast<int>(matrix.row_labels.size()) - 1);
-    part.column =
-        std::clamp(part.column + columns, 0, static_cast<int>(matrix.column_labels.size()) - 1);
+    part.row = std::clamp(part.row + rows, 0, size_of(part.index).height() - 1);
+    part.column += columns;
+    // Beyond a side lies the matrix beside it.
+    if (part.column < 0 && part.index > 0)
+      part.column = size_of(--part.index).width() - 1;
+    else if (part.column >= size_of(part.index).width() &&
+             part.index + 1 < static_cast<int>(chart().matrices.size()))
+      ++part.index, part.column = 0;
+    part.column = std::max(0, std::min(part.column, size_of(part.index).width() - 1));
+    part.row = std::min(part.row, size_of(part.index).height() - 1);
   }
+  if (size_of(part.index).isEmpty()) return;
+  state_->focused = part;
   announce();
   choose_focused();
 }

@@ -2,6 +2,7 @@
 #include <QAreaSeries>
 #include <QChart>
 #include <QGraphicsItem>
+#include <QGraphicsLayout>
 #include <QLineSeries>
 #include <QLogValueAxis>
 #include <QPainter>
@@ -192,7 +193,6 @@ void Curves::build(const Plan& plan) {
     auto* area = new QAreaSeries;
     area->setUpperSeries(new QLineSeries(area));
     area->setLowerSeries(new QLineSeries(area));
-    area->setPen(Qt::NoPen);
     chart_->addSeries(area);
     area->attachAxis(x_);
     area->attachAxis(y_);
@@ -255,12 +255,16 @@ void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& the
   set_range(x_, layout.x, theme, true);
   set_range(y_, layout.y, theme, true);
   if (right_) set_range(right_, layout.right, theme, false);
+  // Nobody else runs the layout: there may be no event loop.
+  chart_->layout()->invalidate();
+  chart_->layout()->activate();
   for (std::size_t i = 0; i < plan.curves.size(); ++i) {
     lines_[i]->setPen(plan.curves[i].pen);
     lines_[i]->replace(plan.curves[i].points);
   }
   for (std::size_t i = 0; i < plan.areas.size(); ++i) {
     areas_[i]->setBrush(plan.areas[i].brush);
+    areas_[i]->setPen(QPen(plan.areas[i].brush.color(), 1));  // seen where it is flat
     areas_[i]->lowerSeries()->replace(plan.areas[i].lower);
     areas_[i]->upperSeries()->replace(plan.areas[i].upper);
   }

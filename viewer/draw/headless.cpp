@@ -2,6 +2,7 @@
 #include "viewer/draw/headless.hpp"
 
 #include <cstdlib>
+#include <iostream>
 #include <set>
 
 #include "kernels/base/error.hpp"
@@ -9,7 +10,16 @@
 
 namespace kvatlas::viewer {
 
+namespace {
+/// Qt's remarks on the desktop are nothing to a command's user.
+void only_failures(QtMsgType type, const QMessageLogContext& /*context*/, const QString& text) {
+  if (type == QtCriticalMsg || type == QtFatalMsg)
+    std::cerr << "kvatlas: " << text.toStdString() << '\n';
+}
+}  // namespace
+
 Headless::Headless() {
+  qInstallMessageHandler(only_failures);
   setenv("QT_QPA_PLATFORM", "offscreen", 0);
   application_ = std::make_unique<QApplication>(count_, arguments_);
 }

@@ -79,10 +79,10 @@ void paint_token_axis(QPainter& painter, const MapLayout& layout, const Theme& t
         painter.translate(middle, layout.map.bottom() + 4);
         painter.rotate(90);
         painter.setPen(theme.text);
-        const QString text = place + "  " + shown_text(scene, token);
+        const double length = layout.bottom_axis.height() - 22;
         painter.drawText(
-            QRectF(0, -8, layout.bottom_axis.height() - 20, 16), Qt::AlignLeft | Qt::AlignVCenter,
-            metrics.elidedText(text, Qt::ElideRight, layout.bottom_axis.height() - 20));
+            QRectF(0, -8, length, 16), Qt::AlignLeft | Qt::AlignVCenter,
+            metrics.elidedText(place + " " + shown_text(scene, token), Qt::ElideRight, length));
         painter.restore();
       } else if (x >= layout.map.left() - 0.5 && x <= layout.map.right()) {
         painter.setPen(theme.faint_text);
@@ -98,9 +98,11 @@ void paint_token_axis(QPainter& painter, const MapLayout& layout, const Theme& t
       const double middle = y + token_pixels / 2;
       if (middle < layout.map.top() || middle > layout.map.bottom()) continue;
       painter.setPen(theme.text);
-      painter.drawText(
-          room.translated(0, middle - 8), Qt::AlignRight | Qt::AlignVCenter,
-          metrics.elidedText(shown_text(scene, token) + "  " + place, Qt::ElideLeft, room.width()));
+      const QString text =
+          metrics.elidedText(shown_text(scene, token), Qt::ElideRight,
+                             room.width() - metrics.horizontalAdvance(place + " "));
+      painter.drawText(room.translated(0, middle - 8), Qt::AlignRight | Qt::AlignVCenter,
+                       text + " " + place);
     } else if (y >= layout.map.top() - 0.5 && y <= layout.map.bottom()) {
       painter.setPen(theme.faint_text);
       painter.drawLine(QPointF(layout.map.left() - 4, y), QPointF(layout.map.left(), y));
@@ -132,10 +134,14 @@ void paint_edges(QPainter& painter, const MapLayout& layout, const Theme& theme,
                  const MapScene& scene) {
   const bool greatest = scene.reduction == Reduction::maximum;
   const auto edges = scene.map->edges(scene.viewport, scene.n_tokens, greatest);
-  const auto most_of = [](const std::vector<double>& values) {
+  // Masked sinks are drawn, but do not make the others small.
+  const std::int64_t masked = scene.map->settings().masked_keys;
+  const auto most_of = [&](const std::vector<double>& values, std::int64_t first, bool keys) {
     double most = 0;
-    for (const double value : values)
-      if (!std::isnan(value)) most = std::max(most, std::abs(value));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!std::isnan(values[i]) &&
+          !(keys && (first + static_cast<std::int64_t>(i)) * edges.block < masked))
+        most = std::max(most, std::abs(values[i]));
     return most > 0 ? most : 1;
   };
   painter.save();
@@ -149,7 +155,7 @@ void paint_edges(QPainter& painter, const MapLayout& layout, const Theme& theme,
   painter.setBrush(fill);
   // Of the cells in one pixel the greatest shows. The root makes small sums visible beside a sink.
   const auto bars = [&](const std::vector<double>& values, std::int64_t first, bool keys) {
-    const double most = most_of(values);
+    const double most = most_of(values, first, keys);
     int pixel = -1;
     double height = 0;
     QPolygonF outline;
@@ -167,7 +173,7 @@ void paint_edges(QPainter& painter, const MapLayout& layout, const Theme& theme,
       const double next = keys ? x_of(layout, scene, token + double(edges.block))
                                : y_of(layout, scene, token + double(edges.block));
       const double size =
-          std::isnan(values[i]) ? 0 : std::sqrt(std::abs(values[i]) / most) * (26 - 2);
+          std::isnan(values[i]) ? 0 : std::min(1.0, std::sqrt(std::abs(values[i]) / most)) * 24;
       if (static_cast<int>(at) != pixel) {
         if (pixel >= 0) add(begin, std::max(end, begin + 1));
         pixel = static_cast<int>(at);
@@ -193,9 +199,8 @@ void paint_edges(QPainter& painter, const MapLayout& layout, const Theme& theme,
       Qt::AlignRight | Qt::AlignVCenter,
       (greatest ? QString("greatest\nto ") : QString("column sum\nto ")) + number(most_column));
   painter.drawText(
-      QRectF(layout.right_strip.left() - 60, layout.right_strip.bottom() + 4,
-             layout.right_strip.width() + 64, 28),
-      Qt::AlignRight | Qt::AlignTop,
+      QRectF(layout.right_strip.left() - 2, layout.right_strip.bottom() + 4, 90, 28),
+      Qt::AlignLeft | Qt::AlignTop,
       (greatest ? QString("greatest\nto ") : QString("row sum\nto ")) + number(most_row));
   painter.restore();
 }
@@ -229,7 +234,7 @@ void paint_overlays(QPainter& painter, const MapLayout& layout, const Theme& the
   }
   if (scene.region) {
     const QRectF part = rectangle_of(layout, scene, *scene.region);
-    painter.setBrush(QColor(255, 255, 255, 40));
+    painter.setBrush(Qt::NoBrush);
     painter.setPen(QPen(QColor(0, 0, 0, 200), 3));
     painter.drawRect(part);
     painter.setPen(QPen(Qt::white, 1.4, Qt::DashLine));
@@ -337,7 +342,7 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
   notes << (scene.locked_range          ? "range locked"
             : map.settings().range      ? "range set by hand"
             : map.settings().difference ? "range symmetric about 0"
-                                        : "range: 1 to 99 % of what is in sight");
+                                        : "range: 1 to 99 % of the tiles in sight");
   if (counts.under_floor > 0 && !map.settings().difference)
     notes << QString("%L1 of %L2 cells under the floor").arg(counts.under_floor).arg(counts.shown);
   if (counts.missing > 0) notes << QString("%L1 cells missing (hatched)").arg(counts.missing);

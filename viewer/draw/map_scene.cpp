@@ -15,8 +15,8 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 92, kLegendWidth = 158;
-constexpr double kBottomAxis = 36, kBottomTexts = 84, kLane = 15;
+constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 104, kLegendWidth = 158;
+constexpr double kBottomAxis = 36, kBottomTexts = 100, kLane = 15;
 constexpr double kLeastTokenPixels = 12;
 
 class MapPicture : public Picture {

@@ -24,13 +24,37 @@ std::size_t label_step(std::size_t count, double room, double each) {
 
 /// Black or white, whichever is easier to read on the colour.
 QColor readable_on(QRgb colour) {
-  const double light = 0.2126 * qRed(colour) + 0.7152 * qGreen(colour) + 0.0722 * qBlue(colour);
-  return light > 110 ? QColor(Qt::black) : QColor(Qt::white);
+  // By the definition of contrast: relative luminance.
+  const auto part = [](int value) { return std::pow(value / 255.0, 2.2); };
+  const double light =
+      0.2126 * part(qRed(colour)) + 0.7152 * part(qGreen(colour)) + 0.0722 * part(qBlue(colour));
+  return light > 0.18 ? QColor(Qt::black) : QColor(Qt::white);
 }
 
 QString cell_text(double value) {
   return value == std::floor(value) || std::abs(value) >= 100 ? QString::number(std::round(value))
                                                               : QString::number(value, 'g', 3);
+}
+
+/// The sides between cells above the contour and others.
+QList<QLineF> contour_lines(const Matrix& matrix, const QRectF& cells) {
+  QList<QLineF> lines;
+  const std::size_t rows = matrix.row_labels.size(), columns = matrix.column_labels.size();
+  const double width = cells.width() / static_cast<double>(columns);
+  const double height = cells.height() / static_cast<double>(rows);
+  const auto above = [&](std::size_t row, std::size_t column) {
+    return matrix.at(row, column) > *matrix.contour;
+  };
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column) {
+      const double x = cells.left() + static_cast<double>(column) * width;
+      const double y = cells.top() + static_cast<double>(row) * height;
+      if (column > 0 && above(row, column) != above(row, column - 1))
+        lines.push_back({x, y, x, y + height});
+      if (row > 0 && above(row, column) != above(row - 1, column))
+        lines.push_back({x, y, x + width, y});
+    }
+  return lines;
 }
 
 }  // namespace
@@ -95,6 +119,15 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
     }
     painter.setPen(QPen(Qt::white, thick));
     painter.drawRects(squares);
+    painter.setRenderHint(QPainter::Antialiasing);
+  }
+  if (matrix.contour) {
+    const auto lines = contour_lines(matrix, cells);
+    painter.setRenderHint(QPainter::Antialiasing, false);
+    painter.setPen(QPen(Qt::black, 3));
+    painter.drawLines(lines);
+    painter.setPen(QPen(Qt::white, 1));
+    painter.drawLines(lines);
     painter.setRenderHint(QPainter::Antialiasing);
   }
   painter.setPen(QPen(theme_.grid, 1));

@@ -19,12 +19,22 @@ constexpr double kDotsPerMeter = 96 / 0.0254;  // at scale 1
 
 class ChartPicture : public Picture {
  public:
-  explicit ChartPicture(Chart chart) : chart_(std::move(chart)) {}
+  explicit ChartPicture(Chart chart) : chart_(std::move(chart)) {
+    // Nothing can be dragged here: a handle is a line with its value.
+    for (auto& mark : chart_.marks) {
+      if (!mark.handle) continue;
+      mark.handle = false;
+      mark.emphasis = Emphasis::strong;
+      mark.label += " " + QString::number(mark.at, 'g', 4).toStdString();
+    }
+  }
   std::string title() const override { return chart_.title; }
   QSizeF size() const override {
     if (has_plot(chart_)) return {960, chart_.matrices.empty() ? 540.0 : 720.0};
     const auto count = static_cast<double>(chart_.matrices.size());
-    return {960, count > 12 ? 960.0 : 720.0};
+    if (count == 1) return {960, 720};
+    const double across = std::ceil(std::sqrt(1.4 * count));
+    return {960, std::round(130 + std::ceil(count / across) * (840 / across + 20))};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
     ChartDrawing drawing;

@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/models/mass_model.hpp"
 
 namespace kvatlas::viewer {
 
@@ -88,6 +89,14 @@ PicturePtr sweep_picture(const Source& source, const Request& request) {
       sweep_view(sweep_model(source.section("lagkv")), request.choices.sweep).chart);
 }
 
+PicturePtr mass_picture(const Source& source, const Request& request) {
+  const auto& profile = source.required_profile();
+  const std::size_t sample = request.sample ? *request.sample : request.positions.at(0);
+  const MassRows rows = has_mass_rows(profile, MassRows::along) ? MassRows::along : MassRows::last;
+  const auto model = read_mass_model(profile, sample, request.choices.lazy_arrays.keep, rows);
+  return chart_picture(mass_view(model, request.choices.lazy.threshold).heatmap);
+}
+
 }  // namespace
 
 const nlohmann::json& PictureSource::section(const std::string& name) const {
@@ -108,19 +117,20 @@ const std::vector<PictureMaker>& picture_makers() {
   constexpr const char *lazy = "profile --capture lazy", *js = "profile --capture js",
                        *scores = "profile --capture scores";
   static const std::vector<PictureMaker> kMakers = {
-      {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture},
+      {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture, false},
       {"lazy-layers", "SimLayerKV: lazy layers", lazy, lazy_layers_picture},
       {"lazy-scores", "SimLayerKV: score and cache kept", lazy, lazy_scores_picture},
       {"blocks", "PoD: similarity of layers; with --at one head", js, blocks_picture},
       {"blocks-sweep", "PoD: what every delta saves", js, blocks_sweep_picture},
-      {"blocks-counts", "PoD: blocks of each head", js, blocks_counts_picture},
+      {"blocks-counts", "PoD: blocks of each head", js, blocks_counts_picture, false},
       {"gate", "PoD: distant attention skipped over tau", "profile --capture js,lazy",
        gate_picture},
       {"budgets", "DynamicKV: tokens by layer and task", scores, budgets_picture},
       {"budgets-lines", "DynamicKV: tokens by layer, a line a task", scores, budgets_lines_picture},
-      {"budgets-shares", "DynamicKV: each layer's share", scores, budgets_shares_picture},
+      {"budgets-shares", "DynamicKV: each layer's share", scores, budgets_shares_picture, false},
       {"sweep", "LagKV: score against compression", "a document of 'calibrate lagkv'",
        sweep_picture},
+      {"mass", "Proximal mass by layer and token of a sample", lazy, mass_picture},
   };
   return kMakers;
 }
@@ -132,6 +142,19 @@ const PictureMaker& picture_maker(const std::string& what) {
     names += str(names.empty() ? "" : ", ", maker.what);
   }
   fail(ErrorCode::usage, "there is no picture ", quoted(what), "; there are: ", names);
+}
+
+ColourMap colour_map_named(const std::string& name) {
+  std::string names;
+  for (const auto map : kColourMaps) {
+    if (name == colour_map_name(map)) return map;
+    names += str(names.empty() ? "" : ", ", colour_map_name(map));
+  }
+  fail(ErrorCode::usage, "there is no colour map ", quoted(name), "; there are: ", names);
+}
+
+void set_length(Choices& choices, std::int64_t length) {
+  choices.length = choices.lazy.length = choices.blocks.length = choices.sweep.length = length;
 }
 
 PictureRequest::Place parse_place(const std::string& text) {

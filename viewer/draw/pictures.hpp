@@ -42,10 +42,16 @@ struct PictureRequest {
 struct PictureMaker {
   const char *what, *title, *needs;
   PicturePtr (*make)(const PictureSource& source, const PictureRequest& request);
+  bool in_report = true;  // false: another one shows the same
 };
 const std::vector<PictureMaker>& picture_makers();
 /// Error(usage), listing all, for a name that is none.
 const PictureMaker& picture_maker(const std::string& what);
+
+/// Error(usage), listing all, for a name that is none.
+ColourMap colour_map_named(const std::string& name);
+/// Of all savings.
+void set_length(Choices& choices, std::int64_t length);
 
 /// "L12.H3", "12.3"; Error(usage) for what is no such text.
 PictureRequest::Place parse_place(const std::string& text);

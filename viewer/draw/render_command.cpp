@@ -55,15 +55,6 @@ QSizeF parse_size(const std::string& text) {
   return QSizeF(width, height);
 }
 
-ColourMap parse_colours(const std::string& text) {
-  std::string names;
-  for (const auto map : kColourMaps) {
-    if (text == colour_map_name(map)) return map;
-    names += str(names.empty() ? "" : ", ", colour_map_name(map));
-  }
-  fail(ErrorCode::usage, "there is no colour map ", quoted(text), "; there are: ", names);
-}
-
 /// One of the words, as its place in the list.
 template <class Enum>
 Enum one_of(const char* option, const std::string& text, const std::vector<const char*>& words) {
@@ -107,8 +98,7 @@ PictureRequest request_of(const Options& options, const PictureSource& source) {
              " layers and ", header.n_heads, " heads, counted from 0");
     }
   }
-  take(options.length, choices.length);
-  choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
+  if (options.length) set_length(choices, *options.length);
   take(options.initial, choices.lazy_arrays.keep.initial);
   take(options.recent, choices.lazy_arrays.keep.recent);
   take(options.initial, choices.blocks.proximal.initial);
@@ -165,7 +155,7 @@ void run_render(const Options& options, const CLI::App& command) {
   if (options.output.empty())
     fail(ErrorCode::usage, "-o is missing: the file to write, .png, .svg or .csv");
   ImageOptions image{options.scale, options.transparent, parse_size(options.size)};
-  const ColourMap colours = parse_colours(options.colours);
+  const ColourMap colours = colour_map_named(options.colours);
   const OpenedFiles files = open_files(options.files);
   const PictureRequest request = request_of(options, files.source);
   const Headless headless;

@@ -2,6 +2,7 @@
 #include <QBuffer>
 #include <QImageWriter>
 #include <QPainter>
+#include <QRegularExpression>
 #include <QSvgGenerator>
 #include <algorithm>
 #include <string>
@@ -19,6 +20,13 @@ std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::replace(text.begin(), text.end(), '\r', ' ');
   return text;
+}
+
+/// Puts text between the first tags of that name.
+void set_element(QString& svg, const QString& name, const QString& text) {
+  const qsizetype start = svg.indexOf("<" + name + ">") + name.size() + 2;
+  const qsizetype end = svg.indexOf("</" + name + ">");
+  if (start <= end) svg.replace(start, end - start, text.toHtmlEscaped());
 }
 
 std::string csv_bytes(const Picture& picture, const Origin& origin) {
@@ -58,13 +66,18 @@ std::string svg_bytes(const Picture& picture, const Theme& theme, const ImageOpt
   generator.setSize(size.toSize());
   generator.setViewBox(QRectF({0, 0}, size));
   generator.setResolution(96);
-  generator.setTitle(QString::fromStdString(picture.title()));
-  generator.setDescription(description);
   QPainter painter(&generator);
   if (!options.transparent) painter.fillRect(QRectF({0, 0}, size), theme.background);
   picture.paint(painter, QRectF({0, 0}, size), theme);
   painter.end();
-  return buffer.data().toStdString();
+  QString svg = QString::fromUtf8(buffer.data());
+  // QSvgGenerator opens a group at each change of pen or brush, drawn with or not, and writes title
+  // and description as they are, markup or not.
+  static const QRegularExpression kEmptyGroup("<g [^<]*>\\s*</g>\\s*");
+  svg.remove(kEmptyGroup);
+  set_element(svg, "title", QString::fromStdString(picture.title()));
+  set_element(svg, "desc", description);
+  return svg.toStdString();
 }
 
 void save_picture(const Picture& picture, const Theme& theme, const ImageOptions& options,

@@ -15,7 +15,11 @@ constexpr std::array kDashes = {Qt::SolidLine, Qt::DashLine, Qt::DotLine, Qt::Da
 QColor Theme::series_colour(int number) const {
   const auto all = policy_colours();
   const auto at = static_cast<std::size_t>(number) % all.size();
-  return at == 0 && dark ? QColor(Qt::white) : to_qcolor(all[at]);
+  if (at == 0 && dark) return Qt::white;
+  const QColor colour = to_qcolor(all[at]);
+  // Yellow is hardly seen on white.
+  const bool pale = !dark && colour.lightness() > 150 && colour.red() > 220 && colour.green() > 220;
+  return pale ? colour.darker(135) : colour;
 }
 
 QPen Theme::series_pen(int number, Emphasis emphasis) const {

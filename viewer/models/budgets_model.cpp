@@ -211,11 +211,13 @@ BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settin
   view.lines.x = layer_axis(model.layers);
   view.lines.y = {"tokens kept", "tokens"};
   draw_lines(model, settings, view, view.lines);
+  view.lines.notes.pop_back();
+  view.shares.notes.clear();
   view.shares.title = "DynamicKV: each layer's share of the tokens";
   view.shares.x = {"task", ""};
   for (std::size_t t = 0; t < view.tasks.size(); ++t)
     view.shares.x.ticks.push_back({static_cast<double>(t), view.tasks[t].task});
-  view.shares.y = {"tokens kept", "share", {}, {{0, 1}}};
+  view.shares.y = {"share", "", {}, {{0, 1}}};
   draw_shares(view, view.shares);
   return view;
 }

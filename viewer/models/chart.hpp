@@ -92,6 +92,7 @@ struct Matrix {
     std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
   };
   std::vector<Outline> outlines = {};
+  std::optional<double> contour = {};  // a line around the cells above it
 
   double at(std::size_t row, std::size_t column) const {
     return values[row * column_labels.size() + column];

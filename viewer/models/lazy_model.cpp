@@ -65,6 +65,7 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"layer mass", "share of attention", {}, {{0, 1}}};
   Points samples{"samples", {}};
+  Bars fixed{"lazy layers", {}};  // hatched over the whole height
   chart.table.columns = {{"layer"},       {"mean mass"}, {"least mass"},
                          {"median mass"}, {"most mass"}, {"lazy rate"},
                          {"static"},      {"near half"}, {"consistency"}};
@@ -81,7 +82,10 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
     }
     Box box = box_of(x, masses);
     const bool lazy = view.fixed.lazy[l] != 0;
-    if (lazy) box.emphasis = Emphasis::strong;
+    if (lazy) {
+      box.emphasis = Emphasis::strong;
+      fixed.bars.push_back({x, 1, str("lazy in ", percent_text(view.rates[l])), Emphasis::strong});
+    }
     box.flagged =
         std::find(view.near_half.begin(), view.near_half.end(), l) != view.near_half.end();
     chart.table.rows.push_back({x, means[l], box.least, box.median, box.most, view.rates[l],
@@ -90,6 +94,7 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
     chart.boxes.push_back(box);
   }
   chart.points.push_back(std::move(samples));
+  if (!fixed.bars.empty()) chart.bars.push_back(std::move(fixed));
   chart.marks.push_back({"threshold", settings.threshold, false, true, Emphasis::strong});
   return chart;
 }
@@ -99,17 +104,15 @@ Chart strip_chart(const LazyModel& model, const LazySettings& settings, const La
                   const Table& table) {
   Chart chart;
   chart.title = "SimLayerKV: lazy rate and consistency";
-  chart.notes.push_back(str("fixed layers (lazy in at least ", percent_text(settings.share),
-                            " of the samples) differ from the input's own decision in ",
-                            percent_text(view.fixed.disagreement)));
-  if (!view.near_half.empty())
-    chart.notes.push_back(str("flagged, for their lazy rate is near ", percent_text(settings.share),
-                              ": layers ", list_str(view.near_half)));
+  chart.notes.push_back(str("fixed layers differ from the input's own decision in ",
+                            percent_text(view.fixed.disagreement),
+                            view.near_half.empty() ? "" : "; flagged, near the share: layers ",
+                            view.near_half.empty() ? "" : list_str(view.near_half)));
   if (view.consistency.empty())
     chart.notes.push_back(
         "no consistency: 'kvatlas profile --new 8' takes the masses of generated tokens");
   chart.x = layer_axis(model.shape.layers);
-  chart.y = {"samples", "share", {}, {{0, 1}}};
+  chart.y = {"share", "", {}, {{0, 1}}};
   chart.table = table;
   Bars rates{"lazy rate", {}}, consistency{"consistency over generated tokens", {}};
   for (std::size_t l = 0; l < view.rates.size(); ++l) {

@@ -149,11 +149,17 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
   }
   add(others);
   add(standing_out);
+  std::vector<Point> ends;
   for (const auto i : view.front)
-    front.points.push_back(
+    ends.push_back(
         {x_of(model.candidates[i]), shown_score(model.candidates[i], settings.score).mean});
-  std::sort(front.points.begin(), front.points.end(),
-            [](const Point& a, const Point& b) { return a.x < b.x; });
+  std::sort(ends.begin(), ends.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
+  // Of more tokens a score stays; of more compression it is that of the next point.
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    front.points.push_back(ends[i]);
+    if (!settings.against_kept && i + 1 < ends.size())
+      front.points.push_back({ends[i].x, ends[i + 1].y});
+  }
   chart.lines.push_back(std::move(front));
 }
 
@@ -215,6 +221,8 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
     chart.bands.push_back({"full cache",
                            {{0, model.full.mean, {}, model.full.low, model.full.high},
                             {end, model.full.mean, {}, model.full.low, model.full.high}}});
+    chart.lines.push_back(
+        {"full cache", {{0, model.full.mean}, {end, model.full.mean}}, Emphasis::reference});
     chart.marks.push_back({"at least", settings.least_share * model.full.mean, false, true});
   }
   if (!settings.against_kept)

@@ -19,7 +19,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kGap = 6, kLabel = 16, kHeader = 40, kStrip = 132, kLegend = 30;
+constexpr int kGap = 6, kLabel = 16, kHeader = 40, kStrip = 158, kLegend = 30;
 constexpr int kLeastSize = 32, kMostSize = 192;
 constexpr std::int64_t kThumbnailSide = 64;
 
@@ -190,8 +190,7 @@ void HeadGrid::want() {
   std::vector<TileRequest> wanted;
   const auto add = [&](std::int64_t layer, std::int64_t head, Priority priority) {
     const TileKey key = key_of(layer, head);
-    if (!profile_->cache().contains(key) && !failures_.contains(key))
-      wanted.push_back({key, priority});
+    if (!profile_->has_tile(key) && !failures_.contains(key)) wanted.push_back({key, priority});
   };
   for (const auto& [layer, head] : seen) add(layer, head, Priority::visible);
   // A ring of one thumbnail around those in sight.
@@ -336,9 +335,9 @@ void HeadGrid::paint_header(QPainter& painter) {
   painter.setClipping(false);
   painter.setPen(theme_.faint_text);
   const QStringList titles = {tr("layer"), tr("lazy"), tr("budget"), tr("blocks")};
-  const int lefts[] = {2, 34, 60, 98};
+  const int lefts[] = {2, 36, 64, 110};
   for (int i = 0; i < titles.size(); ++i)
-    painter.drawText(QRect(lefts[i], kHeader - 18, 42, 16), Qt::AlignLeft | Qt::AlignVCenter,
+    painter.drawText(QRect(lefts[i], kHeader - 18, 46, 16), Qt::AlignLeft | Qt::AlignVCenter,
                      titles[i]);
 }
 
@@ -357,14 +356,14 @@ void HeadGrid::paint_strip(QPainter& painter) {
     const LayerNote& note = notes_[static_cast<std::size_t>(row)];
     if (note.lazy) {
       // Filled and hatched: lazy; an empty frame: not.
-      const QRect mark(36, box.center().y() - 7, 14, 14);
+      const QRect mark(38, box.center().y() - 7, 14, 14);
       painter.setPen(theme_.text);
       painter.setBrush(*note.lazy ? QBrush(theme_.accent, Qt::BDiagPattern) : Qt::NoBrush);
       painter.drawRect(mark);
       painter.setBrush(Qt::NoBrush);
     }
-    if (note.budget >= 0) text(60, QString::number(note.budget), theme_.text);
-    if (!note.blocks.empty()) text(98, QString::fromStdString(note.blocks), theme_.text);
+    if (note.budget >= 0) text(64, QString::number(note.budget), theme_.text);
+    if (!note.blocks.empty()) text(110, QString::fromStdString(note.blocks), theme_.text);
   }
 }
 

@@ -108,6 +108,9 @@ void LazyScreen::make_charts() {
   left->addWidget(layers_);
   left->addWidget(strip_);
   left->addWidget(heads_);
+  layers_->setMinimumHeight(200);
+  strip_->setMinimumHeight(180);
+  heads_->setMinimumHeight(150);
   left->setStretchFactor(0, 5);
   left->setStretchFactor(1, 2);
   left->setStretchFactor(2, 3);

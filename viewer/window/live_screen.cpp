@@ -55,13 +55,16 @@ void LiveScreen::start() {
     }
   });
   connect(&latest_, &Latest::failed, this, [this](const QString& text) { show_message(text); });
-  connect(&latest_, &Latest::idle, this, &LiveScreen::settled_changed);
+  connect(&latest_, &Latest::idle, this, [this] {
+    computing_ = false;
+    emit settled_changed();
+  });
   read_again();
 }
 
 void LiveScreen::read_again() {
   ++generation_;
-  read_.clear();
+  read_.reset();
   has_model_ = reading_ = false;
   refresh();
 }
@@ -101,7 +104,7 @@ void LiveScreen::failed(int generation, const std::string& text) {
   emit settled_changed();
 }
 
-bool LiveScreen::settled() const { return !stale_ && !reading_ && !latest_.busy(); }
+bool LiveScreen::settled() const { return !stale_ && !reading_ && !computing_; }
 
 QString LiveScreen::message() const {
   return pages_->currentWidget() == message_ ? message_->text() : QString();

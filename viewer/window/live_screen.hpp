@@ -6,6 +6,7 @@
 
 #include <QString>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,10 +97,11 @@ class LiveScreen : public Screen {
   QWidget* page_;
   QLabel* message_;
   std::vector<ChartView*> charts_;
-  std::string read_;  // arrays() of what was read or is being read
+  std::optional<std::string> read_;  // arrays() of what was read or is being read
   int generation_ = 0;
   bool has_model_ = false, reading_ = false, stale_ = true, dragging_ = false;
-  Latest latest_;  // last: its thread ends first
+  bool computing_ = false;  // until the result is shown
+  Latest latest_;           // last: its thread ends first
 };
 
 /// A faint line at the chosen layer, where x are layers.
@@ -121,6 +123,7 @@ void LiveScreen::read_model(Work work, Take take) {
 
 template <class Make, class Take>
 void LiveScreen::compute_view(Make make, Take take) {
+  computing_ = true;
   latest_.request([this, generation = generation_, make = std::move(make), take = std::move(take)] {
     auto view = std::make_shared<decltype(make())>(make());
     return [this, generation, view, take] {

@@ -95,7 +95,7 @@ void MapFeed::want(const Viewport& viewport) {
     std::vector<TileRequest> wanted;
     for (const TileRequest& request : plan)
       for (const TileKey& key : sources(part, request.key))
-        if (!part.profile->cache().contains(key) && !part.failures.contains(key))
+        if (!part.profile->has_tile(key) && !part.failures.contains(key))
           wanted.push_back({key, request.priority});
     part.profile->loader().request(std::move(wanted));
   }

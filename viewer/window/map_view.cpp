@@ -684,8 +684,8 @@ void MapView::mouseMoveEvent(QMouseEvent* event) {
       const auto clipped = [&](std::int64_t token) {
         return std::clamp<std::int64_t>(token, 0, scene_.n_tokens - 1);
       };
-      const auto queries = std::minmax(clipped(a.first), clipped(b.first));
-      const auto keys = std::minmax(clipped(a.second), clipped(b.second));
+      const auto queries = std::minmax({clipped(a.first), clipped(b.first)});
+      const auto keys = std::minmax({clipped(a.second), clipped(b.second)});
       const std::int64_t first_query = queries.first, first_key = keys.first;
       set_region(TokenRectangle{first_query, first_key, queries.second - first_query + 1,
                                 keys.second - first_key + 1});

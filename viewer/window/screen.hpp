@@ -62,6 +62,8 @@ class Screen : public QWidget {
   void content_changed();
   /// Another screen should come to the front.
   void screen_wanted(const QString& id);
+  /// The policy of the present choices should be exported: "simlayerkv".
+  void export_wanted(const QString& section);
 
  protected:
   Session& session() const { return session_; }

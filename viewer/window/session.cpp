@@ -18,9 +18,17 @@ OpenedProfile::OpenedProfile(std::filesystem::path path,
                              std::unique_ptr<TileSource> tiles)
     : path_(std::move(path)), reader_(std::move(reader)) {
   const auto deliver = [this](TileResult result) {
+    {
+      const std::lock_guard lock(coming_mutex_);
+      coming_.insert(result.key);
+    }
     QMetaObject::invokeMethod(
         this,
         [this, result = std::move(result)] {
+          {
+            const std::lock_guard lock(coming_mutex_);
+            coming_.erase(result.key);
+          }
           if (result.tile) cache_.insert(result.key, result.tile);
           emit tile_arrived(result.key, QString::fromStdString(result.failure));
         },
@@ -31,6 +39,12 @@ OpenedProfile::OpenedProfile(std::filesystem::path path,
 }
 
 OpenedProfile::~OpenedProfile() { loader_.reset(); }
+
+bool OpenedProfile::has_tile(const TileKey& key) const {
+  if (cache_.contains(key)) return true;
+  const std::lock_guard lock(coming_mutex_);
+  return coming_.contains(key);
+}
 
 std::vector<std::size_t> OpenedProfile::positions(const std::string& task) const {
   std::vector<std::size_t> out;

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +50,8 @@ class OpenedProfile : public QObject {
 
   TileLoader& loader() { return *loader_; }
   TileCache& cache() { return cache_; }
+  /// Whether a tile is in the cache, or was read and is on its way there.
+  bool has_tile(const TileKey& key) const;
 
  signals:
   /// A tile has come into the cache, or `failure` says why it cannot.
@@ -57,6 +61,8 @@ class OpenedProfile : public QObject {
   std::filesystem::path path_;
   std::shared_ptr<const profile::Reader> reader_;
   TileCache cache_;
+  mutable std::mutex coming_mutex_;
+  std::unordered_set<TileKey, TileKeyHash> coming_;
   std::unique_ptr<TileLoader> loader_;  // last: its thread uses the others
 };
 

@@ -109,7 +109,7 @@ TEST(LazyModel, LayersFillAndNearHalvesAreFlagged) {
   // Of two later tokens the last one is always low.
   EXPECT_DOUBLE_EQ(strip.bars[1].bars[3].height, 0.5);
   EXPECT_TRUE(strip.marks.at(0).handle);
-  EXPECT_THAT(strip.notes, testing::Contains(HasSubstr("layers [2]")));
+  EXPECT_THAT(strip.notes, testing::Contains(HasSubstr("near the share: layers [2]")));
   EXPECT_TRUE(view.heads.matrices.empty());
   LazySettings by_head = at(0.6055);
   by_head.per_head = true;

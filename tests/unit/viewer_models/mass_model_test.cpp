@@ -31,6 +31,7 @@ TEST(MassModel, LastRowsThenGeneratedTokens) {
   EXPECT_DOUBLE_EQ(view.lazy_shares[1], 10.0 / 11);
   EXPECT_DOUBLE_EQ(view.lazy_shares[2], 0);
   const Matrix& matrix = view.heatmap.matrices.at(0);
+  EXPECT_EQ(matrix.contour, 0.85);
   EXPECT_EQ(matrix.column_labels.at(8), "300");
   EXPECT_DOUBLE_EQ(matrix.at(1, 10), model.masses[21]);
   ASSERT_EQ(view.heatmap.table.rows.size(), 44u);

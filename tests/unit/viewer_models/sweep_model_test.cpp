@@ -62,10 +62,14 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
   EXPECT_EQ(view.chart.points[1].points[0].emphasis, Emphasis::faint);
   EXPECT_EQ(view.chart.points[1].points[1].emphasis, Emphasis::strong);
   EXPECT_EQ(view.chart.points[2].label, "LocalKV and L2");
-  const Line& front = view.chart.lines.at(0);
+  EXPECT_EQ(view.chart.lines.at(0).label, "full cache");
+  const Line& front = view.chart.lines.at(1);
   EXPECT_TRUE(front.steps);
   EXPECT_DOUBLE_EQ(front.points.front().x, 0.4);
   EXPECT_DOUBLE_EQ(front.points.back().x, 0.8);
+  // Who wants more than 0.4 of compression gets the score at 0.6.
+  EXPECT_DOUBLE_EQ(front.points[1].x, 0.4);
+  EXPECT_DOUBLE_EQ(front.points[1].y, 0.86);
   ASSERT_EQ(view.chart.table.rows.size(), 5u);
   for (const auto& row : view.chart.table.rows)
     EXPECT_EQ(row.size(), view.chart.table.columns.size());

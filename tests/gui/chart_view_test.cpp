@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/chart_view.hpp"
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/gui_support.hpp"
+#include "tests/gui/sample_charts.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using testing_gui::layers_chart;
+using testing_gui::matrices_chart;
+
+/// Shown, with the focus, as large as in a window.
+class ShownChart {
+ public:
+  explicit ShownChart(const Chart& chart) {
+    view.resize(800, 500);
+    view.set_chart(chart);
+    view.show();
+    EXPECT_TRUE(QTest::qWaitForWindowExposed(&view));
+    view.activateWindow();
+    view.setFocus();
+  }
+  void move(const QPoint& to) { QTest::mouseMove(&view, to); }
+  void click(const QPoint& at) { QTest::mouseClick(&view, Qt::LeftButton, {}, at); }
+  void key(Qt::Key key) { QTest::keyClick(&view, key); }
+  ChartView view;
+};
+
+TEST(ChartView, HandlesSayWhereTheyAreDragged) {
+  ShownChart shown(layers_chart());
+  QSignalSpy moved(&shown.view, &ChartView::handle_moved);
+  const QPoint grip = shown.view.handle_place(0);
+  ASSERT_FALSE(grip.isNull());
+  EXPECT_TRUE(shown.view.handle_place(9).isNull());
+  QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
+  QTest::mouseMove(&shown.view, grip - QPoint(0, 40));
+  QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, grip - QPoint(0, 80));
+  ASSERT_EQ(moved.size(), 2);
+  EXPECT_EQ(moved[0][0].toInt(), 0);
+  const double halfway = moved[0][1].toDouble(), end = moved[1][1].toDouble();
+  EXPECT_FALSE(moved[0][2].toBool());
+  EXPECT_TRUE(moved[1][2].toBool());
+  EXPECT_GT(halfway, 0.5);
+  EXPECT_NEAR(end - 0.5, 2 * (halfway - 0.5), 0.004);  // a pixel
+  // Never beyond the axis.
+  QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
+  QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, QPoint(grip.x(), 0));
+  EXPECT_EQ(moved.back()[1].toDouble(), 1);
+}
+
+TEST(ChartView, AHandleFollowsTheNewChart) {
+  ShownChart shown(layers_chart());
+  const int before = shown.view.handle_place(0).y();
+  Chart chart = layers_chart();
+  chart.marks[0].at = 0.75;
+  shown.view.set_chart(chart);
+  EXPECT_LT(shown.view.handle_place(0).y(), before);
+}
+
+TEST(ChartView, TheHandleOfMatricesIsOnTheirLegend) {
+  ShownChart shown(matrices_chart(3, 6));
+  QSignalSpy moved(&shown.view, &ChartView::handle_moved);
+  const QPoint grip = shown.view.handle_place(0);
+  QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
+  QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, grip + QPoint(0, 2000));
+  ASSERT_EQ(moved.size(), 1);
+  EXPECT_EQ(moved[0][1].toDouble(), 0);
+}
+
+TEST(ChartView, HoveringTellsLabelValueAndInterval) {
+  ShownChart shown(layers_chart());
+  shown.move(shown.view.point_place(0, 1));
+  EXPECT_EQ(shown.view.hover_text(), "samples: sample 1, layer 1, mass 0.35 (0.25 to 0.45)");
+  shown.move(shown.view.point_place(1, 3));  // lines follow points
+  EXPECT_EQ(shown.view.hover_text(), "kept: layer 3, tokens 60");
+  shown.move({3, 3});
+  EXPECT_EQ(shown.view.hover_text(), "");
+}
+
+TEST(ChartView, HoveringAMatrixTellsTheCell) {
+  Chart chart = matrices_chart(2, 4);
+  chart.matrices[1].values[4 * 2 + 3] = kNoNumber;
+  ShownChart shown(chart);
+  shown.move(shown.view.cell_place(0, 1, 1));
+  EXPECT_EQ(shown.view.hover_text(), "head 0: 1 / 1, 1 similarity");
+  shown.move(shown.view.cell_place(1, 2, 3));
+  EXPECT_EQ(shown.view.hover_text(), "head 1: 2 / 3, missing similarity");
+}
+
+TEST(ChartView, ClicksChoosePointsColumnsAndCells) {
+  ShownChart shown(layers_chart());
+  QSignalSpy points(&shown.view, &ChartView::point_chosen);
+  QSignalSpy columns(&shown.view, &ChartView::column_chosen);
+  shown.click(shown.view.point_place(0, 2));
+  shown.click(shown.view.point_place(1, 1));
+  ASSERT_EQ(points.size(), 2);
+  EXPECT_EQ(points[0], (QVariantList{0, 2}));
+  EXPECT_EQ(points[1], (QVariantList{1, 1}));
+  EXPECT_EQ(columns.size(), 0);
+  // The bar of layer 1, and the free ground of column 0 above everything.
+  shown.click({shown.view.point_place(0, 1).x() + 40, shown.view.handle_place(0).y() + 150});
+  shown.click({shown.view.point_place(0, 0).x(), shown.view.handle_place(0).y() - 130});
+  ASSERT_EQ(columns.size(), 2);
+  EXPECT_EQ(columns[0][0].toDouble(), 1);
+  EXPECT_EQ(columns[1][0].toDouble(), 0);
+
+  ShownChart matrices(matrices_chart(3, 5));
+  QSignalSpy cells(&matrices.view, &ChartView::cell_chosen);
+  matrices.click(matrices.view.cell_place(2, 4, 1));
+  ASSERT_EQ(cells.size(), 1);
+  EXPECT_EQ(cells[0], (QVariantList{2, 4, 1}));
+}
+
+TEST(ChartView, ArrowsWalkPointsAndAreAnnounced) {
+  ShownChart shown(layers_chart());
+  QSignalSpy announced(&shown.view, &ChartView::focus_text_changed);
+  QSignalSpy points(&shown.view, &ChartView::point_chosen);
+  EXPECT_EQ(shown.view.accessibleName(), "Masses <of> four layers & more");
+  shown.key(Qt::Key_Right);
+  EXPECT_EQ(shown.view.focus_text(), "samples: sample 0, layer 0, mass 0.2 (0.1 to 0.3)");
+  shown.key(Qt::Key_Right);
+  EXPECT_EQ(shown.view.accessibleDescription(),
+            "samples: sample 1, layer 1, mass 0.35 (0.25 to 0.45)");
+  EXPECT_EQ(announced.size(), 2);
+  shown.key(Qt::Key_Return);
+  ASSERT_EQ(points.size(), 1);
+  EXPECT_EQ(points[0], (QVariantList{0, 1}));
+  shown.key(Qt::Key_Down);  // the next series, at the same layer
+  EXPECT_EQ(shown.view.focus_text(), "kept: layer 1, tokens 80");
+  shown.key(Qt::Key_Up);
+  EXPECT_EQ(shown.view.focus_text(), "samples: sample 1, layer 1, mass 0.35 (0.25 to 0.45)");
+  // The focus stays where series stay the same, and goes with them.
+  Chart chart = layers_chart();
+  chart.points[0].points[1].y = 0.4;
+  shown.view.set_chart(chart);
+  EXPECT_EQ(shown.view.focus_text(), "samples: sample 1, layer 1, mass 0.4 (0.25 to 0.45)");
+  shown.view.set_chart(matrices_chart(1, 3));
+  EXPECT_EQ(shown.view.focus_text(), "");
+}
+
+TEST(ChartView, ArrowsWalkCells) {
+  ShownChart shown(matrices_chart(2, 3));
+  QSignalSpy cells(&shown.view, &ChartView::cell_chosen);
+  for (const auto key : {Qt::Key_Right, Qt::Key_Right, Qt::Key_Down, Qt::Key_Up, Qt::Key_Up})
+    shown.key(key);
+  ASSERT_EQ(cells.size(), 5);
+  EXPECT_EQ(cells[0], (QVariantList{0, 0, 0}));
+  EXPECT_EQ(cells[2], (QVariantList{0, 1, 1}));
+  EXPECT_EQ(cells[4], (QVariantList{0, 0, 1}));  // not beyond the edge
+  // Beyond the last column lies the next matrix.
+  for (int i = 0; i < 3; ++i) shown.key(Qt::Key_Right);
+  EXPECT_EQ(cells.back(), (QVariantList{1, 0, 1}));
+  for (int i = 0; i < 2; ++i) shown.key(Qt::Key_Left);
+  EXPECT_EQ(cells.back(), (QVariantList{0, 0, 2}));
+}
+
+TEST(ChartView, BrushingIsAskedFor) {
+  ShownChart shown(layers_chart());
+  std::vector<std::optional<std::pair<double, double>>> ranges;
+  QObject::connect(&shown.view, &ChartView::range_brushed,
+                   [&](const auto& range) { ranges.push_back(range); });
+  const QPoint from(shown.view.point_place(0, 1).x(), shown.view.handle_place(0).y() - 100);
+  const QPoint to(shown.view.point_place(0, 2).x(), from.y());
+  const auto drag = [&] {
+    QTest::mousePress(&shown.view, Qt::LeftButton, {}, to);
+    QMouseEvent move(QEvent::MouseMove, from, shown.view.mapToGlobal(from), Qt::NoButton,
+                     Qt::LeftButton, {});
+    QCoreApplication::sendEvent(&shown.view, &move);
+    QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, from);
+  };
+  drag();
+  EXPECT_TRUE(ranges.empty());
+  shown.view.set_brushing(true);
+  drag();
+  ASSERT_EQ(ranges.size(), 1u);
+  EXPECT_NEAR(ranges[0]->first, 1, 0.02);
+  EXPECT_NEAR(ranges[0]->second, 2, 0.02);
+  shown.key(Qt::Key_Escape);
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[1], std::nullopt);
+}
+
+TEST(ChartView, ChartsWithoutNumbersAreDrawn) {
+  Chart hollow = layers_chart();
+  for (auto& point : hollow.points[0].points) point.y = kNoNumber;
+  for (auto& point : hollow.lines[0].points) point.y = kNoNumber;
+  for (auto& box : hollow.boxes) box = box_of(box.x, {kNoNumber});
+  hollow.bars[0].bars[0].height = kNoNumber;
+  hollow.y.range = {{1, 1}};
+  Chart log = layers_chart();
+  log.y.logarithmic = log.x.logarithmic = true;
+  log.y.range.reset();
+  log.x.range.reset();
+  Chart odd = matrices_chart(2, 3);
+  odd.matrices[0] = {"none", "", {}, {}, {}};
+  odd.matrices[1].range = {1, 1};
+  for (const Chart& chart : {Chart{}, hollow, log, odd}) {
+    ShownChart shown(chart);
+    for (const QSize& size : {QSize(800, 500), QSize(30, 20), QSize(1, 1)}) {
+      shown.view.resize(size);
+      EXPECT_FALSE(shown.view.grab().isNull());
+      shown.move({10, 10});
+      for (const auto key : {Qt::Key_Right, Qt::Key_Down, Qt::Key_Return, Qt::Key_Escape})
+        shown.key(key);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gui/map_profile.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "analyzer/model/config.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/half.hpp"
+
+namespace kvatlas::viewer::testing_gui {
+
+namespace {
+
+std::uint16_t log2_of(double share) {
+  return float_to_f16(share > 0 ? static_cast<float>(std::log2(share))
+                                : -std::numeric_limits<float>::infinity());
+}
+
+/// Attention of row `query` on `key`: the first key, the nearest ones, and a little everywhere.
+double attention(std::int64_t number, std::int64_t query, std::int64_t key) {
+  if (key > query) return 0;
+  const double sink = 0.1 + 0.04 * static_cast<double>(number);
+  const double near = std::exp2(-static_cast<double>(query - key) / 8.0) * 0.05;
+  return (key == 0 ? sink : 0) + near + 0.2 / static_cast<double>(query + 1);
+}
+
+void add_maps(profile::Sample& sample, std::int64_t n) {
+  std::int64_t block = 1;
+  while (n > 512 * block) block *= 2;
+  profile::Array blocks(profile::Type::i32, {profile::kMapLevels});
+  for (int level = 0; level < profile::kMapLevels; ++level) {
+    const std::int64_t tokens = block << level;
+    blocks.values<std::int32_t>()[static_cast<std::size_t>(level)] =
+        static_cast<std::int32_t>(tokens);
+    const std::int64_t side = (n + tokens - 1) / tokens;
+    for (const bool maximum : {false, true}) {
+      profile::Array map(profile::Type::f16, {kMapLayers, kMapHeads, side, side});
+      const auto values = map.values<std::uint16_t>();
+      std::size_t at = 0;
+      for (std::int64_t number = 0; number < kMapLayers * kMapHeads; ++number)
+        for (std::int64_t row = 0; row < side; ++row)
+          for (std::int64_t column = 0; column < side; ++column)
+            // A block's middle stands for it; its first key is the sink.
+            values[at++] = log2_of(column > row  ? 0
+                                   : column == 0 ? attention(number, row * tokens + tokens / 2, 0) /
+                                                       static_cast<double>(maximum ? 1 : tokens)
+                                                 : attention(number, row * tokens + tokens / 2,
+                                                             column * tokens + tokens / 2));
+      sample.arrays[profile::map_name(maximum, level)] = std::move(map);
+    }
+  }
+  sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
+}
+
+void add_rows(profile::Sample& sample, std::int64_t n) {
+  profile::Array rows(profile::Type::f16, {kMapLayers, kMapHeads, kLastRows, n});
+  const auto values = rows.values<std::uint16_t>();
+  std::size_t at = 0;
+  for (std::int64_t number = 0; number < kMapLayers * kMapHeads; ++number)
+    for (std::int64_t row = 0; row < kLastRows; ++row)
+      for (std::int64_t key = 0; key < n; ++key)
+        values[at++] = log2_of(attention(number, n - kLastRows + row, key));
+  sample.arrays[profile::name::kRows] = std::move(rows);
+}
+
+}  // namespace
+
+void write_map_profile(const std::filesystem::path& path,
+                       const std::vector<std::int64_t>& lengths) {
+  profile::CaptureSettings settings;
+  settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
+      settings.columns = false;
+  model::Config config;
+  config.n_layers = kMapLayers;
+  config.n_heads = kMapHeads;
+  config.n_kv_heads = kMapKvHeads;
+  config.head_dim = 8;
+  config.vocab_size = 100;
+  profile::Header header;
+  header.tool_version = "0.1.0";
+  header.model_name = "small";
+  header.architecture = "llama";
+  header.model_fingerprint = "0123456789abcdef";
+  header.n_layers = kMapLayers;
+  header.n_heads = kMapHeads;
+  header.n_kv_heads = kMapKvHeads;
+  header.head_dim = 8;
+  header.vocab_size = 100;
+  header.context_length = 8192;
+  header.window.assign(kMapLayers, 0);
+  header.backend = "cpu, float32";
+  header.capture = settings.json();
+  header.prompts = "{}";
+  header.planned_samples = static_cast<std::int64_t>(lengths.size());
+  header.axes = profile::axis_tables(settings);
+  header.arrays = profile::descriptions(settings, config);
+  profile::Writer writer(path, header, {});
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    profile::Sample sample;
+    sample.index = static_cast<std::int64_t>(i);
+    sample.id = "sample " + std::to_string(i);
+    sample.task = "needle";
+    sample.tokens.assign(static_cast<std::size_t>(lengths[i]), 7);
+    if (lengths[i] <= 4096) add_maps(sample, lengths[i]);
+    add_rows(sample, lengths[i]);
+    writer.add(sample);
+  }
+  writer.finish();
+}
+
+}  // namespace kvatlas::viewer::testing_gui

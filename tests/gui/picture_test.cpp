@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/picture.hpp"
+
+#include <QBuffer>
+#include <QFile>
+#include <QImageReader>
+#include <QPainter>
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/base/error.hpp"
+#include "tests/gui/sample_charts.hpp"
+#include "tests/support/model_bytes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using testing_gui::layers_chart;
+using testing_gui::matrices_chart;
+
+Theme theme(bool dark = false) { return make_theme(dark, QFont("DejaVu Sans", 10)); }
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+const Origin kOrigin = {{"Profile", "p.h5, model <small>"}, {"Settings", "threshold=0.5"}};
+
+TEST(Picture, SvgHoldsTextsAsTextAndItsOrigin) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "chart.svg";
+  save_picture(*chart_picture(layers_chart()), theme(), {}, kOrigin, path, false);
+  const std::string svg = content(path);
+  EXPECT_THAT(svg, AllOf(StartsWith("<?xml"), HasSubstr("<title>Masses &lt;of&gt; four layers"),
+                         HasSubstr("Profile: p.h5, model &lt;small&gt;"),
+                         HasSubstr("Settings: threshold=0.5")));
+  for (const char* text : {">layer</text>", "mass (share)", "tokens", "samples", "threshold 0.5",
+                           "known", "a note below", "interval", "kept"})
+    EXPECT_THAT(svg, HasSubstr(text));
+  EXPECT_THAT(svg, Not(HasSubstr("<image")));
+}
+
+TEST(Picture, SvgHoldsMatricesAsImages) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "maps.svg";
+  save_picture(*chart_picture(matrices_chart(2, 5)), theme(), {}, {}, path, false);
+  const std::string svg = content(path);
+  EXPECT_THAT(svg, AllOf(HasSubstr("<image"), HasSubstr("head 1"), HasSubstr("delta 0.5")));
+}
+
+TEST(Picture, PngHasItsSizeResolutionAndOrigin) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "chart.PNG";
+  ImageOptions options;
+  options.scale = 2;
+  options.size = {400, 300};
+  save_picture(*chart_picture(layers_chart()), theme(), options, kOrigin, path, false);
+  const std::string bytes = content(path);
+  EXPECT_THAT(bytes, AllOf(HasSubstr("pHYs"), HasSubstr("tEXtProfile"), HasSubstr("tEXtSettings")));
+  QImageReader reader(QString::fromStdString(path.string()));
+  EXPECT_EQ(reader.text("Profile"), "p.h5, model <small>");
+  const QImage image = reader.read();
+  EXPECT_EQ(image.size(), QSize(800, 600));
+  EXPECT_NEAR(image.dotsPerMeterX() * 0.0254, 192, 1);
+  EXPECT_EQ(image.pixelColor(1, 1), theme().background);
+}
+
+TEST(Picture, TransparentOnesHaveNoGround) {
+  ImageOptions options;
+  options.transparent = true;
+  const QImage image = to_image(*chart_picture(layers_chart()), theme(), options);
+  EXPECT_EQ(image.size(), chart_picture(layers_chart())->size().toSize());
+  EXPECT_EQ(image.pixelColor(1, 1).alpha(), 0);
+}
+
+TEST(Picture, CsvIsTheTable) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "chart.csv";
+  save_picture(*chart_picture(layers_chart()), theme(), {}, kOrigin, path, false);
+  EXPECT_EQ(content(path),
+            "# Profile: p.h5, model <small>\n# Settings: threshold=0.5\n"
+            "# Masses <of> four layers & more\n# a note below\nlayer,mass (share)\n0,0.25\n"
+            "1,\"a,b\"\n");
+}
+
+TEST(Picture, RefusesWhatItCannotSave) {
+  const testing_support::TemporaryFolder folder;
+  const auto picture = chart_picture(layers_chart());
+  const auto refusal = [&](const ImageOptions& options, const char* name) -> std::string {
+    try {
+      save_picture(*picture, theme(), options, {}, folder.path() / name, false);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::usage);
+      return error.what();
+    }
+    return "saved";
+  };
+  EXPECT_THAT(refusal({}, "a.jpg"), HasSubstr("neither .png, .svg nor .csv"));
+  ImageOptions large;
+  large.size = {20000, 10};
+  large.scale = 2;
+  EXPECT_THAT(refusal(large, "a.png"), HasSubstr("40000 x 20 pixels"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.png"));
+  EXPECT_EQ(refusal({}, "a.csv"), "saved");
+  EXPECT_THAT(refusal({}, "a.csv"), HasSubstr("exists (--force replaces it)"));
+}
+
+TEST(Picture, CellsHaveTheColoursOfThePalette) {
+  Chart chart = matrices_chart(1, 3);
+  auto& values = chart.matrices[0].values;
+  values = {1, 0.5, 0, 0.25, 0.75, kNoNumber, 0, 1, 0.5};
+  chart.matrices[0].outlines.clear();
+  for (const auto colours : {ColourMap::viridis, ColourMap::cividis, ColourMap::grey}) {
+    Theme look = theme();
+    look.colours = colours;
+    ImageOptions options;
+    options.size = {700, 500};
+    const QImage image = to_image(*chart_picture(chart), look, options);
+    const auto has = [&](const QColor& wanted) {
+      int count = 0;
+      for (int y = 0; y < image.height(); ++y)
+        for (int x = 0; x < 560; ++x)  // left of the legend
+          if (image.pixelColor(x, y) == wanted) ++count;
+      return count > 500;
+    };
+    EXPECT_TRUE(has(to_qcolor(colour_at(colours, 0))));
+    EXPECT_TRUE(has(to_qcolor(colour_at(colours, 1))));
+    EXPECT_TRUE(has(to_qcolor(colour_at(colours, 0.5))));
+    EXPECT_TRUE(has(look.missing));  // between the hatches
+  }
+}
+
+TEST(Picture, StacksSideBySideAndBelow) {
+  const auto part = chart_picture(layers_chart());
+  const auto below = stacked_picture("both", {part, part}, false);
+  const auto beside = stacked_picture("both", {part, part}, true);
+  EXPECT_EQ(below->size(), QSizeF(part->size().width(), 2 * part->size().height()));
+  EXPECT_EQ(beside->size(), QSizeF(2 * part->size().width(), part->size().height()));
+  const QImage alone = to_image(*part, theme(), {});
+  const QImage two = to_image(*below, theme(), {});
+  EXPECT_EQ(two.copy(0, 0, alone.width(), alone.height()), alone);
+  EXPECT_THAT(beside->csv(), HasSubstr("\n\n# Masses"));
+}
+
+/// Mean difference of colours, 0 to 255, after blurring: edges may lie half a pixel elsewhere.
+double difference(const QImage& a, const QImage& b) {
+  const QSize small = a.size() / 4;
+  const auto shrunk = [&](const QImage& image) {
+    return image.convertToFormat(QImage::Format_RGB32)
+        .scaled(small, Qt::IgnoreAspectRatio, Qt::SmoothTransformation);
+  };
+  const QImage one = shrunk(a), other = shrunk(b);
+  double sum = 0;
+  for (int y = 0; y < small.height(); ++y)
+    for (int x = 0; x < small.width(); ++x) {
+      const QRgb p = one.pixel(x, y), q = other.pixel(x, y);
+      sum += std::abs(qRed(p) - qRed(q)) + std::abs(qGreen(p) - qGreen(q)) +
+             std::abs(qBlue(p) - qBlue(q));
+    }
+  return sum / (3.0 * small.width() * small.height());
+}
+
+/// KVATLAS_WRITE_REFERENCES=1 writes them anew: look at what it wrote.
+void compare_with_reference(const Chart& chart, bool dark, const char* name) {
+  ImageOptions options;
+  options.size = {480, 300};
+  const QImage image = to_image(*chart_picture(chart), theme(dark), options);
+  const QString path = QStringLiteral(KVATLAS_SOURCE_DIR "/tests/gui/references/%1.png").arg(name);
+  if (std::getenv("KVATLAS_WRITE_REFERENCES")) {
+    ASSERT_TRUE(image.convertToFormat(QImage::Format_RGB32).save(path));
+  }
+  const QImage reference(path);
+  ASSERT_EQ(reference.size(), image.size()) << name;
+  EXPECT_LT(difference(image, reference), 1) << name;
+  // The comparison sees what it must see.
+  Chart other = chart;
+  other.boxes.clear();
+  other.bars.clear();
+  for (auto& matrix : other.matrices)
+    std::reverse(matrix.values.begin(), matrix.values.begin() + 40);
+  EXPECT_GT(difference(to_image(*chart_picture(other), theme(dark), options), reference), 1.5);
+}
+
+TEST(Picture, LooksAsItDid) {
+  compare_with_reference(layers_chart(), false, "layers-light");
+  compare_with_reference(layers_chart(), true, "layers-dark");
+  compare_with_reference(matrices_chart(6, 12), false, "matrices-light");
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvatlas render` and `kvatlas report` as they are called, without a display.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/model_bytes.hpp"
+#include "tests/unit/calibrate/small_profile.hpp"
+#include "tests/unit/command_line/fixture.hpp"
+
+namespace kvatlas {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using namespace testing_support;
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Render : public CommandLine {
+ protected:
+  Render() { calibrate::testing_profile::write_profile(profile()); }
+  std::string profile() const { return (out_.path() / "p.h5").string(); }
+  std::string path(const std::string& name) const { return (out_.path() / name).string(); }
+
+  /// A document of the profile: a method with a setting given.
+  std::string document(const std::string& method, const std::string& setting,
+                       const std::string& value) const {
+    const auto file = path(method + ".json");
+    const auto done = run_kvatlas({"calibrate", method, "-p", profile(), "--initial", "4",
+                                   "--recent", "64", setting, value, "-o", file});
+    EXPECT_EQ(done.status, 0) << done.err;
+    return file;
+  }
+  std::string drawn(std::vector<std::string> words, const std::string& name) const {
+    words.insert(words.begin(), "render");
+    words.insert(words.end(), {"-o", path(name)});
+    const auto done = run_kvatlas(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_EQ(done.err, "");
+    EXPECT_EQ(done.out, path(name) + "\n");
+    return content(path(name));
+  }
+  static std::string refused(int status, std::vector<std::string> words) {
+    words.insert(words.begin(), "render");
+    return refusal(status, words);
+  }
+
+ private:
+  TemporaryFolder out_;
+};
+
+TEST_F(Render, DrawsByTheEndingOfTheName) {
+  const auto svg = drawn({profile(), "--what", "lazy-layers", "--initial", "4", "--recent", "64",
+                          "--threshold", "0.6055"},
+                         "a.svg");
+  EXPECT_THAT(svg,
+              AllOf(HasSubstr("2.5 of 4 layers lazy"), HasSubstr("threshold 0.6055"),
+                    HasSubstr("fingerprint 0123456789abcdef"), HasSubstr("--threshold 0.6055")));
+  const auto csv = drawn({profile(), "--what", "blocks", "--delta", "0.85"}, "a.csv");
+  EXPECT_THAT(csv,
+              AllOf(StartsWith("# Profile: p.h5, model small"), HasSubstr("delta 0.85"),
+                    HasSubstr("\nKV head,layer,lowest layer of its block\n0,0,0\n0,1,1\n0,2,1\n")));
+  const auto png = drawn({profile(), "--what", "budgets", "--budget", "64", "--size", "321x200",
+                          "--scale", "2", "--dark", "--colours", "cividis"},
+                         "a.png");
+  ASSERT_GT(png.size(), 24u);
+  // Width and height stand at byte 16, big end first.
+  EXPECT_EQ(static_cast<unsigned char>(png[18]) * 256 + static_cast<unsigned char>(png[19]), 642);
+  EXPECT_EQ(static_cast<unsigned char>(png[22]) * 256 + static_cast<unsigned char>(png[23]), 400);
+}
+
+TEST_F(Render, EqualInputGivesEqualFiles) {
+  const std::vector<std::string> words = {profile(), "--what", "blocks-sweep"};
+  EXPECT_EQ(drawn(words, "a.png"), drawn(words, "b.png"));
+  EXPECT_EQ(drawn(words, "a.svg"), drawn(words, "b.svg"));
+}
+
+TEST_F(Render, TakesTheDocumentsSettings) {
+  const auto lazy = document("simlayerkv", "--threshold", "0.7");
+  const auto pod = document("pod", "--delta", "0.6");
+  EXPECT_THAT(drawn({profile(), lazy, pod, "--what", "lazy-layers"}, "a.svg"),
+              AllOf(HasSubstr("threshold 0.7"), HasSubstr("Policy 2: pod.json")));
+  EXPECT_THAT(drawn({profile(), lazy, pod, "--what", "blocks-sweep"}, "b.svg"),
+              HasSubstr("delta 0.6"));
+  EXPECT_THAT(drawn({profile(), pod, "--what", "blocks-sweep", "--delta", "0.3"}, "c.svg"),
+              HasSubstr("delta 0.3"));
+}
+
+TEST_F(Render, OneHead) {
+  EXPECT_THAT(drawn({profile(), "--what", "blocks", "--at", "L0.H3", "--per-head"}, "a.csv"),
+              HasSubstr("PoD: head 3, "));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--at", "L0.H4", "-o", path("b.svg")}),
+              HasSubstr("4 layers and 4 heads"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--at", "here", "-o", path("b.svg")}),
+              HasSubstr("expected layer and head as L12.H3"));
+}
+
+TEST_F(Render, ListsWhatThereIs) {
+  EXPECT_THAT(run_kvatlas({"render", "--what", "list"}).out,
+              AllOf(HasSubstr("\nlazy "), HasSubstr("\nsweep "), HasSubstr("--capture js")));
+}
+
+TEST_F(Render, Refuses) {
+  const auto out = path("a.svg");
+  EXPECT_THAT(refused(2, {profile(), "-o", out}), HasSubstr("--what is missing"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "lazy"}), HasSubstr("-o is missing"));
+  EXPECT_THAT(refused(2, {"--what", "lazy", "-o", out}), HasSubstr("needs a profile"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "cake", "-o", out}),
+              AllOf(HasSubstr("no picture 'cake'"), HasSubstr("blocks")));
+  EXPECT_THAT(refused(2, {profile(), "--what", "lazy", "--recent", "63", "-o", out}),
+              HasSubstr("--recent 63"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "sweep", "-o", out}), HasSubstr("calibrate lagkv"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "-o", path("a.jpg")}),
+              HasSubstr("neither .png"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--size", "big", "-o", out}),
+              HasSubstr("expected as 1280x720"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--size", "99999x9", "-o", out}),
+              HasSubstr("99999 x 9 pixels"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--colours", "rainbow", "-o", out}),
+              HasSubstr("viridis"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--task", "chess", "-o", out}),
+              HasSubstr("the profile has needle"));
+  EXPECT_THAT(refused(3, {write_file("x.h5", "no profile"), "--what", "lazy", "-o", out}),
+              HasSubstr("x.h5"));
+  EXPECT_THAT(refused(3, {path("absent.json"), "--what", "sweep", "-o", out}),
+              HasSubstr("absent.json"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  drawn({profile(), "--what", "blocks"}, "a.svg");
+  EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "-o", out}),
+              HasSubstr("exists (--force replaces it)"));
+}
+
+TEST_F(Render, ReportIsOnePage) {
+  const auto page = path("r.html");
+  const std::vector<std::string> words = {"report",
+                                          profile(),
+                                          document("simlayerkv", "--threshold", "0.7"),
+                                          "-o",
+                                          page,
+                                          "--title",
+                                          "A <b>bold</b> title"};
+  const auto done = run_kvatlas(words);
+  EXPECT_EQ(done.status, 0) << done.err;
+  const auto html = content(page);
+  EXPECT_THAT(html, AllOf(StartsWith("<!DOCTYPE html>\n<html lang=\"en\">"),
+                          HasSubstr("A &lt;b&gt;bold&lt;/b&gt; title"), Not(HasSubstr("<b>bold")),
+                          HasSubstr("prefers-color-scheme: dark"), HasSubstr("<h3>SimLayerKV</h3>"),
+                          HasSubstr("threshold 0.7"), HasSubstr("<details>")));
+  // Nothing is fetched and nothing runs; every image has words.
+  EXPECT_THAT(html, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("http://")),
+                          Not(HasSubstr("https://")), Not(HasSubstr("alt=\"\""))));
+  // What is missing is said: there is no sweep.
+  EXPECT_THAT(html, HasSubstr("&#39;kvatlas calibrate lagkv&#39;"));
+  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
+  EXPECT_THAT(refusal(2, {"report", path("simlayerkv.json"), "-o", path("s.html")}),
+              HasSubstr("needs a profile"));
+}
+
+}  // namespace
+}  // namespace kvatlas

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/comparison_model.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/viewer_models/open_profile.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+json estimate(double mean) { return {{"mean", mean}, {"low", mean - 0.1}, {"high", mean + 0.1}}; }
+
+json curve_point(const char* setting, double value, double score) {
+  return {{setting, value}, {"score", score}, {"low", score - 0.1}, {"high", score + 0.1}};
+}
+
+calibrate::Document document() {
+  calibrate::Document out;
+  out.model.layers = 4;
+  out.model.heads = 2;
+  out.model.kv_heads = 2;
+  out.model.head_dim = 8;
+  json lazy_low = curve_point("threshold", 0.5, 0.4),
+       lazy_high = curve_point("threshold", 0.9, 0.9);
+  lazy_low["kv_ratio"] = 4;
+  lazy_high["kv_ratio"] = 1.25;
+  out.sections["simlayerkv"] = {
+      {"settings", {{"threshold", 0.9}, {"initial", 4}, {"recent", 64}}},
+      {"curve", {lazy_low, lazy_high}},
+      {"full", estimate(0.95)},
+      {"lazy_rates", {0, 1, 0.25, 0}},
+      {"measured",
+       {{"samples", 8},
+        {"score", estimate(0.85)},
+        {"full", estimate(0.95)},
+        {"loss", estimate(0.1)},
+        {"kl", estimate(0.2)},
+        {"kept_share", 0.8},
+        {"tasks",
+         {{"needle", {{"score", estimate(1)}}}, {"passkey", {{"score", estimate(0.7)}}}}}}},
+      {"opposite", {{"measured", {{"score", estimate(0.3)}, {"kept_share", 0.8}}}}}};
+  out.sections["pod"] = {{"settings", {{"delta", 0.4}}},
+                         {"result", {{"lowest", {{0, 0, 2, 2}, {0, 1, 2, 2}}}}},
+                         {"curve", {curve_point("delta", 0.4, 0.2)}},
+                         {"sweep", {{{"delta", 0.4}, {"savings", {{{"saved", 0.3}}}}}}}};
+  out.sections["lagkv"] = {{"settings", {{"lag", 64}, {"ratio", "1/4"}}},
+                           {"measured", {{"score", estimate(0.7)}, {"kept_share", 0.35}}},
+                           {"sweep",
+                            {{{"variant", "lag"},
+                              {"lag", 64},
+                              {"keep", 32},
+                              {"ratio", "1/2"},
+                              {"compression", 0.45},
+                              {"score", 0.8},
+                              {"full", 1}},
+                             {{"variant", "lag"},
+                              {"lag", 64},
+                              {"keep", 16},
+                              {"ratio", "1/4"},
+                              {"compression", 0.66},
+                              {"score", 0.7},
+                              {"full", 1}},
+                             {{"variant", "l2"},
+                              {"lag", 64},
+                              {"keep", 16},
+                              {"ratio", "1/4"},
+                              {"compression", 0.66},
+                              {"score", 0.1},
+                              {"full", 1}}}}};
+  return out;
+}
+
+TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
+  const auto doc = document();
+  const auto model = comparison_model({&doc, 1});
+  EXPECT_THAT(model.tasks, ElementsAre("needle", "passkey"));
+  std::vector<std::string> names;
+  for (const auto& policy : model.policies) names.push_back(policy.name);
+  EXPECT_THAT(
+      names, ElementsAre("SimLayerKV", "LagKV", "SimLayerKV, as many layers of the smallest mass"));
+  EXPECT_EQ(model.searched.size(), 6u);
+  EXPECT_NEAR(model.searched[0].kept_share, 0.25, 1e-9);
+  EXPECT_NEAR(model.searched[2].kept_share, 0.7, 1e-9);  // PoD's, from its sweep
+  EXPECT_TRUE(model.searched[2].needs_training);
+
+  const auto view = comparison_view(model, {1000, {}});
+  const auto& table = view.pareto.table;
+  ASSERT_EQ(table.rows.size(), 9u);
+  for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size());
+  EXPECT_EQ(table.rows[0][3].text, "200 KiB");  // 256 bytes a token
+  EXPECT_NEAR(table.rows[0][7].number, -10, 1e-9);
+  EXPECT_NEAR(table.rows[0][9].number, 0.7, 1e-9);  // passkey
+  EXPECT_TRUE(view.equal.bars.empty());
+  // Series and points are those of the chart.
+  ASSERT_EQ(view.series.size(), view.pareto.points.size());
+  for (std::size_t s = 0; s < view.series.size(); ++s) {
+    ASSERT_EQ(view.series[s].size(), view.pareto.points[s].points.size());
+    for (std::size_t i = 0; i < view.series[s].size(); ++i)
+      EXPECT_EQ(view.series[s][i]->score.mean, view.pareto.points[s].points[i].y);
+  }
+  // The front rises from left to right.
+  const auto& front = view.pareto.lines.front().points;
+  ASSERT_EQ(front.size(), 4u);
+  EXPECT_NEAR(front.front().x, 0.25, 1e-9);
+  for (std::size_t i = 1; i < front.size(); ++i) EXPECT_GT(front[i].y, front[i - 1].y);
+}
+
+TEST(ComparisonModel, AtEqualBytes) {
+  const auto doc = document();
+  const auto model = comparison_model({&doc, 1});
+  const auto view = comparison_view(model, {1000, 0.5});
+  ASSERT_EQ(view.at_equal_bytes.size(), 3u);
+  EXPECT_EQ(view.at_equal_bytes[0].policy->method, "LagKV");
+  EXPECT_NEAR(view.at_equal_bytes[0].policy->score.mean, 0.7, 1e-9);
+  EXPECT_EQ(view.at_equal_bytes[1].policy->setting, "threshold 0.5");
+  EXPECT_EQ(view.at_equal_bytes[2].policy->method, "L2 norm");
+  EXPECT_THAT(view.equal.title, HasSubstr("125 KiB"));
+  EXPECT_TRUE(comparison_view(model, {1000, 0.1}).at_equal_bytes.empty());
+}
+
+TEST(ComparisonModel, LayersOfEachPolicy) {
+  const auto doc = document();
+  const auto view = comparison_view(comparison_model({&doc, 1}), {1000, {}});
+  ASSERT_EQ(view.strips.matrices.size(), 1u);
+  const auto& matrix = view.strips.matrices.front();
+  EXPECT_THAT(matrix.row_labels, ElementsAre("SimLayerKV", "PoD"));
+  EXPECT_THAT(matrix.values, ElementsAre(1, 0, 0.75, 1, 1, 0.5, 1, 0));
+}
+
+TEST(ComparisonModel, APointsSettingsAreChosen) {
+  const auto doc = document();
+  const auto model = comparison_model({&doc, 1});
+  EXPECT_EQ(with_policy({}, model.searched[0]).lazy.threshold, 0.5);
+  EXPECT_EQ(with_policy({}, model.searched[2]).blocks.delta, 0.4);
+  EXPECT_EQ(with_policy({}, model.policies[1]).lag_candidate, 1);
+  const Choices before;
+  EXPECT_EQ(with_policy(before, model.policies[2]).lazy.threshold, before.lazy.threshold);
+}
+
+TEST(ComparisonModel, SaysWhatIsMissing) {
+  EXPECT_THAT(refusal([] { comparison_model({}); }), HasSubstr("kvatlas calibrate --model"));
+  // Foreign numbers are passed over.
+  calibrate::Document odd = document();
+  odd.sections["simlayerkv"]["curve"] = "none";
+  odd.sections["lagkv"]["sweep"] = json::array();
+  odd.sections["pod"]["result"]["lowest"] = {1, "x", json::array()};
+  EXPECT_NO_THROW(comparison_view(comparison_model({&odd, 1}), {1000, 0.5}));
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/overview_model.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/viewer_models/open_profile.hpp"
+#include "viewer/models/choices_document.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Choices choices_of_small() {
+  Choices choices;
+  choices.length = 1000;
+  choices.lazy_arrays.keep = {4, 64};
+  choices.lazy.threshold = 0.7;
+  choices.blocks.proximal = {4, 64};
+  choices.blocks.delta = 0.6;
+  choices.budgets.budget = 64;
+  choices.sweep.wanted_compression = 0.2;
+  return choices;
+}
+
+json sweep_section() {
+  return {{"settings", {{"lag", 32}, {"ratio", "1/2"}, {"sink", 16}, {"variant", "lag"}}},
+          {"sweep",
+           {{{"variant", "lag"},
+             {"ratio", "1/2"},
+             {"lag", 32},
+             {"keep", 16},
+             {"compression", 0.4},
+             {"full", 1},
+             {"score", 0.9},
+             {"low", 0.8},
+             {"high", 1.0}}}}};
+}
+
+TEST(OverviewModel, CardsFollowTheSettings) {
+  const OpenProfile profile;
+  Choices choices = choices_of_small();
+  calibrate::Document document;
+  document.sections["lagkv"] = sweep_section();
+  const auto model =
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  EXPECT_THAT(model.facts, Contains(Field(&Fact::value, "4 query, 2 KV, of 8")));
+  EXPECT_THAT(model.provenance,
+              Contains(Field(&Fact::value, AllOf(HasSubstr("4 needle"), HasSubstr("8 passkey")))));
+  // 4 layers, 2 KV heads of 8: 256 bytes a token.
+  auto view = overview_view(model, choices);
+  EXPECT_THAT(view.cache.front().value, HasSubstr("250 KiB at 1000 tokens"));
+  ASSERT_EQ(view.cards.size(), 4u);
+  for (const auto& card : view.cards) {
+    EXPECT_THAT(card.missing, IsEmpty()) << card.title;
+    EXPECT_THAT(card.advice.reason, Not(IsEmpty())) << card.title;
+    EXPECT_THAT(card.advice.risk, Not(IsEmpty())) << card.title;
+    EXPECT_THAT(card.score, HasSubstr("not measured")) << card.title;
+    EXPECT_FALSE(card.chart.table.rows.empty()) << card.title;
+  }
+  // Two of four layers keep 68 of 1000 tokens.
+  EXPECT_NEAR(view.cards[0].kept_share, (2 + 2 * 0.068) / 4, 1e-9);
+  EXPECT_NEAR(view.cards[0].kept_bytes, 256e3 * (2 + 2 * 0.068) / 4, 1e-3);
+  EXPECT_EQ(view.cards[0].chart.bars.front().bars[1].emphasis, Emphasis::strong);
+  EXPECT_THAT(view.cards[0].advice.reason, HasSubstr("2.0 of 4 layers"));
+  // A block of layers 1 and 2 leaves out a quarter of the distant keys.
+  EXPECT_NEAR(view.cards[1].kept_share, 1 - 0.5 * 0.25 * 0.932, 1e-9);
+  EXPECT_THAT(view.cards[1].advice.reason, HasSubstr("layers 1 to 2"));
+  EXPECT_THAT(view.cards[1].advice.risk, HasSubstr("similarity of only 0.88"));
+  EXPECT_EQ(view.cards[1].advice.layer, 1);
+  EXPECT_NEAR(view.cards[2].kept_share, 0.064, 1e-9);
+  EXPECT_THAT(view.cards[2].advice.reason, HasSubstr("Layer 0 needs"));
+  EXPECT_THAT(view.cards[3].setting, HasSubstr("lag 32, ratio 1/2"));
+
+  choices.lazy.threshold = 0.95;
+  view = overview_view(model, choices);
+  EXPECT_NEAR(view.cards[0].kept_share, 1, 1e-9);
+  EXPECT_THAT(view.cards[0].advice.reason, HasSubstr("No layer"));
+}
+
+TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
+  const OpenProfile profile;
+  Choices choices = choices_of_small();
+  calibrate::Document document;
+  document.sections["simlayerkv"] = {
+      {"settings", {{"threshold", 0.7}, {"initial", 4}, {"recent", 64}, {"granularity", "layer"}}},
+      {"measured",
+       {{"samples", 8},
+        {"score", {{"mean", 0.75}, {"low", 0.5}, {"high", 1}}},
+        {"full", {{"mean", 1}, {"low", 1}, {"high", 1}}},
+        {"loss", {{"mean", 0.25}, {"low", 0}, {"high", 0.5}}}}}};
+  const auto model =
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  auto card = overview_view(model, choices).cards[0];
+  ASSERT_TRUE(card.measured);
+  EXPECT_NEAR(card.measured->change.mean, -25, 1e-9);
+  EXPECT_NEAR(card.measured->change.low, -50, 1e-9);
+  EXPECT_EQ(card.score, "25.0 points lost [-50.0, 0.0] on 8 samples");
+  EXPECT_THAT(card.advice.risk, HasSubstr("costs score"));
+  choices.lazy.threshold = 0.71;
+  card = overview_view(model, choices).cards[0];
+  EXPECT_FALSE(card.measured);
+  EXPECT_THAT(card.score, HasSubstr("not measured at this setting"));
+}
+
+TEST(OverviewModel, SaysWhatWasNotRecorded) {
+  const OpenProfile bare({.lazy = false, .js = false, .scores = false});
+  const Choices choices = choices_of_small();
+  const auto view = overview_view(
+      read_overview_model(bare.reader(), all_samples(bare.reader()), choices, {}), choices);
+  EXPECT_THAT(view.cards[0].missing, HasSubstr("--capture lazy"));
+  EXPECT_THAT(view.cards[1].missing, HasSubstr("--capture js"));
+  EXPECT_THAT(view.cards[2].missing, HasSubstr("--capture scores"));
+  EXPECT_THAT(view.cards[3].missing, HasSubstr("kvatlas calibrate lagkv"));
+}
+
+TEST(Measured, BothForms) {
+  EXPECT_FALSE(measured_of(nullptr));
+  EXPECT_FALSE(measured_of({{"score", "high"}}));
+  const auto evaluated = measured_of({{"samples", 10},
+                                      {"score", {{"mean", 0.7}, {"low", 0.4}, {"high", 1}}},
+                                      {"loss_points", {{"mean", 30}, {"low", 0}, {"high", 60}}},
+                                      {"kl", {{"mean", 0.19}}},
+                                      {"kv_saved", 0.66}});
+  ASSERT_TRUE(evaluated);
+  EXPECT_NEAR(evaluated->change.mean, -30, 1e-9);
+  EXPECT_NEAR(evaluated->change.low, -60, 1e-9);
+  EXPECT_NEAR(evaluated->full.mean, 1, 1e-9);
+  EXPECT_NEAR(evaluated->kept_share, 0.34, 1e-9);
+  EXPECT_NEAR(evaluated->kl.mean, 0.19, 1e-9);
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/advice.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+// Below it a layer's class at the first token says too little of the later ones.
+constexpr double kConsistent = 0.9;
+// Tokens that other tasks have in other layers, from which one setting does not serve all.
+constexpr double kFarTask = 0.1;
+// Change in points that is worth a warning.
+constexpr double kLostPoints = 1;
+
+template <class List>
+std::int64_t greatest(const List& values) {
+  return std::max_element(values.begin(), values.end()) - values.begin();
+}
+
+std::string layers_text(const std::vector<std::size_t>& layers) {
+  constexpr std::size_t kShown = 5;
+  std::string text = layers.size() == 1 ? "layer " : "layers ";
+  for (std::size_t i = 0; i < std::min(kShown, layers.size()); ++i)
+    text += str(i == 0 ? "" : i + 1 == layers.size() ? " and " : ", ", layers[i]);
+  if (layers.size() > kShown) text += str(" and ", layers.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace
+
+Advice lazy_advice(const LazyModel& model, const LazySettings& settings) {
+  const auto means = calibrate::mean_masses(model.masses.layers);
+  const auto rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
+  const auto laziest = greatest(means);
+  const double lazy = calibrate::mean_lazy_layers(
+      model.masses, settings.threshold, {settings.per_head, settings.fixed, settings.share});
+  Advice advice;
+  if (lazy > 0)
+    advice.reason = str(number_text(lazy, 1), " of ", model.shape.layers, " layers put more than ",
+                        number_text(settings.threshold, 3), " of their attention on the first ",
+                        model.choices.keep.initial, " and last ", model.choices.keep.recent,
+                        " tokens, most of all layer ", laziest, " (",
+                        number_text(means[static_cast<std::size_t>(laziest)], 3), ").");
+  else
+    advice.reason =
+        str("No layer puts more than ", number_text(settings.threshold, 3),
+            " of its attention on the first ", model.choices.keep.initial, " and last ",
+            model.choices.keep.recent, " tokens: layer ", laziest, " comes nearest with ",
+            number_text(means[static_cast<std::size_t>(laziest)], 3), ".");
+  advice.layer = laziest;
+
+  std::vector<std::size_t> near_half;
+  for (std::size_t l = 0; l < rates.size(); ++l)
+    if (std::abs(rates[l] - settings.share) < settings.near_half) near_half.push_back(l);
+  const auto steps = calibrate::layer_consistency(model.steps, settings.threshold);
+  std::size_t unsteady = steps.size();
+  for (std::size_t l = 0; l < steps.size(); ++l)
+    if (steps[l] < kConsistent && (unsteady == steps.size() || steps[l] < steps[unsteady]))
+      unsteady = l;
+  if (!near_half.empty()) {
+    const auto view =
+        calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
+    std::string which = layers_text(near_half);
+    which.front() = 'L';
+    advice.risk = str(which, near_half.size() == 1 ? " is" : " are",
+                      " lazy in about half of the samples: fixed layers differ from the "
+                      "input's own decision in ",
+                      percent_text(view.disagreement), ".");
+    advice.layer = static_cast<std::int64_t>(near_half.front());
+  } else if (unsteady < steps.size()) {
+    advice.risk = str("Layer ", unsteady, " is what it was at the first generated token in only ",
+                      percent_text(steps[unsteady]), " of the later ones.");
+    advice.layer = static_cast<std::int64_t>(unsteady);
+  } else {
+    advice.risk =
+        "Samples agree on the lazy layers; what is far back is lost to those for the whole answer.";
+  }
+  return advice;
+}
+
+Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
+                     const calibrate::Blocks& blocks) {
+  const auto& similarity = model.similarity;
+  struct Run {
+    std::int64_t head = 0, first = 0, last = 0;
+  } longest;
+  struct Pair {
+    std::int64_t head = 0, a = 0, b = 0;
+    double similarity = 2;
+  } least;
+  for (std::int64_t head = 0; head < similarity.heads; ++head) {
+    const auto& lowest = blocks[static_cast<std::size_t>(head)];
+    for (std::int64_t layer = 0; layer < similarity.layers; ++layer) {
+      const auto first = lowest[static_cast<std::size_t>(layer)];
+      if (layer - first > longest.last - longest.first) longest = {head, first, layer};
+      for (std::int64_t below = first; below < layer; ++below)
+        if (similarity.at(head, below, layer) < least.similarity)
+          least = {head, below, layer, similarity.at(head, below, layer)};
+    }
+  }
+  Advice advice;
+  advice.head = longest.head;
+  if (longest.last == longest.first) {
+    advice.reason = str("At delta ", number_text(settings.delta, 2),
+                        " no two neighbouring layers attend alike: nothing is shared.");
+    advice.risk = "A smaller delta joins layers that are less alike.";
+    return advice;
+  }
+  advice.layer = longest.first;
+  advice.reason =
+      str(percent_text(calibrate::keys_dropped(blocks, model.shape.kv_heads)),
+          " of the keys of distant tokens are those of a lower layer; the longest run is layers ",
+          longest.first, " to ", longest.last, " of head ", longest.head, ".");
+  advice.risk = str("Layers ", least.a, " and ", least.b, " of head ", least.head,
+                    " share keys at a similarity of only ", number_text(least.similarity, 2),
+                    "; the method is made for models trained with it.");
+  return advice;
+}
+
+Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
+                      const BudgetsView& view) {
+  const auto& budgets = view.all.budgets;
+  const auto most = greatest(budgets);
+  const auto least = std::min_element(budgets.begin(), budgets.end()) - budgets.begin();
+  Advice advice;
+  advice.layer = most;
+  advice.reason =
+      str("Layer ", most, " needs ", budgets[static_cast<std::size_t>(most)], " tokens and layer ",
+          least, " only ", budgets[static_cast<std::size_t>(least)], "; the same for all would be ",
+          settings.budget - model.choices.window, ".");
+  const auto farthest =
+      std::max_element(view.tasks.begin(), view.tasks.end(),
+                       [](const auto& a, const auto& b) { return a.distance < b.distance; });
+  if (view.tasks.size() < 2)
+    advice.risk = "The samples are of one task: other tasks may need their tokens in other layers.";
+  else if (farthest->distance > kFarTask)
+    advice.risk = str("'", farthest->task, "' has ", percent_text(farthest->distance),
+                      " of its tokens in other layers than the mean: it is better served by "
+                      "budgets of its own.");
+  else
+    advice.risk = str("Tasks differ little (at most ", percent_text(farthest->distance),
+                      " of the tokens); what scores low in the last ", model.choices.window,
+                      " rows is lost for good.");
+  return advice;
+}
+
+Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
+                    const SweepModel::Candidate& candidate) {
+  const auto kept =
+      calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep});
+  Advice advice;
+  advice.reason =
+      str("Of partitions of ", candidate.lag, " tokens ", candidate.keep, " stay, ", kept, " of ",
+          settings.length, " in all, and no attention has to be computed to choose them.");
+  if (candidate.digits_prefix < candidate.digits_in_place - 0.02)
+    advice.risk = str("Answers come out partly right: ", percent_text(candidate.digits_in_place),
+                      " of the digits are at their place, ", percent_text(candidate.digits_prefix),
+                      " before the first wrong one.");
+  else if (!std::isnan(candidate.score.low) && candidate.score.low < candidate.full)
+    advice.risk = str("The score may be as low as ", number_text(candidate.score.low, 3),
+                      " where the full cache has ", number_text(candidate.full, 3), ".");
+  else
+    advice.risk =
+        "Tokens are judged by the next partition alone, whatever the question will ask for.";
+  return advice;
+}
+
+std::string measured_risk(const Measured& measured) {
+  const Interval& change = measured.change;
+  if (std::isnan(change.mean)) return "";
+  if (change.high < 0 || change.mean <= -kLostPoints)
+    return str("It costs score here: ", change_text(measured), ".");
+  if (measured.samples < 20 && measured.samples > 0)
+    return str("The score was measured on ", measured.samples,
+               measured.samples == 1 ? " sample" : " samples",
+               " alone: losses of a few points would not show.");
+  return "";
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/measured.hpp"
+
+#include <cmath>
+
+#include "kernels/base/str.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using nlohmann::json;
+
+std::int64_t whole_in(const json& object, const char* member) {
+  const json& found = member_of(object, member);
+  return found.is_number_integer() ? found.get<std::int64_t>() : 0;
+}
+
+/// A loss as a change in points, `factor` points a unit: the ends change places.
+Interval negated(const Interval& loss, double factor) {
+  return {0 - factor * loss.mean, 0 - factor * loss.high, 0 - factor * loss.low};
+}
+
+}  // namespace
+
+std::optional<Measured> measured_of(const json& measured) {
+  Measured out;
+  out.score = interval_of(member_of(measured, "score"));
+  if (std::isnan(out.score.mean)) return std::nullopt;
+  out.samples = whole_in(measured, "samples");
+  out.full = interval_of(member_of(measured, "full"));
+  const Interval loss = interval_of(member_of(measured, "loss"));
+  out.change = std::isnan(loss.mean) ? negated(interval_of(member_of(measured, "loss_points")), 1)
+                                     : negated(loss, 100);
+  if (std::isnan(out.full.mean)) out.full.mean = out.score.mean - out.change.mean / 100;
+  out.kept_share = number_in(measured, "kept_share");
+  if (std::isnan(out.kept_share)) out.kept_share = 1 - number_in(measured, "kv_saved");
+  out.kl = interval_of(member_of(measured, "kl"));
+  out.agreement = interval_of(member_of(measured, "agreement"));
+  const json& tasks = member_of(measured, "tasks");
+  if (tasks.is_object() && tasks.size() > 1)
+    for (const auto& [task, of_task] : tasks.items())
+      out.tasks[task] = interval_of(member_of(of_task, "score"));
+  const json& depths = member_of(measured, "depths");
+  if (depths.is_array())
+    for (const json& at : depths)
+      if (const double score = number_in(at, "score"); !std::isnan(score))
+        out.depths.push_back(
+            {whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score});
+  return out;
+}
+
+std::string change_text(const Measured& measured) {
+  const Interval& change = measured.change;
+  if (std::isnan(change.mean)) return "score " + number_text(measured.score.mean, 3);
+  std::string text = std::abs(change.mean) < 0.05
+                         ? "no change of the score"
+                         : str(number_text(std::abs(change.mean), 1),
+                               change.mean < 0 ? " points lost" : " points won");
+  if (!std::isnan(change.low))
+    text += str(" [", number_text(change.low, 1), ", ", number_text(change.high, 1), "]");
+  if (measured.samples > 0)
+    text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples");
+  return text;
+}
+
+}  // namespace kvatlas::viewer

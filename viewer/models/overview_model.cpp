@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/overview_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "calibrate/policy_reports.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "viewer/models/choices_document.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using nlohmann::json;
+
+struct Kind {
+  const char *section, *title, *screen, *calibrate;
+};
+constexpr Kind kKinds[] = {{"simlayerkv", "SimLayerKV", "lazy", "simlayerkv"},
+                           {"pod", "PoD", "blocks", "pod"},
+                           {"dynamickv", "DynamicKV", "budgets", "dynamickv"},
+                           {"lagkv", "LagKV", "sweep", "lagkv"}};
+
+std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
+
+template <class Model, class Read>
+OrReason<Model> try_read(Read read) {
+  try {
+    return {read(), {}};
+  } catch (const Error& error) {
+    return {std::nullopt, error.what()};
+  }
+}
+
+/// "1015 to 1024", or one number.
+std::string range_text(const std::set<std::int64_t>& values) {
+  if (values.empty()) return "-";
+  return values.size() == 1 ? str(*values.begin()) : str(*values.begin(), " to ", *values.rbegin());
+}
+
+std::vector<Fact> model_facts(const profile::Header& header, const calibrate::CacheShape& shape) {
+  std::vector<Fact> facts = {
+      {"model", header.model_name},
+      {"architecture", header.architecture},
+      {"layers", str(header.n_layers)},
+      {"heads", str(header.n_heads, " query, ", header.n_kv_heads, " KV, of ", header.head_dim)},
+      {"context", str(header.context_length, " tokens")},
+      {"cache a token", bytes_text(shape.bytes_per_token()) + " at 16 bits"}};
+  const auto windowed = std::count_if(header.window.begin(), header.window.end(),
+                                      [](std::int64_t window) { return window > 0; });
+  if (windowed > 0)
+    facts.push_back(
+        {"windows", str(windowed, " layers see no more than ",
+                        *std::max_element(header.window.begin(), header.window.end()), " tokens")});
+  return facts;
+}
+
+std::vector<Fact> provenance_facts(const profile::Reader& profile) {
+  const auto& header = profile.header();
+  std::map<std::string, std::int64_t> tasks;
+  std::set<std::int64_t> lengths, seeds;
+  for (const auto& sample : profile.samples()) {
+    ++tasks[sample.task.empty() ? "your own" : sample.task];
+    lengths.insert(sample.n_tokens);
+    if (sample.seed >= 0) seeds.insert(sample.seed);
+  }
+  std::string samples;
+  for (const auto& [task, count] : tasks)
+    samples += str(samples.empty() ? "" : ", ", count, " ", printable(task));
+  if (!profile.complete())
+    samples += str(" (", profile.samples().size(), " of ", header.planned_samples, " planned)");
+  std::vector<Fact> facts = {{"samples", samples},
+                             {"lengths", range_text(lengths) + " tokens"},
+                             {"taken with", "kvatlas " + header.tool_version},
+                             {"backend", header.backend},
+                             {"profile", calibrate::profile_fingerprint(profile)},
+                             {"weights", header.model_fingerprint}};
+  if (!header.tokenizer_fingerprint.empty())
+    facts.push_back({"tokenizer", header.tokenizer_fingerprint});
+  if (!seeds.empty())
+    facts.insert(facts.begin() + 2, {seeds.size() == 1 ? "seed" : "seeds", range_text(seeds)});
+  return facts;
+}
+
+bool is_number(const json& settings, const char* member, double value) {
+  return std::abs(number_in(settings, member) - value) < 1e-9;
+}
+
+/// Share, bytes and their text.
+void set_kept(double share, const calibrate::CacheShape& shape, std::int64_t length,
+              PolicyCard& card) {
+  const double full = shape.bytes_per_token() * static_cast<double>(length);
+  card.kept_share = share;
+  card.kept_bytes = share * full;
+  card.kept = str(percent_text(share), " of the cache kept: ", bytes_text(card.kept_bytes), " of ",
+                  bytes_text(full), " at ", length, " tokens");
+}
+
+Axis share_axis(const char* title) { return {title, "share", {}, {{0, 1}}}; }
+
+void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card) {
+  LazySettings settings = choices.lazy;
+  settings.length = choices.length;
+  const auto rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
+  const double lazy = calibrate::mean_lazy_layers(
+      model.masses, settings.threshold, {settings.per_head, settings.fixed, settings.share});
+  const auto savings =
+      calibrate::layer_savings(lazy, model.shape, settings.length, model.choices.keep);
+  card.setting =
+      str("threshold ", number_text(settings.threshold, 3), ", initial ",
+          model.choices.keep.initial, ", recent ", model.choices.keep.recent,
+          settings.per_head ? ", KV heads" : "", settings.fixed ? ", the same for all inputs" : "");
+  set_kept(savings.kept_bytes / savings.full_bytes, model.shape, settings.length, card);
+  card.advice = lazy_advice(model, settings);
+  card.chart.title =
+      str("lazy rate: ", number_text(lazy, 1), " of ", model.shape.layers, " layers in the mean");
+  card.chart.x = layer_axis(model.shape.layers);
+  card.chart.y = share_axis("lazy rate");
+  card.chart.table.columns = {{"layer"}, {"lazy rate", "share"}};
+  Bars bars{"lazy rate", {}};
+  for (std::size_t l = 0; l < rates.size(); ++l) {
+    const auto x = static_cast<double>(l);
+    bars.bars.push_back({x, rates[l], percent_text(rates[l]),
+                         rates[l] >= settings.share ? Emphasis::strong : Emphasis::normal});
+    card.chart.table.rows.push_back({x, rates[l]});
+  }
+  card.chart.bars.push_back(std::move(bars));
+}
+
+void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& card) {
+  const BlocksSettings& settings = choices.blocks;
+  const auto blocks = calibrate::pod_blocks(model.similarity, model.shape.kv_heads,
+                                            settings.per_query_head, settings.delta);
+  const double dropped = calibrate::keys_dropped(blocks, model.shape.kv_heads);
+  card.setting =
+      str("delta ", number_text(settings.delta, 2), ", initial ", settings.proximal.initial,
+          ", recent ", settings.proximal.recent, settings.per_query_head ? ", query heads" : "");
+  set_kept(1 - calibrate::pod_saved(dropped, choices.length, settings.proximal), model.shape,
+           choices.length, card);
+  card.advice = blocks_advice(model, settings, blocks);
+  card.chart.title = str(calibrate::count_blocks(blocks), " blocks over ", model.similarity.heads,
+                         " heads of ", model.shape.layers, " layers");
+  card.chart.x = {"delta", "similarity", {}, {{0, 1}}};
+  card.chart.y = share_axis("keys not stored");
+  card.chart.table.columns = {{"delta"}, {"keys not stored", "share"}, {"blocks"}};
+  Line line{"distant keys not stored", {}, Emphasis::strong};
+  for (const auto& point : settings.per_query_head ? model.by_query_head : model.by_kv_head) {
+    line.points.push_back({point.delta, point.dropped});
+    card.chart.table.rows.push_back(
+        {point.delta, point.dropped, static_cast<double>(point.blocks)});
+  }
+  card.chart.lines.push_back(std::move(line));
+  card.chart.marks.push_back(
+      {number_text(settings.delta, 2), settings.delta, true, false, Emphasis::strong});
+}
+
+void show_budgets(const BudgetsModel& model, const Choices& choices,
+                  const calibrate::CacheShape& shape, PolicyCard& card) {
+  const BudgetSettings& settings = choices.budgets;
+  const BudgetsView view = budgets_view(model, settings);
+  const bool maximum = model.choices.pooling == calibrate::Pooling::maximum;
+  card.setting = str("budget ", settings.budget, " a layer, window ", model.choices.window,
+                     ", kernel ", model.choices.kernel, maximum ? " (max)" : " (avg)");
+  const auto length = static_cast<double>(choices.length);
+  set_kept(std::min(length, static_cast<double>(settings.budget)) / std::max(1.0, length), shape,
+           choices.length, card);
+  card.advice = budgets_advice(model, settings, view);
+  card.chart.title = "tokens kept by layer, beside the window";
+  card.chart.x = layer_axis(model.layers);
+  card.chart.y = {"tokens", ""};
+  card.chart.table.columns = {{"layer"}, {"tokens kept", "tokens"}};
+  Bars bars{"tokens kept", {}};
+  for (std::size_t l = 0; l < view.all.budgets.size(); ++l) {
+    const auto x = static_cast<double>(l), kept = static_cast<double>(view.all.budgets[l]);
+    bars.bars.push_back({x, kept, str(view.all.budgets[l])});
+    card.chart.table.rows.push_back({x, kept});
+  }
+  card.chart.bars.push_back(std::move(bars));
+  const auto even = static_cast<double>(settings.budget - model.choices.window);
+  card.chart.marks.push_back({"the same for all", even, false});
+}
+
+void show_sweep(const SweepModel& model, const Choices& choices, const calibrate::CacheShape& shape,
+                PolicyCard& card) {
+  SweepSettings settings = choices.sweep;
+  settings.length = choices.length;
+  SweepView view = sweep_view(model, settings);
+  card.chart = std::move(view.chart);
+  card.chart.title = "score against compression, by lag";
+  card.chart.notes.clear();
+  std::optional<std::size_t> chosen = view.recommended;
+  if (choices.lag_candidate >= 0) chosen = static_cast<std::size_t>(choices.lag_candidate);
+  if (!chosen || *chosen >= model.candidates.size()) {
+    card.setting = "none of the sweep compresses as much as is wanted";
+    return;
+  }
+  const auto& candidate = model.candidates[*chosen];
+  card.setting = str("lag ", candidate.lag, ", ratio ", candidate.ratio, ", sink ", model.sink,
+                     candidate.own() ? "" : ", " + candidate.variant);
+  const auto kept =
+      calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep});
+  set_kept(
+      static_cast<double>(kept) / static_cast<double>(std::max<std::int64_t>(1, settings.length)),
+      shape, settings.length, card);
+  card.advice = sweep_advice(model, settings, candidate);
+}
+
+/// Whether what a document measured is of the present setting.
+bool is_present(const json& settings, const Choices& choices, const OverviewModel& model,
+                std::size_t kind) {
+  const auto proximity = [&](calibrate::Proximity keep) {
+    return is_number(settings, "initial", static_cast<double>(keep.initial)) &&
+           is_number(settings, "recent", static_cast<double>(keep.recent));
+  };
+  switch (kind) {
+    case 0:
+      return is_number(settings, "threshold", choices.lazy.threshold) &&
+             proximity(choices.lazy_arrays.keep) &&
+             (text_in(settings, "granularity") == "head") == choices.lazy.per_head;
+    case 1:
+      return is_number(settings, "delta", choices.blocks.delta) &&
+             proximity(choices.blocks.proximal) &&
+             (text_in(settings, "granularity") == "head") == choices.blocks.per_query_head;
+    case 2:
+      return is_number(settings, "budget", static_cast<double>(choices.budgets.budget)) &&
+             is_number(settings, "window", static_cast<double>(choices.budget_counts.window));
+    default:
+      break;
+  }
+  if (!model.sweep.model) return false;
+  std::optional<std::size_t> chosen = sweep_view(*model.sweep.model, choices.sweep).recommended;
+  if (choices.lag_candidate >= 0) chosen = static_cast<std::size_t>(choices.lag_candidate);
+  if (!chosen || *chosen >= model.sweep.model->candidates.size()) return false;
+  const auto& candidate = model.sweep.model->candidates[*chosen];
+  return is_number(settings, "lag", static_cast<double>(candidate.lag)) &&
+         text_in(settings, "ratio") == candidate.ratio &&
+         text_in(settings, "variant") == candidate.variant;
+}
+
+void show_measured(const OverviewModel& model, const Choices& choices, std::size_t kind,
+                   PolicyCard& card) {
+  const auto& measured = model.measured[kind];
+  if (measured && is_present(model.known[kind], choices, model, kind)) {
+    card.measured = measured;
+    card.score = change_text(*measured);
+    const std::string risk = measured_risk(*measured);
+    if (!risk.empty()) card.advice.risk = risk;
+  } else if (measured) {
+    card.score = "not measured at this setting; save it and run 'kvatlas evaluate'";
+  } else {
+    card.score = str("not measured: 'kvatlas calibrate ", kKinds[kind].calibrate,
+                     " --model' or 'kvatlas evaluate' does");
+  }
+}
+
+}  // namespace
+
+OverviewModel read_overview_model(const profile::Reader& profile,
+                                  const std::vector<std::size_t>& positions, const Choices& choices,
+                                  std::span<const calibrate::Document> documents) {
+  OverviewModel model;
+  model.shape = cache_shape(profile.header());
+  model.facts = model_facts(profile.header(), model.shape);
+  model.provenance = provenance_facts(profile);
+  const auto section = [&](std::size_t kind) -> const json& {
+    return section_in(documents, kKinds[kind].section);
+  };
+  model.lazy = try_read<LazyModel>(
+      [&] { return read_lazy_model(profile, positions, choices.lazy_arrays, section(0)); });
+  model.blocks =
+      try_read<BlocksModel>([&] { return read_blocks_model(profile, positions, section(1)); });
+  model.budgets = try_read<BudgetsModel>(
+      [&] { return read_budgets_model(profile, positions, choices.budget_counts); });
+  if (section(3).is_null())
+    model.sweep.reason =
+        "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
+        "open here";
+  else
+    model.sweep = try_read<SweepModel>([&] { return sweep_model(section(3)); });
+  for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
+    model.measured[kind] = measured_of(member_of(section(kind), "measured"));
+    model.known[kind] = member_of(section(kind), "settings");
+  }
+  return model;
+}
+
+OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
+  OverviewView view;
+  const double full = model.shape.bytes_per_token() * static_cast<double>(choices.length);
+  view.cache = {{"whole cache", str(bytes_text(full), " at ", choices.length, " tokens")}};
+  const auto show = [&](std::size_t kind, const auto& read, const auto& fill) {
+    PolicyCard card;
+    card.section = kKinds[kind].section;
+    card.title = kKinds[kind].title;
+    card.screen = kKinds[kind].screen;
+    card.missing = read.reason;
+    if (read.model) {
+      try {
+        fill(*read.model, card);
+        show_measured(model, choices, kind, card);
+      } catch (const Error& error) {
+        card.missing = error.what();
+      }
+    }
+    view.cards.push_back(std::move(card));
+  };
+  show(0, model.lazy,
+       [&](const LazyModel& lazy, PolicyCard& card) { show_lazy(lazy, choices, card); });
+  show(1, model.blocks,
+       [&](const BlocksModel& blocks, PolicyCard& card) { show_blocks(blocks, choices, card); });
+  show(2, model.budgets, [&](const BudgetsModel& budgets, PolicyCard& card) {
+    show_budgets(budgets, choices, model.shape, card);
+  });
+  show(3, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {
+    show_sweep(sweep, choices, model.shape, card);
+  });
+  view.table.columns = {{"policy"}, {"setting"}, {"KV kept", "share"}, {"bytes"}, {"score change"},
+                        {"reason"}, {"risk"},    {"missing"}};
+  for (const auto& card : view.cards)
+    view.table.rows.push_back({card.title, card.setting, card.kept_share, card.kept_bytes,
+                               card.score, card.advice.reason, card.advice.risk, card.missing});
+  return view;
+}
+
+}  // namespace kvatlas::viewer
