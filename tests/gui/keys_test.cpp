@@ -23,8 +23,11 @@ using testing_gui::wait_until;
 
 void press(QWidget& widget, const QKeySequence& keys) {
   const auto key = keys[0];
-  // What is typed as its own sign on some keyboards comes with that sign as its text.
-  QTest::keyClick(&widget, key.key(), key.keyboardModifiers());
+  const auto modifiers = key.keyboardModifiers();
+  const bool is_typed =
+      key.key() < Qt::Key_Escape && (modifiers & ~Qt::ShiftModifier) == Qt::NoModifier;
+  QTest::sendKeyEvent(QTest::Click, &widget, key.key(),
+                      is_typed ? QString(QChar(key.key())) : QString(), modifiers);
 }
 
 TEST(Keys, NoKeyIsGivenTwice) {

@@ -215,6 +215,8 @@ TEST(MainWindow, PaletteRunsCommands) {
   auto& box = shown.window().jump_box();
   EXPECT_EQ(box.text(), ">");
   QTest::keyClicks(&box, "dark");
+  ASSERT_FALSE(box.suggestions().list.empty());
+  EXPECT_EQ(box.suggestions().list.front().title, "Dark");
   QTest::keyClick(&box, Qt::Key_Return);
   EXPECT_TRUE(shown.session().theme().dark);
   shown.window().set_look("light");

@@ -76,6 +76,12 @@ const std::vector<ActionEntry> kTable = {
 #undef T
 // clang-format on
 
+QList<QKeySequence> keys_of(const QString& text) {
+  auto keys = QKeySequence::listFromString(text);
+  keys.removeAll(QKeySequence());
+  return keys;
+}
+
 }  // namespace
 
 const std::vector<ActionEntry>& action_table() { return kTable; }
@@ -88,7 +94,7 @@ QString Actions::text_of(const ActionEntry& entry) {
 }
 
 QList<QKeySequence> Actions::default_keys(const ActionEntry& entry) {
-  return QKeySequence::listFromString(QString::fromUtf8(entry.keys));
+  return keys_of(QString::fromUtf8(entry.keys));
 }
 
 Actions::Actions(QSettings& settings, QObject* parent) : QObject(parent), settings_(settings) {
@@ -98,8 +104,7 @@ Actions::Actions(QSettings& settings, QObject* parent) : QObject(parent), settin
     action->setObjectName(id);
     action->setCheckable(entry.checkable);
     const auto stored = settings_.value("keys/" + id);
-    action->setShortcuts(stored.isValid() ? QKeySequence::listFromString(stored.toString())
-                                          : default_keys(entry));
+    action->setShortcuts(stored.isValid() ? keys_of(stored.toString()) : default_keys(entry));
     actions_.push_back(action);
     by_id_[id] = action;
   }

@@ -30,7 +30,7 @@ JumpBox::JumpBox(Suggest suggest, QWidget* parent)
 
 void JumpBox::begin(const QString& text) {
   setText(text);
-  setFocus(Qt::ShortcutFocusReason);
+  setFocus(Qt::OtherFocusReason);  // other reasons select the text
   refresh();
 }
 

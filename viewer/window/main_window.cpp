@@ -24,7 +24,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kBarWidth = 158, kTargetHeight = 28, kLayoutVersion = 1;
+constexpr int kBarWidth = 132, kTargetHeight = 28, kLayoutVersion = 1;
 constexpr int kMostTokens = 100'000'000;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 
@@ -245,9 +245,8 @@ void MainWindow::refresh_top_bar() {
   }
   for (auto* action : top_->actions())
     if (top_->widgetForAction(action) == documents_label_) action->setVisible(!names.empty());
-  documents_label_->setText(names.size() > 2
-                                ? tr("%n policies", nullptr, static_cast<int>(names.size()))
-                                : names.join(", "));
+  documents_label_->setText(names.size() > 2 ? tr("%1 policies").arg(names.size())
+                                             : names.join(", "));
   documents_label_->setToolTip(paths.join("\n"));
   const QSignalBlocker quiet_task(task_), quiet_length(length_);
   task_->clear();

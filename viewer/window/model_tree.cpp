@@ -74,8 +74,7 @@ void ModelTree::rebuild() {
   const auto* profile = session_.profile();
   if (!profile) return;
   const auto& header = profile->header();
-  model_ = add(tree_->invisibleRootItem(), Kind::none,
-               tr("Model: %n layer(s)", nullptr, static_cast<int>(header.n_layers)));
+  model_ = add(tree_->invisibleRootItem(), Kind::none, tr("Layers (%1)").arg(header.n_layers));
   const auto group =
       header.n_kv_heads > 0 ? std::max<std::int64_t>(header.n_heads / header.n_kv_heads, 1) : 1;
   for (std::int64_t layer = 0; layer < header.n_layers; ++layer) {
@@ -87,7 +86,7 @@ void ModelTree::rebuild() {
   }
   const auto& samples = profile->samples();
   samples_ = add(tree_->invisibleRootItem(), Kind::all_samples,
-                 tr("All %n sample(s)", nullptr, static_cast<int>(samples.size())));
+                 tr("All samples (%1)").arg(samples.size()));
   std::map<std::string, QTreeWidgetItem*> tasks;
   sample_items_.assign(samples.size(), nullptr);
   for (std::size_t i = 0; i < samples.size() && i < kMostSamples; ++i) {
@@ -95,7 +94,7 @@ void ModelTree::rebuild() {
     if (!task) task = add(samples_, Kind::task, QString::fromStdString(samples[i].task));
     sample_items_[i] =
         add(task, Kind::sample, QString::fromStdString(samples[i].id), static_cast<qint64>(i));
-    sample_items_[i]->setText(1, tr("%n token(s)", nullptr, static_cast<int>(samples[i].n_tokens)));
+    sample_items_[i]->setText(1, tr("%1 tokens").arg(samples[i].n_tokens));
   }
   for (const auto& [name, task] : tasks) task->setText(1, QString::number(task->childCount()));
   model_->setExpanded(true);

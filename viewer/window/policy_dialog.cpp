@@ -302,8 +302,8 @@ void PolicyDialog::show_result(std::vector<Target> targets, const QString& remar
   replace_->setVisible(differing > 0);
   write_->setEnabled(!targets_.empty() && (differing == 0 || replace_->isChecked()));
   if (differing > 0 && !replace_->isChecked())
-    problem_->setText(tr("%n file(s) there would be replaced: tick the box above to allow it.",
-                         nullptr, differing));
+    problem_->setText(tr("Files there that would be replaced: %1. Tick the box above to allow it.")
+                          .arg(differing));
 }
 
 void PolicyDialog::show_target(int row) {

@@ -68,7 +68,7 @@ void ValuesView::showEvent(QShowEvent* event) {
 void ValuesView::refresh() {
   model_->set_table(screen_ && isVisible() ? screen_->table() : Table{});
   const int rows = model_->rowCount();
-  label_->setText(rows == 0 ? tr("No values") : tr("%n row(s)", nullptr, rows));
+  label_->setText(rows == 0 ? tr("No values") : tr("Rows: %1").arg(rows));
   copy_->setEnabled(rows > 0);
   if (rows > 0 && rows < 2000) view_->resizeColumnsToContents();
 }
