@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QFontMetricsF>
+#include <QPaintEngine>
 #include <QPainter>
 #include <QPainterPath>
 #include <QPolygonF>
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "viewer/draw/chart_drawing_impl.hpp"
 
@@ -47,6 +51,37 @@ void paint_grip(QPainter& painter, const QPointF& at, bool vertical, const Theme
     else
       painter.drawLine(QPointF(at.x() - 4, at.y() + shift), QPointF(at.x() + 4, at.y() + shift));
 }
+
+/// Many shapes of few looks: each look is painted once, then copied to whole pixels.
+class Stamps {
+ public:
+  explicit Stamps(QPainter& painter) : painter_(painter), scale_(painter.deviceTransform().m11()) {}
+  /// With the painter's pen and brush.
+  void paint(const QPointF& at, int shape, double radius) {
+    const double half = std::ceil(radius) + 2;
+    const QBrush brush = painter_.brush();
+    const auto key = std::make_tuple(shape, painter_.pen().color().rgba(),
+                                     brush.style() == Qt::NoBrush ? QRgb{0} : brush.color().rgba());
+    auto& image = looks_[key];
+    if (image.isNull()) {
+      const int side = static_cast<int>(std::ceil(2 * half * scale_));
+      image = QImage(side, side, QImage::Format_ARGB32_Premultiplied);
+      image.setDevicePixelRatio(scale_);
+      image.fill(Qt::transparent);
+      QPainter inside(&image);
+      inside.setRenderHint(QPainter::Antialiasing);
+      inside.setPen(painter_.pen());
+      inside.setBrush(brush);
+      paint_shape(inside, {half, half}, shape, radius);
+    }
+    painter_.drawImage(at - QPointF(half, half), image);
+  }
+
+ private:
+  QPainter& painter_;
+  double scale_;
+  std::map<std::tuple<int, QRgb, QRgb>, QImage> looks_;
+};
 
 }  // namespace
 
@@ -285,6 +320,8 @@ void ChartDrawing::paint_points(QPainter& painter) const {
   std::size_t count = 0;
   for (const auto& series : chart_.points) count += series.points.size();
   const double radius = count > 400 ? 2.2 : count > 120 ? 3 : 4.5;
+  std::optional<Stamps> stamps;
+  if (count > 400 && painter.paintEngine()->type() == QPaintEngine::Raster) stamps.emplace(painter);
   for (std::size_t s = 0; s < chart_.points.size(); ++s) {
     const auto& series = chart_.points[s];
     for (const auto& point : series.points) {
@@ -307,7 +344,10 @@ void ChartDrawing::paint_points(QPainter& painter) const {
       const QColor fill = point.emphasis == Emphasis::strong ? colour : faded(colour, 0.25);
       set_pen(painter, QPen(colour, count > 400 ? 0.8 : 1.3),
               faint ? QBrush(Qt::NoBrush) : QBrush(fill));
-      paint_shape(painter, at, series.shape, radius);
+      if (stamps)
+        stamps->paint(at, series.shape, radius);
+      else
+        paint_shape(painter, at, series.shape, radius);
     }
   }
   // Lines of few points show where these are.

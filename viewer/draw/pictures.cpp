@@ -30,7 +30,14 @@ PicturePtr lazy_picture(const Source& source, const Request& request) {
   LazyView view = lazy(source, request);
   const std::string title = view.layers.title;
   return stacked_picture(
-      title, {chart_picture(std::move(view.layers)), chart_picture(std::move(view.scores))}, false);
+      title,
+      {chart_picture(std::move(view.layers)), chart_picture(std::move(view.strip)),
+       chart_picture(std::move(view.scores))},
+      false);
+}
+
+PicturePtr lazy_rates_picture(const Source& source, const Request& request) {
+  return chart_picture(lazy(source, request).strip);
 }
 
 PicturePtr lazy_layers_picture(const Source& source, const Request& request) {
@@ -178,6 +185,7 @@ const std::vector<PictureMaker>& picture_makers() {
   static const std::vector<PictureMaker> kMakers = {
       {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture, false},
       {"lazy-layers", "SimLayerKV: lazy layers", lazy, lazy_layers_picture},
+      {"lazy-rates", "SimLayerKV: lazy rate and consistency", lazy, lazy_rates_picture},
       {"lazy-scores", "SimLayerKV: score and cache kept", lazy, lazy_scores_picture},
       {"blocks", "PoD: similarity of layers; with --at one head", js, blocks_picture},
       {"blocks-sweep", "PoD: what every delta saves", js, blocks_sweep_picture},

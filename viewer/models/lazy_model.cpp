@@ -65,7 +65,7 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"layer mass", "share of attention", {}, {{0, 1}}};
   Points samples{"samples", {}};
-  Bars fixed{"lazy layers", {}};  // hatched over the whole height
+  Bars fixed;  // hatched over the whole height
   chart.table.columns = {{"layer"},       {"mean mass"}, {"least mass"},
                          {"median mass"}, {"most mass"}, {"lazy rate"},
                          {"static"},      {"near half"}, {"consistency"}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/window/budgets_screen.hpp"
 
+#include <QSignalBlocker>
 #include <QSplitter>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -174,6 +175,7 @@ void BudgetsScreen::show_choices() {
   QStringList words;
   for (const auto budget : there) words.push_back(QString::number(budget));
   ControlBar::set_items(*budget_, words);
+  const QSignalBlocker quiet(slider_);  // fewer levels may move it
   slider_->setRange(0, std::max(0, static_cast<int>(there.size()) - 1));
   ControlBar::set(*slider_, level());
   ControlBar::set(*budget_, there.empty() ? -1 : level());

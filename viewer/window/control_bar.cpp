@@ -3,6 +3,7 @@
 
 #include <QHBoxLayout>
 #include <QSignalBlocker>
+#include <memory>
 
 namespace kvatlas::viewer {
 namespace {
@@ -77,10 +78,15 @@ QSlider* ControlBar::add_slider(const Words& words, int most,
   slider->setRange(0, most);
   slider->setMinimumWidth(150);
   place(slider, words, true);
-  connect(slider, &QSlider::valueChanged, this,
-          [slider, moved](int value) { moved(value, !slider->isSliderDown()); });
-  connect(slider, &QSlider::sliderReleased, this,
-          [slider, moved] { moved(slider->value(), true); });
+  const auto dragged = std::make_shared<bool>(false);
+  connect(slider, &QSlider::valueChanged, this, [slider, moved, dragged](int value) {
+    *dragged = slider->isSliderDown();
+    moved(value, !*dragged);
+  });
+  connect(slider, &QSlider::sliderReleased, this, [slider, moved, dragged] {
+    if (*dragged) moved(slider->value(), true);
+    *dragged = false;
+  });
   return slider;
 }
 

@@ -57,7 +57,7 @@ void Latest::run() {
         this,
         [this, number = ++finished_, deliver = std::move(deliver)] {
           if (!overtaken(number)) deliver();
-          if (!busy()) emit idle();
+          if (!busy() && !overtaken(number)) emit idle();
         },
         Qt::QueuedConnection);
   }
