@@ -176,6 +176,13 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   for (std::size_t i = 0; i < chart.bars.size(); ++i)
     add(Kind::bars, static_cast<int>(i), Emphasis::normal, chart.bars[i].label);
   if (!chart.boxes.empty()) add(Kind::box, 0, Emphasis::normal, "quartiles");
+  bool strong = false, flagged = false;
+  for (const auto& box : chart.boxes) {
+    strong = strong || box.emphasis == Emphasis::strong;
+    flagged = flagged || box.flagged;
+  }
+  if (strong) add(Kind::box, 0, Emphasis::strong, chart.strong_boxes);
+  if (flagged) add(Kind::flag, 0, Emphasis::normal, chart.flagged_boxes);
   return out;
 }
 
@@ -235,8 +242,8 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
   const double height = std::max(room.height() / down, 4.0);
   for (int i = 0; i < count; ++i) {
     const auto& matrix = chart.matrices[static_cast<std::size_t>(i)];
-    const QRectF cell(room.left() + (i % best) * width, room.top() + (i / best) * height, width,
-                      height);
+    const int row = i / best, column = i % best;
+    const QRectF cell(room.left() + column * width, room.top() + row * height, width, height);
     ChartLayout::MatrixPlace place;
     place.label = QRectF(cell.left(), cell.top(), cell.width() - kGap, label);
     QRectF cells = cell.adjusted(0, label, -kGap, -kGap);
@@ -302,8 +309,14 @@ void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, Char
     axis->last = plot.top();
   }
   out.x_title = {plot.left(), plot.bottom() + kTickLength + line + 4, plot.width(), line};
-  out.y_title = {room.left(), plot.top(), line, plot.height()};
-  out.right_title = {room.right() - line, plot.top(), line, plot.height()};
+  // Beside the plot, or along all the height if it needs that.
+  const auto beside = [&](double left, const Axis& axis) {
+    const double length = metrics.horizontalAdvance(axis_words(axis));
+    return length <= plot.height() ? QRectF(left, plot.top(), line, plot.height())
+                                   : QRectF(left, room.top(), line, room.height());
+  };
+  out.y_title = beside(room.left(), chart.y);
+  if (chart.right) out.right_title = beside(room.right() - line, *chart.right);
 }
 
 }  // namespace

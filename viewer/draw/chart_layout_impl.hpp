@@ -29,7 +29,7 @@ struct PlotAxis {
 
 /// How a series is told apart in the legend.
 struct LegendEntry {
-  enum class Kind { line, band, points, bars, box } kind = Kind::line;
+  enum class Kind { line, band, points, bars, box, flag } kind = Kind::line;
   int number = 0;  // of its look; bars: of the series
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;

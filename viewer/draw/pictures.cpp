@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/draw/map_makers.hpp"
 #include "viewer/models/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
@@ -197,6 +198,11 @@ const std::vector<PictureMaker>& picture_makers() {
       {"difference", "the second profile less the first", "two profiles", difference_picture,
        false},
       {"mass", "Proximal mass by layer and token of a sample", lazy, mass_picture},
+      {"map", "Attention map of a head (--at), mean of blocks", "profile --capture maps",
+       make_map_picture},
+      {"grid", "Attention maps of all heads", "profile --capture maps", make_grid_picture},
+      {"rows", "Attention of the last rows; with --at one head", "profile --capture maps",
+       make_rows_picture},
   };
   return kMakers;
 }
