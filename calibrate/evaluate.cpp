@@ -148,6 +148,17 @@ json summary_json(const Summary& s) {
   return out;
 }
 
+/// By length and depth; null where prompts have none.
+json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
+  json out;
+  for (const auto& cell : depth_scores(evaluation, judged))
+    out.push_back({{"length", cell.length},
+                   {"depth", cell.depth},
+                   {"samples", cell.samples},
+                   {"score", cell.score}});
+  return out;
+}
+
 /// How often each layer is trimmed, where layers are.
 json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
   std::vector<double> rates(layers, 0);
@@ -177,6 +188,25 @@ json measured_json(const Summary& s) {
           {"full_ms_per_token", number_json(s.full_ms_per_token)}};
 }
 
+std::vector<json> measured_json(const Evaluation& evaluation, std::uint64_t seed) {
+  std::vector<json> out;
+  for (const auto& summary : summarise(evaluation, seed)) out.push_back(measured_json(summary));
+  const auto tasks = tasks_of(evaluation);
+  if (tasks.size() > 1)
+    for (const auto& task : tasks) {
+      const auto summaries = summarise(evaluation, seed, task);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(summaries[i]);
+    }
+  const json full = depths_json(evaluation, evaluation.full);
+  for (std::size_t i = 0; i < out.size() && !full.is_null(); ++i) {
+    out[i]["full_by_length_and_depth"] = full;
+    out[i]["by_length_and_depth"] =
+        i == 0 ? full : depths_json(evaluation, evaluation.judged[i - 1]);
+  }
+  return out;
+}
+
 json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
   json out = {{"samples", evaluation.questions.size()},
               {"prefill_seconds", evaluation.prefill_seconds},
@@ -191,11 +221,8 @@ json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
     one["policy"] = all[i].policy;
     for (const auto& [task, summaries] : by_task)
       one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
-    for (const auto& cell : depth_scores(evaluation, judged))
-      one["by_length_and_depth"].push_back({{"length", cell.length},
-                                            {"depth", cell.depth},
-                                            {"samples", cell.samples},
-                                            {"score", cell.score}});
+    if (json depths = depths_json(evaluation, judged); !depths.is_null())
+      one["by_length_and_depth"] = std::move(depths);
     if (!judged.empty())
       if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
           !rates.is_null())

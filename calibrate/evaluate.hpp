@@ -81,7 +81,8 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
 /// Everything, for programs; the tables, for people.
 nlohmann::json evaluation_json(const Evaluation& evaluation, std::uint64_t seed);
 std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed);
-/// What a policy document keeps of it, under "measured".
 nlohmann::json measured_json(const Summary& summary);
+/// What a policy document keeps of it, under "measured": a row a policy, the full model's first.
+std::vector<nlohmann::json> measured_json(const Evaluation& evaluation, std::uint64_t seed);
 
 }  // namespace kvatlas::calibrate

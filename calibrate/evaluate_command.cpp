@@ -181,7 +181,7 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
 void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
                     const Evaluation& evaluation) {
   Document document = read_document(command.policies.front());
-  const auto summaries = summarise(evaluation, static_cast<std::uint64_t>(command.prompts.seed));
+  const auto measured = measured_json(evaluation, static_cast<std::uint64_t>(command.prompts.seed));
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string& place = policies[i].section;
     if (place.empty()) continue;  // of --against
@@ -189,7 +189,7 @@ void write_measured(const EvaluateCommand& command, const std::vector<Policy>& p
     for (const auto& one : places) {
       json& section = document.sections[json::json_pointer("/" + one)];
       json& of = command.runtime.empty() ? section : section["runtimes"];
-      of[command.runtime.empty() ? "measured" : command.runtime] = measured_json(summaries[i + 1]);
+      of[command.runtime.empty() ? "measured" : command.runtime] = measured[i + 1];
     }
   }
   write_document(document, command.output, command.force);

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/gui/gui_support.hpp"
 #include "tests/gui/sample_charts.hpp"
 
 namespace kvatlas::viewer {
@@ -81,6 +80,16 @@ TEST(ChartView, HoveringTellsLabelValueAndInterval) {
   EXPECT_EQ(shown.view.hover_text(), "kept: layer 3, tokens 60");
   shown.move({3, 3});
   EXPECT_EQ(shown.view.hover_text(), "");
+}
+
+TEST(ChartView, TokensAreNumbersInFull) {
+  Chart chart = layers_chart();
+  chart.x.range.reset();
+  chart.lines[0].points = {{0, 1}, {131072, 50000.25}};
+  chart.right->range.reset();
+  ShownChart shown(chart);
+  shown.move(shown.view.point_place(1, 1));
+  EXPECT_EQ(shown.view.hover_text(), "kept: layer 131072, tokens 50000");
 }
 
 TEST(ChartView, HoveringAMatrixTellsTheCell) {

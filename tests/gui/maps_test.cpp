@@ -456,6 +456,10 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   const auto& a = screen_->map().viewport();
   const auto& b = screen_->baseline_map().viewport();
   EXPECT_NEAR(a.first_query / 700, b.first_query / 500, 0.02);
+  ASSERT_TRUE(wait_until([&] {
+    return screen_->baseline_map().map().scale().range().high ==
+           screen_->map().map().scale().range().high;
+  }));
   session_.close_baseline();
   EXPECT_EQ(screen_->compare(), MapsScreen::Compare::off);
   EXPECT_FALSE(screen_->baseline_map().isVisible());

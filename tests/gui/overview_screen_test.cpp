@@ -43,6 +43,14 @@ TEST(OverviewScreen, ShowsEachPolicyOrWhatItMisses) {
   EXPECT_TRUE(line(*screen.cards()[3], "kept").isEmpty());
   EXPECT_EQ(screen.table().rows.size(), 4u);
   ASSERT_NE(screen.picture(), nullptr);
+  // All that a card says is below its chart.
+  const auto* chart = screen.cards()[0]->findChild<ChartView*>();
+  const auto* kept = screen.cards()[0]->findChild<QLabel*>("kept");
+  ASSERT_TRUE(wait_until([&] { return chart->geometry().bottom() < kept->geometry().top(); }));
+  ASSERT_TRUE(wait_until([&] {
+    return screen.cards()[0]->height() >=
+           screen.cards()[0]->heightForWidth(screen.cards()[0]->width());
+  }));
   grab_screenshots(screen, small.session(), "overview");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kReach = 12;  // pixels from which a point can be hit
 
-QString number(double value) { return QString::number(value, 'g', 5); }
+QString number(double value) { return plain_number(value, 5); }
 
 QString prefixed(const std::string& label) {
   return label.empty() ? QString() : QString::fromStdString(label) + ": ";
@@ -290,15 +290,17 @@ QString ChartDrawing::words(const Part& part) const {
 
 std::vector<Part> ChartDrawing::parts() const {
   std::vector<Part> out;
+  std::vector<std::pair<double, Part>> series_parts;
   const auto add = [&](Part::Kind kind, std::size_t series, std::size_t count) {
-    const auto first = static_cast<std::ptrdiff_t>(out.size());
+    series_parts.clear();
     for (std::size_t i = 0; i < count; ++i) {
       const Part part{kind, static_cast<int>(series), static_cast<int>(i)};
-      if (!area_of(part).isEmpty()) out.push_back(part);
+      const QRectF area = area_of(part);
+      if (!area.isEmpty()) series_parts.emplace_back(area.center().x(), part);
     }
-    std::stable_sort(out.begin() + first, out.end(), [this](const Part& a, const Part& b) {
-      return area_of(a).center().x() < area_of(b).center().x();
-    });
+    std::stable_sort(series_parts.begin(), series_parts.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [x, part] : series_parts) out.push_back(part);
   };
   for (std::size_t s = 0; s < chart_.points.size(); ++s)
     add(Part::Kind::point, s, chart_.points[s].points.size());

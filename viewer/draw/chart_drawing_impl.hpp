@@ -52,6 +52,7 @@ class ChartDrawing {
   void paint_legend(QPainter& painter) const;
   void paint_bars(QPainter& painter) const;
   void paint_boxes(QPainter& painter) const;
+  void paint_box_body(QPainter& painter, const QRectF& body, Emphasis emphasis) const;
   void paint_points(QPainter& painter) const;
   void paint_marks(QPainter& painter) const;
   void paint_matrices(QPainter& painter) const;

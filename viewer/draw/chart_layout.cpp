@@ -85,7 +85,8 @@ std::vector<AxisTick> chosen_ticks(const PlotAxis& axis, bool whole, int most) {
   const Scale scale(axis.logarithmic ? ScaleKind::log : ScaleKind::linear, {axis.low, axis.high});
   std::vector<AxisTick> out;
   for (const auto& tick : ticks(scale, std::max(most, 2)))
-    if (!whole || tick.value == std::floor(tick.value)) out.push_back({tick.value, tick.label});
+    if (!whole || tick.value == std::floor(tick.value))
+      out.push_back({tick.value, tick_text(tick.value, tick.label).toStdString()});
   return out;
 }
 
@@ -176,6 +177,13 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   for (std::size_t i = 0; i < chart.bars.size(); ++i)
     add(Kind::bars, static_cast<int>(i), Emphasis::normal, chart.bars[i].label);
   if (!chart.boxes.empty()) add(Kind::box, 0, Emphasis::normal, "quartiles");
+  bool strong = false, flagged = false;
+  for (const auto& box : chart.boxes) {
+    strong = strong || box.emphasis == Emphasis::strong;
+    flagged = flagged || box.flagged;
+  }
+  if (strong) add(Kind::box, 0, Emphasis::strong, chart.strong_boxes);
+  if (flagged) add(Kind::flag, 0, Emphasis::normal, chart.flagged_boxes);
   return out;
 }
 
@@ -235,8 +243,8 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
   const double height = std::max(room.height() / down, 4.0);
   for (int i = 0; i < count; ++i) {
     const auto& matrix = chart.matrices[static_cast<std::size_t>(i)];
-    const QRectF cell(room.left() + (i % best) * width, room.top() + (i / best) * height, width,
-                      height);
+    const int row = i / best, column = i % best;
+    const QRectF cell(room.left() + column * width, room.top() + row * height, width, height);
     ChartLayout::MatrixPlace place;
     place.label = QRectF(cell.left(), cell.top(), cell.width() - kGap, label);
     QRectF cells = cell.adjusted(0, label, -kGap, -kGap);
@@ -302,11 +310,27 @@ void place_plot(const Chart& chart, const Theme& theme, const QRectF& room, Char
     axis->last = plot.top();
   }
   out.x_title = {plot.left(), plot.bottom() + kTickLength + line + 4, plot.width(), line};
-  out.y_title = {room.left(), plot.top(), line, plot.height()};
-  out.right_title = {room.right() - line, plot.top(), line, plot.height()};
+  // Beside the plot, or along all the height if it needs that.
+  const auto beside = [&](double left, const Axis& axis) {
+    const double length = metrics.horizontalAdvance(axis_words(axis));
+    return length <= plot.height() ? QRectF(left, plot.top(), line, plot.height())
+                                   : QRectF(left, room.top(), line, room.height());
+  };
+  out.y_title = beside(room.left(), chart.y);
+  if (chart.right) out.right_title = beside(room.right() - line, *chart.right);
 }
 
 }  // namespace
+
+QString plain_number(double value, int digits) {
+  const double size = std::abs(value);
+  const bool in_full = size < 1e9 && (value == std::floor(value) || size >= std::pow(10, digits));
+  return in_full ? QString::number(value, 'f', 0) : QString::number(value, 'g', digits);
+}
+
+QString tick_text(double value, const std::string& label) {
+  return std::abs(value) >= 1000 ? plain_number(value, 6) : QString::fromStdString(label);
+}
 
 double PlotAxis::pixel(double value) const {
   if (!logarithmic) return first + (value - low) / (high - low) * (last - first);

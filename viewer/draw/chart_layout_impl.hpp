@@ -29,7 +29,7 @@ struct PlotAxis {
 
 /// How a series is told apart in the legend.
 struct LegendEntry {
-  enum class Kind { line, band, points, bars, box } kind = Kind::line;
+  enum class Kind { line, band, points, bars, box, flag } kind = Kind::line;
   int number = 0;  // of its look; bars: of the series
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;
@@ -63,6 +63,10 @@ bool has_plot(const Chart& chart);
 inline constexpr std::size_t kMostColours = 8;
 ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area);
 
+/// At most so many digits, but whole numbers and thousands in full: "0.88246", "131072".
+QString plain_number(double value, int digits);
+/// The label of a chosen tick, without powers of ten where a number will do.
+QString tick_text(double value, const std::string& label);
 /// "KV kept (share)".
 QString axis_words(const Axis& axis);
 

@@ -5,12 +5,15 @@
 #include <QPolygonF>
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "viewer/draw/chart_drawing_impl.hpp"
 
 namespace kvatlas::viewer {
 
 namespace {
+
+constexpr int kFlagShape = 4;
 
 QColor faded(QColor colour, double alpha) {
   colour.setAlphaF(static_cast<float>(alpha));
@@ -27,7 +30,8 @@ void paint_upward(QPainter& painter, const QRectF& area, const QString& text) {
   painter.save();
   painter.translate(area.left(), area.bottom());
   painter.rotate(-90);
-  painter.drawText(QRectF(0, 0, area.height(), area.width()), Qt::AlignCenter, text);
+  painter.drawText(QRectF(0, 0, area.height(), area.width()), Qt::AlignCenter,
+                   QFontMetricsF(painter.font()).elidedText(text, Qt::ElideRight, area.height()));
   painter.restore();
 }
 
@@ -192,9 +196,12 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
                 bar_brush(static_cast<std::size_t>(entry.number), Emphasis::normal));
         painter.drawRect(swatch);
         break;
+      case Kind::flag:
+        set_pen(painter, QPen(theme_.background, 1), theme_.warning);
+        paint_shape(painter, swatch.center(), kFlagShape, 5);
+        break;
       case Kind::box:
-        set_pen(painter, QPen(theme_.text, 1), theme_.panel);
-        painter.drawRect(swatch.adjusted(4, 0, -4, 0));
+        paint_box_body(painter, swatch.adjusted(4, 0, -4, 0), entry.emphasis);
         painter.drawLine(QPointF(swatch.left(), swatch.center().y()),
                          QPointF(swatch.left() + 4, swatch.center().y()));
         painter.drawLine(QPointF(swatch.right() - 4, swatch.center().y()),
@@ -234,6 +241,17 @@ void ChartDrawing::paint_bars(QPainter& painter) const {
     }
 }
 
+/// Strong ones are filled and hatched.
+void ChartDrawing::paint_box_body(QPainter& painter, const QRectF& body, Emphasis emphasis) const {
+  const bool strong = emphasis == Emphasis::strong;
+  set_pen(painter, QPen(strong ? theme_.accent : theme_.faint_text, 1.2),
+          strong ? faded(theme_.accent, 0.3) : theme_.panel);
+  painter.drawRect(body);
+  if (!strong) return;
+  painter.setBrush(QBrush(theme_.accent, Qt::BDiagPattern));
+  painter.drawRect(body);
+}
+
 void ChartDrawing::paint_boxes(QPainter& painter) const {
   const double width =
       std::clamp(0.42 * std::abs(layout_.x.pixel(1) - layout_.x.pixel(0)), 3.0, 26.0);
@@ -244,25 +262,21 @@ void ChartDrawing::paint_boxes(QPainter& painter) const {
       return std::clamp(layout_.y.pixel(value), layout_.plot.top(), layout_.plot.bottom());
     };
     const bool strong = box.emphasis == Emphasis::strong;
-    const QPen pen(strong ? theme_.accent : theme_.faint_text, 1.2);
-    set_pen(painter, pen);
+    set_pen(painter, QPen(strong ? theme_.accent : theme_.faint_text, 1.2));
     painter.drawLine(QPointF(at, y(box.least)), QPointF(at, y(box.lower)));
     painter.drawLine(QPointF(at, y(box.upper)), QPointF(at, y(box.most)));
     for (const double end : {box.least, box.most})
       painter.drawLine(QPointF(at - width / 4, y(end)), QPointF(at + width / 4, y(end)));
-    const QRectF body(QPointF(at - width / 2, y(box.upper)), QPointF(at + width / 2, y(box.lower)));
-    set_pen(painter, pen, strong ? QBrush(faded(theme_.accent, 0.3)) : QBrush(theme_.panel));
-    painter.drawRect(body);
-    if (strong) {
-      painter.setBrush(QBrush(theme_.accent, Qt::BDiagPattern));
-      painter.drawRect(body);
-    }
+    paint_box_body(
+        painter,
+        QRectF(QPointF(at - width / 2, y(box.upper)), QPointF(at + width / 2, y(box.lower))),
+        box.emphasis);
     painter.setPen(QPen(theme_.text, 1.8));
     painter.drawLine(QPointF(at - width / 2, y(box.median)),
                      QPointF(at + width / 2, y(box.median)));
     if (box.flagged) {
       set_pen(painter, QPen(theme_.background, 1), theme_.warning);
-      paint_shape(painter, {at, layout_.plot.top() + 8}, 4, 5);
+      paint_shape(painter, {at, layout_.plot.top() + 8}, kFlagShape, 5);
     }
   }
 }
@@ -315,11 +329,13 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
   const QFontMetricsF metrics(font);
   painter.setFont(font);
   std::vector<QRectF> taken;
-  // Handles last, so that their grips lie on top; their labels first.
-  std::vector<std::size_t> order;
-  for (const bool handles : {true, false})
-    for (std::size_t i = 0; i < chart_.marks.size(); ++i)
-      if (chart_.marks[i].handle == handles) order.push_back(i);
+  // What can be dragged, or is strong, has the first choice of a place for its label.
+  const auto is_strong = [this](std::size_t i) {
+    return chart_.marks[i].handle || chart_.marks[i].emphasis == Emphasis::strong;
+  };
+  std::vector<std::size_t> order(chart_.marks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_partition(order.begin(), order.end(), is_strong);
   struct Label {
     QRectF area;
     QString text;
@@ -334,7 +350,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     const bool vertical = mark.vertical && !on_legend;
     const QRectF plot = on_legend ? layout_.legend_bar.adjusted(-6, 0, 6, 0) : layout_.plot;
     QPen pen(theme_.faint_text, 1.2, Qt::DashLine);
-    if (mark.handle || mark.emphasis == Emphasis::strong) pen = QPen(theme_.accent, 2);
+    if (is_strong(i)) pen = QPen(theme_.accent, 2);
     if (!mark.handle && mark.emphasis == Emphasis::faint)
       pen = QPen(theme_.faint_text, 1, Qt::DotLine);
     painter.setPen(pen);
@@ -343,29 +359,29 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     else
       painter.drawLine(QPointF(plot.left(), at), QPointF(plot.right(), at));
     QString text = QString::fromStdString(mark.label);
-    if (mark.handle) text += " " + QString::number(mark.at, 'g', 4);
+    if (mark.handle) text += " " + plain_number(mark.at, 4);
     const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
     if (text.isEmpty()) continue;
     // The first free place beside the line.
     for (int step = 0; step < 12; ++step) {
       QRectF area;
+      const int turn = step / 2;
       if (vertical) {
         const bool left = step % 2 == 1;
-        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + (step / 2) * (height + 1), width,
+        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 1), width,
                 height};
       } else if (on_legend) {
         area = {plot.right() - width, plot.bottom() + 12 + step * height, width, height};
       } else {
-        area = {plot.right() - width - 4 - (step / 2) * 60,
-                step % 2 == 0 ? at - height - 1 : at + 1, width, height};
+        area = {plot.right() - width - 4 - turn * 60, step % 2 == 0 ? at - height - 1 : at + 1,
+                width, height};
       }
       const bool inside = on_legend || layout_.plot.adjusted(-2, -2, 2, 2).contains(area);
       const bool free = std::none_of(taken.begin(), taken.end(),
                                      [&](const QRectF& other) { return other.intersects(area); });
       if (!inside || !free) continue;
       taken.push_back(area);
-      const bool strong = mark.handle || mark.emphasis == Emphasis::strong;
-      labels.push_back({area, text, strong ? theme_.accent : theme_.faint_text});
+      labels.push_back({area, text, is_strong(i) ? theme_.accent : theme_.faint_text});
       break;
     }
   }

@@ -169,7 +169,7 @@ void ChartView::set_hover(const QPoint& at) {
   if (text.isEmpty() && handle >= 0) {
     const auto& mark = chart().marks[static_cast<std::size_t>(handle)];
     text = tr("%1 %2, drag to change it")
-               .arg(QString::fromStdString(mark.label), QString::number(mark.at, 'g', 4));
+               .arg(QString::fromStdString(mark.label), plain_number(mark.at, 4));
   }
   state.hover_text = text;
   if (handle < 0 || state.hovered.kind == Part::Kind::point)

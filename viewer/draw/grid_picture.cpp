@@ -32,7 +32,7 @@ class GridPicture : public Picture {
   }
   std::string title() const override { return scene_.title; }
   QSizeF size() const override {
-    return {kLeft + double(scene_.heads) * (kThumbnail + kGap) + 16,
+    return {std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kGap) + 16),
             kTop + double(scene_.layers) * (kThumbnail + kGap) + kBottom};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override;

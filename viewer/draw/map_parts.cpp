@@ -212,9 +212,9 @@ void paint_overlays(QPainter& painter, const MapLayout& layout, const Theme& the
   const auto n = static_cast<double>(scene.n_tokens);
   // Lines lie on light and dark cells alike: a dark line with a light one on it.
   const auto line = [&](QPointF a, QPointF b, Qt::PenStyle style) {
-    painter.setPen(QPen(QColor(0, 0, 0, 170), 3));
+    painter.setPen(QPen(QColor(0, 0, 0, 120), 2.2));
     painter.drawLine(a, b);
-    painter.setPen(QPen(Qt::white, 1.2, style));
+    painter.setPen(QPen(QColor(255, 255, 255, 220), 1, style));
     painter.drawLine(a, b);
   };
   const auto at = [&](double query, double key) {
@@ -352,6 +352,10 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
                .arg(scene.reduction == Reduction::mean ? "mean" : "greatest")
                .arg(scene.finest_block == 1 ? QString("single tokens")
                                             : QString("%1 x %1 tokens").arg(scene.finest_block));
+  for (const auto& lane : scene.lanes)
+    if (lane.label.size() > 16)
+      notes
+          << QString("marked below: %1").arg(QString::fromStdString(lane.label).replace(',', ", "));
   for (const auto& note : scene.notes) notes << QString::fromStdString(note);
   painter.setPen(theme.faint_text);
   painter.drawText(layout.legend_notes, Qt::AlignLeft | Qt::AlignTop | Qt::TextWordWrap,

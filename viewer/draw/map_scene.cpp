@@ -113,6 +113,13 @@ MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   return layout;
 }
 
+Viewport scaled(Viewport viewport, double factor) {
+  viewport.first_query *= factor;
+  viewport.first_key *= factor;
+  viewport.tokens_per_pixel *= factor;
+  return viewport;
+}
+
 QImage map_image(const QuantisedMap& map, const Viewport& viewport, const Theme& theme,
                  double ratio) {
   Viewport device = viewport;
@@ -165,8 +172,9 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
       QRectF right = layout.map;
       right.setLeft(layout.map.left() + scene.swipe * layout.map.width());
       painter.setClipRect(right);
-      painter.drawImage(layout.map.topLeft(),
-                        map_image(*scene.swiped, scene.viewport, theme, ratio));
+      painter.drawImage(
+          layout.map.topLeft(),
+          map_image(*scene.swiped, scaled(scene.viewport, scene.swiped_scale), theme, ratio));
       painter.setPen(QPen(theme.accent, 2));
       painter.drawLine(right.topLeft(), right.bottomLeft());
       painter.restore();

@@ -34,6 +34,7 @@ struct MapScene {
   std::shared_ptr<const QuantisedMap> map;
   std::shared_ptr<const QuantisedMap> swiped;  // right of `swipe`, if there
   double swipe = 1;                            // 0 to 1 of the width
+  double swiped_scale = 1;                     // its length, as a multiple of the other's
   TokenList tokens;                            // texts; may be null
 
   // Overlays.
@@ -52,6 +53,9 @@ struct MapLayout {
 };
 /// Where the parts lie; the legend and the axes have fixed sizes, the map takes the rest.
 MapLayout map_layout(const QRectF& area, const MapScene& scene);
+
+/// The same part of a map `factor` times as long.
+Viewport scaled(Viewport viewport, double factor);
 
 /// Whether a token is wide enough for its text.
 bool shows_token_texts(const MapScene& scene);

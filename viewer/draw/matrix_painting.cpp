@@ -186,7 +186,7 @@ void ChartDrawing::paint_legend_bar(QPainter& painter) const {
     painter.drawLine(QPointF(bar.right(), at), QPointF(bar.right() + 4, at));
     painter.setPen(theme_.text);
     painter.drawText(QRectF(bar.right() + 7, at - metrics.height() / 2, 70, metrics.height()),
-                     Qt::AlignLeft | Qt::AlignVCenter, QString::fromStdString(tick.label));
+                     Qt::AlignLeft | Qt::AlignVCenter, tick_text(tick.value, tick.label));
   }
   painter.setPen(theme_.text);
   painter.drawText(QRectF(bar.left() - 12, layout_.matrices.top() - 2, 92, metrics.height()),

@@ -25,7 +25,7 @@ class ChartPicture : public Picture {
       if (!mark.handle) continue;
       mark.handle = false;
       mark.emphasis = Emphasis::strong;
-      mark.label += " " + QString::number(mark.at, 'g', 4).toStdString();
+      mark.label += " " + plain_number(mark.at, 4).toStdString();
     }
   }
   std::string title() const override { return chart_.title; }

@@ -6,7 +6,12 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/draw/map_makers.hpp"
+#include "viewer/models/comparison_model.hpp"
+#include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
+#include "viewer/models/needle_model.hpp"
+#include "viewer/models/overview_model.hpp"
 
 namespace kvatlas::viewer {
 
@@ -97,6 +102,60 @@ PicturePtr mass_picture(const Source& source, const Request& request) {
   return chart_picture(mass_view(model, request.choices.lazy.threshold).heatmap);
 }
 
+PicturePtr overview_picture(const Source& source, const Request& request) {
+  const auto model = read_overview_model(source.required_profile(), request.positions,
+                                         request.choices, source.documents);
+  std::vector<PicturePtr> charts;
+  for (auto& card : overview_view(model, request.choices).cards) {
+    if (!card.missing.empty()) continue;
+    card.chart.title = str(card.title, ": ", card.setting);
+    card.chart.notes.push_back(card.kept);
+    card.chart.notes.push_back("score: " + card.score);
+    charts.push_back(chart_picture(std::move(card.chart)));
+  }
+  if (charts.empty()) fail(ErrorCode::usage, "the profile has the statistics of no policy");
+  return stacked_picture("Policies at their present settings", std::move(charts), false);
+}
+
+ComparisonView comparison(const ComparisonModel& model, const Request& request) {
+  return comparison_view(model, {request.choices.length, {}});
+}
+
+PicturePtr comparison_picture(const Source& source, const Request& request) {
+  const auto model = comparison_model(source.documents);
+  if (model.policies.empty() && model.searched.empty())
+    fail(ErrorCode::usage, "no document has scores: 'kvatlas calibrate --model' measures them");
+  return chart_picture(comparison(model, request).pareto);
+}
+
+PicturePtr comparison_layers_picture(const Source& source, const Request& request) {
+  const auto model = comparison_model(source.documents);
+  if (model.strips.empty()) fail(ErrorCode::usage, "no document tells layers apart");
+  return chart_picture(comparison(model, request).strips);
+}
+
+PicturePtr needle_picture(const Source& source, const Request&) {
+  return chart_picture(needle_chart(needle_model(source.documents), false));
+}
+
+PicturePtr difference_picture(const Source& source, const Request& request) {
+  const auto& first = source.required_profile();
+  if (!source.baseline) fail(ErrorCode::usage, "this compares two profiles: give a second one");
+  std::vector<std::size_t> positions;
+  const auto& samples = source.baseline->samples();
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (request.choices.task.empty() || samples[i].task == request.choices.task)
+      positions.push_back(i);
+  const auto view =
+      diff_view(read_profile_numbers(first, "first", request.positions, request.choices),
+                read_profile_numbers(*source.baseline, "second", positions, request.choices),
+                {DiffForm::difference, false});
+  std::vector<PicturePtr> charts;
+  for (const Chart* chart : {&view.masses, &view.budgets, &view.similarity})
+    if (!chart->table.rows.empty()) charts.push_back(chart_picture(*chart));
+  return stacked_picture("The second profile less the first", std::move(charts), false);
+}
+
 }  // namespace
 
 const nlohmann::json& PictureSource::section(const std::string& name) const {
@@ -130,7 +189,20 @@ const std::vector<PictureMaker>& picture_makers() {
       {"budgets-shares", "DynamicKV: each layer's share", scores, budgets_shares_picture, false},
       {"sweep", "LagKV: score against compression", "a document of 'calibrate lagkv'",
        sweep_picture},
+      {"overview", "every policy at its present setting", "profile", overview_picture, false},
+      {"comparison", "score of every policy against the cache kept",
+       "a document of 'calibrate --model' or 'evaluate -o'", comparison_picture},
+      {"comparison-layers", "what each policy keeps of each layer", "a document of 'calibrate'",
+       comparison_layers_picture},
+      {"needle", "scores over length and depth", "a document of 'evaluate -o'", needle_picture},
+      {"difference", "the second profile less the first", "two profiles", difference_picture,
+       false},
       {"mass", "Proximal mass by layer and token of a sample", lazy, mass_picture},
+      {"map", "Attention map of a head (--at), mean of blocks", "profile --capture maps",
+       make_map_picture},
+      {"grid", "Attention maps of all heads", "profile --capture maps", make_grid_picture},
+      {"rows", "Attention of the last rows; with --at one head", "profile --capture maps",
+       make_rows_picture},
   };
   return kMakers;
 }

@@ -39,7 +39,7 @@ QPen Theme::series_pen(int number, Emphasis emphasis) const {
 QBrush Theme::series_brush(int number, Emphasis emphasis) const {
   QColor colour = series_colour(number);
   if (emphasis == Emphasis::strong) return {colour, Qt::BDiagPattern};
-  colour.setAlphaF(emphasis == Emphasis::faint ? 0.15F : 0.35F);
+  colour.setAlphaF(emphasis == Emphasis::faint ? (dark ? 0.28F : 0.15F) : 0.35F);
   return colour;
 }
 

@@ -173,8 +173,11 @@ Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
 std::string measured_risk(const Measured& measured) {
   const Interval& change = measured.change;
   if (std::isnan(change.mean)) return "";
-  if (change.high < 0 || change.mean <= -kLostPoints)
-    return str("It costs score here: ", change_text(measured), ".");
+  if (change.high < 0)
+    return "It costs score on these tasks: choose a setting that keeps more of the cache.";
+  if (change.mean <= -kLostPoints)
+    return "It may cost score on these tasks: measure it on more samples, or keep more of the "
+           "cache.";
   if (measured.samples < 20 && measured.samples > 0)
     return str("The score was measured on ", measured.samples,
                measured.samples == 1 ? " sample" : " samples",

@@ -126,6 +126,7 @@ struct Chart {
   std::vector<Points> points;
   std::vector<Bars> bars;
   std::vector<Box> boxes;
+  std::string strong_boxes, flagged_boxes;  // what these are, for the legend
   std::vector<Mark> marks;
   std::vector<Matrix> matrices;  // several: small multiples
   Table table;

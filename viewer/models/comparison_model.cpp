@@ -212,11 +212,18 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     on_front.insert(all[i]);
   }
   chart.lines.push_back(std::move(front));
+  // The intervals of all would hide the points.
+  for (std::size_t s = 0; s < view.series.size(); ++s)
+    for (std::size_t i = 0; i < view.series[s].size(); ++i)
+      if (!view.series[s][i]->measured && on_front.count(view.series[s][i]) == 0)
+        chart.points[s].points[i].low = chart.points[s].points[i].high = kNoNumber;
   if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
   if (settings.share)
     chart.marks.push_back({"compared at", *settings.share, true, true, Emphasis::strong});
   chart.notes.push_back(
-      "strong points were measured as calibrated, faint ones in a search; intervals hold 95 %");
+      "filled points were measured as calibrated, hollow ones in a search; intervals (95 %) of "
+      "these are in "
+      "the table");
 
   auto& columns = chart.table.columns;
   columns = {{"policy"},
@@ -271,23 +278,31 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
   Chart chart;
   chart.title = str("At ", percent_text(share), " of the cache, ", bytes_at(share, model, settings),
                     " at ", settings.length, " tokens");
-  chart.x = {"policy", "", {}, {{-0.5, std::max(0.5, static_cast<double>(best.size()) - 0.5)}}};
-  chart.y = {"best score", "", {}, {{0, 1}}};
+  chart.x = {"policies, the best first", "", {}, {{-0.5, static_cast<double>(best.size()) - 0.5}}};
+  if (best.empty()) chart.x.range = {{0, 1}};
+  chart.y = {"score", "", {}, {{0, 1}}};
   chart.table.columns = {{"policy"}, {"setting"}, {"score"},
                          {"low"},    {"high"},    {"KV kept", "share"}};
-  Bars bars{"score", {}};
+  // Series and the line before them stand where the other chart has them, so that they look alike.
+  chart.lines.push_back({"", {}});
+  for (const auto& series : view.pareto.points) chart.points.push_back({"", {}, series.shape});
   for (std::size_t i = 0; i < best.size(); ++i) {
     const auto& policy = *best[i];
     const auto x = static_cast<double>(i);
-    chart.x.ticks.push_back({x, policy.method});
-    bars.bars.push_back(
-        {x, policy.score.mean, str(number_text(policy.score.mean, 3), ", ", policy.setting)});
+    chart.x.ticks.push_back({x, str(i + 1)});
+    const auto same =
+        std::find_if(view.pareto.points.begin(), view.pareto.points.end(),
+                     [&](const Points& points) { return points.label == policy.method; });
+    auto& series = chart.points[static_cast<std::size_t>(same - view.pareto.points.begin())];
+    series.label = policy.method;
+    series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
+                             policy.score.low, policy.score.high, Emphasis::strong});
     chart.table.rows.push_back({policy.name, policy.setting, policy.score.mean, policy.score.low,
                                 policy.score.high, policy.kept_share});
     view.at_equal_bytes.push_back({best[i]});
   }
+  if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
   if (best.empty()) chart.notes.push_back("no policy keeps as little");
-  chart.bars.push_back(std::move(bars));
   return chart;
 }
 

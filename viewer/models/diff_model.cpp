@@ -172,6 +172,13 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
   view.budgets = layer_chart("share of the budget", "share of tokens", first.budget, second.budget,
                              profiles, settings, view);
   view.similarity = similarity_chart(first, second, settings, view);
+  for (Chart* chart : {&view.masses, &view.budgets, &view.similarity})
+    if (!chart->table.rows.empty()) {
+      for (const auto* numbers : {&first, &second})
+        for (const auto& missing : numbers->missing)
+          chart->notes.push_back(numbers->name + ": " + missing);
+      break;
+    }
   if (view.changes.empty())
     fail(ErrorCode::usage, "the two profiles have no statistics in common: ",
          first.missing.empty() ? second.missing.empty() ? std::string() : second.missing.front()

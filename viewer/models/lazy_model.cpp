@@ -93,6 +93,8 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
                                 view.consistency.empty() ? kNoNumber : view.consistency[l]});
     chart.boxes.push_back(box);
   }
+  chart.strong_boxes = str("lazy in at least ", percent_text(settings.share), " of the samples");
+  chart.flagged_boxes = str("within ", percent_text(settings.near_half), " of that");
   chart.points.push_back(std::move(samples));
   if (!fixed.bars.empty()) chart.bars.push_back(std::move(fixed));
   chart.marks.push_back({"threshold", settings.threshold, false, true, Emphasis::strong});

@@ -20,6 +20,16 @@ Interval negated(const Interval& loss, double factor) {
   return {0 - factor * loss.mean, 0 - factor * loss.high, 0 - factor * loss.low};
 }
 
+std::vector<Measured::At> depths_of(const json& list) {
+  std::vector<Measured::At> out;
+  if (!list.is_array()) return out;
+  for (const json& at : list)
+    if (const double score = number_in(at, "score"); !std::isnan(score))
+      out.push_back(
+          {whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score});
+  return out;
+}
+
 }  // namespace
 
 std::optional<Measured> measured_of(const json& measured) {
@@ -40,12 +50,8 @@ std::optional<Measured> measured_of(const json& measured) {
   if (tasks.is_object() && tasks.size() > 1)
     for (const auto& [task, of_task] : tasks.items())
       out.tasks[task] = interval_of(member_of(of_task, "score"));
-  const json& depths = member_of(measured, "depths");
-  if (depths.is_array())
-    for (const json& at : depths)
-      if (const double score = number_in(at, "score"); !std::isnan(score))
-        out.depths.push_back(
-            {whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score});
+  out.depths = depths_of(member_of(measured, "by_length_and_depth"));
+  out.full_depths = depths_of(member_of(measured, "full_by_length_and_depth"));
   return out;
 }
 

@@ -25,7 +25,7 @@ struct Measured {
     std::int64_t samples = 0;
     double score = kNoNumber;
   };
-  std::vector<At> depths;  // of prompts that have a length and a depth
+  std::vector<At> depths, full_depths;  // of prompts that have a length and a depth
 };
 
 /// Of a "measured" member; nothing if it says no score.

@@ -100,7 +100,8 @@ void set_kept(double share, const calibrate::CacheShape& shape, std::int64_t len
                   bytes_text(full), " at ", length, " tokens");
 }
 
-Axis share_axis(const char* title) { return {title, "share", {}, {{0, 1}}}; }
+/// Without a title, for the chart is small and has one.
+Axis share_axis() { return {"", "", {{0, "0"}, {1, "1"}}, {{0, 1}}}; }
 
 void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card) {
   LazySettings settings = choices.lazy;
@@ -119,7 +120,7 @@ void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card)
   card.chart.title =
       str("lazy rate: ", number_text(lazy, 1), " of ", model.shape.layers, " layers in the mean");
   card.chart.x = layer_axis(model.shape.layers);
-  card.chart.y = share_axis("lazy rate");
+  card.chart.y = share_axis();
   card.chart.table.columns = {{"layer"}, {"lazy rate", "share"}};
   Bars bars{"lazy rate", {}};
   for (std::size_t l = 0; l < rates.size(); ++l) {
@@ -142,10 +143,10 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
   set_kept(1 - calibrate::pod_saved(dropped, choices.length, settings.proximal), model.shape,
            choices.length, card);
   card.advice = blocks_advice(model, settings, blocks);
-  card.chart.title = str(calibrate::count_blocks(blocks), " blocks over ", model.similarity.heads,
-                         " heads of ", model.shape.layers, " layers");
-  card.chart.x = {"delta", "similarity", {}, {{0, 1}}};
-  card.chart.y = share_axis("keys not stored");
+  card.chart.title =
+      str(calibrate::count_blocks(blocks), " blocks; distant keys not stored, over delta");
+  card.chart.x = {"delta", "", {}, {{0, 1}}};
+  card.chart.y = share_axis();
   card.chart.table.columns = {{"delta"}, {"keys not stored", "share"}, {"blocks"}};
   Line line{"distant keys not stored", {}, Emphasis::strong};
   for (const auto& point : settings.per_query_head ? model.by_query_head : model.by_kv_head) {
@@ -171,7 +172,6 @@ void show_budgets(const BudgetsModel& model, const Choices& choices,
   card.advice = budgets_advice(model, settings, view);
   card.chart.title = "tokens kept by layer, beside the window";
   card.chart.x = layer_axis(model.layers);
-  card.chart.y = {"tokens", ""};
   card.chart.table.columns = {{"layer"}, {"tokens kept", "tokens"}};
   Bars bars{"tokens kept", {}};
   for (std::size_t l = 0; l < view.all.budgets.size(); ++l) {
@@ -180,6 +180,9 @@ void show_budgets(const BudgetsModel& model, const Choices& choices,
     card.chart.table.rows.push_back({x, kept});
   }
   card.chart.bars.push_back(std::move(bars));
+  const auto most = *std::max_element(view.all.budgets.begin(), view.all.budgets.end());
+  const auto top = std::max(1.0, static_cast<double>(most));
+  card.chart.y = {"", "", {{0, "0"}, {top, str(most)}}, {{0, top}}};
   const auto even = static_cast<double>(settings.budget - model.choices.window);
   card.chart.marks.push_back({"the same for all", even, false});
 }
@@ -191,7 +194,10 @@ void show_sweep(const SweepModel& model, const Choices& choices, const calibrate
   SweepView view = sweep_view(model, settings);
   card.chart = std::move(view.chart);
   card.chart.title = "score against compression, by lag";
+  card.chart.y = share_axis();
   card.chart.notes.clear();
+  card.chart.marks.clear();
+  card.chart.bands.clear();
   std::optional<std::size_t> chosen = view.recommended;
   if (choices.lag_candidate >= 0) chosen = static_cast<std::size_t>(choices.lag_candidate);
   if (!chosen || *chosen >= model.candidates.size()) {

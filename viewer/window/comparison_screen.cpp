@@ -62,11 +62,13 @@ void ComparisonScreen::make_charts() {
                         std::initializer_list<std::pair<QWidget*, int>> parts) {
     auto* splitter = new QSplitter(way);
     splitter->setChildrenCollapsible(false);
-    int at = 0;
+    QList<int> sizes;
     for (const auto& [part, stretch] : parts) {
       splitter->addWidget(part);
-      splitter->setStretchFactor(at++, stretch);
+      splitter->setStretchFactor(static_cast<int>(sizes.size()), stretch);
+      sizes.push_back(1000 * stretch);
     }
+    splitter->setSizes(sizes);
     return splitter;
   };
   pages_->addWidget(

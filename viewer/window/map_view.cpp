@@ -49,8 +49,13 @@ void MapView::set_subject(const Subject& subject) {
       subject.map.maps.empty() ? Reduction::mean : subject.map.maps.front().reduction;
   scene_.map = feed_.levels().empty() ? nullptr : map_;
   scene_.swiped = swiped_feed_.levels().empty() ? nullptr : swiped_map_;
-  scene_.swipe = scene_.swiped ? 0.5 : 1;
+  scene_.swipe = scene_.swiped ? 0.25 : 1;
+  scene_.swiped_scale = scene_.swiped && feed_.n_tokens() > 0
+                            ? double(swiped_feed_.n_tokens()) / double(feed_.n_tokens())
+                            : 1;
   scene_.notes.clear();
+  if (scene_.swiped && scene_.swiped_scale != 1)
+    scene_.notes.push_back(tr("lengths differ: swiped by relative position").toStdString());
   if (feed_.is_relative())
     scene_.notes.push_back(tr("lengths differ: compared by relative position").toStdString());
   settings_.difference = feed_.is_difference();
@@ -94,12 +99,25 @@ void MapView::set_locked(bool locked) {
   rescale();
 }
 
+void MapView::share_range(const std::optional<Range>& range) {
+  const bool same = range ? settings_.range && settings_.range->low == range->low &&
+                                settings_.range->high == range->high
+                          : !settings_.range;
+  if (same && scene_.locked_range == range.has_value()) return;
+  settings_.range = range;
+  scene_.locked_range = range.has_value();
+  rescale();
+}
+
 void MapView::set_overlays(Overlays overlays) {
   scene_.window = overlays.window;
   scene_.partitions = overlays.partitions;
   scene_.lanes = std::move(overlays.lanes);
   scene_.token_texts = overlays.token_texts;
-  view_moved();
+  if (fitted_)
+    show_all();  // lanes make the map smaller
+  else
+    view_moved();
 }
 
 MapLayout MapView::layout_now() const { return map_layout(QRectF(rect()), scene_); }
@@ -140,13 +158,14 @@ void MapView::show_all() {
 void MapView::view_moved() {
   limit(scene_.viewport);
   feed_.want(scene_.viewport);
-  if (scene_.swiped) swiped_feed_.want(scene_.viewport);
+  if (scene_.swiped) swiped_feed_.want(scaled(scene_.viewport, scene_.swiped_scale));
   tiles_came();
 }
 
 void MapView::tiles_came() {
   map_->place(feed_.place(scene_.viewport));
-  if (scene_.swiped) swiped_map_->place(swiped_feed_.place(scene_.viewport));
+  if (scene_.swiped)
+    swiped_map_->place(swiped_feed_.place(scaled(scene_.viewport, scene_.swiped_scale)));
   if (map_->sample().empty())
     rescale();
   else

@@ -33,6 +33,8 @@ class MapView : public QWidget {
   void set_tokens(TokenList tokens);
   void set_scale(ScaleKind kind, bool per_row, std::int64_t masked_keys);
   void set_locked(bool locked);
+  /// The range of the map beside it; none: one of its own again.
+  void share_range(const std::optional<Range>& range);
   struct Overlays {
     std::optional<std::pair<std::int64_t, std::int64_t>> window, partitions;
     std::vector<KeptLane> lanes;

@@ -105,22 +105,18 @@ MapsScreen::MapsScreen(Session& session, QWidget* parent) : Screen(session, pare
   for (MapView* view : {map_, baseline_map_}) {
     MapView* other = view == map_ ? baseline_map_ : map_;
     // Panes of one length move together; their cursor goes by relative position.
-    const auto scaled = [view, other](std::int64_t token) {
+    const auto likewise = [view, other](std::int64_t token) {
       return view->n_tokens() > 0 && token >= 0 ? token * other->n_tokens() / view->n_tokens() : -1;
     };
-    connect(view, &MapView::hovered, other, [this, other, scaled](qint64 query, qint64 key) {
-      if (compare_ == Compare::side_by_side) other->set_hover(scaled(query), scaled(key));
+    connect(view, &MapView::hovered, other, [this, other, likewise](qint64 query, qint64 key) {
+      if (compare_ == Compare::side_by_side) other->set_hover(likewise(query), likewise(key));
       update_readout();
     });
     connect(view, &MapView::viewport_changed, other, [this, view, other] {
       if (compare_ != Compare::side_by_side || view->n_tokens() == 0 || other->n_tokens() == 0)
         return;
-      const double factor = double(other->n_tokens()) / double(view->n_tokens());
-      Viewport same = view->viewport();
-      same.first_query *= factor;
-      same.first_key *= factor;
-      same.tokens_per_pixel *= factor;
-      other->set_viewport(same);
+      other->set_viewport(
+          scaled(view->viewport(), double(other->n_tokens()) / double(view->n_tokens())));
     });
     connect(view, &MapView::content_changed, this, &MapsScreen::update_readout);
   }
@@ -497,6 +493,9 @@ QString MapsScreen::map_title() const {
     what = tr("Difference to %1: ")
                .arg(QString::fromStdString(session().baseline()->path().filename().string())) +
            what;
+  if (session().baseline() && compare_ == Compare::swipe)
+    what += tr(" · right of the line: %1")
+                .arg(QString::fromStdString(session().baseline()->path().filename().string()));
   return what;
 }
 
@@ -530,6 +529,8 @@ void MapsScreen::set_compare(Compare compare) {
   }
   if (compare == compare_) return;
   compare_ = compare;
+  if (compare != Compare::side_by_side && !lock_->isChecked())
+    baseline_map_->share_range(std::nullopt);
   compare_choice_->setCurrentIndex(static_cast<int>(compare));
   show_subject();
 }
@@ -846,6 +847,9 @@ void MapsScreen::apply_order() {
 }
 
 void MapsScreen::update_readout() {
+  if (compare_ == Compare::side_by_side && baseline_map_->n_tokens() > 0 &&
+      !map_->map().sample().empty())
+    baseline_map_->share_range(map_->map().scale().range());  // what is beside has one scale
   QString text = map_->focus_text();
   const QString region = map_->region_text();
   if (!region.isEmpty()) text = text.isEmpty() ? region : region + "   |   " + text;

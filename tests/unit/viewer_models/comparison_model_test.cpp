@@ -94,7 +94,7 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   EXPECT_EQ(table.rows[0][3].text, "200 KiB");  // 256 bytes a token
   EXPECT_NEAR(table.rows[0][7].number, -10, 1e-9);
   EXPECT_NEAR(table.rows[0][9].number, 0.7, 1e-9);  // passkey
-  EXPECT_TRUE(view.equal.bars.empty());
+  EXPECT_TRUE(view.equal.points.empty());
   // Series and points are those of the chart.
   ASSERT_EQ(view.series.size(), view.pareto.points.size());
   for (std::size_t s = 0; s < view.series.size(); ++s) {

@@ -60,6 +60,7 @@ TEST(DiffModel, OfProfiles) {
   EXPECT_NEAR(a.similarity[1 * 4 + 2], 0.875, 1e-6);
   const auto view = diff_view(a, b, {});
   EXPECT_TRUE(view.similarity.matrices.empty());
+  EXPECT_THAT(view.masses.notes, testing::Contains(HasSubstr("--capture js")));
   // Samples of A have 0.001 more mass each: 5.5 in the mean, against 2.5.
   EXPECT_NEAR(view.changes[0].first - view.changes[0].second, 0.003, 1e-6);
   EXPECT_EQ(diff_view(a, a, {}).similarity.matrices.size(), 2u);

@@ -103,7 +103,7 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   EXPECT_NEAR(card.measured->change.mean, -25, 1e-9);
   EXPECT_NEAR(card.measured->change.low, -50, 1e-9);
   EXPECT_EQ(card.score, "25.0 points lost [-50.0, 0.0] on 8 samples");
-  EXPECT_THAT(card.advice.risk, HasSubstr("costs score"));
+  EXPECT_THAT(card.advice.risk, HasSubstr("may cost score"));
   choices.lazy.threshold = 0.71;
   card = overview_view(model, choices).cards[0];
   EXPECT_FALSE(card.measured);

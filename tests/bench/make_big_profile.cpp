@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes a profile of about a wanted size with maps of a model of 32 layers and 32 heads, to try
+// the viewer on: random numbers in the shape of attention. make_big_profile FILE [GIGABYTES]
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+#include "analyzer/model/config.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "kernels/base/half.hpp"
+#include "kernels/base/parallel.hpp"
+#include "tests/bench/bench_program.hpp"
+
+namespace kvatlas::bench {
+namespace {
+
+constexpr std::int64_t kLayers = 32, kHeads = 32, kKvHeads = 8, kTokens = 32768, kRows = 16;
+
+/// A level of all heads: a sink, a recent window, and noise between them.
+profile::Array map_level(std::int64_t side, int seed) {
+  profile::Array map(profile::Type::f16, {kLayers, kHeads, side, side});
+  const auto values = map.values<std::uint16_t>();
+  parallel_for(kLayers * kHeads, [&](std::int64_t number, int /*thread*/) {
+    // The upper bits alone carry noise: as compressible as what is captured.
+    std::minstd_rand random(static_cast<unsigned>(seed * 7919 + number));
+    std::vector<std::uint16_t> far(512);
+    for (auto& value : far)
+      value = static_cast<std::uint16_t>(
+          float_to_f16(-12.0F - static_cast<float>(random() % 4096) / 512.0F) & 0xfff8U);
+    const std::uint16_t none = float_to_f16(-std::numeric_limits<float>::infinity());
+    const std::uint16_t sink = float_to_f16(-2.0F - static_cast<float>(number % 7));
+    std::uint16_t* out = values.data() + number * side * side;
+    for (std::int64_t row = 0; row < side; ++row)
+      for (std::int64_t column = 0; column < side; ++column)
+        *out++ = column > row       ? none
+                 : column == 0      ? sink
+                 : row - column < 3 ? float_to_f16(-4.0F - static_cast<float>(row - column))
+                                    : far[(static_cast<std::size_t>(random()) >> 7) % far.size()];
+  });
+  return map;
+}
+
+void make(int argc, char** argv) {
+  if (argc < 2) throw std::runtime_error("make_big_profile FILE [GIGABYTES]");
+  const double wanted = argc > 2 ? std::atof(argv[2]) : 10;
+  const std::filesystem::path path = argv[1];
+  profile::CaptureSettings settings;
+  settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
+      settings.columns = false;
+  model::Config config;
+  config.n_layers = kLayers;
+  config.n_heads = kHeads;
+  config.n_kv_heads = kKvHeads;
+  config.head_dim = 128;
+  config.vocab_size = 128000;
+  profile::Sample sample;
+  sample.task = "needle";
+  sample.tokens.assign(kTokens, 1);
+  profile::Array blocks(profile::Type::i32, {profile::kMapLevels});
+  for (int level = 0; level < profile::kMapLevels; ++level) {
+    const std::int64_t side = std::int64_t{512} >> level;
+    blocks.values<std::int32_t>()[static_cast<std::size_t>(level)] =
+        static_cast<std::int32_t>(kTokens / side);
+    for (const bool maximum : {false, true})
+      sample.arrays[profile::map_name(maximum, level)] = map_level(side, 2 * level + maximum);
+  }
+  sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
+  profile::Array rows(profile::Type::f16, {kLayers, kHeads, kRows, kTokens});
+  std::minstd_rand random(1);
+  for (auto& value : rows.values<std::uint16_t>())
+    value = static_cast<std::uint16_t>(
+        float_to_f16(-14.0F - static_cast<float>(random() % 4096) / 512.0F) & 0xffe0U);
+  sample.arrays[profile::name::kRows] = std::move(rows);
+
+  // One sample, then as many copies of its chunks as reach the size: merging moves them as stored.
+  profile::Header header;
+  header.tool_version = "bench";
+  header.model_name = "32 layers of 32 heads";
+  header.architecture = "llama";
+  header.model_fingerprint = "0123456789abcdef";
+  header.n_layers = kLayers;
+  header.n_heads = kHeads;
+  header.n_kv_heads = kKvHeads;
+  header.head_dim = 128;
+  header.vocab_size = 128000;
+  header.context_length = 131072;
+  header.window.assign(kLayers, 0);
+  header.backend = "made up";
+  header.capture = settings.json();
+  header.prompts = "{}";
+  header.planned_samples = 1;
+  header.axes = profile::axis_tables(settings);
+  header.arrays = profile::descriptions(settings, config);
+  const auto one = std::filesystem::path(path.string() + ".one.h5");
+  sample.id = "32768 tokens";
+  {
+    profile::Writer writer(one, header, {false, true});
+    writer.add(sample);
+    writer.finish();
+  }
+  const double bytes = static_cast<double>(std::filesystem::file_size(one));
+  const int copies = std::max(1, static_cast<int>(std::lround(wanted * 1e9 / bytes)));
+  // Other plans of prompts: merging numbers the samples anew.
+  std::vector<std::filesystem::path> inputs(static_cast<std::size_t>(copies), one);
+  std::filesystem::path second(path.string() + ".two.h5");
+  header.prompts = "{\"made\":\"again\"}";
+  {
+    profile::Writer writer(second, header, {false, true});
+    writer.add(sample);
+    writer.finish();
+  }
+  inputs.back() = second;
+  profile::merge(inputs, path, true);
+  std::filesystem::remove(one);
+  std::filesystem::remove(second);
+  std::printf("%s: %d samples, %.2f GB\n", path.c_str(), copies,
+              static_cast<double>(std::filesystem::file_size(path)) / 1e9);
+}
+
+}  // namespace
+}  // namespace kvatlas::bench
+
+int main(int argc, char** argv) {
+  return kvatlas::bench::run_bench(kvatlas::bench::make, argc, argv);
+}

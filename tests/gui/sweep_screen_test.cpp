@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/window/sweep_screen.hpp"
+
+#include <gmock/gmock.h>
+
+#include "calibrate/lagkv.hpp"
+#include "calibrate/policy_reports.hpp"
+#include "tests/gui/shown_screen.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using testing::HasSubstr;
+using testing_gui::grab_screenshots;
+using testing_gui::open_and_wait;
+using testing_gui::ShownScreen;
+using Shown = ShownScreen<SweepScreen>;
+
+/// The document that `kvatlas calibrate lagkv` makes of the small profile.
+std::filesystem::path written_sweep(Shown& shown) {
+  const profile::Reader reader(shown.small().profile_path());
+  const calibrate::Evidence evidence(reader, {});
+  calibrate::LagRequest request;
+  request.lags = {32, 64};
+  request.ratios = {"1/2", "1/4"};
+  calibrate::Document document;
+  document.model = calibrate::model_info(reader.header());
+  document.provenance = calibrate::provenance(evidence);
+  document.provenance.tool_version = "0.1.0";
+  document.sections["lagkv"] = calibrate_lagkv(evidence, request, {}).section;
+  const auto path = shown.small().folder() / "policy.json";
+  calibrate::write_document(document, path, false);
+  return path;
+}
+
+TEST(SweepScreen, NeedsADocument) {
+  Shown shown({.samples = 2});
+  EXPECT_THAT(shown->message().toStdString(), HasSubstr("no sweep of LagKV"));
+}
+
+TEST(SweepScreen, PointsAndHandles) {
+  Shown shown;
+  open_and_wait(shown.session(), {written_sweep(shown)});
+  shown.settle();
+  EXPECT_EQ(shown->message(), QString());
+  shown.control<QComboBox>("score").setCurrentIndex(3);
+  shown.settle();
+  ASSERT_GE(shown->view().chart.points.size(), 2u);
+  grab_screenshots(*shown, shown.session(), "sweep-screen");
+  // A click on a point chooses its setting.
+  QTest::mouseClick(&shown->chart(), Qt::LeftButton, {}, shown->chart().point_place(1, 0));
+  shown.settle();
+  EXPECT_EQ(shown.choices().lag_candidate, static_cast<int>(shown->view().candidates[1][0]));
+  EXPECT_EQ(shown->view().chart.points.back().label, "chosen");
+  EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("chosen: lag 64"));
+  shown.session().undo().undo();
+  shown.settle();
+  EXPECT_EQ(shown.choices().lag_candidate, -1);
+  EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("recommended: "));
+  const double before = shown.choices().sweep.wanted_compression;
+  shown.drag_handle(shown->chart(), "wanted", {-200, 0});
+  EXPECT_LT(shown.choices().sweep.wanted_compression, before);
+  shown->act(Act::handle_down);
+  EXPECT_NEAR(shown.choices().sweep.least_share, 0.94, 1e-12);
+  shown.control<QComboBox>("against").setCurrentIndex(1);
+  shown.settle();
+  EXPECT_THAT(shown->view().chart.title, HasSubstr("tokens kept"));
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of maps made at once from a file, for `kvatlas render` and reports.
+#pragma once
+
+#include "viewer/draw/pictures.hpp"
+
+namespace kvatlas::viewer {
+
+/// The map of the head `at`; Error(usage) if the sample has no maps.
+PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& request);
+/// Thumbnails of all heads.
+PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& request);
+/// The last rows of the head `at`.
+PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& request);
+
+}  // namespace kvatlas::viewer

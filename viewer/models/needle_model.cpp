@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/needle_model.hpp"
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "kernels/base/error.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+constexpr const char* kTitles[][2] = {{"simlayerkv", "SimLayerKV"}, {"pod", "PoD"},
+                                      {"dynamickv", "DynamicKV"},   {"lagkv", "LagKV"},
+                                      {"heads", "Imported heads"},  {"baseline", "Baseline"}};
+
+using Cells = std::map<std::pair<double, std::int64_t>, Measured::At>;  // by depth and length
+
+Cells cells_of(const NeedleModel::Map& map) {
+  Cells cells;
+  for (const auto& at : map.cells) cells[{at.depth, at.length}] = at;
+  return cells;
+}
+
+}  // namespace
+
+NeedleModel needle_model(std::span<const calibrate::Document> documents) {
+  NeedleModel model;
+  for (const auto& document : documents)
+    for (const auto& [section, title] : kTitles) {
+      const auto found = document.sections.find(section);
+      if (found == document.sections.end()) continue;
+      auto measured = measured_of(member_of(*found, "measured"));
+      if (!measured || measured->depths.empty()) continue;
+      if (model.maps.empty() && !measured->full_depths.empty())
+        model.maps.push_back({"full cache", std::move(measured->full_depths)});
+      model.maps.push_back({title, std::move(measured->depths)});
+    }
+  if (model.maps.empty())
+    fail(ErrorCode::usage,
+         "no open document has scores by length and depth: 'kvatlas evaluate --task needle "
+         "--lengths 512,1024 --policy policy.json -o FILE' measures them");
+  return model;
+}
+
+Chart needle_chart(const NeedleModel& model, bool difference) {
+  Chart chart;
+  chart.title = difference ? "Needle: score less the full cache's, over length and depth"
+                           : "Needle: score over length and depth";
+  chart.x = {"prompt length", "tokens"};
+  chart.y = {"depth", "share of the prompt"};
+  chart.table.columns = {
+      {"policy"}, {"length", "tokens"}, {"depth", "share"}, {"samples"}, {"score"}, {"full"}};
+  std::set<double> depths;
+  std::set<std::int64_t> lengths;
+  for (const auto& map : model.maps)
+    for (const auto& at : map.cells) {
+      depths.insert(at.depth);
+      lengths.insert(at.length);
+    }
+  const Cells full = cells_of(model.maps.front());
+  for (std::size_t m = 0; m < model.maps.size(); ++m) {
+    const bool reference = m == 0;
+    const Cells cells = cells_of(model.maps[m]);
+    Matrix matrix{model.maps[m].policy, "score", {}, {}, {}};
+    if (difference) matrix.range = {-1, 1};
+    for (const auto length : lengths) matrix.column_labels.push_back(str(length));
+    for (const double depth : depths) {
+      matrix.row_labels.push_back(percent_text(depth));
+      for (const auto length : lengths) {
+        const auto found = cells.find({depth, length});
+        const auto other = full.find({depth, length});
+        const double score = found == cells.end() ? kNoNumber : found->second.score;
+        const double of_full = other == full.end() ? kNoNumber : other->second.score;
+        matrix.values.push_back(difference ? score - of_full : score);
+        if (found != cells.end())
+          chart.table.rows.push_back({model.maps[m].policy, static_cast<double>(length), depth,
+                                      static_cast<double>(found->second.samples), score, of_full});
+      }
+    }
+    if (!difference || !reference) chart.matrices.push_back(std::move(matrix));
+  }
+  return chart;
+}
+
+}  // namespace kvatlas::viewer
