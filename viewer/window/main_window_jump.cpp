@@ -90,7 +90,7 @@ Suggestions MainWindow::suggest_actions(const QString& text) {
 void MainWindow::jump(const QString& text) {
   const auto suggestions = suggest(text);
   if (suggestions.list.empty())
-    emit session_.failed(suggestions.problem);
+    banners_->show_message({.text = suggestions.problem});
   else
     suggestions.list.front().take();
 }

@@ -39,9 +39,8 @@ ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), sessi
   tree_->setHeaderHidden(true);
   tree_->setColumnCount(2);
   tree_->setUniformRowHeights(true);
-  tree_->header()->setStretchLastSection(false);
-  tree_->header()->setSectionResizeMode(0, QHeaderView::Stretch);
-  tree_->header()->setSectionResizeMode(1, QHeaderView::ResizeToContents);
+  tree_->setIndentation(14);
+  tree_->header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(search_);
