@@ -134,6 +134,16 @@ TEST(ExportPolicy, ShowsFilesAndAsksBeforeReplacing) {
       wait_until([&] { return content_of(targets.front().path) == targets.front().content; }));
 }
 
+TEST(ExportPolicy, BeginsWithThePolicyOfACard) {
+  ShownWindow shown;
+  emit shown.screen().export_wanted("pod");
+  const auto dialogs = shown.window().findChildren<PolicyDialog*>();
+  ASSERT_EQ(dialogs.size(), 1);
+  const auto* section = dialogs.front()->findChild<QComboBox*>("section");
+  ASSERT_TRUE(wait_until([&] { return section->count() > 1; }));
+  EXPECT_EQ(section->currentData().toString(), "pod");
+}
+
 TEST(ExportPolicy, SaysWhatARuntimeCannotTake) {
   ShownWindow shown;
   auto* dialog = opened_by<PolicyDialog>(shown.window(), "file.export_policy");

@@ -279,6 +279,9 @@ bool MainWindow::show_screen(const QString& id) {
       made_[i]->setAccessibleName(QCoreApplication::translate("Screens", entries_[i].title));
       stack_->addWidget(made_[i]);
       connect(made_[i], &Screen::screen_wanted, this, &MainWindow::show_screen);
+      connect(made_[i], &Screen::export_wanted, this, [this](const QString& section) {
+        policy_dialog(PolicyDialog::Purpose::for_runtime, section);
+      });
       connect(made_[i], &Screen::content_changed, this, [this, made = made_[i]] {
         if (made == screen()) refresh_details();
       });

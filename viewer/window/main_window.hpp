@@ -97,7 +97,7 @@ class MainWindow : public QMainWindow {
   void edit_note();
   void save_layout();
   void copy_image();
-  void policy_dialog(PolicyDialog::Purpose purpose);
+  void policy_dialog(PolicyDialog::Purpose purpose, const QString& section = {});
   void export_view();
   QString export_folder() const;
   void run_on_picture(const std::function<void(const PicturePtr&)>& use);

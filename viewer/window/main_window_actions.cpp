@@ -334,8 +334,8 @@ void MainWindow::export_view() {
   });
 }
 
-void MainWindow::policy_dialog(PolicyDialog::Purpose purpose) {
-  auto* dialog = new PolicyDialog(session_, purpose, export_folder(), this);
+void MainWindow::policy_dialog(PolicyDialog::Purpose purpose, const QString& section) {
+  auto* dialog = new PolicyDialog(session_, purpose, export_folder(), section, this);
   connect(dialog, &PolicyDialog::written, this,
           [this](const QString& where) { emit session_.message(tr("Wrote %1").arg(where)); });
   dialog->open();

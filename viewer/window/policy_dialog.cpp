@@ -62,8 +62,8 @@ std::string fit_text(const calibrate::Runtime& runtime) {
 }  // namespace
 
 PolicyDialog::PolicyDialog(Session& session, Purpose purpose, const QString& folder,
-                           QWidget* parent)
-    : QDialog(parent), session_(session), purpose_(purpose) {
+                           const QString& section, QWidget* parent)
+    : QDialog(parent), session_(session), purpose_(purpose), first_section_(section) {
   setAttribute(Qt::WA_DeleteOnClose);
   setWindowTitle(purpose == Purpose::save ? tr("Save policy document") : tr("Export policy"));
   resize(900, 620);
@@ -227,10 +227,13 @@ void PolicyDialog::take_document(const calibrate::Document& document) {
   document_ = document;
   {
     const QSignalBlocker quiet(section_);
+    const QString wanted =
+        section_->count() > 0 ? section_->currentData().toString() : first_section_;
     section_->clear();
     section_->addItem(tr("every policy that the runtime takes"), QString());
     for (const auto& item : document.sections.items())
       section_->addItem(QString::fromStdString(item.key()), QString::fromStdString(item.key()));
+    section_->setCurrentIndex(std::max(0, section_->findData(wanted)));
   }
   compute();
 }

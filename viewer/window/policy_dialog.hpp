@@ -29,7 +29,9 @@ class PolicyDialog : public QDialog {
 
  public:
   enum class Purpose : std::uint8_t { save, for_runtime };
-  PolicyDialog(Session& session, Purpose purpose, const QString& folder, QWidget* parent);
+  /// `section`: of the document, to begin with; empty: all.
+  PolicyDialog(Session& session, Purpose purpose, const QString& folder, const QString& section,
+               QWidget* parent);
   ~PolicyDialog() override;
 
   /// A file to be written, and what lies there now.
@@ -57,6 +59,7 @@ class PolicyDialog : public QDialog {
 
   Session& session_;
   const Purpose purpose_;
+  const QString first_section_;
   std::optional<calibrate::Document> document_;
   std::vector<Target> targets_;
   bool settled_ = false;
