@@ -19,7 +19,6 @@ namespace kvatlas::viewer {
 namespace {
 
 using testing_gui::ShownWindow;
-using testing_gui::wait_until;
 
 void press(QWidget& widget, const QKeySequence& keys) {
   const auto key = keys[0];

@@ -11,7 +11,6 @@
 namespace kvatlas::viewer {
 namespace {
 
-using calibrate::testing_profile::kTokens;
 using testing::HasSubstr;
 using testing_gui::grab_screenshots;
 using testing_gui::ShownScreen;

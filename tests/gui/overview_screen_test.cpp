@@ -17,7 +17,6 @@ namespace kvatlas::viewer {
 namespace {
 
 using namespace testing_gui;
-using testing::HasSubstr;
 
 QString line(const PolicyCardView& card, const char* name) {
   const auto* label = card.findChild<QLabel*>(QLatin1String(name));

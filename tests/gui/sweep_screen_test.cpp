@@ -28,7 +28,7 @@ std::filesystem::path written_sweep(Shown& shown) {
   document.provenance = calibrate::provenance(evidence);
   document.provenance.tool_version = "0.1.0";
   document.sections["lagkv"] = calibrate_lagkv(evidence, request, {}).section;
-  const auto path = shown.small().folder() / "policy.json";
+  auto path = shown.small().folder() / "policy.json";
   calibrate::write_document(document, path, false);
   return path;
 }

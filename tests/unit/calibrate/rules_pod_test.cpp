@@ -12,7 +12,6 @@ namespace kvatlas::calibrate {
 namespace {
 
 using testing::ElementsAre;
-using testing::Eq;
 using testing::Optional;
 
 Similarity random_similarity(std::int64_t heads, std::int64_t layers, std::uint64_t seed) {

@@ -33,7 +33,7 @@ class Render : public CommandLine {
   /// A document of the profile: a method with a setting given.
   std::string document(const std::string& method, const std::string& setting,
                        const std::string& value) const {
-    const auto file = path(method + ".json");
+    auto file = path(method + ".json");
     const auto done = run_kvatlas({"calibrate", method, "-p", profile(), "--initial", "4",
                                    "--recent", "64", setting, value, "-o", file});
     EXPECT_EQ(done.status, 0) << done.err;

@@ -37,7 +37,7 @@ TEST(Overlaid, OtherLengthsGoByRelativePosition) {
   // 300 cells: its first tile lies over 256 / 300 of the other's 512, which are two tiles a side.
   EXPECT_THAT(tiles_over({{}, 0, 0, 0}, 300, other), SizeIs(3));  // one is above the diagonal
   const OtherMap small{{}, 0, 2};
-  const auto source = tile_of(2, {1, 0, 2, 3});
+  auto source = tile_of(2, {1, 0, 2, 3});
   const auto found =
       tile_over({{}, 0, 0, 0}, 4, small, [&](const TileKey& /*key*/) { return source; });
   ASSERT_NE(found, nullptr);

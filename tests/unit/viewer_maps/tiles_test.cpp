@@ -130,7 +130,7 @@ TEST_F(ProfileTiles, RefusesWhatIsNotThere) {
   EXPECT_THAT(message({{0, 0, 3}, 0, 0, 0}), HasSubstr("head 3"));
   EXPECT_THAT(message({{1, 0, 0}, 0, 0, 0}), HasSubstr("sample 1"));
   EXPECT_THAT(message({{}, 1, 0, 0}), HasSubstr("[2, 3, 150, 149]"));  // not square
-  }
+}
 
 TEST_F(ProfileTiles, SampleWithoutMapsHasNoLevels) {
   const auto path = write([](profile::Sample& sample) { sample.arrays.clear(); });
