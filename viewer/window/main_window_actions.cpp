@@ -308,7 +308,7 @@ void MainWindow::copy_image() {
 }
 
 QString MainWindow::export_folder() const {
-  const auto chosen = settings_.value("files/export_folder").toString();
+  QString chosen = settings_.value("files/export_folder").toString();
   if (!chosen.isEmpty()) return chosen;
   const auto* profile = session_.profile();
   return profile ? QString::fromStdString(profile->path().parent_path().string())
