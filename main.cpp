@@ -78,8 +78,7 @@ void add_commands(CLI::App& app) {
   kvatlas::add_calibrate_command(app, nullptr);
   for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(
-      app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
+  kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()});
   kvatlas::add_export_command(app);
   kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);

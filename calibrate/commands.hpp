@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "analyzer/commands.hpp"
 #include "calibrate/trials.hpp"
 
 namespace CLI {
@@ -22,10 +23,8 @@ void add_evaluate_command(CLI::App& app);
 
 namespace kvatlas::calibrate {
 
-/// Whether the file begins as a policy document does, as JSON.
-bool is_policy_file(const std::string& path);
-
-/// Prints what a policy document says, or the document itself.
-void inspect_policy(const std::string& path, bool as_json);
+/// What `kvatlas inspect` does with policy documents: what they say, or the document itself, and
+/// the memory that their policies take.
+InspectedKind inspected_policies();
 
 }  // namespace kvatlas::calibrate
