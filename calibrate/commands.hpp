@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "analyzer/commands.hpp"
@@ -13,8 +14,14 @@ class App;
 namespace kvatlas {
 
 /// `kvatlas calibrate`: a profile to a policy document. `make_trials` runs the model; null where
-/// LibTorch is missing, then --model is refused.
-void add_calibrate_command(CLI::App& app, calibrate::MakeTrials make_trials);
+/// LibTorch is missing, then --model is refused. `add_auto` adds its search over all methods.
+void add_calibrate_command(CLI::App& app, calibrate::MakeTrials make_trials,
+                           const std::function<void(CLI::App& calibrate)>& add_auto);
+/// `kvatlas calibrate auto`. Where LibTorch is.
+void add_auto_command(CLI::App& calibrate);
+
+/// `kvatlas diff`: two profiles or two policy documents beside each other.
+void add_diff_command(CLI::App& app);
 
 /// `kvatlas evaluate`: policies tried on the model. Where LibTorch is.
 void add_evaluate_command(CLI::App& app);
@@ -22,6 +29,10 @@ void add_evaluate_command(CLI::App& app);
 }  // namespace kvatlas
 
 namespace kvatlas::calibrate {
+
+/// The program's exit status where what was asked for is not met: a verdict, no failure. Thrown as
+/// CLI::RuntimeError once it is said.
+inline constexpr int kNotMet = 4;
 
 /// What `kvatlas inspect` does with policy documents: what they say, or the document itself, and
 /// the memory that their policies take.
