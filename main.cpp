@@ -73,11 +73,13 @@ void add_commands(CLI::App& app) {
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
   kvatlas::add_evaluate_command(app);
+  kvatlas::add_check_command(app);
   kvatlas::add_calibrate_command(app, kvatlas::calibrate::make_trials, kvatlas::add_auto_command);
 #else
   kvatlas::add_calibrate_command(
       app, nullptr, [](CLI::App& calibrate) { add_missing_command(calibrate, "auto"); });
-  for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
+  for (const char* name : {"profile", "generate", "evaluate", "check"})
+    add_missing_command(app, name);
 #endif
   kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()});
   kvatlas::add_diff_command(app);

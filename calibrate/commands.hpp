@@ -26,6 +26,9 @@ void add_diff_command(CLI::App& app);
 /// `kvatlas evaluate`: policies tried on the model. Where LibTorch is.
 void add_evaluate_command(CLI::App& app);
 
+/// `kvatlas check`: a gate for releases. Where LibTorch is.
+void add_check_command(CLI::App& app);
+
 }  // namespace kvatlas
 
 namespace kvatlas::calibrate {

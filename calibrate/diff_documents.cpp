@@ -95,6 +95,7 @@ class Walk {
 
 std::string text_of(const json& value) {
   if (value.is_null()) return "-";
+  if (value.is_object()) return "there";
   if (value.is_number_float()) return fixed_text(value.get<double>(), 4);
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   return printable(text, 40);
