@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvatlas calibrate auto`, and the worked example of docs/releases.md, on the real model.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "calibrate/policy.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/run_program.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace testing_support;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Auto : public testing::Test {
+ protected:
+  /// Ten short needles, for all tests.
+  static void SetUpTestSuite() {
+    shared_ = std::make_unique<TemporaryFolder>();
+    const Finished profiled =
+        run_kvatlas({"profile", "--model", demo_model(), "--task", "needle", "--lengths", "300",
+                     "--seeds", "2", "--capture", "lazy,js,scores,kept", "--lags", "32,64",
+                     "--budgets", "64,128,200", "-o", profile()});
+    ASSERT_EQ(profiled.status, 0) << profiled.err;
+  }
+  static void TearDownTestSuite() { shared_.reset(); }
+  static std::string profile() { return (shared_->path() / "p.h5").string(); }
+
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  struct Wish {
+    std::string saving = "0.2", max_loss = "100", methods = "lagkv,dynamickv";
+  };
+  /// Few policies, in as few trials.
+  Finished search(const std::string& name, const Wish& wish, const std::vector<std::string>& more,
+                  const RunHow& how = {}) {
+    std::vector<std::string> words = {"calibrate",   "auto",       "--model",      demo_model(),
+                                      "-p",          profile(),    "--context",    "300",
+                                      "--kv-saving", wish.saving,  "--max-loss",   wish.max_loss,
+                                      "--methods",   wish.methods, "--candidates", "4",
+                                      "--finalists", "2",          "-o",           path(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kvatlas(words, how);
+  }
+  TemporaryFolder folder_;
+
+ private:
+  static std::unique_ptr<TemporaryFolder> shared_;
+};
+std::unique_ptr<TemporaryFolder> Auto::shared_;
+
+TEST_F(Auto, FindsTheSamePolicyAgainAlsoAfterAnInterruption) {
+  const Finished first = search("first.json", {}, {});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("The finalists"), HasSubstr("Chosen: ")));
+  const auto document = calibrate::read_document(folder_.path() / "first.json");
+  EXPECT_EQ(calibrate::policies_of(document).size(), 1u);
+  EXPECT_EQ(document.search.at("context"), 300);
+  EXPECT_FALSE(document.pareto.empty());
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "first.search.jsonl"));
+
+  const Finished cut = search("second.json", {}, {}, {.interrupt_at = "stage 2"});
+  EXPECT_EQ(cut.status, 130) << cut.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "second.json"));
+  const Finished refused = search("second.json", {}, {});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--resume"));
+  const Finished resumed = search("second.json", {}, {"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("trials are there already"));
+  EXPECT_EQ(text_of(folder_.path() / "second.json"), text_of(folder_.path() / "first.json"));
+}
+
+TEST_F(Auto, SaysWhatCannotBeMet) {
+  const Finished none =
+      search("none.json", {.saving = "0.7", .max_loss = "0", .methods = "dynamickv"}, {});
+  EXPECT_EQ(none.status, 4) << none.err;
+  EXPECT_THAT(none.err, AllOf(HasSubstr("the nearest is"), HasSubstr("--max-loss")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "none.json"));
+  const Finished small = search("small.json", {.saving = "0.99", .methods = "dynamickv"}, {});
+  EXPECT_EQ(small.status, 2);
+  EXPECT_THAT(small.err, HasSubstr("the smallest takes"));
+  const Finished both = search("both.json", {}, {"--memory", "1GiB"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("either --memory"));
+}
+
+TEST_F(Auto, ProfilesFirstWithoutAProfile) {
+  const Finished found = run_kvatlas({"calibrate",
+                                      "auto",
+                                      "--model",
+                                      demo_model(),
+                                      "--task",
+                                      "needle",
+                                      "--lengths",
+                                      "300",
+                                      "--seeds",
+                                      "2",
+                                      "--memory",
+                                      "200MiB",
+                                      "--context",
+                                      "1000",
+                                      "--max-loss",
+                                      "100",
+                                      "--methods",
+                                      "lagkv",
+                                      "--candidates",
+                                      "2",
+                                      "--finalists",
+                                      "1",
+                                      "--json",
+                                      "-o",
+                                      (folder_.path() / "own.json").string()});
+  ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "own.profile.h5"));
+  EXPECT_EQ(found.out, text_of(folder_.path() / "own.json"));
+  EXPECT_THAT(found.err, HasSubstr("losses are measured on prompts of up to"));
+}
+
+/// Every line of the document that begins with "    kvatlas"; one with "# exit N" must end so.
+TEST_F(Auto, TheExampleOfTheDocsRuns) {
+  std::ifstream docs(std::filesystem::path(KVATLAS_SOURCE) / "docs/releases.md");
+  int commands = 0;
+  for (std::string line; std::getline(docs, line);) {
+    if (line.rfind("    kvatlas ", 0) != 0) continue;
+    int status = 0;
+    if (const auto note = line.find("# exit "); note != std::string::npos) {
+      status = std::stoi(line.substr(note + 7));
+      line.resize(note);
+    }
+    std::istringstream words(line);
+    std::vector<std::string> arguments;
+    for (std::string word; words >> word;) {
+      if (word == "$MODEL") word = demo_model();
+      // Files are the example's own: they lie in this test's folder.
+      const bool is_file =
+          word.ends_with(".h5") || word.ends_with(".json") || word.ends_with(".xml");
+      arguments.push_back(is_file ? (folder_.path() / word).string() : word);
+    }
+    arguments.erase(arguments.begin());
+    const Finished finished = run_kvatlas(arguments);
+    EXPECT_EQ(finished.status, status) << line << '\n' << finished.err;
+    ++commands;
+  }
+  EXPECT_GE(commands, 8);
+  const std::string verdict = text_of(folder_.path() / "verdict.xml");
+  EXPECT_THAT(verdict, AllOf(HasSubstr("<testsuites tests=\"1\" failures=\"1\">"),
+                             HasSubstr("<failure message=\"FAILED: dynamickv")));
+}
+
+}  // namespace
+}  // namespace kvatlas
