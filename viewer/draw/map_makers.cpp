@@ -78,15 +78,11 @@ PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& r
 }
 
 PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& request) {
-  constexpr std::int64_t kSide = 64;
   const profile::Reader& profile = source.required_profile();
   const auto tiles = tiles_of(profile);
   const std::size_t sample = sample_with_maps(*tiles, request);
   const auto levels = required_levels(*tiles, profile, sample);
-  int level = 0;
-  while (level + 1 < static_cast<int>(levels.size()) &&
-         levels[static_cast<std::size_t>(level)].side > kSide)
-    ++level;
+  const int level = thumbnail_level(levels);
   const auto& header = profile.header();
   GridScene scene;
   scene.title = str("Attention maps of ", header.model_name, " · ", profile.samples()[sample].id);

@@ -11,6 +11,7 @@
 #include "viewer/draw/map_scene.hpp"
 #include "viewer/maps/region.hpp"
 #include "viewer/window/map_feed.hpp"
+#include "viewer/window/map_readout.hpp"
 #include "viewer/window/screen.hpp"
 
 namespace kvatlas::viewer {
@@ -104,10 +105,9 @@ class MapView : public QWidget {
   std::int64_t block_here() const;
   std::pair<std::int64_t, std::int64_t> token_at(QPointF position) const;
   std::optional<TokenRectangle> cell_at(std::int64_t query, std::int64_t key) const;
-  QString cell_text(std::int64_t query, std::int64_t key) const;
+  MapReadout readout() const { return {scene_, block_here()}; }
   void toggle_added(std::int64_t query, std::int64_t key);
   void drag_range(double y);
-  void paint_hover(QPainter& painter) const;
 
   Theme theme_;
   MapFeed feed_, swiped_feed_;
