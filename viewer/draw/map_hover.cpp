@@ -26,6 +26,7 @@ void paint_hover(QPainter& painter, const QRectF& area, const Theme& theme, cons
   const QFontMetricsF metrics(painter.font());
   QRectF box =
       metrics.boundingRect(QRectF(0, 0, 400, 200), Qt::AlignLeft, text).adjusted(-8, -6, 8, 6);
+  if (scene.bare) box.adjust(3, 3, -3, -3);
   box.moveTopLeft({x + 14, y - box.height() - 12});
   if (box.right() > area.right()) box.moveRight(x - 14);
   if (box.top() < area.top()) box.moveTop(y + 14);
@@ -33,7 +34,8 @@ void paint_hover(QPainter& painter, const QRectF& area, const Theme& theme, cons
   painter.setBrush(theme.panel);
   painter.drawRoundedRect(box, 4, 4);
   painter.setPen(theme.text);
-  painter.drawText(box.adjusted(8, 6, -8, -6), Qt::AlignLeft | Qt::AlignTop, text);
+  painter.drawText(scene.bare ? box : box.adjusted(8, 6, -8, -6),
+                   scene.bare ? Qt::AlignCenter : Qt::AlignLeft | Qt::AlignTop, text);
   painter.restore();
 }
 

@@ -19,6 +19,19 @@ constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 104, kLeg
 constexpr double kBottomAxis = 36, kBottomTexts = 100, kLane = 15;
 constexpr double kLeastTokenPixels = 12;
 
+void paint_title(QPainter& painter, const MapLayout& layout, const Theme& theme,
+                 const MapScene& scene) {
+  painter.save();
+  QFont bold = theme.font;
+  bold.setBold(true);
+  painter.setFont(bold);
+  painter.setPen(theme.text);
+  painter.drawText(layout.title, Qt::AlignLeft | Qt::AlignVCenter,
+                   QFontMetricsF(bold).elidedText(QString::fromStdString(scene.title),
+                                                  Qt::ElideRight, layout.title.width()));
+  painter.restore();
+}
+
 class MapPicture : public Picture {
  public:
   MapPicture(MapScene scene, QSizeF size) : scene_(std::move(scene)), size_(size) {}
@@ -77,7 +90,8 @@ std::string MapPicture::csv() const {
 }  // namespace
 
 bool shows_token_texts(const MapScene& scene) {
-  return scene.token_texts && scene.viewport.tokens_per_pixel <= 1 / kLeastTokenPixels;
+  return scene.token_texts && !scene.bare &&
+         scene.viewport.tokens_per_pixel <= 1 / kLeastTokenPixels;
 }
 
 std::string token_text(const TokenList& tokens, std::int64_t token) {
@@ -87,6 +101,10 @@ std::string token_text(const TokenList& tokens, std::int64_t token) {
 
 MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   MapLayout layout;
+  if (scene.bare) {
+    layout.map = area.toAlignedRect().adjusted(1, 1, -1, -1);
+    return layout;
+  }
   const double lanes = scene.lanes.empty() ? 0 : kGap + kLane * double(scene.lanes.size());
   const double bottom = shows_token_texts(scene) ? kBottomTexts : kBottomAxis;
   const double left = area.left() + kLeftAxis;
@@ -156,14 +174,7 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
   painter.fillRect(area, theme.background);
   painter.setFont(theme.font);
   const MapLayout layout = map_layout(area, scene);
-  QFont bold = theme.font;
-  bold.setBold(true);
-  painter.setFont(bold);
-  painter.setPen(theme.text);
-  painter.drawText(layout.title, Qt::AlignLeft | Qt::AlignVCenter,
-                   QFontMetricsF(bold).elidedText(QString::fromStdString(scene.title),
-                                                  Qt::ElideRight, layout.title.width()));
-  painter.setFont(theme.font);
+  if (!scene.bare) paint_title(painter, layout, theme, scene);
   if (scene.map) {
     const double ratio = std::clamp(painter.deviceTransform().m11(), 0.5, 4.0);
     painter.drawImage(layout.map.topLeft(), map_image(*scene.map, scene.viewport, theme, ratio));
@@ -179,11 +190,13 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
       painter.drawLine(right.topLeft(), right.bottomLeft());
       painter.restore();
     }
-    paint_edges(painter, layout, theme, scene);
-    paint_legend(painter, layout, theme, scene);
+    if (!scene.bare) {
+      paint_edges(painter, layout, theme, scene);
+      paint_legend(painter, layout, theme, scene);
+    }
   }
   paint_overlays(painter, layout, theme, scene);
-  paint_axes(painter, layout, theme, scene);
+  if (!scene.bare) paint_axes(painter, layout, theme, scene);
   painter.setPen(theme.grid);
   painter.setBrush(Qt::NoBrush);
   painter.drawRect(layout.map);

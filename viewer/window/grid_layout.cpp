@@ -34,7 +34,8 @@ QSize GridLayout::whole() const {
 std::optional<GridLayout::Place> GridLayout::place_at(int row, int column) const {
   if (row < 0 || column < 0 || row >= rows() || column >= columns()) return std::nullopt;
   if (!ordered()) return Place{row, column, 0};
-  const auto at = static_cast<std::size_t>(row * columns() + column);
+  const auto at = static_cast<std::size_t>(row) * static_cast<std::size_t>(columns()) +
+                  static_cast<std::size_t>(column);
   if (at >= order_.size()) return std::nullopt;
   return order_[at];
 }

@@ -106,6 +106,9 @@ void HeadGrid::want() {
   thumbnails_.look_at(heads_at(seen), heads_at(layout_.around(seen)));
 }
 
+void HeadGrid::showEvent(QShowEvent* /*event*/) { want(); }
+void HeadGrid::hideEvent(QHideEvent* /*event*/) { thumbnails_.look_at({}, {}); }
+
 void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(viewport());
   painter.fillRect(viewport()->rect(), theme_.background);

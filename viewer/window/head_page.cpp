@@ -75,14 +75,9 @@ void HeadPage::set_in_front(bool in_front) {
 void HeadPage::connect_maps() {
   for (MapView* view : {map_, baseline_map_}) {
     MapView* other = view == map_ ? baseline_map_ : map_;
-    // Panes of one length move together; their cursor goes by relative position.
-    const auto likewise = [view, other](std::int64_t token) {
-      return view->n_tokens() > 0 && token >= 0 ? token * other->n_tokens() / view->n_tokens() : -1;
-    };
-    connect(view, &MapView::hovered, other, [this, other, likewise](qint64 query, qint64 key) {
-      if (compare_ == Compare::side_by_side) other->set_hover(likewise(query), likewise(key));
-      update_readout();
-    });
+    view->share_cursor(session_.map_cursor());
+    connect(view, &MapView::hovered, this, &HeadPage::update_readout);
+    // Panes of one length move together.
     connect(view, &MapView::viewport_changed, other, [this, view, other] {
       if (compare_ != Compare::side_by_side || view->n_tokens() == 0 || other->n_tokens() == 0)
         return;

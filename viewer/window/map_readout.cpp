@@ -34,6 +34,12 @@ QString MapReadout::cell(std::int64_t query, std::int64_t key) const {
   return out;
 }
 
+QString MapReadout::value(std::int64_t query, std::int64_t key) const {
+  const auto value = scene_.map ? scene_.map->value_at(query, key) : std::nullopt;
+  return value && !std::isnan(value->value) ? share_text(static_cast<double>(value->value))
+                                            : QString("–");
+}
+
 QString MapReadout::sum(const std::vector<std::pair<std::int64_t, std::int64_t>>& cells) const {
   double sum = 0;
   for (const auto& [query, key] : cells) {

@@ -23,6 +23,8 @@ class MapReadout {
 
   /// Place, texts, value and rank; empty outside of the map.
   QString cell(std::int64_t query, std::int64_t key) const;
+  /// The value alone.
+  QString value(std::int64_t query, std::int64_t key) const;
   /// What these cells have together.
   QString sum(const std::vector<std::pair<std::int64_t, std::int64_t>>& cells) const;
 

@@ -72,6 +72,23 @@ void MapView::set_subject(const Subject& subject) {
     view_moved();
 }
 
+void MapView::set_bare() {
+  scene_.bare = true;
+  setMinimumSize(48, 48);
+}
+
+void MapView::share_cursor(MapCursor& cursor) {
+  connect(this, &MapView::hovered, &cursor,
+          [this, &cursor](qint64 query, qint64 key) { cursor.move(this, query, key, n_tokens()); });
+  connect(&cursor, &MapCursor::moved, this,
+          [this](const QObject* by, qint64 query, qint64 key, qint64 n) {
+            const auto likewise = [&](qint64 token) {
+              return n > 0 && token >= 0 ? token * n_tokens() / n : -1;
+            };
+            if (by != this) set_hover(likewise(query), likewise(key));
+          });
+}
+
 void MapView::set_theme(const Theme& theme) {
   theme_ = theme;
   repaint_all();
@@ -309,12 +326,22 @@ void MapView::paintEvent(QPaintEvent* /*event*/) {
   painter.drawPixmap(0, 0, base_);
   if (cell_at(hover_query_, hover_key_))
     paint_hover(painter, QRectF(rect()), theme_, scene_, hover_query_, hover_key_,
-                readout().cell(hover_query_, hover_key_));
+                scene_.bare ? readout().value(hover_query_, hover_key_)
+                            : readout().cell(hover_query_, hover_key_));
   if (hasFocus()) {
     painter.setPen(QPen(theme_.accent, 2));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(layout_now().map.adjusted(-1, -1, 1, 1));
   }
+}
+
+void MapView::showEvent(QShowEvent* /*event*/) {
+  if (scene_.map) view_moved();
+}
+
+void MapView::hideEvent(QHideEvent* /*event*/) {
+  feed_.cancel();
+  swiped_feed_.cancel();
 }
 
 void MapView::resizeEvent(QResizeEvent* /*event*/) {

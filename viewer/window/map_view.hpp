@@ -30,6 +30,10 @@ class MapView : public QWidget {
   };
   /// Another map keeps the part in sight where it is as long, and the range where it is locked.
   void set_subject(const Subject& subject);
+  /// Cells alone, for a small view beside others.
+  void set_bare();
+  /// Its cursor is that of all maps: by token, or by relative position in prompts of other lengths.
+  void share_cursor(MapCursor& cursor);
   void set_theme(const Theme& theme);
   void set_tokens(TokenList tokens);
   void set_scale(ScaleKind kind, bool per_row, std::int64_t masked_keys);
@@ -81,6 +85,8 @@ class MapView : public QWidget {
  protected:
   void paintEvent(QPaintEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
   void wheelEvent(QWheelEvent* event) override;
   void mousePressEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;

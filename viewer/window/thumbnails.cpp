@@ -14,11 +14,18 @@ constexpr std::size_t kMostPixmaps = 4096;
 
 }  // namespace
 
+Thumbnails::~Thumbnails() {
+  if (profile_) profile_->loader().cancel(this);
+}
+
 bool Thumbnails::set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction) {
   if (profile_ == profile && sample_ == sample && reduction_ == reduction && level_ >= 0)
     return false;
   if (profile_ != profile) {
-    if (profile_) disconnect(profile_, nullptr, this, nullptr);
+    if (profile_) {
+      disconnect(profile_, nullptr, this, nullptr);
+      profile_->loader().cancel(this);
+    }
     if (profile) connect(profile, &OpenedProfile::tile_arrived, this, &Thumbnails::tile_came);
   }
   profile_ = profile;
@@ -64,7 +71,7 @@ TileKey Thumbnails::key_of(const Head& head) const {
 
 void Thumbnails::look_at(std::vector<Head> seen, const std::vector<Head>& around) {
   seen_ = std::move(seen);
-  if (!has_maps() || seen_.empty()) return;
+  if (!has_maps()) return;
   std::vector<TileRequest> wanted;
   const auto add = [&](const Head& head, Priority priority) {
     const TileKey key = key_of(head);
@@ -72,7 +79,8 @@ void Thumbnails::look_at(std::vector<Head> seen, const std::vector<Head>& around
   };
   for (const Head& head : seen_) add(head, Priority::visible);
   for (const Head& head : around) add(head, Priority::neighbour);
-  profile_->loader().request(std::move(wanted));
+  profile_->loader().request(std::move(wanted), this);
+  find_range();
 }
 
 void Thumbnails::tile_came(const TileKey& key, const QString& failure) {

@@ -22,6 +22,7 @@ class Thumbnails : public QObject {
 
  public:
   using QObject::QObject;
+  ~Thumbnails() override;
   using Head = std::pair<std::int64_t, std::int64_t>;  // layer, head
 
   /// The maps of a sample; nullptr: none. False: these are shown already.
