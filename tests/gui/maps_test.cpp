@@ -214,6 +214,14 @@ TEST_F(MapViewTest, RectangleHasItsStatistics) {
   EXPECT_EQ(found->pairs, 500);
   EXPECT_EQ(found->missing, 0);
   EXPECT_THAT(view_.region_csv().toStdString(), HasSubstr("4196,10,1124,50,1,500"));
+  // The greatest of a pair comes from the maxima, which are read while there is a rectangle.
+  const auto reads_maxima = [&] {
+    const auto reads = control_.reads();
+    return std::any_of(reads.begin(), reads.end(),
+                       [](const TileKey& key) { return key.map.reduction == Reduction::maximum; });
+  };
+  ASSERT_TRUE(wait_until([&] { return view_.region_statistics_here()->of_pairs; }));
+  EXPECT_TRUE(reads_maxima());
   view_.act(Act::rectangle);
   EXPECT_FALSE(view_.region_statistics_here());
 }

@@ -60,9 +60,10 @@ std::string MapPicture::csv() const {
                         scene_.reduction == Reduction::mean ? "mean" : "greatest",
                         " of a block, zeros above the diagonal counted in means\n");
   for (const auto& note : scene_.notes) out += "# " + note + "\n";
+  if (scene_.region) out += "# the cells of the rectangle\n";
   out += "first_query,first_key,block_tokens,attention\n";
   if (!scene_.map) return out;
-  const TokenRectangle part = scene_.viewport.tokens();
+  const TokenRectangle part = scene_.region.value_or(scene_.viewport.tokens());
   for (const PlacedTile& placed : scene_.map->tiles()) {
     if (!placed.tile || placed.key != placed.slot) continue;
     const Cells cells = cells_of(*placed.tile, placed.key);
@@ -97,6 +98,15 @@ bool shows_token_texts(const MapScene& scene) {
 std::string token_text(const TokenList& tokens, std::int64_t token) {
   if (!tokens || token < 0 || token >= static_cast<std::int64_t>(tokens->size())) return {};
   return (*tokens)[static_cast<std::size_t>(token)];
+}
+
+RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens) {
+  const std::span<const PlacedTile> shown = scene.map->tiles();
+  const bool means = scene.reduction == Reduction::mean;
+  const auto maxima = means ? std::span<const PlacedTile>(scene.other) : shown;
+  return region_statistics(means ? shown : scene.other,
+                           scene.several ? std::span<const PlacedTile>() : maxima, *scene.region,
+                           block_tokens, scene.n_tokens);
 }
 
 MapLayout map_layout(const QRectF& area, const MapScene& scene) {

@@ -13,6 +13,7 @@
 
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/quantised_map.hpp"
+#include "viewer/maps/region.hpp"
 
 namespace kvatlas::viewer {
 
@@ -46,7 +47,13 @@ struct MapScene {
   std::optional<TokenRectangle> focus;  // the cell in focus
   std::vector<TokenRectangle> added;    // those whose sum is asked for
   std::optional<TokenRectangle> region;
+  /// Of the other reduction, for the rectangle's statistics; may be empty.
+  std::vector<PlacedTile> other;
+  bool several = false;  // a mean of maps: its maxima are not stored
 };
+
+/// Of the scene's rectangle, which it has, as far as its tiles are there.
+RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens);
 
 struct MapLayout {
   QRectF title, map, top_strip, right_strip, left_axis, bottom_axis, lanes, legend, legend_bar,

@@ -53,44 +53,23 @@ QString MapReadout::sum(const std::vector<std::pair<std::int64_t, std::int64_t>>
 
 std::optional<RegionStatistics> MapReadout::region() const {
   if (!scene_.region || !scene_.map) return std::nullopt;
-  const std::int64_t side = (scene_.n_tokens + block_ - 1) / block_;
-  const auto cells_of_span = [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t begin = std::clamp<std::int64_t>(first / block_, 0, side);
-    return std::pair(begin,
-                     std::clamp<std::int64_t>((first + count + block_ - 1) / block_, begin, side));
-  };
-  const auto rows = cells_of_span(scene_.region->first_query, scene_.region->queries);
-  const auto columns = cells_of_span(scene_.region->first_key, scene_.region->keys);
-  Region region;
-  region.block_tokens = block_;
-  region.n_tokens = scene_.n_tokens;
-  region.means.first_row = rows.first;
-  region.means.rows = rows.second - rows.first;
-  region.means.first_column = columns.first;
-  region.means.columns = columns.second - columns.first;
-  std::vector<float> values(static_cast<std::size_t>(region.means.rows * region.means.columns),
-                            kNoNumber);
-  std::size_t at = 0;
-  for (std::int64_t row = rows.first; row < rows.second; ++row)
-    for (std::int64_t column = columns.first; column < columns.second; ++column, ++at)
-      if (const auto* placed = scene_.map->exact_tile(row, column))
-        values[at] = placed->tile->values[static_cast<std::size_t>(
-            (row % kTileSide) * placed->tile->columns + column % kTileSide)];
-  region.means.values = values;
-  return region_statistics(region);
+  return region_statistics(scene_, block_);
 }
 
 QString MapReadout::region_text(const RegionStatistics& found) const {
   const TokenRectangle& r = *scene_.region;
-  QString text = tr("queries %1 to %2, keys %3 to %4 (whole blocks of %5): sum %6, mean %7, "
-                    "greatest %8, entropy %9 bits")
-                     .arg(r.first_query)
-                     .arg(r.first_query + r.queries - 1)
-                     .arg(r.first_key)
-                     .arg(r.first_key + r.keys - 1)
-                     .arg(block_)
-                     .arg(share_text(found.sum), share_text(found.mean), share_text(found.maximum),
-                          QString::number(found.entropy, 'f', 2));
+  QString text =
+      (found.of_pairs ? tr("queries %1 to %2, keys %3 to %4 (whole blocks of %5): sum %6, "
+                           "mean %7, greatest %8, entropy %9 bits")
+                      : tr("queries %1 to %2, keys %3 to %4 (whole blocks of %5): sum %6, "
+                           "mean %7, greatest block %8, entropy %9 bits"))
+          .arg(r.first_query)
+          .arg(r.first_query + r.queries - 1)
+          .arg(r.first_key)
+          .arg(r.first_key + r.keys - 1)
+          .arg(block_)
+          .arg(share_text(found.sum), share_text(found.mean), share_text(found.maximum),
+               QString::number(found.entropy, 'f', 2));
   text +=
       tr(", %1 % of these rows' attention").arg(QString::number(100 * found.share_of_rows, 'f', 1));
   if (found.missing > 0) text += tr(", %1 cells not read").arg(found.missing);
@@ -106,10 +85,10 @@ QString MapReadout::region_csv(const RegionStatistics& found) const {
   for (const double number :
        {found.sum, found.mean, found.maximum, found.entropy, found.share_of_rows})
     numbers << exact_text(number);
-  numbers << QString::number(found.missing);
+  numbers << QString::number(found.missing) << (found.of_pairs ? "pair" : "block");
   return QString(
              "# %1\nfirst_query,queries,first_key,keys,block_tokens,pairs,sum,mean,maximum,"
-             "entropy_bits,share_of_rows,missing_cells\n")
+             "entropy_bits,share_of_rows,missing_cells,maximum_of\n")
              .arg(QString::fromStdString(scene_.title)) +
          numbers.join(',') + '\n';
 }

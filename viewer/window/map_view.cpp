@@ -33,12 +33,19 @@ MapView::MapView(QWidget* parent)
   connect(&rescale_soon_, &QTimer::timeout, this, &MapView::rescale);
   connect(&feed_, &MapFeed::arrived, this, &MapView::tiles_came);
   connect(&swiped_feed_, &MapFeed::arrived, this, &MapView::tiles_came);
+  connect(&other_feed_, &MapFeed::arrived, this, &MapView::tiles_came);
 }
 
 void MapView::set_subject(const Subject& subject) {
   const std::int64_t tokens = feed_.n_tokens();
   feed_.set(subject.map, subject.less);
   swiped_feed_.set(subject.swiped.value_or(MapSubject{}));
+  MapSubject other = subject.map;
+  for (MapKey& key : other.maps)
+    key.reduction = key.reduction == Reduction::mean ? Reduction::maximum : Reduction::mean;
+  other_feed_.set(subject.less ? MapSubject{} : std::move(other));
+  scene_.several = subject.map.maps.size() > 1;
+  scene_.other.clear();
   *map_ = QuantisedMap();
   *swiped_map_ = QuantisedMap();
   scene_.title = subject.title.toStdString();
@@ -167,13 +174,23 @@ void MapView::view_moved() {
   limit(scene_.viewport);
   feed_.want(scene_.viewport);
   if (scene_.swiped) swiped_feed_.want(scaled(scene_.viewport, scene_.swiped_scale));
+  want_other();
   tiles_came();
+}
+
+/// The rectangle's statistics need means and maxima alike.
+void MapView::want_other() {
+  if (scene_.region)
+    other_feed_.want(scene_.viewport);
+  else
+    other_feed_.cancel();
 }
 
 void MapView::tiles_came() {
   map_->place(feed_.place(scene_.viewport));
   if (scene_.swiped)
     swiped_map_->place(swiped_feed_.place(scaled(scene_.viewport, scene_.swiped_scale)));
+  scene_.other = scene_.region ? other_feed_.place(scene_.viewport) : std::vector<PlacedTile>();
   if (map_->sample().empty())
     rescale();
   else
@@ -250,7 +267,8 @@ void MapView::set_focus_cell(std::int64_t query, std::int64_t key) {
 void MapView::set_region(const std::optional<TokenRectangle>& region) {
   if (region == scene_.region) return;
   scene_.region = region;
-  repaint_all();
+  want_other();
+  tiles_came();
   emit region_changed();
 }
 
@@ -342,6 +360,7 @@ void MapView::showEvent(QShowEvent* /*event*/) {
 void MapView::hideEvent(QHideEvent* /*event*/) {
   feed_.cancel();
   swiped_feed_.cancel();
+  other_feed_.cancel();
 }
 
 void MapView::resizeEvent(QResizeEvent* /*event*/) {

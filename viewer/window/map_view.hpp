@@ -100,6 +100,7 @@ class MapView : public QWidget {
   enum class Drag : std::uint8_t { none, pan, region, low, high, swipe };
 
   void view_moved();  // other tiles are in sight
+  void want_other();
   void tiles_came();
   void rescale();
   void repaint_all();
@@ -117,6 +118,7 @@ class MapView : public QWidget {
 
   Theme theme_;
   MapFeed feed_, swiped_feed_;
+  MapFeed other_feed_;  // of the other reduction, while there is a rectangle
   std::shared_ptr<QuantisedMap> map_, swiped_map_;
   MapScene scene_;
   ScaleSettings settings_;
