@@ -473,6 +473,27 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   EXPECT_FALSE(screen_->baseline_map().isVisible());
 }
 
+TEST_F(MapsScreenTest, GridLessTheBaselinesIsCentredOnZero) {
+  testing_gui::write_map_profile(folder_.path() / "b.h5", {500});
+  screen_->act(Act::difference);
+  EXPECT_FALSE(screen_->grid().is_difference());  // there is no baseline yet
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded(); }));
+  const Range before = *screen_->grid().range();
+  testing_gui::open_and_wait(session_, {folder_.path() / "b.h5"}, true);
+  screen_->act(Act::difference);
+  ASSERT_TRUE(screen_->grid().is_difference());
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded() && screen_->grid().range(); }));
+  EXPECT_EQ(screen_->grid().range()->low, -screen_->grid().range()->high);
+  EXPECT_THAT(screen_->picture()->title(), HasSubstr("less b.h5"));
+  testing_gui::grab_screenshots(*screen_, session_, "maps-grid-difference");
+  screen_->act(Act::difference);
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().range().has_value(); }));
+  EXPECT_EQ(screen_->grid().range()->high, before.high);
+  screen_->act(Act::difference);
+  session_.close_baseline();
+  EXPECT_FALSE(screen_->grid().is_difference());
+}
+
 TEST(MapsScreen, WithoutMapsSaysHowToRecordThem) {
   testing_gui::SmallSession small;
   MapsScreen screen(small.session(), nullptr);

@@ -95,15 +95,15 @@ std::vector<PlacedTile> read_tiles(TileSource& tiles, const MapKey& key,
   return placed;
 }
 
-std::string region_note(const MapScene& scene, std::int64_t block) {
+std::vector<std::string> region_notes(const MapScene& scene, std::int64_t block) {
   const RegionStatistics found = region_statistics(scene, block);
   const TokenRectangle& part = *scene.region;
-  return str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
-             part.first_key, " to ", part.first_key + part.keys - 1, " (whole blocks of ", block,
-             "): sum ", number_text(found.sum, 4), ", mean ", number_text(found.mean, 4),
-             ", greatest ", number_text(found.maximum, 4), ", entropy ",
-             number_text(found.entropy, 4), " bits, ", number_text(100 * found.share_of_rows, 3),
-             " % of these rows' attention");
+  return {
+      str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
+          part.first_key, " to ", part.first_key + part.keys - 1, ":"),
+      str("sum ", number_text(found.sum, 4), ", mean ", number_text(found.mean, 4), ", greatest ",
+          number_text(found.maximum, 4), ", entropy ", number_text(found.entropy, 2), " bits, ",
+          number_text(100 * found.share_of_rows, 1), " % of its rows")};
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& r
     scene.region = part;
     key.reduction = Reduction::maximum;
     scene.other = read_tiles(*tiles, key, levels, scene.viewport);
-    scene.notes.push_back(region_note(scene, scene.map->tiles().front().block));
+    scene.notes = region_notes(scene, scene.map->tiles().front().block);
   }
   return map_picture(std::move(scene), size);
 }

@@ -132,7 +132,8 @@ MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   layout.lanes = {map.left(), map.bottom() + bottom, map.width(), lanes};
   layout.legend = {layout.right_strip.right() + 12, map.top() - kStrip, kLegendWidth - 16,
                    map.height() + kStrip};
-  const double notes = std::min(170.0, layout.legend.height() * 0.45);
+  const double notes = scene.notes.empty() ? std::min(170.0, layout.legend.height() * 0.45)
+                                           : std::min(230.0, layout.legend.height() * 0.66);
   const double bar = std::max(24.0, layout.legend.height() - 20 - notes);
   layout.legend_bar = {layout.legend.left() + 36, layout.legend.top() + 20, 14, bar};
   layout.legend_histogram = {layout.legend_bar.left() - 36, layout.legend_bar.top(), 34, bar};

@@ -157,6 +157,11 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
     for (std::size_t i = 0; i < similarity.values.size(); ++i)
       out.similarity[i % cells] += similarity.values[i] / static_cast<double>(similarity.heads);
   });
+  try {
+    out.maps = read_map_measures(profile, positions);
+  } catch (const Error&) {
+    out.maps = {};  // without maps there is no list of heads
+  }
   return out;
 }
 
@@ -166,6 +171,7 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
     fail(ErrorCode::usage, first.name, " has ", first.layers, " layers and ", second.name, " ",
          second.layers, ": turn on 'Pair by depth' to compare layers of the same relative depth");
   DiffView view;
+  view.heads = head_changes(first.maps, second.maps);
   const std::pair profiles{&first, &second};
   view.masses = layer_chart("layer mass", "share of attention", first.mass, second.mass, profiles,
                             settings, view);

@@ -49,6 +49,11 @@ void HeadGrid::set_order(std::vector<Place> order) {
   verticalScrollBar()->setValue(row * layout_.cell().height() - viewport()->height() / 3);
 }
 
+void HeadGrid::set_baseline(OpenedProfile* baseline) {
+  thumbnails_.set_baseline(baseline);
+  lay_out();
+}
+
 void HeadGrid::set_notes(std::vector<LayerNote> notes) {
   notes_ = std::move(notes);
   viewport()->update();
@@ -218,9 +223,13 @@ void HeadGrid::paint_legend(QPainter& painter) {
   painter.fillRect(0, top, viewport()->width(), kLegend, theme_.panel);
   painter.setPen(theme_.text);
   const char* names[] = {"linear", "log", "square root", "rank"};
+  const OpenedProfile* baseline = thumbnails_.baseline();
+  const QString whose =
+      baseline ? tr("less %1, ").arg(QString::fromStdString(baseline->path().filename().string()))
+               : QString();
   const QString what =
-      tr("attention, %1 of blocks, %2")
-          .arg(thumbnails_.reduction() == Reduction::mean ? tr("mean") : tr("greatest"))
+      tr("attention, %1%2 of blocks, %3")
+          .arg(whose, thumbnails_.reduction() == Reduction::mean ? tr("mean") : tr("greatest"))
           .arg(names[static_cast<int>(thumbnails_.kind())]);
   const auto& range = thumbnails_.range();
   if (thumbnails_.each_its_own() || !range) {
@@ -229,12 +238,14 @@ void HeadGrid::paint_legend(QPainter& painter) {
         thumbnails_.each_its_own() ? what + tr("; each head with a range of its own") : what);
     return;
   }
-  painter.drawText(QRect(8, top, 220, kLegend), Qt::AlignLeft | Qt::AlignVCenter, what);
-  const QRect bar(230, top + 4, std::min(220, viewport()->width() - 330), 9);
+  const int text = std::max(206, painter.fontMetrics().horizontalAdvance(what));
+  painter.drawText(QRect(8, top, text, kLegend), Qt::AlignLeft | Qt::AlignVCenter, what);
+  const QRect bar(text + 32, top + 4, std::min(220, viewport()->width() - text - 132), 9);
   if (bar.width() < 40) return;
+  const ColourMap colours = baseline ? ColourMap::blue_white_brown : theme_.colours;
   for (int x = 0; x < bar.width(); ++x)
     painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(),
-                     to_qcolor(colour_at(theme_.colours, (x + 0.5) / bar.width())));
+                     to_qcolor(colour_at(colours, (x + 0.5) / bar.width())));
   for (const Tick& tick : ticks(Scale(thumbnails_.kind(), *range), 5))
     painter.drawText(QRect(bar.left() + static_cast<int>(tick.position * bar.width()) - 30,
                            bar.bottom() + 1, 60, 15),
@@ -279,6 +290,9 @@ PicturePtr HeadGrid::picture() const {
   scene.heads = header.n_heads;
   scene.kv_heads = header.n_kv_heads;
   scene.kind = thumbnails_.kind();
+  scene.difference = thumbnails_.is_difference();
+  if (scene.difference)
+    scene.title += str(", less ", thumbnails_.baseline()->path().filename().string());
   scene.reduction = thumbnails_.reduction();
   for (std::int64_t layer = 0; layer < header.n_layers; ++layer)
     for (std::int64_t head = 0; head < header.n_heads; ++head)

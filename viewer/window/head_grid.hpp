@@ -24,6 +24,10 @@ class HeadGrid : public QAbstractScrollArea {
   /// In this order, one after the other; with a number each. Empty: layers by heads.
   using Place = GridLayout::Place;
   void set_order(std::vector<Place> order);
+  /// Thumbnails less those of the baseline, centred on 0; nullptr: as they are.
+  void set_baseline(OpenedProfile* baseline);
+  const std::optional<Range>& range() const { return thumbnails_.range(); }
+  bool is_difference() const { return thumbnails_.is_difference(); }
   void set_notes(std::vector<LayerNote> notes);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);

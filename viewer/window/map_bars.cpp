@@ -66,6 +66,10 @@ GridBar::GridBar(QWidget* parent) : QToolBar(parent) {
           [this] { emit size_wanted(false); });
   connect(add_button(*this, "+", tr("Larger thumbnails")), &QAction::triggered, this,
           [this] { emit size_wanted(true); });
+  difference_ = add_button(*this, tr("Difference (B)"), tr("What is more than in the baseline"));
+  difference_->setCheckable(true);
+  difference_->setVisible(false);
+  connect(difference_, &QAction::toggled, this, &GridBar::difference_chosen);
   about_ = new QLabel(this);
   about_->setMargin(6);
   about_->setAccessibleName(tr("Chosen head"));
@@ -86,6 +90,8 @@ void GridBar::show_order(HeadOrder::By by) { order_->setCurrentIndex(static_cast
 void GridBar::show_reduction(Reduction reduction) {
   reduction_->setCurrentIndex(static_cast<int>(reduction));
 }
+void GridBar::show_has_baseline(bool has) { difference_->setVisible(has); }
+void GridBar::show_difference(bool on) { difference_->setChecked(on); }
 void GridBar::show_about(const QString& text) { about_->setText(text); }
 
 MapBar::MapBar(QWidget* parent) : QToolBar(parent) {

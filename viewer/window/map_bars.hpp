@@ -26,6 +26,8 @@ class GridBar : public QToolBar {
   void show_order(HeadOrder::By by);
   void show_reduction(Reduction reduction);
   void show_about(const QString& text);
+  void show_has_baseline(bool has);
+  void show_difference(bool on);
   /// Logarithmic, or linear if it is that.
   void next_scale();
 
@@ -34,11 +36,13 @@ class GridBar : public QToolBar {
   void reduction_chosen(kvatlas::viewer::Reduction reduction);
   void scale_chosen(kvatlas::viewer::ScaleKind kind, bool each_its_own);
   void size_wanted(bool larger);
+  void difference_chosen(bool on);
 
  private:
   void scale_changed();
 
   QComboBox *order_, *reduction_, *scale_;
+  QAction* difference_;
   QLabel* about_;
 };
 

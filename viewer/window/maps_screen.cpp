@@ -68,6 +68,7 @@ void MapsScreen::connect_grid() {
   connect(grid_bar_, &GridBar::scale_chosen, grid_, &HeadGrid::set_scale);
   connect(grid_bar_, &GridBar::size_wanted, grid_,
           [this](bool larger) { grid_->act(larger ? Act::zoom_in : Act::zoom_out); });
+  connect(grid_bar_, &GridBar::difference_chosen, this, &MapsScreen::set_grid_difference);
   connect(order_, &HeadOrder::changed, this, &MapsScreen::show_order);
   connect(evidence_, &LayerEvidence::changed, this,
           [this] { grid_->set_notes(evidence_->notes()); });
@@ -75,6 +76,12 @@ void MapsScreen::connect_grid() {
 
 void MapsScreen::connect_session() {
   connect(&session(), &Session::profile_changed, this, &MapsScreen::profile_came);
+  const auto baseline_came = [this] {
+    set_grid_difference(false);
+    grid_bar_->show_has_baseline(session().baseline() != nullptr);
+  };
+  connect(&session(), &Session::baseline_changed, this, baseline_came);
+  baseline_came();
   connect(&session(), &Session::theme_changed, this,
           [this] { grid_->set_theme(session().theme()); });
   grid_->set_theme(session().theme());
@@ -186,6 +193,14 @@ void MapsScreen::selection_came() {
   emit content_changed();
 }
 
+void MapsScreen::set_grid_difference(bool on) {
+  if (on && !session().baseline())
+    emit session().message(tr("Open a baseline first (Ctrl+Shift+O)."));
+  grid_->set_baseline(on ? session().baseline() : nullptr);
+  grid_bar_->show_difference(grid_->is_difference());
+  emit content_changed();
+}
+
 void MapsScreen::show_order() {
   grid_bar_->show_order(order_->by());
   grid_->set_order(order_->places());
@@ -204,6 +219,10 @@ bool MapsScreen::act(Act act) {
     if (head_page_->act(act)) return true;
     if (act == Act::escape) show_grid();
     return act == Act::escape;
+  }
+  if (act == Act::difference) {
+    set_grid_difference(!grid_->is_difference());
+    return true;
   }
   if (act != Act::next_scale) return grid_->act(act);
   grid_bar_->next_scale();

@@ -15,7 +15,15 @@ constexpr std::size_t kMostPixmaps = 4096;
 }  // namespace
 
 Thumbnails::~Thumbnails() {
-  if (profile_) profile_->loader().cancel(this);
+  for (OpenedProfile* profile : {profile_.data(), baseline_.data()})
+    if (profile) profile->loader().cancel(this);
+}
+
+void Thumbnails::start_anew() {
+  pixmaps_.clear();
+  differences_.clear();
+  failures_.clear();
+  range_.reset();
 }
 
 bool Thumbnails::set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction) {
@@ -31,19 +39,61 @@ bool Thumbnails::set_maps(OpenedProfile* profile, std::size_t sample, Reduction 
   profile_ = profile;
   sample_ = sample;
   reduction_ = reduction;
-  pixmaps_.clear();
-  failures_.clear();
+  start_anew();
   problem_.clear();
-  range_.reset();
   level_ = -1;
   if (!profile_) return true;
   try {
     const auto levels = profile_->loader().levels(sample);
     level_ = levels.empty() ? -1 : thumbnail_level(levels);
+    side_ = level_ < 0 ? 0 : levels[static_cast<std::size_t>(level_)].side;
   } catch (const Error& error) {
     problem_ = QString::fromUtf8(error.what());
   }
+  find_baseline_level();
   return true;
+}
+
+void Thumbnails::set_baseline(OpenedProfile* baseline) {
+  if (baseline == baseline_) return;
+  if (baseline_) {
+    disconnect(baseline_, nullptr, this, nullptr);
+    baseline_->loader().cancel(this);
+  }
+  baseline_ = baseline;
+  if (baseline)
+    connect(baseline, &OpenedProfile::tile_arrived, this,
+            [this](const TileKey& key, const QString& failure) {
+              if (!failure.isEmpty() && key.level == baseline_level_)
+                failures_[key_of({key.map.layer, key.map.head})] = failure;
+              find_range();
+              emit arrived();
+            });
+  start_anew();
+  find_baseline_level();
+}
+
+void Thumbnails::find_baseline_level() {
+  baseline_level_ = -1;
+  if (!baseline_ || !has_maps() || baseline_->samples().empty()) return;
+  baseline_sample_ = std::min(sample_, baseline_->samples().size() - 1);
+  try {
+    const auto levels = baseline_->loader().levels(baseline_sample_);
+    baseline_level_ = level_like(side_, levels);
+    if (baseline_level_ >= 0)
+      baseline_side_ = levels[static_cast<std::size_t>(baseline_level_)].side;
+  } catch (const Error&) {
+    baseline_level_ = -1;  // failure() tells
+  }
+}
+
+bool Thumbnails::baseline_has(const Head& head) const {
+  return baseline_level_ >= 0 && head.first < baseline_->header().n_layers &&
+         head.second < baseline_->header().n_heads;
+}
+
+OtherMap Thumbnails::other(const Head& head) const {
+  return {{baseline_sample_, head.first, head.second, reduction_}, baseline_level_, baseline_side_};
 }
 
 void Thumbnails::set_scale(ScaleKind kind, bool each_its_own) {
@@ -72,14 +122,19 @@ TileKey Thumbnails::key_of(const Head& head) const {
 void Thumbnails::look_at(std::vector<Head> seen, const std::vector<Head>& around) {
   seen_ = std::move(seen);
   if (!has_maps()) return;
-  std::vector<TileRequest> wanted;
+  std::vector<TileRequest> wanted, of_baseline;
   const auto add = [&](const Head& head, Priority priority) {
     const TileKey key = key_of(head);
-    if (!profile_->has_tile(key) && !failures_.contains(key)) wanted.push_back({key, priority});
+    if (failures_.contains(key)) return;
+    if (!profile_->has_tile(key)) wanted.push_back({key, priority});
+    if (!baseline_ || !baseline_has(head)) return;
+    for (const TileKey& there : tiles_over(key, side_, other(head)))
+      if (!baseline_->has_tile(there)) of_baseline.push_back({there, priority});
   };
   for (const Head& head : seen_) add(head, Priority::visible);
   for (const Head& head : around) add(head, Priority::neighbour);
   profile_->loader().request(std::move(wanted), this);
+  if (baseline_) baseline_->loader().request(std::move(of_baseline), this);
   find_range();
 }
 
@@ -92,8 +147,7 @@ void Thumbnails::tile_came(const TileKey& key, const QString& failure) {
 
 bool Thumbnails::is_loaded(const std::vector<Head>& heads) const {
   return has_maps() && std::all_of(heads.begin(), heads.end(), [this](const Head& head) {
-           const TileKey key = key_of(head);
-           return profile_->cache().contains(key) || failures_.contains(key);
+           return tile(head) || !failure(head).isEmpty();
          });
 }
 
@@ -109,12 +163,24 @@ void Thumbnails::find_range() {
     }
   const auto sample = sample_visible(cells, 16384);
   if (sample.empty()) return;
-  range_ = robust_range(sample, kind_);
+  range_ = baseline_ ? symmetric_range(sample) : robust_range(sample, kind_);
   pixmaps_.clear();
 }
 
 std::shared_ptr<const Tile> Thumbnails::tile(const Head& head) const {
-  return has_maps() ? profile_->cache().find(key_of(head)) : nullptr;
+  if (!has_maps()) return nullptr;
+  const TileKey key = key_of(head);
+  auto own = profile_->cache().find(key);
+  if (!own || !baseline_) return own;
+  if (auto known = differences_.find(key)) return known;
+  if (!baseline_has(head)) return nullptr;
+  const auto less = tile_over(key, side_, other(head), [this](const TileKey& wanted) {
+    return baseline_->cache().find(wanted);
+  });
+  if (!less) return nullptr;
+  auto difference = difference_tile(*own, *less);
+  differences_.insert(key, difference);
+  return difference;
 }
 
 const QPixmap* Thumbnails::pixmap(const Head& head, double ratio) {
@@ -132,10 +198,13 @@ const QPixmap* Thumbnails::pixmap(const Head& head, double ratio) {
     range = *range_;
   } else {
     const std::vector<Cells> cells = {cells_of(*shown, key)};
-    range = robust_range(sample_visible(cells, 4096), kind_);
+    const auto sample = sample_visible(cells, 4096);
+    range = baseline_ ? symmetric_range(sample) : robust_range(sample, kind_);
   }
+  Theme theme = theme_;
+  if (baseline_) theme.colours = ColourMap::blue_white_brown;
   QPixmap pixmap = QPixmap::fromImage(
-      thumbnail_image(*shown, Scale(kind_, range), static_cast<int>(size_ * ratio), theme_));
+      thumbnail_image(*shown, Scale(kind(), range), static_cast<int>(size_ * ratio), theme));
   pixmap.setDevicePixelRatio(ratio);
   if (pixmaps_.size() > kMostPixmaps) pixmaps_.clear();
   return &pixmaps_.emplace(key, std::move(pixmap)).first->second;
@@ -143,7 +212,9 @@ const QPixmap* Thumbnails::pixmap(const Head& head, double ratio) {
 
 QString Thumbnails::failure(const Head& head) const {
   const auto found = failures_.find(key_of(head));
-  return found == failures_.end() ? QString() : found->second;
+  if (found != failures_.end()) return found->second;
+  if (baseline_ && baseline_level_ < 0) return tr("the baseline has no maps");
+  return baseline_ && !baseline_has(head) ? tr("the baseline has no such head") : QString();
 }
 
 }  // namespace kvatlas::viewer

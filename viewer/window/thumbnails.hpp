@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "viewer/draw/theme.hpp"
+#include "viewer/maps/overlaid.hpp"
 #include "viewer/maps/scale.hpp"
 #include "viewer/maps/tiles.hpp"
 #include "viewer/window/session.hpp"
@@ -27,6 +28,9 @@ class Thumbnails : public QObject {
 
   /// The maps of a sample; nullptr: none. False: these are shown already.
   bool set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction);
+  /// Shows what these maps have more than those of the same heads there; nullptr: the maps as they
+  /// are.
+  void set_baseline(OpenedProfile* baseline);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);
   void set_size(int pixels);
@@ -46,8 +50,10 @@ class Thumbnails : public QObject {
   OpenedProfile* profile() const { return profile_; }
   std::size_t sample() const { return sample_; }
   Reduction reduction() const { return reduction_; }
-  ScaleKind kind() const { return kind_; }
+  ScaleKind kind() const { return baseline_ ? ScaleKind::linear : kind_; }
   bool each_its_own() const { return each_its_own_; }
+  bool is_difference() const { return baseline_ != nullptr; }
+  OpenedProfile* baseline() const { return baseline_; }
   bool has_maps() const { return profile_ && level_ >= 0; }
   /// One for all; nothing before those first in sight are here.
   const std::optional<Range>& range() const { return range_; }
@@ -58,6 +64,10 @@ class Thumbnails : public QObject {
  private:
   TileKey key_of(const Head& head) const;
   void tile_came(const TileKey& key, const QString& failure);
+  void start_anew();
+  void find_baseline_level();
+  bool baseline_has(const Head& head) const;
+  OtherMap other(const Head& head) const;
   void find_range();
 
   QPointer<OpenedProfile> profile_;
@@ -71,6 +81,13 @@ class Thumbnails : public QObject {
   int size_ = 64;
   double ratio_ = 1;  // device pixels that the pixmaps were made for
   std::vector<Head> seen_;
+  std::int64_t side_ = 0;  // cells of a thumbnail
+
+  QPointer<OpenedProfile> baseline_;
+  int baseline_level_ = -1;  // the one like ours
+  std::int64_t baseline_side_ = 0;
+  std::size_t baseline_sample_ = 0;
+  mutable TileCache differences_;
   std::unordered_map<TileKey, QPixmap, TileKeyHash> pixmaps_;
   std::unordered_map<TileKey, QString, TileKeyHash> failures_;
   QString problem_;
