@@ -109,7 +109,8 @@ Chart similarity_chart(const ProfileNumbers& a, const ProfileNumbers& b,
     }
   if (settings.form == DiffForm::difference) {
     chart.matrices.push_back(
-        layer_matrix("difference", a.layers, std::move(difference), {-most, most}));
+        layer_matrix("difference", a.layers, std::move(difference),
+                     most > 0 ? std::pair(-most, most) : std::pair(-1.0, 1.0)));
   } else {
     chart.matrices.push_back(layer_matrix(a.name, a.layers, a.similarity, {0, 1}));
     chart.matrices.push_back(layer_matrix(b.name, b.layers, b.similarity, {0, 1}));
