@@ -73,13 +73,16 @@ void add_commands(CLI::App& app) {
   kvatlas::add_profile_command(app);
   kvatlas::add_generate_command(app);
   kvatlas::add_evaluate_command(app);
-  kvatlas::add_calibrate_command(app, kvatlas::calibrate::make_trials);
+  kvatlas::add_check_command(app);
+  kvatlas::add_calibrate_command(app, kvatlas::calibrate::make_trials, kvatlas::add_auto_command);
 #else
-  kvatlas::add_calibrate_command(app, nullptr);
-  for (const char* name : {"profile", "generate", "evaluate"}) add_missing_command(app, name);
+  kvatlas::add_calibrate_command(
+      app, nullptr, [](CLI::App& calibrate) { add_missing_command(calibrate, "auto"); });
+  for (const char* name : {"profile", "generate", "evaluate", "check"})
+    add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(
-      app, {{kvatlas::calibrate::is_policy_file, kvatlas::calibrate::inspect_policy}});
+  kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()});
+  kvatlas::add_diff_command(app);
   kvatlas::add_export_command(app);
   kvatlas::add_import_command(app);
   kvatlas::add_merge_command(app);
@@ -119,6 +122,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
+  } catch (const CLI::RuntimeError& verdict) {  // said already
+    return verdict.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return report(kvatlas::exit_status(kvatlas::ErrorCode::usage), usage_error(app, error));
   }

@@ -15,6 +15,8 @@ namespace kvatlas {
 struct InspectedKind {
   std::function<bool(const std::string& path)> is_one;
   std::function<void(const std::string& path, bool as_json)> inspect;  // prints
+  /// What it takes beside --json, added to the command line; may be empty.
+  std::function<void(CLI::App& command)> add_options = {};
 };
 
 /// `kvatlas inspect`: a model's card, without loading its weights, a profile's, or one of `others`.

@@ -53,7 +53,7 @@ std::string chat_text(const model::Tokenizer* tokenizer) {
 json model_card(const model::ModelFile& model) {
   const model::Config& c = model.config();
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;  // tensors, bytes
-  std::int64_t parameters = 0, bytes = 0;
+  std::int64_t parameters = 0;
   for (const auto& tensor : model.tensors()) {
     std::int64_t values = 1;
     for (auto size : tensor.shape) values *= size;
@@ -61,7 +61,6 @@ json model_card(const model::ModelFile& model) {
     auto& [count, total] = types[model::tensor_type_name(tensor.type)];
     ++count;
     total += static_cast<std::int64_t>(tensor.bytes.size());
-    bytes += static_cast<std::int64_t>(tensor.bytes.size());
   }
   json stored = json::object();
   for (const auto& [name, sums] : types)
@@ -84,7 +83,7 @@ json model_card(const model::ModelFile& model) {
           {"attention", window_text(c)},
           {"tied_embeddings", c.tied_embeddings},
           {"parameters", parameters},
-          {"stored_bytes", bytes},
+          {"stored_bytes", model.stored_bytes()},
           {"stored_types", stored},
           {"kv_cache_bytes_per_token", kv_bytes_per_token(c)},
           {"tokenizer_vocab_size", tokenizer ? json(tokenizer->vocab_size()) : json(nullptr)},
@@ -164,12 +163,15 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       ->required()
       ->type_name("FILE");
   command->add_flag("--json", *as_json, "print JSON");
+  for (const auto& kind : others)
+    if (kind.add_options) kind.add_options(*command);
   command->footer(
       "Examples:\n"
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
       "  kvatlas inspect p.h5\n"
-      "  kvatlas inspect policy.json");
+      "  kvatlas inspect policy.json\n"
+      "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
   command->callback([=] { inspect(*path, *as_json, others); });
 }
 

@@ -431,7 +431,8 @@ constexpr Method kMethods[] = {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app, MakeTrials make_trials) {
+void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
+                           const std::function<void(CLI::App&)>& add_auto) {
   CLI::App* command = app.add_subcommand(
       "calibrate", "Find what the KV cache can do without, from a profile and trials on the model");
   command->require_subcommand(1);
@@ -441,6 +442,8 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials) {
       "\n"
       "Examples:\n"
       "  kvatlas calibrate all -p p.h5 --model M --initial 4 --recent 256 -o policy.json\n"
+      "  kvatlas calibrate auto -p p.h5 --model M --memory 24GiB --context 32768 --batch 8 -o "
+      "policy.json\n"
       "  kvatlas calibrate pod --help");
   const auto add_method = [&](const char* name, const char* summary, const char* example,
                               std::vector<std::string> methods) {
@@ -483,6 +486,7 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials) {
              "  kvatlas calibrate all -p p.h5 --model M --recent 256 --pod-initial 16 --pod-recent "
              "240 --lags 64,128,256 -o policy.json",
              all);
+  add_auto(*command);
 }
 
 }  // namespace kvatlas

@@ -16,7 +16,7 @@ constexpr std::string_view kSchemaName = "kvatlas.policy/";
 constexpr int kMajor = 1, kMinor = 0;
 const char* const kMembers[] = {"schema",    "model",   "provenance", "simlayerkv", "pod",
                                 "dynamickv", "lagkv",   "baseline",   "heads",      "compose",
-                                "kv_bits",   "runtime", "pareto"};
+                                "kv_bits",   "runtime", "pareto",     "search"};
 
 /// Error(unreadable) unless this kvatlas can read documents of that schema; its minor version.
 int readable_minor(const json& document) {
@@ -60,6 +60,7 @@ json to_json(const Document& document) {
   out["kv_bits"] = document.kv_bits;
   if (!document.runtime.empty()) out["runtime"] = document.runtime;
   if (!document.pareto.empty()) out["pareto"] = document.pareto;
+  if (!document.search.empty()) out["search"] = document.search;
   return out;
 }
 
@@ -92,6 +93,7 @@ Document from_json(json all, int minor) {
   document.kv_bits = all.value("kv_bits", 16);
   document.runtime = all.value("runtime", "");
   document.pareto = all.value("pareto", json::array());
+  document.search = all.value("search", json::object());
   for (const auto* name : kMembers)
     if (std::string_view(name) != "schema" || minor <= kMinor) all.erase(name);
   if (minor <= kMinor && !all.empty())
@@ -240,6 +242,8 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
   } else {
     for (const auto* name : kSections)
       if (document.sections.contains(name)) add({part(name)}, name);
+    // The full cache in fewer bits is a policy without a section.
+    if (policies.empty() && document.kv_bits != 16) add({}, "");
   }
   return policies;
 }

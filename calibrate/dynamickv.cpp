@@ -29,6 +29,28 @@ json budgets_json(const BudgetSummary& summary) {
           {"exact", summary.budgets}};
 }
 
+std::int64_t kind_row(const Evidence& evidence, const WindowBudget& select) {
+  const auto& table = evidence.axis("window_kind");
+  const bool maximum = select.pooling == Pooling::maximum;
+  if (const auto row = profile::row_of(table, {select.window, select.kernel, maximum})) return *row;
+  std::string there;
+  for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
+  fail(ErrorCode::usage, "the profile has no window scores for window=", select.window,
+       ",kernel=", select.kernel, ",pooling=", maximum ? "max" : "avg", ", but for ",
+       there.empty() ? "none" : printable(there, 400),
+       ": choose --window, --kernel and --pooling among them, or run 'kvatlas profile --windows ",
+       select.window, " --kernels ", select.kernel, " --poolings ", maximum ? "max" : "avg", "'");
+}
+
+std::int64_t budget_row(const Evidence& evidence, std::int64_t budget) {
+  const auto& values = evidence.axis("budget").values;
+  const auto at = std::find(values.begin(), values.end(), budget);
+  if (at == values.end())
+    fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
+         list_str(values), ": choose among them, or run 'kvatlas profile --budgets ", budget, "'");
+  return at - values.begin();
+}
+
 class Budgeting {
  public:
   Budgeting(const Evidence& evidence, const DynamicRequest& request, const RunTrials& run)
@@ -37,23 +59,12 @@ class Budgeting {
   Calibrated calibrate();
 
  private:
-  /// One budget of the sweep: what each sample gets, [sample][layer].
-  struct Level {
+  /// One budget of the sweep.
+  struct Level : BudgetsOfSamples {
     std::int64_t budget = 0;
-    std::vector<std::size_t> positions;
-    std::vector<Counts> raw, scaled, exact;
-
-    BudgetSummary summary(const std::vector<std::size_t>& of) const {
-      std::vector<Counts> some;
-      for (std::size_t i = 0; i < positions.size(); ++i)
-        if (std::find(of.begin(), of.end(), positions[i]) != of.end()) some.push_back(exact[i]);
-      return summarise_budgets(some);
-    }
   };
 
-  std::int64_t kind_row() const;
-  std::int64_t budget_row(std::int64_t budget) const;
-  Level read_level(std::int64_t budget, std::int64_t kind) const;
+  Level read_level(std::int64_t budget) const;
   std::map<std::string, std::vector<std::size_t>> by_task(const Level& level) const;
   DynamicKv part_of_level(const Level& level, const std::vector<std::size_t>& of) const;
   void report_level(const Level& level);
@@ -68,46 +79,10 @@ class Budgeting {
   Calibrated out_;
 };
 
-std::int64_t Budgeting::kind_row() const {
-  const auto& table = evidence_.axis("window_kind");
-  const bool maximum = select_.pooling == Pooling::maximum;
-  if (const auto row = profile::row_of(table, {select_.window, select_.kernel, maximum}))
-    return *row;
-  std::string there;
-  for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
-  fail(ErrorCode::usage, "the profile has no window scores for window=", select_.window,
-       ",kernel=", select_.kernel, ",pooling=", maximum ? "max" : "avg", ", but for ",
-       there.empty() ? "none" : printable(there, 400),
-       ": choose --window, --kernel and --pooling among them, or run 'kvatlas profile --windows ",
-       select_.window, " --kernels ", select_.kernel, " --poolings ", maximum ? "max" : "avg", "'");
-}
-
-std::int64_t Budgeting::budget_row(std::int64_t budget) const {
-  const auto& values = evidence_.axis("budget").values;
-  const auto at = std::find(values.begin(), values.end(), budget);
-  if (at == values.end())
-    fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
-         list_str(values), ": choose among them, or run 'kvatlas profile --budgets ", budget, "'");
-  return at - values.begin();
-}
-
-Budgeting::Level Budgeting::read_level(std::int64_t budget, std::int64_t kind) const {
-  Level level;
-  level.budget = budget;
-  const std::int64_t row = budget_row(budget), heads = evidence_.header().n_heads;
-  for (const auto position : evidence_.longer_than(select_.window)) {
-    const auto counts =
-        profile::window_counts(evidence_.profile(), position, {kind, row, select_.window, budget});
-    if (!counts) continue;
-    const std::int64_t positions = evidence_.sample(position).n_tokens - select_.window;
-    LayerBudgets budgets = kernels::layer_budgets(*counts, heads, budget - select_.window,
-                                                  positions, request_.policy.r_max);
-    level.positions.push_back(position);
-    level.raw.push_back(std::move(budgets.raw));
-    level.scaled.push_back(std::move(budgets.scaled));
-    level.exact.push_back(std::move(budgets.exact));
-  }
-  return level;
+Budgeting::Level Budgeting::read_level(std::int64_t budget) const {
+  DynamicKv part = request_.policy;
+  part.select.budget = budget;
+  return {read_budgets(evidence_, part), budget};
 }
 
 std::map<std::string, std::vector<std::size_t>> Budgeting::by_task(const Level& level) const {
@@ -240,7 +215,7 @@ void Budgeting::measure(const std::vector<Level>& levels) {
 
 Calibrated Budgeting::calibrate() {
   evidence_.require(name::kCounts, "scores");
-  const std::int64_t kind = kind_row();
+  const std::int64_t kind = kind_row(evidence_, select_);
   std::vector<std::int64_t> budgets =
       request_.budgets.empty() ? evidence_.axis("budget").values : request_.budgets;
   if (std::find(budgets.begin(), budgets.end(), select_.budget) == budgets.end())
@@ -252,7 +227,7 @@ Calibrated Budgeting::calibrate() {
     if (budget <= select_.window)
       fail(ErrorCode::usage, "a budget of ", budget, " tokens leaves none beside the window of ",
            select_.window);
-    levels.push_back(read_level(budget, kind));
+    levels.push_back(read_level(budget));
   }
   require_samples(levels.front().positions.size(), "with window scores", evidence_.request().force,
                   out_);
@@ -278,6 +253,32 @@ Calibrated Budgeting::calibrate() {
 }
 
 }  // namespace
+
+BudgetSummary BudgetsOfSamples::summary(const std::vector<std::size_t>& of) const {
+  std::vector<Counts> some;
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    if (std::find(of.begin(), of.end(), positions[i]) != of.end()) some.push_back(exact[i]);
+  return summarise_budgets(some);
+}
+
+BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part) {
+  const auto& [window, budget, kernel, pooling] = part.select;
+  const std::int64_t kind = kind_row(evidence, part.select), row = budget_row(evidence, budget);
+  BudgetsOfSamples out;
+  for (const auto position : evidence.longer_than(window)) {
+    const auto counts =
+        profile::window_counts(evidence.profile(), position, {kind, row, window, budget});
+    if (!counts) continue;
+    LayerBudgets budgets =
+        kernels::layer_budgets(*counts, evidence.header().n_heads, budget - window,
+                               evidence.sample(position).n_tokens - window, part.r_max);
+    out.positions.push_back(position);
+    out.raw.push_back(std::move(budgets.raw));
+    out.scaled.push_back(std::move(budgets.scaled));
+    out.exact.push_back(std::move(budgets.exact));
+  }
+  return out;
+}
 
 Calibrated calibrate_dynamickv(const Evidence& evidence, const DynamicRequest& request,
                                const RunTrials& run) {

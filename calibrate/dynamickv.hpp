@@ -9,6 +9,16 @@
 
 namespace kvatlas::calibrate {
 
+/// What each sample of more tokens than the window gets in each layer: [sample][layer].
+struct BudgetsOfSamples {
+  std::vector<std::size_t> positions;  // in the profile
+  std::vector<std::vector<std::int64_t>> raw, scaled, exact;
+  /// Exact budgets of those samples that are among `of`.
+  BudgetSummary summary(const std::vector<std::size_t>& of) const;
+};
+/// At the part's settings; Error(usage) for settings that the profile lacks.
+BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part);
+
 struct DynamicRequest {
   DynamicKv policy;                   // window, kernel, pooling, the document's budget, r_max
   std::vector<std::int64_t> budgets;  // of the sweep; empty: those of the profile

@@ -2,10 +2,16 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <numeric>
 
+#include <CLI/CLI.hpp>
+
+#include "analyzer/model/model_file.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/inspect_bytes.hpp"
 #include "calibrate/policy.hpp"
+#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::calibrate {
@@ -138,20 +144,105 @@ void print_document(const Document& document) {
                       ", of which not all is known here");
 }
 
-}  // namespace
-
+/// Whether the file begins as a policy document does, as JSON.
 bool is_policy_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char first = 0;
   return file >> first && first == '{';
 }
 
-void inspect_policy(const std::string& path, bool as_json) {
+/// The words of the command line.
+struct Options {
+  BytesQuestion question;
+  std::string weights, memory, model;
+};
+
+void add_options(CLI::App& command, Options& o) {
+  const char* const kGroup = "Memory of a policy document's policies";
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;
+  command
+      .add_option("--context", o.question.context,
+                  "prompt tokens that every layer's memory is given for")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->type_name("TOKENS")
+      ->group(kGroup);
+  command.add_option("--new-tokens", o.question.new_tokens, "generated behind the prompt")
+      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->capture_default_str()
+      ->type_name("TOKENS")
+      ->group(kGroup);
+  command.add_option("--batch", o.question.batch, "sequences at a time")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(kGroup);
+  command
+      .add_option("--memory", o.memory,
+                  "memory for weights and cache, as 24GiB: the greatest batch and context in it")
+      ->type_name("SIZE")
+      ->group(kGroup);
+  auto* model = command
+                    .add_option("-m,--model", o.model,
+                                "GGUF file or Hugging Face folder, whose weights are counted")
+                    ->type_name("PATH")
+                    ->group(kGroup);
+  command.add_option("--weights", o.weights, "or their size, as 13GiB")
+      ->excludes(model)
+      ->type_name("SIZE")
+      ->group(kGroup);
+  command
+      .add_option("--as", o.question.runtime,
+                  "as this runtime runs the policies, in its blocks and pools")
+      ->type_name("RUNTIME")
+      ->group(kGroup);
+}
+
+BytesQuestion settled(const Options& o, const Document& document) {
+  BytesQuestion question = o.question;
+  if (!o.weights.empty()) question.weights = static_cast<double>(parse_bytes(o.weights));
+  if (!o.memory.empty()) question.memory = static_cast<double>(parse_bytes(o.memory));
+  if (!o.model.empty()) {
+    const auto model = model::ModelFile::open(o.model);
+    if (model->config().n_layers != document.model.layers ||
+        model->config().n_kv_heads != document.model.kv_heads)
+      fail(ErrorCode::usage, "the policy is of a model of ", document.model.layers, " layers and ",
+           document.model.kv_heads, " KV heads; ", printable(o.model), " has ",
+           model->config().n_layers, " and ", model->config().n_kv_heads);
+    question.weights = static_cast<double>(model->stored_bytes());
+  }
+  return question;
+}
+
+void inspect_policy(const std::string& path, bool as_json, const Options& o) {
   const Document document = read_document(path);
-  if (as_json)
-    std::cout << document_text(document);
-  else
-    print_document(document);
+  const bool memory = o.question.context > 0;
+  if (!memory && (o.question.new_tokens > 0 || o.question.batch > 1 || !o.memory.empty() ||
+                  !o.model.empty() || !o.weights.empty() || !o.question.runtime.empty()))
+    fail(ErrorCode::usage, "memory is of prompts of a length: give it with --context");
+  if (!memory) {
+    if (as_json)
+      std::cout << document_text(document);
+    else
+      print_document(document);
+    return;
+  }
+  const BytesAnswer answer = policy_bytes(document, settled(o, document));
+  if (as_json) {
+    std::cout << canonical_json(bytes_json(answer));
+    return;
+  }
+  for (const auto& table : bytes_tables(answer)) std::cout << table_text(table) << '\n';
+  for (const auto& note : answer.notes) std::cerr << "kvatlas: note: " << note << '\n';
+}
+
+}  // namespace
+
+InspectedKind inspected_policies() {
+  const auto options = std::make_shared<Options>();
+  return {
+      is_policy_file,
+      [options](const std::string& path, bool as_json) { inspect_policy(path, as_json, *options); },
+      [options](CLI::App& command) { add_options(command, *options); }};
 }
 
 }  // namespace kvatlas::calibrate

@@ -79,17 +79,11 @@ class Grouping {
 
 void Grouping::read_similarity() {
   evidence_.require(name::kDivergence, "js");
-  const auto& header = evidence_.header();
-  std::vector<std::vector<float>> divergences;
-  for (const auto position : evidence_.positions()) {
-    auto values = evidence_.floats(position, name::kDivergence, {},
-                                   {header.n_heads, header.n_layers, header.n_layers});
-    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
-    divergences.push_back(std::move(values));
-    positions_.push_back(position);
-  }
+  const auto [divergences, positions] = read_divergences(evidence_, evidence_.positions());
   require_samples(divergences.size(), "with layer similarities", evidence_.request().force, out_);
-  similarity_ = layer_similarity(divergences, header.n_heads, header.n_layers);
+  positions_ = positions;
+  similarity_ =
+      layer_similarity(divergences, evidence_.header().n_heads, evidence_.header().n_layers);
 }
 
 std::optional<double> Grouping::delta_from_saving() {
@@ -352,6 +346,20 @@ Calibrated Grouping::calibrate() {
 }
 
 }  // namespace
+
+DivergencesOfSamples read_divergences(const Evidence& evidence,
+                                      const std::vector<std::size_t>& positions) {
+  const auto& header = evidence.header();
+  DivergencesOfSamples out;
+  for (const auto position : positions) {
+    auto values = evidence.floats(position, name::kDivergence, {},
+                                  {header.n_heads, header.n_layers, header.n_layers});
+    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
+    out.values.push_back(std::move(values));
+    out.positions.push_back(position);
+  }
+  return out;
+}
 
 Calibrated calibrate_pod(const Evidence& evidence, const PodRequest& request,
                          const RunTrials& run) {

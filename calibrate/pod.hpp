@@ -3,6 +3,7 @@
 // them (methods.md, section 2).
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,14 @@
 #include "calibrate/trials.hpp"
 
 namespace kvatlas::calibrate {
+
+/// Jensen-Shannon divergences of samples that have them: [sample] of [head, layer, layer].
+struct DivergencesOfSamples {
+  std::vector<std::vector<float>> values;
+  std::vector<std::size_t> positions;  // in the profile
+};
+DivergencesOfSamples read_divergences(const Evidence& evidence,
+                                      const std::vector<std::size_t>& positions);
 
 struct PodRequest {
   Pod policy;  // proximal tokens, granularity, tau; not delta and blocks

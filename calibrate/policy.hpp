@@ -172,8 +172,9 @@ struct Document {
   /// The order of a composition; empty: every section is a policy of its own.
   std::vector<std::string> compose;
   int kv_bits = 16;
-  std::string runtime;                              // that it was calibrated for; may be empty
-  nlohmann::json pareto = nlohmann::json::array();  // the front it was chosen from
+  std::string runtime;                               // that it was calibrated for; may be empty
+  nlohmann::json pareto = nlohmann::json::array();   // the front it was chosen from
+  nlohmann::json search = nlohmann::json::object();  // what was asked for, and how it was searched
   /// Members of a newer minor version, kept, and under "schema" that version's name.
   nlohmann::json unknown = nlohmann::json::object();
 };

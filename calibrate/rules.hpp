@@ -71,6 +71,11 @@ using HeadFlags = std::vector<std::vector<std::uint8_t>>;  // [layer][KV head], 
 /// mass, nothing is lazy.
 std::vector<double> threshold_candidates(const Masses& masses);
 
+/// A mass as a threshold that can be written down: upwards to five decimals, so that the layer
+/// whose mass it is stays full, also where the model's masses differ from the profile's in the last
+/// digits.
+double readable_threshold(double mass);
+
 /// A layer is lazy iff its mass > threshold; at threshold 1 none is.
 bool is_lazy(double mass, double threshold);
 LayerFlags lazy_layers(std::span<const double> layer_masses, double threshold);

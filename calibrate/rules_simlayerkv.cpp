@@ -18,6 +18,8 @@ std::vector<double> threshold_candidates(const Masses& masses) {
   return nearest_rank_quantiles(std::move(distinct), 40);
 }
 
+double readable_threshold(double mass) { return std::min(1.0, std::ceil(mass * 1e5) / 1e5); }
+
 bool is_lazy(double mass, double threshold) { return threshold < 1 && mass > threshold; }
 
 LayerFlags lazy_layers(std::span<const double> layer_masses, double threshold) {

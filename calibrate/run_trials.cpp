@@ -54,6 +54,7 @@ struct Trials {
     const Outcome& o = judged.outcome;
     Trial trial;
     trial.score = judged.score;
+    trial.kl = o.kl;
     trial.text = judged.text;
     trial.tokens = o.tokens;
     trial.tokens_kept =
@@ -97,7 +98,7 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
   QuestionOptions options;
   options.max_new = given.max_new;
   trials->questions = make_questions(std::move(prompts), options, run, *model);
-  trials->options.compare = false;
+  trials->options.compare = given.compare;
   trials->options.end_tokens = capture::end_tokens(*model, false);
   set_memory(engine, trials->questions, model->config(), trials->options);
   trials->engine = std::make_unique<capture::Engine>(model, engine);

@@ -23,6 +23,7 @@ Runtime tensorrt_llm() {
       {"qwen2", true, "its Qwen 2 code passes no window, so a list of windows changes nothing"},
       {"qwen3", true, "its Qwen 3 code passes no window, so a list of windows changes nothing"}};
   r.refuses_others = "its code for this architecture is not known to pass a window";
+  r.page_tokens = 32;
   return r;
 }
 
@@ -83,6 +84,8 @@ Runtime vllm() {
       {"qwen3", false, "transformers' code runs it (model-impl), its own ignores layer types"},
       {"internlm2", true, "its own code reads no layer types, and transformers has none for it"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
+  r.page_tokens = 16;
+  r.equal_groups = true;
   return r;
 }
 
@@ -155,6 +158,7 @@ Runtime openvino() {
   r.forms[4] = {kAbout, "g", "one budget for all layers"};
   r.keeps_initial = r.all_layers_alike = true;
   r.block_tokens = 32;
+  r.page_tokens = 32;
   return r;
 }
 
@@ -164,6 +168,7 @@ Runtime mlc_llm() {
   r.keeps_initial = r.masks_prefill = r.rolls = r.one_window = r.all_layers_alike = true;
   r.architectures = {{"mistral", false, ""}};
   r.refuses_others = "it has windows for Mistral alone";
+  r.page_tokens = 16;
   return r;
 }
 

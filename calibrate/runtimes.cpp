@@ -270,6 +270,14 @@ const char* loss_text(char letter) {
   }
 }
 
+PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding) {
+  if (full == 0 || sliding == 0) return {full + sliding, 0, 0};
+  const auto [fewer, more] = std::minmax(full, sliding);
+  const std::int64_t group = 2 * more < 3 * fewer ? more : fewer;
+  const auto padding = [&](std::int64_t layers) { return (group - layers % group) % group; };
+  return {group, padding(full), padding(sliding)};
+}
+
 const Runtime& runtime_named(std::string_view name) {
   std::string known;
   for (const auto& runtime : runtimes()) {

@@ -61,12 +61,22 @@ struct Runtime {
   bool takes_ratios = false;   // shares of the prompt instead of counts
   bool all_layers_alike = false;
   std::int64_t block_tokens = 1;  // sizes are multiples of it
+  std::int64_t page_tokens = 1;   // that its cache is handed out in, unless it is told otherwise
+  /// Layers of a kind lie in groups of equal size, the last of which is padded.
+  bool equal_groups = false;
   std::vector<ArchitectureNote> architectures = {};
   /// Why architectures that are not listed are refused; empty: they are not.
   std::string refuses_others = {};
 
   const Expression& form(Form which) const { return forms[static_cast<std::size_t>(which)]; }
 };
+
+/// Layers that `equal_groups` adds and that hold nothing.
+struct PaddedLayers {
+  std::int64_t group = 0;  // layers a group
+  std::int64_t full = 0, sliding = 0;
+};
+PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding);
 
 /// In the order of the lists that are shown.
 const std::vector<Runtime>& runtimes();

@@ -32,19 +32,6 @@ Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size
                         prefill ? policy.w_last : 1);
 }
 
-struct Sighted : SampleMasses {
-  std::vector<std::size_t> positions;  // in the profile, of each sample
-};
-
-Sighted read_masses(const Evidence& evidence, const SimLayerKv& policy, std::int64_t proximity,
-                    const std::vector<std::size_t>& positions) {
-  Sighted out;
-  for (const auto position : positions)
-    if (out.add(head_masses(evidence, policy, position, proximity)))
-      out.positions.push_back(position);
-  return out;
-}
-
 LazyHeads rows_of_one(const LayerFlags& lazy) {
   LazyHeads rows;
   for (const auto flag : lazy) rows.push_back({flag});
@@ -56,10 +43,6 @@ LayerFlags flags_of(const LazyHeads& rows) {
   for (const auto& row : rows) flags.push_back(row.front());
   return flags;
 }
-
-/// Upwards to five decimals: the layer whose mass it is stays full, also where the model's masses
-/// differ from the profile's in the last digits.
-double readable_threshold(double mass) { return std::min(1.0, std::ceil(mass * 1e5) / 1e5); }
 
 class Search {
  public:
@@ -100,8 +83,7 @@ class Search {
   const Evidence& evidence_;
   const SimLayerRequest& request_;
   const RunTrials& run_;
-  std::int64_t proximity_ = 0;
-  Sighted sighted_;
+  MassesOfSamples sighted_;
   json report_ = json::object();
   Calibrated out_;
 };
@@ -110,7 +92,6 @@ void Search::collect() {
   const SimLayerKv& policy = request_.policy;
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   evidence_.require(prefill ? name::kMass : name::kDecodeMass, "lazy");
-  proximity_ = evidence_.proximity_row(policy.keep);
   const std::int64_t proximal = policy.keep.initial + policy.keep.recent;
   const auto longer = evidence_.longer_than(proximal);
   const std::size_t all = evidence_.positions().size();
@@ -121,7 +102,7 @@ void Search::collect() {
   if (longer.size() < all)
     out_.notes.push_back(str(all - longer.size(), " of ", all, " prompts have at most the ",
                              proximal, " tokens that are kept anyway, and are left out"));
-  sighted_ = read_masses(evidence_, policy, proximity_, longer);
+  sighted_ = read_masses(evidence_, policy, longer);
   require_samples(sighted_.positions.size(), "with more tokens than are kept",
                   evidence_.request().force, out_);
 }
@@ -225,9 +206,11 @@ void Search::report(double threshold) {
   StepMasses steps;
   if (generated)
     for (const auto position : sighted_.positions)
-      add_steps(steps,
-                evidence_.floats(position, name::kGeneratedMass, {proximity_}, {header.n_layers}),
-                header.n_layers);
+      add_steps(
+          steps,
+          evidence_.floats(position, name::kGeneratedMass,
+                           {evidence_.proximity_row(request_.policy.keep)}, {header.n_layers}),
+          header.n_layers);
   report_.merge_patch(lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep},
                                   threshold, choice(), evidence_.lengths()));
   if (generated && !report_.contains("consistency"))
@@ -297,6 +280,16 @@ Calibrated Search::calibrate() {
 }
 
 }  // namespace
+
+MassesOfSamples read_masses(const Evidence& evidence, const SimLayerKv& policy,
+                            const std::vector<std::size_t>& positions) {
+  const std::int64_t proximity = evidence.proximity_row(policy.keep);
+  MassesOfSamples out;
+  for (const auto position : positions)
+    if (out.add(head_masses(evidence, policy, position, proximity)))
+      out.positions.push_back(position);
+  return out;
+}
 
 Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
                                 const RunTrials& run) {

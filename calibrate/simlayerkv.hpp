@@ -2,12 +2,21 @@
 // SimLayerKV's calibration: one threshold for all tasks (methods.md, section 1).
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "calibrate/evidence.hpp"
 #include "calibrate/trials.hpp"
 
 namespace kvatlas::calibrate {
+
+/// The masses that a policy decides by, of samples that have them.
+struct MassesOfSamples : SampleMasses {
+  std::vector<std::size_t> positions;  // in the profile
+};
+MassesOfSamples read_masses(const Evidence& evidence, const SimLayerKv& policy,
+                            const std::vector<std::size_t>& positions);
 
 struct SimLayerRequest {
   SimLayerKv policy;                // which tokens are kept, how layers are told; not the threshold

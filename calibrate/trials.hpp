@@ -21,6 +21,7 @@ namespace kvatlas::calibrate {
 /// One policy on one sample.
 struct Trial {
   double score = std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN: it has no answers
+  double kl = std::numeric_limits<double>::quiet_NaN();     // nats a token; with `compare`
   std::string text;                                         // what was generated
   std::vector<std::int64_t> tokens;
   double tokens_kept = 0;          // prompt tokens a layer and KV head after the cut, the mean
@@ -40,6 +41,7 @@ struct TrialOptions {
   std::string memory_budget;  // "6GiB"; empty: no limit
   std::int64_t max_new = 0;   // tokens generated; 0: as many as the task's answers need
   bool progress = true;       // shown on stderr, if that is a terminal
+  bool compare = false;       // KL divergence along the full model's continuation is wanted
 };
 
 /// Opens the model and checks that the profile is of it. The profile must outlive what it returns.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "calibrate/runtimes.hpp"
 #include "export/shared_impl.hpp"
 #include "kernels/base/str.hpp"
 
@@ -13,12 +14,10 @@ std::string padding_note(const Windows& windows) {
   const auto lazy = std::count(windows.layers.begin(), windows.layers.end(), 1);
   const auto full = static_cast<std::ptrdiff_t>(windows.layers.size()) - lazy;
   if (full == 0) return "";
-  const auto [fewer, more] = std::minmax(lazy, full);
-  const auto group = 2 * more < 3 * fewer ? more : fewer;
-  const auto padding = [&](std::ptrdiff_t layers) { return (group - layers % group) % group; };
-  const std::string groups =
-      str("vLLM puts the ", full, " full and ", lazy, " sliding layers into groups of ", group);
-  const auto padded = padding(full) + padding(lazy);
+  const auto padding = calibrate::padded_layers(full, lazy);
+  const std::string groups = str("vLLM puts the ", full, " full and ", lazy,
+                                 " sliding layers into groups of ", padding.group);
+  const auto padded = padding.full + padding.sliding;
   if (padded == 0) return groups + ", and none is padded.";
   return str(groups, " and pads them by ", padded, padded == 1 ? " layer" : " layers",
              ": memory that holds nothing. A set of lazy layers whose number divides that of the "

@@ -13,8 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/capture/profile_options.hpp"
-#include "analyzer/capture/profile_prompts.hpp"
+#include "analyzer/capture/profile_order.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/ranks.hpp"
@@ -26,15 +25,8 @@
 namespace kvatlas {
 namespace {
 
+using capture::ProfileOrder;
 using capture::ProfilePlan;
-
-struct ProfileCommand {
-  capture::RunOptions run;
-  capture::PromptOptions prompts;
-  capture::CaptureOptions capture;
-  std::string output;
-  bool force = false, resume = false, dry_run = false, json = false;
-};
 
 std::int64_t total_tokens(const ProfilePlan& plan, const std::set<std::int64_t>& finished) {
   std::int64_t tokens = 0;
@@ -93,7 +85,7 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
         model.config().context_length);
 }
 
-void print_result(const ProfileCommand& command, const ProfilePlan& plan, std::int64_t run,
+void print_result(const ProfileOrder& command, const ProfilePlan& plan, std::int64_t run,
                   double seconds) {
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(command.output));
   if (command.json) {
@@ -113,7 +105,7 @@ void print_result(const ProfileCommand& command, const ProfilePlan& plan, std::i
 }
 
 /// The prompts, settings and engine of the run.
-ProfilePlan make_plan(const ProfileCommand& command, const model::ModelFile& model,
+ProfilePlan make_plan(const ProfileOrder& command, const model::ModelFile& model,
                       std::string& prompts) {
   ProfilePlan plan;
   plan.engine = capture::engine_options(command.run);
@@ -177,7 +169,7 @@ class Dispatcher {
 };
 
 /// Rank 0: takes the lock, hands out the samples, runs its share, and puts the file together.
-void lead(const ProfileCommand& command, const ProfilePlan& plan, const profile::Header& header,
+void lead(const ProfileOrder& command, const ProfilePlan& plan, const profile::Header& header,
           const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
   capture::Engine engine(model, plan.engine);
   profile::Writer writer(command.output, header,
@@ -203,11 +195,11 @@ void lead(const ProfileCommand& command, const ProfilePlan& plan, const profile:
   }
   writer.finish();
   for (const auto& warning : writer.warnings()) std::cerr << "kvatlas: note: " << warning << '\n';
-  print_result(command, plan, run, seconds);
+  if (command.say_result) print_result(command, plan, run, seconds);
 }
 
 /// The other ranks: run what they are given, each sample into a file of its own.
-void follow(const ProfileCommand& command, const ProfilePlan& plan, const profile::Header& header,
+void follow(const ProfileOrder& command, const ProfilePlan& plan, const profile::Header& header,
             const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
   capture::Engine engine(model, plan.engine);
   ranks.barrier();
@@ -216,7 +208,7 @@ void follow(const ProfileCommand& command, const ProfilePlan& plan, const profil
   ranks.barrier();
 }
 
-void run_ranks(ProfileCommand command, capture::Ranks& ranks) {
+void run_ranks(ProfileOrder command, capture::Ranks& ranks) {
   share_machine(command.run, ranks);
   const auto model = model::ModelFile::open(command.run.model);
   std::string prompts;
@@ -228,26 +220,30 @@ void run_ranks(ProfileCommand command, capture::Ranks& ranks) {
   (leads ? lead : follow)(command, plan, header, model, ranks);
 }
 
-void run_profile_command(const ProfileCommand& command) {
-  capture::restart_with_sleeping_threads();
-  if (command.force && command.resume)
+}  // namespace
+
+namespace capture {
+
+void take_profile(const ProfileOrder& order) {
+  restart_with_sleeping_threads();
+  if (order.force && order.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
-  const auto ranks = capture::Ranks::open();
-  if (ranks->size() == 1) return run_ranks(command, *ranks);
+  const auto ranks = Ranks::open();
+  if (ranks->size() == 1) return run_ranks(order, *ranks);
   try {
-    run_ranks(command, *ranks);
+    run_ranks(order, *ranks);
   } catch (const Error& error) {
     std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", error.what(), "\n") << std::flush;
     ranks->abort(exit_status(error.code()));
   }
 }
 
-}  // namespace
+}  // namespace capture
 
 void add_profile_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "Run a model over prompts and write what its attention does to a profile");
-  auto options = std::make_shared<ProfileCommand>();
+  auto options = std::make_shared<ProfileOrder>();
   capture::add_model_options(*command, options->run);
   command->add_option("-o,--output", options->output, "the profile (HDF5) to write")
       ->required()
@@ -270,7 +266,7 @@ void add_profile_command(CLI::App& app) {
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
-  command->callback([options] { run_profile_command(*options); });
+  command->callback([options] { capture::take_profile(*options); });
 }
 
 }  // namespace kvatlas

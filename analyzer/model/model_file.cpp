@@ -227,6 +227,12 @@ bool looks_like_hub_id(const std::string& text) {
 
 }  // namespace
 
+std::int64_t ModelFile::stored_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors()) bytes += static_cast<std::int64_t>(tensor.bytes.size());
+  return bytes;
+}
+
 std::shared_ptr<const ModelFile> ModelFile::open(const fs::path& path) {
   const std::string name = quoted(path.string(), 400);
   std::error_code error;

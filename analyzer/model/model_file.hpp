@@ -74,6 +74,8 @@ class ModelFile {
   const Weight& final_norm() const { return final_norm_; }  // [D]
   const Weight& head() const { return head_; }              // [V, D]; the embedding itself if tied
   virtual const std::vector<StoredTensor>& tensors() const = 0;
+  /// Of all of them together.
+  std::int64_t stored_bytes() const;
   virtual std::string format() const = 0;  // "GGUF v3", "safetensors, 3 shards"
 
   /// A hash of configuration and of a sample of every tensor's bytes: 16 hex digits.

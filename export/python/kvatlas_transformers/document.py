@@ -15,7 +15,7 @@ MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20
 DEEPEST = 24
 SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "baseline", "heads")
-MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "runtime", "pareto")
+MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "runtime", "pareto", "search")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim")
 RESULTS = {
     "simlayerkv": ("lazy_layers", "lazy_heads"),
@@ -89,7 +89,8 @@ def _policy(document, section: str | None, task: str | None) -> Policy:
         if not isinstance(document[name], dict):
             raise PolicyError(f"{name}: expected an object")
     compose = _compose(document, names)
-    chosen = _choose(names, compose, section)
+    # The full cache in fewer bits is a policy without a section.
+    chosen = [] if not names and bits != 16 and section is None else _choose(names, compose, section)
     parts = [_part(name, document[name], shape, task) for name in chosen]
     if task is not None and "dynamickv" not in chosen:
         raise PolicyError(f"task {task!r}: only DynamicKV has budgets by task, and it is not in this policy")

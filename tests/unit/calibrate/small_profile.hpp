@@ -26,7 +26,10 @@ struct Shape {
   std::int64_t short_samples = 0;  // of 60 tokens, behind the others
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
-  bool heatmap = false;  // masses of 5 rows along the prompt
+  bool heatmap = false;            // masses of 5 rows along the prompt
+  std::int64_t raised_layer = -1;  // whose masses are greater by `raised_by`
+  double raised_by = 0;
+  std::int32_t first_token = 0;  // added to every token
 };
 
 inline profile::CaptureSettings settings_of(const Shape& shape) {
@@ -54,7 +57,8 @@ inline profile::Array filled(std::vector<std::int64_t> sizes, float value) {
 }
 
 /// Every layer's heads have the layer's mass; the second proximity has 0.05 more.
-inline void add_masses(profile::Sample& sample, const profile::CaptureSettings& settings) {
+inline void add_masses(profile::Sample& sample, const profile::CaptureSettings& settings,
+                       const Shape& shape) {
   namespace name = profile::name;
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
   auto& decode = sample.arrays[name::kDecodeMass] = filled({P, kLayers, kHeads}, 0);
@@ -62,9 +66,11 @@ inline void add_masses(profile::Sample& sample, const profile::CaptureSettings& 
   auto& steps = sample.arrays[name::kGeneratedMass] = filled({P, kLayers, settings.generated}, 0);
   std::size_t head = 0, row = 0, step = 0;
   for (std::int64_t p = 0; p < P; ++p)
-    for (const double mass : kMasses) {
-      const auto value =
-          static_cast<float>(mass + mass_noise(sample.index) + 0.05 * static_cast<double>(p));
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) {
+      const double mass = kMasses[layer];
+      const auto value = static_cast<float>(mass + mass_noise(sample.index) +
+                                            (layer == shape.raised_layer ? shape.raised_by : 0) +
+                                            0.05 * static_cast<double>(p));
       for (int h = 0; h < kHeads; ++h) {
         decode.values<float>()[head++] = value;
         // Layer 0 counts as lazy by its last two prompt rows.
@@ -171,9 +177,10 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     sample.id = "sample " + std::to_string(i);
     sample.task = i % 3 == 0 ? "needle" : "passkey:digits=4";
     const std::int64_t n = i < shape.samples ? kTokens : 60;
-    sample.tokens.assign(static_cast<std::size_t>(n), static_cast<std::int32_t>(i));
+    sample.tokens.assign(static_cast<std::size_t>(n),
+                         static_cast<std::int32_t>(i) + shape.first_token);
     if (shape.answers) sample.answers = {"1234"};
-    if (shape.lazy) add_masses(sample, settings);
+    if (shape.lazy) add_masses(sample, settings, shape);
     if (shape.heatmap) add_row_masses(sample, n);
     if (shape.js) add_divergences(sample);
     if (shape.scores) add_counts(sample, settings, n);

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a policy is said to take is what the simulation holds.
+#include "calibrate/cache_bytes.hpp"
+
+#include "tests/property/simulation_fixture.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+class CacheBytesOf : public OnCheckpoint {};
+
+TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
+  constexpr std::int64_t kTokens = 130, kNew = 7;
+  const auto tried = policies({
+      "streaming:initial=4,recent=32",
+      "window:recent=40",
+      "dynamickv:window=8,budget=40",
+      "snapkv:window=8,budget=40",
+      "pyramidkv:window=8,budget=40",
+      "h2o:budget=48",
+      "lagkv:sink=4,lag=16,ratio=1/4",
+      "lagkv:sink=4,lag=16,ratio=1/4,variant=l2",
+      "minicache:recent=32",
+      "quest:page=16,budget=32",
+      "streaming:initial=4,recent=32+kv4",
+      "lagkv:sink=4,lag=16,ratio=1/2+kv2",
+  });
+  const Simulated found =
+      simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
+  CacheLoad load;
+  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim};
+  load.prompt = kTokens;
+  EXPECT_DOUBLE_EQ(cache_bytes({.name = "full", .parts = {}}, load).total(),
+                   found.policies[0].full_bytes);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    const CacheBytes said = cache_bytes(tried[i], load);
+    EXPECT_NEAR(said.total(), found.policies[i].kept_bytes, 1e-6 * said.total()) << tried[i].name;
+    if (said.by_input) continue;  // the layers' shares differ from prompt to prompt
+    for (std::size_t l = 0; l < said.layers.size(); ++l)
+      EXPECT_EQ(said.layers[l].tokens, static_cast<double>(found.policies[i].kept[l]))
+          << tried[i].name << ", layer " << l;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CacheBytesOf, testing::ValuesIn(kCheckpoints));
+
+}  // namespace
+}  // namespace kvatlas::calibrate
