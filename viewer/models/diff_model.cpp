@@ -186,7 +186,7 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
           chart->notes.push_back(numbers->name + ": " + missing);
       break;
     }
-  if (view.changes.empty())
+  if (view.changes.empty() && view.heads.empty())
     fail(ErrorCode::usage, "the two profiles have no statistics in common: ",
          first.missing.empty() ? second.missing.empty() ? std::string() : second.missing.front()
                                : first.missing.front());
