@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <list>
+#include <utility>
 
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
@@ -39,7 +41,24 @@ struct Reader::State {
     return in_context(quoted(file.path().string(), 400), [&] { return decode(std::move(block)); });
   }
 
+  /// An array of which blocks are read: the last few stay open, for opening one goes through all of
+  /// its chunks. Within HDF5's lock.
+  const StoredArray& opened(std::size_t position, const Description& array) {
+    constexpr std::size_t kMostOpen = 8;
+    const std::pair wanted(position, &array);
+    const auto found = std::find_if(open.begin(), open.end(),
+                                    [&](const auto& entry) { return entry.first == wanted; });
+    if (found != open.end()) {
+      open.splice(open.begin(), open, found);
+      return open.front().second;
+    }
+    open.emplace_front(wanted, file.sample_array(position, array));
+    if (open.size() > kMostOpen) open.pop_back();
+    return open.front().second;
+  }
+
   ProfileFile file;
+  std::list<std::pair<std::pair<std::size_t, const Description*>, StoredArray>> open;
 };
 
 namespace {
@@ -188,7 +207,7 @@ Array Reader::block(std::size_t position, const std::string& name,
                     std::span<const std::int64_t> extent) const {
   const Description& array = state_->described_of_sample(name);
   return state_->decoded([&] {
-    return read_block(state_->file.sample_array(position, array), {start.begin(), start.end()},
+    return read_block(state_->opened(position, array), {start.begin(), start.end()},
                       {extent.begin(), extent.end()});
   });
 }

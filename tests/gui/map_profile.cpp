@@ -25,6 +25,18 @@ double attention(std::int64_t number, std::int64_t query, std::int64_t key) {
   return (key == 0 ? sink : 0) + near + 0.2 / static_cast<double>(query + 1);
 }
 
+/// Fills an array [layers, heads, rows, columns] of `share(number of the head, row, column)`.
+template <class Share>
+profile::Array of_all_heads(std::int64_t rows, std::int64_t columns, Share share) {
+  profile::Array array(profile::Type::f16, {kMapLayers, kMapHeads, rows, columns});
+  auto value = array.values<std::uint16_t>().begin();
+  for (std::int64_t number = 0; number < kMapLayers * kMapHeads; ++number)
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column)
+        *value++ = log2_of(share(number, row, column));
+  return array;
+}
+
 void add_maps(profile::Sample& sample, std::int64_t n) {
   std::int64_t block = 1;
   while (n > 512 * block) block *= 2;
@@ -34,34 +46,17 @@ void add_maps(profile::Sample& sample, std::int64_t n) {
     blocks.values<std::int32_t>()[static_cast<std::size_t>(level)] =
         static_cast<std::int32_t>(tokens);
     const std::int64_t side = (n + tokens - 1) / tokens;
-    for (const bool maximum : {false, true}) {
-      profile::Array map(profile::Type::f16, {kMapLayers, kMapHeads, side, side});
-      const auto values = map.values<std::uint16_t>();
-      std::size_t at = 0;
-      for (std::int64_t number = 0; number < kMapLayers * kMapHeads; ++number)
-        for (std::int64_t row = 0; row < side; ++row)
-          for (std::int64_t column = 0; column < side; ++column)
+    for (const bool maximum : {false, true})
+      sample.arrays[profile::map_name(maximum, level)] =
+          of_all_heads(side, side, [=](std::int64_t number, std::int64_t row, std::int64_t column) {
+            if (column > row) return 0.0;
             // A block's middle stands for it; its first key is the sink.
-            values[at++] = log2_of(column > row  ? 0
-                                   : column == 0 ? attention(number, row * tokens + tokens / 2, 0) /
-                                                       static_cast<double>(maximum ? 1 : tokens)
-                                                 : attention(number, row * tokens + tokens / 2,
-                                                             column * tokens + tokens / 2));
-      sample.arrays[profile::map_name(maximum, level)] = std::move(map);
-    }
+            const std::int64_t query = row * tokens + tokens / 2;
+            if (column > 0) return attention(number, query, column * tokens + tokens / 2);
+            return attention(number, query, 0) / static_cast<double>(maximum ? 1 : tokens);
+          });
   }
   sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
-}
-
-void add_rows(profile::Sample& sample, std::int64_t n) {
-  profile::Array rows(profile::Type::f16, {kMapLayers, kMapHeads, kLastRows, n});
-  const auto values = rows.values<std::uint16_t>();
-  std::size_t at = 0;
-  for (std::int64_t number = 0; number < kMapLayers * kMapHeads; ++number)
-    for (std::int64_t row = 0; row < kLastRows; ++row)
-      for (std::int64_t key = 0; key < n; ++key)
-        values[at++] = log2_of(attention(number, n - kLastRows + row, key));
-  sample.arrays[profile::name::kRows] = std::move(rows);
 }
 
 }  // namespace
@@ -103,7 +98,11 @@ void write_map_profile(const std::filesystem::path& path,
     sample.task = "needle";
     sample.tokens.assign(static_cast<std::size_t>(lengths[i]), 7);
     if (lengths[i] <= 4096) add_maps(sample, lengths[i]);
-    add_rows(sample, lengths[i]);
+    const std::int64_t first = lengths[i] - kLastRows;
+    sample.arrays[profile::name::kRows] = of_all_heads(
+        kLastRows, lengths[i], [first](std::int64_t number, std::int64_t row, std::int64_t key) {
+          return attention(number, first + row, key);
+        });
     writer.add(sample);
   }
   writer.finish();

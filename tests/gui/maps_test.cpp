@@ -214,6 +214,14 @@ TEST_F(MapViewTest, RectangleHasItsStatistics) {
   EXPECT_EQ(found->pairs, 500);
   EXPECT_EQ(found->missing, 0);
   EXPECT_THAT(view_.region_csv().toStdString(), HasSubstr("4196,10,1124,50,1,500"));
+  // The greatest of a pair comes from the maxima, which are read while there is a rectangle.
+  const auto reads_maxima = [&] {
+    const auto reads = control_.reads();
+    return std::any_of(reads.begin(), reads.end(),
+                       [](const TileKey& key) { return key.map.reduction == Reduction::maximum; });
+  };
+  ASSERT_TRUE(wait_until([&] { return view_.region_statistics_here()->of_pairs; }));
+  EXPECT_TRUE(reads_maxima());
   view_.act(Act::rectangle);
   EXPECT_FALSE(view_.region_statistics_here());
 }
@@ -411,21 +419,21 @@ TEST_F(MapsScreenTest, KeysForScaleSinksAndReduction) {
 
 TEST_F(MapsScreenTest, OrdersHeadsByMeasures) {
   // Heads of the profile have a sink that grows with their number (map_profile.hpp).
-  screen_->set_order(MapsScreen::Order::sink);
+  screen_->set_order(HeadOrder::By::sink);
   ASSERT_TRUE(wait_until([&] { return screen_->table().columns.size() > 4; }));
   screen_->grid().choose(0, 0);
   screen_->act(Act::left);
   screen_->act(Act::up);
   EXPECT_EQ(screen_->grid().layer() * 4 + screen_->grid().head() > 0, true);
-  screen_->set_order(MapsScreen::Order::index);
+  screen_->set_order(HeadOrder::By::index);
 }
 
 TEST_F(MapsScreenTest, MeanOverSaysSoInTheTitle) {
   screen_->act(Act::enter);
-  screen_->set_mean_over(MapsScreen::MeanOver::kv_group);
+  screen_->set_mean_over(MeanOver::kv_group);
   ASSERT_TRUE(map_is_there());
   EXPECT_THAT(screen_->picture()->title(), HasSubstr("mean of the 2 heads of KV head 0"));
-  screen_->set_mean_over(MapsScreen::MeanOver::samples);
+  screen_->set_mean_over(MeanOver::samples);
   ASSERT_TRUE(map_is_there());
   EXPECT_THAT(screen_->picture()->title(), HasSubstr("mean of the samples"));
 }
@@ -434,21 +442,21 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   testing_gui::write_map_profile(folder_.path() / "b.h5", {500});
   screen_->act(Act::enter);
   screen_->act(Act::difference);
-  EXPECT_EQ(screen_->compare(), MapsScreen::Compare::off);  // there is no baseline yet
+  EXPECT_EQ(screen_->compare(), Compare::off);  // there is no baseline yet
   testing_gui::open_and_wait(session_, {folder_.path() / "b.h5"}, true);
   screen_->act(Act::difference);
-  ASSERT_EQ(screen_->compare(), MapsScreen::Compare::difference);
+  ASSERT_EQ(screen_->compare(), Compare::difference);
   ASSERT_TRUE(map_is_there());
   const Range range = screen_->map().map().scale().range();
   EXPECT_EQ(range.low, -range.high);
   EXPECT_TRUE(screen_->map().is_relative());
   screen_->act(Act::swipe);
-  EXPECT_EQ(screen_->compare(), MapsScreen::Compare::swipe);
+  EXPECT_EQ(screen_->compare(), Compare::swipe);
   ASSERT_TRUE(map_is_there());
   testing_gui::grab_screenshots(*screen_, session_, "maps-swipe");
   screen_->act(Act::swipe);
-  EXPECT_EQ(screen_->compare(), MapsScreen::Compare::off);
-  screen_->set_compare(MapsScreen::Compare::side_by_side);
+  EXPECT_EQ(screen_->compare(), Compare::off);
+  screen_->set_compare(Compare::side_by_side);
   ASSERT_TRUE(map_is_there());
   EXPECT_TRUE(screen_->baseline_map().isVisible());
   for (int i = 0; i < 6; ++i) screen_->map().act(Act::zoom_in);
@@ -461,8 +469,29 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
            screen_->map().map().scale().range().high;
   }));
   session_.close_baseline();
-  EXPECT_EQ(screen_->compare(), MapsScreen::Compare::off);
+  EXPECT_EQ(screen_->compare(), Compare::off);
   EXPECT_FALSE(screen_->baseline_map().isVisible());
+}
+
+TEST_F(MapsScreenTest, GridLessTheBaselinesIsCentredOnZero) {
+  testing_gui::write_map_profile(folder_.path() / "b.h5", {500});
+  screen_->act(Act::difference);
+  EXPECT_FALSE(screen_->grid().is_difference());  // there is no baseline yet
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded(); }));
+  const Range before = *screen_->grid().range();
+  testing_gui::open_and_wait(session_, {folder_.path() / "b.h5"}, true);
+  screen_->act(Act::difference);
+  ASSERT_TRUE(screen_->grid().is_difference());
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded() && screen_->grid().range(); }));
+  EXPECT_EQ(screen_->grid().range()->low, -screen_->grid().range()->high);
+  EXPECT_THAT(screen_->picture()->title(), HasSubstr("less b.h5"));
+  testing_gui::grab_screenshots(*screen_, session_, "maps-grid-difference");
+  screen_->act(Act::difference);
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().range().has_value(); }));
+  EXPECT_EQ(screen_->grid().range()->high, before.high);
+  screen_->act(Act::difference);
+  session_.close_baseline();
+  EXPECT_FALSE(screen_->grid().is_difference());
 }
 
 TEST(MapsScreen, WithoutMapsSaysHowToRecordThem) {

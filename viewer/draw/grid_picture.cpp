@@ -26,7 +26,7 @@ class GridPicture : public Picture {
     for (const auto& map : scene_.maps)
       if (map) cells.push_back(cells_of(*map, {}));
     if (const auto sample = sample_visible(cells, 16384); !sample.empty())
-      range_ = robust_range(sample, scene_.kind);
+      range_ = scene_.difference ? symmetric_range(sample) : robust_range(sample, scene_.kind);
     else
       range_ = {1e-6, 1};
   }
@@ -43,7 +43,9 @@ class GridPicture : public Picture {
   Range range_;
 };
 
-void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& theme) const {
+void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& wanted) const {
+  Theme theme = wanted;
+  if (scene_.difference) theme.colours = ColourMap::blue_white_brown;
   painter.save();
   painter.fillRect(area, theme.background);
   painter.translate(area.topLeft());
@@ -109,8 +111,9 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& them
 }
 
 std::string GridPicture::csv() const {
-  std::string out = str("# ", scene_.title, "\n# attention, share; rows and columns are blocks\n",
-                        "layer,head,row,column,attention\n");
+  std::string out = str("# ", scene_.title, "\n# attention, ",
+                        scene_.difference ? "difference of shares" : "share",
+                        "; rows and columns are blocks\n", "layer,head,row,column,attention\n");
   for (std::size_t i = 0; i < scene_.maps.size(); ++i) {
     if (!scene_.maps[i]) continue;
     const Cells cells = cells_of(*scene_.maps[i], {});

@@ -16,6 +16,7 @@ struct GridScene {
   std::int64_t layers = 0, heads = 0, kv_heads = 0;
   ScaleKind kind = ScaleKind::log;
   Reduction reduction = Reduction::mean;
+  bool difference = false;  // centred on 0; its scale is linear
   /// [layer * heads + head], whole maps of a coarse level; nullptr: not read.
   std::vector<std::shared_ptr<const Tile>> maps;
 };

@@ -2,11 +2,14 @@
 #include "viewer/draw/map_makers.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
 #include "viewer/draw/grid_picture.hpp"
 #include "viewer/draw/map_scene.hpp"
+#include "viewer/maps/viewport_moves.hpp"
 #include "viewer/models/rows_model.hpp"
 #include "viewer/models/token_texts.hpp"
 
@@ -42,51 +45,119 @@ std::vector<MapLevel> required_levels(const TileSource& tiles, const profile::Re
 
 }  // namespace
 
+TokenRectangle parse_region(const std::string& text) {
+  const auto wrong = [&](auto... why) {
+    fail(ErrorCode::usage, "--region ", quoted(text), why...);
+  };
+  std::array<std::int64_t, 4> numbers{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto read = std::from_chars(at, end, numbers[i]);
+    const bool last = i + 1 == numbers.size();
+    if (read.ec != std::errc() || numbers[i] < 0 || (read.ptr == end) != last ||
+        (!last && *read.ptr != (i == 1 ? ',' : ':')))
+      wrong(": expected queries and keys as 5000:5256,0:512");
+    at = read.ptr + (last ? 0 : 1);
+  }
+  const auto [first_query, end_query, first_key, end_key] = numbers;
+  if (end_query <= first_query || end_key <= first_key)
+    wrong(" is empty: the end of a part lies behind its beginning");
+  if (first_key >= end_query) wrong(" is empty: no query sees a key that comes after it");
+  return {first_query, first_key, end_query - first_query, end_key - first_key};
+}
+
+namespace {
+
+/// The part's own shape, as large as the usual map at most: the picture's size around it.
+QSizeF size_for(const TokenRectangle& part) {
+  constexpr double kLeastSide = 300;  // so that the legend has its place
+  const QSizeF map = map_layout(QRectF({}, kMapSize), {}).map.size();
+  const auto keys = static_cast<double>(part.keys), queries = static_cast<double>(part.queries);
+  const double pixels = std::min(map.width() / keys, map.height() / queries);
+  const QSizeF fitted(std::max(kLeastSide, keys * pixels), std::max(kLeastSide, queries * pixels));
+  return kMapSize - map + fitted;
+}
+
+std::vector<PlacedTile> read_tiles(TileSource& tiles, const MapKey& key,
+                                   const std::vector<MapLevel>& levels, const Viewport& viewport) {
+  const int level = choose_level(levels, viewport.tokens_per_pixel);
+  const MapLevel& about = levels[static_cast<std::size_t>(level)];
+  std::vector<PlacedTile> placed;
+  for (const TileRequest& wanted : plan_tiles(key, level, about, viewport.tokens())) {
+    if (wanted.priority != Priority::visible) break;
+    PlacedTile tile;
+    tile.slot = tile.key = wanted.key;
+    tile.slot_block = tile.block = about.block_tokens;
+    tile.tile = std::make_shared<const Tile>(tiles.read(wanted.key));
+    placed.push_back(std::move(tile));
+  }
+  return placed;
+}
+
+std::vector<std::string> region_notes(const MapScene& scene, std::int64_t block) {
+  const RegionStatistics found = region_statistics(scene, block);
+  const TokenRectangle& part = *scene.region;
+  return {
+      str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
+          part.first_key, " to ", part.first_key + part.keys - 1, ":"),
+      str("sum ", number_text(found.sum, 4), ", mean ", number_text(found.mean, 4), ", greatest ",
+          number_text(found.maximum, 4), ", entropy ", number_text(found.entropy, 2), " bits, ",
+          number_text(100 * found.share_of_rows, 1), " % of its rows")};
+}
+
+}  // namespace
+
 PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& request) {
   const profile::Reader& profile = source.required_profile();
   const auto tiles = tiles_of(profile);
   const std::size_t sample = sample_with_maps(*tiles, request);
   const auto levels = required_levels(*tiles, profile, sample);
   const auto at = request.at.value_or(PictureRequest::Place{});
-  const MapKey key{sample, at.layer, at.head, Reduction::mean};
+  MapKey key{sample, at.layer, at.head, Reduction::mean};
   const auto& about = profile.samples()[sample];
   MapScene scene;
   scene.n_tokens = about.n_tokens;
   scene.finest_block = levels.front().block_tokens;
   scene.title =
       str("Layer ", at.layer, ", head ", at.head, " · ", about.id, ", ", about.n_tokens, " tokens");
-  const QRectF map = map_layout(QRectF({}, kMapSize), scene).map;
-  const double side = std::min(map.width(), map.height());
-  scene.viewport = {0, 0, static_cast<double>(about.n_tokens) / side, static_cast<int>(map.width()),
-                    static_cast<int>(map.height())};
-  const int level = choose_level(levels, scene.viewport.tokens_per_pixel);
-  std::vector<PlacedTile> placed;
-  for (const TileRequest& wanted :
-       plan_tiles(key, level, levels[static_cast<std::size_t>(level)], scene.viewport.tokens())) {
-    if (wanted.priority != Priority::visible) break;
-    PlacedTile tile;
-    tile.slot = tile.key = wanted.key;
-    tile.slot_block = tile.block = levels[static_cast<std::size_t>(level)].block_tokens;
-    tile.tile = std::make_shared<const Tile>(tiles->read(wanted.key));
-    placed.push_back(std::move(tile));
-  }
+  const TokenRectangle part =
+      request.region.value_or(TokenRectangle{0, 0, about.n_tokens, about.n_tokens});
+  if (part.first_query + part.queries > about.n_tokens ||
+      part.first_key + part.keys > about.n_tokens)
+    fail(ErrorCode::usage, "--region ends at query ", part.first_query + part.queries, ", key ",
+         part.first_key + part.keys, ": the sample ", quoted(about.id), " has ", about.n_tokens,
+         " tokens");
+  const QSizeF size = request.region ? size_for(part) : kMapSize;
+  const QRectF map = map_layout(QRectF({}, size), scene).map;
+  scene.viewport.width = static_cast<int>(map.width());
+  scene.viewport.height = static_cast<int>(map.height());
+  const auto keys = static_cast<double>(part.keys), queries = static_cast<double>(part.queries);
+  scene.viewport.tokens_per_pixel =
+      request.region ? std::max(keys / map.width(), queries / map.height())
+                     : static_cast<double>(about.n_tokens) / std::min(map.width(), map.height());
+  scene.viewport.first_query = static_cast<double>(part.first_query);
+  scene.viewport.first_key = static_cast<double>(part.first_key);
+  scene.viewport = limited(scene.viewport, about.n_tokens);
   auto quantised = std::make_shared<QuantisedMap>();
-  quantised->place(std::move(placed));
+  quantised->place(read_tiles(*tiles, key, levels, scene.viewport));
   quantised->rescale({});
   scene.map = std::move(quantised);
-  return map_picture(std::move(scene), kMapSize);
+  if (request.region) {
+    scene.region = part;
+    key.reduction = Reduction::maximum;
+    scene.other = read_tiles(*tiles, key, levels, scene.viewport);
+    scene.notes = region_notes(scene, scene.map->tiles().front().block);
+  }
+  return map_picture(std::move(scene), size);
 }
 
 PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& request) {
-  constexpr std::int64_t kSide = 64;
   const profile::Reader& profile = source.required_profile();
   const auto tiles = tiles_of(profile);
   const std::size_t sample = sample_with_maps(*tiles, request);
   const auto levels = required_levels(*tiles, profile, sample);
-  int level = 0;
-  while (level + 1 < static_cast<int>(levels.size()) &&
-         levels[static_cast<std::size_t>(level)].side > kSide)
-    ++level;
+  const int level = thumbnail_level(levels);
   const auto& header = profile.header();
   GridScene scene;
   scene.title = str("Attention maps of ", header.model_name, " · ", profile.samples()[sample].id);

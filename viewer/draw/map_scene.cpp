@@ -19,6 +19,19 @@ constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 104, kLeg
 constexpr double kBottomAxis = 36, kBottomTexts = 100, kLane = 15;
 constexpr double kLeastTokenPixels = 12;
 
+void paint_title(QPainter& painter, const MapLayout& layout, const Theme& theme,
+                 const MapScene& scene) {
+  painter.save();
+  QFont bold = theme.font;
+  bold.setBold(true);
+  painter.setFont(bold);
+  painter.setPen(theme.text);
+  painter.drawText(layout.title, Qt::AlignLeft | Qt::AlignVCenter,
+                   QFontMetricsF(bold).elidedText(QString::fromStdString(scene.title),
+                                                  Qt::ElideRight, layout.title.width()));
+  painter.restore();
+}
+
 class MapPicture : public Picture {
  public:
   MapPicture(MapScene scene, QSizeF size) : scene_(std::move(scene)), size_(size) {}
@@ -47,9 +60,10 @@ std::string MapPicture::csv() const {
                         scene_.reduction == Reduction::mean ? "mean" : "greatest",
                         " of a block, zeros above the diagonal counted in means\n");
   for (const auto& note : scene_.notes) out += "# " + note + "\n";
+  if (scene_.region) out += "# the cells of the rectangle\n";
   out += "first_query,first_key,block_tokens,attention\n";
   if (!scene_.map) return out;
-  const TokenRectangle part = scene_.viewport.tokens();
+  const TokenRectangle part = scene_.region.value_or(scene_.viewport.tokens());
   for (const PlacedTile& placed : scene_.map->tiles()) {
     if (!placed.tile || placed.key != placed.slot) continue;
     const Cells cells = cells_of(*placed.tile, placed.key);
@@ -77,7 +91,8 @@ std::string MapPicture::csv() const {
 }  // namespace
 
 bool shows_token_texts(const MapScene& scene) {
-  return scene.token_texts && scene.viewport.tokens_per_pixel <= 1 / kLeastTokenPixels;
+  return scene.token_texts && !scene.bare &&
+         scene.viewport.tokens_per_pixel <= 1 / kLeastTokenPixels;
 }
 
 std::string token_text(const TokenList& tokens, std::int64_t token) {
@@ -85,8 +100,21 @@ std::string token_text(const TokenList& tokens, std::int64_t token) {
   return (*tokens)[static_cast<std::size_t>(token)];
 }
 
+RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens) {
+  const std::span<const PlacedTile> shown = scene.map->tiles();
+  const bool means = scene.reduction == Reduction::mean;
+  const auto maxima = means ? std::span<const PlacedTile>(scene.other) : shown;
+  return region_statistics(means ? shown : scene.other,
+                           scene.several ? std::span<const PlacedTile>() : maxima, *scene.region,
+                           block_tokens, scene.n_tokens);
+}
+
 MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   MapLayout layout;
+  if (scene.bare) {
+    layout.map = area.toAlignedRect().adjusted(1, 1, -1, -1);
+    return layout;
+  }
   const double lanes = scene.lanes.empty() ? 0 : kGap + kLane * double(scene.lanes.size());
   const double bottom = shows_token_texts(scene) ? kBottomTexts : kBottomAxis;
   const double left = area.left() + kLeftAxis;
@@ -104,7 +132,8 @@ MapLayout map_layout(const QRectF& area, const MapScene& scene) {
   layout.lanes = {map.left(), map.bottom() + bottom, map.width(), lanes};
   layout.legend = {layout.right_strip.right() + 12, map.top() - kStrip, kLegendWidth - 16,
                    map.height() + kStrip};
-  const double notes = std::min(170.0, layout.legend.height() * 0.45);
+  const double notes = scene.notes.empty() ? std::min(170.0, layout.legend.height() * 0.45)
+                                           : std::min(230.0, layout.legend.height() * 0.66);
   const double bar = std::max(24.0, layout.legend.height() - 20 - notes);
   layout.legend_bar = {layout.legend.left() + 36, layout.legend.top() + 20, 14, bar};
   layout.legend_histogram = {layout.legend_bar.left() - 36, layout.legend_bar.top(), 34, bar};
@@ -156,14 +185,7 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
   painter.fillRect(area, theme.background);
   painter.setFont(theme.font);
   const MapLayout layout = map_layout(area, scene);
-  QFont bold = theme.font;
-  bold.setBold(true);
-  painter.setFont(bold);
-  painter.setPen(theme.text);
-  painter.drawText(layout.title, Qt::AlignLeft | Qt::AlignVCenter,
-                   QFontMetricsF(bold).elidedText(QString::fromStdString(scene.title),
-                                                  Qt::ElideRight, layout.title.width()));
-  painter.setFont(theme.font);
+  if (!scene.bare) paint_title(painter, layout, theme, scene);
   if (scene.map) {
     const double ratio = std::clamp(painter.deviceTransform().m11(), 0.5, 4.0);
     painter.drawImage(layout.map.topLeft(), map_image(*scene.map, scene.viewport, theme, ratio));
@@ -179,11 +201,13 @@ void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const 
       painter.drawLine(right.topLeft(), right.bottomLeft());
       painter.restore();
     }
-    paint_edges(painter, layout, theme, scene);
-    paint_legend(painter, layout, theme, scene);
+    if (!scene.bare) {
+      paint_edges(painter, layout, theme, scene);
+      paint_legend(painter, layout, theme, scene);
+    }
   }
   paint_overlays(painter, layout, theme, scene);
-  paint_axes(painter, layout, theme, scene);
+  if (!scene.bare) paint_axes(painter, layout, theme, scene);
   painter.setPen(theme.grid);
   painter.setBrush(Qt::NoBrush);
   painter.drawRect(layout.map);

@@ -13,6 +13,7 @@
 
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/quantised_map.hpp"
+#include "viewer/maps/region.hpp"
 
 namespace kvatlas::viewer {
 
@@ -30,6 +31,7 @@ struct MapScene {
   std::int64_t n_tokens = 0, finest_block = 1;
   Reduction reduction = Reduction::mean;
   bool locked_range = false;
+  bool bare = false;  // cells alone: no title, axes, strips or legend
   Viewport viewport;  // in units of a 96-dpi pixel; its size is that of the layout's map
   std::shared_ptr<const QuantisedMap> map;
   std::shared_ptr<const QuantisedMap> swiped;  // right of `swipe`, if there
@@ -45,13 +47,20 @@ struct MapScene {
   std::optional<TokenRectangle> focus;  // the cell in focus
   std::vector<TokenRectangle> added;    // those whose sum is asked for
   std::optional<TokenRectangle> region;
+  /// Of the other reduction, for the rectangle's statistics; may be empty.
+  std::vector<PlacedTile> other;
+  bool several = false;  // a mean of maps: its maxima are not stored
 };
+
+/// Of the scene's rectangle, which it has, as far as its tiles are there.
+RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens);
 
 struct MapLayout {
   QRectF title, map, top_strip, right_strip, left_axis, bottom_axis, lanes, legend, legend_bar,
       legend_histogram, legend_notes;
 };
-/// Where the parts lie; the legend and the axes have fixed sizes, the map takes the rest.
+/// Where the parts lie; the legend and the axes have fixed sizes, the map takes the rest. Of a bare
+/// scene the map is all.
 MapLayout map_layout(const QRectF& area, const MapScene& scene);
 
 /// The same part of a map `factor` times as long.

@@ -11,6 +11,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "calibrate/policy.hpp"
 #include "viewer/draw/picture.hpp"
+#include "viewer/maps/tile_plan.hpp"
 #include "viewer/models/choices.hpp"
 
 namespace kvatlas::viewer {
@@ -35,8 +36,9 @@ struct PictureRequest {
   struct Place {
     std::int64_t layer = 0, head = 0;
   };
-  std::optional<Place> at;            // --at L12.H3
-  std::optional<std::size_t> sample;  // --sample: position in the profile
+  std::optional<Place> at;               // --at L12.H3
+  std::optional<std::size_t> sample;     // --sample: position in the profile
+  std::optional<TokenRectangle> region;  // --region: a part of a map
 };
 
 struct PictureMaker {

@@ -15,6 +15,7 @@
 #include "kernels/base/str.hpp"
 #include "viewer/commands.hpp"
 #include "viewer/draw/headless.hpp"
+#include "viewer/draw/map_makers.hpp"
 #include "viewer/draw/pictures.hpp"
 
 namespace kvatlas {
@@ -25,7 +26,7 @@ using namespace viewer;
 
 struct Options {
   std::vector<std::filesystem::path> files;
-  std::string what, at, size, colours = "viridis";
+  std::string what, at, region, size, colours = "viridis";
   std::filesystem::path output;
   std::optional<std::string> task, identify, pooling, form, score;
   std::optional<std::int64_t> sample, length, initial, recent, w_last, budget, window, kernel;
@@ -97,6 +98,11 @@ PictureRequest request_of(const Options& options, const PictureSource& source) {
         fail(ErrorCode::usage, "--at ", printable(options.at), ": the model has ", header.n_layers,
              " layers and ", header.n_heads, " heads, counted from 0");
     }
+  }
+  if (!options.region.empty()) {
+    if (options.what != "map")
+      fail(ErrorCode::usage, "--region is a part of a map: it goes with --what map");
+    request.region = parse_region(options.region);
   }
   if (options.length) set_length(choices, *options.length);
   take(options.initial, choices.lazy_arrays.keep.initial);
@@ -200,6 +206,11 @@ void add_render_command(CLI::App& app) {
   command->add_option("--task", o.task, "samples of this task [all]")->group(kSamples);
   command->add_option("--sample", o.sample, "one sample, by its index")->group(kSamples);
   command->add_option("--at", o.at, "layer and head, as L12.H3")->group(kSamples);
+  command
+      ->add_option("--region", o.region,
+                   "map: queries 5000 to 5255 and keys 0 to 511 are 5000:5256,0:512 [all]")
+      ->type_name("Q:Q,K:K")
+      ->group(kSamples);
   command->add_option("--length", o.length, "prompt tokens that savings are for [the longest]")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->group(kSamples);
@@ -247,6 +258,7 @@ void add_render_command(CLI::App& app) {
       "  kvatlas render --what list\n"
       "  kvatlas render p.h5 policy.json --what lazy --threshold 0.9 -o lazy.png --scale 2\n"
       "  kvatlas render p.h5 --what blocks --at L0.H3 --delta 0.6 -o head3.svg --dark\n"
+      "  kvatlas render p.h5 --what map --at L12.H3 --region 5000:5256,0:512 -o part.png\n"
       "  kvatlas render policy.json --what sweep -o sweep.csv");
   command->callback([options, command] { run_render(*options, *command); });
 }

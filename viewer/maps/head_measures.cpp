@@ -45,13 +45,19 @@ HeadMeasures measure_head(std::span<const float> means, std::int64_t side,
 
 double likeness(const HeadMeasures& a, const HeadMeasures& b) {
   double sum = 0, of_a = 0, of_b = 0;
-  const std::size_t count = std::min(a.roots.size(), b.roots.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    const double x = static_cast<double>(a.roots[i]), y = static_cast<double>(b.roots[i]);
-    sum += x * y;
-    of_a += x * x;
-    of_b += y * y;
-  }
+  const auto side_of = [](const HeadMeasures& measures) {
+    return static_cast<std::size_t>(std::lround(std::sqrt(double(measures.roots.size()))));
+  };
+  const std::size_t side = side_of(a), other = side_of(b);
+  for (std::size_t row = 0; row < side; ++row)
+    for (std::size_t column = 0; column <= row && other > 0; ++column) {
+      const double x = static_cast<double>(a.roots[row * side + column]);
+      const double y =
+          static_cast<double>(b.roots[row * other / side * other + column * other / side]);
+      sum += x * y;
+      of_a += x * x;
+      of_b += y * y;
+    }
   return of_a > 0 && of_b > 0 ? sum / std::sqrt(of_a * of_b) : 0;
 }
 

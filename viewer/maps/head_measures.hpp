@@ -26,7 +26,8 @@ struct HeadMeasures {
 /// but one block of keys, is left out.
 HeadMeasures measure_head(std::span<const float> means, std::int64_t side,
                           std::int64_t block_tokens);
-/// 0 to 1, the same rows: the rows' Bhattacharyya coefficient, mean over rows.
+/// 0 to 1, the same rows: the rows' Bhattacharyya coefficient, mean over rows. Maps of other sides
+/// are laid over each other by relative position.
 double likeness(const HeadMeasures& a, const HeadMeasures& b);
 
 /// Of all heads of a sample, [layer * heads + head], at the level of thumbnails.

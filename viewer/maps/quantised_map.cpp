@@ -274,14 +274,6 @@ QuantisedMap::Edges QuantisedMap::edges(const Viewport& viewport, std::int64_t n
   return edges;
 }
 
-const PlacedTile* QuantisedMap::exact_tile(std::int64_t row, std::int64_t column) const {
-  for (const PlacedTile& placed : tiles_)
-    if (placed.tile && placed.key == placed.slot && placed.slot.row == row / kTileSide &&
-        placed.slot.column == column / kTileSide)
-      return &placed;
-  return nullptr;
-}
-
 std::optional<QuantisedMap::Value> QuantisedMap::value_at(std::int64_t query,
                                                           std::int64_t key) const {
   if (key > query || key < 0) return std::nullopt;

@@ -74,8 +74,6 @@ class QuantisedMap {
     std::int64_t rank = 0,
                  stored = 0;  // of the row's cells in sight, the greatest is 1; of so many
   };
-  /// The tile that holds a cell of the level in sight; nullptr if it is not there.
-  const PlacedTile* exact_tile(std::int64_t row, std::int64_t column) const;
   std::optional<Value> value_at(std::int64_t query, std::int64_t key) const;
 
   /// How many tiles were quantised since the beginning.

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "kernels/base/error.hpp"
 
@@ -45,6 +48,7 @@ RegionStatistics region_statistics(const Region& region) {
   require_consistent(region);
   const Cells& cells = region.means;
   RegionStatistics found;
+  found.of_pairs = !region.maxima.empty();
   double mass_log2 = 0;  // sum of m log2 m over the cells' masses m
   std::int64_t queries_known = 0;
   for (std::int64_t row = 0; row < cells.rows; ++row) {
@@ -69,7 +73,8 @@ RegionStatistics region_statistics(const Region& region) {
       if (mass > 0) mass_log2 += mass * std::log2(mass);
       const auto cell = static_cast<std::size_t>(row * cells.columns + column);
       const double greatest = region.maxima.empty() ? mean : region.maxima[cell];
-      if (!std::isnan(greatest)) found.maximum = std::max(found.maximum, greatest);
+      if (std::isnan(greatest)) found.of_pairs = false;
+      found.maximum = std::max(found.maximum, std::isnan(greatest) ? mean : greatest);
     }
     if (known) queries_known += queries.count();
   }
@@ -77,6 +82,39 @@ RegionStatistics region_statistics(const Region& region) {
   if (found.sum > 0) found.entropy = std::max(0.0, std::log2(found.sum) - mass_log2 / found.sum);
   if (queries_known > 0) found.share_of_rows = found.sum / static_cast<double>(queries_known);
   return found;
+}
+
+RegionStatistics region_statistics(std::span<const PlacedTile> means,
+                                   std::span<const PlacedTile> maxima, const TokenRectangle& part,
+                                   std::int64_t block_tokens, std::int64_t n_tokens) {
+  const std::int64_t side = (n_tokens + block_tokens - 1) / block_tokens;
+  const auto blocks = [&](std::int64_t first, std::int64_t count) {
+    const std::int64_t begin = std::clamp<std::int64_t>(first / block_tokens, 0, side);
+    const std::int64_t end = (first + count + block_tokens - 1) / block_tokens;
+    return std::pair(begin, std::clamp<std::int64_t>(end, begin, side));
+  };
+  const auto rows = blocks(part.first_query, part.queries);
+  const auto columns = blocks(part.first_key, part.keys);
+  const std::int64_t width = columns.second - columns.first, height = rows.second - rows.first;
+  const auto values = [&](std::span<const PlacedTile> tiles) {
+    std::vector<float> found(static_cast<std::size_t>(width * height),
+                             std::numeric_limits<float>::quiet_NaN());
+    for (const PlacedTile& placed : tiles) {
+      if (!placed.tile || placed.key != placed.slot || placed.block != block_tokens) continue;
+      const Cells cells = cells_of(*placed.tile, placed.key);
+      for (std::int64_t row = std::max(rows.first, cells.first_row);
+           row < std::min(rows.second, cells.first_row + cells.rows); ++row)
+        for (std::int64_t column = std::max(columns.first, cells.first_column);
+             column < std::min(columns.second, cells.first_column + cells.columns); ++column)
+          found[static_cast<std::size_t>((row - rows.first) * width + column - columns.first)] =
+              cells.at(row - cells.first_row, column - cells.first_column);
+    }
+    return found;
+  };
+  const std::vector<float> of_means = values(means);
+  const std::vector<float> of_maxima = maxima.empty() ? std::vector<float>() : values(maxima);
+  return region_statistics(
+      {{of_means, height, width, rows.first, columns.first}, of_maxima, block_tokens, n_tokens});
 }
 
 }  // namespace kvatlas::viewer

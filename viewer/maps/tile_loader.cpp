@@ -16,7 +16,7 @@ TileLoader::~TileLoader() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
     jobs_.clear();
-    waiting_.clear();
+    askers_.clear();
   }
   changed_.notify_all();
   thread_.join();
@@ -30,38 +30,60 @@ void TileLoader::post(std::function<void()> job) {
   changed_.notify_all();
 }
 
-std::uint64_t TileLoader::request(std::vector<TileRequest> wanted) {
+std::uint64_t TileLoader::request(std::vector<TileRequest> wanted, const void* asker) {
   std::stable_sort(wanted.begin(), wanted.end(), [](const TileRequest& a, const TileRequest& b) {
     return a.priority < b.priority;
   });
   std::uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    waiting_.clear();
+    forget(asker);
     std::unordered_set<TileKey, TileKeyHash> taken;
     if (reading_) taken.insert(*reading_);
+    Asker asks{asker, {}};
     for (const TileRequest& request : wanted)
-      if (taken.insert(request.key).second) waiting_.push_back(request.key);
+      if (taken.insert(request.key).second) asks.waiting.push_back(request);
+    if (!asks.waiting.empty()) askers_.push_back(std::move(asks));
     generation = ++generation_;
   }
   changed_.notify_all();
   return generation;
 }
 
-void TileLoader::cancel() {
+void TileLoader::cancel(const void* asker) {
   const std::lock_guard lock(mutex_);
-  waiting_.clear();
+  forget(asker);
+}
+
+void TileLoader::forget(const void* who) {
+  std::erase_if(askers_, [who](const Asker& asker) { return asker.who == who; });
+}
+
+TileKey TileLoader::take_next() {
+  const auto next =
+      std::min_element(askers_.begin(), askers_.end(), [](const Asker& a, const Asker& b) {
+        return a.waiting.front().priority < b.waiting.front().priority;
+      });
+  const TileKey key = next->waiting.front().key;
+  std::rotate(next, next + 1, askers_.end());  // the others come first now
+  for (Asker& asker : askers_)
+    std::erase_if(asker.waiting, [&](const TileRequest& request) { return request.key == key; });
+  std::erase_if(askers_, [](const Asker& asker) { return asker.waiting.empty(); });
+  return key;
 }
 
 std::size_t TileLoader::waiting() const {
   const std::lock_guard lock(mutex_);
-  return waiting_.size() + (reading_ ? 1 : 0);
+  std::unordered_set<TileKey, TileKeyHash> keys;
+  for (const Asker& asker : askers_)
+    for (const TileRequest& request : asker.waiting) keys.insert(request.key);
+  return keys.size() + (reading_ ? 1 : 0);
 }
 
 void TileLoader::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !jobs_.empty() || !waiting_.empty(); });
+    changed_.wait(lock, [this] { return stop_ || !jobs_.empty() || !askers_.empty(); });
     if (stop_) return;
     if (!jobs_.empty()) {
       const auto job = std::move(jobs_.front());
@@ -72,8 +94,7 @@ void TileLoader::run() {
       continue;
     }
     TileResult result;
-    result.key = waiting_.front();
-    waiting_.pop_front();
+    result.key = take_next();
     reading_ = result.key;
     lock.unlock();
     try {

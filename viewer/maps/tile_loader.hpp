@@ -2,7 +2,7 @@
 // Reads tiles beside the thread that paints.
 //
 //   TileLoader loader(profile_tiles(profile), [](TileResult result) { … });
-//   loader.request(plan_tiles(map, level, levels[level], visible));   // at every move
+//   loader.request(plan_tiles(map, level, levels[level], visible), this);   // at every move
 #pragma once
 
 #include <condition_variable>
@@ -28,8 +28,8 @@ struct TileResult {
   std::string failure;               // then: why
 };
 
-/// One thread owns the source and the file behind it. What is asked for last counts: what waits and
-/// is not asked for again is never read.
+/// One thread owns the source and the file behind it. What an asker (a view) asks for last counts:
+/// what waits for it and is not asked for again is never read.
 class TileLoader {
  public:
   /// `deliver` is called in the loader's thread, without a lock held; it must not throw, nor
@@ -45,11 +45,12 @@ class TileLoader {
   /// read from the source's file is read so. It must not throw. Jobs left at the end never run.
   void post(std::function<void()> job);
 
-  /// Replaces all that waits: by priority, and within one in the order given, each tile once. The
-  /// tile that is being read is not read again. Returns the request's generation, from 1 on.
-  std::uint64_t request(std::vector<TileRequest> wanted);
-  /// Drops all that waits.
-  void cancel();
+  /// Replaces all that waits for this asker: by priority, and within one in the order given; askers
+  /// of equal priority take turns. Each tile is read once, whoever asked, and the tile that is
+  /// being read is not read again. Returns the request's generation, from 1 on.
+  std::uint64_t request(std::vector<TileRequest> wanted, const void* asker = nullptr);
+  /// Drops all that waits for this asker.
+  void cancel(const void* asker = nullptr);
 
   /// The levels of a sample's maps, as TileSource's.
   std::vector<MapLevel> levels(std::size_t sample) const { return source_->levels(sample); }
@@ -57,14 +58,21 @@ class TileLoader {
   std::size_t waiting() const;
 
  private:
+  struct Asker {
+    const void* who = nullptr;
+    std::deque<TileRequest> waiting;
+  };
   void run();
+  void forget(const void* who);
+  TileKey take_next();
 
   std::unique_ptr<TileSource> source_;
   Deliver deliver_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
-  std::deque<TileKey> waiting_;
+  std::deque<Asker>
+      askers_;  // those that something waits for; the one whose turn it is comes first
   std::optional<TileKey> reading_;
   std::uint64_t generation_ = 0;
   bool stop_ = false;

@@ -26,6 +26,15 @@ std::size_t TileKeyHash::operator()(const TileKey& key) const noexcept {
   return hash;
 }
 
+int thumbnail_level(std::span<const MapLevel> levels) {
+  constexpr std::int64_t kThumbnailSide = 64;
+  int level = 0;
+  while (level + 1 < static_cast<int>(levels.size()) &&
+         levels[static_cast<std::size_t>(level)].side > kThumbnailSide)
+    ++level;
+  return level;
+}
+
 Cells cells_of(const Tile& tile, const TileKey& key) {
   return {tile.values, tile.rows, tile.columns, key.row * kTileSide, key.column * kTileSide};
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "viewer/maps/cells.hpp"
@@ -47,6 +48,9 @@ struct MapLevel {
   std::int64_t block_tokens = 1, side = 0;
   bool operator==(const MapLevel&) const = default;
 };
+/// The level of thumbnails: the finest of at most 64 cells a side, else the coarsest. `levels` is
+/// not empty.
+int thumbnail_level(std::span<const MapLevel> levels);
 
 /// Shares of attention; NaN where they are not known.
 struct Tile {

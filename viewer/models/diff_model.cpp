@@ -109,7 +109,8 @@ Chart similarity_chart(const ProfileNumbers& a, const ProfileNumbers& b,
     }
   if (settings.form == DiffForm::difference) {
     chart.matrices.push_back(
-        layer_matrix("difference", a.layers, std::move(difference), {-most, most}));
+        layer_matrix("difference", a.layers, std::move(difference),
+                     most > 0 ? std::pair(-most, most) : std::pair(-1.0, 1.0)));
   } else {
     chart.matrices.push_back(layer_matrix(a.name, a.layers, a.similarity, {0, 1}));
     chart.matrices.push_back(layer_matrix(b.name, b.layers, b.similarity, {0, 1}));
@@ -157,6 +158,11 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
     for (std::size_t i = 0; i < similarity.values.size(); ++i)
       out.similarity[i % cells] += similarity.values[i] / static_cast<double>(similarity.heads);
   });
+  try {
+    out.maps = read_map_measures(profile, positions);
+  } catch (const Error&) {
+    out.maps = {};  // without maps there is no list of heads
+  }
   return out;
 }
 
@@ -166,6 +172,7 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
     fail(ErrorCode::usage, first.name, " has ", first.layers, " layers and ", second.name, " ",
          second.layers, ": turn on 'Pair by depth' to compare layers of the same relative depth");
   DiffView view;
+  view.heads = head_changes(first.maps, second.maps);
   const std::pair profiles{&first, &second};
   view.masses = layer_chart("layer mass", "share of attention", first.mass, second.mass, profiles,
                             settings, view);
@@ -179,7 +186,7 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
           chart->notes.push_back(numbers->name + ": " + missing);
       break;
     }
-  if (view.changes.empty())
+  if (view.changes.empty() && view.heads.empty())
     fail(ErrorCode::usage, "the two profiles have no statistics in common: ",
          first.missing.empty() ? second.missing.empty() ? std::string() : second.missing.front()
                                : first.missing.front());

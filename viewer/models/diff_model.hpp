@@ -10,6 +10,7 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/models/head_changes.hpp"
 
 namespace kvatlas::viewer {
 
@@ -22,6 +23,7 @@ struct ProfileNumbers {
   std::vector<double> budget;                     // [layer], share of all tokens kept
   std::vector<double> similarity;                 // [layer, layer], mean over heads
   std::vector<std::string> missing;
+  MapMeasures maps;  // of no heads without maps
 };
 ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::string& name,
                                     const std::vector<std::size_t>& positions,
@@ -40,8 +42,9 @@ struct DiffView {
     std::int64_t layer = 0;  // of the first profile
     double first = 0, second = 0;
   };
-  std::vector<Change> changes;  // the largest first
-  Table table;                  // of them
+  std::vector<Change> changes;    // the largest first
+  Table table;                    // of them
+  std::vector<HeadChange> heads;  // whose maps differ most
 };
 /// Second less first. Error(usage) for other numbers of layers, unless they pair by depth.
 DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,

@@ -162,7 +162,7 @@ Chart rows_heatmap(const RowsModel& model, std::int64_t first, std::int64_t last
   chart.y = {"query token", ""};
   Matrix matrix;
   matrix.label = line.label;
-  matrix.unit = "log10 of a share";
+  matrix.unit = "log10 share";
   for (std::int64_t key = first; key < last; key += step) {
     const std::string text = text_of(texts, key);
     matrix.column_labels.push_back(text.empty() ? std::to_string(key) : str(key, " ", text));

@@ -82,12 +82,20 @@ void ComparisonScreen::make_charts() {
     if (model_) compute();
   });
   connect(pareto_, &ChartView::point_chosen, this, &ComparisonScreen::choose);
-  connect(changes_, &QListWidget::itemActivated, this, [this](const QListWidgetItem* item) {
-    select_layer(item->data(Qt::UserRole).toLongLong());
-  });
-  connect(changes_, &QListWidget::currentItemChanged, this, [this](const QListWidgetItem* item) {
-    if (item) select_layer(item->data(Qt::UserRole).toLongLong());
-  });
+  const auto go_to_change = [this](const QListWidgetItem* item) {
+    if (!item) return;
+    Selection selection = this->session().selection().current();
+    selection.layer = item->data(Qt::UserRole).toLongLong();
+    if (const QVariant head = item->data(Qt::UserRole + 1); head.isValid())
+      selection.head = head.toLongLong();
+    this->session().selection().set(selection);
+  };
+  connect(changes_, &QListWidget::currentItemChanged, this, go_to_change);
+  connect(changes_, &QListWidget::itemActivated, this,
+          [this, go_to_change](const QListWidgetItem* item) {
+            go_to_change(item);
+            if (item->data(Qt::UserRole + 1).isValid()) emit screen_wanted("maps");
+          });
   for (ChartView* chart : {masses_, budgets_})
     connect(chart, &ChartView::column_chosen, this,
             [this](double x) { select_layer(static_cast<std::int64_t>(x + 0.5)); });
@@ -210,6 +218,17 @@ void ComparisonScreen::show_changes() {
                                      QString::fromStdString(number_text(change.second, 3))),
                             changes_);
     item->setData(Qt::UserRole, static_cast<qlonglong>(change.layer));
+  }
+  for (const auto& change : diff_.heads) {
+    auto* item = new QListWidgetItem(tr("head L%1.H%2: map differs by %3, sink %4 → %5")
+                                         .arg(change.layer)
+                                         .arg(change.head)
+                                         .arg(change.difference, 0, 'f', 3)
+                                         .arg(change.first_sink, 0, 'f', 3)
+                                         .arg(change.second_sink, 0, 'f', 3),
+                                     changes_);
+    item->setData(Qt::UserRole, static_cast<qlonglong>(change.layer));
+    item->setData(Qt::UserRole + 1, static_cast<qlonglong>(change.head));
   }
 }
 

@@ -127,6 +127,7 @@ void MainWindow::make_docks() {
           [this] { tree_->set_predicates(facts_->predicates()); });
   connect(pins_, &PinTray::wanted, this, &MainWindow::go_to);
   connect(pins_, &PinTray::notes_changed, this, &MainWindow::refresh_details);
+  connect(pins_, &PinTray::pins_came, pins_dock_, &QWidget::show);
   connect(pins_, &PinTray::failed, this,
           [this](const QString& text) { banners_->show_message({.text = text}); });
 }

@@ -212,7 +212,7 @@ void MainWindow::connect_actions() {
           (*actions_)["view.full_screen"]->trigger();
           return;
         }
-        if (screen()) screen()->act(act);
+        if (!pins_->act(act) && screen()) screen()->act(act);
       });
   connect(&session_.undo(), &QUndoStack::indexChanged, this, &MainWindow::refresh_actions);
 }

@@ -7,7 +7,15 @@
 
 namespace kvatlas::viewer {
 
+MapFeed::~MapFeed() { cancel(); }
+
+void MapFeed::cancel() {
+  for (const Part& part : parts_)
+    if (part.profile) part.profile->loader().cancel(this);
+}
+
 void MapFeed::set(MapSubject subject, std::optional<MapSubject> baseline) {
+  cancel();
   for (const Part& part : parts_)
     if (part.profile) disconnect(part.profile, nullptr, this, nullptr);
   parts_.clear();
@@ -97,7 +105,7 @@ void MapFeed::want(const Viewport& viewport) {
       for (const TileKey& key : sources(part, request.key))
         if (!part.profile->has_tile(key) && !part.failures.contains(key))
           wanted.push_back({key, request.priority});
-    part.profile->loader().request(std::move(wanted));
+    part.profile->loader().request(std::move(wanted), this);
   }
 }
 

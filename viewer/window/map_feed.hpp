@@ -25,6 +25,7 @@ class MapFeed : public QObject {
 
  public:
   explicit MapFeed(QObject* parent = nullptr) : QObject(parent) {}
+  ~MapFeed() override;
 
   /// Shows `subject`, or it less `baseline`. An empty subject shows nothing.
   void set(MapSubject subject, std::optional<MapSubject> baseline = {});
@@ -40,6 +41,8 @@ class MapFeed : public QObject {
 
   /// Asks for the tiles in sight and the ring around them that are not here yet.
   void want(const Viewport& viewport);
+  /// Nothing that waits is needed any more.
+  void cancel();
   /// What can be shown now.
   std::vector<PlacedTile> place(const Viewport& viewport);
   /// Why tiles in sight could not be read; empty if all could.

@@ -8,15 +8,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viewer/draw/map_parts.hpp"
+#include "viewer/maps/viewport_moves.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
 
-constexpr double kMostPixelsPerToken = 48, kZoomStep = 1.25, kPanPixels = 80;
 constexpr int kRescaleDelay = 90;  // ms without a move, before the range follows what is in sight
-constexpr double kHandleReach = 7, kClickReach = 4;
-
-QString share_text(double value) { return QString::number(value, 'g', 4); }
 
 }  // namespace
 
@@ -34,12 +33,19 @@ MapView::MapView(QWidget* parent)
   connect(&rescale_soon_, &QTimer::timeout, this, &MapView::rescale);
   connect(&feed_, &MapFeed::arrived, this, &MapView::tiles_came);
   connect(&swiped_feed_, &MapFeed::arrived, this, &MapView::tiles_came);
+  connect(&other_feed_, &MapFeed::arrived, this, &MapView::tiles_came);
 }
 
 void MapView::set_subject(const Subject& subject) {
   const std::int64_t tokens = feed_.n_tokens();
   feed_.set(subject.map, subject.less);
   swiped_feed_.set(subject.swiped.value_or(MapSubject{}));
+  MapSubject other = subject.map;
+  for (MapKey& key : other.maps)
+    key.reduction = key.reduction == Reduction::mean ? Reduction::maximum : Reduction::mean;
+  other_feed_.set(subject.less ? MapSubject{} : std::move(other));
+  scene_.several = subject.map.maps.size() > 1;
+  scene_.other.clear();
   *map_ = QuantisedMap();
   *swiped_map_ = QuantisedMap();
   scene_.title = subject.title.toStdString();
@@ -71,6 +77,23 @@ void MapView::set_subject(const Subject& subject) {
     show_all();
   else
     view_moved();
+}
+
+void MapView::set_bare() {
+  scene_.bare = true;
+  setMinimumSize(48, 48);
+}
+
+void MapView::share_cursor(MapCursor& cursor) {
+  connect(this, &MapView::hovered, &cursor,
+          [this, &cursor](qint64 query, qint64 key) { cursor.move(this, query, key, n_tokens()); });
+  connect(&cursor, &MapCursor::moved, this,
+          [this](const QObject* by, qint64 query, qint64 key, qint64 n) {
+            const auto likewise = [&](qint64 token) {
+              return n > 0 && token >= 0 ? token * n_tokens() / n : -1;
+            };
+            if (by != this) set_hover(likewise(query), likewise(key));
+          });
 }
 
 void MapView::set_theme(const Theme& theme) {
@@ -123,18 +146,10 @@ void MapView::set_overlays(Overlays overlays) {
 MapLayout MapView::layout_now() const { return map_layout(QRectF(rect()), scene_); }
 
 void MapView::limit(Viewport& viewport) const {
-  const QRectF map = map_layout(QRectF(rect()), scene_).map;
+  const QRectF map = layout_now().map;
   viewport.width = static_cast<int>(map.width());
   viewport.height = static_cast<int>(map.height());
-  const auto n = static_cast<double>(std::max<std::int64_t>(scene_.n_tokens, 1));
-  const double most = n / std::max(1, std::min(viewport.width, viewport.height));
-  viewport.tokens_per_pixel =
-      std::clamp(viewport.tokens_per_pixel, std::min(1 / kMostPixelsPerToken, most), most);
-  const auto within = [&](double first, int pixels) {
-    return std::clamp(first, 0.0, std::max(0.0, n - pixels * viewport.tokens_per_pixel));
-  };
-  viewport.first_key = within(viewport.first_key, viewport.width);
-  viewport.first_query = within(viewport.first_query, viewport.height);
+  viewport = limited(viewport, scene_.n_tokens);
 }
 
 void MapView::set_viewport(const Viewport& viewport) {
@@ -159,13 +174,23 @@ void MapView::view_moved() {
   limit(scene_.viewport);
   feed_.want(scene_.viewport);
   if (scene_.swiped) swiped_feed_.want(scaled(scene_.viewport, scene_.swiped_scale));
+  want_other();
   tiles_came();
+}
+
+/// The rectangle's statistics need means and maxima alike.
+void MapView::want_other() {
+  if (scene_.region)
+    other_feed_.want(scene_.viewport);
+  else
+    other_feed_.cancel();
 }
 
 void MapView::tiles_came() {
   map_->place(feed_.place(scene_.viewport));
   if (scene_.swiped)
     swiped_map_->place(swiped_feed_.place(scaled(scene_.viewport, scene_.swiped_scale)));
+  scene_.other = scene_.region ? other_feed_.place(scene_.viewport) : std::vector<PlacedTile>();
   if (map_->sample().empty())
     rescale();
   else
@@ -216,46 +241,14 @@ std::pair<std::int64_t, std::int64_t> MapView::token_at(QPointF position) const 
               viewport.first_key + (position.x() - map.left()) * viewport.tokens_per_pixel))};
 }
 
-void MapView::zoom(double factor, QPointF about) {
-  const QRectF map = layout_now().map;
-  const double x = std::clamp(about.x() - map.left(), 0.0, map.width());
-  const double y = std::clamp(about.y() - map.top(), 0.0, map.height());
-  Viewport& viewport = scene_.viewport;
-  const double key = viewport.first_key + x * viewport.tokens_per_pixel;
-  const double query = viewport.first_query + y * viewport.tokens_per_pixel;
-  viewport.tokens_per_pixel /= factor;
-  limit(viewport);
-  viewport.first_key = key - x * viewport.tokens_per_pixel;
-  viewport.first_query = query - y * viewport.tokens_per_pixel;
-  limit(viewport);
-  const auto n = static_cast<double>(scene_.n_tokens);
-  fitted_ = viewport.tokens_per_pixel * std::min(viewport.width, viewport.height) >= n * 0.9999;
-  view_moved();
-  emit viewport_changed();
-}
-
-void MapView::pan(double right, double down) {
-  scene_.viewport.first_key += right * scene_.viewport.tokens_per_pixel;
-  scene_.viewport.first_query += down * scene_.viewport.tokens_per_pixel;
-  view_moved();
-  emit viewport_changed();
-}
-
 void MapView::make_visible(std::int64_t query, std::int64_t key) {
   if (query < 0 || key < 0) return;
-  Viewport& viewport = scene_.viewport;
-  const auto within = [&](double& first, double token, int pixels) {
-    const double tokens = pixels * viewport.tokens_per_pixel;
-    if (token < first || token >= first + tokens) first = token - tokens / 2;
-  };
-  const Viewport before = viewport;
-  within(viewport.first_query, static_cast<double>(query), viewport.height);
-  within(viewport.first_key, static_cast<double>(key), viewport.width);
-  limit(viewport);
-  if (viewport != before) {
-    view_moved();
-    emit viewport_changed();
-  }
+  Viewport wanted = showing(scene_.viewport, query, key);
+  limit(wanted);
+  if (wanted == scene_.viewport) return;
+  scene_.viewport = wanted;
+  view_moved();
+  emit viewport_changed();
 }
 
 void MapView::set_focus_cell(std::int64_t query, std::int64_t key) {
@@ -271,235 +264,37 @@ void MapView::set_focus_cell(std::int64_t query, std::int64_t key) {
   emit focus_changed(query_, key_);
 }
 
-void MapView::move_focus(std::int64_t down, std::int64_t right) {
-  if (scene_.n_tokens == 0) return;
-  const std::int64_t block = block_here();
-  if (query_ < 0) {
-    const auto middle = token_at(layout_now().map.center());
-    const std::int64_t query = std::clamp<std::int64_t>(middle.first, 0, scene_.n_tokens - 1);
-    set_focus_cell(query, std::clamp<std::int64_t>(middle.second, 0, query));
-    return;
-  }
-  const std::int64_t last = scene_.n_tokens - 1;
-  std::int64_t query = std::clamp<std::int64_t>((query_ / block + down) * block, 0, last);
-  std::int64_t key = std::clamp<std::int64_t>((key_ / block + right) * block, 0, last);
-  if (key > query) {
-    if (down != 0)
-      key = query;  // along the diagonal
-    else
-      return;
-  }
-  set_focus_cell(query, key);
-}
-
-bool MapView::act(Act act) {
-  const QPointF middle = layout_now().map.center();
-  switch (act) {
-    case Act::left:
-    case Act::right:
-      move_focus(0, act == Act::left ? -1 : 1);
-      return true;
-    case Act::up:
-    case Act::down:
-      move_focus(act == Act::up ? -1 : 1, 0);
-      return true;
-    case Act::zoom_in:
-    case Act::zoom_out: {
-      const bool focused = query_ >= 0;
-      const QRectF map = layout_now().map;
-      const QPointF focus(map.left() + (double(key_) - scene_.viewport.first_key) /
-                                           scene_.viewport.tokens_per_pixel,
-                          map.top() + (double(query_) - scene_.viewport.first_query) /
-                                          scene_.viewport.tokens_per_pixel);
-      zoom(act == Act::zoom_in ? kZoomStep : 1 / kZoomStep,
-           focused && map.contains(focus) ? focus : middle);
-      return true;
-    }
-    case Act::pan_left:
-    case Act::pan_right:
-      pan(act == Act::pan_left ? -kPanPixels : kPanPixels, 0);
-      return true;
-    case Act::pan_up:
-    case Act::pan_down:
-      pan(0, act == Act::pan_up ? -kPanPixels : kPanPixels);
-      return true;
-    case Act::centre: {
-      Viewport wanted = scene_.viewport;
-      if (query_ < 0) return this->act(Act::fit);
-      wanted.first_query = double(query_) - wanted.height * wanted.tokens_per_pixel / 2;
-      wanted.first_key = double(key_) - wanted.width * wanted.tokens_per_pixel / 2;
-      limit(wanted);
-      if (wanted == scene_.viewport) return this->act(Act::fit);  // F again
-      set_viewport(wanted);
-      emit viewport_changed();
-      return true;
-    }
-    case Act::fit:
-      if (scene_.region) {
-        Viewport wanted = scene_.viewport;
-        wanted.tokens_per_pixel = 1.1 * std::max(double(scene_.region->queries) / wanted.height,
-                                                 double(scene_.region->keys) / wanted.width);
-        limit(wanted);
-        wanted.first_query = double(scene_.region->first_query) +
-                             double(scene_.region->queries) / 2 -
-                             wanted.height * wanted.tokens_per_pixel / 2;
-        wanted.first_key = double(scene_.region->first_key) + double(scene_.region->keys) / 2 -
-                           wanted.width * wanted.tokens_per_pixel / 2;
-        limit(wanted);
-        if (wanted != scene_.viewport) {
-          set_viewport(wanted);
-          emit viewport_changed();
-          return true;
-        }
-      }
-      show_all();
-      return true;
-    case Act::rectangle:
-      if (scene_.region) {
-        set_region(std::nullopt);
-      } else if (query_ >= 0) {
-        const std::int64_t reach = 8 * block_here();
-        const std::int64_t first_query = std::max<std::int64_t>(0, query_ - reach);
-        const std::int64_t first_key = std::max<std::int64_t>(0, key_ - reach);
-        set_region(TokenRectangle{first_query, first_key,
-                                  std::min(query_ + reach, scene_.n_tokens) - first_query,
-                                  std::min(key_ + reach, scene_.n_tokens) - first_key});
-      } else {
-        rectangle_next_ = true;
-        setCursor(Qt::CrossCursor);
-      }
-      return true;
-    case Act::escape:
-      if (!added_.empty()) {
-        added_.clear();
-        repaint_all();
-      } else if (scene_.region || rectangle_next_) {
-        rectangle_next_ = false;
-        unsetCursor();
-        set_region(std::nullopt);
-      } else if (query_ >= 0) {
-        set_focus_cell(-1, -1);
-      } else {
-        return false;
-      }
-      return true;
-    default:
-      return false;
-  }
-}
-
 void MapView::set_region(const std::optional<TokenRectangle>& region) {
   if (region == scene_.region) return;
   scene_.region = region;
-  repaint_all();
+  want_other();
+  tiles_came();
   emit region_changed();
 }
 
 std::optional<RegionStatistics> MapView::region_statistics_here() const {
-  if (!scene_.region || feed_.is_difference()) return std::nullopt;
-  const std::int64_t block = block_here();
-  const std::int64_t side = (scene_.n_tokens + block - 1) / block;
-  const auto cells_of_span = [&](std::int64_t first, std::int64_t count) {
-    const std::int64_t begin = std::clamp<std::int64_t>(first / block, 0, side);
-    return std::pair(begin,
-                     std::clamp<std::int64_t>((first + count + block - 1) / block, begin, side));
-  };
-  const auto rows = cells_of_span(scene_.region->first_query, scene_.region->queries);
-  const auto columns = cells_of_span(scene_.region->first_key, scene_.region->keys);
-  Region region;
-  region.block_tokens = block;
-  region.n_tokens = scene_.n_tokens;
-  region.means.first_row = rows.first;
-  region.means.rows = rows.second - rows.first;
-  region.means.first_column = columns.first;
-  region.means.columns = columns.second - columns.first;
-  std::vector<float> values(static_cast<std::size_t>(region.means.rows * region.means.columns),
-                            kNoNumber);
-  std::size_t at = 0;
-  for (std::int64_t row = rows.first; row < rows.second; ++row)
-    for (std::int64_t column = columns.first; column < columns.second; ++column, ++at)
-      if (const auto* placed = map_->exact_tile(row, column))
-        values[at] = placed->tile->values[static_cast<std::size_t>(
-            (row % kTileSide) * placed->tile->columns + column % kTileSide)];
-  region.means.values = values;
-  return region_statistics(region);
+  return feed_.is_difference() ? std::nullopt : readout().region();
 }
 
 QString MapView::region_text() const {
   const auto found = region_statistics_here();
-  if (!found) return {};
-  const TokenRectangle& r = *scene_.region;
-  QString text = tr("queries %1 to %2, keys %3 to %4 (whole blocks of %5): sum %6, mean %7, "
-                    "greatest %8, entropy %9 bits")
-                     .arg(r.first_query)
-                     .arg(r.first_query + r.queries - 1)
-                     .arg(r.first_key)
-                     .arg(r.first_key + r.keys - 1)
-                     .arg(block_here())
-                     .arg(share_text(found->sum), share_text(found->mean),
-                          share_text(found->maximum), QString::number(found->entropy, 'f', 2));
-  text += tr(", %1 % of these rows' attention")
-              .arg(QString::number(100 * found->share_of_rows, 'f', 1));
-  if (found->missing > 0) text += tr(", %1 cells not read").arg(found->missing);
-  return text;
+  return found ? readout().region_text(*found) : QString();
 }
 
 QString MapView::region_csv() const {
   const auto found = region_statistics_here();
-  if (!found) return {};
-  const TokenRectangle& r = *scene_.region;
-  return QString(
-             "# %1\nfirst_query,queries,first_key,keys,block_tokens,pairs,sum,mean,maximum,"
-             "entropy_bits,share_of_rows,missing_cells\n%2,%3,%4,%5,%6,%7,%8,%9,")
-             .arg(QString::fromStdString(scene_.title))
-             .arg(r.first_query)
-             .arg(r.queries)
-             .arg(r.first_key)
-             .arg(r.keys)
-             .arg(block_here())
-             .arg(found->pairs)
-             .arg(QString::number(found->sum, 'g', 9), QString::number(found->mean, 'g', 9)) +
-         QString("%1,%2,%3,%4\n")
-             .arg(QString::number(found->maximum, 'g', 9), QString::number(found->entropy, 'g', 9),
-                  QString::number(found->share_of_rows, 'g', 9))
-             .arg(found->missing);
-}
-
-QString MapView::cell_text(std::int64_t query, std::int64_t key) const {
-  if (query < 0 || key < 0 || query >= scene_.n_tokens || key > query) return {};
-  const auto value = map_->value_at(query, key);
-  const auto token = [&](std::int64_t place) {
-    const QString text = QString::fromStdString(token_text(scene_.tokens, place));
-    return text.isEmpty() ? QString::number(place) : QString("%1 %2").arg(place).arg(text);
-  };
-  QString out = tr("q %1 · k %2").arg(token(query), token(key));
-  if (!value) return out + tr(" · not read yet");
-  if (std::isnan(value->value)) return out + tr(" · missing");
-  out += QString(" · ") + share_text(static_cast<double>(value->value));
-  if (value->block > 1)
-    out += (scene_.reduction == Reduction::mean ? tr(" (mean of %1 × %1 tokens)")
-                                                : tr(" (greatest of %1 × %1 tokens)"))
-               .arg(value->block);
-  out += tr(" · rank %1 of the row's %2 blocks in sight").arg(value->rank).arg(value->stored);
-  return out;
+  return found ? readout().region_csv(*found) : QString();
 }
 
 QString MapView::focus_text() const {
   if (!feed_.problem().isEmpty()) return feed_.problem();
   const bool hovering = hover_query_ >= 0;
-  QString text = hovering ? cell_text(hover_query_, hover_key_) : cell_text(query_, key_);
-  if (!added_.empty()) {
-    double sum = 0;
-    for (const auto& [query, key] : added_) {
-      const auto value = map_->value_at(query, key);
-      if (value && !std::isnan(value->value))
-        sum += static_cast<double>(value->value) *
-               static_cast<double>(std::min(value->block, scene_.n_tokens - value->first_key));
-    }
-    text += tr("   |   %1 chosen: sum %2 of a row").arg(added_.size()).arg(share_text(sum));
-  }
+  QString text = hovering ? readout().cell(hover_query_, hover_key_) : readout().cell(query_, key_);
+  if (!added_.empty()) text += readout().sum(added_);
   return text;
 }
+
+Table MapView::table() const { return readout().table(query_); }
 
 void MapView::toggle_added(std::int64_t query, std::int64_t key) {
   const auto cell = cell_at(query, key);
@@ -520,40 +315,6 @@ PicturePtr MapView::picture() const {
   still.map = std::make_shared<const QuantisedMap>(*map_);
   if (scene_.swiped) still.swiped = std::make_shared<const QuantisedMap>(*swiped_map_);
   return map_picture(std::move(still), QSizeF(size()));
-}
-
-Table MapView::table() const {
-  Table table;
-  table.columns = {{tr("query").toStdString(), "token"},  {tr("key").toStdString(), "token"},
-                   {tr("block").toStdString(), "tokens"}, {tr("attention").toStdString(), "share"},
-                   {tr("query text").toStdString()},      {tr("key text").toStdString()}};
-  constexpr std::size_t kMostRows = 200;
-  struct Row {
-    std::int64_t query, key, block;
-    float value;
-  };
-  std::vector<Row> rows;
-  for (const PlacedTile& placed : map_->tiles()) {
-    if (!placed.tile || placed.key != placed.slot) continue;
-    const Cells cells = cells_of(*placed.tile, placed.key);
-    for (std::int64_t r = 0; r < cells.rows; ++r) {
-      const std::int64_t query = (cells.first_row + r) * placed.block;
-      if (query_ >= 0 && (query_ < query || query_ >= query + placed.block)) continue;
-      for (std::int64_t c = 0; c < cells.columns && !cells.is_masked(r, c); ++c)
-        if (!std::isnan(cells.at(r, c)))
-          rows.push_back(
-              {query, (cells.first_column + c) * placed.block, placed.block, cells.at(r, c)});
-    }
-  }
-  const auto count = std::min(rows.size(), kMostRows);
-  std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), rows.end(),
-                    [](const Row& a, const Row& b) { return a.value > b.value; });
-  for (std::size_t i = 0; i < count; ++i)
-    table.rows.push_back({static_cast<double>(rows[i].query), static_cast<double>(rows[i].key),
-                          static_cast<double>(rows[i].block), static_cast<double>(rows[i].value),
-                          token_text(scene_.tokens, rows[i].query),
-                          token_text(scene_.tokens, rows[i].key)});
-  return table;
 }
 
 void MapView::set_hover(std::int64_t query, std::int64_t key) {
@@ -581,7 +342,10 @@ void MapView::paintEvent(QPaintEvent* /*event*/) {
     paint_map(base, QRectF(rect()), theme_, scene_);
   }
   painter.drawPixmap(0, 0, base_);
-  paint_hover(painter);
+  if (cell_at(hover_query_, hover_key_))
+    paint_hover(painter, QRectF(rect()), theme_, scene_, hover_query_, hover_key_,
+                scene_.bare ? readout().value(hover_query_, hover_key_)
+                            : readout().cell(hover_query_, hover_key_));
   if (hasFocus()) {
     painter.setPen(QPen(theme_.accent, 2));
     painter.setBrush(Qt::NoBrush);
@@ -589,38 +353,14 @@ void MapView::paintEvent(QPaintEvent* /*event*/) {
   }
 }
 
-void MapView::paint_hover(QPainter& painter) const {
-  if (hover_query_ < 0) return;
-  const auto cell = cell_at(hover_query_, hover_key_);
-  if (!cell) return;
-  const QRectF map = layout_now().map;
-  const double per_pixel = scene_.viewport.tokens_per_pixel;
-  const double x = map.left() + (double(hover_key_) + 0.5 - scene_.viewport.first_key) / per_pixel;
-  const double y =
-      map.top() + (double(hover_query_) + 0.5 - scene_.viewport.first_query) / per_pixel;
-  painter.save();
-  painter.setClipRect(map);
-  painter.setPen(QPen(QColor(255, 255, 255, 130), 1));
-  painter.drawLine(QPointF(map.left(), y), QPointF(x - 4, y));
-  painter.drawLine(QPointF(x, y + 4), QPointF(x, map.bottom()));
-  painter.setPen(QPen(QColor(0, 0, 0, 110), 1));
-  painter.drawLine(QPointF(map.left(), y + 1), QPointF(x - 4, y + 1));
-  painter.drawLine(QPointF(x + 1, y + 4), QPointF(x + 1, map.bottom()));
-  painter.setClipping(false);
-  QString text = cell_text(hover_query_, hover_key_);
-  text.replace(" · ", "\n");
-  const QFontMetricsF metrics(painter.font());
-  QRectF box =
-      metrics.boundingRect(QRectF(0, 0, 400, 200), Qt::AlignLeft, text).adjusted(-8, -6, 8, 6);
-  box.moveTopLeft({x + 14, y - box.height() - 12});
-  if (box.right() > width()) box.moveRight(x - 14);
-  if (box.top() < 0) box.moveTop(y + 14);
-  painter.setPen(theme_.grid);
-  painter.setBrush(theme_.panel);
-  painter.drawRoundedRect(box, 4, 4);
-  painter.setPen(theme_.text);
-  painter.drawText(box.adjusted(8, 6, -8, -6), Qt::AlignLeft | Qt::AlignTop, text);
-  painter.restore();
+void MapView::showEvent(QShowEvent* /*event*/) {
+  if (scene_.map) view_moved();
+}
+
+void MapView::hideEvent(QHideEvent* /*event*/) {
+  feed_.cancel();
+  swiped_feed_.cancel();
+  other_feed_.cancel();
 }
 
 void MapView::resizeEvent(QResizeEvent* /*event*/) {
@@ -628,133 +368,6 @@ void MapView::resizeEvent(QResizeEvent* /*event*/) {
     show_all();
   else
     view_moved();
-}
-
-void MapView::wheelEvent(QWheelEvent* event) {
-  const double steps = event->angleDelta().y() / 120.0;
-  if (steps == 0 || !scene_.map) {
-    event->ignore();
-    return;
-  }
-  zoom(std::pow(kZoomStep, steps), event->position());
-  event->accept();
-}
-
-void MapView::mousePressEvent(QMouseEvent* event) {
-  if (!scene_.map || event->button() == Qt::RightButton) {
-    event->ignore();
-    return;
-  }
-  pressed_ = last_ = event->position();
-  moved_ = false;
-  const MapLayout layout = layout_now();
-  const QRectF legend = layout.legend_bar.united(layout.legend_histogram).adjusted(-4, -8, 8, 8);
-  if (legend.contains(pressed_) && map_->scale().kind() != ScaleKind::rank &&
-      !settings_.difference && !map_->sample().empty()) {
-    const Scale scale = legend_scale(*map_);
-    const double low = legend_place(layout.legend_bar, scale, map_->scale().range().low);
-    const double high = legend_place(layout.legend_bar, scale, map_->scale().range().high);
-    drag_ = std::abs(pressed_.y() - low) < std::abs(pressed_.y() - high) ? Drag::low : Drag::high;
-    return;
-  }
-  if (!layout.map.contains(pressed_)) return;
-  const double swipe_x = layout.map.left() + scene_.swipe * layout.map.width();
-  if (scene_.swiped && std::abs(pressed_.x() - swipe_x) <= kHandleReach)
-    drag_ = Drag::swipe;
-  else if ((event->modifiers() & Qt::ControlModifier) != 0 || rectangle_next_)
-    drag_ = Drag::region;
-  else
-    drag_ = Drag::pan;
-}
-
-void MapView::drag_range(double y) {
-  const Scale legend = legend_scale(*map_);
-  const double value = legend_value(layout_now().legend_bar, legend, y);
-  Range range = map_->scale().range();
-  (drag_ == Drag::low ? range.low : range.high) = value;
-  if (range.low >= range.high) return;  // one handle does not pass the other
-  settings_.range = range;
-  rescale();
-  emit range_changed();
-}
-
-void MapView::mouseMoveEvent(QMouseEvent* event) {
-  const QPointF position = event->position();
-  if (drag_ != Drag::none && (position - pressed_).manhattanLength() > kClickReach) moved_ = true;
-  const MapLayout layout = layout_now();
-  switch (drag_) {
-    case Drag::low:
-    case Drag::high:
-      if (moved_) drag_range(position.y());
-      return;
-    case Drag::swipe:
-      scene_.swipe = std::clamp((position.x() - layout.map.left()) / layout.map.width(), 0.0, 1.0);
-      repaint_all();
-      return;
-    case Drag::pan:
-      if (moved_) {
-        setCursor(Qt::ClosedHandCursor);
-        pan(last_.x() - position.x(), last_.y() - position.y());
-        last_ = position;
-      }
-      return;
-    case Drag::region: {
-      const auto a = token_at(pressed_), b = token_at(position);
-      const auto clipped = [&](std::int64_t token) {
-        return std::clamp<std::int64_t>(token, 0, scene_.n_tokens - 1);
-      };
-      const auto queries = std::minmax({clipped(a.first), clipped(b.first)});
-      const auto keys = std::minmax({clipped(a.second), clipped(b.second)});
-      const std::int64_t first_query = queries.first, first_key = keys.first;
-      set_region(TokenRectangle{first_query, first_key, queries.second - first_query + 1,
-                                keys.second - first_key + 1});
-      return;
-    }
-    case Drag::none:
-      break;
-  }
-  std::int64_t query = -1, key = -1;
-  if (layout.map.contains(position)) {
-    const auto token = token_at(position);
-    if (cell_at(token.first, token.second) && token.first < scene_.n_tokens)
-      std::tie(query, key) = token;
-  }
-  if (query != hover_query_ || key != hover_key_) {
-    set_hover(query, key);
-    emit hovered(query, key);
-  }
-}
-
-void MapView::mouseReleaseEvent(QMouseEvent* event) {
-  const Drag drag = std::exchange(drag_, Drag::none);
-  unsetCursor();
-  if (drag == Drag::region) {
-    rectangle_next_ = false;
-    if (!moved_) set_region(std::nullopt);
-    return;
-  }
-  if (drag != Drag::pan || moved_) return;
-  const auto [query, key] = token_at(event->position());
-  if ((event->modifiers() & Qt::ShiftModifier) != 0)
-    toggle_added(query, key);
-  else
-    set_focus_cell(query, key);
-}
-
-void MapView::mouseDoubleClickEvent(QMouseEvent* event) {
-  const MapLayout layout = layout_now();
-  if (layout.legend.contains(event->position()) && !locked_) {
-    settings_.range.reset();  // follows what is in sight again
-    rescale();
-    emit range_changed();
-  } else if (layout.map.contains(event->position())) {
-    zoom(kZoomStep * kZoomStep, event->position());
-  }
-}
-
-void MapView::leaveEvent(QEvent* /*event*/) {
-  set_hover(-1, -1);
-  emit hovered(-1, -1);
 }
 
 void MapView::focusInEvent(QFocusEvent* /*event*/) { update(); }

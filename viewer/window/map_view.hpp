@@ -11,6 +11,7 @@
 #include "viewer/draw/map_scene.hpp"
 #include "viewer/maps/region.hpp"
 #include "viewer/window/map_feed.hpp"
+#include "viewer/window/map_readout.hpp"
 #include "viewer/window/screen.hpp"
 
 namespace kvatlas::viewer {
@@ -29,6 +30,10 @@ class MapView : public QWidget {
   };
   /// Another map keeps the part in sight where it is as long, and the range where it is locked.
   void set_subject(const Subject& subject);
+  /// Cells alone, for a small view beside others.
+  void set_bare();
+  /// Its cursor is that of all maps: by token, or by relative position in prompts of other lengths.
+  void share_cursor(MapCursor& cursor);
   void set_theme(const Theme& theme);
   void set_tokens(TokenList tokens);
   void set_scale(ScaleKind kind, bool per_row, std::int64_t masked_keys);
@@ -80,6 +85,8 @@ class MapView : public QWidget {
  protected:
   void paintEvent(QPaintEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
   void wheelEvent(QWheelEvent* event) override;
   void mousePressEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;
@@ -93,6 +100,7 @@ class MapView : public QWidget {
   enum class Drag : std::uint8_t { none, pan, region, low, high, swipe };
 
   void view_moved();  // other tiles are in sight
+  void want_other();
   void tiles_came();
   void rescale();
   void repaint_all();
@@ -104,13 +112,13 @@ class MapView : public QWidget {
   std::int64_t block_here() const;
   std::pair<std::int64_t, std::int64_t> token_at(QPointF position) const;
   std::optional<TokenRectangle> cell_at(std::int64_t query, std::int64_t key) const;
-  QString cell_text(std::int64_t query, std::int64_t key) const;
+  MapReadout readout() const { return {scene_, block_here()}; }
   void toggle_added(std::int64_t query, std::int64_t key);
   void drag_range(double y);
-  void paint_hover(QPainter& painter) const;
 
   Theme theme_;
   MapFeed feed_, swiped_feed_;
+  MapFeed other_feed_;  // of the other reduction, while there is a rectangle
   std::shared_ptr<QuantisedMap> map_, swiped_map_;
   MapScene scene_;
   ScaleSettings settings_;

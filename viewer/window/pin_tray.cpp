@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/window/pin_tray.hpp"
 
+#include <QApplication>
 #include <QHBoxLayout>
-#include <QKeyEvent>
-#include <QListWidget>
-#include <QPainter>
-#include <QPushButton>
-#include <QShortcut>
-#include <QVBoxLayout>
+#include <QResizeEvent>
+#include <QScrollArea>
 #include <algorithm>
 
-#include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
 
 namespace kvatlas::viewer {
 
 namespace {
 
-constexpr QSize kImage(160, 90);
+constexpr QSize kImage(480, 270);
+constexpr int kLeastCard = 130, kMostCard = 420, kCardHeader = 32, kCardMargins = 10;
 
 QString key_of(const Place& place) { return QString::fromStdString(link_text({"", place})); }
 
@@ -25,38 +22,34 @@ QString key_of(const Place& place) { return QString::fromStdString(link_text({""
 
 PinTray::PinTray(Session& session, QWidget* parent) : QWidget(parent), session_(session) {
   files_.setMaxThreadCount(1);  // one writing after the other
-  list_ = new QListWidget(this);
-  list_->setAccessibleName(tr("Pinned views"));
-  list_->setViewMode(QListView::IconMode);
-  list_->setFlow(QListView::LeftToRight);
-  list_->setWrapping(false);
-  list_->setMovement(QListView::Static);
-  list_->setIconSize(kImage);
-  list_->setSpacing(4);
-  list_->setMinimumHeight(60);
-  auto* remove = new QPushButton(tr("Unpin"), this);
-  remove->setAccessibleName(tr("Unpin the chosen view"));
-  remove->setMinimumHeight(26);
-  remove->setEnabled(false);
+  area_ = new QScrollArea(this);
+  area_->setAccessibleName(tr("Pinned views"));
+  area_->setFrameShape(QFrame::NoFrame);
+  area_->setWidgetResizable(true);
+  area_->setFocusPolicy(Qt::NoFocus);
+  area_->setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  area_->setMinimumHeight(100);
+  auto* cards = new QWidget(area_);
+  row_ = new QHBoxLayout(cards);
+  row_->setContentsMargins({});
+  row_->setSpacing(6);
+  row_->addStretch(1);
+  area_->setWidget(cards);
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
-  layout->addWidget(list_, 1);
-  layout->addWidget(remove, 0, Qt::AlignTop);
-  connect(list_, &QListWidget::itemActivated, this, [this](QListWidgetItem* item) {
-    emit wanted(sidecar_.pins[static_cast<std::size_t>(list_->row(item))].place);
-  });
-  connect(list_, &QListWidget::currentRowChanged, remove,
-          [remove](int row) { remove->setEnabled(row >= 0); });
-  connect(remove, &QPushButton::clicked, this, [this] { unpin(list_->currentRow()); });
-  auto* key = new QShortcut(QKeySequence::Delete, list_);
-  key->setContext(Qt::WidgetShortcut);
-  connect(key, &QShortcut::activated, this, [this] { unpin(list_->currentRow()); });
+  layout->addWidget(area_, 1);
   connect(&session_, &Session::profile_changed, this, &PinTray::profile_changed);
+  connect(&session_, &Session::theme_changed, this, [this] {
+    for (PinCard* card : cards_) card->set_theme(session_.theme());
+  });
 }
 
 void PinTray::profile_changed() {
   const auto* profile = session_.profile();
-  if (profile && sidecar_path(profile->path()) == path_ && readable_) return;  // read anew
+  if (profile && sidecar_path(profile->path()) == path_ && readable_) {
+    refresh();  // read anew
+    return;
+  }
   sidecar_ = {};
   images_.clear();
   readable_ = false;
@@ -78,14 +71,14 @@ void PinTray::profile_changed() {
       if (!readable_) emit failed(failure);
       refresh();
       emit notes_changed();
+      if (!sidecar_.pins.empty()) emit pins_came();
     });
   });
 }
 
 void PinTray::pin(const Place& place, const QString& title, const QImage& image) {
   if (!image.isNull())
-    images_[key_of(place)] =
-        image.scaled(kImage * 2, Qt::KeepAspectRatio, Qt::SmoothTransformation);
+    images_[key_of(place)] = image.scaled(kImage, Qt::KeepAspectRatio, Qt::SmoothTransformation);
   const auto same = [&](const Pin& pin) { return pin.place == place; };
   if (std::none_of(sidecar_.pins.begin(), sidecar_.pins.end(), same)) {
     sidecar_.pins.push_back({place, title.toStdString()});
@@ -142,27 +135,50 @@ void PinTray::save() {
   });
 }
 
+PinCard* PinTray::make_card(const Pin& pin) {
+  auto* card = new PinCard(session_, pin, area_->widget());
+  card->set_image(images_.value(key_of(pin.place)));
+  connect(card, &PinCard::wanted, this, [this, place = pin.place] { emit wanted(place); });
+  connect(card, &PinCard::unpinned, this, [this, card] {
+    unpin(static_cast<int>(std::find(cards_.begin(), cards_.end(), card) - cards_.begin()));
+  });
+  return card;
+}
+
+/// Cards are made anew: there are few, and their tiles are in the cache.
 void PinTray::refresh() {
-  const int row = list_->currentRow();
-  list_->clear();
-  for (const auto& pin : sidecar_.pins) {
-    const auto& place = pin.place;
-    const QString where =
-        QString::fromStdString(place_text(place.layer, place.head, place.query, place.key));
-    auto* item = new QListWidgetItem(QString::fromStdString(pin.title) + "\n" + where, list_);
-    item->setToolTip(tr("Return or a double click goes there, Delete unpins."));
-    QPixmap icon(kImage * 2);
-    icon.fill(session_.theme().background);
-    const QImage image = images_.value(key_of(place));
-    if (!image.isNull()) {
-      QPainter painter(&icon);
-      painter.drawImage((icon.width() - image.width()) / 2, (icon.height() - image.height()) / 2,
-                        image);
-    }
-    icon.setDevicePixelRatio(2);
-    item->setIcon(icon);
+  const auto focused = std::find_if(cards_.begin(), cards_.end(), [](const PinCard* card) {
+    return card->isAncestorOf(QApplication::focusWidget());
+  });
+  const auto row = focused - cards_.begin();
+  const bool had_focus = focused != cards_.end();
+  for (PinCard* card : cards_) {
+    card->hide();
+    card->deleteLater();  // it may be the sender
   }
-  list_->setCurrentRow(std::min(row, list_->count() - 1));
+  cards_.clear();
+  for (const auto& pin : sidecar_.pins) {
+    cards_.push_back(make_card(pin));
+    row_->insertWidget(row_->count() - 1, cards_.back());
+    cards_.back()->show();
+  }
+  resizeEvent(nullptr);
+  if (!had_focus || cards_.empty()) return;
+  PinCard* next = cards_[std::min(static_cast<std::size_t>(row), cards_.size() - 1)];
+  (next->map() ? static_cast<QWidget*>(next->map()) : next)->setFocus();
+}
+
+bool PinTray::act(Act act) {
+  const auto focused = std::find_if(cards_.begin(), cards_.end(), [](const PinCard* card) {
+    return card->isAncestorOf(QApplication::focusWidget());
+  });
+  return focused != cards_.end() && (*focused)->act(act);
+}
+
+/// Maps are square.
+void PinTray::resizeEvent(QResizeEvent* /*event*/) {
+  const int side = area_->height() - kCardHeader + kCardMargins;
+  for (PinCard* card : cards_) card->setFixedWidth(std::clamp(side, kLeastCard, kMostCard));
 }
 
 }  // namespace kvatlas::viewer

@@ -9,10 +9,11 @@
 #include <functional>
 
 #include "viewer/models/sidecar.hpp"
-#include "viewer/window/latest.hpp"
+#include "viewer/window/pin_card.hpp"
 #include "viewer/window/session.hpp"
 
-class QListWidget;
+class QHBoxLayout;
+class QScrollArea;
 
 namespace kvatlas::viewer {
 
@@ -29,15 +30,24 @@ class PinTray : public QWidget {
   QStringList notes_at(const Place& place) const;
   QString note_at(const Place& place) const;
   const Sidecar& sidecar() const { return sidecar_; }
+  /// A card a pin, in their order.
+  const std::vector<PinCard*>& cards() const { return cards_; }
+  /// What keys ask of the pin in focus; false: none is, or it has no use for it.
+  bool act(Act act);
 
  signals:
   void wanted(const kvatlas::viewer::Place& place);
   void notes_changed();
+  void pins_came();  // with the file
   void failed(const QString& message);
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   void profile_changed();
   void refresh();
+  PinCard* make_card(const Pin& pin);
   void save();
 
   Session& session_;
@@ -45,7 +55,9 @@ class PinTray : public QWidget {
   std::filesystem::path path_;
   bool readable_ = false;  // what is there may be replaced
   QHash<QString, QImage> images_;
-  QListWidget* list_;
+  QScrollArea* area_;
+  QHBoxLayout* row_;
+  std::vector<PinCard*> cards_;
   std::uint64_t readings_ = 0;
   QThreadPool files_;  // last: its thread uses the others
 };

@@ -21,6 +21,7 @@
 #include "viewer/maps/tile_cache.hpp"
 #include "viewer/maps/tile_loader.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/window/map_cursor.hpp"
 #include "viewer/window/selection.hpp"
 
 namespace kvatlas::viewer {
@@ -97,6 +98,7 @@ class Session : public QObject {
   const nlohmann::json& section(const std::string& name) const;
 
   SelectionModel& selection() { return selection_; }
+  MapCursor& map_cursor() { return map_cursor_; }
   const Choices& choices() const { return choices_; }
   /// One step of undo, with this name; steps that follow within one drag (`going_on`) become one.
   void change(const QString& name, const Choices& choices, bool going_on = false);
@@ -131,6 +133,7 @@ class Session : public QObject {
   std::unique_ptr<OpenedProfile> profile_, baseline_;
   std::vector<OpenedDocument> documents_;
   SelectionModel selection_;
+  MapCursor map_cursor_;
   Choices choices_;
   QUndoStack undo_;
   Theme theme_;

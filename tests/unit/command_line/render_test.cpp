@@ -103,6 +103,18 @@ TEST_F(Render, OneHead) {
               HasSubstr("expected layer and head as L12.H3"));
 }
 
+TEST_F(Render, RefusesRegionsThatAreNone) {
+  const auto refusal_of = [this](const std::string& what, const std::string& region) {
+    return refused(2, {profile(), "--what", what, "--region", region, "-o", path("b.svg")});
+  };
+  for (const char* text : {"5", "0:4", "0:4,", "0:4,0:", "0:4;0:4", "a:4,0:4", "-1:4,0:4",
+                           "0:4,0:4,", "0:99999999999999999999,0:4"})
+    EXPECT_THAT(refusal_of("map", text), HasSubstr("expected queries and keys")) << text;
+  EXPECT_THAT(refusal_of("map", "4:4,0:4"), HasSubstr("is empty"));
+  EXPECT_THAT(refusal_of("map", "0:10,10:20"), HasSubstr("no query sees"));
+  EXPECT_THAT(refusal_of("lazy", "0:4,0:4"), HasSubstr("goes with --what map"));
+}
+
 TEST_F(Render, ListsWhatThereIs) {
   EXPECT_THAT(run_kvatlas({"render", "--what", "list"}).out,
               AllOf(HasSubstr("\nlazy "), HasSubstr("\nsweep "), HasSubstr("--capture js")));

@@ -107,6 +107,37 @@ TEST_F(Loader, CancelledIsNotRead) {
   EXPECT_THAT(control_.reads(), ElementsAre(tile(9, 0).key, tile(3, 3).key));
 }
 
+TEST_F(Loader, AskersKeepTheirRequestsAndTakeTurns) {
+  const int a = 0, b = 0;
+  control_.hold();
+  loader_->request({tile(9, 9)}, &a);
+  control_.wait_for_reads(1);
+  loader_->request({tile(1, 0), tile(1, 1), tile(7, 7), tile(1, 2, Priority::neighbour)}, &a);
+  loader_->request({tile(2, 0), tile(7, 7), tile(2, 2, Priority::neighbour)}, &b);
+  EXPECT_EQ(loader_->waiting(), 7u);  // what both ask for is one
+  control_.release();
+  delivered_.wait_for(7);
+  EXPECT_THAT(control_.reads(),
+              ElementsAre(tile(9, 9).key, tile(1, 0).key, tile(2, 0).key, tile(1, 1).key,
+                          tile(7, 7).key, tile(1, 2).key, tile(2, 2).key));
+}
+
+TEST_F(Loader, AnAskerReplacesAndCancelsItsOwnAlone) {
+  const int a = 0, b = 0;
+  control_.hold();
+  loader_->request({tile(9, 9)}, &a);
+  control_.wait_for_reads(1);
+  loader_->request({tile(1, 0), tile(1, 1)}, &a);
+  loader_->request({tile(2, 0)}, &b);
+  loader_->request({tile(1, 5)}, &a);
+  loader_->cancel();  // of one that asked for nothing
+  EXPECT_EQ(loader_->waiting(), 3u);
+  loader_->cancel(&b);
+  control_.release();
+  delivered_.wait_for(2);
+  EXPECT_THAT(control_.reads(), ElementsAre(tile(9, 9).key, tile(1, 5).key));
+}
+
 TEST_F(Loader, FailureIsOfItsTileAlone) {
   control_.fail_at(tile(7, 1).key);
   request({tile(7, 0), tile(7, 1), tile(7, 2)});

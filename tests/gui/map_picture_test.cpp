@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gui/gui_support.hpp"
+#include "tests/gui/map_profile.hpp"
+#include "tests/support/error_of.hpp"
+#include "viewer/draw/map_makers.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MapPictures : public ::testing::Test {
+ protected:
+  MapPictures() {
+    testing_gui::write_map_profile(folder_.path() / "p.h5", {700});
+    reader_ = std::make_unique<profile::Reader>(folder_.path() / "p.h5");
+    source_.profile = reader_.get();
+    request_.positions = {0};
+    request_.at = PictureRequest::Place{1, 2};
+  }
+  testing_support::TemporaryFolder folder_;
+  std::unique_ptr<profile::Reader> reader_;
+  PictureSource source_;
+  PictureRequest request_;
+};
+
+TEST_F(MapPictures, RegionHasItsCellsAndStatistics) {
+  request_.region = parse_region("600:632,0:16");
+  const PicturePtr picture = make_map_picture(source_, request_);
+  const std::string csv = picture->csv();
+  // Blocks of two tokens: 16 rows of 8.
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n') - 16 * 8, 6);
+  EXPECT_THAT(csv, AllOf(HasSubstr("\n600,0,2,"), HasSubstr("\n630,14,2,"),
+                         Not(HasSubstr("\n598,")), Not(HasSubstr("\n600,16,"))));
+  // The sink of head 1 * 4 + 2 is 0.34, which means of two keys halve.
+  EXPECT_THAT(csv, AllOf(HasSubstr("# queries 600 to 631, keys 0 to 15:\n# sum"),
+                         HasSubstr("greatest 0.34")));
+}
+
+TEST_F(MapPictures, RegionBeyondTheSampleIsRefused) {
+  request_.region = parse_region("600:800,0:16");
+  EXPECT_THAT(testing_support::error_of([&] { make_map_picture(source_, request_); }),
+              HasSubstr("has 700 tokens"));
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer
