@@ -68,8 +68,8 @@ bool same_look(const Theme& a, const Theme& b) {
 
 }  // namespace
 
-void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& area) {
-  const bool new_look = !set_once_ || !same_look(theme, theme_);
+void ChartDrawing::set(Chart chart, const Theme& theme, const QRectF& area) {
+  const bool new_look = !same_look(theme, theme_);
   std::vector<QImage> images(chart.matrices.size());
   for (std::size_t i = 0; i < chart.matrices.size(); ++i) {
     // A matrix without its values would be read beyond its end.
@@ -82,14 +82,17 @@ void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& are
     images[i] = kept ? images_[i] : image_of(chart.matrices[i], theme);
   }
   images_ = std::move(images);
-  if (&chart != &chart_) chart_ = chart;
+  chart_ = std::move(chart);
   theme_ = theme;
+  place(area);
+}
+
+void ChartDrawing::place(const QRectF& area) {
   layout_ = layout_of(chart_, theme_, area);
   if (layout_.has_plot) {
     if (!curves_) curves_ = std::make_unique<Curves>();
     curves_->set(chart_, layout_, theme_);
   }
-  set_once_ = true;
 }
 
 QPointF ChartDrawing::place_of(const Point& point, bool right) const {

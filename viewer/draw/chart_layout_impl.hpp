@@ -25,6 +25,7 @@ struct PlotAxis {
   double pixel(double value) const;
   double value(double pixel) const;
   bool holds(double value) const { return value >= low && value <= high; }
+  bool operator==(const PlotAxis&) const = default;
 };
 
 /// How a series is told apart in the legend.

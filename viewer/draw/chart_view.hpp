@@ -21,7 +21,7 @@ class ChartView : public QWidget {
 
   /// Replaces what is shown; keeps hover and focus where series stay the same. Cheap enough for
   /// every move of a handle.
-  void set_chart(const Chart& chart);
+  void set_chart(Chart chart);
   const Chart& chart() const;
   void set_theme(const Theme& theme);
   /// Whether dragging across the plot brushes a range of x.
@@ -67,7 +67,7 @@ class ChartView : public QWidget {
 
  private:
   struct State;
-  void lay_out();
+  void paint_anew();
   void set_hover(const QPoint& at);
   void move_focus(int columns, int rows);
   void move_cell(int columns, int rows);

@@ -17,6 +17,7 @@ inline constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 struct AxisTick {
   double at = 0;
   std::string label;
+  bool operator==(const AxisTick&) const = default;
 };
 
 struct Axis {
