@@ -97,13 +97,13 @@ void Fills::rect(const QRectF& area, const QBrush& brush) {
     painter_.drawRect(area);
     return;
   }
-  constexpr double kRows = 64;
+  constexpr int kRows = 64;
   const QBrush made = quick(brush);
-  const auto whole = [this](double at) { return std::round(at * scale_); };
-  const double left = whole(area.left()), right = std::max(whole(area.right()), left + 1);
-  const double bottom = whole(area.bottom());
+  const auto whole = [this](double at) { return static_cast<int>(std::lround(at * scale_)); };
+  const int left = whole(area.left()), right = std::max(whole(area.right()), left + 1);
+  const int bottom = whole(area.bottom());
   painter_.setRenderHint(QPainter::Antialiasing, false);
-  for (double row = whole(area.top()); row < bottom; row += kRows)
+  for (int row = whole(area.top()); row < bottom; row += kRows)
     painter_.fillRect(QRectF(left / scale_, row / scale_, (right - left) / scale_,
                              std::min(kRows, bottom - row) / scale_),
                       made);
