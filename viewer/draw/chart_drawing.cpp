@@ -77,6 +77,9 @@ void ChartDrawing::set(Chart chart, const Theme& theme, const QRectF& area) {
     if (matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
       fail(ErrorCode::internal, "a matrix of ", matrix.row_labels.size(), " x ",
            matrix.column_labels.size(), " with ", matrix.values.size(), " values");
+    if (!matrix.column_texts.empty() && matrix.column_texts.size() != matrix.column_labels.size())
+      fail(ErrorCode::internal, matrix.column_texts.size(), " texts of ",
+           matrix.column_labels.size(), " columns");
     const bool kept = !new_look && i < images_.size() && i < chart_.matrices.size() &&
                       same_cells(chart.matrices[i], chart_.matrices[i]);
     images[i] = kept ? images_[i] : image_of(chart.matrices[i], theme);
@@ -283,8 +286,9 @@ QString ChartDrawing::words(const Part& part) const {
       const auto column = static_cast<std::size_t>(part.column);
       const double value = matrix.at(row, column);
       return prefixed(matrix.label) + QString::fromStdString(matrix.row_labels[row]) + " / " +
-             QString::fromStdString(matrix.column_labels[column]) + ", " +
-             (std::isnan(value) ? QString("missing") : number(value)) +
+             QString::fromStdString(matrix.column_texts.empty() ? matrix.column_labels[column]
+                                                                : matrix.column_texts[column]) +
+             ", " + (std::isnan(value) ? QString("missing") : number(value)) +
              (matrix.unit.empty() ? QString() : " " + QString::fromStdString(matrix.unit));
     }
   }

@@ -153,10 +153,17 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
         set_pen(painter, Qt::NoPen, theme_.series_brush(entry.number + 5, Emphasis::faint));
         painter.drawRect(swatch);
         break;
-      case Kind::points:
-        set_pen(painter, QPen(theme_.series_colour(entry.number), 1.5),
-                faded(theme_.series_colour(entry.number), 0.35));
+      case Kind::points: {
+        const QColor colour = entry.emphasis == Emphasis::reference
+                                  ? theme_.faint_text
+                                  : theme_.series_colour(entry.number);
+        set_pen(painter, QPen(colour, 1.5), faded(colour, 0.35));
         paint_shape(painter, swatch.center(), entry.shape, 4.5);
+        break;
+      }
+      case Kind::colour:
+        set_pen(painter, Qt::NoPen, theme_.series_colour(entry.number));
+        painter.drawRect(swatch.adjusted(4, 0, -4, 0));
         break;
       case Kind::bars:
         set_pen(painter, QPen(theme_.faint_text, 0.7),
@@ -263,7 +270,8 @@ void ChartDrawing::paint_points(QPainter& painter) const {
       const bool faint = point.emphasis == Emphasis::faint;
       QColor colour = point.emphasis == Emphasis::reference
                           ? theme_.faint_text
-                          : theme_.series_colour(points_look(chart_, s));
+                          : theme_.series_colour(point.colour >= 0 ? point_colour_look(point.colour)
+                                                                   : points_look(chart_, s));
       if (faint) colour.setAlphaF(0.6F);
       if (std::isfinite(point.low) && std::isfinite(point.high)) {
         const auto y = [&](double value) {
@@ -341,7 +349,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
       const int turn = step / 2;
       if (vertical) {
         const bool left = step % 2 == 1;
-        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 1), width,
+        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 5), width,
                 height};
       } else if (on_legend) {
         area = {plot.right() - width, plot.bottom() + 12 + step * height, width, height};
@@ -350,8 +358,9 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
                 width, height};
       }
       const bool inside = on_legend || layout_.plot.adjusted(-2, -2, 2, 2).contains(area);
+      const QRectF apart = area.adjusted(-4, -2, 4, 2);
       const bool free = std::none_of(taken.begin(), taken.end(),
-                                     [&](const QRectF& other) { return other.intersects(area); });
+                                     [&](const QRectF& other) { return other.intersects(apart); });
       if (!inside || !free) continue;
       taken.push_back(area);
       labels.push_back({area, text, is_strong(i) ? theme_.accent : theme_.faint_text});

@@ -170,7 +170,11 @@ void ChartView::paintEvent(QPaintEvent* /*event*/) {
 void ChartView::set_hover(const QPoint& at) {
   State& state = *state_;
   state.hover_at = at;
-  state.hovered = state.drawing.part_at(at);
+  const Part part = state.drawing.part_at(at);
+  if (part != state.hovered &&
+      (part.kind == Part::Kind::cell || state.hovered.kind == Part::Kind::cell))
+    emit cell_hovered(part.kind == Part::Kind::cell ? part.index : -1, part.row, part.column);
+  state.hovered = part;
   const int handle = state.drawing.handle_at(at);
   QString text = state.drawing.words(state.hovered);
   if (text.isEmpty() && handle >= 0) {
@@ -269,6 +273,7 @@ void ChartView::mouseReleaseEvent(QMouseEvent* event) {
 }
 
 void ChartView::leaveEvent(QEvent* /*event*/) {
+  if (state_->hovered.kind == Part::Kind::cell) emit cell_hovered(-1, -1, -1);
   state_->hovered = {};
   state_->hover_at = {-1, -1};
   state_->hover_text.clear();

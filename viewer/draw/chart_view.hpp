@@ -46,6 +46,8 @@ class ChartView : public QWidget {
   void point_chosen(int series, int point);
   /// A click, Return or arrow on a cell of matrices[matrix].
   void cell_chosen(int matrix, int row, int column);
+  /// The pointer came to a cell; -1: to no cell any more.
+  void cell_hovered(int matrix, int row, int column);
   /// A click or Return on column x of a chart over layers (bars, boxes).
   void column_chosen(double x);
   /// A range of x was brushed; nothing if the brush was cleared.

@@ -309,10 +309,12 @@ std::string report_html(const OpenedFiles& files, const ReportRequest& request) 
                     profile.complete() ? "" : "; the profile is not complete: some are missing")) +
       "</p>\n<nav><a href=\"#policies\">Policies</a><a href=\"#comparison\">Comparison</a>"
       "<a href=\"#charts\">Charts</a><a href=\"#settings\">Settings</a></nav>\n</header>\n<main>\n";
+  std::vector<Fact> provenance = model.provenance;
+  provenance.push_back(file_date(files.profile_path));
   out += "<h2>Model and profile</h2>\n<div class=\"cards\">\n<section class=\"card\">\n" +
          element("h3", "Model") + facts_list(model.facts) + facts_list(view.cache) +
          "</section>\n<section class=\"card\">\n" + element("h3", "Profile") +
-         facts_list(model.provenance) + "</section>\n</div>\n";
+         facts_list(provenance) + "</section>\n</div>\n";
   out += "<h2 id=\"policies\">Policies</h2>\n<div class=\"cards\">\n";
   for (const auto& card : view.cards) out += card_section(card);
   out += "</div>\n<h2 id=\"comparison\">Comparison</h2>\n<div class=\"scroll\">";
