@@ -10,11 +10,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "analyzer/model/config.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "kernels/base/half.hpp"
 #include "kernels/base/parallel.hpp"
 #include "tests/bench/bench_program.hpp"
+#include "tests/support/profile_header.hpp"
 
 namespace kvatlas::bench {
 namespace {
@@ -52,12 +52,6 @@ void make(int argc, char** argv) {
   profile::CaptureSettings settings;
   settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
       settings.columns = false;
-  model::Config config;
-  config.n_layers = kLayers;
-  config.n_heads = kHeads;
-  config.n_kv_heads = kKvHeads;
-  config.head_dim = 128;
-  config.vocab_size = 128000;
   profile::Sample sample;
   sample.task = "needle";
   sample.tokens.assign(kTokens, 1);
@@ -78,24 +72,14 @@ void make(int argc, char** argv) {
   sample.arrays[profile::name::kRows] = std::move(rows);
 
   // One sample, then as many copies of its chunks as reach the size: merging moves them as stored.
-  profile::Header header;
-  header.tool_version = "bench";
-  header.model_name = "32 layers of 32 heads";
-  header.architecture = "llama";
-  header.model_fingerprint = "0123456789abcdef";
-  header.n_layers = kLayers;
-  header.n_heads = kHeads;
-  header.n_kv_heads = kKvHeads;
-  header.head_dim = 128;
-  header.vocab_size = 128000;
-  header.context_length = 131072;
-  header.window.assign(kLayers, 0);
-  header.backend = "made up";
-  header.capture = settings.json();
-  header.prompts = "{}";
-  header.planned_samples = 1;
-  header.axes = profile::axis_tables(settings);
-  header.arrays = profile::descriptions(settings, config);
+  auto header = testing_support::header_of({.layers = kLayers,
+                                            .heads = kHeads,
+                                            .kv_heads = kKvHeads,
+                                            .head_dim = 128,
+                                            .vocab_size = 128000,
+                                            .context_length = 131072,
+                                            .name = "32 layers of 32 heads"},
+                                           settings, 1);
   const auto one = std::filesystem::path(path.string() + ".one.h5");
   sample.id = "32768 tokens";
   {

@@ -14,6 +14,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "kernels/base/error.hpp"
 #include "tests/bench/bench_program.hpp"
+#include "tests/support/profile_header.hpp"
 #include "viewer/window/blocks_screen.hpp"
 #include "viewer/window/lazy_screen.hpp"
 
@@ -43,30 +44,9 @@ void write_profile(const std::filesystem::path& path) {
   settings.proximities = {{4, 64}};
   settings.mass_rows = 1;
   settings.generated = 8;
-  model::Config config;
-  config.n_layers = kLayers;
-  config.n_heads = kHeads;
-  config.n_kv_heads = kKvHeads;
-  config.head_dim = 128;
-  config.vocab_size = 100;
-  profile::Header header;
-  header.tool_version = "0.1.0";
-  header.model_name = "large";
-  header.architecture = "llama";
-  header.model_fingerprint = "0123456789abcdef";
-  header.n_layers = kLayers;
-  header.n_heads = kHeads;
-  header.n_kv_heads = kKvHeads;
-  header.head_dim = 128;
-  header.vocab_size = 100;
-  header.context_length = 8192;
-  header.window.assign(kLayers, 0);
-  header.backend = "cpu, float32";
-  header.capture = settings.json();
-  header.prompts = "{}";
-  header.planned_samples = kSamples;
-  header.axes = profile::axis_tables(settings);
-  header.arrays = profile::descriptions(settings, config);
+  const auto header = testing_support::header_of(
+      {.layers = kLayers, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = 128, .name = "large"},
+      settings, kSamples);
   profile::Writer writer(path, header, {});
   namespace name = profile::name;
   for (std::int64_t i = 0; i < kSamples; ++i) {

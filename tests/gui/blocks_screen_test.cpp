@@ -83,6 +83,28 @@ TEST(BlocksScreen, TheEnlargedHeadFollowsTheSelection) {
   }));
 }
 
+TEST(BlocksScreen, ACellUnderThePointerShowsItsRowsUntilThePointerLeaves) {
+  Shown shown;
+  auto& enlarged = shown->enlarged_chart();
+  const auto& tabs = *shown->findChild<QTabWidget*>();
+  EXPECT_EQ(tabs.currentIndex(), 0);
+  QTest::mouseMove(&enlarged, enlarged.cell_place(0, 1, 2));
+  // Rows are asked for: the small profile has none.
+  ASSERT_TRUE(wait_until([&] {
+    const auto& notes = shown->rows_chart().chart().notes;
+    return !notes.empty() && notes.front().find("--map-samples") != std::string::npos;
+  }));
+  EXPECT_EQ(tabs.currentIndex(), 2);
+  EXPECT_THAT(enlarged.hover_text().toStdString(), HasSubstr("1 / 2"));
+  QTest::mouseMove(&enlarged, {2, 2});
+  EXPECT_EQ(tabs.currentIndex(), 0);
+  // After a click the rows stay.
+  QTest::mouseClick(&enlarged, Qt::LeftButton, {}, enlarged.cell_place(0, 1, 2));
+  EXPECT_EQ(tabs.currentIndex(), 2);
+  QTest::mouseMove(&enlarged, {2, 2});
+  EXPECT_EQ(tabs.currentIndex(), 2);
+}
+
 TEST(BlocksScreen, TheGateIsReadOnRequest) {
   Shown shown;
   shown.change([](Choices& choices) { choices.blocks.proximal = {16, 112}; });

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
-#include "analyzer/model/config.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "kernels/base/half.hpp"
+#include "tests/support/profile_header.hpp"
 
 namespace kvatlas::viewer::testing_gui {
 
@@ -66,30 +66,8 @@ void write_map_profile(const std::filesystem::path& path,
   profile::CaptureSettings settings;
   settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
       settings.columns = false;
-  model::Config config;
-  config.n_layers = kMapLayers;
-  config.n_heads = kMapHeads;
-  config.n_kv_heads = kMapKvHeads;
-  config.head_dim = 8;
-  config.vocab_size = 100;
-  profile::Header header;
-  header.tool_version = "0.1.0";
-  header.model_name = "small";
-  header.architecture = "llama";
-  header.model_fingerprint = "0123456789abcdef";
-  header.n_layers = kMapLayers;
-  header.n_heads = kMapHeads;
-  header.n_kv_heads = kMapKvHeads;
-  header.head_dim = 8;
-  header.vocab_size = 100;
-  header.context_length = 8192;
-  header.window.assign(kMapLayers, 0);
-  header.backend = "cpu, float32";
-  header.capture = settings.json();
-  header.prompts = "{}";
-  header.planned_samples = static_cast<std::int64_t>(lengths.size());
-  header.axes = profile::axis_tables(settings);
-  header.arrays = profile::descriptions(settings, config);
+  const auto header = testing_support::header_of({kMapLayers, kMapHeads, kMapKvHeads}, settings,
+                                                 static_cast<std::int64_t>(lengths.size()));
   profile::Writer writer(path, header, {});
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     profile::Sample sample;

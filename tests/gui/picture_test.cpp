@@ -5,6 +5,7 @@
 #include <QFile>
 #include <QImageReader>
 #include <QPainter>
+#include <QSvgRenderer>
 #include <cstdlib>
 #include <fstream>
 
@@ -14,6 +15,7 @@
 #include "kernels/base/error.hpp"
 #include "tests/gui/sample_charts.hpp"
 #include "tests/support/model_bytes.hpp"
+#include "viewer/draw/picture_impl.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -46,6 +48,56 @@ TEST(Picture, SvgHoldsTextsAsTextAndItsOrigin) {
                            "known", "a note below", "interval", "kept"})
     EXPECT_THAT(svg, HasSubstr(text));
   EXPECT_THAT(svg, Not(HasSubstr("<image")));
+}
+
+/// The darkest pixel of an area: how strongly its text is painted.
+int darkest(const QImage& image, const QRect& area) {
+  int least = 255;
+  for (int y = area.top(); y <= area.bottom(); ++y)
+    for (int x = area.left(); x <= area.right(); ++x)
+      least = std::min(least, qGray(image.pixel(x, y)));
+  return least;
+}
+
+TEST(Picture, SvgLooksLikeTheImage) {
+  const auto picture = chart_picture(layers_chart());
+  const QImage image = to_image(*picture, theme(), {});
+  const std::string svg = svg_bytes(*picture, theme(), {}, {});
+  QImage drawn(image.size(), image.format());
+  drawn.fill(Qt::red);
+  QPainter painter(&drawn);
+  QSvgRenderer renderer(QByteArray::fromStdString(svg));
+  ASSERT_TRUE(renderer.isValid());
+  renderer.render(&painter);
+  painter.end();
+  double difference = 0;
+  for (int y = 0; y < image.height(); ++y)
+    for (int x = 0; x < image.width(); ++x)
+      difference += std::abs(qGray(image.pixel(x, y)) - qGray(drawn.pixel(x, y)));
+  EXPECT_LT(difference / (image.width() * image.height()), 4);
+  // Title above, note below: texts do not take over how transparent a shape before them is.
+  EXPECT_LT(darkest(drawn, {10, 8, 300, 20}), 80);
+  EXPECT_LT(darkest(drawn, {10, image.height() - 26, 200, 20}), 140);
+  EXPECT_LT(svg.size(), 40000);  // 104 kB as Qt writes it
+}
+
+TEST(Picture, PalettesHoldTheColoursThatAreThere) {
+  for (const bool dark : {false, true}) {
+    const auto picture = chart_picture(matrices_chart(4, 24));
+    const QImage image = to_image(*picture, theme(dark), {});
+    const QImage few = with_palette(image);
+    EXPECT_LE(few.colorCount(), 256);
+    EXPECT_EQ(few.dotsPerMeterX(), image.dotsPerMeterX());
+    int far = 0;  // edges of text and lines
+    for (int y = 0; y < image.height(); ++y)
+      for (int x = 0; x < image.width(); ++x) {
+        const QRgb a = image.pixel(x, y), b = few.pixel(x, y);
+        far += std::max({std::abs(qRed(a) - qRed(b)), std::abs(qGreen(a) - qGreen(b)),
+                         std::abs(qBlue(a) - qBlue(b))}) > 4;
+      }
+    EXPECT_LT(far, image.width() * image.height() / 200);
+    EXPECT_LT(png_bytes(few, "", {}).size(), png_bytes(image, "", {}).size());
+  }
 }
 
 TEST(Picture, SvgHoldsMatricesAsImages) {

@@ -53,6 +53,8 @@ TEST(SweepScreen, PointsAndHandles) {
   EXPECT_EQ(shown.choices().lag_candidate, static_cast<int>(shown->view().candidates[1][0]));
   EXPECT_EQ(shown->view().chart.points.back().label, "chosen");
   EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("chosen: lag 64"));
+  EXPECT_TRUE(shown->pattern_chart().isVisible());
+  EXPECT_THAT(shown->pattern_chart().chart().title, HasSubstr("by lag 64"));
   shown.session().undo().undo();
   shown.settle();
   EXPECT_EQ(shown.choices().lag_candidate, -1);

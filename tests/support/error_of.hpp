@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <gtest/gtest.h>
+
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::testing_support {
@@ -15,6 +17,19 @@ std::string error_of(Fn&& run) {
   } catch (const Error& error) {
     return error.what();
   }
+  return "";
+}
+
+/// The message of the Error(usage) that it must end in.
+template <class Fn>
+std::string refusal(Fn&& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::usage);
+    return error.what();
+  }
+  ADD_FAILURE() << "not refused";
   return "";
 }
 

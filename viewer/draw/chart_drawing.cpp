@@ -68,8 +68,8 @@ bool same_look(const Theme& a, const Theme& b) {
 
 }  // namespace
 
-void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& area) {
-  const bool new_look = !set_once_ || !same_look(theme, theme_);
+void ChartDrawing::set(Chart chart, const Theme& theme, const QRectF& area) {
+  const bool new_look = !same_look(theme, theme_);
   std::vector<QImage> images(chart.matrices.size());
   for (std::size_t i = 0; i < chart.matrices.size(); ++i) {
     // A matrix without its values would be read beyond its end.
@@ -77,19 +77,25 @@ void ChartDrawing::set(const Chart& chart, const Theme& theme, const QRectF& are
     if (matrix.values.size() != matrix.row_labels.size() * matrix.column_labels.size())
       fail(ErrorCode::internal, "a matrix of ", matrix.row_labels.size(), " x ",
            matrix.column_labels.size(), " with ", matrix.values.size(), " values");
+    if (!matrix.column_texts.empty() && matrix.column_texts.size() != matrix.column_labels.size())
+      fail(ErrorCode::internal, matrix.column_texts.size(), " texts of ",
+           matrix.column_labels.size(), " columns");
     const bool kept = !new_look && i < images_.size() && i < chart_.matrices.size() &&
                       same_cells(chart.matrices[i], chart_.matrices[i]);
     images[i] = kept ? images_[i] : image_of(chart.matrices[i], theme);
   }
   images_ = std::move(images);
-  if (&chart != &chart_) chart_ = chart;
+  chart_ = std::move(chart);
   theme_ = theme;
+  place(area);
+}
+
+void ChartDrawing::place(const QRectF& area) {
   layout_ = layout_of(chart_, theme_, area);
   if (layout_.has_plot) {
     if (!curves_) curves_ = std::make_unique<Curves>();
     curves_->set(chart_, layout_, theme_);
   }
-  set_once_ = true;
 }
 
 QPointF ChartDrawing::place_of(const Point& point, bool right) const {
@@ -280,8 +286,9 @@ QString ChartDrawing::words(const Part& part) const {
       const auto column = static_cast<std::size_t>(part.column);
       const double value = matrix.at(row, column);
       return prefixed(matrix.label) + QString::fromStdString(matrix.row_labels[row]) + " / " +
-             QString::fromStdString(matrix.column_labels[column]) + ", " +
-             (std::isnan(value) ? QString("missing") : number(value)) +
+             QString::fromStdString(matrix.column_texts.empty() ? matrix.column_labels[column]
+                                                                : matrix.column_texts[column]) +
+             ", " + (std::isnan(value) ? QString("missing") : number(value)) +
              (matrix.unit.empty() ? QString() : " " + QString::fromStdString(matrix.unit));
     }
   }

@@ -10,6 +10,7 @@
 
 #include "viewer/draw/chart_layout_impl.hpp"
 #include "viewer/draw/curves_impl.hpp"
+#include "viewer/draw/stamps_impl.hpp"
 
 class QPainter;
 
@@ -26,7 +27,9 @@ struct Part {
 class ChartDrawing {
  public:
   /// What is equal to what was there is not done again.
-  void set(const Chart& chart, const Theme& theme, const QRectF& area);
+  void set(Chart chart, const Theme& theme, const QRectF& area);
+  /// The same chart elsewhere.
+  void place(const QRectF& area);
   void paint(QPainter& painter) const;
 
   const Chart& chart() const { return chart_; }
@@ -52,7 +55,7 @@ class ChartDrawing {
   void paint_legend(QPainter& painter) const;
   void paint_bars(QPainter& painter) const;
   void paint_boxes(QPainter& painter) const;
-  void paint_box_body(QPainter& painter, const QRectF& body, Emphasis emphasis) const;
+  void paint_box_body(QPainter& painter, Fills& fills, const QRectF& body, Emphasis emphasis) const;
   void paint_points(QPainter& painter) const;
   void paint_marks(QPainter& painter) const;
   void paint_matrices(QPainter& painter) const;
@@ -66,10 +69,6 @@ class ChartDrawing {
   ChartLayout layout_;
   std::unique_ptr<Curves> curves_;
   std::vector<QImage> images_;  // of the matrices, a pixel a cell
-  bool set_once_ = false;
 };
-
-/// The shape of a point, about (0, 0): circle, square, triangle, diamond, cross, …
-void paint_shape(QPainter& painter, const QPointF& at, int shape, double radius);
 
 }  // namespace kvatlas::viewer

@@ -28,53 +28,26 @@ struct Extent {
 
 enum class Side { x, y, right };
 
-void add_point(Extent& extent, Side side, const Point& point) {
-  if (side == Side::x) {
-    extent.add(point.x);
-    return;
-  }
-  extent.add(point.y);
-  extent.add(point.low);
-  extent.add(point.high);
-}
-
 Extent extent_of(const Chart& chart, Side side, bool logarithmic) {
   Extent extent;
   extent.positive = logarithmic;
+  const auto add = [&](double x, std::initializer_list<double> heights) {
+    if (side == Side::x) return extent.add(x);
+    for (const double height : heights) extent.add(height);
+  };
   for (const auto& line : chart.lines) {
     if (side != Side::x && line.right != (side == Side::right)) continue;
-    for (const auto& point : line.points)
-      side == Side::x ? extent.add(point.x) : extent.add(point.y);
+    for (const auto& point : line.points) add(point.x, {point.y});
   }
   if (side == Side::right) return extent;
   for (const auto& band : chart.bands)
-    for (const auto& edge : band.edges) {
-      if (side == Side::x) {
-        extent.add(edge.x);
-      } else {
-        extent.add(edge.low);
-        extent.add(edge.high);
-      }
-    }
+    for (const auto& edge : band.edges) add(edge.x, {edge.low, edge.high});
   for (const auto& series : chart.points)
-    for (const auto& point : series.points) add_point(extent, side, point);
+    for (const auto& point : series.points) add(point.x, {point.y, point.low, point.high});
   for (std::size_t s = 0; s < chart.bars.size(); ++s)
-    for (std::size_t i = 0; i < chart.bars[s].bars.size(); ++i) {
-      if (side == Side::x) {
-        extent.add(chart.bars[s].bars[i].x);
-      } else {
-        extent.add(0);
-        extent.add(bar_ends(chart, s, i).second);
-      }
-    }
-  for (const auto& box : chart.boxes) {
-    if (side == Side::x) {
-      extent.add(box.x);
-    } else {
-      extent.add(box.least);
-      extent.add(box.most);
-    }
-  }
+    for (std::size_t i = 0; i < chart.bars[s].bars.size(); ++i)
+      add(chart.bars[s].bars[i].x, {0, bar_ends(chart, s, i).second});
+  for (const auto& box : chart.boxes) add(box.x, {box.least, box.most});
   for (const auto& mark : chart.marks)
     if (mark.vertical == (side == Side::x)) extent.add(mark.at);
   return extent;
@@ -171,9 +144,13 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
     add(Kind::line, line_look(chart, i), chart.lines[i].emphasis, chart.lines[i].label);
   for (std::size_t i = 0; i < chart.bands.size(); ++i)
     add(Kind::band, static_cast<int>(i), Emphasis::normal, chart.bands[i].label);
+  // Where colours tell something else, shapes are grey.
+  const auto shapes = chart.point_colours.empty() ? Emphasis::normal : Emphasis::reference;
   for (std::size_t i = 0; i < chart.points.size(); ++i)
-    add(Kind::points, points_look(chart, i), Emphasis::normal, chart.points[i].label,
-        chart.points[i].shape);
+    add(Kind::points, points_look(chart, i), shapes, chart.points[i].label, chart.points[i].shape);
+  for (std::size_t i = 0; i < chart.point_colours.size(); ++i)
+    add(Kind::colour, point_colour_look(static_cast<int>(i)), Emphasis::normal,
+        chart.point_colours[i]);
   for (std::size_t i = 0; i < chart.bars.size(); ++i)
     add(Kind::bars, static_cast<int>(i), Emphasis::normal, chart.bars[i].label);
   if (!chart.boxes.empty()) add(Kind::box, 0, Emphasis::normal, "quartiles");
@@ -217,6 +194,8 @@ double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const 
   return y + row - area.top();
 }
 
+constexpr double kStretch = 1.7;  // of small multiples, longer side by shorter
+
 /// As many columns as leave the cells largest.
 void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
   const QFontMetricsF metrics(font);
@@ -259,8 +238,11 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
     }
     if (place.column_labels) cells.setBottom(cells.bottom() - metrics.height() - 3);
     if (square) {
+      // Of several, squares make room for their neighbours; what is left over is filled.
       const double side = std::max(std::min(cells.width(), cells.height()), 1.0);
-      cells.setSize({side, side});
+      const double most = count == 1 ? side : kStretch * side;
+      cells.setSize({std::min(std::max(cells.width(), 1.0), most),
+                     std::min(std::max(cells.height(), 1.0), most)});
       if (count == 1)
         cells.moveLeft(cells.left() + std::max(0.0, (room.right() - cells.left() - side) / 2));
     }
@@ -367,6 +349,7 @@ int line_look(const Chart& chart, std::size_t line) {
 int points_look(const Chart& chart, std::size_t series) {
   return line_look(chart, chart.lines.size()) + static_cast<int>(series);
 }
+int point_colour_look(int colour) { return colour + 1; }
 int bars_look(const Chart& chart, std::size_t series) {
   return points_look(chart, chart.points.size()) + static_cast<int>(series);
 }

@@ -25,11 +25,12 @@ struct PlotAxis {
   double pixel(double value) const;
   double value(double pixel) const;
   bool holds(double value) const { return value >= low && value <= high; }
+  bool operator==(const PlotAxis&) const = default;
 };
 
 /// How a series is told apart in the legend.
 struct LegendEntry {
-  enum class Kind { line, band, points, bars, box, flag } kind = Kind::line;
+  enum class Kind { line, band, points, colour, bars, box, flag } kind = Kind::line;
   int number = 0;  // of its look; bars: of the series
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;
@@ -73,6 +74,7 @@ QString axis_words(const Axis& axis);
 /// Series numbers of looks: lines first, then points, then bars.
 int line_look(const Chart& chart, std::size_t line);
 int points_look(const Chart& chart, std::size_t series);
+int point_colour_look(int colour);  // not black, which is for lines
 int bars_look(const Chart& chart, std::size_t series);
 
 /// Height of bar `index` of a series with the stack below it: bottom and top.

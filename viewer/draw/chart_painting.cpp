@@ -6,10 +6,8 @@
 #include <QPolygonF>
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <optional>
-#include <tuple>
 
 #include "viewer/draw/chart_drawing_impl.hpp"
 
@@ -52,74 +50,7 @@ void paint_grip(QPainter& painter, const QPointF& at, bool vertical, const Theme
       painter.drawLine(QPointF(at.x() - 4, at.y() + shift), QPointF(at.x() + 4, at.y() + shift));
 }
 
-/// Many shapes of few looks: each look is painted once, then copied to whole pixels.
-class Stamps {
- public:
-  explicit Stamps(QPainter& painter) : painter_(painter), scale_(painter.deviceTransform().m11()) {}
-  /// With the painter's pen and brush.
-  void paint(const QPointF& at, int shape, double radius) {
-    const double half = std::ceil(radius) + 2;
-    const QBrush brush = painter_.brush();
-    const auto key = std::make_tuple(shape, painter_.pen().color().rgba(),
-                                     brush.style() == Qt::NoBrush ? QRgb{0} : brush.color().rgba());
-    auto& image = looks_[key];
-    if (image.isNull()) {
-      const int side = static_cast<int>(std::ceil(2 * half * scale_));
-      image = QImage(side, side, QImage::Format_ARGB32_Premultiplied);
-      image.setDevicePixelRatio(scale_);
-      image.fill(Qt::transparent);
-      QPainter inside(&image);
-      inside.setRenderHint(QPainter::Antialiasing);
-      inside.setPen(painter_.pen());
-      inside.setBrush(brush);
-      paint_shape(inside, {half, half}, shape, radius);
-    }
-    painter_.drawImage(at - QPointF(half, half), image);
-  }
-
- private:
-  QPainter& painter_;
-  double scale_;
-  std::map<std::tuple<int, QRgb, QRgb>, QImage> looks_;
-};
-
 }  // namespace
-
-void paint_shape(QPainter& painter, const QPointF& at, int shape, double radius) {
-  const double r = radius;
-  const auto polygon = [&](std::initializer_list<QPointF> corners) {
-    QPolygonF out;
-    for (const auto& corner : corners) out << at + r * corner;
-    painter.drawPolygon(out);
-  };
-  const auto line = [&](double x1, double y1, double x2, double y2) {
-    painter.drawLine(at + r * QPointF(x1, y1), at + r * QPointF(x2, y2));
-  };
-  switch (shape % 7) {
-    case 0:
-      painter.drawEllipse(at, r, r);
-      break;
-    case 1:
-      polygon({{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}});
-      break;
-    case 2:
-      polygon({{0, -1.2}, {1.1, 0.8}, {-1.1, 0.8}});
-      break;
-    case 3:
-      polygon({{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}});
-      break;
-    case 4:
-      polygon({{0, 1.2}, {1.1, -0.8}, {-1.1, -0.8}});
-      break;
-    case 5:
-      line(-1, -1, 1, 1);
-      line(-1, 1, 1, -1);
-      break;
-    default:
-      line(-1.2, 0, 1.2, 0);
-      line(0, -1.2, 0, 1.2);
-  }
-}
 
 void ChartDrawing::paint(QPainter& painter) const {
   painter.save();
@@ -208,6 +139,7 @@ void ChartDrawing::paint_axes(QPainter& painter) const {
 
 void ChartDrawing::paint_legend(QPainter& painter) const {
   using Kind = LegendEntry::Kind;
+  Fills fills(painter);
   painter.setFont(sized_font(theme_.font, kTickFont));
   for (const auto& entry : layout_.legend) {
     const QRectF swatch(entry.area.left(), entry.area.center().y() - 5, 20, 10);
@@ -221,10 +153,17 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
         set_pen(painter, Qt::NoPen, theme_.series_brush(entry.number + 5, Emphasis::faint));
         painter.drawRect(swatch);
         break;
-      case Kind::points:
-        set_pen(painter, QPen(theme_.series_colour(entry.number), 1.5),
-                faded(theme_.series_colour(entry.number), 0.35));
+      case Kind::points: {
+        const QColor colour = entry.emphasis == Emphasis::reference
+                                  ? theme_.faint_text
+                                  : theme_.series_colour(entry.number);
+        set_pen(painter, QPen(colour, 1.5), faded(colour, 0.35));
         paint_shape(painter, swatch.center(), entry.shape, 4.5);
+        break;
+      }
+      case Kind::colour:
+        set_pen(painter, Qt::NoPen, theme_.series_colour(entry.number));
+        painter.drawRect(swatch.adjusted(4, 0, -4, 0));
         break;
       case Kind::bars:
         set_pen(painter, QPen(theme_.faint_text, 0.7),
@@ -236,7 +175,7 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
         paint_shape(painter, swatch.center(), kFlagShape, 5);
         break;
       case Kind::box:
-        paint_box_body(painter, swatch.adjusted(4, 0, -4, 0), entry.emphasis);
+        paint_box_body(painter, fills, swatch.adjusted(4, 0, -4, 0), entry.emphasis);
         painter.drawLine(QPointF(swatch.left(), swatch.center().y()),
                          QPointF(swatch.left() + 4, swatch.center().y()));
         painter.drawLine(QPointF(swatch.right() - 4, swatch.center().y()),
@@ -258,6 +197,7 @@ QBrush ChartDrawing::bar_brush(std::size_t series, Emphasis emphasis) const {
 }
 
 void ChartDrawing::paint_bars(QPainter& painter) const {
+  Fills fills(painter);
   for (std::size_t s = 0; s < chart_.bars.size(); ++s)
     for (std::size_t i = 0; i < chart_.bars[s].bars.size(); ++i) {
       const auto& bar = chart_.bars[s].bars[i];
@@ -268,26 +208,26 @@ void ChartDrawing::paint_bars(QPainter& painter) const {
                                : faded(theme_.series_colour(bars_look(chart_, s)),
                                        bar.emphasis == Emphasis::faint ? 0.4 : 0.8);
       if (bar.emphasis == Emphasis::strong && !many) {  // filled, and hatched
-        set_pen(painter, Qt::NoPen, bar_brush(s, Emphasis::normal));
-        painter.drawRect(area);
+        painter.setPen(Qt::NoPen);
+        fills.rect(area, bar_brush(s, Emphasis::normal));
       }
-      set_pen(painter, QPen(edge, many ? 0.5 : 1), bar_brush(s, bar.emphasis));
-      painter.drawRect(area);
+      painter.setPen(QPen(edge, many ? 0.5 : 1));
+      fills.rect(area, bar_brush(s, bar.emphasis));
     }
 }
 
 /// Strong ones are filled and hatched.
-void ChartDrawing::paint_box_body(QPainter& painter, const QRectF& body, Emphasis emphasis) const {
+void ChartDrawing::paint_box_body(QPainter& painter, Fills& fills, const QRectF& body,
+                                  Emphasis emphasis) const {
   const bool strong = emphasis == Emphasis::strong;
-  set_pen(painter, QPen(strong ? theme_.accent : theme_.faint_text, 1.2),
-          strong ? faded(theme_.accent, 0.3) : theme_.panel);
-  painter.drawRect(body);
-  if (!strong) return;
-  painter.setBrush(QBrush(theme_.accent, Qt::BDiagPattern));
-  painter.drawRect(body);
+  painter.setPen(Qt::NoPen);
+  fills.rect(body, strong ? faded(theme_.accent, 0.3) : theme_.panel);
+  painter.setPen(QPen(strong ? theme_.accent : theme_.faint_text, 1.2));
+  fills.rect(body, strong ? QBrush(theme_.accent, Qt::BDiagPattern) : QBrush(Qt::NoBrush));
 }
 
 void ChartDrawing::paint_boxes(QPainter& painter) const {
+  Fills fills(painter);
   const double width =
       std::clamp(0.42 * std::abs(layout_.x.pixel(1) - layout_.x.pixel(0)), 3.0, 26.0);
   for (const auto& box : chart_.boxes) {
@@ -303,7 +243,7 @@ void ChartDrawing::paint_boxes(QPainter& painter) const {
     for (const double end : {box.least, box.most})
       painter.drawLine(QPointF(at - width / 4, y(end)), QPointF(at + width / 4, y(end)));
     paint_box_body(
-        painter,
+        painter, fills,
         QRectF(QPointF(at - width / 2, y(box.upper)), QPointF(at + width / 2, y(box.lower))),
         box.emphasis);
     painter.setPen(QPen(theme_.text, 1.8));
@@ -330,7 +270,8 @@ void ChartDrawing::paint_points(QPainter& painter) const {
       const bool faint = point.emphasis == Emphasis::faint;
       QColor colour = point.emphasis == Emphasis::reference
                           ? theme_.faint_text
-                          : theme_.series_colour(points_look(chart_, s));
+                          : theme_.series_colour(point.colour >= 0 ? point_colour_look(point.colour)
+                                                                   : points_look(chart_, s));
       if (faint) colour.setAlphaF(0.6F);
       if (std::isfinite(point.low) && std::isfinite(point.high)) {
         const auto y = [&](double value) {
@@ -408,7 +349,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
       const int turn = step / 2;
       if (vertical) {
         const bool left = step % 2 == 1;
-        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 1), width,
+        area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 5), width,
                 height};
       } else if (on_legend) {
         area = {plot.right() - width, plot.bottom() + 12 + step * height, width, height};
@@ -417,8 +358,9 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
                 width, height};
       }
       const bool inside = on_legend || layout_.plot.adjusted(-2, -2, 2, 2).contains(area);
+      const QRectF apart = area.adjusted(-4, -2, 4, 2);
       const bool free = std::none_of(taken.begin(), taken.end(),
-                                     [&](const QRectF& other) { return other.intersects(area); });
+                                     [&](const QRectF& other) { return other.intersects(apart); });
       if (!inside || !free) continue;
       taken.push_back(area);
       labels.push_back({area, text, is_strong(i) ? theme_.accent : theme_.faint_text});

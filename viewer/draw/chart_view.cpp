@@ -10,6 +10,7 @@
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "viewer/draw/chart_drawing_impl.hpp"
 
@@ -18,8 +19,7 @@ namespace kvatlas::viewer {
 struct ChartView::State {
   ChartDrawing drawing;
   Theme theme = make_theme(false, QGuiApplication::font());
-  Chart chart;
-  QPixmap cache;  // the drawing without hover, focus and brush
+  QImage cache;  // the drawing without hover, focus and brush
   bool stale = true;
 
   Part hovered, focused;
@@ -37,6 +37,7 @@ ChartView::ChartView(QWidget* parent) : QWidget(parent), state_(std::make_unique
   setMouseTracking(true);
   setFocusPolicy(Qt::StrongFocus);
   setAttribute(Qt::WA_OpaquePaintEvent);
+  state_->drawing.set({}, state_->theme, QRectF(rect()));
 }
 
 ChartView::~ChartView() = default;
@@ -46,34 +47,34 @@ QSize ChartView::minimumSizeHint() const { return {200, 140}; }
 
 const Chart& ChartView::chart() const { return state_->drawing.chart(); }
 
-void ChartView::lay_out() {
-  state_->drawing.set(state_->chart, state_->theme, QRectF(rect()));
+void ChartView::paint_anew() {
   state_->stale = true;
   update();
 }
 
-void ChartView::set_chart(const Chart& chart) {
+void ChartView::set_chart(Chart chart) {
   State& state = *state_;
   const auto same_series = [&](const Chart& a, const Chart& b) {
     return a.points.size() == b.points.size() && a.lines.size() == b.lines.size() &&
            a.bars.size() == b.bars.size() && a.boxes.size() == b.boxes.size() &&
            a.matrices.size() == b.matrices.size();
   };
-  const bool keep = same_series(chart, state.chart);
-  const bool retitled = chart.title != state.chart.title;
-  state.chart = chart;
-  lay_out();
+  const bool keep = same_series(chart, this->chart());
+  const bool retitled = chart.title != this->chart().title;
+  state.drawing.set(std::move(chart), state.theme, QRectF(rect()));
+  paint_anew();
   if (!keep ||
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
     state.focused = {};
   state.hovered = {};
   if (underMouse() && state.hover_at.x() >= 0 && !state.dragging) set_hover(state.hover_at);
-  if (retitled) setAccessibleName(QString::fromStdString(chart.title));
+  if (retitled) setAccessibleName(QString::fromStdString(this->chart().title));
 }
 
 void ChartView::set_theme(const Theme& theme) {
   state_->theme = theme;
-  lay_out();
+  state_->drawing.set(Chart(chart()), theme, QRectF(rect()));
+  paint_anew();
 }
 
 void ChartView::set_brushing(bool on) { state_->brushing = on; }
@@ -105,14 +106,18 @@ QPoint ChartView::cell_place(int matrix, int row, int column) const {
   return state_->drawing.area_of({Part::Kind::cell, 0, matrix, row, column}).center().toPoint();
 }
 
-void ChartView::resizeEvent(QResizeEvent* /*event*/) { lay_out(); }
+void ChartView::resizeEvent(QResizeEvent* /*event*/) {
+  state_->drawing.place(QRectF(rect()));
+  paint_anew();
+}
 
 void ChartView::paintEvent(QPaintEvent* /*event*/) {
   State& state = *state_;
   const double ratio = devicePixelRatioF();
   const QSize pixels = (QSizeF(size()) * ratio).toSize();
   if (state.cache.size() != pixels) {
-    state.cache = QPixmap(pixels);
+    // Qt blends patterns into this format much faster than into a window's.
+    state.cache = QImage(pixels, QImage::Format_ARGB32_Premultiplied);
     state.stale = true;
   }
   state.cache.setDevicePixelRatio(ratio);
@@ -123,7 +128,9 @@ void ChartView::paintEvent(QPaintEvent* /*event*/) {
     state.stale = false;
   }
   QPainter painter(this);
-  painter.drawPixmap(0, 0, state.cache);
+  painter.setCompositionMode(QPainter::CompositionMode_Source);
+  painter.drawImage(0, 0, state.cache);
+  painter.setCompositionMode(QPainter::CompositionMode_SourceOver);
   painter.setRenderHint(QPainter::Antialiasing);
   const auto& layout = state.drawing.layout();
   if (state.brushed && layout.has_plot) {
@@ -163,7 +170,11 @@ void ChartView::paintEvent(QPaintEvent* /*event*/) {
 void ChartView::set_hover(const QPoint& at) {
   State& state = *state_;
   state.hover_at = at;
-  state.hovered = state.drawing.part_at(at);
+  const Part part = state.drawing.part_at(at);
+  if (part != state.hovered &&
+      (part.kind == Part::Kind::cell || state.hovered.kind == Part::Kind::cell))
+    emit cell_hovered(part.kind == Part::Kind::cell ? part.index : -1, part.row, part.column);
+  state.hovered = part;
   const int handle = state.drawing.handle_at(at);
   QString text = state.drawing.words(state.hovered);
   if (text.isEmpty() && handle >= 0) {
@@ -262,6 +273,7 @@ void ChartView::mouseReleaseEvent(QMouseEvent* event) {
 }
 
 void ChartView::leaveEvent(QEvent* /*event*/) {
+  if (state_->hovered.kind == Part::Kind::cell) emit cell_hovered(-1, -1, -1);
   state_->hovered = {};
   state_->hover_at = {-1, -1};
   state_->hover_text.clear();

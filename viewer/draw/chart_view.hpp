@@ -21,7 +21,7 @@ class ChartView : public QWidget {
 
   /// Replaces what is shown; keeps hover and focus where series stay the same. Cheap enough for
   /// every move of a handle.
-  void set_chart(const Chart& chart);
+  void set_chart(Chart chart);
   const Chart& chart() const;
   void set_theme(const Theme& theme);
   /// Whether dragging across the plot brushes a range of x.
@@ -46,6 +46,8 @@ class ChartView : public QWidget {
   void point_chosen(int series, int point);
   /// A click, Return or arrow on a cell of matrices[matrix].
   void cell_chosen(int matrix, int row, int column);
+  /// The pointer came to a cell; -1: to no cell any more.
+  void cell_hovered(int matrix, int row, int column);
   /// A click or Return on column x of a chart over layers (bars, boxes).
   void column_chosen(double x);
   /// A range of x was brushed; nothing if the brush was cleared.
@@ -67,7 +69,7 @@ class ChartView : public QWidget {
 
  private:
   struct State;
-  void lay_out();
+  void paint_anew();
   void set_hover(const QPoint& at);
   void move_focus(int columns, int rows);
   void move_cell(int columns, int rows);

@@ -84,10 +84,11 @@ QAbstractAxis* new_axis(bool logarithmic) {
   return axis;
 }
 
-void set_range(QAbstractAxis* axis, const PlotAxis& range, const Theme& theme, bool grid) {
+/// Without a valid colour of the grid there is none.
+void set_range(QAbstractAxis* axis, const PlotAxis& range, const QColor& line, const QColor& grid) {
   axis->setRange(range.low, range.high);
-  axis->setLinePen(QPen(theme.faint_text, 1));
-  axis->setGridLinePen(QPen(theme.grid, 1));
+  axis->setLinePen(QPen(line, 1));
+  axis->setGridLinePen(QPen(grid, 1));
   // Grid and ticks stand where the labels do; uneven ones are painted with the labels.
   bool even = range.ticks.size() >= 2;
   for (std::size_t i = 2; i < range.ticks.size(); ++i)
@@ -100,10 +101,14 @@ void set_range(QAbstractAxis* axis, const PlotAxis& range, const Theme& theme, b
       value_axis->setTickAnchor(range.ticks[0].at);
       value_axis->setTickInterval(range.ticks[1].at - range.ticks[0].at);
     }
-    axis->setGridLineVisible(grid && even);
+    axis->setGridLineVisible(grid.isValid() && even);
   } else {
-    axis->setGridLineVisible(grid);
+    axis->setGridLineVisible(grid.isValid());
   }
+}
+
+void replace(QLineSeries& series, const QList<QPointF>& points) {
+  if (series.points() != points) series.replace(points);
 }
 
 QList<QPointF> in_values(const std::vector<QPointF>& pixels, const PlotAxis& x, const PlotAxis& y) {
@@ -162,6 +167,19 @@ struct Curves::Plan {
   std::vector<Area> areas;
 };
 
+/// All that the chart's own layout depends on.
+struct Curves::Frame {
+  QRectF area, plot;
+  PlotAxis x, y, right;
+  QColor line, grid;
+
+  bool same_kind(const Frame& other) const {
+    return x.logarithmic == other.x.logarithmic && y.logarithmic == other.y.logarithmic &&
+           right.logarithmic == other.right.logarithmic;
+  }
+  bool operator==(const Frame&) const = default;
+};
+
 Curves::Curves() : chart_(new QChart), below_item_(new PaintedItem(chart_, &paint_below_)) {
   chart_->setBackgroundVisible(false);
   chart_->setPlotAreaBackgroundVisible(false);
@@ -175,17 +193,17 @@ Curves::Curves() : chart_(new QChart), below_item_(new PaintedItem(chart_, &pain
 
 Curves::~Curves() = default;
 
-void Curves::build(const Plan& plan) {
+void Curves::build(const Plan& plan, const Frame& frame) {
   chart_->removeAllSeries();
   for (auto* axis : {&x_, &y_, &right_}) {
     if (*axis) chart_->removeAxis(*axis), delete *axis;
     *axis = nullptr;
   }
-  chart_->addAxis(x_ = new_axis(x_log_), Qt::AlignBottom);
-  chart_->addAxis(y_ = new_axis(y_log_), Qt::AlignLeft);
+  chart_->addAxis(x_ = new_axis(frame.x.logarithmic), Qt::AlignBottom);
+  chart_->addAxis(y_ = new_axis(frame.y.logarithmic), Qt::AlignLeft);
   bool any_right = false;
   for (const auto& curve : plan.curves) any_right = any_right || curve.right;
-  if (any_right) chart_->addAxis(right_ = new_axis(right_log_), Qt::AlignRight);
+  if (any_right) chart_->addAxis(right_ = new_axis(frame.right.logarithmic), Qt::AlignRight);
   lines_.clear();
   areas_.clear();
   line_sides_.clear();
@@ -241,33 +259,38 @@ void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& the
   }
   std::vector<bool> sides;
   for (const auto& curve : plan.curves) sides.push_back(curve.right);
-  const bool same_kind = x_ && x_log_ == layout.x.logarithmic && y_log_ == layout.y.logarithmic &&
-                         right_log_ == layout.right.logarithmic;
-  x_log_ = layout.x.logarithmic;
-  y_log_ = layout.y.logarithmic;
-  right_log_ = layout.right.logarithmic;
-  if (!same_kind || sides != line_sides_ || areas_.size() != plan.areas.size()) build(plan);
-  if (chart_->geometry() != layout.area) {
-    chart_->setGeometry(layout.area);
-    scene_.setSceneRect(layout.area);
-  }
-  chart_->setPlotArea(layout.plot.translated(-layout.area.topLeft()));
-  set_range(x_, layout.x, theme, true);
-  set_range(y_, layout.y, theme, true);
-  if (right_) set_range(right_, layout.right, theme, false);
-  // Nobody else runs the layout: there may be no event loop.
-  chart_->layout()->invalidate();
-  chart_->layout()->activate();
+  const Frame frame{layout.area,  layout.plot,      layout.x,  layout.y,
+                    layout.right, theme.faint_text, theme.grid};
+  const bool built = !frame_ || !frame.same_kind(*frame_) || sides != line_sides_ ||
+                     areas_.size() != plan.areas.size();
+  if (built) build(plan, frame);
+  if (built || frame != *frame_) set_frame(frame);
   for (std::size_t i = 0; i < plan.curves.size(); ++i) {
     lines_[i]->setPen(plan.curves[i].pen);
-    lines_[i]->replace(plan.curves[i].points);
+    replace(*lines_[i], plan.curves[i].points);
   }
   for (std::size_t i = 0; i < plan.areas.size(); ++i) {
     areas_[i]->setBrush(plan.areas[i].brush);
     areas_[i]->setPen(QPen(plan.areas[i].brush.color(), 1));  // seen where it is flat
-    areas_[i]->lowerSeries()->replace(plan.areas[i].lower);
-    areas_[i]->upperSeries()->replace(plan.areas[i].upper);
+    replace(*areas_[i]->lowerSeries(), plan.areas[i].lower);
+    replace(*areas_[i]->upperSeries(), plan.areas[i].upper);
   }
+}
+
+/// The chart lays its hidden labels out as documents, which takes milliseconds.
+void Curves::set_frame(const Frame& frame) {
+  if (chart_->geometry() != frame.area) {
+    chart_->setGeometry(frame.area);
+    scene_.setSceneRect(frame.area);
+  }
+  chart_->setPlotArea(frame.plot.translated(-frame.area.topLeft()));
+  set_range(x_, frame.x, frame.line, frame.grid);
+  set_range(y_, frame.y, frame.line, frame.grid);
+  if (right_) set_range(right_, frame.right, frame.line, {});
+  // Nobody else runs the layout: there may be no event loop.
+  chart_->layout()->invalidate();
+  chart_->layout()->activate();
+  frame_ = std::make_unique<Frame>(frame);
 }
 
 void Curves::paint(QPainter& painter, const std::function<void(QPainter&)>& below) const {

@@ -34,7 +34,9 @@ class Curves {
 
  private:
   struct Plan;
-  void build(const Plan& plan);
+  struct Frame;
+  void build(const Plan& plan, const Frame& frame);
+  void set_frame(const Frame& frame);
 
   QGraphicsScene scene_;
   QChart* chart_;              // of the scene
@@ -43,7 +45,7 @@ class Curves {
   std::vector<QLineSeries*> lines_;
   std::vector<QAreaSeries*> areas_;
   std::vector<bool> line_sides_;  // right?
-  bool x_log_ = false, y_log_ = false, right_log_ = false;
+  std::unique_ptr<Frame> frame_;
   mutable std::function<void(QPainter&)> paint_below_;
 };
 

@@ -79,15 +79,17 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
   const double height = cells.height() / static_cast<double>(rows);
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
   painter.drawImage(cells, image);
+  Fills fills(painter);
+  painter.setPen(Qt::NoPen);
   for (std::size_t row = 0; row < rows; ++row)
     for (std::size_t column = 0; column < columns; ++column) {
       if (!std::isnan(matrix.at(row, column))) continue;
       std::size_t end = column;
       while (end + 1 < columns && std::isnan(matrix.at(row, end + 1))) ++end;
-      painter.fillRect(QRectF(cells.left() + static_cast<double>(column) * width,
-                              cells.top() + static_cast<double>(row) * height,
-                              static_cast<double>(end - column + 1) * width, height),
-                       QBrush(theme_.faint_text, Qt::BDiagPattern));
+      fills.rect(QRectF(cells.left() + static_cast<double>(column) * width,
+                        cells.top() + static_cast<double>(row) * height,
+                        static_cast<double>(end - column + 1) * width, height),
+                 QBrush(theme_.faint_text, Qt::BDiagPattern));
       column = end;
     }
   // Numbers where there is room for them.

@@ -12,6 +12,9 @@ namespace kvatlas::viewer {
 QSizeF picture_size(const Picture& picture, const ImageOptions& options, double scale);
 std::string png_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
                       const Origin& origin);
+std::string png_bytes(QImage image, const std::string& title, const Origin& origin);
+/// With at most 256 colours, those that are most frequent or near to them: a third of the bytes.
+QImage with_palette(const QImage& image);
 std::string svg_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
                       const Origin& origin);
 

@@ -20,14 +20,20 @@ namespace {
 using Source = PictureSource;
 using Request = PictureRequest;
 
-LazyView lazy(const Source& source, const Request& request) {
+LazyView lazy_charts(const Source& source, const Request& request) {
   const auto model = read_lazy_model(source.required_profile(), request.positions,
                                      request.choices.lazy_arrays, source.section("simlayerkv"));
   return lazy_view(model, request.choices.lazy);
 }
 
+/// One chart of a view.
+template <auto view, auto chart>
+PicturePtr chart_of(const Source& source, const Request& request) {
+  return chart_picture(view(source, request).*chart);
+}
+
 PicturePtr lazy_picture(const Source& source, const Request& request) {
-  LazyView view = lazy(source, request);
+  LazyView view = lazy_charts(source, request);
   const std::string title = view.layers.title;
   return stacked_picture(
       title,
@@ -36,20 +42,12 @@ PicturePtr lazy_picture(const Source& source, const Request& request) {
       false);
 }
 
-PicturePtr lazy_rates_picture(const Source& source, const Request& request) {
-  return chart_picture(lazy(source, request).strip);
-}
-
-PicturePtr lazy_layers_picture(const Source& source, const Request& request) {
-  return chart_picture(lazy(source, request).layers);
-}
-
-PicturePtr lazy_scores_picture(const Source& source, const Request& request) {
-  return chart_picture(lazy(source, request).scores);
-}
-
 BlocksModel blocks_model(const Source& source, const Request& request) {
   return read_blocks_model(source.required_profile(), request.positions, source.section("pod"));
+}
+
+BlocksView blocks_charts(const Source& source, const Request& request) {
+  return blocks_view(blocks_model(source, request), request.choices.blocks);
 }
 
 PicturePtr blocks_picture(const Source& source, const Request& request) {
@@ -64,14 +62,6 @@ PicturePtr blocks_picture(const Source& source, const Request& request) {
   return chart_picture(matrix_chart(model, settings, head));
 }
 
-PicturePtr blocks_sweep_picture(const Source& source, const Request& request) {
-  return chart_picture(blocks_view(blocks_model(source, request), request.choices.blocks).sweep);
-}
-
-PicturePtr blocks_counts_picture(const Source& source, const Request& request) {
-  return chart_picture(blocks_view(blocks_model(source, request), request.choices.blocks).counts);
-}
-
 PicturePtr gate_picture(const Source& source, const Request& request) {
   const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
   const auto model = read_gate_model(source.required_profile(), request.positions,
@@ -80,20 +70,10 @@ PicturePtr gate_picture(const Source& source, const Request& request) {
   return chart_picture(gate_view(model, view.blocks, std::isnan(tau) ? 0.9 : tau).chart);
 }
 
-BudgetsView budgets(const Source& source, const Request& request) {
+BudgetsView budgets_charts(const Source& source, const Request& request) {
   return budgets_view(read_budgets_model(source.required_profile(), request.positions,
                                          request.choices.budget_counts),
                       request.choices.budgets);
-}
-
-PicturePtr budgets_picture(const Source& source, const Request& request) {
-  return chart_picture(budgets(source, request).heatmap);
-}
-PicturePtr budgets_lines_picture(const Source& source, const Request& request) {
-  return chart_picture(budgets(source, request).lines);
-}
-PicturePtr budgets_shares_picture(const Source& source, const Request& request) {
-  return chart_picture(budgets(source, request).shares);
 }
 
 PicturePtr sweep_picture(const Source& source, const Request& request) {
@@ -184,17 +164,24 @@ const std::vector<PictureMaker>& picture_makers() {
                        *scores = "profile --capture scores";
   static const std::vector<PictureMaker> kMakers = {
       {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture, false},
-      {"lazy-layers", "SimLayerKV: lazy layers", lazy, lazy_layers_picture},
-      {"lazy-rates", "SimLayerKV: lazy rate and consistency", lazy, lazy_rates_picture},
-      {"lazy-scores", "SimLayerKV: score and cache kept", lazy, lazy_scores_picture},
+      {"lazy-layers", "SimLayerKV: lazy layers", lazy, chart_of<lazy_charts, &LazyView::layers>},
+      {"lazy-rates", "SimLayerKV: lazy rate and consistency", lazy,
+       chart_of<lazy_charts, &LazyView::strip>},
+      {"lazy-scores", "SimLayerKV: score and cache kept", lazy,
+       chart_of<lazy_charts, &LazyView::scores>},
       {"blocks", "PoD: similarity of layers; with --at one head", js, blocks_picture},
-      {"blocks-sweep", "PoD: what every delta saves", js, blocks_sweep_picture},
-      {"blocks-counts", "PoD: blocks of each head", js, blocks_counts_picture, false},
+      {"blocks-sweep", "PoD: what every delta saves", js,
+       chart_of<blocks_charts, &BlocksView::sweep>},
+      {"blocks-counts", "PoD: blocks of each head", js,
+       chart_of<blocks_charts, &BlocksView::counts>, false},
       {"gate", "PoD: distant attention skipped over tau", "profile --capture js,lazy",
        gate_picture},
-      {"budgets", "DynamicKV: tokens by layer and task", scores, budgets_picture},
-      {"budgets-lines", "DynamicKV: tokens by layer, a line a task", scores, budgets_lines_picture},
-      {"budgets-shares", "DynamicKV: each layer's share", scores, budgets_shares_picture, false},
+      {"budgets", "DynamicKV: tokens by layer and task", scores,
+       chart_of<budgets_charts, &BudgetsView::heatmap>},
+      {"budgets-lines", "DynamicKV: tokens by layer, a line a task", scores,
+       chart_of<budgets_charts, &BudgetsView::lines>},
+      {"budgets-shares", "DynamicKV: each layer's share", scores,
+       chart_of<budgets_charts, &BudgetsView::shares>, false},
       {"sweep", "LagKV: score against compression", "a document of 'calibrate lagkv'",
        sweep_picture},
       {"overview", "every policy at its present setting", "profile", overview_picture, false},

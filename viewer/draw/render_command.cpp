@@ -219,22 +219,17 @@ void add_render_command(CLI::App& app) {
   const char* const kSettings = "Settings [a document's, or the defaults]";
   command->add_option("--initial", o.initial, "first tokens kept")->group(kSettings);
   command->add_option("--recent", o.recent, "last tokens kept")->group(kSettings);
-  command->add_option("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
+  const auto share = [&](const char* name, std::optional<double>& value, const char* help) {
+    command->add_option(name, value, help)->check(CLI::Range(0.0, 1.0))->group(kSettings);
+  };
+  share("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy");
   command->add_option("--identify", o.identify, "SimLayerKV: decode or prefill")->group(kSettings);
   command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
-  command->add_option("--share", o.share, "SimLayerKV: samples that make a layer lazy")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
+  share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
   command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
       ->group(kSettings);
-  command->add_option("--delta", o.delta, "PoD: similarity that joins layers")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
-  command->add_option("--saving", o.saving, "PoD: share of the cache to find a delta for")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
+  share("--delta", o.delta, "PoD: similarity that joins layers");
+  share("--saving", o.saving, "PoD: share of the cache to find a delta for");
   command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
       ->group(kSettings);
   command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
@@ -247,12 +242,8 @@ void add_render_command(CLI::App& app) {
       ->group(kSettings);
   command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
       ->group(kSettings);
-  command->add_option("--least", o.least_share, "LagKV: share of the full cache's score")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
-  command->add_option("--compression", o.wanted_compression, "LagKV: compression wanted")
-      ->check(CLI::Range(0.0, 1.0))
-      ->group(kSettings);
+  share("--least", o.least_share, "LagKV: share of the full cache's score");
+  share("--compression", o.wanted_compression, "LagKV: compression wanted");
   command->footer(
       "Examples:\n"
       "  kvatlas render --what list\n"

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kMostRows = 1000;           // of a table
 constexpr std::size_t kLargestSvg = 200u << 10U;  // larger ones become a PNG
-constexpr double kPngScale = 2;
+constexpr double kPngScale = 1.5;
+constexpr std::size_t kLargestTwin = 100u << 10U;  // of larger ones there is no dark twin
 
 // Colours as in theme.cpp, so that pictures have no edges.
 constexpr const char* kStyle = R"(
@@ -67,7 +68,8 @@ Shown shown(const Picture& picture, const Theme& theme) {
   std::string svg = svg_bytes(picture, theme, options, {});
   if (svg.size() <= kLargestSvg) return {"image/svg+xml", std::move(svg)};
   options.scale = kPngScale;
-  return {"image/png", png_bytes(picture, theme, options, {})};
+  const QImage image = with_palette(to_image(picture, theme, options));
+  return {"image/png", png_bytes(image, picture.title(), {})};
 }
 
 std::string data_uri(const Shown& image) {
@@ -75,15 +77,19 @@ std::string data_uri(const Shown& image) {
          QByteArray::fromStdString(image.bytes).toBase64().toStdString();
 }
 
-/// The picture in both themes; the reader's own one is shown.
+/// The picture in both themes, of which the reader's own is shown; a large one is light only.
 std::string image_element(const Picture& picture, ColourMap colours) {
   Theme light = make_theme(false, Headless::font()), dark = make_theme(true, Headless::font());
   light.colours = dark.colours = colours;
   const QSizeF size = picture.size();
-  return str("<picture><source media=\"(prefers-color-scheme: dark)\" srcset=\"",
-             data_uri(shown(picture, dark)), "\"/><img src=\"", data_uri(shown(picture, light)),
-             "\" alt=\"", html_text(picture.title()), "\" width=\"", std::lround(size.width()),
-             "\" height=\"", std::lround(size.height()), "\"/></picture>\n");
+  const Shown own = shown(picture, light);
+  const std::string twin = own.bytes.size() > kLargestTwin
+                               ? ""
+                               : str("<source media=\"(prefers-color-scheme: dark)\" srcset=\"",
+                                     data_uri(shown(picture, dark)), "\"/>");
+  return str("<picture>", twin, "<img src=\"", data_uri(own), "\" alt=\"",
+             html_text(picture.title()), "\" width=\"", std::lround(size.width()), "\" height=\"",
+             std::lround(size.height()), "\"/></picture>\n");
 }
 
 std::string figure(const Picture& picture, const char* id, ColourMap colours) {
@@ -129,6 +135,17 @@ std::string card_section(const PolicyCard& card) {
     out +=
         "<details><summary>Measured</summary>\n" + measured_list(*card.measured) + "</details>\n";
   return out + "</section>\n";
+}
+
+/// The cards have the reasons and risks, which would press numbers together here.
+void without_sentences(Table& table) {
+  for (const char* title : {"reason", "risk"})
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (table.columns[c].title != title) continue;
+      table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
+      for (auto& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
+      break;
+    }
 }
 
 /// The settings of every section of a document, as it has them.
@@ -292,15 +309,18 @@ std::string report_html(const OpenedFiles& files, const ReportRequest& request) 
                     profile.complete() ? "" : "; the profile is not complete: some are missing")) +
       "</p>\n<nav><a href=\"#policies\">Policies</a><a href=\"#comparison\">Comparison</a>"
       "<a href=\"#charts\">Charts</a><a href=\"#settings\">Settings</a></nav>\n</header>\n<main>\n";
+  std::vector<Fact> provenance = model.provenance;
+  provenance.push_back(file_date(files.profile_path));
   out += "<h2>Model and profile</h2>\n<div class=\"cards\">\n<section class=\"card\">\n" +
          element("h3", "Model") + facts_list(model.facts) + facts_list(view.cache) +
          "</section>\n<section class=\"card\">\n" + element("h3", "Profile") +
-         facts_list(model.provenance) + "</section>\n</div>\n";
+         facts_list(provenance) + "</section>\n</div>\n";
   out += "<h2 id=\"policies\">Policies</h2>\n<div class=\"cards\">\n";
   for (const auto& card : view.cards) out += card_section(card);
   out += "</div>\n<h2 id=\"comparison\">Comparison</h2>\n<div class=\"scroll\">";
   Chart comparison;
   comparison.table = view.table;
+  without_sentences(comparison.table);
   out += html_tables(chart_csv(comparison), kMostRows) + "</div>\n";
   out += "<h2 id=\"charts\">Charts</h2>\n" + charts_section(files, request);
   out += "<h2 id=\"settings\">Settings of the documents</h2>\n";

@@ -29,6 +29,42 @@ void set_element(QString& svg, const QString& name, const QString& text) {
   if (start <= end) svg.replace(start, end - start, text.toHtmlEscaped());
 }
 
+/// QSvgGenerator opens a group at each change of pen or brush, drawn with or not, and repeats in
+/// each what holds anyway: three quarters of a chart's file. Groups lie in one around all, which
+/// has the same pen; texts name their own fonts.
+QString without_repeats(QString svg) {
+  static const QRegularExpression kEmptyGroup("<g [^<]*>\\s*</g>\\s*");
+  static const QRegularExpression kFontOfGroup(
+      "\nfont-family=\"[^\"]*\" font-size=\"[^\"]*\" "
+      "font-weight=\"[^\"]*\" font-style=\"[^\"]*\" \n>");
+  svg.remove(kEmptyGroup);
+  svg.replace(kFontOfGroup, ">");
+  const qsizetype inside = svg.indexOf('>', svg.indexOf("<g ")) + 1;
+  QString out = svg.left(inside), rest = svg.mid(inside);
+  for (const char* held :
+       {" transform=\"matrix(1,0,0,1,0,0)\"", " stroke-opacity=\"1\"", " stroke-width=\"1\"",
+        " stroke-linecap=\"square\"", " stroke-linejoin=\"bevel\"", " vector-effect=\"none\"",
+        " font-weight=\"400\"", " font-style=\"normal\""})
+    rest.remove(held);
+  // A text says so too, but that is not what it would inherit.
+  static const QRegularExpression kOpaqueGroup("(<g [^>]*) fill-opacity=\"1\"");
+  rest.replace(kOpaqueGroup, "\\1");
+  // A group like the one that has just ended goes on.
+  static const QRegularExpression kNextGroup("</g>\\s*(<g [^>]*>)");
+  QString opened;
+  qsizetype copied = 0;
+  for (auto found = kNextGroup.globalMatch(rest); found.hasNext();) {
+    const auto next = found.next();
+    const QStringView before = QStringView(rest).mid(copied, next.capturedStart() - copied);
+    out += before;
+    if (next.captured(1) != opened || before.contains(QLatin1String("</g>")))
+      out += "</g>\n" + next.captured(1);
+    opened = next.captured(1);
+    copied = next.capturedEnd();
+  }
+  return out + rest.mid(copied);
+}
+
 std::string csv_bytes(const Picture& picture, const Origin& origin) {
   std::string out;
   for (const auto& [what, text] : origin)
@@ -40,8 +76,11 @@ std::string csv_bytes(const Picture& picture, const Origin& origin) {
 
 std::string png_bytes(const Picture& picture, const Theme& theme, const ImageOptions& options,
                       const Origin& origin) {
-  QImage image = to_image(picture, theme, options);
-  image.setText("Title", QString::fromStdString(picture.title()));
+  return png_bytes(to_image(picture, theme, options), picture.title(), origin);
+}
+
+std::string png_bytes(QImage image, const std::string& title, const Origin& origin) {
+  image.setText("Title", QString::fromStdString(title));
   image.setText("Software", "kvatlas");
   for (const auto& [what, text] : origin)
     image.setText(QString::fromStdString(what), QString::fromStdString(text));
@@ -70,11 +109,8 @@ std::string svg_bytes(const Picture& picture, const Theme& theme, const ImageOpt
   if (!options.transparent) painter.fillRect(QRectF({0, 0}, size), theme.background);
   picture.paint(painter, QRectF({0, 0}, size), theme);
   painter.end();
-  QString svg = QString::fromUtf8(buffer.data());
-  // QSvgGenerator opens a group at each change of pen or brush, drawn with or not, and writes title
-  // and description as they are, markup or not.
-  static const QRegularExpression kEmptyGroup("<g [^<]*>\\s*</g>\\s*");
-  svg.remove(kEmptyGroup);
+  QString svg = without_repeats(QString::fromUtf8(buffer.data()));
+  // QSvgGenerator writes these as they are, markup or not.
   set_element(svg, "title", QString::fromStdString(picture.title()));
   set_element(svg, "desc", description);
   return svg.toStdString();

@@ -17,6 +17,7 @@ inline constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 struct AxisTick {
   double at = 0;
   std::string label;
+  bool operator==(const AxisTick&) const = default;
 };
 
 struct Axis {
@@ -34,6 +35,7 @@ struct Point {
   std::string label = {};  // for hovering
   double low = kNoNumber, high = kNoNumber;
   Emphasis emphasis = Emphasis::normal;
+  int colour = -1;  // in Chart::point_colours; -1: that of its series
 };
 
 struct Line {
@@ -92,7 +94,8 @@ struct Matrix {
     std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
   };
   std::vector<Outline> outlines = {};
-  std::optional<double> contour = {};  // a line around the cells above it
+  std::optional<double> contour = {};          // a line around the cells above it
+  std::vector<std::string> column_texts = {};  // for hovering, in the place of labels
 
   double at(std::size_t row, std::size_t column) const {
     return values[row * column_labels.size() + column];
@@ -124,6 +127,7 @@ struct Chart {
   std::vector<Line> lines;
   std::vector<Band> bands;
   std::vector<Points> points;
+  std::vector<std::string> point_colours;  // what these stand for, for the legend
   std::vector<Bars> bars;
   std::vector<Box> boxes;
   std::string strong_boxes, flagged_boxes;  // what these are, for the legend

@@ -5,7 +5,7 @@
 #include <optional>
 #include <variant>
 
-#include "analyzer/profile/statistics.hpp"
+#include "analyzer/profile/checked_arrays.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::viewer {
@@ -26,31 +26,22 @@ std::optional<Part> part_in(std::span<const Document> documents, const char* sec
   return std::nullopt;
 }
 
-const profile::AxisTable* axis_of(const profile::Header& header, const std::string& axis) {
-  for (const auto& table : header.axes)
-    if (table.axis == axis) return &table;
-  return nullptr;
-}
-
 /// `wanted` if the grid has it, else the grid's first.
 kernels::Proximity in_grid(const profile::Header& header, kernels::Proximity wanted) {
-  const auto* grid = axis_of(header, "proximity");
-  if (!grid || grid->columns.size() != 2 || grid->values.size() < 2) return wanted;
-  for (std::size_t row = 0; row + 1 < grid->values.size(); row += 2)
-    if (grid->values[row] == wanted.initial && grid->values[row + 1] == wanted.recent)
-      return wanted;
-  return {grid->values[0], grid->values[1]};
+  const auto& grid = profile::axis_of(header, "proximity");
+  if (grid.columns.size() != 2 || grid.values.size() < 2 ||
+      profile::row_of(grid, {wanted.initial, wanted.recent}))
+    return wanted;
+  return {grid.values[0], grid.values[1]};
 }
 
 /// Likewise of the budgets that leave more than the window.
 std::int64_t in_grid(const profile::Header& header, std::int64_t wanted, std::int64_t window) {
-  const auto* grid = axis_of(header, "budget");
-  if (!grid) return wanted;
-  const auto& budgets = grid->values;
-  if (std::find(budgets.begin(), budgets.end(), wanted) != budgets.end()) return wanted;
-  const auto first = std::find_if(budgets.begin(), budgets.end(),
+  const auto& grid = profile::axis_of(header, "budget");
+  if (profile::row_of(grid, {wanted})) return wanted;
+  const auto first = std::find_if(grid.values.begin(), grid.values.end(),
                                   [&](std::int64_t budget) { return budget > window; });
-  return first == budgets.end() ? wanted : *first;
+  return first == grid.values.end() ? wanted : *first;
 }
 
 }  // namespace

@@ -125,7 +125,10 @@ MassView mass_view(const MassModel& model, double threshold,
   chart.table.columns = {{"layer"}, {"token"}, {"text"}, {"mass", "share"}, {"lazy"}};
   Matrix matrix{"proximal mass", "share", {}, {}, model.masses};
   matrix.contour = threshold;
-  for (const auto position : model.positions) matrix.column_labels.push_back(str(position));
+  for (const auto position : model.positions) {
+    matrix.column_labels.push_back(str(position));
+    matrix.column_texts.push_back("token " + column_text(model, position, texts));
+  }
   Bars bars{"tokens at which it is lazy", {}};
   for (std::size_t l = 0; l < static_cast<std::size_t>(model.layers); ++l) {
     matrix.row_labels.push_back(str(l));

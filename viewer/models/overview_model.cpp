@@ -2,7 +2,10 @@
 #include "viewer/models/overview_model.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -264,6 +267,19 @@ void show_measured(const OverviewModel& model, const Choices& choices, std::size
 }
 
 }  // namespace
+
+Fact file_date(const std::filesystem::path& path) {
+  std::error_code failed;
+  const auto written = std::filesystem::last_write_time(path, failed);
+  if (failed) return {"file written", "unknown"};
+  const auto seconds =
+      std::chrono::system_clock::to_time_t(std::chrono::file_clock::to_sys(written));
+  std::tm date{};
+  gmtime_r(&seconds, &date);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &date);
+  return {"file written", text.data()};
+}
 
 OverviewModel read_overview_model(const profile::Reader& profile,
                                   const std::vector<std::size_t>& positions, const Choices& choices,

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,9 @@ struct OverviewModel {
 };
 
 /// It reads the profile, its tokens too.
+/// When the file was last written, which is not when the profile was begun: that is not stored.
+Fact file_date(const std::filesystem::path& path);
+
 OverviewModel read_overview_model(const profile::Reader& profile,
                                   const std::vector<std::size_t>& positions, const Choices& choices,
                                   std::span<const calibrate::Document> documents);

@@ -84,7 +84,7 @@ void choose(const SweepModel& model, const SweepSettings& settings, SweepView& v
     view.recommended = own[*best];
 }
 
-/// One series a lag, so that shapes tell lags apart; ratios are in the labels.
+/// One series a lag, so that shapes tell lags apart; colours tell ratios.
 void draw(const SweepModel& model, const SweepSettings& settings, std::optional<std::size_t> chosen,
           SweepView& view) {
   struct Series {
@@ -95,6 +95,14 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
   std::map<std::int64_t, Series> by_lag;
   Series others{{"LocalKV and L2", {}}, {}}, standing_out{{"chosen", {}}, {}};
   Line front{"front", {}, Emphasis::strong, true};
+  const auto colour_of = [&](const std::string& ratio) {
+    const std::string label = str("ratio ", ratio);
+    auto& colours = chart.point_colours;
+    const auto found = std::find(colours.begin(), colours.end(), label);
+    const auto number = static_cast<int>(found - colours.begin());
+    if (found == colours.end()) colours.push_back(label);
+    return number;
+  };
   const auto x_of = [&](const Candidate& candidate) {
     return settings.against_kept ? static_cast<double>(candidate.keep) : candidate.compression;
   };
@@ -126,7 +134,10 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
                 shown.low,
                 shown.high,
                 on_front ? Emphasis::strong : Emphasis::faint};
-    if (!candidate.own()) point.emphasis = Emphasis::reference;
+    if (candidate.own())
+      point.colour = colour_of(candidate.ratio);
+    else
+      point.emphasis = Emphasis::reference;
     Series& series = candidate.own() ? by_lag[candidate.lag] : others;
     series.points.points.push_back(point);
     series.candidates.push_back(i);
@@ -161,6 +172,42 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
       front.points.push_back({ends[i].x, ends[i + 1].y});
   }
   chart.lines.push_back(std::move(front));
+}
+
+/// Which share of the keys stays along a prompt: sinks, partitions, the last one and the rest.
+Chart pattern_chart(const SweepModel& model, const Candidate& candidate, std::int64_t length) {
+  constexpr std::int64_t kMostColumns = 512;
+  const calibrate::LagShape shape{model.sink, candidate.lag, candidate.keep};
+  const std::int64_t kept = calibrate::lag_kept_tokens(length, shape);
+  // The last partition and what follows stay whole.
+  const std::int64_t whole_from =
+      kept == length ? 0 : shape.sink + ((length - shape.sink) / shape.lag - 1) * shape.lag;
+  const double share = static_cast<double>(shape.keep) / static_cast<double>(shape.lag);
+  const auto kept_before = [&](std::int64_t token) {
+    const std::int64_t of_partitions = std::clamp(token, shape.sink, whole_from) - shape.sink;
+    const auto partly = static_cast<double>(of_partitions);
+    return static_cast<double>(token) - partly + share * partly;
+  };
+  Chart chart;
+  chart.title = str("Keys kept of ", length, " tokens by lag ", candidate.lag, ", ratio ",
+                    candidate.ratio, ": ", kept);
+  chart.x = {"token", ""};
+  chart.table.columns = {{"first token"}, {"last token"}, {"kept", "share"}};
+  Matrix strip{"keys kept", "share", {"kept"}, {}, {}};
+  const std::int64_t columns = std::min(length, kMostColumns);
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const std::int64_t from = column * length / columns, to = (column + 1) * length / columns;
+    const double value =
+        whole_from == 0 ? 1
+                        : (kept_before(to) - kept_before(from)) / static_cast<double>(to - from);
+    strip.column_labels.push_back(str(from));
+    strip.column_texts.push_back(to - from == 1 ? str("token ", from)
+                                                : str("tokens ", from, " to ", to - 1));
+    strip.values.push_back(value);
+    chart.table.rows.push_back({static_cast<double>(from), static_cast<double>(to - 1), value});
+  }
+  chart.matrices.push_back(std::move(strip));
+  return chart;
 }
 
 }  // namespace
@@ -228,6 +275,9 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
   if (!settings.against_kept)
     chart.marks.push_back({"wanted", settings.wanted_compression, true, true});
   draw(model, settings, chosen, view);
+  const auto shown = chosen && *chosen < model.candidates.size() ? chosen : view.recommended;
+  if (shown && settings.length > 0)
+    view.pattern = pattern_chart(model, model.candidates[*shown], settings.length);
   return view;
 }
 

@@ -46,6 +46,7 @@ struct SweepView {
   std::optional<std::size_t> smallest;     // compresses most, of those with the least share
   std::vector<std::vector<std::size_t>> candidates;  // of each point, as in chart.points
   Chart chart;
+  Chart pattern;  // which keys the chosen candidate keeps, else the recommended one
 };
 /// `chosen`: a candidate that stands out, if there is one.
 SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,

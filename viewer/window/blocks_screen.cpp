@@ -6,6 +6,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/base/str.hpp"
 #include "viewer/models/pair_rows_model.hpp"
@@ -139,7 +140,25 @@ void BlocksScreen::make_charts() {
             });
   connect(matrices_, &ChartView::cell_chosen, this,
           [this](int matrix, int row, int) { select_group(matrix, row); });
+  // A pointer that rests on a cell shows its rows until it leaves; a click lets them stay.
+  hover_.setSingleShot(true);
+  hover_.setInterval(200);
+  connect(&hover_, &QTimer::timeout, this, [this] {
+    if (tab_before_ < 0) tab_before_ = tabs_->currentIndex();
+    read_pair(hovered_.first, hovered_.second);
+  });
+  connect(enlarged_, &ChartView::cell_hovered, this, [this](int matrix, int row, int column) {
+    hover_.stop();
+    if (matrix >= 0) {
+      hovered_ = {row, column};
+      if (row != column) hover_.start();
+    } else if (tab_before_ >= 0) {
+      tabs_->setCurrentIndex(std::exchange(tab_before_, -1));
+    }
+  });
   connect(enlarged_, &ChartView::cell_chosen, this, [this](int, int row, int column) {
+    hover_.stop();
+    tab_before_ = -1;
     read_pair(row, column);
     select_group(group_of(session().selection().current().head), row);
   });

@@ -2,6 +2,7 @@
 // PoD's screen: how alike the layers attend, the blocks that a similarity joins, what they save.
 #pragma once
 
+#include <QTimer>
 #include <memory>
 #include <utility>
 
@@ -60,7 +61,10 @@ class BlocksScreen : public LiveScreen {
   std::string gate_read_;  // what it is of
   std::pair<std::int64_t, std::int64_t> pair_{0, 0};
   int pair_generation_ = 0;
-  Latest gate_latest_;  // last: its thread ends first
+  QTimer hover_;
+  std::pair<std::int64_t, std::int64_t> hovered_{0, 0};
+  int tab_before_ = -1;  // to go back to when the pointer leaves; -1: none
+  Latest gate_latest_;   // last: its thread ends first
 };
 
 }  // namespace kvatlas::viewer

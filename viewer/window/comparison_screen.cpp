@@ -182,11 +182,7 @@ void ComparisonScreen::compute() {
         [this, model = model_](ComparisonView view) {
           of_view_ = model;
           view_ = std::move(view);
-          pages_->setCurrentIndex(0);
-          set_chart(*pareto_, view_.pareto);
-          set_chart(*equal_, view_.equal);
-          set_chart(*strips_, view_.strips);
-          for (ChartView* chart : {masses_, budgets_, similarity_}) set_chart(*chart, {});
+          show_page(0, {view_.pareto, view_.equal, view_.strips, {}, {}, {}});
         });
     return;
   }
@@ -197,13 +193,16 @@ void ComparisonScreen::compute() {
       [first = first_, second = second_, settings] { return diff_view(*first, *second, settings); },
       [this](DiffView view) {
         diff_ = std::move(view);
-        pages_->setCurrentIndex(1);
-        set_chart(*masses_, diff_.masses);
-        set_chart(*budgets_, diff_.budgets);
-        set_chart(*similarity_, diff_.similarity);
-        for (ChartView* chart : {pareto_, equal_, strips_}) set_chart(*chart, {});
+        show_page(1, {{}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
         show_changes();
       });
+}
+
+/// Charts in the order of their views; those of the other page are empty.
+void ComparisonScreen::show_page(int page, const std::vector<Chart>& charts) {
+  pages_->setCurrentIndex(page);
+  const std::array views = {pareto_, equal_, strips_, masses_, budgets_, similarity_};
+  for (std::size_t i = 0; i < views.size(); ++i) set_chart(*views[i], charts[i]);
 }
 
 void ComparisonScreen::show_changes() {

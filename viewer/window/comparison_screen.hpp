@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "viewer/models/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
@@ -46,6 +47,7 @@ class ComparisonScreen : public LiveScreen {
 
  private:
   void make_charts();
+  void show_page(int page, const std::vector<Chart>& charts);
   void show_changes();
   void choose(int series, int point);
   bool profiles_shown() const { return show_ != Show::policies; }

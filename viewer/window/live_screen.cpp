@@ -129,9 +129,9 @@ ChartView* LiveScreen::add_chart(const QString& name) {
   return view;
 }
 
-void LiveScreen::set_chart(ChartView& view, const Chart& chart) {
-  view.set_chart(chart);
-  view.setVisible(has_content(chart));
+void LiveScreen::set_chart(ChartView& view, Chart chart) {
+  view.set_chart(std::move(chart));
+  view.setVisible(has_content(view.chart()));
 }
 
 PicturePtr LiveScreen::picture() const {

@@ -61,7 +61,7 @@ class LiveScreen : public Screen {
   /// Those of picture() and table(), in order.
   ChartView* add_chart(const QString& name);
   /// Shown, exported and in tables; a chart without content is hidden.
-  void set_chart(ChartView& view, const Chart& chart);
+  static void set_chart(ChartView& view, Chart chart);
   void show_message(const QString& text);
 
   template <class Work, class Take>

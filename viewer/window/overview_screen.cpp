@@ -69,8 +69,11 @@ void OverviewScreen::read() {
   for (const auto& opened : session().documents()) documents.push_back(opened.document);
   read_model(
       [positions = session().profile()->positions(choices.task), choices,
+       path = session().profile()->path(),
        documents = std::move(documents)](const profile::Reader& profile) {
-        return read_overview_model(profile, positions, choices, documents);
+        auto model = read_overview_model(profile, positions, choices, documents);
+        model.provenance.push_back(file_date(path));
+        return model;
       },
       [this](OverviewModel model) {
         model_ = std::make_shared<const OverviewModel>(std::move(model));

@@ -12,9 +12,12 @@ namespace kvatlas::viewer {
 SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
   make_controls();
   chart_ = add_chart(tr("Score of every lag and ratio over its compression"));
+  pattern_ = add_chart(tr("Keys that the setting keeps along a prompt"));
+  pattern_->setFixedHeight(120);
   auto* layout = new QVBoxLayout(page());
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(chart_);
+  layout->addWidget(pattern_);
   connect(chart_, &ChartView::handle_moved, this, [this](int mark, double value, bool done) {
     const auto& marks = chart_->chart().marks;
     if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
@@ -108,6 +111,7 @@ void SweepScreen::compute() {
                [this](SweepView view) {
                  view_ = std::move(view);
                  set_chart(*chart_, view_.chart);
+                 set_chart(*pattern_, view_.pattern);
                  chosen_->setText(focus_text());
                });
 }

@@ -21,6 +21,7 @@ class SweepScreen : public LiveScreen {
 
   const SweepView& view() const { return view_; }
   ChartView& chart() const { return *chart_; }
+  ChartView& pattern_chart() const { return *pattern_; }
 
  protected:
   std::string arrays() const override { return "document"; }
@@ -36,7 +37,7 @@ class SweepScreen : public LiveScreen {
   /// The chosen one, or the recommended one.
   std::optional<std::size_t> shown_candidate() const;
 
-  ChartView* chart_;
+  ChartView *chart_, *pattern_;
   QComboBox *score_, *x_;
   QDoubleSpinBox *least_, *wanted_;
   QLabel* chosen_;

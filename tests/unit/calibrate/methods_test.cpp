@@ -12,6 +12,7 @@
 #include "calibrate/pod.hpp"
 #include "calibrate/simlayerkv.hpp"
 #include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/calibrate/small_profile.hpp"
 
@@ -24,6 +25,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::refusal;
 using namespace testing_profile;
 
 using Calls = std::vector<std::pair<std::vector<Policy>, std::vector<std::size_t>>>;
@@ -72,17 +74,6 @@ class Methods : public testing::Test {
       EXPECT_FALSE(table.rows.empty()) << table.title;
       for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size()) << table.title;
     }
-  }
-  template <class Fn>
-  static std::string refusal(Fn&& fn) {
-    try {
-      fn();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::usage);
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return "";
   }
   Calls calls_;
 

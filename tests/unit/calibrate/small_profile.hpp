@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/model/config.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "calibrate/rules.hpp"
+#include "tests/support/profile_header.hpp"
 
 namespace kvatlas::calibrate::testing_profile {
 
@@ -146,30 +146,9 @@ inline void add_kept(profile::Sample& sample, const profile::CaptureSettings& se
 
 inline void write_profile(const std::filesystem::path& path, const Shape& shape = {}) {
   const auto settings = settings_of(shape);
-  model::Config config;
-  config.n_layers = kLayers;
-  config.n_heads = kHeads;
-  config.n_kv_heads = kKvHeads;
-  config.head_dim = 8;
-  config.vocab_size = 100;
-  profile::Header header;
-  header.tool_version = "0.1.0";
-  header.model_name = "small";
-  header.architecture = "llama";
-  header.model_fingerprint = "0123456789abcdef";
-  header.n_layers = kLayers;
-  header.n_heads = kHeads;
-  header.n_kv_heads = kKvHeads;
-  header.head_dim = 8;
-  header.vocab_size = 100;
+  auto header = testing_support::header_of({kLayers, kHeads, kKvHeads}, settings,
+                                           shape.samples + shape.short_samples);
   header.context_length = 2048;
-  header.window.assign(kLayers, 0);
-  header.backend = "cpu, float32";
-  header.capture = settings.json();
-  header.prompts = "{}";
-  header.planned_samples = shape.samples + shape.short_samples;
-  header.axes = profile::axis_tables(settings);
-  header.arrays = profile::descriptions(settings, config);
   profile::Writer writer(path, header, {});
   for (std::int64_t i = 0; i < header.planned_samples; ++i) {
     profile::Sample sample;

@@ -33,6 +33,8 @@ TEST(MassModel, LastRowsThenGeneratedTokens) {
   const Matrix& matrix = view.heatmap.matrices.at(0);
   EXPECT_EQ(matrix.contour, 0.85);
   EXPECT_EQ(matrix.column_labels.at(8), "300");
+  EXPECT_EQ(matrix.column_texts.at(0), "token 292 word");
+  EXPECT_EQ(matrix.column_texts.at(8), "token 300 generated 1");
   EXPECT_DOUBLE_EQ(matrix.at(1, 10), model.masses[21]);
   ASSERT_EQ(view.heatmap.table.rows.size(), 44u);
   EXPECT_EQ(view.heatmap.table.rows[0][2].text, "292 word");

@@ -4,9 +4,7 @@
 
 #include <string>
 
-#include <gtest/gtest.h>
-
-#include "kernels/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/calibrate/small_profile.hpp"
 
@@ -28,17 +26,6 @@ class OpenProfile {
   profile::Reader reader_;
 };
 
-/// The message of the Error(usage) that it ends in.
-template <class Fn>
-std::string refusal(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::usage);
-    return error.what();
-  }
-  ADD_FAILURE() << "not refused";
-  return "";
-}
+using testing_support::refusal;
 
 }  // namespace kvatlas::viewer

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/overview_model.hpp"
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 
 #include "tests/unit/viewer_models/open_profile.hpp"
@@ -135,6 +139,17 @@ TEST(Measured, BothForms) {
   EXPECT_NEAR(evaluated->full.mean, 1, 1e-9);
   EXPECT_NEAR(evaluated->kept_share, 0.34, 1e-9);
   EXPECT_NEAR(evaluated->kl.mean, 0.19, 1e-9);
+}
+
+TEST(OverviewModel, SaysWhenTheFileWasWritten) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "p.h5";
+  EXPECT_EQ(file_date(path).value, "unknown");
+  std::ofstream(path) << "x";
+  std::filesystem::last_write_time(
+      path, std::chrono::file_clock::from_sys(std::chrono::system_clock::from_time_t(1700000000)));
+  EXPECT_EQ(file_date(path).name, "file written");
+  EXPECT_EQ(file_date(path).value, "2023-11-14 22:13 UTC");
 }
 
 }  // namespace

@@ -13,16 +13,7 @@ namespace kvatlas::viewer {
 namespace {
 
 using testing::HasSubstr;
-
-template <class Fn>
-std::string message_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing_support::error_of;
 
 const Place kPlace{"maps", 3, 12, 5, 120, 17, std::array<std::int64_t, 4>{1, 2, 30, 40}, true};
 
@@ -38,13 +29,13 @@ TEST(Link, RoundTrip) {
 }
 
 TEST(Link, SaysWhatIsWrong) {
-  EXPECT_THAT(message_of([] { parse_link("http://x"); }), HasSubstr("begins with 'kvatlas:'"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p#at=12"); }), HasSubstr("at=L12.H3"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p#q=x"); }), HasSubstr("'q=x'"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p#q=-3"); }), HasSubstr("whole number"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p%zz"); }), HasSubstr("'%zz'"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p%00"); }), HasSubstr("hexadecimal"));
-  EXPECT_THAT(message_of([] { parse_link("kvatlas:p#region=1,2"); }), HasSubstr("four numbers"));
+  EXPECT_THAT(error_of([] { parse_link("http://x"); }), HasSubstr("begins with 'kvatlas:'"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#at=12"); }), HasSubstr("at=L12.H3"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#q=x"); }), HasSubstr("'q=x'"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#q=-3"); }), HasSubstr("whole number"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p%zz"); }), HasSubstr("'%zz'"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p%00"); }), HasSubstr("hexadecimal"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#region=1,2"); }), HasSubstr("four numbers"));
   EXPECT_EQ(parse_link("kvatlas:p#new=1&screen=lazy").place.screen, "lazy");  // newer parts
 }
 
@@ -64,7 +55,7 @@ TEST(Sidecar, RefusesWhatIsNone) {
   const testing_support::TemporaryFolder folder;
   const auto refusal = [&](const std::string& text) {
     const auto path = folder.write("p.view.json", text);
-    return message_of([&] { read_sidecar(path); });
+    return error_of([&] { read_sidecar(path); });
   };
   EXPECT_THAT(refusal("{"), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal("{}"), HasSubstr("not a file of pins and notes"));

@@ -79,6 +79,10 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
   EXPECT_THAT(view.candidates,
               ElementsAre(ElementsAre(0u, 1u), ElementsAre(2u, 3u), ElementsAre(4u)));
   EXPECT_EQ(view.chart.points[2].points[0].emphasis, Emphasis::reference);
+  EXPECT_THAT(view.chart.point_colours, ElementsAre("ratio 1/2", "ratio 1/4", "ratio 1/8"));
+  EXPECT_EQ(view.chart.points[0].points[1].colour, 1);
+  EXPECT_EQ(view.chart.points[1].points[0].colour, 0);
+  EXPECT_EQ(view.chart.points[2].points[0].colour, -1);
 
   const SweepView with_choice = sweep_view(small_sweep(), settings, 1);
   ASSERT_EQ(with_choice.chart.points.size(), 4u);
@@ -88,6 +92,37 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
 
   settings.least_share = 1.01;
   EXPECT_FALSE(sweep_view(small_sweep(), settings).smallest);
+}
+
+TEST(SweepModel, PatternKeepsAsManyKeysAsTheRules) {
+  const SweepModel model = small_sweep();
+  for (const std::int64_t length : {20, 143, 144, 300, 1024, 5000})
+    for (const std::size_t chosen : {0u, 1u, 3u}) {
+      SweepSettings settings;
+      settings.length = length;
+      const Chart pattern = sweep_view(model, settings, chosen).pattern;
+      ASSERT_EQ(pattern.matrices.size(), 1u);
+      double kept = 0;
+      for (const auto& row : pattern.table.rows)
+        kept += (row[1].number - row[0].number + 1) * row[2].number;
+      const auto& candidate = model.candidates[chosen];
+      EXPECT_NEAR(kept,
+                  static_cast<double>(calibrate::lag_kept_tokens(
+                      length, {model.sink, candidate.lag, candidate.keep})),
+                  1e-6)
+          << length << " " << chosen;
+    }
+  SweepSettings settings;
+  settings.length = 300;  // 16 sinks, 4 partitions of 64, of which the last stays whole, and 28
+  const Chart pattern = sweep_view(model, settings, 1).pattern;
+  const auto share = [&](std::size_t token) { return pattern.matrices[0].values[token]; };
+  EXPECT_DOUBLE_EQ(share(15), 1);
+  EXPECT_DOUBLE_EQ(share(16), 0.25);
+  EXPECT_DOUBLE_EQ(share(207), 0.25);
+  EXPECT_DOUBLE_EQ(share(208), 1);
+  EXPECT_EQ(pattern.matrices[0].column_texts[16], "token 16");
+  settings.wanted_compression = 0.99;  // none is recommended: nothing to show
+  EXPECT_TRUE(sweep_view(model, settings).pattern.matrices.empty());
 }
 
 TEST(SweepModel, RefusesADocumentWithoutASweep) {
