@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas check`: a gate for releases.
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -11,6 +11,7 @@
 #include "calibrate/evaluate_order.hpp"
 #include "calibrate/evidence.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/markup.hpp"
 
 namespace kvatlas {
 namespace {
@@ -43,40 +44,20 @@ Verdict verdict_of(const Summary& summary, const CheckCommand& command) {
   return verdict;
 }
 
-std::string xml_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  return out;
-}
-
 /// JUnit's format, a test case a policy.
 std::string junit_text(const std::vector<Verdict>& verdicts, const std::string& document) {
   std::size_t failures = 0;
   std::string cases;
   for (const auto& verdict : verdicts) {
-    cases += str("    <testcase classname=\"", xml_text(printable(document, 400)), "\" name=\"",
-                 xml_text(printable(verdict.summary.policy, 200)), "\"");
+    cases += str("    <testcase classname=\"", markup_text(printable(document, 400)), "\" name=\"",
+                 markup_text(printable(verdict.summary.policy, 200)), "\"");
     if (verdict.passed) {
       cases += "/>\n";
       continue;
     }
     ++failures;
-    cases += str(">\n      <failure message=\"", xml_text(verdict.line), "\"/>\n    </testcase>\n");
+    cases +=
+        str(">\n      <failure message=\"", markup_text(verdict.line), "\"/>\n    </testcase>\n");
   }
   const std::string counts = str(" tests=\"", verdicts.size(), "\" failures=\"", failures, "\"");
   return str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,

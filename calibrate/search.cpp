@@ -276,8 +276,7 @@ void Search::judge_finalists() {
     measured["kl"] = number_json(kl / static_cast<double>(verdict.trials(i).size()));
   }
   Calibrated notes;
-  std::vector<double> scores = verdict.full();
-  note_precision(split_, scores, notes);
+  note_precision(split_, verdict.full(), notes);
   out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
 }
 

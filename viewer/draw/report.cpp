@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/markup.hpp"
 #include "kernels/base/str.hpp"
 #include "viewer/draw/picture_impl.hpp"
 #include "viewer/models/overview_model.hpp"
@@ -223,31 +224,8 @@ bool is_number(const std::string& text) {
 }  // namespace
 
 std::string html_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        // Control bytes are not allowed in a page.
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
-    }
-  }
   // What is no UTF-8 becomes U+FFFD.
-  return QString::fromStdString(out).toStdString();
+  return QString::fromStdString(markup_text(text)).toStdString();
 }
 
 std::string html_tables(const std::string& csv, std::size_t most) {
