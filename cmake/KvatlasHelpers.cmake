@@ -47,7 +47,7 @@ function(kvatlas_test name)
     KVATLAS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVATLAS_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(ARG_GPU)
     set(_filter TEST_FILTER "-Gpu/*")
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." TEST_FILTER "Gpu/*"
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}." TEST_FILTER "Gpu/*"
                          TEST_LIST ${name}_gpu_tests PROPERTIES LABELS gpu TIMEOUT 600)
   endif()
   if(ARG_TOGETHER)
@@ -55,7 +55,7 @@ function(kvatlas_test name)
     set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})
     return()
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}." ${_filter} PROPERTIES
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}." ${_filter} PROPERTIES
                        LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})
 endfunction()
 

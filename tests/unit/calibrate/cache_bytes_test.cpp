@@ -23,7 +23,7 @@ CacheLoad load_of(std::int64_t prompt, std::int64_t new_tokens = 0) {
 }
 constexpr double kRow = 2.0 * 2 * 2 * 64;  // of a layer
 
-Policy lazy_policy(std::vector<std::uint8_t> lazy) {
+Policy lazy_policy(const std::vector<std::uint8_t>& lazy) {
   SimLayerKv part;
   part.keep = {4, 60};
   part.fixed.emplace();

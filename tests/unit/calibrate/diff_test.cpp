@@ -68,7 +68,7 @@ TEST_F(DiffOf, WhatOneProfileLacksIsSaid) {
               HasSubstr("no statistics in common"));
 }
 
-Document document(double threshold, std::vector<std::uint8_t> lazy, double score) {
+Document document(double threshold, const std::vector<std::uint8_t>& lazy, double score) {
   Document out;
   out.model = {"m", "llama", "f", 4, 4, 2, 8};
   SimLayerKv part;

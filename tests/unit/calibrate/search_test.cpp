@@ -18,8 +18,6 @@ namespace kvatlas::calibrate {
 namespace {
 
 using nlohmann::json;
-using testing::Contains;
-using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -39,7 +37,7 @@ class SearchOf : public testing::Test {
     full_bytes_ = load_.shape.bytes_per_token() * kTokens;
   }
 
-  Candidates candidates(SearchSpace space = {}) const {
+  Candidates candidates(const SearchSpace& space = {}) const {
     return list_candidates(*evidence_, split_.choice, space, load_);
   }
   /// Scores fall with the share that a policy's bytes are short of `needed`.
