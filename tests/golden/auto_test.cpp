@@ -133,7 +133,7 @@ TEST_F(Auto, ProfilesFirstWithoutAProfile) {
 
 /// Every line of the document that begins with "    kvatlas"; one with "# exit N" must end so.
 TEST_F(Auto, TheExampleOfTheDocsRuns) {
-  std::ifstream docs(std::filesystem::path(KVATLAS_SOURCE) / "docs/releases.md");
+  std::ifstream docs(std::filesystem::path(KVATLAS_SOURCE_DIR) / "docs/releases.md");
   int commands = 0;
   for (std::string line; std::getline(docs, line);) {
     if (line.rfind("    kvatlas ", 0) != 0) continue;

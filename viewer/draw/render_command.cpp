@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `kvatlas render`: one picture into a file, without a display.
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -49,9 +49,11 @@ void print_list() {
 QSizeF parse_size(const std::string& text) {
   if (text.empty()) return {};
   int width = 0, height = 0;
-  char by = 0, more = 0;
-  if (std::sscanf(text.c_str(), "%d%c%d%c", &width, &by, &height, &more) != 3 || by != 'x' ||
-      width < 1 || height < 1)
+  const char* const end = text.data() + text.size();
+  const auto by = std::from_chars(text.data(), end, width);
+  const bool crossed = by.ec == std::errc() && by.ptr != end && *by.ptr == 'x';
+  const auto last = crossed ? std::from_chars(by.ptr + 1, end, height) : by;
+  if (!crossed || last.ec != std::errc() || last.ptr != end || width < 1 || height < 1)
     fail(ErrorCode::usage, "--size: ", quoted(text), " is no size: expected as 1280x720");
   return QSizeF(width, height);
 }

@@ -6,6 +6,7 @@
 #include <QStackedWidget>
 #include <QVBoxLayout>
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
@@ -98,7 +99,7 @@ void ComparisonScreen::make_charts() {
           });
   for (ChartView* chart : {masses_, budgets_})
     connect(chart, &ChartView::column_chosen, this,
-            [this](double x) { select_layer(static_cast<std::int64_t>(x + 0.5)); });
+            [this](double x) { select_layer(std::llround(x)); });
 }
 
 void ComparisonScreen::show_kind(Show show) {

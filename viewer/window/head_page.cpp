@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QSplitter>
 #include <QVBoxLayout>
+#include <utility>
 
 #include "kernels/base/str.hpp"
 #include "viewer/models/token_texts.hpp"
@@ -224,7 +225,7 @@ void HeadPage::read_tokens() {
         return TokenList(texts);
       },
       [this, sample](TokenList texts) {
-        if (sample == session_.selection().current().sample) map_->set_tokens(texts);
+        if (sample == session_.selection().current().sample) map_->set_tokens(std::move(texts));
       },
       [this](const std::string& message) {
         emit session_.message(QString::fromStdString(message));

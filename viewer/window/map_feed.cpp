@@ -14,7 +14,7 @@ void MapFeed::cancel() {
     if (part.profile) part.profile->loader().cancel(this);
 }
 
-void MapFeed::set(MapSubject subject, std::optional<MapSubject> baseline) {
+void MapFeed::set(const MapSubject& subject, const std::optional<MapSubject>& baseline) {
   cancel();
   for (const Part& part : parts_)
     if (part.profile) disconnect(part.profile, nullptr, this, nullptr);
@@ -176,7 +176,7 @@ QString MapFeed::failure(const Viewport& viewport) const {
        plan_tiles(parts_.front().maps.front().key, level, levels_[static_cast<std::size_t>(level)],
                   viewport.tokens())) {
     if (request.priority != Priority::visible) break;
-    const QString found = failure_of(request.key);
+    QString found = failure_of(request.key);
     if (!found.isEmpty()) return found;
   }
   return {};

@@ -28,7 +28,7 @@ class MapFeed : public QObject {
   ~MapFeed() override;
 
   /// Shows `subject`, or it less `baseline`. An empty subject shows nothing.
-  void set(MapSubject subject, std::optional<MapSubject> baseline = {});
+  void set(const MapSubject& subject, const std::optional<MapSubject>& baseline = {});
 
   /// Why there is nothing to show; empty if there is.
   const QString& problem() const { return problem_; }

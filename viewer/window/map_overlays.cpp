@@ -2,10 +2,11 @@
 #include "viewer/window/map_overlays.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <span>
+#include <variant>
 
 #include "analyzer/profile/statistics.hpp"
+#include "calibrate/policy.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
 #include "viewer/models/sweep_model.hpp"
@@ -95,10 +96,14 @@ MapView::Overlays MapOverlays::overlays() const {
         selection, selection.sample < samples.size() ? samples[selection.sample].n_tokens : 0));
   }
   if (partitions_) {
-    const std::string label = lag_label();
-    long long sink = 0, lag = 0;
-    if (std::sscanf(label.c_str(), "lagkv:sink=%lld,lag=%lld", &sink, &lag) == 2 && lag > 0)
-      overlays.partitions = {sink, lag};
+    try {
+      const auto policy = calibrate::parse_policy(lag_label());
+      for (const auto& part : policy.parts)
+        if (const auto* lag = std::get_if<calibrate::LagKv>(&part))
+          overlays.partitions = {lag->sink, lag->lag};
+    } catch (const Error&) {
+      // There is no such selection, or the profile calls it something else: no partitions.
+    }
   }
   overlays.lanes.insert(overlays.lanes.end(), kept_.begin(), kept_.end());
   return overlays;

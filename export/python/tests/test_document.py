@@ -44,6 +44,13 @@ class Document(unittest.TestCase):
         baseline = {"name": "snapkv", "settings": {}}
         self.refused(document(lagkv=LAG, baseline=baseline, compose=["lagkv", "baseline"]), "both a part that selects")
 
+    def test_four_bits_alone_are_the_full_cache_in_them(self):
+        policy = load(document(kv_bits=4))
+        self.assertEqual((policy.parts, policy.kv_bits), ([], 4))
+        self.refused(document(), "the document holds no policy")
+        self.refused(document(kv_bits=4), "no section 'lagkv'; the document has none", section="lagkv")
+        load(document(lagkv=LAG, search={"trials": 3}, pareto=[{"policy": "full"}]))
+
     def test_budgets_of_a_task(self):
         section = {"settings": {}, "result": {"budgets": [1, 2, 3, 4], "tasks": {"needle": [4, 3, 2, 1]}}}
         self.assertEqual(load(document(dynamickv=section)).parts[0].budgets, [1, 2, 3, 4])

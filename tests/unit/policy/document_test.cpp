@@ -369,5 +369,17 @@ TEST_F(DocumentFile, FailuresLeaveNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+TEST(Document, FourBitsAloneAreTheFullCacheInThem) {
+  Document document;
+  document.model = {"m", "llama", "f", 4, 4, 2, 8};
+  EXPECT_TRUE(policies_of(parse_document(document_text(document))).empty());
+  document.kv_bits = 4;
+  document.search = {{"trials", 3}};
+  const Document read = parse_document(document_text(document));
+  ASSERT_EQ(policies_of(read).size(), 1u);
+  EXPECT_EQ(policies_of(read)[0].name, "full+kv4");
+  EXPECT_EQ(read.search.at("trials"), 3);
+}
+
 }  // namespace
 }  // namespace kvatlas::calibrate
