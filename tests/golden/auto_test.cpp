@@ -48,11 +48,11 @@ class Auto : public testing::Test {
   /// Few policies, in as few trials.
   Finished search(const std::string& name, const Wish& wish, const std::vector<std::string>& more,
                   const RunHow& how = {}) {
-    std::vector<std::string> words = {"calibrate",   "auto",       "--model",      demo_model(),
-                                      "-p",          profile(),    "--context",    "300",
-                                      "--kv-saving", wish.saving,  "--max-loss",   wish.max_loss,
-                                      "--methods",   wish.methods, "--candidates", "4",
-                                      "--finalists", "2",          "-o",           path(name)};
+    std::vector<std::string> words = {
+        "calibrate", "auto",       "--model",      demo_model(), "-p",          profile(),
+        "--context", "300",        "--kv-saving",  wish.saving,  "--max-loss",  wish.max_loss,
+        "--methods", wish.methods, "--candidates", "4",          "--finalists", "2",
+        "-o",        path(name),   "--new",        "8"};
     words.insert(words.end(), more.begin(), more.end());
     return run_kvatlas(words, how);
   }
