@@ -146,9 +146,8 @@ class Accounting {
 
   /// Bytes of the key or of the value of one token in one KV head.
   double row_bytes(bool of_prompt) const {
-    const double a_value = shape().bytes_per_token(of_prompt ? policy_.kv_bits : 16) /
-                           static_cast<double>(2 * shape().layers * shape().kv_heads);
-    return a_value;
+    return shape().bytes_per_token(of_prompt ? policy_.kv_bits : 16) /
+           static_cast<double>(2 * shape().layers * shape().kv_heads);
   }
 
   /// The share of a head's keys that nobody reads: of layers above the lowest of all blocks that

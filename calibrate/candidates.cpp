@@ -140,9 +140,7 @@ class Listing {
   }
 
   void add_in_four_bits(const Candidate& plain) {
-    auto parts = plain.policy.parts;
-    auto rates = plain.lazy_rates;
-    add(std::move(parts), std::move(rates), plain.lost + kLostByFourBits, 4);
+    add(plain.policy.parts, plain.lazy_rates, plain.lost + kLostByFourBits, 4);
   }
 
   /// What the profile's selections keep: the settings that DynamicKV and LagKV are tried at.
@@ -151,6 +149,7 @@ class Listing {
     const auto& labels = evidence_.axis("selection").labels;
     for (std::size_t row = 0; row < labels.size(); ++row) {
       Policy policy = parse_policy(labels[row]);
+      if (policy.parts.size() != 1) continue;
       Part& part = policy.parts.at(0);
       if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
         if (!evidence_.profile().has(name::kCounts)) continue;
@@ -164,10 +163,7 @@ class Listing {
       Kept kept;
       for (const auto position : samples_) {
         auto masses = kept_in(position, static_cast<std::int64_t>(row));
-        if (!masses.empty())
-          kept.push_back(std::move(masses));
-        else
-          kept.push_back(whole());
+        kept.push_back(masses.empty() ? whole() : std::move(masses));
       }
       selections_.push_back({part, std::move(kept)});
     }
@@ -176,6 +172,10 @@ class Listing {
   /// [layer][KV head]; empty where it was not captured.
   Masses kept_in(std::size_t position, std::int64_t row) const {
     const auto values = evidence_.floats(position, name::kKeptMass, {row}, {model_.layers});
+    if (static_cast<std::int64_t>(values.size()) != model_.layers * model_.kv_heads)
+      fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
+           " values a selection, expected ", model_.layers, " layers x ", model_.kv_heads,
+           " KV heads");
     Masses out(static_cast<std::size_t>(model_.layers));
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::isnan(values[i])) return {};

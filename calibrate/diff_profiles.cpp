@@ -127,20 +127,17 @@ class Comparison {
                                                 std::size_t position, const char* array,
                                                 std::int64_t row,
                                                 const std::vector<std::int64_t>& sizes,
-                                                const PlaceOf& place) {
+                                                const std::vector<Place>& places) {
     const std::vector<std::int64_t> leading(sizes.begin(), sizes.end() - 1);
     const auto values = row < 0 ? profile::floats_of(profile, position, array, {}, leading)
                                 : profile::floats_of(profile, position, array, {row}, leading);
-    std::int64_t elements = 1;
-    for (const auto size : sizes) elements *= size;
-    if (static_cast<std::int64_t>(values.size()) != elements)
+    if (values.size() != places.size())
       fail(ErrorCode::unreadable, array, " has ", values.size(), " values a sample, expected ",
-           elements);
+           places.size());
     std::map<std::int64_t, std::pair<double, int>> sums;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const Place at = place(static_cast<std::int64_t>(i));
-      if (at.key < 0) continue;
-      auto& [sum, count] = sums[at.key];
+      if (places[i].key < 0) continue;
+      auto& [sum, count] = sums[places[i].key];
       sum += values[i];
       ++count;
     }
@@ -152,11 +149,19 @@ class Comparison {
   void compare(const char* array, const std::string& what,
                const std::pair<std::int64_t, std::int64_t>& rows,
                const std::vector<std::int64_t>& sizes, const PlaceOf& place, bool relative) {
+    std::vector<Place> places;
+    std::map<std::int64_t, std::string> names;
+    std::int64_t elements = 1;
+    for (const auto size : sizes) elements *= size;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      places.push_back(place(i));
+      if (places.back().key >= 0) names.emplace(places.back().key, places.back().name);
+    }
     std::map<std::int64_t, std::pair<Figures, Figures>> all;
     const bool paired = pairing_.pairs.size() >= 2;
     const auto add = [&](const profile::Reader& profile, std::size_t position, std::int64_t row,
                          auto member) {
-      for (const auto& [key, value] : figures(profile, position, array, row, sizes, place))
+      for (const auto& [key, value] : figures(profile, position, array, row, sizes, places))
         (all[key].*member).push_back(value);
     };
     using Both = std::pair<Figures, Figures>;
@@ -168,13 +173,6 @@ class Comparison {
     } else {
       for (const auto a : pairing_.first) add(first_, a, rows.first, &Both::first);
       for (const auto b : pairing_.second) add(second_, b, rows.second, &Both::second);
-    }
-    std::map<std::int64_t, std::string> names;
-    std::int64_t elements = 1;
-    for (const auto size : sizes) elements *= size;
-    for (std::int64_t i = 0; i < elements; ++i) {
-      const Place at = place(i);
-      if (at.key >= 0) names.emplace(at.key, at.name);
     }
     for (const auto& [key, both] : all)
       add_change(what, names.at(key), both.first, both.second, paired, relative);

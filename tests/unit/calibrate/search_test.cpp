@@ -107,6 +107,15 @@ TEST_F(SearchOf, CandidatesAreWhatTheProfileKnows) {
   ASSERT_TRUE(std::get<DynamicKv>(dynamic->policy.parts[0]).fixed);
 }
 
+TEST_F(SearchOf, AProfileThatContradictsItselfIsRefused) {
+  const auto path = folder_.path() / "wide.h5";
+  write_profile(path, {.samples = 20, .kept_heads = 2 * kKvHeads});
+  const profile::Reader wide(path);
+  const Evidence evidence(wide, Request{});
+  EXPECT_THAT(error_of([&] { list_candidates(evidence, split_.choice, {}, load_); }),
+              HasSubstr("kept/mass has 16 values a selection, expected 4 layers x 2 KV heads"));
+}
+
 TEST_F(SearchOf, OnlyWhatIsAskedFor) {
   const Candidates list = candidates({.methods = {"lagkv"}, .runtime = {}});
   EXPECT_THAT(list.all, SizeIs(4));

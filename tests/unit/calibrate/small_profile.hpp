@@ -29,7 +29,8 @@ struct Shape {
   bool heatmap = false;            // masses of 5 rows along the prompt
   std::int64_t raised_layer = -1;  // whose masses are greater by `raised_by`
   double raised_by = 0;
-  std::int32_t first_token = 0;  // added to every token
+  std::int32_t first_token = 0;        // added to every token
+  std::int64_t kept_heads = kKvHeads;  // of "kept/mass"; others contradict the model
 };
 
 inline profile::CaptureSettings settings_of(const Shape& shape) {
@@ -132,14 +133,16 @@ inline void add_counts(profile::Sample& sample, const profile::CaptureSettings& 
 
 /// LagKV keeps a share that falls with the compression: 0.9 of lag 32, 0.8 of lag 64, 0.1 less at
 /// 1/4.
-inline void add_kept(profile::Sample& sample, const profile::CaptureSettings& settings) {
+inline void add_kept(profile::Sample& sample, const profile::CaptureSettings& settings,
+                     std::int64_t heads) {
+  const auto of_selection = static_cast<std::size_t>(kLayers * heads);
   const auto selections = settings.selections();
   auto& mass = sample.arrays[profile::name::kKeptMass] =
-      filled({static_cast<std::int64_t>(selections.size()), kLayers, kKvHeads}, 0.5f);
+      filled({static_cast<std::int64_t>(selections.size()), kLayers, heads}, 0.5f);
   for (std::size_t s = 0; s < selections.size(); ++s)
     if (selections[s].method == profile::Selection::Method::lagkv)
-      for (std::size_t i = 0; i < kLayers * kKvHeads; ++i)
-        mass.values<float>()[s * kLayers * kKvHeads + i] =
+      for (std::size_t i = 0; i < of_selection; ++i)
+        mass.values<float>()[s * of_selection + i] =
             (selections[s].lag == 32 ? 0.9f : 0.8f) -
             (selections[s].keep * 4 == selections[s].lag ? 0.1f : 0.0f);
 }
@@ -149,6 +152,8 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
   auto header = testing_support::header_of({kLayers, kHeads, kKvHeads}, settings,
                                            shape.samples + shape.short_samples);
   header.context_length = 2048;
+  for (auto& array : header.arrays)
+    if (array.name == profile::name::kKeptMass) array.sizes.back() = shape.kept_heads;
   profile::Writer writer(path, header, {});
   for (std::int64_t i = 0; i < header.planned_samples; ++i) {
     profile::Sample sample;
@@ -163,7 +168,7 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     if (shape.heatmap) add_row_masses(sample, n);
     if (shape.js) add_divergences(sample);
     if (shape.scores) add_counts(sample, settings, n);
-    if (shape.kept) add_kept(sample, settings);
+    if (shape.kept) add_kept(sample, settings, shape.kept_heads);
     writer.add(sample);
   }
   writer.finish();
