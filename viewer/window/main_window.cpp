@@ -39,6 +39,7 @@ MainWindow::MainWindow(Session& session, const QString& settings_file,
       actions_(new Actions(settings_, this)),
       facts_(new SampleFacts(session, this)),
       watch_(new FileWatch(this)),
+      search_(new SearchJob(QCoreApplication::applicationDirPath() + "/kvatlas", this)),
       system_is_dark_(QGuiApplication::palette().window().color().lightnessF() < kDarkBelow) {
   setWindowTitle(tr("kvatlas"));
   setAcceptDrops(true);
@@ -50,6 +51,7 @@ MainWindow::MainWindow(Session& session, const QString& settings_file,
   make_menus();
   connect_actions();
   connect_files();
+  connect_search();
   resize(1280, 760);
   restore();
   refresh_top_bar();
@@ -283,6 +285,8 @@ bool MainWindow::show_screen(const QString& id) {
       connect(made_[i], &Screen::export_wanted, this, [this](const QString& section) {
         policy_dialog(PolicyDialog::Purpose::for_runtime, section);
       });
+      connect(made_[i], &Screen::action_wanted, this,
+              [this](const QString& action) { (*actions_)[action]->trigger(); });
       connect(made_[i], &Screen::content_changed, this, [this, made = made_[i]] {
         if (made == screen()) refresh_details();
       });
