@@ -50,7 +50,7 @@ class Determinism : public testing::Test {
  protected:
   /// A short needle and a pass key, with all statistics and one map.
   fs::path profiled(const char* file, const char* threads) const {
-    const fs::path path = folder_.path() / file;
+    fs::path path = folder_.path() / file;
     const Finished finished = run_kvatlas(
         {"profile",    "--model",   demo_model(), "--task",    "needle", "--task",
          "passkey",    "--lengths", "200",        "--depths",  "0.5",    "--map-samples",
