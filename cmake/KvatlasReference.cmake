@@ -17,7 +17,7 @@ foreach(_format IN ITEMS man:kvatlas.1 bash:kvatlas zsh:_kvatlas fish:kvatlas.fi
                      COMMAND kvatlas reference ${_format} ${_with} > ${_folder}/${_file})
   list(APPEND _files ${_folder}/${_file})
 endforeach()
-add_custom_target(kvatlas_reference ALL DEPENDS ${_files})
+add_custom_target(reference_files ALL DEPENDS ${_files})
 
 include(GNUInstallDirs)
 install(FILES ${_folder}/kvatlas.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
