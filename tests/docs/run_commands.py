@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command of README.md, HACKING.md and docs/: run_commands.py KVATLAS REFERENCE.json DEMO_MODEL [PAGE …]
+"""Runs every command of README.md, HACKING.md and docs/: run_commands.py KVATLAS REFERENCE.json [PAGE …]
 
 A command is a line of an indented or fenced block that begins with kvatlas, build/bin/kvatlas, mpirun, srun or ./dev (after
 "$ "). Each page has a folder of its own, where its commands run in order, on a tiny model and on what `prepare` made.
 A comment "# exit 4" (or "exit 0 or 4") says how a command ends; otherwise it must end well. What lies at -o is removed first,
 unless the line has --force. Commands that are not run are in NOT_RUN with the reason, and their words must be known."""
 import json
+import os
 import re
 import shlex
 import shutil
@@ -19,8 +20,9 @@ import tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "HACKING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+DEMO_MODEL = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-# What a page's word stands for. Models that take minutes are the tiny one, M.
+# What a page's words stand for. Models that take minutes are the tiny one, M.
 WORDS = {
     "SmolLM2-135M-Instruct.Q4_1.gguf": "M", "MODEL": "M", "MODEL.gguf": "M", "./Llama-3.1-8B": "M",
     "demo/smollm2.h5": "p.h5", "demo/policy.json": "policy.json",
@@ -28,6 +30,7 @@ WORDS = {
 }
 # Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
+    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --quick -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024"),
     (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 600"),
     (r"(?<=--lengths )1024 --seeds 32", "512 --seeds 1"),
@@ -73,9 +76,21 @@ def commands(text: str) -> list[str]:
     return found
 
 
+def unknown_messages() -> list[str]:
+    """Messages of docs/troubleshooting.md that no source has; "…" stands for what differs."""
+    folders = ("analyzer", "calibrate", "data", "export", "kernels", "viewer")
+    sources = [ROOT / "main.cpp", *(path for folder in folders for path in (ROOT / folder).rglob("*.[ch]pp"))]
+    # Literals that follow each other are one.
+    texts = [re.sub(r'"\s*"', "", path.read_text()) for path in sources]
+    rows = re.findall(r"(?m)^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text())
+    assert len(rows) > 30
+    return [row for row in rows
+            if not any(all(part.strip() in text for part in row.split("…")) for text in texts)]
+
+
 class Runner:
-    def __init__(self, program: Path, reference: Path, demo_model: Path, folder: Path) -> None:
-        self.program, self.demo_model, self.folder = program.resolve(), demo_model.resolve(), folder
+    def __init__(self, program: Path, reference: Path, folder: Path) -> None:
+        self.program, self.folder = program.resolve(), folder
         self.options: dict[str, set[str]] = {}
         self.learn(json.loads(reference.read_text()))
         dev = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True).stdout
@@ -162,8 +177,9 @@ class Runner:
         status, said = self.start(words, folder)
         return "" if status in (expected or {0}) else f"\n  ended with {status}: {said}"
 
-    def word(self, word: str) -> str:
-        return shlex.quote(str(self.demo_model) if word == "$MODEL" else WORDS.get(word, word))
+    @staticmethod
+    def word(word: str) -> str:
+        return shlex.quote(str(DEMO_MODEL) if word == "$MODEL" else WORDS.get(word, word))
 
     @staticmethod
     def clear_output(words: list[str], folder: Path) -> None:
@@ -192,13 +208,16 @@ class Runner:
 
 
 def main() -> None:
-    program, reference, demo_model = (Path(word) for word in sys.argv[1:4])
+    program, reference = Path(sys.argv[1]), Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(program, reference, demo_model, Path(folder))
+        runner = Runner(program, reference, Path(folder))
         runner.prepare()
-        for page in sys.argv[4:] or PAGES:
+        for page in sys.argv[3:] or PAGES:
             runner.page(page)
-    sys.exit(f"{runner.failures} commands failed" if runner.failures else 0)
+    for message in unknown_messages():
+        runner.failures += 1
+        print(f"FAILED docs/troubleshooting.md: no source says {message}")
+    sys.exit(f"{runner.failures} failed" if runner.failures else 0)
 
 
 if __name__ == "__main__":
