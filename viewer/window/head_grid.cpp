@@ -17,7 +17,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kLeastSize = 32, kMostSize = 192;
+constexpr int kLeastSize = 32, kLeastFitting = 48, kUsualSize = 64, kMostSize = 192;
 constexpr int kGap = GridLayout::kGap, kLabel = GridLayout::kLabel, kHeader = GridLayout::kHeader,
               kStrip = GridLayout::kStrip, kLegend = GridLayout::kLegend;
 
@@ -75,12 +75,26 @@ void HeadGrid::set_theme(const Theme& theme) {
 }
 
 void HeadGrid::set_thumbnail_size(int pixels) {
-  layout_.set_size(std::clamp(pixels, kLeastSize, kMostSize));
-  thumbnails_.set_size(layout_.size());
+  size_is_chosen_ = true;
+  set_size(std::clamp(pixels, kLeastSize, kMostSize));
   lay_out();
 }
 
+void HeadGrid::set_size(int pixels) {
+  if (pixels == layout_.size()) return;
+  layout_.set_size(pixels);
+  thumbnails_.set_size(pixels);
+}
+
+/// A little smaller if all heads of a layer are in sight then.
+void HeadGrid::fit_size() {
+  if (size_is_chosen_ || layout_.ordered() || !thumbnails_.has_maps()) return;
+  const int fitting = (viewport()->width() - layout_.left()) / layout_.columns() - kGap;
+  set_size(fitting >= kLeastFitting ? std::min(fitting, kUsualSize) : kUsualSize);
+}
+
 void HeadGrid::lay_out() {
+  fit_size();
   layout_.set_room(viewport()->size());
   const QSize whole = layout_.whole(), cell = layout_.cell();
   const auto set = [](QScrollBar* bar, int all, int room, int step) {

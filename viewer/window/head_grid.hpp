@@ -66,6 +66,8 @@ class HeadGrid : public QAbstractScrollArea {
 
  private:
   void lay_out();
+  void fit_size();
+  void set_size(int pixels);
   void want();
   void scrolled();
   std::vector<Thumbnails::Head> heads_at(const std::vector<GridLayout::Cell>& cells) const;
@@ -77,6 +79,7 @@ class HeadGrid : public QAbstractScrollArea {
 
   Thumbnails thumbnails_;
   GridLayout layout_;
+  bool size_is_chosen_ = false;  // by hand
   std::vector<LayerNote> notes_;
   Theme theme_;
   std::int64_t layer_ = 0, head_ = 0;
