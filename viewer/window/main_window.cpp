@@ -24,7 +24,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kBarWidth = 132, kTargetHeight = 28, kLayoutVersion = 1;
+constexpr int kBarWidth = 120, kTargetHeight = 28, kLayoutVersion = 1;
 constexpr int kMostTokens = 100'000'000;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 
@@ -123,7 +123,7 @@ void MainWindow::make_docks() {
   pins_dock_ = add(tr("Pins"), "dock.pins", pins_, Qt::BottomDockWidgetArea);
   pins_dock_->hide();  // until there is one
   values_dock_->hide();
-  resizeDocks({tree_dock_, details_dock_}, {200, 240}, Qt::Horizontal);
+  resizeDocks({tree_dock_, details_dock_}, {206, 210}, Qt::Horizontal);
   resizeDocks({pins_dock_}, {150}, Qt::Vertical);
   connect(facts_, &SampleFacts::predicates_changed, this,
           [this] { tree_->set_predicates(facts_->predicates()); });
