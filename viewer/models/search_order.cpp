@@ -34,14 +34,14 @@ std::vector<std::string> search_words(const SearchOrder& order) {
   if (!order.runtime.empty()) add("--for", order.runtime);
   add("-o", order.output.string());
   std::error_code problem;
-  if (fs::exists(order.output, problem)) {
-    if (!order.replace)
-      fail(ErrorCode::usage, quoted(order.output.string(), 400),
-           " is there already: allow that it is replaced, or name another file");
+  const bool there = fs::exists(order.output, problem);
+  if (there && order.replace)
     words.emplace_back("--force");
-  } else if (fs::exists(search_journal(order.output), problem)) {
+  else if (fs::exists(search_journal(order.output), problem))
     words.emplace_back("--resume");
-  }
+  else if (there)
+    fail(ErrorCode::usage, quoted(order.output.string(), 400),
+         " is there already: allow that it is replaced, or name another file");
   return words;
 }
 

@@ -64,6 +64,8 @@ TEST_F(SearchOrderTest, GoesOnAndReplacesOnlyWhenAllowed) {
   std::ofstream(search_journal(wish.output)) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));
   std::ofstream(wish.output) << "{}\n";
+  EXPECT_THAT(search_words(wish), Contains("--resume"));  // it was to replace this one
+  std::filesystem::remove(search_journal(wish.output));
   EXPECT_THAT(error_of([&] { search_words(wish); }), HasSubstr("is there already"));
   wish.replace = true;
   EXPECT_THAT(search_words(wish), Contains("--force"));
