@@ -18,10 +18,16 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 #include "kernels/base/str.hpp"
+#include "reference/reference.hpp"
 #include "viewer/commands.hpp"
 
 #ifndef KVATLAS_IS_VIEWER
 #define KVATLAS_IS_VIEWER 0
+#endif
+#if KVATLAS_IS_VIEWER
+#include "viewer/draw/pictures.hpp"
+#else
+#include "calibrate/runtimes.hpp"
 #endif
 
 namespace {
@@ -32,6 +38,20 @@ void add_commands(CLI::App& app) {
   kvatlas::add_view_command(app);
   kvatlas::add_render_command(app);
   kvatlas::add_report_command(app);
+}
+
+kvatlas::reference::KnownValues known_values() {
+  std::vector<std::string> pictures = {"list"}, colours;
+  for (const auto& maker : kvatlas::viewer::picture_makers()) pictures.emplace_back(maker.what);
+  for (const auto map : kvatlas::viewer::kColourMaps)
+    if (!kvatlas::viewer::is_diverging(map))
+      colours.emplace_back(kvatlas::viewer::colour_map_name(map));
+  return {{"--what", pictures},
+          {"--colours", colours},
+          {"--identify", {"decode", "prefill"}},
+          {"--pooling", {"avg", "max"}},
+          {"--form", {"raw", "scaled", "exact"}},
+          {"--score", {"score", "digits-prefix", "digits-in-place", "attention"}}};
 }
 
 #else
@@ -92,6 +112,19 @@ void add_commands(CLI::App& app) {
   add_viewer_command(app, "report", "Make one HTML page of a profile and its policies");
 }
 
+kvatlas::reference::KnownValues known_values() {
+  std::vector<std::string> runtimes;
+  for (const auto& runtime : kvatlas::calibrate::runtimes()) runtimes.emplace_back(runtime.name);
+  std::vector<std::string> or_all = runtimes;
+  or_all.emplace_back("all");
+  return {{"RUNTIME", runtimes},
+          {"--to", or_all},
+          {"--device", {"auto", "cpu", "cuda"}},
+          {"--dtype", {"auto", "float32", "float16", "bfloat16"}},
+          {"--chat", {"auto", "none", "chatml", "llama2", "llama3", "mistral", "phi3"}},
+          {"--map-type", {"float16", "float32"}}};
+}
+
 #endif
 
 int report(int status, const std::string& text) {
@@ -117,6 +150,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "kvatlas " KVATLAS_VERSION);
   app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
   add_commands(app);
+  kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
   kvatlas::catch_interrupts();
   try {
     app.parse(argc, argv);

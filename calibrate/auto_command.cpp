@@ -9,6 +9,7 @@
 
 #include "analyzer/capture/profile_order.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/front.hpp"
 #include "calibrate/run_trials.hpp"
 #include "calibrate/runtimes.hpp"
 #include "calibrate/search.hpp"
@@ -116,15 +117,6 @@ void say_refused(const Candidates& candidates, const std::string& runtime) {
          runtime.empty()
              ? " has no statistics of any policy that saves memory"
              : " can carry out none of the policies that the profile has statistics of");
-}
-
-/// Where what was measured is kept: in each section that the policy is made of.
-void add_measured(Document& document, const nlohmann::json& measured, const std::string& runtime) {
-  for (auto& [name, section] : document.sections.items())
-    if (runtime.empty())
-      section["measured"] = measured;
-    else
-      section["runtimes"][runtime] = measured;
 }
 
 void run_auto(AutoCommand o) {

@@ -10,8 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import rows
-import surroundings
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import rows  # noqa: E402
+import surroundings  # noqa: E402
 from checks import Row
 from scene import Scene
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiny_checkpoint import write_checkpoint
+import tiny_checkpoint
 
 PATIENCE = 300  # seconds until a run that should have ended has hung
 
@@ -60,7 +60,7 @@ class Scene:
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", self.shim, Path(__file__).parent / "shim.c", "-ldl"],
                        check=True)
         self.inputs.mkdir()
-        self.model = write_checkpoint(self.inputs / "model", seed=1)
+        self.model = tiny_checkpoint.write(self.inputs / "model", seed=1)
         self.prompts = self.inputs / "prompts.jsonl"
         self.write_prompts()
         self.jobs = self.make_jobs()

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvatlas calibrate auto`, and the worked example of docs/releases.md, on the real model.
+// `kvatlas calibrate auto` on the real model.
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -129,37 +128,6 @@ TEST_F(Auto, ProfilesFirstWithoutAProfile) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "own.profile.h5"));
   EXPECT_EQ(found.out, text_of(folder_.path() / "own.json"));
   EXPECT_THAT(found.err, HasSubstr("losses are measured on prompts of up to"));
-}
-
-/// Every line of the document that begins with "    kvatlas"; one with "# exit N" must end so.
-TEST_F(Auto, TheExampleOfTheDocsRuns) {
-  std::ifstream docs(std::filesystem::path(KVATLAS_SOURCE_DIR) / "docs/releases.md");
-  int commands = 0;
-  for (std::string line; std::getline(docs, line);) {
-    if (line.rfind("    kvatlas ", 0) != 0) continue;
-    int status = 0;
-    if (const auto note = line.find("# exit "); note != std::string::npos) {
-      status = std::stoi(line.substr(note + 7));
-      line.resize(note);
-    }
-    std::istringstream words(line);
-    std::vector<std::string> arguments;
-    for (std::string word; words >> word;) {
-      if (word == "$MODEL") word = demo_model();
-      // Files are the example's own: they lie in this test's folder.
-      const bool is_file =
-          word.ends_with(".h5") || word.ends_with(".json") || word.ends_with(".xml");
-      arguments.push_back(is_file ? (folder_.path() / word).string() : word);
-    }
-    arguments.erase(arguments.begin());
-    const Finished finished = run_kvatlas(arguments);
-    EXPECT_EQ(finished.status, status) << line << '\n' << finished.err;
-    ++commands;
-  }
-  EXPECT_GE(commands, 8);
-  const std::string verdict = text_of(folder_.path() / "verdict.xml");
-  EXPECT_THAT(verdict, AllOf(HasSubstr("<testsuites tests=\"1\" failures=\"1\">"),
-                             HasSubstr("<failure message=\"FAILED: dynamickv")));
 }
 
 }  // namespace

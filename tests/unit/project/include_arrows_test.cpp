@@ -35,6 +35,7 @@ const std::vector<Rule> kRules = {
     {"analyzer/capture/", {"kernels/", "data/", "analyzer/"}},
     {"calibrate/", {"kernels/", "data/", "analyzer/"}},
     {"export/", {"calibrate/policy", "calibrate/runtimes", "analyzer/model/json_text"}},
+    {"reference/", {"analyzer/model/json_text"}},
     {"viewer/",
      {"analyzer/profile/", "analyzer/model/unicode_text", "calibrate/policy", "calibrate/rules",
       "calibrate/runtimes", "export/"}},

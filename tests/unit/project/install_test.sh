@@ -11,6 +11,10 @@ program=$folder/moved/bin/kvatlas
 unset LD_LIBRARY_PATH
 "$program" --version
 "$program" --help >/dev/null
+for file in man/man1/kvatlas.1 bash-completion/completions/kvatlas zsh/site-functions/_kvatlas \
+  fish/vendor_completions.d/kvatlas.fish; do
+  grep -q calibrate "$folder/moved/share/$file" || { echo "share/$file is missing, or empty" && exit 1; }
+done
 
 libraries=$(ldd "$program")
 ! grep 'not found' <<<"$libraries" || { echo "libraries are missing" && exit 1; }

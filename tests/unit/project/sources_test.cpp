@@ -115,7 +115,9 @@ TEST(Sources, StartNothingAndLoadNothing) {
   const std::map<std::string, std::set<std::string>> expected = {
       {"main.cpp", {"execv"}},                               // the viewer beside it
       {"analyzer/capture/device.cpp", {"dlopen", "execv"}},  // LibTorch's CUDA part; itself
-      {"analyzer/capture/ranks.cpp", {"dlopen"}}};           // the MPI module beside it
+      {"analyzer/capture/ranks.cpp", {"dlopen"}},            // the MPI module beside it
+      {"viewer/window/search_job.cpp", {"QProcess"}},        // kvatlas beside it, for a search
+      {"viewer/window/search_job.hpp", {"QProcess"}}};
   EXPECT_EQ(found, expected);
 }
 
