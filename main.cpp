@@ -177,6 +177,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return report(exit_status(ErrorCode::resource), "not enough memory");
   } catch (const std::exception& error) {
-    return report(exit_status(ErrorCode::internal), std::string("internal error: ") + error.what());
+    const std::string text = error.what();  // LibTorch's go on with a list of calls
+    return report(exit_status(ErrorCode::internal),
+                  "internal error: " + text.substr(0, text.find('\n')));
   }
 }

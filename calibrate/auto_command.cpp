@@ -9,12 +9,14 @@
 
 #include "analyzer/capture/profile_order.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/front.hpp"
 #include "calibrate/run_trials.hpp"
 #include "calibrate/runtimes.hpp"
 #include "calibrate/search.hpp"
 #include "calibrate/trial_journal.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
 namespace {
@@ -40,6 +42,8 @@ void say(const std::string& line) { std::cerr << "kvatlas: " << line << '\n'; }
 fs::path beside(const std::string& output, const char* ending) {
   return fs::path(output).replace_extension(ending);
 }
+
+fs::path journal_of(const std::string& output) { return beside(output, ".search.jsonl"); }
 
 /// Prompts of the context's length, where nothing else is asked for.
 void settle_prompts(AutoCommand& o, const model::ModelFile& model) {
@@ -86,7 +90,9 @@ void check(const AutoCommand& o) {
   if (!o.space.runtime.empty()) runtime_named(o.space.runtime);
   if (o.force && o.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
-  if (!o.output.empty() && !o.force && fs::exists(o.output))
+  // An unfinished search that was to replace a document has both.
+  const bool unfinished = o.resume && !o.output.empty() && fs::exists(journal_of(o.output));
+  if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output))
     fail(ErrorCode::usage, quoted(o.output, 400), " is there already; --force replaces it");
   if (o.resume && o.output.empty())
     fail(ErrorCode::usage, "--resume goes on with the search of a document: give it with -o");
@@ -113,17 +119,9 @@ void say_refused(const Candidates& candidates, const std::string& runtime) {
              : " can carry out none of the policies that the profile has statistics of");
 }
 
-/// Where what was measured is kept: in each section that the policy is made of.
-void add_measured(Document& document, const nlohmann::json& measured, const std::string& runtime) {
-  for (auto& [name, section] : document.sections.items())
-    if (runtime.empty())
-      section["measured"] = measured;
-    else
-      section["runtimes"][runtime] = measured;
-}
-
 void run_auto(AutoCommand o) {
   check(o);
+  outlive_readers();
   capture::restart_with_sleeping_threads();
   const auto model = model::ModelFile::open(o.run.model);
   if (o.profile.empty())
@@ -169,7 +167,7 @@ void run_auto(AutoCommand o) {
   RunTrials run = make_trials(trials, profile);
   std::optional<TrialJournal> journal;
   if (!o.output.empty()) {
-    journal.emplace(beside(o.output, ".search.jsonl"), trial_settings(o, profile),
+    journal.emplace(journal_of(o.output), trial_settings(o, profile),
                     o.force    ? TrialJournal::Open::replace
                     : o.resume ? TrialJournal::Open::resume
                                : TrialJournal::Open::fresh);
@@ -192,9 +190,13 @@ void run_auto(AutoCommand o) {
   document.search["batch"] = o.batch;
   document.search["methods"] = o.space.methods;
 
-  const std::string text = document_text(document);
+  const bool written = !o.output.empty() && (result.met || o.force);
+  if (written) {
+    write_document(document, o.output, o.force || o.resume);
+    journal->remove();
+  }
   if (o.as_json) {
-    std::cout << text;
+    std::cout << document_text(document);
   } else {
     for (const auto& table : search_tables(result, candidates))
       std::cout << table_text(table) << '\n';
@@ -216,11 +218,7 @@ void run_auto(AutoCommand o) {
     say("no document was written (--force writes the nearest policy)");
     throw CLI::RuntimeError(kNotMet);
   }
-  if (!o.output.empty()) {
-    write_document(document, o.output, o.force);
-    journal->remove();
-    say(o.output + ": written");
-  }
+  if (written) say(o.output + ": written");
   if (!result.met) throw CLI::RuntimeError(kNotMet);
 }
 

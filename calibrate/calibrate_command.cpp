@@ -18,6 +18,7 @@
 #include "calibrate/simlayerkv.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
 namespace {
@@ -379,6 +380,7 @@ void measured_in(const std::string& runtime, nlohmann::json& section) {
 
 void run(Options& o, const MakeTrials& make_trials) {
   settle(o);
+  outlive_readers();
   if (!o.output.empty() && !o.force && std::filesystem::exists(o.output))
     fail(ErrorCode::usage, quoted(o.output, 400), " is there already; --force replaces it");
   const profile::Reader profile(o.profile);

@@ -11,6 +11,7 @@
 #include "calibrate/commands.hpp"
 #include "calibrate/evaluate_order.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
 namespace {
@@ -98,6 +99,7 @@ void run_evaluate(const EvaluateCommand& command) {
     if (std::filesystem::exists(command.output) && !command.force)
       fail(ErrorCode::usage, printable(command.output), " is there already; --force replaces it");
   }
+  outlive_readers();
   const auto [model, policies, evaluation] = evaluate_order(order);
   const auto seed = static_cast<std::uint64_t>(order.prompts.seed);
   if (!command.output.empty() && evaluation.interrupted == 0)

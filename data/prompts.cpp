@@ -97,6 +97,8 @@ json parse_shallow(std::string_view text) {
     return json::parse(text, too_deep);
   } catch (const json::parse_error& error) {
     fail(ErrorCode::unreadable, "not JSON (at byte ", error.byte, ")");
+  } catch (const json::out_of_range&) {
+    fail(ErrorCode::unreadable, "not JSON that can be read: it holds a number beyond 1e308");
   }
 }
 

@@ -7,10 +7,12 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/model/json_text.hpp"
+#include "calibrate/policy_files.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
 namespace {
@@ -45,14 +47,16 @@ void check_targets(const Options& options, const std::vector<Target>& targets) {
 
 void write_targets(const Options& options, const std::vector<Target>& targets) {
   check_targets(options, targets);
+  std::vector<calibrate::WholeFile> files;
   for (const auto& target : targets) {
     std::error_code problem;
     fs::create_directories(target.path.parent_path(), problem);
     if (problem)
       fail(ErrorCode::resource, "making the folder ",
            quoted(target.path.parent_path().string(), 400), " failed: ", problem.message());
-    calibrate::write_whole(target.content, target.path, options.force);
+    files.push_back({target.path, target.content});
   }
+  calibrate::write_whole_files(files, options.force);
 }
 
 /// What goes below the output folder: a folder a runtime where there are several, and in it one a
@@ -174,6 +178,7 @@ void run_export(Options options) {
   if (options.runtimes.empty())
     fail(ErrorCode::usage, "--to is missing: name a runtime, or all (--list shows them)");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the folder to write to");
+  outlive_readers();
   const auto names = wanted_runtimes(options);
   std::optional<calibrate::ModelInfo> model;
   if (!options.config.empty()) model = read_config(options);

@@ -89,6 +89,7 @@ std::vector<std::string> cpu_targets() {
 }
 
 std::string cpu_target() {
+  cpu_target_from_environment();
   const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return target_name(usable & ~(usable - 1));
 }

@@ -187,9 +187,9 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
   s.memory = plan_memory(*s.model, options);
   if (s.memory.streaming && options.memory_budget > 0 &&
       s.memory.total_bytes > options.memory_budget)
-    fail(ErrorCode::resource, "--memory-budget ", bytes_str(options.memory_budget),
-         " is too small: these prompts need about ", bytes_str(s.memory.total_bytes),
-         " even with weights streamed layer by layer");
+    fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
+         bytes_str(options.memory_budget), ", is too small: these prompts need about ",
+         bytes_str(s.memory.total_bytes), " even with weights streamed layer by layer");
   s.weights.emplace(s.model, s.tensor_options, s.memory.streaming);
 }
 

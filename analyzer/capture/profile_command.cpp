@@ -20,6 +20,7 @@
 #include "analyzer/commands.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/interrupt.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace kvatlas {
@@ -225,6 +226,7 @@ void run_ranks(ProfileOrder command, capture::Ranks& ranks) {
 namespace capture {
 
 void take_profile(const ProfileOrder& order) {
+  outlive_readers();
   restart_with_sleeping_threads();
   if (order.force && order.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");

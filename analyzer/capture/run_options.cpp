@@ -2,6 +2,9 @@
 #include "analyzer/capture/run_options.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -118,9 +121,26 @@ std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_
   return ids;
 }
 
+namespace {
+
+/// What `ulimit -v` leaves of the address space; 0: there is no limit. It is a budget to be kept:
+/// at its end LibTorch's kernels do not fail, but crash.
+std::int64_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::int64_t taken = pages * sysconf(_SC_PAGESIZE);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(limit.rlim_cur) - taken);
+}
+
+}  // namespace
+
 EngineOptions engine_options(const RunOptions& options) {
   EngineOptions engine;
   engine.memory_budget = options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
+  if (const auto left = address_space_left(); left > 0)
+    engine.memory_budget = engine.memory_budget > 0 ? std::min(engine.memory_budget, left) : left;
   use_threads(options.threads);
   engine.placement = choose_placement(options.device, options.dtype);
   return engine;
@@ -130,8 +150,8 @@ Session open_session(const RunOptions& options) {
   restart_with_sleeping_threads();  // before the prompts are read: a pipe gives them only once
   Session session;
   session.prompts = collect_prompts(options);
-  EngineOptions engine = engine_options(options);
   session.model = model::ModelFile::open(options.model);
+  EngineOptions engine = engine_options(options);
   const model::ChatFormat chat = settle_chat(options.chat, session.model->tokenizer().get());
   for (const auto& prompt : session.prompts) {
     session.tokens.push_back(

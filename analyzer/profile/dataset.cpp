@@ -73,8 +73,10 @@ Sizes read_shape(const H5Object& dataset, const std::string& path) {
   const int rank = check(H5Sget_simple_extent_ndims(space.get()), path);
   if (H5Sget_simple_extent_type(space.get()) != H5S_SIMPLE || rank > kMostAxes)
     fail(ErrorCode::unreadable, quoted(path), " has ", rank, " axes, expected 1 to ", kMostAxes);
-  std::array<hsize_t, kMostAxes> sizes{};
-  check(H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr), path);
+  std::array<hsize_t, kMostAxes> sizes{}, most{};
+  check(H5Sget_simple_extent_dims(space.get(), sizes.data(), most.data()), path);
+  // HDF5 1.10 looks chunks up by the sizes that could be, wherever their index ends.
+  if (sizes != most) fail(ErrorCode::unreadable, quoted(path), " can grow, expected fixed sizes");
   Sizes shape;
   for (int i = 0; i < rank; ++i)
     shape.push_back(sizes[i] > hsize_t{1} << 62 ? -1 : static_cast<std::int64_t>(sizes[i]));
@@ -98,6 +100,18 @@ Sizes read_chunk_sizes(const H5Properties& creation, const StoredArray& stored) 
     fail(ErrorCode::unreadable, quoted(stored.path), " has chunks of ", list_str(chunk),
          ", expected at most ", kMostChunkBytes, " bytes");
   return chunk;
+}
+
+/// HDF5 1.10 looks a chunk up behind the end of an index that is shorter than the sizes ask for.
+void require_every_chunk(const StoredArray& stored) {
+  const H5Space space(H5Dget_space(stored.dataset.get()), stored.path);
+  hsize_t chunks = 0;
+  check(H5Dget_num_chunks(stored.dataset.get(), space.get(), &chunks), quoted(stored.path));
+  const auto expected =
+      in_context(quoted(stored.path), [&] { return static_cast<hsize_t>(stored.grid.size()); });
+  if (chunks != expected)
+    fail(ErrorCode::unreadable, quoted(stored.path), " has ", chunks, " chunks, and its sizes ",
+         list_str(stored.grid.shape), " take ", expected);
 }
 
 /// A chunk's bytes as they are stored. Empty: it is not there.
@@ -186,6 +200,7 @@ StoredArray open_array(hid_t place, const std::string& path, std::int64_t file_b
   if (kept > limit || static_cast<std::int64_t>(kept) < bytes / (chunked ? kMostExpansion : 1))
     fail(ErrorCode::unreadable, quoted(path), " has ", kept, " stored bytes in a file of ",
          file_bytes, ", and its sizes ", list_str(stored.grid.shape), " stand for ", bytes);
+  if (chunked) require_every_chunk(stored);
   return stored;
 }
 

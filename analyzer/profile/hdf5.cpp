@@ -98,6 +98,9 @@ Hdf5Session::Hdf5Session() : turn_(hdf5_mutex()) {
   // things it cannot close.
   static const herr_t no_end = H5dont_atexit();
   static_cast<void>(no_end);
+  // No code is loaded for a filter that a file names.
+  static const herr_t no_plugins = H5PLset_loading_state(0);
+  static_cast<void>(no_plugins);
   H5Eget_auto2(H5E_DEFAULT, &print_, &print_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

@@ -155,8 +155,10 @@ void sync_folder(const std::filesystem::path& folder) {
 
 void write_file(const std::filesystem::path& temporary, const std::filesystem::path& path,
                 const std::function<void(hid_t file)>& write) {
+  // Made anew, so that neither a link nor a file of somebody else is written through.
+  ::unlink(temporary.c_str());
   Output output{.descriptor =
-                    ::open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+                    ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
   if (output.descriptor < 0) fail_writing(temporary, errno);
   try {
     {

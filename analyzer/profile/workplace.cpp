@@ -54,7 +54,7 @@ int take_lock(const fs::path& folder) {
       sync_folder(parent_of(folder));
     else if (errno != EEXIST)
       fail_here(folder, errno);
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == ENOENT) continue;  // its last holder has just removed the folder
     if (descriptor < 0) fail_here(path, errno);
     const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
@@ -149,7 +149,7 @@ fs::path Workplace::mark() const { return folder_ / kMark; }
 bool Workplace::begun_anew() const { return is_there(mark()); }
 
 void Workplace::begin_anew() const {
-  const int descriptor = ::open(mark().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  const int descriptor = ::open(mark().c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor < 0) fail_here(mark(), errno);
   ::close(descriptor);
   sync_folder(folder_);

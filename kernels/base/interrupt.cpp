@@ -14,14 +14,29 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void raise_flag(int) { flag = true; }
 
+/// Catches a signal, unless whoever started the process had it ignored (nohup).
+void catch_signal(int number, unsigned flags) {
+  struct sigaction action = {};
+  sigaction(number, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = raise_flag;
+  action.sa_flags = static_cast<int>(flags);
+  sigaction(number, &action, nullptr);
+}
+
 }  // namespace
 
 void catch_interrupts() {
+  catch_signal(SIGINT, SA_RESETHAND | SA_RESTART);
+  catch_signal(SIGTERM, SA_RESETHAND | SA_RESTART);
+  catch_signal(SIGHUP, SA_RESTART);  // a terminal that closes may send several
+}
+
+void outlive_readers() {
   struct sigaction action = {};
-  action.sa_handler = raise_flag;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 bool interrupted() { return flag; }

@@ -4,7 +4,12 @@
 namespace kvatlas {
 
 /// From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process at once.
+/// A SIGHUP, of a terminal that goes away, sets it too.
 void catch_interrupts();
+
+/// From now on writing to a pipe that nobody reads fails, and does not end the process: for runs
+/// whose work is worth more than what they say.
+void outlive_readers();
 
 /// Whether one has come.
 bool interrupted();

@@ -47,13 +47,15 @@ void add_last_rows(const std::string& shape, std::int64_t heads, std::int64_t kv
     View<float, 3>* outs[] = {&io.mass, &io.proximal_lse, &io.distant_lse};
     for (int i = 0; i < 3; ++i)
       *outs[i] = {statistics->data() + i * entries * heads * q_rows, {entries, heads, q_rows}};
-    return Row{[=] { last_rows(io); },
-               {q, k, probs, statistics},
-               2.0 * static_cast<double>(heads * q_rows * n_tokens * head_dim),
-               "FLOP",
-               multiply_adds(),
-               {{"LibTorch's matmul alone",
-                 torch_thin_matmul(heads, kv_heads, q_rows, n_tokens, head_dim)}}};
+    Row row{[=] { last_rows(io); },
+            {q, k, probs, statistics},
+            2.0 * static_cast<double>(heads * q_rows * n_tokens * head_dim),
+            "FLOP",
+            multiply_adds(),
+            {{"LibTorch's matmul alone",
+              torch_thin_matmul(heads, kv_heads, q_rows, n_tokens, head_dim)}}};
+    row.most_of_peer = 1.2;
+    return row;
   });
 }
 
@@ -72,6 +74,7 @@ void add_js(const std::string& shape, std::int64_t layers, std::int64_t heads,
             "log2",
             logarithms(),
             {}};
+    row.least_of_limit = 0.8;
     if (with_peer) row.peers = {{"LibTorch's xlogy", torch_js(layers, heads, kRows, n_tokens)}};
     return row;
   });
@@ -110,12 +113,14 @@ void add_counts(const std::string& shape, std::int64_t layers, std::int64_t head
     const auto counts = zeros<std::int64_t>(n_k * layers);
     io.counts = {counts->data(), {n_k, layers}};
     const std::int64_t bytes = 4 * layers * heads * n_positions;
-    return Row{[=] { top_counts(io); },
-               {scores, counts},
-               static_cast<double>(bytes),
-               "B",
-               reading(bytes),
-               {{"torch.topk for one k", torch_topk(layers * heads * n_positions, io.k[0])}}};
+    Row row{[=] { top_counts(io); },
+            {scores, counts},
+            static_cast<double>(bytes),
+            "B",
+            reading(bytes),
+            {{"torch.topk for one k", torch_topk(layers * heads * n_positions, io.k[0])}}};
+    if (n_k == 1) row.most_of_peer = 0.2;
+    return row;
   });
 }
 
@@ -147,13 +152,15 @@ void add_maps(const std::string& shape, std::int64_t heads, std::int64_t kv_head
       io.levels.push_back(level);
     }
     const Work kernel = maps ? Work([=] { attention_maps(io); }) : [=] { row_logsumexp(of_rows); };
-    return Row{
+    Row made{
         kernel,
         arrays,
         static_cast<double>(heads * n_tokens * (n_tokens + 1) * head_dim),
         "FLOP",
         multiply_adds(),
         {{"LibTorch's matmul alone", torch_triangle_matmul(heads, kv_heads, n_tokens, head_dim)}}};
+    made.most_of_peer = maps ? 1.6 : 0;
+    return made;
   };
   add("5 maps and column sums/" + shape, [row] { return row(true); });
   add("5 row log-sum-exps/" + shape, [row] { return row(false); });

@@ -47,6 +47,7 @@ void add_lag(const Shape& s, const char* what, LagVariant variant,
     // A value: minimum and maximum; for each lag a difference, a sum and two multiply-adds.
     row.operations =
         static_cast<double>(2 * s.count()) * (2 + 6 * static_cast<double>(lags.size()));
+    row.least_of_limit = 0.5;
     return row;
   });
 }

@@ -196,6 +196,9 @@ void add(const std::string& name, const std::function<Row()>& make) {
         ours += seconds_of(row.kernel);
       }
       beside += "; " + text("%.3f", ours / theirs) + " of the time of " + peer.name;
+      if (row.most_of_peer > 0 && &peer == &row.peers.front())
+        beside += text(" (at most %.1f: ", row.most_of_peer) +
+                  (ours <= row.most_of_peer * theirs ? "met)" : "MISSED)");
     }
   };
   const auto measure = [name, make, compare](benchmark::State& state) {
@@ -216,6 +219,9 @@ void add(const std::string& name, const std::function<Row()>& make) {
              " % of " + limit.name + " (" + rate_text(limit.rate, unit) + ")";
     };
     std::string label = share(row.amount, row.unit, row.limit);
+    if (row.least_of_limit > 0)
+      label += text(" (at least %.0f %%: ", 100 * row.least_of_limit) +
+               (rate >= row.least_of_limit * row.limit.rate ? "met)" : "MISSED)");
     if (row.operations > 0) label += "; " + share(row.operations, "FLOP", multiply_adds());
     state.SetLabel(label + beside);
   };

@@ -46,6 +46,9 @@ struct Row {
   Limit limit;
   std::vector<Peer> peers;
   double operations = 0;  // of float32, if the label is to say their share of multiply_adds() too
+  // Goals, 0: none. The label says whether they are met.
+  double most_of_peer = 0;    // of the first peer's time
+  double least_of_limit = 0;  // of the limit
 };
 
 /// Registers a row. `make` is called when its turn comes. The row's label says its rate, the share

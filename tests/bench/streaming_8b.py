@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+from goal import at_most
+
 LAYERS, HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 32, 4096, 14336, 32, 8, 128, 128256
 SHARDS = 4
 CONFIG = {
@@ -130,7 +132,7 @@ def forward(options):
                          capture_output=True, text=True)
     got = json.loads(run.stdout)
     print(f"{got['tokens']} tokens through 16 GB of weights: {got['seconds']:.0f} s, peak resident memory "
-          f"{got['peak_mb'] / 1000:.2f} GB, first layer done after {got['first_layer_seconds']:.1f} s")
+          f"{got['peak_mb'] / 1000:.2f} GB ({at_most(got['peak_mb'] / 1000, 6)}), first layer done after {got['first_layer_seconds']:.1f} s")
 
 
 def profile(options):
@@ -143,7 +145,7 @@ def profile(options):
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
     print(run.stderr.rstrip(), file=sys.stderr)
     print(f"a profile of 2048 tokens, every statistic and maps, through 16 GB of weights: {took:.0f} s, peak resident "
-          f"memory {peak:.2f} GB (of 6), file {output.stat().st_size / 1e6:.0f} MB")
+          f"memory {peak:.2f} GB ({at_most(peak, 6)}), file {output.stat().st_size / 1e6:.0f} MB")
 
 
 main()

@@ -2,10 +2,7 @@
 // How fast a tokenizer encodes a text, on one thread: the first pass, and the best of ten.
 //
 //   bench_tokenizer tokenizer.json|tokenizer.model|FILE.gguf TEXT
-//
-// The peers, in Python, timed around the same call (T the text):
-//   tokenizers.Tokenizer.from_file("tokenizer.json").encode(T)     with RAYON_NUM_THREADS=1
-//   sentencepiece.SentencePieceProcessor("tokenizer.model").encode(T)
+// tests/bench/tokenizer_vs_peer.py runs it beside its peer.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -17,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tiny_checkpoint
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import tiny_checkpoint  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "HACKING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]

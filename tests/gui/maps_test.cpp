@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QApplication>
 #include <QLabel>
+#include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
 #include <QWheelEvent>
@@ -298,6 +299,18 @@ class HeadGridTest : public MapViewTest {
   }
   HeadGrid grid_;
 };
+
+TEST_F(HeadGridTest, ShrinksALittleWhereAllHeadsOfALayerFitThen) {
+  grid_.set_maps(profile_.get(), 0, Reduction::mean);
+  EXPECT_LT(grid_.thumbnail_size(), 64);
+  EXPECT_GE(grid_.thumbnail_size(), 48);
+  EXPECT_EQ(grid_.horizontalScrollBar()->maximum(), 0);
+  grid_.resize(300, 260);  // too narrow for that
+  EXPECT_EQ(grid_.thumbnail_size(), 64);
+  grid_.set_thumbnail_size(100);
+  grid_.resize(420, 260);
+  EXPECT_EQ(grid_.thumbnail_size(), 100);
+}
 
 TEST_F(HeadGridTest, ReadsWhatIsInSightAndARing) {
   grid_.set_thumbnail_size(128);  // so that not all fit

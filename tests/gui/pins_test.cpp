@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <QLabel>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -62,6 +63,10 @@ TEST_F(Pins, ThoseOfTheFileAreLiveMapsWithOneCursor) {
   for (std::size_t i : {0u, 1u})
     EXPECT_THAT(map(i).focus_text().toStdString(), HasSubstr("q " + std::to_string(query))) << i;
   testing_gui::grab_screenshots(tray_, session_, "pins");
+  EXPECT_EQ(tray_.cards()[0]->sample_name(), "sample 0");
+  const auto labels = tray_.cards()[0]->findChildren<QLabel*>();
+  EXPECT_TRUE(std::any_of(labels.begin(), labels.end(),
+                          [](const QLabel* label) { return label->text() == "sample 0"; }));
   emit map(0).hovered(-1, -1);
   EXPECT_EQ(map(1).focus_text(), "");
 }

@@ -23,8 +23,12 @@ class GridPicture : public Picture {
  public:
   explicit GridPicture(GridScene scene) : scene_(std::move(scene)) {
     std::vector<Cells> cells;
-    for (const auto& map : scene_.maps)
-      if (map) cells.push_back(cells_of(*map, {}));
+    for (std::size_t i = 0; i < scene_.maps.size(); ++i) {
+      if (!is_shown(i)) continue;
+      const auto layer = static_cast<std::int64_t>(i) / scene_.heads;
+      if (layers_.empty() || layers_.back() != layer) layers_.push_back(layer);
+      if (scene_.maps[i]) cells.push_back(cells_of(*scene_.maps[i], {}));
+    }
     if (const auto sample = sample_visible(cells, 16384); !sample.empty())
       range_ = scene_.difference ? symmetric_range(sample) : robust_range(sample, scene_.kind);
     else
@@ -33,13 +37,16 @@ class GridPicture : public Picture {
   std::string title() const override { return scene_.title; }
   QSizeF size() const override {
     return {std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kGap) + 16),
-            kTop + double(scene_.layers) * (kThumbnail + kGap) + kBottom};
+            kTop + double(layers_.size()) * (kThumbnail + kGap) + kBottom};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override;
   std::string csv() const override;
 
  private:
+  bool is_shown(std::size_t at) const { return scene_.shown.empty() || scene_.shown[at] != 0; }
+
   GridScene scene_;
+  std::vector<std::int64_t> layers_;  // that have a head shown
   Range range_;
 };
 
@@ -78,14 +85,17 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& want
                        QString("KV %1").arg(head / group));
     }
   }
-  for (std::int64_t layer = 0; layer < scene_.layers; ++layer) {
-    const double y = kTop + double(layer) * (kThumbnail + kGap);
+  double y = kTop - kThumbnail - kGap;
+  for (const std::int64_t layer : layers_) {
+    y += kThumbnail + kGap;
     painter.setPen(theme.text);
     painter.drawText(QRectF(0, y, kLeft - 6, kThumbnail), Qt::AlignRight | Qt::AlignVCenter,
                      QString("L%1").arg(layer));
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      const auto at = static_cast<std::size_t>(layer * scene_.heads + head);
+      if (!is_shown(at)) continue;
       const QRectF box(kLeft + double(head) * (kThumbnail + kGap), y, kThumbnail, kThumbnail);
-      const auto& map = scene_.maps[static_cast<std::size_t>(layer * scene_.heads + head)];
+      const auto& map = scene_.maps[at];
       if (map)
         painter.drawImage(box, thumbnail_image(*map, scale, pixels, theme));
       else
@@ -115,7 +125,7 @@ std::string GridPicture::csv() const {
                         scene_.difference ? "difference of shares" : "share",
                         "; rows and columns are blocks\n", "layer,head,row,column,attention\n");
   for (std::size_t i = 0; i < scene_.maps.size(); ++i) {
-    if (!scene_.maps[i]) continue;
+    if (!scene_.maps[i] || !is_shown(i)) continue;
     const Cells cells = cells_of(*scene_.maps[i], {});
     for (std::int64_t row = 0; row < cells.rows; ++row)
       for (std::int64_t column = 0; column < cells.columns && !cells.is_masked(row, column);

@@ -19,6 +19,7 @@ struct GridScene {
   bool difference = false;  // centred on 0; its scale is linear
   /// [layer * heads + head], whole maps of a coarse level; nullptr: not read.
   std::vector<std::shared_ptr<const Tile>> maps;
+  std::vector<std::uint8_t> shown = {};  // likewise; empty: all
 };
 
 /// A tile on a square of pixels as palette indices; of cells under one pixel the highest shows.

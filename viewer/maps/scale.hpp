@@ -21,6 +21,7 @@ enum class ScaleKind : std::uint8_t { linear, log, square_root, rank };
 /// The values that take the first and the last index. On a log scale `low` is the floor.
 struct Range {
   double low = 0, high = 1;
+  bool operator==(const Range&) const = default;
 };
 
 /// The finite values that can be seen, at most `most` of them and evenly chosen, the same for the

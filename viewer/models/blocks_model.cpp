@@ -120,7 +120,7 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
   chart.title = str("PoD: what every delta saves at ", settings.length, " tokens");
   chart.x = {"delta", "", {}, {{0, 1}}};
   chart.y = {"share", "", {}, {{0, 1}}};
-  chart.right = Axis{"greatest batch", "sequences", {}, {}};
+  chart.right = Axis{"batch", "sequences", {}, {}};
   draw_scores(model.scores, 0, 1, chart);
   Line dropped{"keys dropped", {}, Emphasis::normal}, saved{"cache saved", {}, Emphasis::strong};
   Line batch{"greatest batch", {}, Emphasis::faint};

@@ -46,10 +46,8 @@ std::int64_t in_grid(const profile::Header& header, std::int64_t wanted, std::in
 
 }  // namespace
 
-Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
-                        std::span<const Document> documents) {
-  Choices choices;
-  for (const auto& sample : samples) choices.length = std::max(choices.length, sample.n_tokens);
+void take_settings(Choices& choices, const profile::Header& header,
+                   std::span<const Document> documents) {
   if (const auto lazy = part_in<calibrate::SimLayerKv>(documents, "simlayerkv")) {
     choices.lazy_arrays = {lazy->keep, lazy->identify, lazy->w_last};
     choices.lazy.threshold = lazy->threshold;
@@ -70,6 +68,13 @@ Choices initial_choices(const profile::Header& header, const std::vector<profile
     choices.budgets.r_max = dynamic->r_max;
   }
   choices.budgets.budget = in_grid(header, choices.budgets.budget, choices.budget_counts.window);
+}
+
+Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
+                        std::span<const Document> documents) {
+  Choices choices;
+  for (const auto& sample : samples) choices.length = std::max(choices.length, sample.n_tokens);
+  take_settings(choices, header, documents);
   choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
   return choices;
 }

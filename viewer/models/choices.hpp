@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,10 +25,19 @@ struct Choices {
   BudgetSettings budgets;
   SweepSettings sweep;
   int lag_candidate = -1;  // of the sweep; -1: the recommended one
+  /// A point of a search's front, chosen as the policy as it is; none once a setting is changed.
+  struct Front {
+    std::shared_ptr<const calibrate::Document> document = {};
+    std::string policy = {};  // "lagkv:lag=64"
+  };
+  Front front;
 };
 
 /// As the documents have it, and within what the profile holds (samples and a grid of settings).
 Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
                         std::span<const calibrate::Document> documents);
+/// The settings of the first of the documents that has each method; others stay.
+void take_settings(Choices& choices, const profile::Header& header,
+                   std::span<const calibrate::Document> documents);
 
 }  // namespace kvatlas::viewer

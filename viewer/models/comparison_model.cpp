@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
-#include "calibrate/rules.hpp"
-#include "kernels/base/bytes.hpp"
+#include "calibrate/front.hpp"
 #include "kernels/base/error.hpp"
-#include "viewer/models/model_axes.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -146,7 +142,9 @@ std::vector<double> own_keys(const json& lowest, std::size_t layers) {
   return out;
 }
 
-void add_strip(const Method& method, const json& section, ComparisonModel& model) {
+/// What the section's policy keeps of each layer; nothing where it tells none apart.
+std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json& section,
+                                               std::int64_t layers) {
   const std::string name = method.section;
   ComparisonModel::Strip strip{method.title, {}, {}};
   if (name == "simlayerkv") {
@@ -159,7 +157,7 @@ void add_strip(const Method& method, const json& section, ComparisonModel& model
   } else if (name == "pod") {
     strip.unit = "share of heads that keep keys of their own";
     strip.values = own_keys(member_of(member_of(section, "result"), "lowest"),
-                            static_cast<std::size_t>(model.layers));
+                            static_cast<std::size_t>(layers));
   } else if (name == "dynamickv") {
     strip.unit = "tokens, as a share of the most";
     strip.values = numbers_of(member_of(member_of(section, "result"), "budgets"));
@@ -167,175 +165,71 @@ void add_strip(const Method& method, const json& section, ComparisonModel& model
         strip.values.empty() ? 0 : *std::max_element(strip.values.begin(), strip.values.end());
     for (double& value : strip.values) value = most > 0 ? value / most : 0;
   }
-  if (strip.values.size() == static_cast<std::size_t>(model.layers))
-    model.strips.push_back(std::move(strip));
+  if (strip.values.size() != static_cast<std::size_t>(layers)) return std::nullopt;
+  return strip;
 }
 
-std::string bytes_at(double share, const ComparisonModel& model,
-                     const ComparisonSettings& settings) {
-  const double bytes = share * model.full_bytes_per_token * static_cast<double>(settings.length);
-  return std::isnan(bytes) ? "-" : bytes_str(std::llround(bytes));
+const Method* method_named(const std::string& section) {
+  for (const Method& method : kMethods)
+    if (method.section == section) return &method;
+  return nullptr;
 }
 
-Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& settings,
-                   ComparisonView& view) {
-  Chart chart;
-  chart.title = "Score against the cache kept";
-  chart.x = {"KV kept", "share", {}, {{0, 1}}};
-  chart.y = {"score", "", {}, {{0, 1}}};
-  std::map<std::string, std::size_t> series;
-  std::vector<const ComparedPolicy*> all;
-  const auto add = [&](const ComparedPolicy& policy, Emphasis emphasis) {
-    if (std::isnan(policy.kept_share)) return;
-    const auto [found, is_new] = series.try_emplace(policy.method, chart.points.size());
-    if (is_new) {
-      chart.points.push_back({policy.method, {}, static_cast<int>(chart.points.size())});
-      view.series.emplace_back();
-    }
-    chart.points[found->second].points.push_back({policy.kept_share, policy.score.mean,
-                                                  policy.name + ", " + policy.setting,
-                                                  policy.score.low, policy.score.high, emphasis});
-    view.series[found->second].push_back(&policy);
-    all.push_back(&policy);
-  };
-  for (const auto& policy : model.policies) add(policy, Emphasis::strong);
-  for (const auto& policy : model.searched) add(policy, Emphasis::faint);
-  std::vector<double> costs, gains;
-  for (const auto* policy : all) {
-    costs.push_back(policy->kept_share);
-    gains.push_back(policy->score.mean);
+/// "simlayerkv+lagkv" -> "SimLayerKV + LagKV".
+std::string family_title(const std::string& family, int kv_bits) {
+  std::string title;
+  for (std::size_t from = 0; from <= family.size();) {
+    const std::size_t end = std::min(family.find('+', from), family.size());
+    const auto* method = method_named(family.substr(from, end - from));
+    if (method) title += str(title.empty() ? "" : " + ", method->title);
+    from = end + 1;
   }
-  Line front{"best of all", {}, Emphasis::strong, true};
-  std::set<const ComparedPolicy*> on_front;
-  for (const auto i : calibrate::pareto_front(costs, gains)) {
-    front.points.push_back({costs[i], gains[i], all[i]->name});
-    on_front.insert(all[i]);
-  }
-  chart.lines.push_back(std::move(front));
-  // The intervals of all would hide the points.
-  for (std::size_t s = 0; s < view.series.size(); ++s)
-    for (std::size_t i = 0; i < view.series[s].size(); ++i)
-      if (!view.series[s][i]->measured && on_front.count(view.series[s][i]) == 0)
-        chart.points[s].points[i].low = chart.points[s].points[i].high = kNoNumber;
-  if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
-  if (settings.share)
-    chart.marks.push_back({"compared at", *settings.share, true, true, Emphasis::strong});
-  chart.notes.push_back(
-      "filled points were measured as calibrated, hollow ones in a search; intervals (95 %) of "
-      "these are in "
-      "the table");
-
-  auto& columns = chart.table.columns;
-  columns = {{"policy"},
-             {"setting"},
-             {"KV kept", "share"},
-             {str("kept at ", settings.length, " tokens")},
-             {"score"},
-             {"low"},
-             {"high"},
-             {"change", "points"}};
-  for (const auto& task : model.tasks) columns.push_back({task});
-  for (const char* title : {"KL", "agreement", "needs training", "front"})
-    columns.push_back({title, std::string(title) == "KL" ? "nat" : ""});
-  for (const auto* policy : all) {
-    const auto& measured = policy->measured;
-    auto& row = chart.table.rows.emplace_back();
-    row = {policy->name,       policy->setting,
-           policy->kept_share, bytes_at(policy->kept_share, model, settings),
-           policy->score.mean, policy->score.low,
-           policy->score.high, measured ? measured->change.mean : kNoNumber};
-    for (const auto& task : model.tasks)
-      row.push_back(measured && measured->tasks.count(task) ? measured->tasks.at(task).mean
-                                                            : kNoNumber);
-    row.push_back(measured ? measured->kl.mean : kNoNumber);
-    row.push_back(measured ? measured->agreement.mean : kNoNumber);
-    row.push_back(policy->needs_training ? "yes" : "no");
-    row.push_back(on_front.count(policy) ? "yes" : "");
-  }
-  return chart;
+  if (title.empty()) title = "Full cache";
+  return kv_bits < 16 ? str(title, ", ", kv_bits, " bits") : title;
 }
 
-/// Of each method the best setting that keeps no more than the share.
-Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSettings& settings,
-                  ComparisonView& view) {
-  std::vector<const ComparedPolicy*> best;
-  const auto offer = [&](const ComparedPolicy& policy) {
-    if (std::isnan(policy.kept_share) || policy.kept_share > share + 1e-9) return;
-    for (auto*& other : best)
-      if (other->method == policy.method) {
-        const bool better =
-            policy.score.mean > other->score.mean ||
-            (policy.score.mean == other->score.mean && policy.kept_share < other->kept_share);
-        if (better) other = &policy;
-        return;
-      }
-    best.push_back(&policy);
-  };
-  for (const auto& policy : model.policies) offer(policy);
-  for (const auto& policy : model.searched) offer(policy);
-  std::stable_sort(best.begin(), best.end(),
-                   [](const auto* a, const auto* b) { return a->score.mean > b->score.mean; });
-  Chart chart;
-  chart.title = str("At ", percent_text(share), " of the cache, ", bytes_at(share, model, settings),
-                    " at ", settings.length, " tokens");
-  chart.x = {"policies, the best first", "", {}, {{-0.5, static_cast<double>(best.size()) - 0.5}}};
-  if (best.empty()) chart.x.range = {{0, 1}};
-  chart.y = {"score", "", {}, {{0, 1}}};
-  chart.table.columns = {{"policy"}, {"setting"}, {"score"},
-                         {"low"},    {"high"},    {"KV kept", "share"}};
-  // Series and the line before them stand where the other chart has them, so that they look alike.
-  chart.lines.push_back({"", {}});
-  for (const auto& series : view.pareto.points) chart.points.push_back({"", {}, series.shape});
-  for (std::size_t i = 0; i < best.size(); ++i) {
-    const auto& policy = *best[i];
-    const auto x = static_cast<double>(i);
-    chart.x.ticks.push_back({x, str(i + 1)});
-    const auto same =
-        std::find_if(view.pareto.points.begin(), view.pareto.points.end(),
-                     [&](const Points& points) { return points.label == policy.method; });
-    auto& series = chart.points[static_cast<std::size_t>(same - view.pareto.points.begin())];
-    series.label = policy.method;
-    series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
-                             policy.score.low, policy.score.high, Emphasis::strong});
-    chart.table.rows.push_back({policy.name, policy.setting, policy.score.mean, policy.score.low,
-                                policy.score.high, policy.kept_share});
-    view.at_equal_bytes.push_back({best[i]});
+/// The points of a search's front, and what was asked of it.
+void add_front(const calibrate::Document& document, std::size_t index, ComparisonModel& model) {
+  for (std::size_t i = 0; i < document.pareto.size(); ++i) {
+    const json& entry = document.pareto[i];
+    ComparedPolicy policy;
+    const double bits = number_in(entry, "kv_bits");
+    policy.method = family_title(text_in(entry, "family"), bits > 0 && bits < 16 ? int(bits) : 16);
+    policy.name = policy.method;
+    policy.setting = text_in(entry, "policy");
+    policy.kept_share = number_in(entry, "kept_share");
+    policy.score = interval_of(member_of(entry, "score"));
+    policy.front_point = {{index, i}};
+    policy.chosen = member_of(entry, "chosen") == true;
+    policy.needs_training = member_of(member_of(entry, "sections"), "pod").is_object();
+    if (!std::isnan(policy.kept_share) && !std::isnan(policy.score.mean))
+      model.searched.push_back(std::move(policy));
   }
-  if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
-  if (best.empty()) chart.notes.push_back("no policy keeps as little");
-  return chart;
-}
-
-Chart strips_chart(const ComparisonModel& model) {
-  Chart chart;
-  if (model.strips.empty()) return chart;
-  chart.title = "What each policy keeps of each layer";
-  chart.x = layer_axis(model.layers);
-  chart.y = {"policy", ""};
-  Matrix matrix{"kept of the layer", "share", {}, {}, {}};
-  for (std::int64_t l = 0; l < model.layers; ++l) matrix.column_labels.push_back(str(l));
-  chart.table.columns = {{"layer"}};
-  for (const auto& strip : model.strips) {
-    matrix.row_labels.push_back(strip.policy);
-    matrix.values.insert(matrix.values.end(), strip.values.begin(), strip.values.end());
-    chart.table.columns.push_back({strip.policy, strip.unit});
-    chart.notes.push_back(str(strip.policy, ": ", strip.unit));
-  }
-  for (std::int64_t l = 0; l < model.layers; ++l) {
-    auto& row = chart.table.rows.emplace_back();
-    row.push_back(static_cast<double>(l));
-    for (const auto& strip : model.strips) row.push_back(strip.values[static_cast<std::size_t>(l)]);
-  }
-  chart.matrices.push_back(std::move(matrix));
-  return chart;
+  const json& search = document.search;
+  const double full = number_in(search, "full_score");
+  if (std::isnan(model.full.mean)) model.full.mean = full;
+  if (std::isnan(model.least_score))
+    model.least_score = full - number_in(search, "max_loss_points") / 100;
+  // Bytes that were allowed, as a share: every point says both.
+  if (!document.pareto.empty() && std::isnan(model.most_share))
+    model.most_share = number_in(search, "most_bytes") *
+                       number_in(document.pareto[0], "kept_share") /
+                       number_in(document.pareto[0], "bytes");
 }
 
 }  // namespace
 
 ComparisonModel comparison_model(std::span<const calibrate::Document> documents) {
   ComparisonModel model;
-  std::vector<std::pair<const Method*, const json*>> sections;
-  for (const auto& document : documents) {
+  struct Section {
+    const Method* method;
+    const json* content;
+    std::string title;
+    bool measured_whole;  // in a composition the first section alone stands for what was measured
+  };
+  std::vector<Section> sections;
+  for (std::size_t d = 0; d < documents.size(); ++d) {
+    const auto& document = documents[d];
     const calibrate::CacheShape shape{document.model.layers, document.model.kv_heads,
                                       document.model.head_dim};
     if (model.layers == 0) {
@@ -344,23 +238,32 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
     } else if (model.layers != shape.layers) {
       continue;  // of another model
     }
-    for (const Method& method : kMethods)
-      if (const auto found = document.sections.find(method.section);
-          found != document.sections.end())
-        sections.emplace_back(&method, &*found);
+    std::string family;
+    for (const auto& name : document.compose) family += (family.empty() ? "" : "+") + name;
+    for (const Method& method : kMethods) {
+      const auto found = document.sections.find(method.section);
+      if (found == document.sections.end()) continue;
+      const bool composed = document.compose.size() > 1;
+      const std::string name = text_in(*found, "name");
+      sections.push_back({&method, &*found,
+                          composed       ? family_title(family, document.kv_bits)
+                          : name.empty() ? method.title
+                                         : name,
+                          !composed || document.compose.front() == method.section});
+    }
+    add_front(document, d, model);
   }
-  for (const auto& [method, section] : sections) {
-    const std::string name = text_in(*section, "name");
-    add_measured(*method, *section, name.empty() ? method->title : name,
-                 member_of(*section, "measured"), false, model);
-  }
-  for (const auto& [method, section] : sections) {
+  for (const auto& [method, section, title, measured_whole] : sections)
+    if (measured_whole)
+      add_measured(*method, *section, title, member_of(*section, "measured"), false, model);
+  for (const auto& [method, section, title, measured_whole] : sections) {
     for (const char* control : method->controls)
       if (control)
         add_measured(*method, *section, control_title(control),
                      member_of(member_of(*section, control), "measured"), true, model);
     add_searched(*method, *section, model);
-    add_strip(*method, *section, model);
+    if (auto strip = strip_of(*method, *section, model.layers))
+      model.strips.push_back(std::move(*strip));
   }
   // LagKV's policy is one of the candidates of its sweep.
   for (auto& policy : model.policies)
@@ -378,23 +281,33 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
   return model;
 }
 
-ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSettings& settings) {
-  ComparisonView view;
-  if (!model.policies.empty() || !model.searched.empty()) {
-    view.pareto = pareto_chart(model, settings, view);
-    if (settings.share) view.equal = equal_chart(model, *settings.share, settings, view);
-  }
-  view.strips = strips_chart(model);
-  return view;
-}
-
 Choices with_policy(Choices choices, const ComparedPolicy& policy) {
+  choices.front = {};
   if (policy.section == "simlayerkv") choices.lazy.threshold = policy.value;
   if (policy.section == "pod") choices.blocks.delta = policy.value;
   if (policy.section == "dynamickv")
     choices.budgets.budget = static_cast<std::int64_t>(policy.value);
   if (policy.section == "lagkv") choices.lag_candidate = policy.lag_candidate;
   return choices;
+}
+
+Choices with_front(Choices choices, const ComparedPolicy& policy,
+                   std::span<const calibrate::Document> documents, const profile::Header* header) {
+  const auto [document, point] = policy.front_point.value();
+  auto chosen = std::make_shared<calibrate::Document>(
+      calibrate::with_front_point(documents[document], point));
+  if (header) take_settings(choices, *header, {chosen.get(), 1});
+  choices.front = {std::move(chosen), policy.setting};
+  return choices;
+}
+
+std::vector<ComparisonModel::Strip> strips_of(const calibrate::Document& document) {
+  std::vector<ComparisonModel::Strip> strips;
+  for (const Method& method : kMethods)
+    if (const auto found = document.sections.find(method.section); found != document.sections.end())
+      if (auto strip = strip_of(method, *found, document.model.layers))
+        strips.push_back(std::move(*strip));
+  return strips;
 }
 
 }  // namespace kvatlas::viewer

@@ -29,6 +29,12 @@ struct ComparedPolicy {
   /// The setting, to be chosen: threshold, delta or budget.
   double value = kNoNumber;
   int lag_candidate = -1;
+  /// Of a search's front: the document's position, and the point's in its front.
+  struct FrontPoint {
+    std::size_t document, point;
+  };
+  std::optional<FrontPoint> front_point = {};
+  bool chosen = false;  // by the search
 };
 
 struct ComparisonModel {
@@ -38,6 +44,8 @@ struct ComparisonModel {
   Interval full;
   double full_bytes_per_token = kNoNumber;
   std::int64_t layers = 0;
+  double most_share = kNoNumber;   // of the cache, that a search was allowed,
+  double least_score = kNoNumber;  // and the score that it had to keep
   struct Strip {
     std::string policy, unit;    // "kept share"
     std::vector<double> values;  // [layer]; NaN: the layer is not told apart
@@ -50,6 +58,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
 struct ComparisonSettings {
   std::int64_t length = 0;      // prompt tokens that bytes are given at
   std::optional<double> share;  // of the cache, that policies are compared at
+  Choices::Front front = {};    // the point that was chosen
 };
 
 struct ComparisonView {
@@ -67,5 +76,12 @@ ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSet
 
 /// The choices with this policy's setting in them; as they were for a control or baseline.
 Choices with_policy(Choices choices, const ComparedPolicy& policy);
+/// Likewise with a point of a front as the policy; `documents` are those of the model. Without a
+/// profile the settings of screens stay as they are. Error(unreadable) for a point that is no
+/// policy.
+Choices with_front(Choices choices, const ComparedPolicy& policy,
+                   std::span<const calibrate::Document> documents, const profile::Header* header);
+/// What a document's policies keep of each layer.
+std::vector<ComparisonModel::Strip> strips_of(const calibrate::Document& document);
 
 }  // namespace kvatlas::viewer

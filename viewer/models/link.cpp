@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/link.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ std::string escaped(std::string_view text) {
 std::string unescaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\0') fail(ErrorCode::usage, "the link has a zero byte");
     if (text[i] != '%') {
       out += text[i];
       continue;
@@ -87,7 +89,11 @@ void read_part(Place& place, std::string_view part) {
   const auto equals = part.find('=');
   const auto name = part.substr(0, equals);
   const auto value = equals == part.npos ? std::string_view() : part.substr(equals + 1);
-  if (name == "screen") place.screen = unescaped(value);
+  if (name == "screen") {
+    if (!std::all_of(value.begin(), value.end(), is_plain))
+      fail(ErrorCode::usage, "the link has ", quoted(part), ", expected the name of a screen");
+    place.screen = value;
+  }
   if (name == "at") read_at(place, value, part);
   if (name == "sample") place.sample = number_of(value, part);
   if (name == "q") place.query = number_of(value, part);

@@ -84,6 +84,8 @@ const json& list_of(const json& object, const char* name) {
 }
 
 json read_json(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path))  // a pipe would be waited for
+    fail(ErrorCode::unreadable, "it is not a regular file");
   const auto size = std::filesystem::file_size(path);
   if (size > kLargest)
     fail(ErrorCode::unreadable, "it has ", size, " bytes, expected at most ", kLargest);

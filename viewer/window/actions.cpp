@@ -21,6 +21,7 @@ const std::vector<ActionEntry> kTable = {
     {"file.save_policy", T("Save policy document…"), "Ctrl+S", T("File")},
     {"file.export_view", T("Export view…"), "Ctrl+E", T("File")},
     {"file.export_policy", T("Export policy…"), "Ctrl+Shift+E", T("File")},
+    {"file.search", T("Search the best policy…"), "Ctrl+Shift+S", T("File")},
     {"file.quit", T("Quit"), "Ctrl+Q", T("File")},
 
     {"edit.undo", T("Undo"), "Ctrl+Z", T("Edit")},

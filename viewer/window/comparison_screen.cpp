@@ -29,6 +29,10 @@ ComparisonScreen::ComparisonScreen(Session& session, QWidget* parent)
         share_ = value;
         if (model_) compute();
       });
+  bar().add_button({"search", tr("Search…"),
+                    tr("Searches the best policy for a memory, a context and a runtime; its front "
+                       "opens here.")},
+                   [this] { emit action_wanted("file.search"); });
   depth_box_ =
       bar().add_switch({"by_depth", tr("Pair by depth"),
                         tr("Models of other depths: compares layers of the same relative depth.")},
@@ -129,9 +133,7 @@ void ComparisonScreen::read() {
   second_.reset();
   if (!profiles_shown()) {
     try {
-      std::vector<calibrate::Document> documents;
-      for (const auto& opened : session().documents()) documents.push_back(opened.document);
-      model_ = std::make_shared<const ComparisonModel>(comparison_model(documents));
+      model_ = std::make_shared<const ComparisonModel>(comparison_model(session().contents()));
       model_arrived();
     } catch (const Error& error) {
       show_message(QString::fromUtf8(error.what()));
@@ -177,7 +179,8 @@ void ComparisonScreen::read() {
 void ComparisonScreen::compute() {
   if (!profiles_shown()) {
     compute_view(
-        [model = model_, settings = ComparisonSettings{session().choices().length, share_}] {
+        [model = model_, settings = ComparisonSettings{session().choices().length, share_,
+                                                       session().choices().front}] {
           return comparison_view(*model, settings);
         },
         [this, model = model_](ComparisonView view) {
@@ -253,12 +256,26 @@ void ComparisonScreen::choose(int series, int point) {
   if (series < 0 || point < 0 || s >= view_.series.size() || p >= view_.series[s].size()) return;
   const ComparedPolicy& policy = *view_.series[s][p];
   const QString name = QString::fromStdString(policy.name + ", " + policy.setting);
+  if (policy.front_point) return choose_front(policy);
   if (policy.section.empty()) {
     emit session().message(tr("%1 is a control: there is nothing to set").arg(name));
     return;
   }
   session().change(tr("Settings of %1").arg(name), with_policy(session().choices(), policy));
   emit session().message(tr("%1 is chosen").arg(name));
+}
+
+void ComparisonScreen::choose_front(const ComparedPolicy& policy) {
+  const auto* profile = session().profile();
+  try {
+    session().change(tr("Point of the front"),
+                     with_front(session().choices(), policy, session().contents(),
+                                profile ? &profile->header() : nullptr));
+    emit session().message(tr("%1 is the policy now: Ctrl+S saves it, Ctrl+Shift+E exports it")
+                               .arg(QString::fromStdString(policy.setting)));
+  } catch (const Error& error) {
+    emit session().failed(QString::fromUtf8(error.what()));
+  }
 }
 
 bool ComparisonScreen::act(Act act) {
@@ -280,6 +297,8 @@ QString ComparisonScreen::focus_text() const {
     const auto* item = changes_->item(0);
     return item ? tr("largest change: %1").arg(item->text()) : QString();
   }
+  if (const auto& front = session().choices().front; front.document)
+    return tr("chosen from the front: %1").arg(QString::fromStdString(front.policy));
   if (view_.at_equal_bytes.empty()) return {};
   const auto& best = *view_.at_equal_bytes.front().policy;
   return tr("best at %1 of the cache: %2, %3, score %4")

@@ -50,6 +50,7 @@ class ComparisonScreen : public LiveScreen {
   void show_page(int page, const std::vector<Chart>& charts);
   void show_changes();
   void choose(int series, int point);
+  void choose_front(const ComparedPolicy& policy);
   bool profiles_shown() const { return show_ != Show::policies; }
 
   Show show_ = Show::policies;

@@ -2,12 +2,47 @@
 #include "viewer/window/grid_layout.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace kvatlas::viewer {
 
 void GridLayout::set_model(std::int64_t layers, std::int64_t heads) {
+  if (layers != layers_ || heads != heads_) shown_.clear();
   layers_ = layers;
   heads_ = heads;
+  refresh();
+}
+
+void GridLayout::set_order(std::vector<Place> order) {
+  whole_order_ = std::move(order);
+  refresh();
+}
+
+bool GridLayout::set_shown(std::vector<std::uint8_t> shown) {
+  if (shown == shown_) return false;
+  shown_ = std::move(shown);
+  refresh();
+  return true;
+}
+
+bool GridLayout::is_shown(std::int64_t layer, std::int64_t head) const {
+  const auto at = static_cast<std::size_t>(layer * heads_ + head);
+  return at >= shown_.size() || shown_[at] != 0;
+}
+
+std::int64_t GridLayout::shown_count() const {
+  return shown_.empty() ? layers_ * heads_ : std::count(shown_.begin(), shown_.end(), 1);
+}
+
+void GridLayout::refresh() {
+  ordered_ = !whole_order_.empty();
+  order_.clear();
+  std::copy_if(whole_order_.begin(), whole_order_.end(), std::back_inserter(order_),
+               [this](const Place& place) { return is_shown(place.layer, place.head); });
+  rows_.clear();
+  for (std::int64_t layer = 0; layer < layers_; ++layer)
+    for (std::int64_t head = 0; head < heads_; ++head)
+      if (is_shown(layer, head) && (rows_.empty() || rows_.back() != layer)) rows_.push_back(layer);
 }
 
 int GridLayout::columns() const {
@@ -16,7 +51,7 @@ int GridLayout::columns() const {
 }
 
 int GridLayout::rows() const {
-  if (!ordered()) return static_cast<int>(layers_);
+  if (!ordered()) return static_cast<int>(rows_.size());
   const int per_row = columns();
   return (static_cast<int>(order_.size()) + per_row - 1) / per_row;
 }
@@ -33,7 +68,9 @@ QSize GridLayout::whole() const {
 
 std::optional<GridLayout::Place> GridLayout::place_at(int row, int column) const {
   if (row < 0 || column < 0 || row >= rows() || column >= columns()) return std::nullopt;
-  if (!ordered()) return Place{row, column, 0};
+  if (!ordered())
+    return is_shown(layer_of(row), column) ? std::optional(Place{layer_of(row), column, 0})
+                                           : std::nullopt;
   const auto at = static_cast<std::size_t>(row) * static_cast<std::size_t>(columns()) +
                   static_cast<std::size_t>(column);
   if (at >= order_.size()) return std::nullopt;
@@ -41,7 +78,9 @@ std::optional<GridLayout::Place> GridLayout::place_at(int row, int column) const
 }
 
 GridLayout::Cell GridLayout::cell_of(std::int64_t layer, std::int64_t head) const {
-  if (!ordered()) return {static_cast<int>(layer), static_cast<int>(head)};
+  if (!ordered())
+    return {static_cast<int>(std::lower_bound(rows_.begin(), rows_.end(), layer) - rows_.begin()),
+            static_cast<int>(head)};
   const auto found = std::find_if(order_.begin(), order_.end(), [&](const Place& place) {
     return place.layer == layer && place.head == head;
   });

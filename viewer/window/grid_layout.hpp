@@ -25,12 +25,20 @@ class GridLayout {
 
   void set_model(std::int64_t layers, std::int64_t heads);
   /// Empty: layers by heads.
-  void set_order(std::vector<Place> order) { order_ = std::move(order); }
+  void set_order(std::vector<Place> order);
+  /// Whether a head is shown, by layer * heads + head; empty: all are. Layers that have none go.
+  /// False: it is so already.
+  bool set_shown(std::vector<std::uint8_t> shown);
+  bool is_shown(std::int64_t layer, std::int64_t head) const;
+  std::int64_t shown_count() const;
+  const std::vector<std::uint8_t>& shown() const { return shown_; }
+  /// Of a row of layers by heads.
+  std::int64_t layer_of(int row) const { return rows_[static_cast<std::size_t>(row)]; }
   void set_size(int pixels) { size_ = pixels; }
   void set_room(QSize room) { room_ = room; }
   void set_scrolled(QPoint scrolled) { scrolled_ = scrolled; }
 
-  bool ordered() const { return !order_.empty(); }
+  bool ordered() const { return ordered_; }
   int size() const { return size_; }
   int rows() const;
   int columns() const;
@@ -50,7 +58,13 @@ class GridLayout {
   std::vector<Cell> around(const std::vector<Cell>& seen) const;
 
  private:
+  void refresh();
+
   std::int64_t layers_ = 0, heads_ = 0;
+  std::vector<std::uint8_t> shown_;
+  std::vector<std::int64_t> rows_;  // layers with heads that are shown
+  std::vector<Place> whole_order_;
+  bool ordered_ = false;
   std::vector<Place> order_;
   int size_ = 64;
   QSize room_;

@@ -17,7 +17,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kLeastSize = 32, kMostSize = 192;
+constexpr int kLeastSize = 32, kLeastFitting = 48, kUsualSize = 64, kMostSize = 192;
 constexpr int kGap = GridLayout::kGap, kLabel = GridLayout::kLabel, kHeader = GridLayout::kHeader,
               kStrip = GridLayout::kStrip, kLegend = GridLayout::kLegend;
 
@@ -54,6 +54,10 @@ void HeadGrid::set_baseline(OpenedProfile* baseline) {
   lay_out();
 }
 
+void HeadGrid::set_shown(std::vector<std::uint8_t> shown) {
+  if (layout_.set_shown(std::move(shown))) lay_out();
+}
+
 void HeadGrid::set_notes(std::vector<LayerNote> notes) {
   notes_ = std::move(notes);
   viewport()->update();
@@ -71,12 +75,26 @@ void HeadGrid::set_theme(const Theme& theme) {
 }
 
 void HeadGrid::set_thumbnail_size(int pixels) {
-  layout_.set_size(std::clamp(pixels, kLeastSize, kMostSize));
-  thumbnails_.set_size(layout_.size());
+  size_is_chosen_ = true;
+  set_size(std::clamp(pixels, kLeastSize, kMostSize));
   lay_out();
 }
 
+void HeadGrid::set_size(int pixels) {
+  if (pixels == layout_.size()) return;
+  layout_.set_size(pixels);
+  thumbnails_.set_size(pixels);
+}
+
+/// A little smaller if all heads of a layer are in sight then.
+void HeadGrid::fit_size() {
+  if (size_is_chosen_ || layout_.ordered() || !thumbnails_.has_maps()) return;
+  const int fitting = (viewport()->width() - layout_.left()) / layout_.columns() - kGap;
+  set_size(fitting >= kLeastFitting ? std::min(fitting, kUsualSize) : kUsualSize);
+}
+
 void HeadGrid::lay_out() {
+  fit_size();
   layout_.set_room(viewport()->size());
   const QSize whole = layout_.whole(), cell = layout_.cell();
   const auto set = [](QScrollBar* bar, int all, int room, int step) {
@@ -133,6 +151,9 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
     paint_header(painter);
   }
   paint_legend(painter);
+  if (layout_.shown_count() > 0) return;
+  painter.setPen(theme_.faint_text);
+  painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("No head matches the filter."));
 }
 
 void HeadGrid::paint_thumbnail(QPainter& painter, const GridLayout::Cell& cell, double ratio) {
@@ -202,9 +223,10 @@ void HeadGrid::paint_strip(QPainter& painter) {
       painter.drawText(QRect(left, box.top(), 40, box.height()), Qt::AlignLeft | Qt::AlignVCenter,
                        shown);
     };
-    text(2, QString("L%1").arg(row), row == layer_ ? theme_.accent : theme_.text);
-    if (static_cast<std::size_t>(row) >= notes_.size()) continue;
-    const LayerNote& note = notes_[static_cast<std::size_t>(row)];
+    const std::int64_t layer = layout_.layer_of(row);
+    text(2, QString("L%1").arg(layer), layer == layer_ ? theme_.accent : theme_.text);
+    if (static_cast<std::size_t>(layer) >= notes_.size()) continue;
+    const LayerNote& note = notes_[static_cast<std::size_t>(layer)];
     if (note.lazy) {
       // Filled and hatched: lazy; an empty frame: not.
       const QRect mark(38, box.center().y() - 7, 14, 14);
@@ -279,7 +301,7 @@ bool HeadGrid::viewportEvent(QEvent* event) {
   return QAbstractScrollArea::viewportEvent(event);
 }
 
-PicturePtr HeadGrid::picture() const {
+PicturePtr HeadGrid::picture(const std::string& filter) const {
   if (!thumbnails_.has_maps()) return nullptr;
   const OpenedProfile& profile = *thumbnails_.profile();
   const auto& header = profile.header();
@@ -293,6 +315,8 @@ PicturePtr HeadGrid::picture() const {
   scene.difference = thumbnails_.is_difference();
   if (scene.difference)
     scene.title += str(", less ", thumbnails_.baseline()->path().filename().string());
+  if (!filter.empty()) scene.title += str(", ", filter);
+  scene.shown = layout_.shown();
   scene.reduction = thumbnails_.reduction();
   for (std::int64_t layer = 0; layer < header.n_layers; ++layer)
     for (std::int64_t head = 0; head < header.n_heads; ++head)
@@ -325,6 +349,7 @@ void HeadGrid::choose(std::int64_t layer, std::int64_t head) {
 bool HeadGrid::act(Act act) {
   if (!thumbnails_.has_maps()) return false;
   auto [row, column] = layout_.cell_of(layer_, head_);
+  int down = 0, right = 0;
   const auto step = [](QScrollBar* bar, bool back) {
     bar->triggerAction(back ? QAbstractSlider::SliderSingleStepSub
                             : QAbstractSlider::SliderSingleStepAdd);
@@ -332,16 +357,16 @@ bool HeadGrid::act(Act act) {
   };
   switch (act) {
     case Act::left:
-      --column;
+      right = -1;
       break;
     case Act::right:
-      ++column;
+      right = 1;
       break;
     case Act::up:
-      --row;
+      down = -1;
       break;
     case Act::down:
-      ++row;
+      down = 1;
       break;
     case Act::enter:
       emit entered(layer_, head_);
@@ -361,7 +386,17 @@ bool HeadGrid::act(Act act) {
     default:
       return false;
   }
-  if (const auto place = layout_.place_at(row, column)) choose(place->layer, place->head);
+  // A hidden layer's cell is that of the next one: it is the first to go to.
+  if (layout_.is_shown(layer_, head_) || !layout_.place_at(row, column)) {
+    row += down;
+    column += right;
+  }
+  for (; row >= 0 && row < layout_.rows() && column >= 0 && column < layout_.columns();
+       row += down, column += right)
+    if (const auto place = layout_.place_at(row, column)) {
+      choose(place->layer, place->head);
+      break;
+    }
   return true;
 }
 

@@ -28,6 +28,12 @@ class HeadGrid : public QAbstractScrollArea {
   void set_baseline(OpenedProfile* baseline);
   const std::optional<Range>& range() const { return thumbnails_.range(); }
   bool is_difference() const { return thumbnails_.is_difference(); }
+  /// Hides the others (GridLayout::set_shown).
+  void set_shown(std::vector<std::uint8_t> shown);
+  std::int64_t shown_count() const { return layout_.shown_count(); }
+  bool is_shown(std::int64_t layer, std::int64_t head) const {
+    return layout_.is_shown(layer, head);
+  }
   void set_notes(std::vector<LayerNote> notes);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);
@@ -41,8 +47,8 @@ class HeadGrid : public QAbstractScrollArea {
   /// Thumbnails in sight, by place from the left and the top.
   std::vector<Thumbnails::Head> in_sight() const;
   bool is_loaded() const { return thumbnails_.is_loaded(in_sight()); }  // all of them
-  /// All of the grid on one picture, as far as it is read.
-  PicturePtr picture() const;
+  /// All heads shown on one picture, as far as they are read; `filter` tells which these are.
+  PicturePtr picture(const std::string& filter) const;
 
  signals:
   void chosen(qint64 layer, qint64 head);
@@ -60,6 +66,8 @@ class HeadGrid : public QAbstractScrollArea {
 
  private:
   void lay_out();
+  void fit_size();
+  void set_size(int pixels);
   void want();
   void scrolled();
   std::vector<Thumbnails::Head> heads_at(const std::vector<GridLayout::Cell>& cells) const;
@@ -71,6 +79,7 @@ class HeadGrid : public QAbstractScrollArea {
 
   Thumbnails thumbnails_;
   GridLayout layout_;
+  bool size_is_chosen_ = false;  // by hand
   std::vector<LayerNote> notes_;
   Theme theme_;
   std::int64_t layer_ = 0, head_ = 0;

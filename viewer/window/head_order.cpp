@@ -10,12 +10,13 @@ namespace kvatlas::viewer {
 HeadOrder::HeadOrder(Session& session, QObject* parent) : QObject(parent), session_(session) {
   connect(&session_, &Session::profile_changed, this, [this] {
     by_ = By::index;
-    measures_.reset();
+    forget();
     emit changed();
   });
   connect(&session_.selection(), &SelectionModel::changed, this, [this] {
-    if (by_ != By::index && session_.selection().current().sample != measured_sample_)
-      need_measures();
+    if (session_.selection().current().sample == measured_sample_) return;
+    forget();
+    if (by_ != By::index) need_measures();
   });
 }
 
@@ -25,11 +26,16 @@ void HeadOrder::set_by(By by) {
   emit changed();
 }
 
+void HeadOrder::forget() {
+  measures_.reset();
+  measured_sample_.reset();
+}
+
 void HeadOrder::need_measures() {
   OpenedProfile* profile = session_.profile();
   if (!profile) return;
   const std::size_t sample = session_.selection().current().sample;
-  if (measures_ && measured_sample_ == sample) return;
+  if (measured_sample_ == sample) return;
   std::vector<MapLevel> levels;
   try {
     levels = profile->loader().levels(sample);

@@ -4,6 +4,7 @@
 
 #include <QObject>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "viewer/maps/head_measures.hpp"
@@ -24,19 +25,21 @@ class HeadOrder : public QObject {
   By by() const { return by_; }
   /// Greatest first; empty by index, or while the measures are read.
   std::vector<GridLayout::Place> places() const;
-  /// By layer * heads + head; nullptr: not read.
+  /// Of the chosen sample, by layer * heads + head; nullptr: not read.
   const std::vector<HeadMeasures>* measures() const { return measures_.get(); }
+  /// Has them read, if they are not; changed() follows.
+  void need_measures();
 
  signals:
   void changed();
 
  private:
-  void need_measures();
+  void forget();
 
   Session& session_;
   By by_ = By::index;
   std::shared_ptr<const std::vector<HeadMeasures>> measures_;
-  std::size_t measured_sample_ = 0;
+  std::optional<std::size_t> measured_sample_;  // read, or being read
 };
 
 }  // namespace kvatlas::viewer

@@ -42,6 +42,12 @@ int JobsBar::begin(const QString& name, std::function<void()> cancel) {
   return next_++;
 }
 
+void JobsBar::rename(int job, const QString& name) {
+  for (auto& at : jobs_)
+    if (at.number == job) at.name = name;
+  refresh();
+}
+
 void JobsBar::end(int job) {
   std::erase_if(jobs_, [&](const Job& at) { return at.number == job; });
   refresh();

@@ -21,6 +21,7 @@ class JobsBar : public QWidget {
 
   /// `cancel` may be empty. Returns the job's number.
   int begin(const QString& name, std::function<void()> cancel);
+  void rename(int job, const QString& name);
   void end(int job);
   void end(const QString& name);  // the oldest of that name
   int count() const { return static_cast<int>(jobs_.size()); }

@@ -138,6 +138,7 @@ void LiveScreen::compute_view(Make make, Take take) {
 template <class Set>
 void LiveScreen::change(const QString& name, Set set, bool going_on) {
   Choices choices = session().choices();
+  choices.front = {};  // what is set by hand is no point of a front
   set(choices);
   session().change(name, choices, going_on);
 }

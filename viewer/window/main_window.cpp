@@ -24,7 +24,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kBarWidth = 132, kTargetHeight = 28, kLayoutVersion = 1;
+constexpr int kBarWidth = 120, kTargetHeight = 28, kLayoutVersion = 1;
 constexpr int kMostTokens = 100'000'000;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 
@@ -39,6 +39,7 @@ MainWindow::MainWindow(Session& session, const QString& settings_file,
       actions_(new Actions(settings_, this)),
       facts_(new SampleFacts(session, this)),
       watch_(new FileWatch(this)),
+      search_(new SearchJob(QCoreApplication::applicationDirPath() + "/kvatlas", this)),
       system_is_dark_(QGuiApplication::palette().window().color().lightnessF() < kDarkBelow) {
   setWindowTitle(tr("kvatlas"));
   setAcceptDrops(true);
@@ -50,6 +51,7 @@ MainWindow::MainWindow(Session& session, const QString& settings_file,
   make_menus();
   connect_actions();
   connect_files();
+  connect_search();
   resize(1280, 760);
   restore();
   refresh_top_bar();
@@ -121,7 +123,7 @@ void MainWindow::make_docks() {
   pins_dock_ = add(tr("Pins"), "dock.pins", pins_, Qt::BottomDockWidgetArea);
   pins_dock_->hide();  // until there is one
   values_dock_->hide();
-  resizeDocks({tree_dock_, details_dock_}, {200, 240}, Qt::Horizontal);
+  resizeDocks({tree_dock_, details_dock_}, {206, 210}, Qt::Horizontal);
   resizeDocks({pins_dock_}, {150}, Qt::Vertical);
   connect(facts_, &SampleFacts::predicates_changed, this,
           [this] { tree_->set_predicates(facts_->predicates()); });
@@ -283,6 +285,8 @@ bool MainWindow::show_screen(const QString& id) {
       connect(made_[i], &Screen::export_wanted, this, [this](const QString& section) {
         policy_dialog(PolicyDialog::Purpose::for_runtime, section);
       });
+      connect(made_[i], &Screen::action_wanted, this,
+              [this](const QString& action) { (*actions_)[action]->trigger(); });
       connect(made_[i], &Screen::content_changed, this, [this, made = made_[i]] {
         if (made == screen()) refresh_details();
       });

@@ -20,6 +20,7 @@
 #include "viewer/window/pin_tray.hpp"
 #include "viewer/window/policy_dialog.hpp"
 #include "viewer/window/screens.hpp"
+#include "viewer/window/search_job.hpp"
 #include "viewer/window/session.hpp"
 #include "viewer/window/start_page.hpp"
 #include "viewer/window/values_view.hpp"
@@ -32,6 +33,8 @@ class QSpinBox;
 class QStackedWidget;
 
 namespace kvatlas::viewer {
+
+class SearchDialog;
 
 class MainWindow : public QMainWindow {
   Q_OBJECT
@@ -59,6 +62,7 @@ class MainWindow : public QMainWindow {
   Banners& banners() { return *banners_; }
   PinTray& pins() { return *pins_; }
   JumpBox& jump_box() { return *jump_box_; }
+  SearchJob& search() { return *search_; }
   FileWatch& file_watch() { return *watch_; }
   Place place_now() const;
   QString link_now() const;
@@ -111,6 +115,10 @@ class MainWindow : public QMainWindow {
   void file_removed(const QString& path);
   void refresh_writing();
 
+  // main_window_search.cpp
+  void connect_search();
+  void search_ended(SearchJob::End end);
+
   // main_window_jump.cpp
   Suggestions suggest(const QString& text);
   Suggestions suggest_actions(const QString& text);
@@ -147,6 +155,11 @@ class MainWindow : public QMainWindow {
   QLabel *focus_label_ = nullptr, *writing_label_ = nullptr;
   JobsBar* jobs_ = nullptr;
   FileWatch* watch_;
+  SearchJob* search_;
+  SearchDialog* search_dialog_ = nullptr;
+  int search_shown_ = 0;      // its number among the jobs
+  bool front_waits_ = false;  // the document to come has a front to be shown
+  int openings_ = 0;          // that go on
 
   QString look_ = "system";
   const bool system_is_dark_;

@@ -12,6 +12,7 @@
 #include <QFileInfo>
 #include <QInputDialog>
 #include <QKeyEvent>
+#include <QLineEdit>
 #include <QMenuBar>
 #include <QPushButton>
 #include <QStackedWidget>
@@ -51,7 +52,7 @@ bool is_navigation(int key) {
 /// window all the same.
 bool takes_navigation(const QWidget* widget, int key) {
   if (qobject_cast<const ChartView*>(widget)) return true;
-  if (qobject_cast<const QAbstractButton*>(widget))
+  if (qobject_cast<const QAbstractButton*>(widget) || qobject_cast<const QLineEdit*>(widget))
     return key == Qt::Key_Return || key == Qt::Key_Enter;
   if (key == Qt::Key_Escape) return false;
   return qobject_cast<const QAbstractSlider*>(widget) ||

@@ -9,6 +9,7 @@
 #include <QMimeData>
 #include <QStackedWidget>
 #include <algorithm>
+#include <utility>
 
 #include "viewer/models/link.hpp"
 #include "viewer/window/main_window.hpp"
@@ -27,11 +28,12 @@ void MainWindow::connect_files() {
   connect(start_, &StartPage::open_wanted, (*actions_)["file.open"], &QAction::trigger);
   connect(start_, &StartPage::file_wanted, this, [this](const QString& path) { open_all({path}); });
   connect(&session_, &Session::opening, this, [this](const QString& names) {
+    ++openings_;
     jobs_->begin(tr("Opening %1").arg(names), [this] { session_.cancel_openings(); });
   });
   connect(&session_, &Session::opened, this, [this](const QString& names) {
     jobs_->end(tr("Opening %1").arg(names));
-    if (jobs_->count() == 0) pending_.reset();  // what it was for did not open
+    if (--openings_ == 0) pending_.reset();  // what it was for did not open
   });
   connect(&session_, &Session::failed, this, [this](const QString& message) {
     banners_->show_message({.text = message,
@@ -50,6 +52,9 @@ void MainWindow::connect_files() {
          .is_failure = false});
   });
   connect(&session_, &Session::profile_changed, this, &MainWindow::profile_opened);
+  connect(&session_, &Session::front_opened, this, [this] {
+    if (!pending_) front_waits_ = true;  // unless a place was asked for
+  });
   connect(&session_, &Session::baseline_changed, this, [this] {
     if (const auto* baseline = session_.baseline()) {
       remember_recent(text_of(baseline->path()));
@@ -61,6 +66,7 @@ void MainWindow::connect_files() {
       remember_recent(text_of(document.path));
       watch_->watch(document.path);
     }
+    if (std::exchange(front_waits_, false)) show_screen("comparison");
     if (!screen() && !entries_.empty() && !session_.documents().empty())
       show_screen(QString::fromUtf8(entries_.front().id));
   });

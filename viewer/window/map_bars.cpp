@@ -3,7 +3,9 @@
 
 #include <QActionGroup>
 #include <QComboBox>
+#include <QKeyEvent>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMenu>
 #include <QToolButton>
 
@@ -54,7 +56,8 @@ GridBar::GridBar(QWidget* parent) : QToolBar(parent) {
   set_up(*this, tr("Grid of heads"));
   order_ = add_choice(*this, tr("Order of the heads"),
                       {tr("By layer and head"), tr("By sink share"), tr("By recency"),
-                       tr("By entropy"), tr("By likeness to the chosen one")});
+                       tr("By entropy"), tr("By likeness")});
+  order_->setItemData(4, tr("Most like the chosen head first"), Qt::ToolTipRole);
   connect(order_, &QComboBox::activated, this,
           [this](int row) { emit order_chosen(static_cast<HeadOrder::By>(row)); });
   reduction_ = add_reductions(*this);
@@ -62,6 +65,21 @@ GridBar::GridBar(QWidget* parent) : QToolBar(parent) {
                       {tr("Log, one range"), tr("Linear, one range"), tr("Log, each its own"),
                        tr("Linear, each its own")});
   connect(scale_, &QComboBox::activated, this, &GridBar::scale_changed);
+  filter_ = new QLineEdit(this);
+  filter_->setObjectName("filter");
+  filter_->setPlaceholderText(tr("Filter: lazy, sink>0.5"));
+  filter_->setAccessibleName(tr("Filter of the heads"));
+  filter_->setToolTip(
+      tr("Return hides the heads that do not match all of: lazy, L10, L10-L20, H3, "
+         "sink>0.5, recency, entropy, budget; not before one turns it round"));
+  filter_->setMinimumHeight(kLeastHeight);
+  filter_->setFixedWidth(170);
+  addWidget(filter_);
+  connect(filter_, &QLineEdit::returnPressed, this,
+          [this] { emit filter_chosen(filter_->text().simplified()); });
+  chip_ = add_button(*this, {}, tr("Clear the filter: show all heads"));
+  chip_->setVisible(false);
+  connect(chip_, &QAction::triggered, this, [this] { emit filter_chosen({}); });
   connect(add_button(*this, "−", tr("Smaller thumbnails")), &QAction::triggered, this,
           [this] { emit size_wanted(false); });
   connect(add_button(*this, "+", tr("Larger thumbnails")), &QAction::triggered, this,
@@ -92,6 +110,17 @@ void GridBar::show_reduction(Reduction reduction) {
 }
 void GridBar::show_has_baseline(bool has) { difference_->setVisible(has); }
 void GridBar::show_difference(bool on) { difference_->setChecked(on); }
+void GridBar::show_filter(const QString& text, const QString& chip) {
+  if (text != in_force_) filter_->setText(text);
+  in_force_ = text;
+  chip_->setVisible(!text.isEmpty());
+  chip_->setText(chip);
+}
+/// Return in the filter is done with there: it opens no head.
+void GridBar::keyPressEvent(QKeyEvent* event) {
+  event->setAccepted(event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter);
+}
+
 void GridBar::show_about(const QString& text) { about_->setText(text); }
 
 MapBar::MapBar(QWidget* parent) : QToolBar(parent) {

@@ -13,6 +13,7 @@
 class QAction;
 class QComboBox;
 class QLabel;
+class QLineEdit;
 class QMenu;
 
 namespace kvatlas::viewer {
@@ -28,6 +29,8 @@ class GridBar : public QToolBar {
   void show_about(const QString& text);
   void show_has_baseline(bool has);
   void show_difference(bool on);
+  /// The filter in force, and what the chip says of it; no filter: no chip.
+  void show_filter(const QString& text, const QString& chip);
   /// Logarithmic, or linear if it is that.
   void next_scale();
 
@@ -37,12 +40,18 @@ class GridBar : public QToolBar {
   void scale_chosen(kvatlas::viewer::ScaleKind kind, bool each_its_own);
   void size_wanted(bool larger);
   void difference_chosen(bool on);
+  void filter_chosen(const QString& text);
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override;
 
  private:
   void scale_changed();
 
   QComboBox *order_, *reduction_, *scale_;
-  QAction* difference_;
+  QAction *difference_, *chip_;
+  QLineEdit* filter_;
+  QString in_force_;  // not what is being typed
   QLabel* about_;
 };
 

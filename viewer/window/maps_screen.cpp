@@ -6,6 +6,7 @@
 #include <QVBoxLayout>
 
 #include "kernels/base/error.hpp"
+#include "viewer/models/head_filter.hpp"
 #include "viewer/window/screens.hpp"
 
 namespace kvatlas::viewer {
@@ -70,8 +71,11 @@ void MapsScreen::connect_grid() {
           [this](bool larger) { grid_->act(larger ? Act::zoom_in : Act::zoom_out); });
   connect(grid_bar_, &GridBar::difference_chosen, this, &MapsScreen::set_grid_difference);
   connect(order_, &HeadOrder::changed, this, &MapsScreen::show_order);
-  connect(evidence_, &LayerEvidence::changed, this,
-          [this] { grid_->set_notes(evidence_->notes()); });
+  connect(grid_bar_, &GridBar::filter_chosen, this, &MapsScreen::choose_filter);
+  connect(evidence_, &LayerEvidence::changed, this, [this] {
+    grid_->set_notes(evidence_->notes());
+    show_filter();
+  });
 }
 
 void MapsScreen::connect_session() {
@@ -182,11 +186,14 @@ void MapsScreen::selection_came() {
     pages_->setCurrentWidget(head_page_->in_front() ? static_cast<QWidget*>(head_page_)
                                                     : grid_page_);
   grid_->set_maps(profile, selection.sample, selection.reduction);
+  show_filter();
   grid_->choose(selection.layer, selection.head);
   const auto& sample = profile->samples()[selection.sample];
-  grid_bar_->show_about(tr("L%1.H%2 · %3, %L4 tokens")
+  const bool hidden = !grid_->is_shown(selection.layer, selection.head);
+  grid_bar_->show_about(tr("L%1.H%2%3 · %4, %L5 tokens")
                             .arg(selection.layer)
                             .arg(selection.head)
+                            .arg(hidden ? tr(" (hidden)") : QString())
                             .arg(QString::fromStdString(sample.id))
                             .arg(sample.n_tokens));
   head_page_->follow();
@@ -201,9 +208,57 @@ void MapsScreen::set_grid_difference(bool on) {
   emit content_changed();
 }
 
+void MapsScreen::choose_filter(const QString& text) {
+  try {
+    const HeadFilter filter(text.toStdString());
+  } catch (const Error& error) {
+    emit session().message(QString::fromUtf8(error.what()));
+    return;
+  }
+  Selection selection = session().selection().current();
+  selection.filter = text.toStdString();
+  session().selection().set(selection);
+  grid_->setFocus();
+}
+
+void MapsScreen::show_filter() {
+  if (!session().profile()) return;
+  const std::string& text = session().selection().current().filter;
+  const HeadFilter filter(text);
+  const auto& header = session().profile()->header();
+  const auto count = static_cast<std::size_t>(header.n_layers * header.n_heads);
+  std::vector<std::uint8_t> shown;
+  if (filter.needs_measures()) order_->need_measures();
+  const auto* measures = order_->measures();
+  if (filter.needs_measures() && !measures) {
+    grid_bar_->show_filter(QString::fromStdString(text), tr("reading… ×"));
+    return;
+  }
+  for (std::int64_t layer = 0; !filter.empty() && layer < header.n_layers; ++layer)
+    for (std::int64_t head = 0; head < header.n_heads; ++head) {
+      const LayerNote note = evidence_->note(layer);
+      HeadFacts facts;
+      facts.layer = layer;
+      facts.head = head;
+      facts.lazy = note.lazy;
+      if (note.budget >= 0) facts.budget = static_cast<double>(note.budget);
+      if (measures && measures->size() == count) {
+        const auto& found = measures->at(static_cast<std::size_t>(layer * header.n_heads + head));
+        facts.sink = found.sink;
+        facts.recency = found.recency;
+        facts.entropy = found.entropy;
+      }
+      shown.push_back(filter.matches(facts) ? 1 : 0);
+    }
+  grid_->set_shown(std::move(shown));
+  grid_bar_->show_filter(QString::fromStdString(text),
+                         tr("%L1 of %L2 heads ×").arg(grid_->shown_count()).arg(count));
+}
+
 void MapsScreen::show_order() {
   grid_bar_->show_order(order_->by());
   grid_->set_order(order_->places());
+  show_filter();
   emit content_changed();
 }
 
@@ -238,7 +293,9 @@ QString MapsScreen::focus_text() const {
 
 PicturePtr MapsScreen::picture() const {
   if (shows_map()) return head_page_->picture();
-  return pages_->currentWidget() == grid_page_ ? grid_->picture() : nullptr;
+  return pages_->currentWidget() == grid_page_
+             ? grid_->picture(session().selection().current().filter)
+             : nullptr;
 }
 
 Table MapsScreen::table() const {
@@ -257,6 +314,7 @@ Table MapsScreen::table() const {
   const auto& header = session().profile()->header();
   for (std::int64_t layer = 0; layer < header.n_layers; ++layer)
     for (std::int64_t head = 0; head < header.n_heads; ++head) {
+      if (!grid_->is_shown(layer, head)) continue;
       std::vector<Table::Cell> row = {static_cast<double>(layer), static_cast<double>(head)};
       if (measures) {
         const auto& found = measures->at(static_cast<std::size_t>(layer * header.n_heads + head));

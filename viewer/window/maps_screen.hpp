@@ -44,6 +44,8 @@ class MapsScreen : public Screen {
   void show_grid();
   void enter(std::int64_t layer, std::int64_t head);
   void show_order();
+  void choose_filter(const QString& text);
+  void show_filter();
   void set_grid_difference(bool on);
   void show_message(const QString& text);
   void choose(std::int64_t layer, std::int64_t head);

@@ -39,8 +39,10 @@ ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), sessi
   tree_->setHeaderHidden(true);
   tree_->setColumnCount(2);
   tree_->setUniformRowHeights(true);
-  tree_->setIndentation(14);
+  tree_->setIndentation(12);
   tree_->header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
+  tree_->header()->setSectionResizeMode(1, QHeaderView::ResizeToContents);
+  tree_->header()->setStretchLastSection(false);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(search_);
@@ -84,8 +86,9 @@ void ModelTree::rebuild() {
           ->setText(1, tr("KV %1").arg(head / group));
   }
   const auto& samples = profile->samples();
-  samples_ = add(tree_->invisibleRootItem(), Kind::all_samples,
-                 tr("All samples (%1)").arg(samples.size()));
+  samples_ =
+      add(tree_->invisibleRootItem(), Kind::all_samples, tr("Samples (%1)").arg(samples.size()));
+  samples_->setToolTip(0, tr("All samples"));
   std::map<std::string, QTreeWidgetItem*> tasks;
   sample_items_.assign(samples.size(), nullptr);
   for (std::size_t i = 0; i < samples.size() && i < kMostSamples; ++i) {

@@ -23,9 +23,7 @@ NeedleScreen::NeedleScreen(Session& session, QWidget* parent) : LiveScreen(sessi
 
 void NeedleScreen::read() {
   try {
-    std::vector<calibrate::Document> documents;
-    for (const auto& opened : session().documents()) documents.push_back(opened.document);
-    model_ = std::make_shared<const NeedleModel>(needle_model(documents));
+    model_ = std::make_shared<const NeedleModel>(needle_model(session().contents()));
     model_arrived();
   } catch (const Error& error) {
     model_.reset();

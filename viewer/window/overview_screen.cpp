@@ -65,12 +65,10 @@ std::string OverviewScreen::arrays() const {
 
 void OverviewScreen::read() {
   const Choices& choices = session().choices();
-  std::vector<calibrate::Document> documents;
-  for (const auto& opened : session().documents()) documents.push_back(opened.document);
   read_model(
       [positions = session().profile()->positions(choices.task), choices,
        path = session().profile()->path(),
-       documents = std::move(documents)](const profile::Reader& profile) {
+       documents = session().contents()](const profile::Reader& profile) {
         auto model = read_overview_model(profile, positions, choices, documents);
         model.provenance.push_back(file_date(path));
         return model;

@@ -18,15 +18,20 @@ namespace {
 
 constexpr int kTarget = 24;
 
-/// The sample's position, if its maps were stored.
-std::optional<std::size_t> sample_with_maps(OpenedProfile& profile, std::int64_t index) {
+/// The sample's position.
+std::optional<std::size_t> position_of(const OpenedProfile& profile, std::int64_t index) {
   const auto& samples = profile.samples();
   const auto found = std::find_if(samples.begin(), samples.end(),
                                   [&](const auto& sample) { return sample.index == index; });
   if (found == samples.end()) return std::nullopt;
-  const auto at = static_cast<std::size_t>(found - samples.begin());
+  return static_cast<std::size_t>(found - samples.begin());
+}
+
+/// The same, if its maps were stored.
+std::optional<std::size_t> sample_with_maps(OpenedProfile& profile, std::int64_t index) {
+  const auto at = position_of(profile, index);
   try {
-    if (!profile.loader().levels(at).empty()) return at;
+    if (at && !profile.loader().levels(*at).empty()) return at;
   } catch (const Error&) {
     return std::nullopt;  // damaged: the screen of maps tells
   }
@@ -41,7 +46,14 @@ PinCard::PinCard(Session& session, const Pin& pin, QWidget* parent) : QFrame(par
       QString::fromStdString(place_text(place.layer, place.head, place.query, place.key));
   const QString title = QString::fromStdString(pin.title);
   setFrameShape(QFrame::StyledPanel);
-  setAccessibleName(tr("Pin: %1, %2").arg(title, where));
+  if (place.sample >= 0) {
+    const auto at =
+        session.profile() ? position_of(*session.profile(), place.sample) : std::nullopt;
+    sample_name_ = at ? QString::fromStdString(session.profile()->samples()[*at].id)
+                      : tr("sample %1").arg(place.sample);
+  }
+  setAccessibleName(tr("Pin: %1, %2").arg(title, where) +
+                    (sample_name_.isEmpty() ? QString() : ", " + sample_name_));
   auto* box = new QVBoxLayout(this);
   box->setContentsMargins(4, 2, 4, 4);
   box->setSpacing(2);
@@ -62,6 +74,17 @@ PinCard::PinCard(Session& session, const Pin& pin, QWidget* parent) : QFrame(par
   auto* go = add_button(where, tr("Go to %1, %2 (Return)").arg(title, where), &PinCard::wanted);
   go->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
   add_button("×", tr("Unpin %1, %2 (Delete)").arg(title, where), &PinCard::unpinned);
+  if (!sample_name_.isEmpty()) {
+    sample_ = new QLabel(this);
+    QFont small = font();
+    small.setPointSizeF(small.pointSizeF() * 0.85);
+    sample_->setFont(small);
+    sample_->setTextFormat(Qt::PlainText);
+    sample_->setAlignment(Qt::AlignCenter);
+    sample_->setToolTip(sample_name_);
+    sample_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+    box->addWidget(sample_);
+  }
   if (place.screen == "maps") make_map(session, place);
   if (map_) {
     box->addWidget(map_, 1);
@@ -144,6 +167,15 @@ bool PinCard::eventFilter(QObject* watched, QEvent* event) {
   return QFrame::eventFilter(watched, event);
 }
 
-void PinCard::resizeEvent(QResizeEvent* /*event*/) { show_image(); }
+void PinCard::show_sample() {
+  if (!sample_) return;
+  const int room = width() - 2 * frameWidth() - 8;
+  sample_->setText(sample_->fontMetrics().elidedText(sample_name_, Qt::ElideMiddle, room));
+}
+
+void PinCard::resizeEvent(QResizeEvent* /*event*/) {
+  show_image();
+  show_sample();
+}
 
 }  // namespace kvatlas::viewer

@@ -24,6 +24,8 @@ class PinCard : public QFrame {
   void set_theme(const Theme& theme);
   /// nullptr: it is no map, or of one that the profile does not have.
   MapView* map() const { return map_; }
+  /// Whose it is; empty: of no sample.
+  const QString& sample_name() const { return sample_name_; }
   /// What keys ask of the card in focus; false: it has no use for it.
   bool act(Act act);
 
@@ -39,7 +41,10 @@ class PinCard : public QFrame {
  private:
   void make_map(Session& session, const Place& place);
   void show_image();
+  void show_sample();
 
+  QString sample_name_;
+  QLabel* sample_ = nullptr;
   MapView* map_ = nullptr;
   QLabel* picture_ = nullptr;
   QImage image_;

@@ -14,7 +14,7 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr QSize kImage(480, 270);
-constexpr int kLeastCard = 130, kMostCard = 420, kCardHeader = 32, kCardMargins = 10;
+constexpr int kLeastCard = 130, kMostCard = 420, kCardHeader = 48, kCardMargins = 10;
 
 QString key_of(const Place& place) { return QString::fromStdString(link_text({"", place})); }
 

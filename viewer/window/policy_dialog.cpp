@@ -31,6 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::uintmax_t kLargestShown = std::uintmax_t{4} << 20;
+// Sources that are no opened document.
+constexpr int kChoices = -1, kFrontPoint = -2;
 constexpr int kTargetHeight = 26, kMostTokens = 100'000'000;
 
 std::optional<std::string> content_of(const fs::path& path) {
@@ -91,7 +93,11 @@ void PolicyDialog::make_rows() {
   };
   const bool for_runtime = purpose_ == Purpose::for_runtime;
   source_ = new QComboBox(this);
-  if (session_.profile()) source_->addItem(tr("The choices made in this window"), -1);
+  if (const auto& front = session_.choices().front; front.document)
+    source_->addItem(
+        tr("The chosen point of the front: %1").arg(QString::fromStdString(front.policy)),
+        kFrontPoint);
+  if (session_.profile()) source_->addItem(tr("The choices made in this window"), kChoices);
   for (std::size_t i = 0; i < session_.documents().size(); ++i)
     source_->addItem(QString::fromStdString(session_.documents()[i].path.filename().string()),
                      static_cast<int>(i));
@@ -206,19 +212,19 @@ void PolicyDialog::read_document() {
   const int index = source_->currentData().toInt();
   if (source_->count() == 0)
     return fail_with(tr("Nothing is open that a policy could be made of."));
+  if (index == kFrontPoint) return take_document(*session_.choices().front.document);
   if (index >= 0)
     return take_document(session_.documents().at(static_cast<std::size_t>(index)).document);
-  std::vector<calibrate::Document> documents;
-  for (const auto& opened : session_.documents()) documents.push_back(opened.document);
   session_.profile()->read(
       this,
       [positions = session_.profile()->positions(session_.choices().task),
-       choices = session_.choices(), documents](const profile::Reader& reader) {
+       choices = session_.choices(),
+       documents = session_.contents()](const profile::Reader& reader) {
         return choices_document(reader, positions, choices, documents,
                                 possible_sections(reader, documents));
       },
       [this](const calibrate::Document& document) {
-        if (source_->currentData().toInt() < 0) take_document(document);
+        if (source_->currentData().toInt() == kChoices) take_document(document);
       },
       [this](const std::string& failure) { fail_with(QString::fromStdString(failure)); });
 }

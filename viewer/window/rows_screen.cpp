@@ -40,6 +40,8 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
   lag_choice_ =
       bar().add_combo({"lagkv", tr("of LagKV"), tr("Whose kept keys are marked under the axis.")},
                       {tr("none")}, [this](int) { read_again(); });
+  // Names of settings are long; the lists below are as wide as they need.
+  for (QComboBox* choice : {dynamic_choice_, lag_choice_}) choice->setMaximumWidth(180);
   bar().add_button({"all", tr("All keys"), tr("Ends the zoom; brushing the chart begins one.")},
                    [this] { show_keys(0, 0); });
 

@@ -64,6 +64,8 @@ class Screen : public QWidget {
   void screen_wanted(const QString& id);
   /// The policy of the present choices should be exported: "simlayerkv".
   void export_wanted(const QString& section);
+  /// One of the window's actions should be carried out: "file.search".
+  void action_wanted(const QString& id);
 
  protected:
   Session& session() const { return session_; }

@@ -6,7 +6,7 @@ namespace kvatlas::viewer {
 void SelectionModel::set(const Selection& selection) {
   if (selection == current_) return;
   const bool same_head = selection.sample == current_.sample && selection.layer == current_.layer &&
-                         selection.head == current_.head;
+                         selection.head == current_.head && selection.filter == current_.filter;
   history_.resize(place_ + 1);
   if (same_head) {
     history_.back() = selection;

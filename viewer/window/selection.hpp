@@ -19,6 +19,7 @@ struct Selection {
   std::int64_t query = -1, key = -1;  // tokens; -1: none
   std::optional<TokenRectangle> region;
   Reduction reduction = Reduction::mean;
+  std::string filter = {};  // of the grid of heads (viewer/models/head_filter.hpp)
   bool operator==(const Selection&) const = default;
 };
 
@@ -29,7 +30,7 @@ class SelectionModel : public QObject {
   using QObject::QObject;
   const Selection& current() const { return current_; }
   /// Moves within one head (query, key, region) replace the newest entry of the history; another
-  /// sample, layer or head appends one.
+  /// sample, layer, head or filter appends one.
   void set(const Selection& selection);
   bool can_go_back() const { return place_ > 0; }
   bool can_go_forward() const { return place_ + 1 < history_.size(); }

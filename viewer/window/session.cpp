@@ -135,13 +135,13 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
       !next ? nullptr : std::exchange(as == As::baseline ? baseline_ : profile_, std::move(next));
   for (auto& document : opened_files->documents) {
     const auto same = [&](const OpenedDocument& there) { return there.path == document.path; };
-    std::erase_if(documents_, same);  // opened again: as it is now
+    // Opened again: as it is now.
+    if (std::erase_if(documents_, same) == 0 && !document.document.pareto.empty())
+      emit front_opened();
     documents_.push_back(std::move(document));
   }
   if (is_new || (!is_same && !opened_files->documents.empty())) {
-    std::vector<calibrate::Document> documents;
-    for (const auto& document : documents_) documents.push_back(document.document);
-    if (profile_) choices_ = initial_choices(profile_->header(), profile_->samples(), documents);
+    if (profile_) choices_ = initial_choices(profile_->header(), profile_->samples(), contents());
     undo_.clear();
   }
   if (is_new || is_same) {
@@ -165,6 +165,12 @@ void Session::close_document(std::size_t index) {
   if (index >= documents_.size()) return;
   documents_.erase(documents_.begin() + static_cast<std::ptrdiff_t>(index));
   emit documents_changed();
+}
+
+std::vector<calibrate::Document> Session::contents() const {
+  std::vector<calibrate::Document> contents;
+  for (const auto& opened : documents_) contents.push_back(opened.document);
+  return contents;
 }
 
 const nlohmann::json& Session::section(const std::string& name) const {

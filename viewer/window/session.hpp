@@ -94,6 +94,7 @@ class Session : public QObject {
   OpenedProfile* profile() const { return profile_.get(); }    // nullptr: none is open
   OpenedProfile* baseline() const { return baseline_.get(); }  // likewise
   const std::vector<OpenedDocument>& documents() const { return documents_; }
+  std::vector<calibrate::Document> contents() const;  // of the documents, without their paths
   /// The section of that name ("simlayerkv") of the first document that has it; null otherwise.
   const nlohmann::json& section(const std::string& name) const;
 
@@ -111,6 +112,7 @@ class Session : public QObject {
   void profile_changed();
   void baseline_changed();
   void documents_changed();
+  void front_opened();  // one of the documents to come has the front of a search; before the others
   void choices_changed();
   void theme_changed();
   void opening(const QString& names);  // an opening has begun …

@@ -39,6 +39,7 @@ TEST(Prompts, TheThreeWaysOfSayingAPrompt) {
 TEST(Prompts, WrongLinesSayWhatIsWrong) {
   const auto wrong = [](const std::string& line) { return error_of([&] { parse_prompt(line); }); };
   EXPECT_THAT(wrong("{"), HasSubstr("not JSON"));
+  EXPECT_THAT(wrong(R"({"tokens":[1],"seed":1e999})"), HasSubstr("a number beyond 1e308"));
   EXPECT_THAT(wrong("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(wrong("{}"), HasSubstr("exactly one of"));
   EXPECT_THAT(wrong(R"({"text":"a","tokens":[1]})"), HasSubstr("exactly one of"));

@@ -236,6 +236,28 @@ TEST_F(Durability, NoSuchFolder) {
               AllOf(HasSubstr("none/p.h5"), HasSubstr("No such file or directory")));
 }
 
+/// In a folder that others can write to.
+TEST_F(Durability, LinksThatWereLaidAreNotFollowed) {
+  const fs::path other = path("other"), part = parts() / "000000.h5.tmp";
+  std::ofstream(other) << "somebody's";
+  fs::create_directory(parts());
+  fs::create_symlink(other, part);
+  fs::create_symlink(other, parts() / "assembled.tmp");
+  {
+    Writer writer(path(), make_header(1), {});
+    if (!fs::is_symlink(part)) fs::create_symlink(other, part);
+    writer.add(make_sample(0));
+    writer.finish();
+  }
+  EXPECT_EQ(file_bytes(other), "somebody's");
+  EXPECT_TRUE(file_bytes(path()) == whole(1));
+
+  fs::create_directory(parts());
+  fs::create_symlink(other, parts() / "lock");
+  EXPECT_THAT(error_of([&] { Writer(path(), make_header(1), kResume); }), HasSubstr("lock"));
+  EXPECT_EQ(file_bytes(other), "somebody's");
+}
+
 TEST_F(Durability, SecondWriterIsRefused) {
   const auto refused = [&] {
     return error_of([&] {

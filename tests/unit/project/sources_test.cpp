@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/project/sources.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +45,8 @@ TEST(Sources, LicenceLine) {
   EXPECT_FALSE(has_licence("int main() {}"));
 
   std::vector<std::string> without;
-  for (const auto& file : project_sources({".cpp", ".hpp", ".cu", ".cuh", ".cmake", ".py", ".sh"}))
+  for (const auto& file :
+       project_sources({".c", ".cpp", ".hpp", ".cu", ".cuh", ".cmake", ".py", ".sh"}))
     if (!has_licence(read(file))) without.push_back(file);
   for (const auto& file : project_sources({".txt"}))
     if (std::filesystem::path(file).filename() == "CMakeLists.txt" && !has_licence(read(file)))
@@ -62,6 +67,58 @@ TEST(Sources, NameNoMachinesFolders) {
         found.push_back(file + " names a path under /" + folder);
   }
   EXPECT_THAT(found, IsEmpty());
+}
+
+/// What docs/security.md promises: no shell, no other program, no network; code is loaded, and the
+/// program started again, in the places named here alone.
+TEST(Sources, StartNothingAndLoadNothing) {
+  const std::set<std::string> calls = {"system",  "popen",       "fork",
+                                       "vfork",   "posix_spawn", "posix_spawnp",
+                                       "execl",   "execlp",      "execle",
+                                       "execv",   "execvp",      "execve",
+                                       "execvpe", "dlopen",      "socket",
+                                       "mkstemp", "mkdtemp",     "tmpfile",
+                                       "tmpnam",  "tempnam",     "temp_directory_path"};
+  const auto is_foreign = [&](const std::string& word, char next) {
+    if (next == '(' && calls.contains(word)) return true;
+    return word == "QProcess" || word == "QDesktopServices" || word.rfind("QNetwork", 0) == 0 ||
+           word.rfind("QTcp", 0) == 0 || word.rfind("QUdp", 0) == 0 ||
+           word.rfind("QLocalS", 0) == 0;
+  };
+  const auto foreign_words = [&](const std::string& text) {
+    std::set<std::string> found;
+    const auto is_letter = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    for (auto at = text.begin(); at != text.end();) {
+      const auto begin = std::find_if(at, text.end(), is_letter);
+      at = std::find_if_not(begin, text.end(), is_letter);
+      const std::string word(begin, at);
+      if (is_foreign(word, at == text.end() ? ' ' : *at)) found.insert(word);
+    }
+    return found;
+  };
+  EXPECT_THAT(foreign_words("  if (std::system(line) != 0)"), Contains("system"));
+  EXPECT_THAT(foreign_words("#include <QNetworkAccessManager>"), Contains("QNetworkAccessManager"));
+  EXPECT_THAT(foreign_words("the file system (of a machine); refork(1)"), IsEmpty());
+
+  std::map<std::string, std::set<std::string>> found;
+  for (const auto& file : project_sources({".cpp", ".hpp", ".cu"})) {
+    if (file.rfind("tests/", 0) == 0) continue;
+    const auto words = foreign_words(read(file));
+    if (!words.empty()) found[file] = words;
+  }
+  // A fork is also what a cache has that two continuations share.
+  std::erase_if(found, [](const auto& entry) {
+    return entry.first.rfind("calibrate/", 0) == 0 && entry.second == std::set<std::string>{"fork"};
+  });
+  const std::map<std::string, std::set<std::string>> expected = {
+      {"main.cpp", {"execv"}},                               // the viewer beside it
+      {"analyzer/capture/device.cpp", {"dlopen", "execv"}},  // LibTorch's CUDA part; itself
+      {"analyzer/capture/ranks.cpp", {"dlopen"}},            // the MPI module beside it
+      {"viewer/window/search_job.cpp", {"QProcess"}},        // kvatlas beside it, for a search
+      {"viewer/window/search_job.hpp", {"QProcess"}}};
+  EXPECT_EQ(found, expected);
 }
 
 }  // namespace

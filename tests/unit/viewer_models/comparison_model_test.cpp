@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/comparison_model.hpp"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 
+#include "tests/support/front_document.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 
 namespace kvatlas::viewer {
@@ -139,6 +142,70 @@ TEST(ComparisonModel, APointsSettingsAreChosen) {
   EXPECT_EQ(with_policy({}, model.policies[1]).lag_candidate, 1);
   const Choices before;
   EXPECT_EQ(with_policy(before, model.policies[2]).lazy.threshold, before.lazy.threshold);
+}
+
+TEST(ComparisonModel, TheFrontOfASearch) {
+  auto doc = testing_support::front_document({"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8});
+  doc.sections["simlayerkv"]["measured"] = {{"score", estimate(0.9)}, {"kept_share", 0.6}};
+  const auto model = comparison_model({&doc, 1});
+  ASSERT_EQ(model.searched.size(), 3u);
+  EXPECT_EQ(model.searched[1].method, "SimLayerKV + DynamicKV");
+  EXPECT_EQ(model.searched[1].setting, "simlayerkv:threshold=0.7+dynamickv:budget=64");
+  EXPECT_TRUE(model.searched[0].chosen);
+  EXPECT_NEAR(model.most_share, 0.7, 1e-9);
+  EXPECT_NEAR(model.least_score, 0.9, 1e-9);
+  EXPECT_EQ(model.full.mean, 1);
+  const auto emphases = [&](const ComparisonSettings& settings) {
+    const auto view = comparison_view(model, settings);
+    std::vector<std::string> strong;
+    for (const auto& series : view.pareto.points)
+      for (const auto& point : series.points)
+        if (point.emphasis == Emphasis::strong) strong.push_back(point.label);
+    return strong;
+  };
+  EXPECT_THAT(emphases({1000, {}}),
+              testing::SizeIs(2));  // the measured one, and the search's choice
+
+  const Choices chosen = with_front({}, model.searched[1], {&doc, 1}, nullptr);
+  ASSERT_NE(chosen.front.document, nullptr);
+  EXPECT_THAT(chosen.front.document->compose, ElementsAre("simlayerkv", "dynamickv"));
+  EXPECT_THAT(emphases({1000, {}, chosen.front}),
+              testing::Contains("SimLayerKV + DynamicKV, "
+                                "simlayerkv:threshold=0.7+dynamickv:budget=64"));
+  const auto view = comparison_view(model, {1000, {}, chosen.front});
+  EXPECT_THAT(view.strips.matrices.front().row_labels,
+              ElementsAre("SimLayerKV", "chosen: SimLayerKV", "chosen: DynamicKV"));
+  std::vector<std::string> marks;
+  for (const auto& mark : view.pareto.marks) marks.push_back(mark.label);
+  EXPECT_THAT(marks, ElementsAre("full cache", "memory allowed", "loss allowed"));
+  // A setting of a method takes its place.
+  EXPECT_EQ(with_policy(chosen, model.policies[0]).front.document, nullptr);
+}
+
+TEST(ComparisonModel, AFrontOfOtherKindIsPassedOver) {
+  auto doc = testing_support::front_document({"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8});
+  doc.pareto[0] = json::object();
+  doc.pareto[1]["kept_share"] = "little";
+  doc.pareto[2]["family"] = "+x+";
+  doc.pareto[2]["kv_bits"] = 1e300;
+  doc.search = {{"full_score", "x"}};
+  const auto model = comparison_model({&doc, 1});
+  ASSERT_EQ(model.searched.size(), 1u);
+  EXPECT_EQ(model.searched[0].method, "Full cache");
+  EXPECT_TRUE(std::isnan(model.most_share));
+  EXPECT_NO_THROW(comparison_view(model, {1000, 0.5}));
+}
+
+TEST(ComparisonModel, ACompositionIsOnePolicy) {
+  auto doc = document();
+  doc.compose = {"lagkv", "simlayerkv"};
+  doc.sections.erase("pod");
+  for (const char* section : {"simlayerkv", "lagkv"})
+    doc.sections[section]["measured"] = {{"score", estimate(0.7)}, {"kept_share", 0.35}};
+  const auto model = comparison_model({&doc, 1});
+  int whole = 0;
+  for (const auto& policy : model.policies) whole += policy.name == "LagKV + SimLayerKV" ? 1 : 0;
+  EXPECT_EQ(whole, 1);
 }
 
 TEST(ComparisonModel, SaysWhatIsMissing) {

@@ -35,6 +35,9 @@ TEST(Link, SaysWhatIsWrong) {
   EXPECT_THAT(error_of([] { parse_link("kvatlas:p#q=-3"); }), HasSubstr("whole number"));
   EXPECT_THAT(error_of([] { parse_link("kvatlas:p%zz"); }), HasSubstr("'%zz'"));
   EXPECT_THAT(error_of([] { parse_link("kvatlas:p%00"); }), HasSubstr("hexadecimal"));
+  EXPECT_THAT(error_of([] { parse_link(std::string("kvatlas:p\0q", 11)); }),
+              HasSubstr("zero byte"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#screen=%ff"); }), HasSubstr("of a screen"));
   EXPECT_THAT(error_of([] { parse_link("kvatlas:p#region=1,2"); }), HasSubstr("four numbers"));
   EXPECT_EQ(parse_link("kvatlas:p#new=1&screen=lazy").place.screen, "lazy");  // newer parts
 }

@@ -2,9 +2,11 @@
 """A whole model of random numbers, with a tokenizer of bytes: large enough for every command, and quick."""
 import array
 import json
+import math
 import random
 from pathlib import Path
 
+WRITTEN = frozenset("Ġabcdefghijklmnopqrstuvwxyz")
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER = 16, 4, 2, 8, 32, 32
 CHATML = ("{% for message in messages %}"
           "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
@@ -44,16 +46,17 @@ def config(vocabulary: int) -> dict:
         "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM, "hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": vocabulary,
         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
-        "tie_word_embeddings": True, "bos_token_id": vocabulary - 3, "eos_token_id": vocabulary - 3,
+        "tie_word_embeddings": False, "bos_token_id": vocabulary - 3, "eos_token_id": vocabulary - 3,
     }
 
 
-def tensors(vocabulary: int) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, HIDDEN),
-                                          "model.norm.weight": (HIDDEN,)}
+def shapes(vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The tensors by transformers' names."""
+    out: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, HIDDEN),
+                                       "model.norm.weight": (HIDDEN,), "lm_head.weight": (vocabulary, HIDDEN)}
     for layer in range(LAYERS):
         name = f"model.layers.{layer}."
-        shapes |= {
+        out |= {
             name + "input_layernorm.weight": (HIDDEN,),
             name + "post_attention_layernorm.weight": (HIDDEN,),
             name + "self_attn.q_proj.weight": (HEADS * HEAD_DIM, HIDDEN),
@@ -64,26 +67,31 @@ def tensors(vocabulary: int) -> dict[str, tuple[int, ...]]:
             name + "mlp.up_proj.weight": (INNER, HIDDEN),
             name + "mlp.down_proj.weight": (HIDDEN, INNER),
         }
-    return shapes
+    return out
 
 
-def write(folder: Path, seed: int) -> None:
-    """A Hugging Face folder; another one for another seed."""
-    folder.mkdir(parents=True)
-    words = tokenizer()
-    vocabulary = len(words["model"]["vocab"])
-    (folder / "tokenizer.json").write_text(json.dumps(words))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    (folder / "config.json").write_text(json.dumps(config(vocabulary)))
+def safetensors(seed: int) -> bytes:
+    words = list(tokenizer()["model"]["vocab"])
     draw = random.Random(seed)
     header, data = {}, array.array("f")
-    for name, shape in tensors(vocabulary).items():
-        count = 1
-        for size in shape:
-            count *= size
-        begin = len(data) * 4
-        data.extend(1.0 if "norm" in name else draw.gauss(0, 0.3) for _ in range(count))
+    for name, shape in shapes(len(words)).items():
+        count, begin = math.prod(shape), len(data) * 4
+        values = [1.0 if "norm" in name else draw.gauss(0, 0.3) for _ in range(count)]
+        if name == "lm_head.weight":  # so that it writes letters and spaces, which the scores can compare
+            values = [value if words[i // HIDDEN] in WRITTEN else 0.0 for i, value in enumerate(values)]
+        data.extend(values)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data) * 4]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data.tobytes())
+    return len(text).to_bytes(8, "little") + text + data.tobytes()
+
+
+def write(folder: Path, seed: int) -> Path:
+    """A Hugging Face folder; another one for another seed."""
+    folder.mkdir(parents=True)
+    words = tokenizer()
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
+    (folder / "config.json").write_text(json.dumps(config(len(words["model"]["vocab"]))))
+    (folder / "model.safetensors").write_bytes(safetensors(seed))
+    return folder

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace kvatlas::calibrate {
+
+struct WholeFile {
+  std::filesystem::path path;
+  std::string_view text;
+};
+
+/// Several files as write_whole (policy.hpp) writes one: all are on the disk before the first takes
+/// its name.
+void write_whole_files(std::span<const WholeFile> files, bool force);
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the faults happen to: a tiny model, prompts, four commands, and what each leaves when nothing goes wrong."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tiny_checkpoint
+
+PATIENCE = 300  # seconds until a run that should have ended has hung
+
+
+@dataclass
+class Run:
+    """How a run of the program ended."""
+    status: int  # the exit code; below 0: the signal that ended it
+    out: str
+    err: str
+
+    def last_line(self) -> str:
+        lines = [line for line in self.err.replace("\r", "\n").splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+
+@dataclass
+class Job:
+    """A command and the file or folder that it leaves."""
+    name: str
+    words: list[str]  # without -o
+    output: str
+    resumes: bool
+    reference: dict[str, bytes] = field(default_factory=dict)  # by path below the output's folder
+    seconds: float = 0
+    writes: int = 0
+    reads: int = 0
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def is_temporary(name: str) -> bool:
+    """What a killed process may leave: never under the name of a result."""
+    return name.endswith((".tmp", ".search.jsonl")) or ".h5.parts/" in name
+
+
+class Scene:
+    def __init__(self, program: Path, seed: int):
+        self.program = program
+        self.random = random.Random(seed)
+        self.root = Path(tempfile.mkdtemp(prefix="kvatlas-faults-"))
+        self.inputs = self.root / "inputs"
+        self.work = self.root / "work"
+        self.shim = self.root / "shim.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", self.shim, Path(__file__).parent / "shim.c", "-ldl"],
+                       check=True)
+        self.inputs.mkdir()
+        self.model = tiny_checkpoint.write(self.inputs / "model", seed=1)
+        self.prompts = self.inputs / "prompts.jsonl"
+        self.write_prompts()
+        self.jobs = self.make_jobs()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def write_prompts(self) -> None:
+        """Prompts whose answers are what the model itself writes, so that the full cache scores 1."""
+        draw = random.Random(5)
+        words = "one red apple stone river key lamp door".split()
+        prompts = [{"id": f"p{i}", "text": " ".join(draw.choice(words) for _ in range(24 + 3 * i))} for i in range(12)]
+        self.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        said = self.run(["generate", "--model", self.model, "--prompts", self.prompts, "--new", "6", "--json"])
+        assert said.status == 0, said.err
+        for prompt, line in zip(prompts, said.out.splitlines(), strict=True):
+            prompt |= {"answers": [json.loads(line)["text"]], "metric": "edit_similarity"}
+        self.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+
+    def make_jobs(self) -> dict[str, Job]:
+        profile, policy = self.inputs / "p.h5", self.inputs / "policy.json"
+        model = ["--model", str(self.model), "--threads", "1"]
+        jobs = [
+            Job("profile", ["profile", *model, "--prompts", str(self.prompts), "--lags", "16,32", "--budgets", "24,40",
+                            "--new", "6", "--map-samples", "1"], "p.h5", True),
+            Job("calibrate", ["calibrate", "lagkv", "-p", str(profile), *model, "--lags", "16,32", "--ratios",
+                              "1/2,1/4"], "policy.json", False),
+            Job("auto", ["calibrate", "auto", "-p", str(profile), *model, "--kv-saving", "0.5", "--context", "300",
+                         "--max-loss", "95", "--candidates", "5"], "policy.json", True),
+            Job("export", ["export", str(policy), "--to", "all"], "out", False),
+        ]
+        for job in jobs:
+            self.clean()
+            began = time.monotonic()
+            self.succeed(self.start_of(job))
+            job.seconds = time.monotonic() - began
+            job.reference = files_below(self.work)
+            if job.name == "profile":
+                shutil.copy(self.work / job.output, profile)
+            if job.name == "calibrate":
+                shutil.copy(self.work / job.output, policy)
+            for kind, folder in (("write", self.work), ("read", self.inputs)):
+                self.clean()
+                counted = self.root / "count"
+                self.succeed(self.start_of(job), self.fault(kind, folder) | {"KVATLAS_FAULT_COUNT": str(counted)})
+                setattr(job, kind + "s", int(counted.read_text()))
+                if files_below(self.work) != job.reference:
+                    raise SystemExit(f"{job.name} does not leave the same bytes twice")
+        return {job.name: job for job in jobs}
+
+    def start_of(self, job: Job, *more: str) -> list[str]:
+        return [*job.words, "-o", str(self.work / job.output), *more]
+
+    def clean(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+
+    def put_earlier(self, job: Job) -> dict[str, bytes]:
+        """An earlier result in the output's place, another than the run's."""
+        self.clean()
+        if job.name == "profile":
+            self.succeed(self.start_of(job, "--sink", "4"))
+            return files_below(self.work)
+        earlier = {name: b"earlier " + content for name, content in job.reference.items()}
+        for name, content in earlier.items():
+            path = self.work / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return earlier
+
+    def fault(self, kind: str, under: Path, at: int = 0, error: int = 0) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self.shim), "KVATLAS_FAULT": kind, "KVATLAS_FAULT_UNDER": str(under),
+                "KVATLAS_FAULT_AT": str(at), "KVATLAS_FAULT_ERROR": str(error)}
+
+    def begin(self, words: list, more: dict[str, str] | None = None, **how) -> subprocess.Popen:
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | (more or {})
+        how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+        return subprocess.Popen([str(self.program), *map(str, words)], env=environment, text=True, errors="replace",
+                                start_new_session=True, **how)
+
+    def end(self, process: subprocess.Popen) -> Run:
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return Run(-999, "", "the program hangs")
+        return Run(process.returncode, out or "", err or "")
+
+    def run(self, words: list, more: dict[str, str] | None = None, **how) -> Run:
+        return self.end(self.begin(words, more, **how))
+
+    def succeed(self, words: list, more: dict[str, str] | None = None) -> Run:
+        run = self.run(words, more)
+        if run.status != 0:
+            raise SystemExit(f"without a fault, this fails with {run.status}: {' '.join(map(str, words))}\n{run.err}")
+        return run

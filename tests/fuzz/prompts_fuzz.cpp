@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file of prompts: what is read must be written, and read again as the same.
+#include <cstdlib>
+#include <iostream>
+
+#include "data/prompts.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/fuzz/input_file.hpp"
+
+using namespace kvatlas;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const InputFile file("prompts.jsonl");
+  std::vector<data::Prompt> prompts;
+  try {
+    prompts = data::read_prompts(file.write(data, size));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::internal) return 0;
+    std::cerr << error.what() << '\n';
+    std::abort();
+  }
+  for (const auto& prompt : prompts) {
+    const std::string line = data::prompt_line(prompt);
+    const data::Prompt again = data::parse_prompt(line);
+    if (line.find('\n') == line.npos && data::prompt_line(again) == line &&
+        again.as_text() == prompt.as_text() && again.tokens == prompt.tokens)
+      continue;
+    std::cerr << "not read as it was written: " << line << '\n';
+    std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same question, asked with other numbers of threads and on other processors
+// (docs/determinism.md has the bounds).
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analyzer/profile/statistics.hpp"
+#include "calibrate/policy.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/run_program.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace testing_support;
+namespace fs = std::filesystem;
+namespace name = profile::name;
+
+/// Sets variables for the programs that are started while it lives.
+class Environment {
+ public:
+  explicit Environment(std::map<std::string, std::string> values) : values_(std::move(values)) {
+    for (const auto& [key, value] : values_) setenv(key.c_str(), value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const auto& [key, value] : values_) unsetenv(key.c_str());
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+/// As a processor with SSE 4 alone would do it: our kernels, LibTorch's and oneDNN's.
+const std::map<std::string, std::string> kOldProcessor = {
+    {"KVATLAS_CPU", "sse4"}, {"ATEN_CPU_CAPABILITY", "default"}, {"ONEDNN_MAX_CPU_ISA", "SSE41"}};
+
+class Determinism : public testing::Test {
+ protected:
+  /// A short needle and a pass key, with all statistics and one map.
+  fs::path profiled(const char* file, const char* threads) const {
+    fs::path path = folder_.path() / file;
+    const Finished finished = run_kvatlas(
+        {"profile",    "--model",   demo_model(), "--task",    "needle", "--task",
+         "passkey",    "--lengths", "200",        "--depths",  "0.5",    "--map-samples",
+         "1",          "--initial", "4,16",       "--recent",  "64",     "--lags",
+         "32",         "--budgets", "64",         "--threads", threads,  "-o",
+         path.string()});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return path;
+  }
+  fs::path calibrated(const fs::path& profile) const {
+    fs::path path = profile;
+    path.replace_extension(".json");
+    const Finished finished = run_kvatlas({"calibrate", "all", "-p", profile.string(), "--recent",
+                                           "64", "--threshold", "0.7", "--delta", "0.5", "--budget",
+                                           "64", "--lags", "32", "--force", "-o", path.string()});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return path;
+  }
+  static std::string bytes(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Determinism, ThreadsChangeNothing) {
+  const auto one = profiled("one.h5", "1"), two = profiled("two.h5", "2"),
+             three = profiled("three.h5", "3");
+  EXPECT_EQ(bytes(one), bytes(two));
+  EXPECT_EQ(bytes(one), bytes(three));
+  EXPECT_EQ(bytes(calibrated(one)), bytes(calibrated(two)));
+}
+
+/// The greatest difference of a statistic over all samples; missing values must be the same ones.
+double difference(const profile::Reader& first, const profile::Reader& second,
+                  const std::string& statistic) {
+  const auto a = first.statistic(statistic), b = second.statistic(statistic);
+  EXPECT_EQ(a.shape, b.shape) << statistic;
+  const auto x = a.values<float>(), y = b.values<float>();
+  double greatest = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(std::isfinite(x[i]), std::isfinite(y[i])) << statistic << " " << i;
+    if (std::isfinite(x[i]))
+      greatest = std::max(greatest, std::abs(static_cast<double>(x[i]) - y[i]));
+  }
+  return greatest;
+}
+
+TEST_F(Determinism, ProcessorsDifferByRoundingAlone) {
+  const auto here = profiled("here.h5", "2");
+  fs::path there;
+  {
+    const Environment old(kOldProcessor);
+    there = profiled("there.h5", "2");
+  }
+  const profile::Reader a(here), b(there);
+  EXPECT_THAT(b.header().backend, testing::HasSubstr("sse4"));
+  for (const char* statistic : {name::kDecodeMass, name::kMass, name::kKeptMass})
+    EXPECT_LT(difference(a, b, statistic), 5e-5) << statistic;
+  EXPECT_LT(difference(a, b, name::kDivergence), 1e-5);
+  // Tokens with equal scores up to rounding may take each other's place.
+  const auto first = a.statistic(name::kCounts), second = b.statistic(name::kCounts);
+  const auto x = first.values<std::int32_t>(), y = second.values<std::int32_t>();
+  ASSERT_EQ(x.size(), y.size());
+  std::size_t differing = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_LE(std::abs(x[i] - y[i]), 2);
+    differing += x[i] != y[i] ? 1 : 0;
+  }
+  EXPECT_LT(differing, x.size() / 50);
+  // The decisions are the same ones.
+  const auto ours = calibrate::read_document(calibrated(here)),
+             theirs = calibrate::read_document(calibrated(there));
+  for (const char* section : {"simlayerkv", "pod"})
+    EXPECT_EQ(ours.sections.at(section).at("result"), theirs.sections.at(section).at("result"));
+}
+
+}  // namespace
+}  // namespace kvatlas

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The charts of compared policies.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "calibrate/rules.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/str.hpp"
+#include "viewer/models/comparison_model.hpp"
+#include "viewer/models/model_axes.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+std::string bytes_at(double share, const ComparisonModel& model,
+                     const ComparisonSettings& settings) {
+  const double bytes = share * model.full_bytes_per_token * static_cast<double>(settings.length);
+  return std::isnan(bytes) ? "-" : bytes_str(std::llround(bytes));
+}
+
+Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& settings,
+                   ComparisonView& view) {
+  Chart chart;
+  chart.title = "Score against the cache kept";
+  chart.x = {"KV kept", "share", {}, {{0, 1}}};
+  chart.y = {"score", "", {}, {{0, 1}}};
+  std::map<std::string, std::size_t> series;
+  std::vector<const ComparedPolicy*> all;
+  const auto add = [&](const ComparedPolicy& policy, Emphasis emphasis) {
+    if (std::isnan(policy.kept_share)) return;
+    const auto [found, is_new] = series.try_emplace(policy.method, chart.points.size());
+    if (is_new) {
+      chart.points.push_back({policy.method, {}, static_cast<int>(chart.points.size())});
+      view.series.emplace_back();
+    }
+    chart.points[found->second].points.push_back({policy.kept_share, policy.score.mean,
+                                                  policy.name + ", " + policy.setting,
+                                                  policy.score.low, policy.score.high, emphasis});
+    view.series[found->second].push_back(&policy);
+    all.push_back(&policy);
+  };
+  for (const auto& policy : model.policies) add(policy, Emphasis::strong);
+  const auto is_chosen = [&](const ComparedPolicy& policy) {
+    if (!policy.front_point) return false;
+    return settings.front.document ? policy.setting == settings.front.policy : policy.chosen;
+  };
+  for (const auto& policy : model.searched)
+    add(policy, is_chosen(policy) ? Emphasis::strong : Emphasis::faint);
+  std::vector<double> costs, gains;
+  for (const auto* policy : all) {
+    costs.push_back(policy->kept_share);
+    gains.push_back(policy->score.mean);
+  }
+  Line front{"best of all", {}, Emphasis::strong, true};
+  std::set<const ComparedPolicy*> on_front;
+  for (const auto i : calibrate::pareto_front(costs, gains)) {
+    front.points.push_back({costs[i], gains[i], all[i]->name});
+    on_front.insert(all[i]);
+  }
+  chart.lines.push_back(std::move(front));
+  // The intervals of all would hide the points.
+  for (std::size_t s = 0; s < view.series.size(); ++s)
+    for (std::size_t i = 0; i < view.series[s].size(); ++i)
+      if (!view.series[s][i]->measured && on_front.count(view.series[s][i]) == 0)
+        chart.points[s].points[i].low = chart.points[s].points[i].high = kNoNumber;
+  if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
+  if (settings.share)
+    chart.marks.push_back({"compared at", *settings.share, true, true, Emphasis::strong});
+  if (model.most_share > 0 && model.most_share <= 1)
+    chart.marks.push_back({"memory allowed", model.most_share, true});
+  if (model.least_score > 0) chart.marks.push_back({"loss allowed", model.least_score, false});
+  chart.notes.push_back(
+      "filled points were measured as calibrated, or are chosen from a front; hollow ones were "
+      "tried in a search: their intervals (95 %) are in the table");
+
+  auto& columns = chart.table.columns;
+  columns = {{"policy"},
+             {"setting"},
+             {"KV kept", "share"},
+             {str("kept at ", settings.length, " tokens")},
+             {"score"},
+             {"low"},
+             {"high"},
+             {"change", "points"}};
+  for (const auto& task : model.tasks) columns.push_back({task});
+  for (const char* title : {"KL", "agreement", "needs training", "front"})
+    columns.push_back({title, std::string(title) == "KL" ? "nat" : ""});
+  for (const auto* policy : all) {
+    const auto& measured = policy->measured;
+    auto& row = chart.table.rows.emplace_back();
+    row = {policy->name,       policy->setting,
+           policy->kept_share, bytes_at(policy->kept_share, model, settings),
+           policy->score.mean, policy->score.low,
+           policy->score.high, measured ? measured->change.mean : kNoNumber};
+    for (const auto& task : model.tasks)
+      row.push_back(measured && measured->tasks.count(task) ? measured->tasks.at(task).mean
+                                                            : kNoNumber);
+    row.push_back(measured ? measured->kl.mean : kNoNumber);
+    row.push_back(measured ? measured->agreement.mean : kNoNumber);
+    row.push_back(policy->needs_training ? "yes" : "no");
+    row.push_back(on_front.count(policy) ? "yes" : "");
+  }
+  return chart;
+}
+
+/// Of each method the best setting that keeps no more than the share.
+Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSettings& settings,
+                  ComparisonView& view) {
+  std::vector<const ComparedPolicy*> best;
+  const auto offer = [&](const ComparedPolicy& policy) {
+    if (std::isnan(policy.kept_share) || policy.kept_share > share + 1e-9) return;
+    for (auto*& other : best)
+      if (other->method == policy.method) {
+        const bool better =
+            policy.score.mean > other->score.mean ||
+            (policy.score.mean == other->score.mean && policy.kept_share < other->kept_share);
+        if (better) other = &policy;
+        return;
+      }
+    best.push_back(&policy);
+  };
+  for (const auto& policy : model.policies) offer(policy);
+  for (const auto& policy : model.searched) offer(policy);
+  std::stable_sort(best.begin(), best.end(),
+                   [](const auto* a, const auto* b) { return a->score.mean > b->score.mean; });
+  Chart chart;
+  chart.title = str("At ", percent_text(share), " of the cache, ", bytes_at(share, model, settings),
+                    " at ", settings.length, " tokens");
+  chart.x = {"policies, the best first", "", {}, {{-0.5, static_cast<double>(best.size()) - 0.5}}};
+  if (best.empty()) chart.x.range = {{0, 1}};
+  chart.y = {"score", "", {}, {{0, 1}}};
+  chart.table.columns = {{"policy"}, {"setting"}, {"score"},
+                         {"low"},    {"high"},    {"KV kept", "share"}};
+  // Series and the line before them stand where the other chart has them, so that they look alike.
+  chart.lines.push_back({"", {}});
+  for (const auto& series : view.pareto.points) chart.points.push_back({"", {}, series.shape});
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    const auto& policy = *best[i];
+    const auto x = static_cast<double>(i);
+    chart.x.ticks.push_back({x, str(i + 1)});
+    const auto same =
+        std::find_if(view.pareto.points.begin(), view.pareto.points.end(),
+                     [&](const Points& points) { return points.label == policy.method; });
+    auto& series = chart.points[static_cast<std::size_t>(same - view.pareto.points.begin())];
+    series.label = policy.method;
+    series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
+                             policy.score.low, policy.score.high, Emphasis::strong});
+    chart.table.rows.push_back({policy.name, policy.setting, policy.score.mean, policy.score.low,
+                                policy.score.high, policy.kept_share});
+    view.at_equal_bytes.push_back({best[i]});
+  }
+  if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
+  if (best.empty()) chart.notes.push_back("no policy keeps as little");
+  return chart;
+}
+
+Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
+  Chart chart;
+  auto strips = model.strips;
+  if (front.document && front.document->model.layers == model.layers)
+    for (auto& strip : strips_of(*front.document)) {
+      strip.policy = "chosen: " + strip.policy;
+      strips.push_back(std::move(strip));
+    }
+  if (strips.empty()) return chart;
+  chart.title = "What each policy keeps of each layer";
+  chart.x = layer_axis(model.layers);
+  chart.y = {"policy", ""};
+  Matrix matrix{"kept of the layer", "share", {}, {}, {}};
+  for (std::int64_t l = 0; l < model.layers; ++l) matrix.column_labels.push_back(str(l));
+  chart.table.columns = {{"layer"}};
+  for (const auto& strip : strips) {
+    matrix.row_labels.push_back(strip.policy);
+    matrix.values.insert(matrix.values.end(), strip.values.begin(), strip.values.end());
+    chart.table.columns.push_back({strip.policy, strip.unit});
+    chart.notes.push_back(str(strip.policy, ": ", strip.unit));
+  }
+  for (std::int64_t l = 0; l < model.layers; ++l) {
+    auto& row = chart.table.rows.emplace_back();
+    row.push_back(static_cast<double>(l));
+    for (const auto& strip : strips) row.push_back(strip.values[static_cast<std::size_t>(l)]);
+  }
+  chart.matrices.push_back(std::move(matrix));
+  return chart;
+}
+
+}  // namespace
+
+ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSettings& settings) {
+  ComparisonView view;
+  if (!model.policies.empty() || !model.searched.empty()) {
+    view.pareto = pareto_chart(model, settings, view);
+    if (settings.share) view.equal = equal_chart(model, *settings.share, settings, view);
+  }
+  view.strips = strips_chart(model, settings.front);
+  return view;
+}
+
+}  // namespace kvatlas::viewer
