@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every command of README.md, HACKING.md and docs/: run_commands.py KVATLAS REFERENCE.json [PAGE …]
 
-A command is a line of an indented or fenced block that begins with kvatlas, build/bin/kvatlas, mpirun, srun or ./dev (after
-"$ "). Each page has a folder of its own, where its commands run in order, on a tiny model and on what `prepare` made.
-A comment "# exit 4" (or "exit 0 or 4") says how a command ends; otherwise it must end well. What lies at -o is removed first,
-unless the line has --force. Commands that are not run are in NOT_RUN with the reason, and their words must be known."""
+A command is a line of an indented or fenced block that begins with kvatlas, build/bin/kvatlas, mpirun, srun or ./dev
+(after "$ "). Each page has a folder of its own, where its commands run in order, on a tiny model and on what `prepare`
+made. A comment "# exit 4" (or "exit 0 or 4") says how a command ends; otherwise it must end well. What lies at -o is
+removed first, unless the line has --force. Commands that are not run are in NOT_RUN with the reason, and their words
+must be known."""
 import json
 import os
 import re
@@ -21,7 +22,8 @@ import tiny_checkpoint  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "HACKING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
-DEMO_MODEL = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+DEMO_MODEL = CACHE / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 # What a page's words stand for. Models that take minutes are the tiny one, M.
 WORDS = {
@@ -33,12 +35,11 @@ WORDS = {
 SMALLER = [
     (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --quick -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024"),
-    (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 600"),
-    (r"(?<=--lengths )1024 --seeds 32", "512 --seeds 1"),
-    (r"(?<=--lengths )1024,2048 --seeds 3", "600,1024 --seeds 1"),
+    (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 400"),
+    (r"(?<=--lengths )1024(,2048)?( --seeds \d+)?", "600"),
 ]
-# What these are given besides, with the tiny model: its random numbers answer nothing, which is refused without --force,
-# and few trials are enough.
+# What these are given besides, with the tiny model: its random numbers answer nothing, which is refused without
+# --force, and few trials are enough.
 BESIDES = {"calibrate auto": "--force --new 4 --candidates 2 --finalists 1", "calibrate": "--force --new 4",
            "check": "--force --new 4 --lengths 600", "evaluate": "--new 4 --time-steps 0"}
 # Not run, by how the command begins or what it holds; of these the words are looked up alone.
@@ -47,6 +48,8 @@ NOT_RUN = [
     (r"^kvatlas view\b", "opens a window; tests/gui drives it"),
     (r"…|\.\.\.|\[|\||\bFORMAT\b|\bPOLICY\b", "a form to fill in"),
 ]
+# Commands behind alternatives, the last of which wrote what they cannot take: the prepared file is laid there anew.
+ANEW = [(r"inspect policy.json .*--as vllm", "policy.json")]
 # What a page's files must say once its commands have run.
 SAYS = {("docs/releases.md", "verdict.xml"): ('<testsuites tests="1" failures="1">',
                                               '<failure message="FAILED: dynamickv')}
@@ -129,7 +132,7 @@ class Runner:
             [{str(head): ["stream_llm" if (layer + head) % 2 else "vertical_and_slash", 64, 256, 0.5]
               for head in range(32)} for layer in range(32)]))
         for name, seed in (("p.h5", "0"), ("q.h5", "7")):
-            self.must(f"kvatlas profile --model M --task needle --task passkey --lengths 600,1024 --map-samples 1 "
+            self.must(f"kvatlas profile --model M --task needle --task passkey --lengths 600 --map-samples 1 "
                       f"--seed {seed} -o {name}", given)
         shutil.copy(given / "p.h5", given / "before.h5")
         shutil.copy(given / "q.h5", given / "after.h5")
@@ -167,6 +170,10 @@ class Runner:
                 return self.look_up(line[line.index("kvatlas"):])
         expected = {int(status) for status in re.findall(r"\d", "".join(re.findall(r"exit \d(?: or \d)?", comment)))}
         line = " ".join(self.word(word) for word in shlex.split(line))
+        line = re.sub(r" '>' \S+$", "", line)
+        for pattern, file in ANEW:
+            if re.search(pattern, line):
+                shutil.copy(self.folder / "given" / file, folder)
         for pattern, smaller in SMALLER:
             line = re.sub(pattern, smaller, line)
         words = shlex.split(line)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 WRITTEN = frozenset("Ġabcdefghijklmnopqrstuvwxyz")
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER = 16, 4, 2, 8, 32, 32
-CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
-          "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+CHATML = ("{% for message in messages %}"
+          "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
 def byte_alphabet() -> list[str]:
