@@ -92,6 +92,20 @@ def unknown_messages() -> list[str]:
             if not any(all(part.strip() in text for part in row.split("…")) for text in texts)]
 
 
+def broken_links() -> list[str]:
+    """Links between the pages that lead to no file, or to no heading of it."""
+    broken = []
+    for page in PAGES:
+        for file, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", (ROOT / page).read_text()):
+            target = (ROOT / page).parent / file if file else ROOT / page
+            if "://" in file or (target.exists() and not anchor):
+                continue
+            headings = re.findall(r"(?m)^#+ (.*)$", target.read_text()) if target.exists() else []
+            if anchor not in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]:
+                broken.append(f"{page}: {file}#{anchor}")
+    return broken
+
+
 class Runner:
     def __init__(self, program: Path, reference: Path, folder: Path) -> None:
         self.program, self.folder = program.resolve(), folder
@@ -222,9 +236,11 @@ def main() -> None:
         runner.prepare()
         for page in sys.argv[3:] or PAGES:
             runner.page(page)
-    for message in unknown_messages():
-        runner.failures += 1
-        print(f"FAILED docs/troubleshooting.md: no source says {message}")
+    wrong = [f"docs/troubleshooting.md: no source says {message}" for message in unknown_messages()]
+    wrong += [f"{link} leads nowhere" for link in broken_links()]
+    runner.failures += len(wrong)
+    for line in wrong:
+        print(f"FAILED {line}")
     sys.exit(f"{runner.failures} failed" if runner.failures else 0)
 
 
