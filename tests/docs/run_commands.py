@@ -33,7 +33,7 @@ WORDS = {
 }
 # Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
-    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --quick -o \1"),
+    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024"),
     (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 400"),
     (r"(?<=--lengths )1024(,2048)?( --seeds \d+)?", "600"),
