@@ -171,7 +171,10 @@ int main(int argc, char** argv) {
   using kvatlas::ErrorCode;
   using kvatlas::exit_status;
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (status == 0 && !std::cout.flush())
+      kvatlas::fail(ErrorCode::resource, "writing the result failed");
+    return status;
   } catch (const kvatlas::Error& error) {
     return report(exit_status(error.code()), error.what());
   } catch (const std::bad_alloc&) {

@@ -14,15 +14,17 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void raise_flag(int) { flag = true; }
 
-/// Catches a signal, unless whoever started the process had it ignored (nohup).
 void catch_signal(int number, unsigned flags) {
   struct sigaction action = {};
-  sigaction(number, nullptr, &action);
-  if (action.sa_handler == SIG_IGN) return;
-  action = {};
   action.sa_handler = raise_flag;
   action.sa_flags = static_cast<int>(flags);
   sigaction(number, &action, nullptr);
+}
+
+bool is_ignored(int number) {
+  struct sigaction action = {};
+  sigaction(number, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
@@ -30,7 +32,8 @@ void catch_signal(int number, unsigned flags) {
 void catch_interrupts() {
   catch_signal(SIGINT, SA_RESETHAND | SA_RESTART);
   catch_signal(SIGTERM, SA_RESETHAND | SA_RESTART);
-  catch_signal(SIGHUP, SA_RESTART);  // a terminal that closes may send several
+  // Under nohup it stays ignored; a terminal that closes may send several.
+  if (!is_ignored(SIGHUP)) catch_signal(SIGHUP, SA_RESTART);
 }
 
 void outlive_readers() {

@@ -6,10 +6,20 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from checks import Row, check_finishes, check_left, check_message, end_of
 from scene import Job, Run, Scene, files_below
 from tiny_checkpoint import safetensors
+
+
+def has_read_all(scene: Scene, process: subprocess.Popen, job: Job) -> bool:
+    """Whether a run has opened its inputs: what is changed earlier is what it was asked to read."""
+    if process.poll() is not None:
+        return True
+    if job.name == "profile":
+        return (scene.work / "p.h5.parts").exists()
+    return "model.safetensors" in Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def change_while_it_runs(scene: Scene, row: Row, job: Job, name: str, path, change) -> None:
@@ -17,7 +27,9 @@ def change_while_it_runs(scene: Scene, row: Row, job: Job, name: str, path, chan
     kept = path.read_bytes()
     scene.clean()
     process = scene.begin(scene.start_of(job))
-    time.sleep(scene.random.uniform(0, job.seconds))
+    while not has_read_all(scene, process, job):
+        time.sleep(0.005)
+    time.sleep(scene.random.uniform(0, job.seconds / 3))
     if process.poll() is None:
         change(path)
     run = scene.end(process)
@@ -156,6 +168,8 @@ def terminal_goes(scene: Scene, job: Job, count: int) -> Row:
         # Whatever becomes of the words, the work is done: its result must be there.
         if name in ("closed stdout", "closed stderr", "full stdout") and files_below(scene.work) != job.reference:
             row.problems.append(f"{name}: {end_of(run)}, and the result is not there")
+        if name == "full stdout" and run.status != 1:
+            row.problems.append(f"{name}: {end_of(run)}, though its words are lost")
         check_finishes(scene, row, job, name)
     return row
 

@@ -305,10 +305,15 @@ TEST_F(HeadGridTest, ShrinksALittleWhereAllHeadsOfALayerFitThen) {
   EXPECT_LT(grid_.thumbnail_size(), 64);
   EXPECT_GE(grid_.thumbnail_size(), 48);
   EXPECT_EQ(grid_.horizontalScrollBar()->maximum(), 0);
+  grid_.choose(3, 0);
   grid_.resize(300, 260);  // too narrow for that
   EXPECT_EQ(grid_.thumbnail_size(), 64);
-  grid_.set_thumbnail_size(100);
   grid_.resize(420, 260);
+  EXPECT_LT(grid_.thumbnail_size(), 64);
+  const auto seen = grid_.in_sight();
+  EXPECT_NE(std::find(seen.begin(), seen.end(), Thumbnails::Head(3, 0)), seen.end());
+  grid_.set_thumbnail_size(100);
+  grid_.resize(430, 260);
   EXPECT_EQ(grid_.thumbnail_size(), 100);
 }
 

@@ -199,7 +199,8 @@ void paint_edges(QPainter& painter, const MapLayout& layout, const Theme& theme,
       Qt::AlignRight | Qt::AlignVCenter,
       (greatest ? QString("greatest\nto ") : QString("column sum\nto ")) + number(most_column));
   painter.drawText(
-      QRectF(layout.right_strip.left() - 2, layout.right_strip.bottom() + 4, 90, 28),
+      // Right of the last tick's label.
+      QRectF(layout.right_strip.left() + 14, layout.right_strip.bottom() + 4, 90, 28),
       Qt::AlignLeft | Qt::AlignTop,
       (greatest ? QString("greatest\nto ") : QString("row sum\nto ")) + number(most_row));
   painter.restore();

@@ -90,9 +90,10 @@ void read_part(Place& place, std::string_view part) {
   const auto name = part.substr(0, equals);
   const auto value = equals == part.npos ? std::string_view() : part.substr(equals + 1);
   if (name == "screen") {
-    if (!std::all_of(value.begin(), value.end(), is_plain))
+    place.screen = unescaped(value);
+    const auto is_ascii = [](char letter) { return static_cast<unsigned char>(letter) < 0x80; };
+    if (!std::all_of(place.screen.begin(), place.screen.end(), is_ascii))
       fail(ErrorCode::usage, "the link has ", quoted(part), ", expected the name of a screen");
-    place.screen = value;
   }
   if (name == "at") read_at(place, value, part);
   if (name == "sample") place.sample = number_of(value, part);

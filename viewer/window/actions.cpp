@@ -58,7 +58,7 @@ const std::vector<ActionEntry> kTable = {
     {"in.next_scale", T("Logarithmic or linear"), "L", T("In the view"), Act::next_scale},
     {"in.mask_sinks", T("Mask the sinks"), "M", T("In the view"), Act::mask_sinks},
     {"in.reduction", T("Mean or maximum"), "X", T("In the view"), Act::reduction},
-    {"in.difference", T("Difference to the baseline"), "B", T("In the view"), Act::difference},
+    {"in.difference", T("The baseline beside, or the difference to it"), "B", T("In the view"), Act::difference},
     {"in.swipe", T("Swipe against the baseline"), "V", T("In the view"), Act::swipe},
     {"in.handle_down", T("Threshold down by 0.01"), "[", T("In the view"), Act::handle_down},
     {"in.handle_up", T("Threshold up by 0.01"), "]", T("In the view"), Act::handle_up},

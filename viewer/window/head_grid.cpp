@@ -94,6 +94,7 @@ void HeadGrid::fit_size() {
 }
 
 void HeadGrid::lay_out() {
+  const int height = layout_.cell().height(), top = verticalScrollBar()->value();
   fit_size();
   layout_.set_room(viewport()->size());
   const QSize whole = layout_.whole(), cell = layout_.cell();
@@ -104,6 +105,8 @@ void HeadGrid::lay_out() {
   };
   set(horizontalScrollBar(), whole.width(), viewport()->width(), cell.width());
   set(verticalScrollBar(), whole.height(), viewport()->height(), cell.height());
+  // What was in sight stays there.
+  if (cell.height() != height) verticalScrollBar()->setValue(top * cell.height() / height);
   scrolled();
 }
 

@@ -90,7 +90,8 @@ void MainWindow::make_centre() {
   bar_->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   stack_ = new QStackedWidget(screens_page_);
   row->addWidget(bar_);
-  row->addWidget(stack_, 1);
+  beside_ = new BaselineBeside(session_, entries_, stack_, screens_page_);
+  row->addWidget(beside_, 1);
   setCentralWidget(centre);
   int number = 0;
   for (const auto& entry : entries_) {

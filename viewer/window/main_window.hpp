@@ -12,6 +12,7 @@
 #include "viewer/models/place.hpp"
 #include "viewer/window/actions.hpp"
 #include "viewer/window/banner.hpp"
+#include "viewer/window/baseline_beside.hpp"
 #include "viewer/window/details_view.hpp"
 #include "viewer/window/file_watch.hpp"
 #include "viewer/window/jobs_bar.hpp"
@@ -61,6 +62,7 @@ class MainWindow : public QMainWindow {
   Actions& actions() { return *actions_; }
   Banners& banners() { return *banners_; }
   PinTray& pins() { return *pins_; }
+  BaselineBeside& beside() { return *beside_; }
   JumpBox& jump_box() { return *jump_box_; }
   SearchJob& search() { return *search_; }
   FileWatch& file_watch() { return *watch_; }
@@ -137,6 +139,7 @@ class MainWindow : public QMainWindow {
 
   QListWidget* bar_ = nullptr;
   QStackedWidget* stack_ = nullptr;
+  BaselineBeside* beside_ = nullptr;
   QWidget* screens_page_ = nullptr;
   QStackedWidget* pages_ = nullptr;  // the start page, or the screens
   StartPage* start_ = nullptr;

@@ -213,7 +213,9 @@ void MainWindow::connect_actions() {
           (*actions_)["view.full_screen"]->trigger();
           return;
         }
-        if (!pins_->act(act) && screen()) screen()->act(act);
+        if (pins_->act(act) || !screen() || screen()->act(act)) return;
+        if (act == Act::difference) beside_->toggle(BaselineBeside::Form::beside);
+        if (act == Act::swipe) beside_->toggle(BaselineBeside::Form::swipe);
       });
   connect(&session_.undo(), &QUndoStack::indexChanged, this, &MainWindow::refresh_actions);
 }

@@ -141,11 +141,14 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
     documents_.push_back(std::move(document));
   }
   if (is_new || (!is_same && !opened_files->documents.empty())) {
-    if (profile_) choices_ = initial_choices(profile_->header(), profile_->samples(), contents());
+    if (profile_ && leader_)
+      choices_ = leader_->choices_;
+    else if (profile_)
+      choices_ = initial_choices(profile_->header(), profile_->samples(), contents());
     undo_.clear();
   }
   if (is_new || is_same) {
-    selection_.reset(selection);
+    selection_.reset(leader_ ? selection_of_leader() : selection);
     emit profile_changed();
   }
   if (is_baseline) emit baseline_changed();
@@ -208,12 +211,61 @@ class ChangeChoices : public QUndoCommand {
 };
 
 void Session::change(const QString& name, const Choices& choices, bool going_on) {
+  if (leader_) return leader_->change(name, choices, going_on);
   undo_.push(new ChangeChoices(*this, name, choices, going_on));
 }
 
 void Session::set_choices(const Choices& choices) {
   choices_ = choices;
   emit choices_changed();
+}
+
+void Session::follow(Session& leader) {
+  leader_ = &leader;
+  documents_ = leader.documents_;
+  choices_ = leader.choices_;
+  theme_ = leader.theme_;
+  connect(&leader, &Session::documents_changed, this, [this] {
+    documents_ = leader_->documents_;
+    emit documents_changed();
+  });
+  connect(&leader, &Session::choices_changed, this, [this] { set_choices(leader_->choices_); });
+  connect(&leader, &Session::theme_changed, this, [this] { set_theme(leader_->theme_); });
+  connect(&leader, &Session::baseline_changed, this, &Session::take_baseline_of_leader);
+  connect(&leader.selection_, &SelectionModel::changed, this, [this] {
+    if (profile_) selection_.set(selection_of_leader());
+  });
+  connect(&selection_, &SelectionModel::changed, this, [this] {
+    const auto& chosen = selection_.current();
+    if (profile_ && chosen != selection_of_leader() && leader_->profile_ &&
+        chosen.sample < leader_->profile_->samples().size())
+      leader_->selection_.set(chosen);
+  });
+  connect(this, &Session::failed, &leader, &Session::failed);
+  connect(this, &Session::message, &leader, &Session::message);
+  take_baseline_of_leader();
+}
+
+void Session::take_baseline_of_leader() {
+  if (const auto* baseline = leader_->baseline())
+    read({baseline->path()}, As::profile);
+  else if (profile_) {
+    profile_.reset();
+    emit profile_changed();
+  }
+}
+
+Selection Session::selection_of_leader() const {
+  Selection selection = leader_->selection_.current();
+  const auto last = [](std::int64_t at, std::int64_t count) {
+    return std::clamp<std::int64_t>(at, 0, std::max<std::int64_t>(count - 1, 0));
+  };
+  const auto samples = static_cast<std::int64_t>(profile_->samples().size());
+  selection.sample =
+      static_cast<std::size_t>(last(static_cast<std::int64_t>(selection.sample), samples));
+  selection.layer = last(selection.layer, profile_->header().n_layers);
+  selection.head = last(selection.head, profile_->header().n_heads);
+  return selection;
 }
 
 void Session::set_theme(const Theme& theme) {

@@ -105,6 +105,10 @@ class Session : public QObject {
   void change(const QString& name, const Choices& choices, bool going_on = false);
   QUndoStack& undo() { return undo_; }
 
+  /// From now on the leader's baseline is the profile here; documents, settings, place and look are
+  /// the leader's, and what is changed here is changed there. The leader outlives this.
+  void follow(Session& leader);
+
   const Theme& theme() const { return theme_; }
   void set_theme(const Theme& theme);
 
@@ -131,6 +135,9 @@ class Session : public QObject {
   void take(const std::shared_ptr<Opened>& opened, As as);
   Selection same_selection(const OpenedProfile& next) const;
   void set_choices(const Choices& choices);
+  void take_baseline_of_leader();
+  /// The leader's place, as far as the profile has it.
+  Selection selection_of_leader() const;
 
   std::unique_ptr<OpenedProfile> profile_, baseline_;
   std::vector<OpenedDocument> documents_;
@@ -139,6 +146,7 @@ class Session : public QObject {
   Choices choices_;
   QUndoStack undo_;
   Theme theme_;
+  Session* leader_ = nullptr;
   std::uint64_t generation_ = 0;  // of openings: those before were cancelled
   QThreadPool openings_;          // last: its threads use the others
 };

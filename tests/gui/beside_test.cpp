@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The baseline's screen beside the one in front, or over a part of it.
+#include <QLabel>
+#include <QTest>
+
+#include <gtest/gtest.h>
+
+#include "tests/gui/gui_support.hpp"
+#include "viewer/window/baseline_beside.hpp"
+#include "viewer/window/lazy_screen.hpp"
+#include "viewer/window/main_window.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using namespace testing_gui;
+
+class Beside : public testing::Test {
+ protected:
+  void SetUp() override {
+    window_ = std::make_unique<MainWindow>(
+        session(), QString::fromStdString((small_.folder() / "v.ini").string()));
+    window_->resize(1280, 720);
+    window_->show();
+    emit session().profile_changed();
+    ASSERT_TRUE(window_->show_screen("lazy"));
+    // Fewer samples, and another layer that is lazy.
+    const auto path = small_.folder() / "other.h5";
+    calibrate::testing_profile::write_profile(path,
+                                              {.samples = 6, .raised_layer = 0, .raised_by = 0.6});
+    open_and_wait(session(), {path}, true);
+    ASSERT_NE(session().baseline(), nullptr);
+  }
+  Session& session() { return small_.session(); }
+  void press(const char* action) { window_->actions()[action]->trigger(); }
+  LazyScreen* other() {
+    auto* screen = qobject_cast<LazyScreen*>(window_->beside().other());
+    if (screen && !wait_until([&] { return screen->settled() && screen->message().isEmpty(); }))
+      ADD_FAILURE() << screen->message().toStdString();
+    return screen;
+  }
+  SmallSession small_;
+  std::unique_ptr<MainWindow> window_;
+};
+
+TEST_F(Beside, TheSameScreenOfTheBaselineFollowsAndLeads) {
+  EXPECT_EQ(window_->beside().other(), nullptr);
+  press("in.difference");
+  LazyScreen* screen = other();
+  ASSERT_NE(screen, nullptr);
+  EXPECT_TRUE(window_->findChild<QLabel*>("beside.names")->text().contains("other.h5"));
+  EXPECT_FALSE(window_->screen()->geometry().isEmpty());
+  grab_screenshots(*window_, session(), "beside");
+  // Its numbers are the baseline's: layer 0 has a greater mass there.
+  auto* front = qobject_cast<LazyScreen*>(window_->screen());
+  ASSERT_TRUE(wait_until([&] { return front->settled(); }));
+  ASSERT_FALSE(front->table().rows.empty());
+  EXPECT_NEAR(screen->table().rows[0][1].number - front->table().rows[0][1].number, 0.6, 0.1);
+
+  // Settings and place are shared, whichever side they are moved on.
+  const double before = session().choices().lazy.threshold;
+  ASSERT_TRUE(screen->act(Act::handle_down_fast));
+  EXPECT_NEAR(session().choices().lazy.threshold, before - 0.1, 1e-9);
+  session().undo().undo();
+  EXPECT_NEAR(session().choices().lazy.threshold, before, 1e-9);
+  Selection selection = session().selection().current();
+  selection.sample = 9;  // the baseline has six
+  selection.layer = 2;
+  session().selection().set(selection);
+  EXPECT_EQ(session().selection().current().sample, 9u);
+  press("in.difference");
+  EXPECT_EQ(window_->beside().other(), nullptr);
+  EXPECT_EQ(window_->screen()->width(), window_->beside().width());
+}
+
+TEST_F(Beside, SwipeShowsItRightOfALine) {
+  press("in.swipe");
+  LazyScreen* screen = other();
+  ASSERT_NE(screen, nullptr);
+  EXPECT_EQ(screen->size(), window_->screen()->size());
+  const int middle = screen->mask().boundingRect().left();
+  window_->beside().set_line(0.25);
+  EXPECT_NEAR(screen->mask().boundingRect().left(), middle / 2, 2);
+  grab_screenshots(*window_, session(), "swipe");
+  press("in.difference");  // another form, the same screen
+  EXPECT_EQ(window_->beside().other(), screen);
+  EXPECT_TRUE(screen->mask().isEmpty());
+}
+
+TEST_F(Beside, GoesWithTheScreenAndTheBaseline) {
+  press("in.difference");
+  ASSERT_NE(other(), nullptr);
+  ASSERT_TRUE(window_->show_screen("budgets"));
+  ASSERT_NE(window_->beside().other(), nullptr);
+  EXPECT_EQ(window_->beside().other()->id(), "budgets");
+  ASSERT_TRUE(window_->show_screen("comparison"));  // compares by itself
+  EXPECT_EQ(window_->beside().other(), nullptr);
+  ASSERT_TRUE(window_->show_screen("lazy"));
+  ASSERT_NE(other(), nullptr);
+  session().close_baseline();
+  EXPECT_EQ(window_->beside().other(), nullptr);
+  EXPECT_EQ(window_->beside().form(), BaselineBeside::Form::off);
+  EXPECT_FALSE(window_->beside().toggle(BaselineBeside::Form::beside));
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer

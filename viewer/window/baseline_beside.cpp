@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/window/baseline_beside.hpp"
+
+#include <QFrame>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QStackedWidget>
+#include <algorithm>
+
+namespace kvatlas::viewer {
+
+namespace {
+
+constexpr int kLineWidth = 7;
+constexpr int kLeastHalf = 520;  // pixels of width; with less, one stands below the other
+
+/// What compares by itself, or shows documents alone.
+bool shows_baseline(const Screen& screen) {
+  static const QStringList others = {"maps", "comparison", "sweep", "needle"};
+  return !others.contains(screen.id());
+}
+
+QString name_of(const OpenedProfile* profile) {
+  return profile ? QString::fromStdString(profile->path().filename().string()) : QString();
+}
+
+}  // namespace
+
+BaselineBeside::BaselineBeside(Session& session, const std::vector<ScreenEntry>& entries,
+                               QStackedWidget* front, QWidget* parent)
+    : QWidget(parent), session_(session), entries_(entries), front_(front) {
+  front_->setParent(this);
+  names_ = new QLabel(this);
+  names_->setObjectName("beside.names");
+  names_->setTextFormat(Qt::PlainText);
+  names_->setContentsMargins(8, 2, 8, 2);
+  auto* line = new QFrame(this);
+  line->setFrameShape(QFrame::Panel);
+  line->setFrameShadow(QFrame::Raised);
+  line->setAutoFillBackground(true);
+  line->setCursor(Qt::SplitHCursor);
+  line->setAccessibleName(tr("Line between the profile and the baseline"));
+  line->installEventFilter(this);
+  line_ = line;
+  connect(front_, &QStackedWidget::currentChanged, this, &BaselineBeside::refresh);
+  connect(&session_, &Session::baseline_changed, this, &BaselineBeside::refresh);
+  connect(&session_, &Session::profile_changed, this, &BaselineBeside::refresh);
+  arrange();
+}
+
+BaselineBeside::~BaselineBeside() {
+  delete other_;  // before the session that it shows
+}
+
+bool BaselineBeside::toggle(Form form) {
+  const auto* front = qobject_cast<const Screen*>(front_->currentWidget());
+  if (!session_.baseline() || !front || !shows_baseline(*front)) return false;
+  form_ = form_ == form ? Form::off : form;
+  refresh();
+  return true;
+}
+
+void BaselineBeside::refresh() {
+  const auto* front = qobject_cast<const Screen*>(front_->currentWidget());
+  const bool wanted = form_ != Form::off && front && session_.baseline() && shows_baseline(*front);
+  if (!wanted || (other_ && other_->id() != front->id())) {
+    delete other_;
+    other_ = nullptr;
+  }
+  if (!wanted && !session_.baseline()) {
+    follower_.reset();
+    form_ = Form::off;
+  }
+  if (wanted && !follower_) {
+    follower_ = std::make_unique<Session>();
+    follower_->follow(session_);
+  }
+  if (wanted && !other_)
+    for (const auto& entry : entries_)
+      if (front->id() == QString::fromUtf8(entry.id)) {
+        other_ = entry.make(*follower_, this);
+        other_->setAccessibleName(tr("%1, baseline").arg(front->title()));
+        other_->show();
+      }
+  arrange();
+}
+
+void BaselineBeside::set_line(double share) {
+  share_ = std::clamp(share, 0.05, 0.95);
+  arrange();
+}
+
+void BaselineBeside::arrange() {
+  names_->setVisible(other_ != nullptr);
+  line_->setVisible(other_ && form_ == Form::swipe);
+  if (!other_) {
+    front_->setGeometry(rect());
+    return;
+  }
+  const QString first = name_of(session_.profile()), second = name_of(session_.baseline());
+  const int strip = names_->sizeHint().height();
+  other_->clearMask();
+  if (form_ == Form::swipe) {
+    const QRect both(0, strip, width(), height() - strip);
+    const int at = static_cast<int>(share_ * width());
+    names_->setText(tr("left of the line: %1, right of it: %2 (baseline)").arg(first, second));
+    names_->setGeometry(0, 0, width(), strip);
+    front_->setGeometry(both);
+    other_->setGeometry(both);
+    other_->setMask(QRegion(at, 0, width() - at, both.height()));
+    other_->raise();
+    line_->setGeometry(at - kLineWidth / 2, strip, kLineWidth, both.height());
+    line_->raise();
+    return;
+  }
+  names_->setText(tr("baseline: %1").arg(second));
+  const bool below = width() < 2 * kLeastHalf;
+  const int half = (below ? height() : width()) / 2;
+  front_->setGeometry(below ? QRect(0, 0, width(), half) : QRect(0, 0, half, height()));
+  const QRect rest =
+      below ? QRect(0, half, width(), height() - half) : QRect(half, 0, width() - half, height());
+  names_->setGeometry(rest.x(), rest.y(), rest.width(), strip);
+  other_->setGeometry(rest.adjusted(0, strip, 0, 0));
+}
+
+QSize BaselineBeside::minimumSizeHint() const { return front_->minimumSizeHint(); }
+
+void BaselineBeside::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  arrange();
+}
+
+bool BaselineBeside::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == line_ && event->type() == QEvent::MouseMove) {
+    const auto* mouse = static_cast<QMouseEvent*>(event);
+    if (mouse->buttons() & Qt::LeftButton)
+      set_line(mapFromGlobal(mouse->globalPosition()).x() / std::max(width(), 1));
+    return true;
+  }
+  return QWidget::eventFilter(watched, event);
+}
+
+}  // namespace kvatlas::viewer
