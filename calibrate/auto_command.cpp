@@ -9,7 +9,7 @@
 
 #include "analyzer/capture/profile_order.hpp"
 #include "calibrate/commands.hpp"
-#include "calibrate/front.hpp"
+#include "calibrate/policy_front.hpp"
 #include "calibrate/run_trials.hpp"
 #include "calibrate/runtimes.hpp"
 #include "calibrate/search.hpp"

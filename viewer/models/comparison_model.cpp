@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/front.hpp"
+#include "calibrate/policy_front.hpp"
 #include "kernels/base/error.hpp"
 #include "viewer/models/sweep_model.hpp"
 

@@ -7,6 +7,8 @@
 #include <QStackedWidget>
 #include <algorithm>
 
+#include "viewer/window/control_bar.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
@@ -100,6 +102,8 @@ void BaselineBeside::arrange() {
   const QString first = name_of(session_.profile()), second = name_of(session_.baseline());
   const int strip = names_->sizeHint().height();
   other_->clearMask();
+  // The settings are the same ones; under a swipe both sides must lie alike.
+  for (auto* bar : other_->findChildren<ControlBar*>()) bar->setVisible(form_ == Form::swipe);
   if (form_ == Form::swipe) {
     const QRect both(0, strip, width(), height() - strip);
     const int at = static_cast<int>(share_ * width());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/front.hpp"
+#include "calibrate/policy_front.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
