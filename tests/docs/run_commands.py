@@ -33,7 +33,7 @@ WORDS = {
 }
 # Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
-    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --quick -o \1"),
+    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024"),
     (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 400"),
     (r"(?<=--lengths )1024(,2048)?( --seeds \d+)?", "600"),
@@ -90,6 +90,20 @@ def unknown_messages() -> list[str]:
     assert len(rows) > 30
     return [row for row in rows
             if not any(all(part.strip() in text for part in row.split("…")) for text in texts)]
+
+
+def broken_links() -> list[str]:
+    """Links between the pages that lead to no file, or to no heading of it."""
+    broken = []
+    for page in PAGES:
+        for file, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", (ROOT / page).read_text()):
+            target = (ROOT / page).parent / file if file else ROOT / page
+            if "://" in file or (target.exists() and not anchor):
+                continue
+            headings = re.findall(r"(?m)^#+ (.*)$", target.read_text()) if target.exists() else []
+            if anchor not in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]:
+                broken.append(f"{page}: {file}#{anchor}")
+    return broken
 
 
 class Runner:
@@ -222,9 +236,11 @@ def main() -> None:
         runner.prepare()
         for page in sys.argv[3:] or PAGES:
             runner.page(page)
-    for message in unknown_messages():
-        runner.failures += 1
-        print(f"FAILED docs/troubleshooting.md: no source says {message}")
+    wrong = [f"docs/troubleshooting.md: no source says {message}" for message in unknown_messages()]
+    wrong += [f"{link} leads nowhere" for link in broken_links()]
+    runner.failures += len(wrong)
+    for line in wrong:
+        print(f"FAILED {line}")
     sys.exit(f"{runner.failures} failed" if runner.failures else 0)
 
 

@@ -85,6 +85,14 @@ class Reference(unittest.TestCase):
             self.assertEqual(completed("kvatlas", "tasks", "po", folder=folder), [])
             self.assertEqual(completed("kvatlas", "profile", "--lengths", "po", folder=folder), [])
 
+    def test_fish_completes(self) -> None:
+        if not shutil.which("fish"):
+            self.skipTest("fish is not installed")
+        for line, expected in (("kvatlas calib", ["calibrate"]), ("kvatlas export --to vllm,sgl", ["vllm,sglang"]),
+                               ("kvatlas calibrate simlayerkv --identify d", ["decode"])):
+            done = run("fish", "-c", f"source '{FOLDER / FILES['fish']}'; complete -C '{line}'", check=True)
+            self.assertEqual([word.split("\t")[0] for word in done.stdout.splitlines()], expected)
+
     def test_shells_and_man_read_them(self) -> None:
         files = {kind: FOLDER / name for kind, name in FILES.items()}
         readers = {"bash": ("bash", "-n", files["bash"]), "zsh": ("zsh", "-n", files["zsh"]),
