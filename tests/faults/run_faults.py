@@ -26,7 +26,8 @@ OF_FEW = {"memory": ("profile", "calibrate"), "changes": ("profile", "calibrate"
 
 
 def table(found: list[Row]) -> str:
-    lines = ["| fault | command | cases | how they ended | held |", "|---|---|---|---|---|"]
+    lines = ["| fault | command | cases | how they ended | held |",
+             "|---|---|---|---|---|"]
     for row in found:
         ends = row.left_out or ", ".join(f"{count} {end}" for end, count in sorted(row.ends.items()))
         held = "left out" if row.left_out else "yes" if row.passed() else "**no**"
@@ -37,7 +38,7 @@ def table(found: list[Row]) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=Path("build/bin/kvatlas"))
-    parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of profile; of the other commands half as many")
+    parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of profile; half as many of each other")
     parser.add_argument("--cases", type=int, default=12, help="cases of each other fault")
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), help="this fault alone; may be repeated")
     parser.add_argument("--command", action="append", choices=["profile", "calibrate", "auto", "export"],

@@ -80,7 +80,7 @@ TEST_F(Beside, SwipeShowsItRightOfALine) {
   EXPECT_EQ(screen->size(), window_->screen()->size());
   const int middle = screen->mask().boundingRect().left();
   window_->beside().set_line(0.25);
-  EXPECT_NEAR(screen->mask().boundingRect().left(), middle / 2, 2);
+  EXPECT_NEAR(screen->mask().boundingRect().left(), 0.5 * middle, 2);
   grab_screenshots(*window_, session(), "swipe");
   press("in.difference");  // another form, the same screen
   EXPECT_EQ(window_->beside().other(), screen);
