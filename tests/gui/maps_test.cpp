@@ -317,6 +317,17 @@ TEST_F(HeadGridTest, ShrinksALittleWhereAllHeadsOfALayerFitThen) {
   EXPECT_EQ(grid_.thumbnail_size(), 100);
 }
 
+TEST_F(HeadGridTest, ShowsTheHeadThatWasChosenBeforeItHadRoom) {
+  grid_.hide();
+  grid_.resize(100, 30);
+  grid_.set_maps(profile_.get(), 0, Reduction::mean);
+  grid_.choose(1, 0);
+  grid_.resize(420, 160);
+  grid_.show();
+  const auto seen = grid_.in_sight();
+  EXPECT_NE(std::find(seen.begin(), seen.end(), Thumbnails::Head(1, 0)), seen.end());
+}
+
 TEST_F(HeadGridTest, ReadsWhatIsInSightAndARing) {
   grid_.set_thumbnail_size(128);  // so that not all fit
   grid_.set_maps(profile_.get(), 0, Reduction::mean);

@@ -4,6 +4,7 @@
 #include <QApplication>
 #include <QDialog>
 #include <QElapsedTimer>
+#include <QLineEdit>
 #include <QListWidget>
 #include <QMenu>
 #include <QPointer>
@@ -21,6 +22,7 @@
 
 #include "calibrate/policy.hpp"
 #include "tests/gui/gui_support.hpp"
+#include "tests/gui/map_profile.hpp"
 #include "viewer/window/main_window.hpp"
 
 namespace kvatlas::viewer {
@@ -52,6 +54,7 @@ class Soak {
     calibrate::testing_profile::write_profile(
         path("bare.h5"),
         {.samples = 2, .lazy = false, .js = false, .scores = false, .kept = false});
+    testing_gui::write_map_profile(path("maps.h5"), {300, 200});
     std::ofstream(path("bad.h5")) << "\x89HDF\r\n\x1a\n no more";
     std::ofstream(path("bad.json")) << "{";
     calibrate::Document document;
@@ -62,12 +65,12 @@ class Soak {
         std::make_unique<MainWindow>(session_, QString::fromStdString(path("viewer.ini").string()));
     window_->show();
     EXPECT_TRUE(QTest::qWaitForWindowExposed(window_.get()));
-    testing_gui::open_and_wait(session_, {path("a.h5")});
+    testing_gui::open_and_wait(session_, {path(below(2) ? "a.h5" : "maps.h5")});
   }
   ~Soak() { window_.reset(); }
 
   void step() {
-    switch (below(16)) {
+    switch (below(17)) {
       case 0:
       case 1:
       case 2:
@@ -95,6 +98,8 @@ class Soak {
       case 13:
         return jump();
       case 14:
+        return filter();
+      case 15:
         window_->resize(500 + below(1400), 400 + below(700));
         return;
       default:
@@ -173,7 +178,7 @@ class Soak {
   }
 
   void open() {
-    static constexpr std::array kNames = {"a.h5",   "b.h5",     "bare.h5",     "a.h5",
+    static constexpr std::array kNames = {"a.h5",   "b.h5",     "bare.h5",     "a.h5",   "maps.h5",
                                           "bad.h5", "bad.json", "policy.json", "none.h5"};
     const char* name = kNames[static_cast<std::size_t>(below(kNames.size()))];
     last_ = std::string("open ") + name;
@@ -182,6 +187,16 @@ class Soak {
     if (way == 1 && !session_.documents().empty()) session_.close_document(0);
     if (way == 2) session_.reload();
     if (way >= 3) window_->open_all({QString::fromStdString(path(name).string())}, below(3) == 0);
+  }
+
+  void filter() {
+    static constexpr std::array kTexts = {"lazy", "not L0 H1", "sink>0.2", "budget<100",
+                                          "H9",   "?",         ""};
+    last_ = "filter";
+    auto* field = window_->findChild<QLineEdit*>("filter");
+    if (!field || !field->isVisible()) return;
+    field->setText(kTexts[static_cast<std::size_t>(below(kTexts.size()))]);
+    QTest::keyClick(field, Qt::Key_Return);
   }
 
   void jump() {

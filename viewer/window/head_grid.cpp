@@ -132,7 +132,10 @@ void HeadGrid::want() {
   thumbnails_.look_at(heads_at(seen), heads_at(layout_.around(seen)));
 }
 
-void HeadGrid::showEvent(QShowEvent* /*event*/) { want(); }
+void HeadGrid::showEvent(QShowEvent* /*event*/) {
+  if (thumbnails_.has_maps()) reveal();  // it had no room before
+  want();
+}
 void HeadGrid::hideEvent(QHideEvent* /*event*/) { thumbnails_.look_at({}, {}); }
 
 void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
@@ -332,6 +335,15 @@ void HeadGrid::choose(std::int64_t layer, std::int64_t head) {
   if (!profile || (layer == layer_ && head == head_)) return;
   layer_ = std::clamp<std::int64_t>(layer, 0, profile->header().n_layers - 1);
   head_ = std::clamp<std::int64_t>(head, 0, profile->header().n_heads - 1);
+  reveal();
+  setAccessibleDescription(about({layer_, head_, 0}));
+  QAccessibleEvent changed(this, QAccessible::DescriptionChanged);
+  QAccessible::updateAccessibility(&changed);
+  viewport()->update();
+  emit chosen(layer_, head_);
+}
+
+void HeadGrid::reveal() {
   const auto [row, column] = layout_.cell_of(layer_, head_);
   const QRect box = layout_.rectangle(row, column);
   const int left = layout_.ordered() ? 0 : kStrip, top = layout_.ordered() ? 0 : kHeader;
@@ -342,11 +354,6 @@ void HeadGrid::choose(std::int64_t layer, std::int64_t head) {
   };
   scroll(horizontalScrollBar(), left - box.left(), box.right() + kGap - viewport()->width());
   scroll(verticalScrollBar(), top - box.top(), box.bottom() + kGap - bottom);
-  setAccessibleDescription(about({layer_, head_, 0}));
-  QAccessibleEvent changed(this, QAccessible::DescriptionChanged);
-  QAccessible::updateAccessibility(&changed);
-  viewport()->update();
-  emit chosen(layer_, head_);
 }
 
 bool HeadGrid::act(Act act) {

@@ -67,6 +67,7 @@ class HeadGrid : public QAbstractScrollArea {
  private:
   void lay_out();
   void fit_size();
+  void reveal();  // the chosen head
   void set_size(int pixels);
   void want();
   void scrolled();
