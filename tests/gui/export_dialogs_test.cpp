@@ -9,11 +9,13 @@
 #include <QListWidget>
 #include <QPlainTextEdit>
 #include <QPushButton>
+#include <QThread>
 #include <fstream>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
+#include "kernels/base/str.hpp"
 #include "tests/gui/recording_screen.hpp"
 #include "viewer/window/export_view_dialog.hpp"
 #include "viewer/window/policy_dialog.hpp"
@@ -98,6 +100,23 @@ TEST(SavePolicy, WritesTheChoicesAsADocument) {
   const auto document = calibrate::read_document(path);
   const auto part = calibrate::part_of("simlayerkv", document.sections.at("simlayerkv"));
   EXPECT_EQ(std::get<calibrate::SimLayerKv>(part).threshold, 0.7);
+}
+
+TEST(SavePolicy, AnOlderPreviewIsNotTakenForTheNewOne) {
+  ShownWindow shown;
+  auto* dialog = opened_by<PolicyDialog>(shown.window(), "file.save_policy");
+  ASSERT_NE(dialog, nullptr);
+  ASSERT_TRUE(wait_until([&] { return dialog->is_settled(); }));
+  for (int i = 0; i < 20; ++i) {
+    const auto older = shown.small().folder() / str("older", i, ".json"),
+               newer = shown.small().folder() / str("newer", i, ".json");
+    auto* where = dialog->findChild<QLineEdit*>("where");
+    where->setText(QString::fromStdString(older.string()));
+    QThread::msleep(20);  // its result waits to be shown
+    where->setText(QString::fromStdString(newer.string()));
+    ASSERT_TRUE(wait_until([&] { return dialog->is_settled(); }));
+    ASSERT_EQ(dialog->targets().front().path, newer);
+  }
 }
 
 TEST(ExportPolicy, ShowsFilesAndAsksBeforeReplacing) {

@@ -30,6 +30,9 @@ TEST(GridFilter, HidesOthersAndGoesBackWithTheSelection) {
     field->setText(text);
     QTest::keyClick(field, Qt::Key_Return);
   };
+  field->clearFocus();
+  EXPECT_TRUE(screen.act(Act::filter));
+  EXPECT_EQ(screen.focusWidget(), field);
   filter("L1-L2 not H3");
   EXPECT_EQ(screen.grid().shown_count(), 6);
   EXPECT_EQ(screen.grid().in_sight().size(), 6u);

@@ -5,6 +5,7 @@
 #include <QAbstractItemModelTester>
 #include <QComboBox>
 #include <QDockWidget>
+#include <QInputDialog>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -285,10 +286,18 @@ TEST(MainWindow, LooksColoursAndLayoutAreKept) {
   shown.window().show_screen("lazy");
   auto* dock = shown.window().findChild<QDockWidget*>("dock.details");
   dock->close();
+  EXPECT_EQ(shown.session().tile_bytes(), TileCache::kDefaultBytes);
+  shown.window().actions()["view.memory"]->trigger();
+  auto* memory = shown.window().findChild<QInputDialog*>();
+  ASSERT_NE(memory, nullptr);
+  memory->setIntValue(64);
+  memory->accept();
+  shown.session().set_tile_bytes(0);
   shown.window().close();
   shown.close();
   shown.reopen();
   EXPECT_TRUE(shown.session().theme().dark);
+  EXPECT_EQ(shown.session().tile_bytes(), std::int64_t{64} << 20);
   EXPECT_EQ(shown.session().theme().colours, ColourMap::magma);
   EXPECT_EQ(shown.window().screen()->id(), "lazy");
   EXPECT_TRUE(shown.window().findChild<QDockWidget*>("dock.details")->isHidden());

@@ -55,6 +55,7 @@ const std::vector<ActionEntry> kTable = {
     {"in.pan_down", T("Pan down"), "Shift+Down", T("In the view"), Act::pan_down},
     {"in.centre", T("Centre the selection; again: fit it"), "F", T("In the view")},
     {"in.rectangle", T("Rectangle from the selection"), "R", T("In the view"), Act::rectangle},
+    {"in.filter", T("Filter the heads"), "Ctrl+F", T("In the view"), Act::filter},
     {"in.next_scale", T("Logarithmic or linear"), "L", T("In the view"), Act::next_scale},
     {"in.mask_sinks", T("Mask the sinks"), "M", T("In the view"), Act::mask_sinks},
     {"in.reduction", T("Mean or maximum"), "X", T("In the view"), Act::reduction},
@@ -67,6 +68,7 @@ const std::vector<ActionEntry> kTable = {
 
     {"view.table", T("Values as a table"), "T", T("Window"), {}, true},
     {"view.full_screen", T("This view in full screen"), "F11", T("Window"), {}, true},
+    {"view.memory", T("Memory for maps…"), "", T("Window")},
     {"view.save_layout", T("Save layout…"), "", T("Window")},
     {"view.reset_layout", T("Standard layout"), "", T("Window")},
     {"theme.light", T("Light"), "", T("Look"), {}, true},

@@ -397,6 +397,9 @@ void MainWindow::restore() {
   session_.set_theme(theme);
   set_look(settings_.value("look/theme", "system").toString(), false);
   start_->set_recent(settings_.value("files/recent").toStringList());
+  const int mib =
+      settings_.value("maps/memory_mib", static_cast<int>(TileCache::kDefaultBytes >> 20)).toInt();
+  session_.set_tile_bytes(std::int64_t{std::clamp(mib, kLeastTileMib, kMostTileMib)} << 20);
 }
 
 void MainWindow::set_full_screen(bool on) {

@@ -102,6 +102,7 @@ class MainWindow : public QMainWindow {
   void centre_or_fit();
   void edit_note();
   void save_layout();
+  void ask_for_memory();
   void copy_image();
   void policy_dialog(PolicyDialog::Purpose purpose, const QString& section = {});
   void export_view();
@@ -126,6 +127,8 @@ class MainWindow : public QMainWindow {
   Suggestions suggest_actions(const QString& text);
   JumpContext jump_context() const;
   void take(const Jump& jump);
+
+  static constexpr int kLeastTileMib = 16, kMostTileMib = 65536;
 
   Session& session_;
   const std::vector<ScreenEntry> entries_;

@@ -194,6 +194,7 @@ void MainWindow::connect_actions() {
   on("go.head_after", [this] { move_in_model(0, 1); });
   on("in.centre", [this] { centre_or_fit(); });
   on("view.full_screen", [this](bool on_now) { set_full_screen(on_now); });
+  on("view.memory", [this] { ask_for_memory(); });
   on("view.save_layout", [this] { save_layout(); });
   on("view.reset_layout", [this] { restoreState(standard_layout_, 1); });
   on("view.table", [this](bool on_now) {
@@ -281,6 +282,21 @@ void MainWindow::edit_note() {
   dialog->setTextValue(pins_->note_at(place));
   connect(dialog, &QInputDialog::textValueSelected, this,
           [this, place](const QString& text) { pins_->set_note(place, text); });
+  dialog->open();
+}
+
+void MainWindow::ask_for_memory() {
+  auto* dialog = new QInputDialog(this);
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setWindowTitle(tr("Memory for maps"));
+  dialog->setLabelText(tr("MiB of map tiles that are kept of each profile:"));
+  dialog->setInputMode(QInputDialog::IntInput);
+  dialog->setIntRange(kLeastTileMib, kMostTileMib);
+  dialog->setIntValue(static_cast<int>(session_.tile_bytes() >> 20));
+  connect(dialog, &QInputDialog::intValueSelected, this, [this](int mib) {
+    settings_.setValue("maps/memory_mib", mib);
+    session_.set_tile_bytes(std::int64_t{mib} << 20);
+  });
   dialog->open();
 }
 

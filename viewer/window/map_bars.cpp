@@ -110,6 +110,11 @@ void GridBar::show_reduction(Reduction reduction) {
 }
 void GridBar::show_has_baseline(bool has) { difference_->setVisible(has); }
 void GridBar::show_difference(bool on) { difference_->setChecked(on); }
+void GridBar::focus_filter() {
+  filter_->setFocus(Qt::ShortcutFocusReason);
+  filter_->selectAll();
+}
+
 void GridBar::show_filter(const QString& text, const QString& chip) {
   if (text != in_force_) filter_->setText(text);
   in_force_ = text;

@@ -31,6 +31,7 @@ class GridBar : public QToolBar {
   void show_difference(bool on);
   /// The filter in force, and what the chip says of it; no filter: no chip.
   void show_filter(const QString& text, const QString& chip);
+  void focus_filter();
   /// Logarithmic, or linear if it is that.
   void next_scale();
 

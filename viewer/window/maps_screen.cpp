@@ -270,6 +270,11 @@ bool MapsScreen::act(Act act) {
                          : Reduction::mean);
     return true;
   }
+  if (act == Act::filter) {
+    show_grid();
+    grid_bar_->focus_filter();
+    return true;
+  }
   if (shows_map()) {
     if (head_page_->act(act)) return true;
     if (act == Act::escape) show_grid();

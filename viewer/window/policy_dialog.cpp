@@ -207,6 +207,7 @@ void PolicyDialog::fail_with(const QString& message) {
 
 void PolicyDialog::read_document() {
   settled_ = false;
+  ++asked_;
   document_.reset();
   write_->setEnabled(false);
   const int index = source_->currentData().toInt();
@@ -247,6 +248,7 @@ void PolicyDialog::take_document(const calibrate::Document& document) {
 void PolicyDialog::compute() {
   if (!document_) return;
   settled_ = false;
+  const int number = ++asked_;
   write_->setEnabled(false);
   const fs::path where = where_->text().trimmed().toStdString();
   if (where.empty()) return fail_with(tr("Say where to write."));
@@ -255,32 +257,33 @@ void PolicyDialog::compute() {
   request.section = section_->currentData().toString().toStdString();
   request.task = task_->currentData().toString().toStdString();
   request.length = length_->value();
-  computing_.request(
-      [this, where, request, purpose = purpose_, document = *document_]() -> std::function<void()> {
-        std::vector<Target> targets;
-        QString remarks;
-        if (purpose == Purpose::save) {
-          targets.push_back({where, calibrate::document_text(document), content_of(where)});
-        } else {
-          const auto result = exporting::export_document(document, request);
-          const bool several = result.policies.size() > 1;
-          for (const auto& policy : result.policies) {
-            for (const auto& file : policy.files) {
-              const auto path = where / (several ? policy.section : "") / file.path;
-              targets.push_back({path, file.content, content_of(path)});
-            }
-            if (!policy.note.empty())
-              remarks += QString::fromStdString(str(policy.section, ": ", policy.note, "\n"));
-          }
-          for (const auto& reason : result.refused)
-            remarks += QStringLiteral("Left out: ") + QString::fromStdString(reason) + "\n";
-          remarks += QString::fromStdString(fit_text(calibrate::runtime_named(request.runtime)));
+  computing_.request([this, where, request, purpose = purpose_, document = *document_,
+                      number]() -> std::function<void()> {
+    std::vector<Target> targets;
+    QString remarks;
+    if (purpose == Purpose::save) {
+      targets.push_back({where, calibrate::document_text(document), content_of(where)});
+    } else {
+      const auto result = exporting::export_document(document, request);
+      const bool several = result.policies.size() > 1;
+      for (const auto& policy : result.policies) {
+        for (const auto& file : policy.files) {
+          const auto path = where / (several ? policy.section : "") / file.path;
+          targets.push_back({path, file.content, content_of(path)});
         }
-        return [this, targets = std::move(targets), remarks] {
-          files_->setCurrentRow(-1);
-          show_result(targets, remarks);
-        };
-      });
+        if (!policy.note.empty())
+          remarks += QString::fromStdString(str(policy.section, ": ", policy.note, "\n"));
+      }
+      for (const auto& reason : result.refused)
+        remarks += QStringLiteral("Left out: ") + QString::fromStdString(reason) + "\n";
+      remarks += QString::fromStdString(fit_text(calibrate::runtime_named(request.runtime)));
+    }
+    return [this, targets = std::move(targets), remarks, number] {
+      if (number != asked_) return;
+      files_->setCurrentRow(-1);
+      show_result(targets, remarks);
+    };
+  });
 }
 
 void PolicyDialog::show_result(std::vector<Target> targets, const QString& remarks) {

@@ -63,6 +63,7 @@ class PolicyDialog : public QDialog {
   std::optional<calibrate::Document> document_;
   std::vector<Target> targets_;
   bool settled_ = false;
+  int asked_ = 0;  // results of an older question are not shown
   QComboBox *source_, *runtime_, *section_, *task_;
   QSpinBox* length_;
   QLineEdit* where_;

@@ -38,6 +38,7 @@ enum class Act : std::uint8_t {
   handle_up,
   handle_down_fast,
   handle_up_fast,
+  filter,  // to the field of the filter
 };
 
 class Screen : public QWidget {

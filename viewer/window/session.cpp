@@ -133,6 +133,7 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
   // What was open goes at the end, when nobody looks at it any more.
   const std::unique_ptr<OpenedProfile> before =
       !next ? nullptr : std::exchange(as == As::baseline ? baseline_ : profile_, std::move(next));
+  set_tile_bytes(tile_bytes_);
   for (auto& document : opened_files->documents) {
     const auto same = [&](const OpenedDocument& there) { return there.path == document.path; };
     // Opened again: as it is now.
@@ -168,6 +169,12 @@ void Session::close_document(std::size_t index) {
   if (index >= documents_.size()) return;
   documents_.erase(documents_.begin() + static_cast<std::ptrdiff_t>(index));
   emit documents_changed();
+}
+
+void Session::set_tile_bytes(std::int64_t bytes) {
+  tile_bytes_ = bytes;
+  for (auto* opened_profile : {profile(), baseline()})
+    if (opened_profile) opened_profile->cache().set_most_bytes(bytes);
 }
 
 std::vector<calibrate::Document> Session::contents() const {

@@ -98,6 +98,10 @@ class Session : public QObject {
   /// The section of that name ("simlayerkv") of the first document that has it; null otherwise.
   const nlohmann::json& section(const std::string& name) const;
 
+  /// Bytes of tiles kept of each opened profile.
+  void set_tile_bytes(std::int64_t bytes);
+  std::int64_t tile_bytes() const { return tile_bytes_; }
+
   SelectionModel& selection() { return selection_; }
   MapCursor& map_cursor() { return map_cursor_; }
   const Choices& choices() const { return choices_; }
@@ -147,6 +151,7 @@ class Session : public QObject {
   QUndoStack undo_;
   Theme theme_;
   Session* leader_ = nullptr;
+  std::int64_t tile_bytes_ = TileCache::kDefaultBytes;
   std::uint64_t generation_ = 0;  // of openings: those before were cancelled
   QThreadPool openings_;          // last: its threads use the others
 };
