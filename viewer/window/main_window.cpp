@@ -64,6 +64,7 @@ MainWindow::~MainWindow() {
   disconnect(&session_, nullptr, this, nullptr);
   disconnect(&session_.selection(), nullptr, this, nullptr);
   disconnect(&session_.undo(), nullptr, this, nullptr);
+  disconnect(values_dock_, nullptr, this, nullptr);  // it is hidden once this is no MainWindow more
 }
 
 void MainWindow::make_centre() {
