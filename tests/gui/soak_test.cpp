@@ -9,6 +9,7 @@
 #include <QMenu>
 #include <QPointer>
 #include <QTest>
+#include <QTimer>
 #include <QWheelEvent>
 #include <QWindow>
 #include <array>
@@ -229,6 +230,12 @@ TEST(Soak, RandomActions) {
                       : std::random_device()();
   std::cout << "KVATLAS_SEED=" << seed << std::endl;
   qInstallMessageHandler(note_complaint);
+  // A press on a button with a menu does not return before the menu goes.
+  QTimer closing;
+  QObject::connect(&closing, &QTimer::timeout, [] {
+    if (auto* popup = QApplication::activePopupWidget()) popup->close();
+  });
+  closing.start(100);
   int steps = 0;
   std::ptrdiff_t threads = 0;
   QElapsedTimer time;
