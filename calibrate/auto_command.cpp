@@ -9,6 +9,7 @@
 
 #include "analyzer/capture/profile_order.hpp"
 #include "calibrate/commands.hpp"
+#include "calibrate/policy_files.hpp"
 #include "calibrate/policy_front.hpp"
 #include "calibrate/run_trials.hpp"
 #include "calibrate/runtimes.hpp"
@@ -42,8 +43,6 @@ void say(const std::string& line) { std::cerr << "kvatlas: " << line << '\n'; }
 fs::path beside(const std::string& output, const char* ending) {
   return fs::path(output).replace_extension(ending);
 }
-
-fs::path journal_of(const std::string& output) { return beside(output, ".search.jsonl"); }
 
 /// Prompts of the context's length, where nothing else is asked for.
 void settle_prompts(AutoCommand& o, const model::ModelFile& model) {
@@ -91,7 +90,7 @@ void check(const AutoCommand& o) {
   if (o.force && o.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   // An unfinished search that was to replace a document has both.
-  const bool unfinished = o.resume && !o.output.empty() && fs::exists(journal_of(o.output));
+  const bool unfinished = o.resume && !o.output.empty() && fs::exists(search_journal(o.output));
   if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output))
     fail(ErrorCode::usage, quoted(o.output, 400), " is there already; --force replaces it");
   if (o.resume && o.output.empty())
@@ -167,7 +166,7 @@ void run_auto(AutoCommand o) {
   RunTrials run = make_trials(trials, profile);
   std::optional<TrialJournal> journal;
   if (!o.output.empty()) {
-    journal.emplace(journal_of(o.output), trial_settings(o, profile),
+    journal.emplace(search_journal(o.output), trial_settings(o, profile),
                     o.force    ? TrialJournal::Open::replace
                     : o.resume ? TrialJournal::Open::resume
                                : TrialJournal::Open::fresh);

@@ -16,4 +16,7 @@ struct WholeFile {
 /// its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
+/// Where the search for a document keeps its trials until it ends: "p.json" -> "p.search.jsonl".
+std::filesystem::path search_journal(const std::filesystem::path& output);
+
 }  // namespace kvatlas::calibrate

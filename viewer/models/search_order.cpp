@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/search_order.hpp"
 
+#include "calibrate/policy_files.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::viewer {
 
 namespace fs = std::filesystem;
-
-fs::path search_journal(const fs::path& output) {
-  return fs::path(output).replace_extension(".search.jsonl");
-}
 
 std::vector<std::string> search_words(const SearchOrder& order) {
   if (order.model.empty())
@@ -37,7 +34,7 @@ std::vector<std::string> search_words(const SearchOrder& order) {
   const bool there = fs::exists(order.output, problem);
   if (there && order.replace)
     words.emplace_back("--force");
-  else if (fs::exists(search_journal(order.output), problem))
+  else if (fs::exists(calibrate::search_journal(order.output), problem))
     words.emplace_back("--resume");
   else if (there)
     fail(ErrorCode::usage, quoted(order.output.string(), 400),

@@ -26,7 +26,4 @@ struct SearchOrder {
 /// Error(usage) for what is missing.
 std::vector<std::string> search_words(const SearchOrder& order);
 
-/// Where a search keeps what it has tried until it ends.
-std::filesystem::path search_journal(const std::filesystem::path& output);
-
 }  // namespace kvatlas::viewer

@@ -33,7 +33,9 @@ void MainWindow::connect_files() {
   });
   connect(&session_, &Session::opened, this, [this](const QString& names) {
     jobs_->end(tr("Opening %1").arg(names));
-    if (--openings_ == 0) pending_.reset();  // what it was for did not open
+    if (--openings_ > 0) return;
+    pending_.reset();  // what they were for did not open
+    front_waits_ = false;
   });
   connect(&session_, &Session::failed, this, [this](const QString& message) {
     banners_->show_message({.text = message,

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "calibrate/policy_files.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 
@@ -61,11 +62,11 @@ TEST_F(SearchOrderTest, SaysWhatIsMissing) {
 
 TEST_F(SearchOrderTest, GoesOnAndReplacesOnlyWhenAllowed) {
   SearchOrder wish = order();
-  std::ofstream(search_journal(wish.output)) << "{}\n";
+  std::ofstream(calibrate::search_journal(wish.output)) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));
   std::ofstream(wish.output) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));  // it was to replace this one
-  std::filesystem::remove(search_journal(wish.output));
+  std::filesystem::remove(calibrate::search_journal(wish.output));
   EXPECT_THAT(error_of([&] { search_words(wish); }), HasSubstr("is there already"));
   wish.replace = true;
   EXPECT_THAT(search_words(wish), Contains("--force"));
