@@ -3,10 +3,12 @@
 #include <QLabel>
 #include <QTest>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
 #include "viewer/window/baseline_beside.hpp"
+#include "viewer/window/difference_view.hpp"
 #include "viewer/window/lazy_screen.hpp"
 #include "viewer/window/main_window.hpp"
 
@@ -14,6 +16,7 @@ namespace kvatlas::viewer {
 namespace {
 
 using namespace testing_gui;
+using ::testing::HasSubstr;
 
 class Beside : public testing::Test {
  protected:
@@ -45,7 +48,7 @@ class Beside : public testing::Test {
 
 TEST_F(Beside, TheSameScreenOfTheBaselineFollowsAndLeads) {
   EXPECT_EQ(window_->beside().other(), nullptr);
-  press("in.difference");
+  press("in.beside");
   LazyScreen* screen = other();
   ASSERT_NE(screen, nullptr);
   EXPECT_TRUE(window_->findChild<QLabel*>("beside.names")->text().contains("other.h5"));
@@ -68,7 +71,7 @@ TEST_F(Beside, TheSameScreenOfTheBaselineFollowsAndLeads) {
   selection.layer = 2;
   session().selection().set(selection);
   EXPECT_EQ(session().selection().current().sample, 9u);
-  press("in.difference");
+  press("in.beside");
   EXPECT_EQ(window_->beside().other(), nullptr);
   EXPECT_EQ(window_->screen()->width(), window_->beside().width());
 }
@@ -82,9 +85,71 @@ TEST_F(Beside, SwipeShowsItRightOfALine) {
   window_->beside().set_line(0.25);
   EXPECT_NEAR(screen->mask().boundingRect().left(), 0.5 * middle, 2);
   grab_screenshots(*window_, session(), "swipe");
-  press("in.difference");  // another form, the same screen
+  press("in.beside");  // another form, the same screen
   EXPECT_EQ(window_->beside().other(), screen);
   EXPECT_TRUE(screen->mask().isEmpty());
+}
+
+TEST_F(Beside, DifferenceOfEveryChartInTheirPlace) {
+  press("in.difference");
+  LazyScreen* screen = other();
+  ASSERT_NE(screen, nullptr);
+  DifferenceView* view = window_->beside().difference();
+  ASSERT_NE(view, nullptr);
+  ASSERT_TRUE(wait_until([&] { return !view->charts().empty(); }));
+  auto* front = qobject_cast<LazyScreen*>(window_->screen());
+  const Chart shown = view->charts().front();
+  EXPECT_THAT(shown.title, HasSubstr("p.h5 less other.h5"));
+  ASSERT_FALSE(shown.bars.empty());
+  // Layer 0 has a greater mass in the baseline, the others the same.
+  EXPECT_NEAR(shown.bars[0].bars.at(0).height, -0.6, 0.1);
+  EXPECT_NEAR(shown.bars[0].bars.at(1).height, 0, 0.05);
+  EXPECT_TRUE(view->isVisible());
+  EXPECT_GT(view->y(), 0);  // the controls stay in sight
+  grab_screenshots(*window_, session(), "difference");
+
+  // What the controls change is compared anew; what is exported and read is the difference.
+  const auto before = view->charts().back();
+  ASSERT_TRUE(front->act(Act::handle_down_fast));
+  ASSERT_TRUE(wait_until([&] { return front->settled() && screen->settled(); }));
+  ASSERT_TRUE(wait_until([&] {
+    return view->charts().back().title != before.title ||
+           view->charts().back().table.rows.size() > 0;
+  }));
+  ASSERT_NE(window_->beside().picture(), nullptr);
+  EXPECT_THAT(window_->beside().picture()->csv(), HasSubstr("less other.h5"));
+  EXPECT_EQ(view->table().columns.back().title, "difference");
+
+  press("in.swipe");
+  EXPECT_EQ(window_->beside().difference(), nullptr);
+  EXPECT_FALSE(view->isVisible());
+  ASSERT_NE(window_->beside().picture(), nullptr);
+  press("in.difference");
+  press("in.difference");
+  EXPECT_EQ(window_->beside().form(), BaselineBeside::Form::off);
+}
+
+TEST_F(Beside, DifferenceOfEveryScreenThatHasCharts) {
+  press("in.difference");
+  DifferenceView* view = window_->findChild<DifferenceView*>();
+  ASSERT_NE(view, nullptr);
+  for (const char* id : {"overview", "lazy", "blocks", "budgets"}) {
+    ASSERT_TRUE(window_->show_screen(id)) << id;
+    ASSERT_TRUE(wait_until([&] { return view->id() == id && !view->charts().empty(); })) << id;
+    for (const auto& chart : view->charts())
+      EXPECT_THAT(chart.title, HasSubstr("less other.h5")) << id;
+    grab_screenshots(*window_, session(), QStringLiteral("difference_%1").arg(id));
+  }
+}
+
+TEST_F(Beside, WithoutStatisticsTheDifferenceSaysWhy) {
+  press("in.difference");
+  ASSERT_TRUE(window_->show_screen("mass"));  // not captured in either
+  DifferenceView* view = window_->beside().difference();
+  ASSERT_NE(view, nullptr);
+  auto* message = view->findChild<QLabel*>("difference.message");
+  ASSERT_TRUE(wait_until([&] { return message->text().contains("heatmap"); }));
+  EXPECT_EQ(view->picture(), nullptr);
 }
 
 TEST_F(Beside, GoesWithTheScreenAndTheBaseline) {

@@ -171,9 +171,9 @@ TEST(ChartView, ArrowsWalkCells) {
 
 TEST(ChartView, BrushingIsAskedFor) {
   ShownChart shown(layers_chart());
-  std::vector<std::optional<std::pair<double, double>>> ranges;
+  std::vector<std::pair<double, double>> ranges;
   QObject::connect(&shown.view, &ChartView::range_brushed,
-                   [&](const auto& range) { ranges.push_back(range); });
+                   [&](double first, double last) { ranges.emplace_back(first, last); });
   const QPoint from(shown.view.point_place(0, 1).x(), shown.view.handle_place(0).y() - 100);
   const QPoint to(shown.view.point_place(0, 2).x(), from.y());
   const auto drag = [&] {
@@ -188,11 +188,12 @@ TEST(ChartView, BrushingIsAskedFor) {
   shown.view.set_brushing(true);
   drag();
   ASSERT_EQ(ranges.size(), 1u);
-  EXPECT_NEAR(ranges[0]->first, 1, 0.02);
-  EXPECT_NEAR(ranges[0]->second, 2, 0.02);
-  shown.key(Qt::Key_Escape);
-  ASSERT_EQ(ranges.size(), 2u);
-  EXPECT_EQ(ranges[1], std::nullopt);
+  EXPECT_NEAR(ranges[0].first, 1, 0.02);
+  EXPECT_NEAR(ranges[0].second, 2, 0.02);
+  QTest::mousePress(&shown.view, Qt::LeftButton, {}, to);
+  shown.key(Qt::Key_Escape);  // given up
+  QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, from);
+  EXPECT_EQ(ranges.size(), 1u);
 }
 
 TEST(ChartView, ChartsWithoutNumbersAreDrawn) {

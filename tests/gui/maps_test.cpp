@@ -467,12 +467,31 @@ TEST_F(MapsScreenTest, MeanOverSaysSoInTheTitle) {
   EXPECT_THAT(screen_->picture()->title(), HasSubstr("mean of the samples"));
 }
 
+TEST_F(MapsScreenTest, ZoomsToTheTokensThatAllScreensShow) {
+  screen_->act(Act::enter);
+  ASSERT_TRUE(map_is_there());
+  const MapView& map = screen_->map();
+  const auto keys_shown = [&] { return map.viewport().tokens_per_pixel * map.viewport().width; };
+  const double all = keys_shown();
+  Selection selection = session_.selection().current();
+  selection.tokens = {{100, 180}};
+  session_.selection().set(selection);
+  EXPECT_LT(keys_shown(), 0.5 * all);
+  EXPECT_LE(map.viewport().first_key, 100);
+  EXPECT_GE(map.viewport().first_key + keys_shown(), 180);
+  selection.tokens.reset();
+  session_.selection().set(selection);
+  EXPECT_EQ(keys_shown(), all);
+}
+
 TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   testing_gui::write_map_profile(folder_.path() / "b.h5", {500});
   screen_->act(Act::enter);
   screen_->act(Act::difference);
   EXPECT_EQ(screen_->compare(), Compare::off);  // there is no baseline yet
   testing_gui::open_and_wait(session_, {folder_.path() / "b.h5"}, true);
+  screen_->act(Act::beside);
+  ASSERT_EQ(screen_->compare(), Compare::side_by_side);
   screen_->act(Act::difference);
   ASSERT_EQ(screen_->compare(), Compare::difference);
   ASSERT_TRUE(map_is_there());

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <QMouseEvent>
+#include <QTest>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -69,20 +71,46 @@ TEST_F(RowsScreenTest, FollowsTheSelectionAndHasALineAHead) {
   EXPECT_NEAR(screen_->table().rows[0][3].number, 0.1 + 0.04 * 9.5, 2e-3);
 }
 
-TEST_F(RowsScreenTest, BrushingZoomsAndMarksThePartOfTheMap) {
+TEST_F(RowsScreenTest, BrushingZoomsAllScreens) {
+  using Keys = std::pair<std::int64_t, std::int64_t>;
   ASSERT_TRUE(settled());
-  emit const_cast<ChartView&>(screen_->lines_view()).range_brushed(std::pair(99.6, 200.2));
-  EXPECT_EQ(screen_->keys(), (std::pair<std::int64_t, std::int64_t>{100, 201}));
-  const auto region = session_.selection().current().region;
-  ASSERT_TRUE(region);
-  EXPECT_EQ(*region, (TokenRectangle{696, 100, 4, 101}));
+  emit const_cast<ChartView&>(screen_->lines_view()).range_brushed(99.6, 200.2);
+  EXPECT_EQ(screen_->keys(), (Keys{100, 201}));
+  EXPECT_EQ(session_.selection().current().tokens, (Keys{100, 201}));
   ASSERT_TRUE(wait_until([&] { return screen_->table().rows[0][1].number >= 100; }));
   for (const auto& row : screen_->table().rows) EXPECT_GE(row[1].number, 100);
   EXPECT_TRUE(screen_->act(Act::escape));
   EXPECT_EQ(screen_->keys().second, 700);
-  EXPECT_FALSE(session_.selection().current().region);
+  EXPECT_FALSE(session_.selection().current().tokens);
   screen_->act(Act::zoom_in);
-  EXPECT_EQ(screen_->keys(), (std::pair<std::int64_t, std::int64_t>{175, 525}));
+  EXPECT_EQ(screen_->keys(), (Keys{175, 525}));
+  // Another screen, or a link, zooms this one.
+  Selection selection = session_.selection().current();
+  selection.tokens = {{300, 9000}};
+  session_.selection().set(selection);
+  EXPECT_EQ(screen_->keys(), (Keys{300, 700}));
+  ASSERT_TRUE(wait_until([&] { return screen_->settled(); }));
+  for (const auto& row : screen_->table().rows) EXPECT_GE(row[1].number, 300);
+  selection.tokens = {{800, 900}};  // this prompt has no such tokens
+  session_.selection().set(selection);
+  EXPECT_EQ(screen_->keys(), (Keys{0, 700}));
+}
+
+TEST_F(RowsScreenTest, ADragAcrossTheChartBrushes) {
+  ASSERT_TRUE(settled());
+  auto& view = const_cast<ChartView&>(screen_->lines_view());
+  // Charts thin long prompts: a point a step of keys, the marks in front of the lines.
+  const QPoint middle = view.rect().center();
+  const QPoint to(middle.x() + view.width() / 6, middle.y());
+  QTest::mousePress(&view, Qt::LeftButton, {}, middle);
+  QMouseEvent move(QEvent::MouseMove, to, view.mapToGlobal(to), Qt::NoButton, Qt::LeftButton, {});
+  QCoreApplication::sendEvent(&view, &move);
+  QTest::mouseRelease(&view, Qt::LeftButton, {}, to);
+  ASSERT_TRUE(session_.selection().current().tokens);
+  const auto [first, last] = screen_->keys();
+  EXPECT_GT(first, 250);
+  EXPECT_LT(last, 600);
+  EXPECT_NEAR(last - first, 700 / 6, 40);
 }
 
 TEST_F(RowsScreenTest, LongPromptsAreThinnedWithoutLosingAPeak) {

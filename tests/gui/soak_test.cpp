@@ -211,7 +211,8 @@ class Soak {
                                           "L99",
                                           "passkey",
                                           "zzz",
-                                          "kvatlas:#at=L2.H1&q=900&k=5&region=10,10,500,500"};
+                                          "kvatlas:#at=L2.H1&q=900&k=5&region=10,10,500,500",
+                                          "kvatlas:#at=L0.H0&tokens=20,90&filter=not%20lazy"};
     last_ = "jump";
     window_->jump(QString::fromUtf8(kTexts[static_cast<std::size_t>(below(kTexts.size()))]));
   }

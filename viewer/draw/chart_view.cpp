@@ -251,14 +251,10 @@ void ChartView::mouseReleaseEvent(QMouseEvent* event) {
   if (state.brush_start) {
     const bool moved = (at - *state.brush_start).manhattanLength() > 3;
     state.brush_start.reset();
-    if (moved) {
-      emit range_brushed(state.brushed);
-      return;
-    }
-    if (state.brushed) {
-      state.brushed.reset();
+    if (const auto range = std::exchange(state.brushed, std::nullopt); moved && range) {
       update();
-      emit range_brushed(std::nullopt);
+      emit range_brushed(range->first, range->second);
+      return;
     }
   }
   const Part part = state.drawing.part_at(at);
@@ -418,11 +414,9 @@ void ChartView::keyPressEvent(QKeyEvent* event) {
     case Qt::Key_Space:
       return choose_focused();
     case Qt::Key_Escape:
-      if (state.dragging || state.focused.kind != Part::Kind::none || state.brushed) {
-        if (state.brushed) {
-          state.brushed.reset();
-          emit range_brushed(std::nullopt);
-        }
+      if (state.dragging || state.brush_start || state.focused.kind != Part::Kind::none) {
+        state.brush_start.reset();
+        state.brushed.reset();
         state.dragging = false;
         state.focused = {};
         announce();

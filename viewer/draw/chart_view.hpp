@@ -50,8 +50,8 @@ class ChartView : public QWidget {
   void cell_hovered(int matrix, int row, int column);
   /// A click or Return on column x of a chart over layers (bars, boxes).
   void column_chosen(double x);
-  /// A range of x was brushed; nothing if the brush was cleared.
-  void range_brushed(std::optional<std::pair<double, double>> range);
+  /// A range of x was brushed.
+  void range_brushed(double first, double last);
   /// The keyboard is at another part, or at none.
   void focus_text_changed(const QString& text);
 

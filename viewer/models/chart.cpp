@@ -34,6 +34,11 @@ std::string csv_comment(std::string text) {
 
 }  // namespace
 
+bool has_content(const Chart& chart) {
+  return !chart.lines.empty() || !chart.bands.empty() || !chart.points.empty() ||
+         !chart.bars.empty() || !chart.boxes.empty() || !chart.matrices.empty();
+}
+
 std::string chart_csv(const Chart& chart) {
   std::string out = csv_comment(chart.title);
   for (const auto& note : chart.notes) out += csv_comment(note);

@@ -136,6 +136,9 @@ struct Chart {
   Table table;
 };
 
+/// Something to draw besides axes and marks.
+bool has_content(const Chart& chart);
+
 /// The table in CSV (RFC 4180, line ends "\n"), title and notes above it in lines that begin with
 /// '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity "inf".
 std::string chart_csv(const Chart& chart);

@@ -2,12 +2,14 @@
 #include "viewer/models/link.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string_view>
 #include <vector>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/models/head_filter.hpp"
 
 namespace kvatlas::viewer {
 
@@ -76,6 +78,16 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   }
 }
 
+template <std::size_t N>
+std::array<std::int64_t, N> numbers_of(std::string_view value, std::string_view part) {
+  const auto texts = split(value, ',');
+  if (texts.size() != N)
+    fail(ErrorCode::usage, "the link has ", quoted(part), ", expected ", N, " numbers");
+  std::array<std::int64_t, N> numbers{};
+  for (std::size_t i = 0; i < N; ++i) numbers[i] = number_of(texts[i], part);
+  return numbers;
+}
+
 void read_at(Place& place, std::string_view value, std::string_view part) {
   const auto halves = split(value, '.');
   if (halves.size() > 2 || halves[0].size() < 2 || halves[0][0] != 'L' ||
@@ -100,12 +112,15 @@ void read_part(Place& place, std::string_view part) {
   if (name == "q") place.query = number_of(value, part);
   if (name == "k") place.key = number_of(value, part);
   if (name == "reduction") place.maximum = value == "max";
-  if (name == "region") {
-    const auto numbers = split(value, ',');
-    if (numbers.size() != 4)
-      fail(ErrorCode::usage, "the link has ", quoted(part), ", expected four numbers");
-    place.region.emplace();
-    for (std::size_t i = 0; i < 4; ++i) (*place.region)[i] = number_of(numbers[i], part);
+  if (name == "region") place.region = numbers_of<4>(value, part);
+  if (name == "tokens") {
+    place.tokens = numbers_of<2>(value, part);
+    if ((*place.tokens)[0] >= (*place.tokens)[1])
+      fail(ErrorCode::usage, "the link has ", quoted(part), ", expected the lesser number first");
+  }
+  if (name == "filter") {
+    place.filter = unescaped(value);
+    HeadFilter{place.filter};  // or Error
   }
 }
 
@@ -123,6 +138,8 @@ std::string link_text(const Link& link) {
     const auto& region = *place.region;
     text += str("&region=", region[0], ",", region[1], ",", region[2], ",", region[3]);
   }
+  if (place.tokens) text += str("&tokens=", (*place.tokens)[0], ",", (*place.tokens)[1]);
+  if (!place.filter.empty()) text += str("&filter=", escaped(place.filter));
   if (place.maximum) text += "&reduction=max";
   return text;
 }

@@ -106,6 +106,26 @@ MassModel read_mass_model(const profile::Reader& profile, std::size_t position,
   return model;
 }
 
+MassModel part_of(const MassModel& model, std::int64_t first, std::int64_t last) {
+  const auto& positions = model.positions;
+  const auto column = [&](std::int64_t token) {
+    return std::lower_bound(positions.begin(), positions.end(), token) - positions.begin();
+  };
+  auto from = column(first), to = column(last);
+  if (from == to) {  // between two rows
+    from = std::max<std::ptrdiff_t>(from - 1, 0);
+    to = from + 1;
+  }
+  MassModel part = model;
+  part.positions.assign(positions.begin() + from, positions.begin() + to);
+  part.masses.clear();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto row = model.masses.begin() + layer * std::ssize(positions);
+    part.masses.insert(part.masses.end(), row + from, row + to);
+  }
+  return part;
+}
+
 MassView mass_view(const MassModel& model, double threshold,
                    const std::vector<std::string>& texts) {
   MassView view;

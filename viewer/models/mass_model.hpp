@@ -34,6 +34,9 @@ bool has_mass_rows(const profile::Reader& profile, MassRows rows);
 MassModel read_mass_model(const profile::Reader& profile, std::size_t position,
                           kernels::Proximity keep, MassRows rows);
 
+/// Its columns of these tokens (one past the last), at least the one at or before the first.
+MassModel part_of(const MassModel& model, std::int64_t first, std::int64_t last);
+
 struct MassView {
   std::vector<double> lazy_shares;  // [layer], of the positions whose mass is above the threshold
   Chart heatmap;                    // the threshold is a handle and a contour

@@ -16,6 +16,8 @@ struct Place {
   std::int64_t query = -1, key = -1;                       // -1: none
   std::optional<std::array<std::int64_t, 4>> region = {};  // first query, first key, queries, keys
   bool maximum = false;                                    // block maxima instead of means
+  std::optional<std::array<std::int64_t, 2>> tokens = {};  // all screens show: first, past the last
+  std::string filter = {};                                 // of heads, one that is understood
   bool operator==(const Place&) const = default;
 };
 

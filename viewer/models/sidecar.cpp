@@ -7,6 +7,7 @@
 
 #include "calibrate/policy.hpp"
 #include "kernels/base/error.hpp"
+#include "viewer/models/head_filter.hpp"
 
 namespace kvatlas::viewer {
 
@@ -26,6 +27,8 @@ json json_of(const Place& place) {
   if (place.query >= 0) out["query"] = place.query;
   if (place.key >= 0) out["key"] = place.key;
   if (place.region) out["region"] = *place.region;
+  if (place.tokens) out["tokens"] = *place.tokens;
+  if (!place.filter.empty()) out["filter"] = place.filter;
   if (place.maximum) out["reduction"] = "max";
   return out;
 }
@@ -42,6 +45,16 @@ std::int64_t number_of(const json& value, const char* name) {
     fail(ErrorCode::unreadable, quoted(name), " is ", quoted(value.dump()),
          ", expected a whole number from 0 on");
   return value.get<std::int64_t>();
+}
+
+template <std::size_t N>
+std::optional<std::array<std::int64_t, N>> numbers_of(const json& value, const char* name) {
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_array() || value.size() != N)
+    fail(ErrorCode::unreadable, quoted(name), " is not a list of ", N, " numbers");
+  std::array<std::int64_t, N> numbers{};
+  for (std::size_t i = 0; i < N; ++i) numbers[i] = number_of(value[i], name);
+  return numbers;
 }
 
 std::string text_of(const json& value, const char* name) {
@@ -64,12 +77,12 @@ Place place_of(const json& value) {
   place.query = number_of(member(value, "query"), "query");
   place.key = number_of(member(value, "key"), "key");
   place.maximum = text_of(member(value, "reduction"), "reduction") == "max";
-  const json& region = member(value, "region");
-  if (region.is_null()) return place;
-  if (!region.is_array() || region.size() != 4)
-    fail(ErrorCode::unreadable, "'region' is not a list of four numbers");
-  place.region.emplace();
-  for (std::size_t i = 0; i < 4; ++i) (*place.region)[i] = number_of(region[i], "region");
+  place.region = numbers_of<4>(member(value, "region"), "region");
+  place.tokens = numbers_of<2>(member(value, "tokens"), "tokens");
+  if (place.tokens && (*place.tokens)[0] >= (*place.tokens)[1])
+    fail(ErrorCode::unreadable, "'tokens' has the greater number first");
+  place.filter = text_of(member(value, "filter"), "filter");
+  HeadFilter{place.filter};  // or Error
   return place;
 }
 

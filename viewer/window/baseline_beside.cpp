@@ -7,7 +7,10 @@
 #include <QStackedWidget>
 #include <algorithm>
 
+#include "kernels/base/str.hpp"
+#include "viewer/draw/chart_view.hpp"
 #include "viewer/window/control_bar.hpp"
+#include "viewer/window/difference_view.hpp"
 
 namespace kvatlas::viewer {
 
@@ -44,6 +47,10 @@ BaselineBeside::BaselineBeside(Session& session, const std::vector<ScreenEntry>&
   line->setAccessibleName(tr("Line between the profile and the baseline"));
   line->installEventFilter(this);
   line_ = line;
+  difference_ = new DifferenceView(session_, this);
+  difference_->hide();
+  soon_.setSingleShot(true);
+  connect(&soon_, &QTimer::timeout, this, &BaselineBeside::compare);
   connect(front_, &QStackedWidget::currentChanged, this, &BaselineBeside::refresh);
   connect(&session_, &Session::baseline_changed, this, &BaselineBeside::refresh);
   connect(&session_, &Session::profile_changed, this, &BaselineBeside::refresh);
@@ -51,11 +58,20 @@ BaselineBeside::BaselineBeside(Session& session, const std::vector<ScreenEntry>&
 }
 
 BaselineBeside::~BaselineBeside() {
+  disconnect(front_, nullptr, this, nullptr);
   delete other_;  // before the session that it shows
 }
 
+Screen* BaselineBeside::front_screen() const {
+  return qobject_cast<Screen*>(front_->currentWidget());
+}
+
+DifferenceView* BaselineBeside::difference() const {
+  return other_ && form_ == Form::difference ? difference_ : nullptr;
+}
+
 bool BaselineBeside::toggle(Form form) {
-  const auto* front = qobject_cast<const Screen*>(front_->currentWidget());
+  const auto* front = front_screen();
   if (!session_.baseline() || !front || !shows_baseline(*front)) return false;
   form_ = form_ == form ? Form::off : form;
   refresh();
@@ -63,7 +79,7 @@ bool BaselineBeside::toggle(Form form) {
 }
 
 void BaselineBeside::refresh() {
-  const auto* front = qobject_cast<const Screen*>(front_->currentWidget());
+  const auto* front = front_screen();
   const bool wanted = form_ != Form::off && front && session_.baseline() && shows_baseline(*front);
   if (!wanted || (other_ && other_->id() != front->id())) {
     delete other_;
@@ -83,8 +99,32 @@ void BaselineBeside::refresh() {
         other_ = entry.make(*follower_, this);
         other_->setAccessibleName(tr("%1, baseline").arg(front->title()));
         other_->show();
+        connect(other_, &Screen::content_changed, &soon_, qOverload<>(&QTimer::start));
       }
+  disconnect(front_changes_);
+  if (front)
+    front_changes_ = connect(front, &Screen::content_changed, &soon_, qOverload<>(&QTimer::start));
   arrange();
+  compare();
+  emit form_changed();
+}
+
+void BaselineBeside::compare() {
+  if (!difference()) return;
+  arrange();  // the controls may have become higher
+  difference_->compare(*front_screen(), *other_);
+}
+
+PicturePtr BaselineBeside::picture() const {
+  const auto* front = front_screen();
+  if (!front || !other_) return front ? front->picture() : nullptr;
+  if (form_ == Form::difference) return difference_->picture();
+  const auto mine = front->picture(), theirs = other_->picture();
+  if (!mine || !theirs) return mine;
+  const std::string title =
+      str(front->title().toStdString(), ": ", name_of(session_.profile()).toStdString(), " beside ",
+          name_of(session_.baseline()).toStdString());
+  return stacked_picture(title, {mine, theirs}, true);
 }
 
 void BaselineBeside::set_line(double share) {
@@ -95,6 +135,11 @@ void BaselineBeside::set_line(double share) {
 void BaselineBeside::arrange() {
   names_->setVisible(other_ != nullptr);
   line_->setVisible(other_ && form_ == Form::swipe);
+  difference_->setVisible(difference() != nullptr);
+  // What lies beneath is not for the keyboard.
+  for (auto* screen : {front_screen(), other_})
+    for (auto* chart : screen ? screen->findChildren<ChartView*>() : QList<ChartView*>())
+      chart->setFocusPolicy(difference() ? Qt::NoFocus : Qt::StrongFocus);
   if (!other_) {
     front_->setGeometry(rect());
     return;
@@ -104,8 +149,14 @@ void BaselineBeside::arrange() {
   other_->clearMask();
   // The settings are the same ones; under a swipe both sides must lie alike.
   for (auto* bar : other_->findChildren<ControlBar*>()) bar->setVisible(form_ == Form::swipe);
+  const QRect both(0, strip, width(), height() - strip);
+  if (form_ == Form::difference) {
+    names_->setText(tr("difference: %1 less %2 (baseline)").arg(first, second));
+    names_->setGeometry(0, 0, width(), strip);
+    show_difference(both);
+    return;
+  }
   if (form_ == Form::swipe) {
-    const QRect both(0, strip, width(), height() - strip);
     const int at = static_cast<int>(share_ * width());
     names_->setText(tr("left of the line: %1, right of it: %2 (baseline)").arg(first, second));
     names_->setGeometry(0, 0, width(), strip);
@@ -125,6 +176,17 @@ void BaselineBeside::arrange() {
       below ? QRect(0, half, width(), height() - half) : QRect(half, 0, width() - half, height());
   names_->setGeometry(rest.x(), rest.y(), rest.width(), strip);
   other_->setGeometry(rest.adjusted(0, strip, 0, 0));
+}
+
+/// In the place of the charts in front, below their controls; the baseline's screen works beneath.
+void BaselineBeside::show_difference(const QRect& both) {
+  front_->setGeometry(both);
+  other_->setGeometry(both);
+  other_->lower();
+  const auto* bar = front_screen()->findChild<ControlBar*>();
+  const int controls = bar && !bar->isHidden() ? bar->geometry().bottom() + 1 : 0;
+  difference_->setGeometry(both.adjusted(0, controls, 0, 0));
+  difference_->raise();
 }
 
 QSize BaselineBeside::minimumSizeHint() const { return front_->minimumSizeHint(); }

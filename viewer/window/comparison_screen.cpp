@@ -279,8 +279,8 @@ void ComparisonScreen::choose_front(const ComparedPolicy& policy) {
 }
 
 bool ComparisonScreen::act(Act act) {
-  if (act == Act::difference) {
-    show_kind(show_ == Show::difference ? Show::profiles : Show::difference);
+  if (act == Act::difference || act == Act::beside) {
+    show_kind(act == Act::beside || show_ == Show::difference ? Show::profiles : Show::difference);
     return true;
   }
   return LiveScreen::act(act);

@@ -89,6 +89,8 @@ void DetailsView::refresh() {
                                           .arg(region->first_query + region->queries - 1)
                                           .arg(region->first_key)
                                           .arg(region->first_key + region->keys - 1));
+    if (const auto& shown = selection.tokens)
+      rows.emplace_back(tr("Tokens shown"), tr("%1–%2").arg(shown->first).arg(shown->second - 1));
     rows.emplace_back(tr("Sample"), QString::fromStdString(sample.id));
     rows.emplace_back(tr("Task"), QString::fromStdString(sample.task));
     rows.emplace_back(tr("Tokens"), QString::number(sample.n_tokens));

@@ -135,6 +135,7 @@ void HeadPage::follow() {
   const bool same_sample = shown_ && shown_->sample == selection.sample;
   const bool same = same_sample && shown_->layer == selection.layer &&
                     shown_->head == selection.head && shown_->reduction == selection.reduction;
+  const auto tokens_before = shown_ ? shown_->tokens : std::nullopt;
   shown_ = selection;
   if (!same) {
     show_subject();
@@ -145,6 +146,16 @@ void HeadPage::follow() {
   if (selection.query >= 0 || map_->focus_query() >= 0)
     map_->set_focus_cell(selection.query, selection.key);
   if (selection.region) map_->set_region(selection.region);
+  if (selection.tokens != tokens_before) show_tokens();
+}
+
+/// Those keys, and as many of the last queries.
+void HeadPage::show_tokens() {
+  const auto& shown = session_.selection().current().tokens;
+  const std::int64_t n = map_->n_tokens();
+  if (!shown || shown->first >= n) return map_->show_all();
+  const std::int64_t keys = std::min(shown->second, n) - shown->first;
+  map_->show_part({n - keys, shown->first, keys, keys});
 }
 
 QString HeadPage::title() const {
@@ -257,8 +268,11 @@ bool HeadPage::act(Act act) {
       bar_->toggle_sinks();
       return true;
     case Act::difference:
+    case Act::beside:
     case Act::swipe: {
-      const Compare wanted = act == Act::swipe ? Compare::swipe : Compare::difference;
+      const Compare wanted = act == Act::swipe    ? Compare::swipe
+                             : act == Act::beside ? Compare::side_by_side
+                                                  : Compare::difference;
       set_compare(compare_ == wanted ? Compare::off : wanted);
       return true;
     }

@@ -51,6 +51,7 @@ class HeadPage : public QWidget {
   void show_subject();
   void show_scale();
   void show_overlays();
+  void show_tokens();
   void read_tokens();
   void update_readout();
 

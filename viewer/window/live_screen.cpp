@@ -9,15 +9,6 @@
 #include "analyzer/profile/checked_arrays.hpp"
 
 namespace kvatlas::viewer {
-namespace {
-
-bool has_content(const Chart& chart) {
-  return !chart.lines.empty() || !chart.bands.empty() || !chart.points.empty() ||
-         !chart.bars.empty() || !chart.boxes.empty() || !chart.matrices.empty();
-}
-
-}  // namespace
-
 LiveScreen::LiveScreen(Session& session, QWidget* parent)
     : Screen(session, parent),
       bar_(new ControlBar(this)),
@@ -141,6 +132,13 @@ PicturePtr LiveScreen::picture() const {
     if (has_content(view->chart())) parts.push_back(chart_picture(view->chart()));
   return parts.empty() ? nullptr
                        : stacked_picture(charts_.front()->chart().title, std::move(parts), false);
+}
+
+std::vector<Chart> LiveScreen::charts() const {
+  std::vector<Chart> charts;
+  if (message().isEmpty())
+    for (const ChartView* view : charts_) charts.push_back(view->chart());
+  return charts;
 }
 
 Table LiveScreen::table() const {

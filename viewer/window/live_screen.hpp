@@ -28,7 +28,8 @@ class LiveScreen : public Screen {
   LiveScreen(Session& session, QWidget* parent);
 
   PicturePtr picture() const override;  // the charts that have something to show
-  Table table() const override;         // of the first of them
+  std::vector<Chart> charts() const override;
+  Table table() const override;  // of the first of them
   bool act(Act act) override;
 
   /// Nothing is read or computed, and what is shown is of the present choices.

@@ -19,6 +19,7 @@
 
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
+#include "viewer/window/difference_view.hpp"
 
 namespace kvatlas::viewer {
 
@@ -93,6 +94,9 @@ void MainWindow::make_centre() {
   row->addWidget(bar_);
   beside_ = new BaselineBeside(session_, entries_, stack_, screens_page_);
   row->addWidget(beside_, 1);
+  connect(beside_, &BaselineBeside::form_changed, this, [this] {
+    if (values_) show_values();
+  });
   setCentralWidget(centre);
   int number = 0;
   for (const auto& entry : entries_) {
@@ -304,13 +308,19 @@ bool MainWindow::show_screen(const QString& id) {
 }
 
 void MainWindow::screen_changed() {
-  values_->set_screen(screen());
+  show_values();
   centred_.reset();
   for (std::size_t i = 0; i < screen_actions_.size(); ++i)
     screen_actions_[i]->setChecked(screen() && made_[i] == screen());
   if (screen() && !jump_box_->hasFocus() && !bar_->hasFocus()) screen()->setFocus();
   refresh_details();
   refresh_actions();
+}
+
+void MainWindow::show_values() {
+  Screen* shown = screen();
+  if (auto* difference = beside_->difference()) shown = difference;
+  values_->set_screen(shown);
 }
 
 void MainWindow::refresh_details() {
@@ -334,6 +344,8 @@ Place MainWindow::place_now() const {
   if (selection.region)
     place.region = {selection.region->first_query, selection.region->first_key,
                     selection.region->queries, selection.region->keys};
+  if (selection.tokens) place.tokens = {selection.tokens->first, selection.tokens->second};
+  place.filter = selection.filter;
   place.maximum = selection.reduction == Reduction::maximum;
   return place;
 }
@@ -364,6 +376,10 @@ void MainWindow::go_to(const Place& place) {
       selection.region = {query, key, std::min(queries, tokens - query),
                           std::min(keys, tokens - key)};
     }
+    selection.tokens.reset();
+    if (place.tokens && (*place.tokens)[0] < tokens)
+      selection.tokens = {(*place.tokens)[0], std::min((*place.tokens)[1], tokens)};
+    selection.filter = place.filter;
     selection.reduction = place.maximum ? Reduction::maximum : Reduction::mean;
     session_.selection().set(selection);
   }

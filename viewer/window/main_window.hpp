@@ -87,6 +87,7 @@ class MainWindow : public QMainWindow {
   void make_status_bar();
   void refresh_top_bar();
   void refresh_details();
+  void show_values();
   void screen_changed();
   void restore();
   void set_full_screen(bool on);

@@ -48,6 +48,10 @@ bool is_navigation(int key) {
   }
 }
 
+bool is_comparison(Act act) {
+  return act == Act::difference || act == Act::beside || act == Act::swipe;
+}
+
 /// Whether a control has a use of its own for arrows, Return and Esc; what it leaves goes to the
 /// window all the same.
 bool takes_navigation(const QWidget* widget, int key) {
@@ -215,8 +219,14 @@ void MainWindow::connect_actions() {
           return;
         }
         if (pins_->act(act) || !screen() || screen()->act(act)) return;
-        if (act == Act::difference) beside_->toggle(BaselineBeside::Form::beside);
-        if (act == Act::swipe) beside_->toggle(BaselineBeside::Form::swipe);
+        if (!is_comparison(act)) return;
+        using Form = BaselineBeside::Form;
+        const Form form = act == Act::difference ? Form::difference
+                          : act == Act::beside   ? Form::beside
+                                                 : Form::swipe;
+        if (!beside_->toggle(form))
+          emit session_.message(
+              tr("This screen compares in another way, or shows documents alone."));
       });
   connect(&session_.undo(), &QUndoStack::indexChanged, this, &MainWindow::refresh_actions);
 }
@@ -242,8 +252,7 @@ void MainWindow::refresh_actions() {
     actions[id]->setEnabled(has_screen);
   for (auto* action : actions_->all())
     if (const auto act = actions_->entry(action).act)
-      action->setEnabled(has_screen &&
-                         ((*act != Act::difference && *act != Act::swipe) || session_.baseline()));
+      action->setEnabled(has_screen && (!is_comparison(*act) || session_.baseline()));
   for (auto* action : screen_actions_)
     action->setEnabled(has_profile || !session_.documents().empty());
 }
@@ -273,7 +282,10 @@ void MainWindow::centre_or_fit() {
 
 void MainWindow::edit_note() {
   Place place = place_now();
-  place.screen.clear();  // it is on the selection, whatever shows it
+  // It is on the selection, whatever shows it.
+  place.screen.clear();
+  place.filter.clear();
+  place.tokens.reset();
   auto* dialog = new QInputDialog(this);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
   dialog->setWindowTitle(tr("Note"));
@@ -313,7 +325,7 @@ void MainWindow::save_layout() {
 }
 
 void MainWindow::run_on_picture(const std::function<void(const PicturePtr&)>& use) {
-  const auto picture = screen() ? screen()->picture() : nullptr;
+  const auto picture = screen() ? beside_->picture() : nullptr;
   if (picture)
     use(picture);
   else

@@ -161,6 +161,13 @@ void MapView::set_viewport(const Viewport& viewport) {
   view_moved();
 }
 
+void MapView::show_part(const TokenRectangle& part) {
+  const Viewport wanted = fitted(scene_.viewport, part, scene_.n_tokens);
+  if (wanted == scene_.viewport) return;
+  set_viewport(wanted);
+  emit viewport_changed();
+}
+
 void MapView::show_all() {
   scene_.viewport.tokens_per_pixel = 1e9;
   limit(scene_.viewport);

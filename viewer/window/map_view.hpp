@@ -51,6 +51,8 @@ class MapView : public QWidget {
   const Viewport& viewport() const { return scene_.viewport; }
   void set_viewport(const Viewport& viewport);
   void show_all();
+  /// As much of it as there is room for.
+  void show_part(const TokenRectangle& part);
   /// Tokens; -1: none. Scrolls there if need be.
   void set_focus_cell(std::int64_t query, std::int64_t key);
   std::int64_t focus_query() const { return query_; }

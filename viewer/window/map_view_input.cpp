@@ -104,13 +104,9 @@ bool MapView::act(Act act) {
       return true;
     }
     case Act::fit:
-      if (scene_.region) {
-        const Viewport wanted = fitted(scene_.viewport, *scene_.region, scene_.n_tokens);
-        if (wanted != scene_.viewport) {
-          set_viewport(wanted);
-          emit viewport_changed();
-          return true;
-        }
+      if (const Viewport before = scene_.viewport; scene_.region) {
+        show_part(*scene_.region);
+        if (scene_.viewport != before) return true;
       }
       show_all();
       return true;

@@ -5,6 +5,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "kernels/base/str.hpp"
 #include "viewer/models/token_texts.hpp"
@@ -45,6 +46,9 @@ void MassScreen::make_controls() {
                               selection.sample = static_cast<std::size_t>(index);
                               session().selection().set(selection);
                             });
+  bar().add_button({"all", tr("All tokens"),
+                    tr("Ends the zoom; brushing the chart of the last rows begins one.")},
+                   [this] { show_all_tokens(); });
 }
 
 void MassScreen::make_charts() {
@@ -69,20 +73,26 @@ void MassScreen::make_charts() {
           [this](double x) { select_layer(std::lround(x)); });
 }
 
+void MassScreen::show_all_tokens() {
+  Selection selection = session().selection().current();
+  selection.tokens.reset();
+  session().selection().set(selection);
+}
+
 void MassScreen::select_cell(std::int64_t layer, std::int64_t column) {
   if (!read_of_) return;
-  const auto& positions = read_of_->model.positions;
+  const auto& positions = shown_.positions;
   if (column < 0 || static_cast<std::size_t>(column) >= positions.size()) return;
   const std::int64_t query = positions[static_cast<std::size_t>(column)];
   Selection selection = session().selection().current();
-  selection.layer = std::clamp<std::int64_t>(layer, 0, read_of_->model.layers - 1);
+  selection.layer = std::clamp<std::int64_t>(layer, 0, shown_.layers - 1);
   // Generated tokens have no row in a map.
-  selection.query = query < read_of_->model.prompt_tokens ? query : -1;
+  selection.query = query < shown_.prompt_tokens ? query : -1;
   session().selection().set(selection);
 }
 
 std::int64_t MassScreen::chosen_column() const {
-  const auto& positions = read_of_->model.positions;
+  const auto& positions = shown_.positions;
   const auto after =
       std::upper_bound(positions.begin(), positions.end(), session().selection().current().query);
   return std::max<std::int64_t>(0, after - positions.begin() - 1);
@@ -109,6 +119,10 @@ bool MassScreen::act(Act act) {
       return true;
     case Act::down:
       select_cell(layer + 1, column);
+      return true;
+    case Act::escape:
+      if (!session().selection().current().tokens) return false;
+      show_all_tokens();
       return true;
     default:
       return LiveScreen::act(act);
@@ -141,18 +155,22 @@ void MassScreen::read() {
 }
 
 void MassScreen::compute() {
+  computed_ = session().selection().current().tokens;
   compute_view(
-      [read = read_of_, threshold = session().choices().lazy.threshold] {
-        return mass_view(read->model, threshold, read->texts);
+      [read = read_of_, threshold = session().choices().lazy.threshold, tokens = computed_] {
+        MassModel part = tokens ? part_of(read->model, tokens->first, tokens->second) : read->model;
+        MassView view = mass_view(part, threshold, read->texts);
+        return std::pair(std::move(part), std::move(view));
       },
-      [this](MassView view) {
-        view_ = std::move(view);
+      [this](std::pair<MassModel, MassView> made) {
+        std::tie(shown_, view_) = std::move(made);
         set_chart(*heatmap_, view_.heatmap);
         show_selection();
       });
 }
 
 void MassScreen::show_selection() {
+  if (session().selection().current().tokens != computed_) return compute();
   set_chart(*shares_, with_layer(view_.shares, session().selection().current().layer));
 }
 
@@ -170,7 +188,7 @@ void MassScreen::show_choices() {
 
 QString MassScreen::focus_text() const {
   if (!read_of_ || !message().isEmpty()) return {};
-  const MassModel& model = read_of_->model;
+  const MassModel& model = shown_;
   const auto layer = session().selection().current().layer;
   const auto column = static_cast<std::size_t>(chosen_column());
   if (layer >= model.layers || column >= model.positions.size()) return {};

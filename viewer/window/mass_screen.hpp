@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viewer/models/mass_model.hpp"
@@ -35,6 +37,7 @@ class MassScreen : public LiveScreen {
  private:
   void make_controls();
   void make_charts();
+  void show_all_tokens();
   void select_cell(std::int64_t layer, std::int64_t column);
   /// The column at or before the chosen query; 0 if none is.
   std::int64_t chosen_column() const;
@@ -47,7 +50,9 @@ class MassScreen : public LiveScreen {
   QComboBox *rows_, *proximity_, *sample_;
   QDoubleSpinBox* threshold_;
   std::shared_ptr<const Read> read_of_;
+  MassModel shown_;  // the part of it that is shown
   MassView view_;
+  std::optional<std::pair<std::int64_t, std::int64_t>> computed_;  // the tokens of that part
 };
 
 }  // namespace kvatlas::viewer

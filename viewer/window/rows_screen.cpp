@@ -67,7 +67,11 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
   auto* layout = new QVBoxLayout(page());
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(all);
-  connect(lines_view_, &ChartView::range_brushed, this, &RowsScreen::brushed);
+  lines_view_->set_brushing(true);
+  connect(lines_view_, &ChartView::range_brushed, this, [this](double first, double last) {
+    const std::int64_t from = std::lround(std::ceil(first));
+    show_keys(from, std::max(from, std::int64_t{std::lround(std::floor(last))}) + 1);
+  });
   connect(table_, &QTableWidget::currentCellChanged, this, [this](int row) {
     if (row < 0 || static_cast<std::size_t>(row) >= top_.rows.size() || !read_of_) return;
     Selection selection = this->session().selection().current();
@@ -125,16 +129,20 @@ void RowsScreen::read() {
           for (const auto token : profile.tokens(position)) out.texts.push_back(str("#", token));
         return out;
       },
-      [this](Read read) {
-        const bool same = read_of_ && read_of_->model.n_tokens == read.model.n_tokens;
-        read_of_ = std::make_shared<const Read>(std::move(read));
-        if (!same || keys_.second == 0) keys_ = {0, read_of_->model.n_tokens};
-      });
+      [this](Read read) { read_of_ = std::make_shared<const Read>(std::move(read)); });
+}
+
+std::pair<std::int64_t, std::int64_t> RowsScreen::keys() const {
+  const std::int64_t n = read_of_ ? read_of_->model.n_tokens : 0;
+  const auto& shown = session().selection().current().tokens;
+  if (!shown || shown->first >= n) return {0, n};
+  return {shown->first, std::min(shown->second, n)};
 }
 
 void RowsScreen::compute() {
+  computed_ = keys();
   compute_view(
-      [read = read_of_, keys = keys_] { return rows_view(read->model, keys, read->texts); },
+      [read = read_of_, keys = computed_] { return rows_view(read->model, keys, read->texts); },
       [this](RowsView view) {
         top_ = std::move(view.top);
         set_chart(*lines_view_, view.lines);
@@ -169,33 +177,24 @@ void RowsScreen::show_choices() {
   ControlBar::set_items(*lag_choice_, QStringList{tr("none")} + selections_of(header, "lagkv:"));
 }
 
-void RowsScreen::show_selection() {}
-
-void RowsScreen::brushed(const std::optional<std::pair<double, double>>& range) {
-  if (!range)
-    show_keys(0, 0);
-  else
-    show_keys(std::lround(std::ceil(range->first)), std::lround(std::floor(range->second)) + 1);
+void RowsScreen::show_selection() {
+  if (keys() != computed_) compute();
 }
 
 void RowsScreen::show_keys(std::int64_t first, std::int64_t last) {
   if (!read_of_) return;
-  const RowsModel& model = read_of_->model;
-  const bool all = last <= first;
-  first = all ? 0 : std::clamp<std::int64_t>(first, 0, model.n_tokens - 1);
-  last = all ? model.n_tokens : std::clamp<std::int64_t>(last, first + 1, model.n_tokens);
-  keys_ = {first, last};
+  const std::int64_t n = read_of_->model.n_tokens;
+  first = std::clamp<std::int64_t>(first, 0, n - 1);
+  last = last <= first ? n : std::clamp<std::int64_t>(last, first + 1, n);
   Selection selection = session().selection().current();
-  selection.region.reset();
-  if (!all)  // the map shows the same part
-    selection.region = TokenRectangle{model.n_tokens - model.rows, first, model.rows, last - first};
+  selection.tokens.reset();
+  if (first > 0 || last < n) selection.tokens = {first, last};
   session().selection().set(selection);
-  compute();
 }
 
 bool RowsScreen::act(Act act) {
   if (!read_of_ || !message().isEmpty()) return LiveScreen::act(act);
-  const auto [first, last] = keys_;
+  const auto [first, last] = keys();
   const std::int64_t span = last - first;
   switch (act) {
     case Act::zoom_in:

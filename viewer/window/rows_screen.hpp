@@ -26,7 +26,7 @@ class RowsScreen : public LiveScreen {
   enum class Lines : std::uint8_t { head, kv_group, all_heads, mean };
   void set_lines(Lines lines);
   /// The keys that are shown.
-  std::pair<std::int64_t, std::int64_t> keys() const { return keys_; }
+  std::pair<std::int64_t, std::int64_t> keys() const;
   const ChartView& lines_view() const { return *lines_view_; }
 
  protected:
@@ -42,7 +42,6 @@ class RowsScreen : public LiveScreen {
     RowsModel model;
     std::vector<std::string> texts;
   };
-  void brushed(const std::optional<std::pair<double, double>>& range);
   void show_keys(std::int64_t first, std::int64_t last);
   void show_table();
   RowsChoices rows_choices() const;
@@ -52,7 +51,7 @@ class RowsScreen : public LiveScreen {
   QComboBox *lines_choice_, *dynamic_choice_, *lag_choice_;
   Lines lines_ = Lines::head;
   std::shared_ptr<const Read> read_of_;
-  std::pair<std::int64_t, std::int64_t> keys_{0, 0};
+  std::pair<std::int64_t, std::int64_t> computed_{0, 0};  // the keys that the charts are of
   Table top_;
 };
 

@@ -33,6 +33,7 @@ enum class Act : std::uint8_t {
   mask_sinks,
   reduction,  // log or linear; hide the sinks; mean or max
   difference,
+  beside,
   swipe,  // against the baseline
   handle_down,
   handle_up,
@@ -52,6 +53,9 @@ class Screen : public QWidget {
   virtual QString title() const = 0;
   /// What it shows now, to export and to copy; nullptr while there is nothing.
   virtual PicturePtr picture() const = 0;
+  /// The charts of that picture at places of their own, empty ones where nothing is shown; none
+  /// for a screen that is no charts.
+  virtual std::vector<Chart> charts() const { return {}; }
   /// The same as a table that a screen reader can walk; rows may be cut to those of the selection.
   virtual Table table() const = 0;
   virtual bool act(Act act) = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viewer/maps/tile_plan.hpp"
@@ -18,6 +19,8 @@ struct Selection {
   std::int64_t layer = 0, head = 0;   // a query head
   std::int64_t query = -1, key = -1;  // tokens; -1: none
   std::optional<TokenRectangle> region;
+  /// First and one past the last of the prompt's tokens that all screens show; none: all.
+  std::optional<std::pair<std::int64_t, std::int64_t>> tokens;
   Reduction reduction = Reduction::mean;
   std::string filter = {};  // of the grid of heads (viewer/models/head_filter.hpp)
   bool operator==(const Selection&) const = default;

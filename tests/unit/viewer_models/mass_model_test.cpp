@@ -55,6 +55,19 @@ TEST(MassModel, RowsAlongThePrompt) {
   EXPECT_THAT(view.heatmap.notes.at(0), HasSubstr("5 rows along a prompt of 300 tokens"));
 }
 
+TEST(MassModel, PartOfTheTokens) {
+  const OpenProfile open({.samples = 2, .heatmap = true});
+  const MassModel model = read_mass_model(open.reader(), 1, {16, 112}, MassRows::along);
+  const MassModel part = part_of(model, 74, 224);
+  EXPECT_THAT(part.positions, ElementsAre(74, 149));
+  ASSERT_EQ(part.masses.size(), 8u);
+  EXPECT_EQ(part.masses[2], model.masses[5 + 1]);
+  EXPECT_EQ(part.masses[7], model.masses[15 + 2]);
+  EXPECT_THAT(part_of(model, 0, 300).positions, ElementsAre(0, 74, 149, 224, 299));
+  EXPECT_THAT(part_of(model, 80, 90).positions, ElementsAre(74));  // between two rows
+  EXPECT_THAT(part_of(model, 900, 990).positions, ElementsAre(299));
+}
+
 TEST(MassModel, RefusesWhatTheProfileLacks) {
   const OpenProfile open({.samples = 2});
   EXPECT_TRUE(has_mass_rows(open.reader(), MassRows::last));

@@ -15,7 +15,16 @@ namespace {
 using testing::HasSubstr;
 using testing_support::error_of;
 
-const Place kPlace{"maps", 3, 12, 5, 120, 17, std::array<std::int64_t, 4>{1, 2, 30, 40}, true};
+const Place kPlace{"maps",
+                   3,
+                   12,
+                   5,
+                   120,
+                   17,
+                   std::array<std::int64_t, 4>{1, 2, 30, 40},
+                   true,
+                   std::array<std::int64_t, 2>{100, 201},
+                   "not lazy, sink>0.5"};
 
 TEST(Link, RoundTrip) {
   for (const Place& place : {kPlace, Place{}, Place{"la zy&", -1, 0, 0, 0, 0, {}, false}}) {
@@ -38,7 +47,9 @@ TEST(Link, SaysWhatIsWrong) {
   EXPECT_THAT(error_of([] { parse_link(std::string("kvatlas:p\0q", 11)); }),
               HasSubstr("zero byte"));
   EXPECT_THAT(error_of([] { parse_link("kvatlas:p#screen=%ff"); }), HasSubstr("of a screen"));
-  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#region=1,2"); }), HasSubstr("four numbers"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#region=1,2"); }), HasSubstr("4 numbers"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#tokens=7,7"); }), HasSubstr("lesser"));
+  EXPECT_THAT(error_of([] { parse_link("kvatlas:p#filter=hazy"); }), HasSubstr("no word 'hazy'"));
   EXPECT_EQ(parse_link("kvatlas:p#new=1&screen=lazy").place.screen, "lazy");  // newer parts
 }
 
@@ -69,6 +80,10 @@ TEST(Sidecar, RefusesWhatIsNone) {
               HasSubstr("whole number"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,1e300]}]})"),
               HasSubstr("whole number"));
+  EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,2],"tokens":[9,2]}]})"),
+              HasSubstr("'tokens'"));
+  EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","notes":[{"at":[1,2],"filter":"not"}]})"),
+              HasSubstr("ends with 'not'"));
   EXPECT_EQ(refusal(R"({"schema":"kvatlas.view/1.3","pins":[{"at":[1,2],"new":1}]})"), "");
 }
 
