@@ -110,7 +110,7 @@ TEST_F(RowsScreenTest, ADragAcrossTheChartBrushes) {
   const auto [first, last] = screen_->keys();
   EXPECT_GT(first, 250);
   EXPECT_LT(last, 600);
-  EXPECT_NEAR(last - first, 700 / 6, 40);
+  EXPECT_NEAR(static_cast<double>(last - first), 700.0 / 6, 40);
 }
 
 TEST_F(RowsScreenTest, LongPromptsAreThinnedWithoutLosingAPeak) {

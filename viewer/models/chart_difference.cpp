@@ -69,6 +69,8 @@ double value_at(const Line& line, double x) {
   return before.y + (after->y - before.y) * (x - before.x) / (after->x - before.x);
 }
 
+constexpr double kRoom = 1.05;  // above the greatest bar
+
 class Difference {
  public:
   Difference(const Chart& mine, const Chart& other, const Shift& shift)
@@ -79,13 +81,13 @@ class Difference {
     for (std::size_t i = 0; i < mine_.bars.size(); ++i) add_bars(out, i);
     add_boxes(out);
     for (std::size_t i = 0; i < mine_.matrices.size(); ++i) add_matrix(out, i);
-    for (auto& matrix : out.matrices) matrix.range = {-most_cell_, most_cell_};
     const auto about_zero = [](double most) {
-      return std::pair(most > 0 ? -1.05 * most : -1, most > 0 ? 1.05 * most : 1);
+      return most > 0 ? std::pair(-most, most) : std::pair(-1.0, 1.0);
     };
+    for (auto& matrix : out.matrices) matrix.range = about_zero(most_cell_);
     if (out.matrices.empty()) {
-      out.y.range = about_zero(most_);
-      if (out.right) out.right->range = about_zero(most_right_);
+      out.y.range = about_zero(kRoom * most_);
+      if (out.right) out.right->range = about_zero(kRoom * most_right_);
       out.marks.push_back({"no change", 0, false});
     }
     fill_table(out);
@@ -124,7 +126,7 @@ class Difference {
   void add_bars(Chart& out, std::size_t at) {
     const Bars& bars = mine_.bars[at];
     const Bars* other = partner(mine_.bars, at, other_.bars);
-    if (!other) return;
+    if (!other || bars.label.empty()) return;  // without a label it is a backdrop
     Bars difference{bars.label, {}};
     for (const Bar& bar : bars.bars)
       for (const Bar& theirs : other->bars)
@@ -210,17 +212,31 @@ class Difference {
   const Chart &mine_, &other_;
   const Shift shift_;
   std::vector<Row> rows_;
-  double most_ = 0, most_right_ = 0, most_cell_ = 1e-12;
+  double most_ = 0, most_right_ = 0, most_cell_ = 0;
 };
+
+/// Titles tell live numbers, which differ: what they have in common, up to a colon.
+std::string common_title(const Chart& mine, const Chart& other) {
+  if (mine.title == other.title) return mine.title;
+  const auto differ =
+      std::mismatch(mine.title.begin(), mine.title.end(), other.title.begin(), other.title.end());
+  const std::string begin(mine.title.begin(), differ.first);
+  const auto colon = begin.rfind(": ");
+  return colon == begin.npos ? str(mine.y.title, " by ", mine.x.title) : begin.substr(0, colon);
+}
 
 }  // namespace
 
 Chart chart_difference(const Chart& mine, const std::string& name, const Chart& baseline,
                        const std::string& baseline_name) {
   Chart out;
-  out.title = str(mine.title, ": ", name, " less ", baseline_name);
+  const std::string title = str(common_title(mine, baseline), ": ", name, " less ", baseline_name);
+  out.title = title;
+  if (mine.title != baseline.title)
+    out.notes = {str(name, ": ", mine.title), str(baseline_name, ": ", baseline.title)};
   if (other_layers(mine.x, baseline.x) || other_layers(mine.y, baseline.y)) {
-    out.notes.push_back(
+    out.notes.assign(
+        1,
         "the two models have other numbers of layers; 'Pair by depth' on the comparison screen "
         "compares layers of the same relative depth");
     return out;
@@ -237,8 +253,8 @@ Chart chart_difference(const Chart& mine, const std::string& name, const Chart& 
   Difference(mine, baseline, shift).take(out);
   if (out.lines.empty() && out.bars.empty() && out.matrices.empty()) {
     out = {};
-    out.title = str(mine.title, ": ", name, " less ", baseline_name);
-    out.notes.push_back("the two have no series in common");
+    out.title = title;
+    out.notes = {"the two have no series in common"};
   }
   return out;
 }

@@ -35,6 +35,7 @@ BaselineBeside::BaselineBeside(Session& session, const std::vector<ScreenEntry>&
                                QStackedWidget* front, QWidget* parent)
     : QWidget(parent), session_(session), entries_(entries), front_(front) {
   front_->setParent(this);
+  front_->setAutoFillBackground(true);  // what lies beneath does not shine through
   names_ = new QLabel(this);
   names_->setObjectName("beside.names");
   names_->setTextFormat(Qt::PlainText);

@@ -66,7 +66,9 @@ void DifferenceView::compare(const Screen& front, const Screen& other) {
   for (std::size_t i = 0; i < views_.size(); ++i) {
     const bool shown = i < found.size();
     const int at = static_cast<int>(i);
-    if (shown) grid_->addWidget(views_[i], in_pairs ? at / 2 : at, in_pairs ? at % 2 : 0);
+    const bool alone = !in_pairs || (i % 2 == 0 && i + 1 == found.size());
+    if (shown)
+      grid_->addWidget(views_[i], in_pairs ? at / 2 : at, in_pairs ? at % 2 : 0, 1, alone ? 2 : 1);
     if (shown) views_[i]->setAccessibleName(QString::fromStdString(found[i].title));
     views_[i]->set_chart(shown ? std::move(found[i]) : Chart());
     views_[i]->setVisible(shown);
@@ -74,7 +76,7 @@ void DifferenceView::compare(const Screen& front, const Screen& other) {
   const bool nothing = found.empty();
   message_->setText(nothing ? reasons.join('\n') : QString());
   message_->setVisible(nothing);
-  grid_->addWidget(message_, 0, 0);
+  grid_->addWidget(message_, 0, 0, 1, 2);
   emit content_changed();
 }
 

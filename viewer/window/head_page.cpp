@@ -135,7 +135,7 @@ void HeadPage::follow() {
   const bool same_sample = shown_ && shown_->sample == selection.sample;
   const bool same = same_sample && shown_->layer == selection.layer &&
                     shown_->head == selection.head && shown_->reduction == selection.reduction;
-  const auto tokens_before = shown_ ? shown_->tokens : std::nullopt;
+  const bool zooms = shown_ ? shown_->tokens != selection.tokens : selection.tokens.has_value();
   shown_ = selection;
   if (!same) {
     show_subject();
@@ -146,7 +146,7 @@ void HeadPage::follow() {
   if (selection.query >= 0 || map_->focus_query() >= 0)
     map_->set_focus_cell(selection.query, selection.key);
   if (selection.region) map_->set_region(selection.region);
-  if (selection.tokens != tokens_before) show_tokens();
+  if (zooms) show_tokens();
 }
 
 /// Those keys, and as many of the last queries.
