@@ -538,8 +538,11 @@ TEST_F(MapsScreenTest, GridLessTheBaselinesIsCentredOnZero) {
   ASSERT_TRUE(wait_until([&] { return screen_->grid().range().has_value(); }));
   EXPECT_EQ(screen_->grid().range()->high, before.high);
   screen_->act(Act::difference);
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().range().has_value(); }));
   session_.close_baseline();
   EXPECT_FALSE(screen_->grid().is_difference());
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().range().has_value(); }));
+  EXPECT_EQ(screen_->grid().range()->high, before.high);  // and not that of differences
 }
 
 TEST(MapsScreen, WithoutMapsSaysHowToRecordThem) {

@@ -148,6 +148,9 @@ QRectF ChartDrawing::area_of(const Part& part) const {
     case Part::Kind::cell:
       if (index < chart_.matrices.size() && index < layout_.places.size()) {
         const auto& matrix = chart_.matrices[index];
+        if (part.row < 0 || static_cast<std::size_t>(part.row) >= matrix.row_labels.size() ||
+            part.column < 0 || static_cast<std::size_t>(part.column) >= matrix.column_labels.size())
+          break;
         const QRectF cells = layout_.places[index].cells;
         const double width = cells.width() / static_cast<double>(matrix.column_labels.size());
         const double height = cells.height() / static_cast<double>(matrix.row_labels.size());

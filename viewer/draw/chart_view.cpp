@@ -67,6 +67,8 @@ void ChartView::set_chart(Chart chart) {
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
     state.focused = {};
   state.hovered = {};
+  if (static_cast<std::size_t>(std::max(state.handle, 0)) >= this->chart().marks.size())
+    state.dragging = false;  // what was dragged has gone
   if (underMouse() && state.hover_at.x() >= 0 && !state.dragging) set_hover(state.hover_at);
   if (retitled) setAccessibleName(QString::fromStdString(this->chart().title));
 }
@@ -244,8 +246,7 @@ void ChartView::mouseReleaseEvent(QMouseEvent* event) {
   if (state.dragging) {
     state.dragging = false;
     const auto mark = static_cast<std::size_t>(state.handle);
-    if (mark < chart().marks.size())
-      emit handle_moved(state.handle, state.drawing.mark_value(mark, at), true);
+    emit handle_moved(state.handle, state.drawing.mark_value(mark, at), true);
     return;
   }
   if (state.brush_start) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/model_axes.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "kernels/base/error.hpp"
@@ -13,6 +14,10 @@ calibrate::CacheShape cache_shape(const profile::Header& header) {
     fail(ErrorCode::unreadable, "the profile's model has ", header.n_layers, " layers, ",
          header.n_heads, " heads and ", header.n_kv_heads, " KV heads");
   return {header.n_layers, header.n_kv_heads, header.head_dim};
+}
+
+std::int64_t heads_per_kv_head(const profile::Header& header) {
+  return header.n_kv_heads > 0 ? std::max<std::int64_t>(1, header.n_heads / header.n_kv_heads) : 1;
 }
 
 Axis layer_axis(std::int64_t layers) {

@@ -14,6 +14,8 @@ namespace kvatlas::viewer {
 
 /// Error(unreadable) for a model that has none, or KV heads that do not divide the query heads.
 calibrate::CacheShape cache_shape(const profile::Header& header);
+/// At least 1, whatever the header says.
+std::int64_t heads_per_kv_head(const profile::Header& header);
 /// 0 to layers - 1, room for a column at both ends.
 Axis layer_axis(std::int64_t layers);
 bool is_layer_axis(const Axis& axis);

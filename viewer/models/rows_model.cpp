@@ -262,7 +262,7 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
   model.lanes.push_back(std::move(lazy));
   const std::int64_t kv_head =
       std::clamp<std::int64_t>(choices.kept_of_head, 0, header.n_heads - 1) /
-      (header.n_heads / header.n_kv_heads);
+      heads_per_kv_head(header);
   for (const auto& label : choices.selections) {
     auto lane = kept_lane(profile, position, label, choices.layer, kv_head, model.n_tokens);
     if (!lane.label.empty()) model.lanes.push_back(std::move(lane));

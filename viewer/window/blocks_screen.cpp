@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
 #include "viewer/models/pair_rows_model.hpp"
 #include "viewer/window/screens.hpp"
 
@@ -170,9 +171,8 @@ void BlocksScreen::make_charts() {
 /// What is grouped: a query head, or its KV head.
 std::int64_t BlocksScreen::group_of(std::int64_t query_head) const {
   const auto& header = session().profile()->header();
-  return session().choices().blocks.per_query_head
-             ? query_head
-             : query_head / (header.n_heads / header.n_kv_heads);
+  return session().choices().blocks.per_query_head ? query_head
+                                                   : query_head / heads_per_kv_head(header);
 }
 
 void BlocksScreen::select_group(std::int64_t group, std::int64_t layer) {
@@ -181,9 +181,8 @@ void BlocksScreen::select_group(std::int64_t group, std::int64_t layer) {
   Selection selection = session().selection().current();
   selection.layer = std::clamp<std::int64_t>(layer, 0, header.n_layers - 1);
   if (group_of(selection.head) != group)
-    selection.head = session().choices().blocks.per_query_head
-                         ? group
-                         : group * (header.n_heads / header.n_kv_heads);
+    selection.head =
+        session().choices().blocks.per_query_head ? group : group * heads_per_kv_head(header);
   if (selection.head >= 0 && selection.head < header.n_heads) session().selection().set(selection);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 
 namespace kvatlas::viewer {
@@ -64,13 +65,10 @@ void DetailsView::refresh() {
       if (std::find(layers.begin(), layers.end(), selection.layer) != layers.end())
         layer += ", " + QString::fromStdString(name);
     rows.emplace_back(tr("Layer"), layer);
-    rows.emplace_back(tr("Head"),
-                      header.n_kv_heads > 0 && header.n_heads >= header.n_kv_heads
-                          ? tr("%1 of %2 (KV head %3)")
-                                .arg(selection.head)
-                                .arg(header.n_heads)
-                                .arg(selection.head / (header.n_heads / header.n_kv_heads))
-                          : tr("%1 of %2").arg(selection.head).arg(header.n_heads));
+    rows.emplace_back(tr("Head"), tr("%1 of %2 (KV head %3)")
+                                      .arg(selection.head)
+                                      .arg(header.n_heads)
+                                      .arg(selection.head / heads_per_kv_head(header)));
     const auto token = [&](const QString& name, std::int64_t at) {
       if (at < 0) return;
       QString text = QString::number(at);

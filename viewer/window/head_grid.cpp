@@ -12,6 +12,7 @@
 
 #include "kernels/base/str.hpp"
 #include "viewer/draw/grid_picture.hpp"
+#include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 
@@ -193,7 +194,7 @@ void HeadGrid::paint_thumbnail(QPainter& painter, const GridLayout::Cell& cell, 
 void HeadGrid::paint_header(QPainter& painter) {
   painter.fillRect(0, 0, viewport()->width(), kHeader - 2, theme_.background);
   const auto& header = thumbnails_.profile()->header();
-  const std::int64_t group = std::max<std::int64_t>(1, header.n_heads / header.n_kv_heads);
+  const std::int64_t group = heads_per_kv_head(header);
   painter.setClipRect(kStrip - kGap, 0, viewport()->width(), kHeader);
   for (int column = 0; column < layout_.columns(); ++column) {
     const QRect box = layout_.rectangle(0, column);

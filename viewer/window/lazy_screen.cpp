@@ -58,7 +58,7 @@ void LazyScreen::make_controls() {
   w_last_ = bar().add_number(
       {"w_last", tr("Rows"),
        tr("How many of the last prompt rows the layer mass is the mean of; prefill only.")},
-      {1, 32, 1, 0}, [this](double value) {
+      {1, 4096, 1, 0}, [this](double value) {
         change(tr("Rows"), [&](Choices& choices) {
           choices.lazy_arrays.w_last = static_cast<std::int64_t>(value);
         });

@@ -25,7 +25,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kBarWidth = 120, kTargetHeight = 28, kLayoutVersion = 1;
+constexpr int kBarWidth = 120, kTargetHeight = 28;
 constexpr int kMostTokens = 100'000'000;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 

@@ -129,6 +129,7 @@ class MainWindow : public QMainWindow {
   JumpContext jump_context() const;
   void take(const Jump& jump);
 
+  static constexpr int kLayoutVersion = 1;  // of the docks, in settings
   static constexpr int kLeastTileMib = 16, kMostTileMib = 65536;
 
   Session& session_;

@@ -149,8 +149,9 @@ void MainWindow::fill_layouts(QMenu& menu) {
   const auto names = settings_.childKeys();
   settings_.endGroup();
   for (const auto& name : names)
-    connect(menu.addAction(name), &QAction::triggered, this,
-            [this, name] { restoreState(settings_.value("layouts/" + name).toByteArray(), 1); });
+    connect(menu.addAction(name), &QAction::triggered, this, [this, name] {
+      restoreState(settings_.value("layouts/" + name).toByteArray(), kLayoutVersion);
+    });
   if (names.empty()) menu.addAction(tr("None saved yet"))->setEnabled(false);
 }
 
@@ -200,7 +201,7 @@ void MainWindow::connect_actions() {
   on("view.full_screen", [this](bool on_now) { set_full_screen(on_now); });
   on("view.memory", [this] { ask_for_memory(); });
   on("view.save_layout", [this] { save_layout(); });
-  on("view.reset_layout", [this] { restoreState(standard_layout_, 1); });
+  on("view.reset_layout", [this] { restoreState(standard_layout_, kLayoutVersion); });
   on("view.table", [this](bool on_now) {
     values_dock_->setVisible(on_now);
     if (on_now) values_->view().setFocus();
@@ -319,7 +320,7 @@ void MainWindow::save_layout() {
   dialog->setLabelText(tr("Name of the layout:"));
   connect(dialog, &QInputDialog::textValueSelected, this, [this](const QString& text) {
     const auto name = text.simplified().remove('/').remove('\\').left(40);
-    if (!name.isEmpty()) settings_.setValue("layouts/" + name, saveState(1));
+    if (!name.isEmpty()) settings_.setValue("layouts/" + name, saveState(kLayoutVersion));
   });
   dialog->open();
 }

@@ -16,10 +16,7 @@ void MapFeed::cancel() {
 
 void MapFeed::set(const MapSubject& subject, const std::optional<MapSubject>& baseline) {
   cancel();
-  for (const Part& part : parts_)
-    if (part.profile) disconnect(part.profile, nullptr, this, nullptr);
-  parts_.clear();
-  levels_.clear();
+  forget_parts();
   n_tokens_ = 0;
   relative_ = false;
   problem_.clear();
@@ -30,9 +27,15 @@ void MapFeed::set(const MapSubject& subject, const std::optional<MapSubject>& ba
     if (baseline && baseline->profile) add_part(*baseline);
   } catch (const Error& error) {
     problem_ = QString::fromUtf8(error.what());
-    parts_.clear();
-    levels_.clear();
+    forget_parts();
   }
+}
+
+void MapFeed::forget_parts() {
+  for (const Part& part : parts_)
+    if (part.profile) disconnect(part.profile, nullptr, this, nullptr);
+  parts_.clear();
+  levels_.clear();
 }
 
 void MapFeed::add_part(const MapSubject& subject) {

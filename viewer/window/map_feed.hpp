@@ -63,6 +63,7 @@ class MapFeed : public QObject {
   };
 
   void add_part(const MapSubject& subject);
+  void forget_parts();
   OtherMap other(const Map& map, std::int64_t side) const;
   /// Of a part, laid over the first map's tile; nullptr while tiles lack.
   std::shared_ptr<const Tile> part_tile(Part& part, const TileKey& key);

@@ -9,6 +9,7 @@
 #include "calibrate/policy.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -140,9 +141,7 @@ void MapOverlays::read_kept() {
   const auto labels = selection_labels(header);
   const auto at = static_cast<std::size_t>(kept_by_);
   const std::string label = at < labels.size() ? labels[at] : "";
-  const std::int64_t group =
-      header.n_kv_heads > 0 ? std::max<std::int64_t>(1, header.n_heads / header.n_kv_heads) : 1;
-  const std::int64_t kv_head = selection.head / group, layer = selection.layer;
+  const std::int64_t kv_head = selection.head / heads_per_kv_head(header), layer = selection.layer;
   const std::size_t sample = selection.sample;
   const std::int64_t n = profile->samples()[sample].n_tokens;
   const std::int64_t which = kept_by_;

@@ -5,15 +5,11 @@
 #include <cmath>
 
 #include "kernels/base/error.hpp"
+#include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 
 namespace {
-
-/// Query heads of a KV head.
-std::int64_t group_of(const profile::Header& header) {
-  return header.n_kv_heads > 0 ? std::max<std::int64_t>(1, header.n_heads / header.n_kv_heads) : 1;
-}
 
 MapKey chosen_key(const Selection& selection) {
   return {selection.sample, selection.layer, selection.head, selection.reduction};
@@ -39,7 +35,7 @@ MapSubject MapSubjects::of_baseline() const {
 MapSubject MapSubjects::subject(OpenedProfile& profile, MapKey key) const {
   MapSubject out;
   out.profile = &profile;
-  const std::int64_t group = group_of(profile.header());
+  const std::int64_t group = heads_per_kv_head(profile.header());
   switch (mean_over) {
     case MeanOver::one:
       out.maps = {key};
@@ -74,7 +70,7 @@ QString MapSubjects::title() const {
   const Selection& selection = session_.selection().current();
   const OpenedProfile& profile = *session_.profile();
   const auto& sample = profile.samples()[selection.sample];
-  const std::int64_t group = group_of(profile.header());
+  const std::int64_t group = heads_per_kv_head(profile.header());
   const auto about = [&]() -> QString {
     const QString layer = QString::number(selection.layer), head = QString::number(selection.head),
                   kv_head = QString::number(selection.head / group);

@@ -87,14 +87,18 @@ void MassScreen::select_cell(std::int64_t layer, std::int64_t column) {
   Selection selection = session().selection().current();
   selection.layer = std::clamp<std::int64_t>(layer, 0, shown_.layers - 1);
   // Generated tokens have no row in a map.
-  selection.query = query < shown_.prompt_tokens ? query : -1;
+  const bool of_prompt = query < shown_.prompt_tokens;
+  generated_ = of_prompt ? -1 : query;
+  selection.query = of_prompt ? query : -1;
   session().selection().set(selection);
+  emit content_changed();  // also from one generated token to the next
 }
 
 std::int64_t MassScreen::chosen_column() const {
   const auto& positions = shown_.positions;
+  const std::int64_t query = session().selection().current().query;
   const auto after =
-      std::upper_bound(positions.begin(), positions.end(), session().selection().current().query);
+      std::upper_bound(positions.begin(), positions.end(), query < 0 ? generated_ : query);
   return std::max<std::int64_t>(0, after - positions.begin() - 1);
 }
 
@@ -150,6 +154,7 @@ void MassScreen::read() {
       },
       [this](Read read) {
         read_of_ = std::make_shared<const Read>(std::move(read));
+        generated_ = -1;
         ControlBar::set(*rows_, read_of_->model.rows == MassRows::along ? 0 : 1);
       });
 }

@@ -52,6 +52,7 @@ class MassScreen : public LiveScreen {
   std::shared_ptr<const Read> read_of_;
   MassModel shown_;  // the part of it that is shown
   MassView view_;
+  std::int64_t generated_ = -1;  // the chosen token if it was generated: a selection has no such
   std::optional<std::pair<std::int64_t, std::int64_t>> computed_;  // the tokens of that part
 };
 

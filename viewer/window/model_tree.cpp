@@ -7,6 +7,8 @@
 #include <QTreeWidget>
 #include <QVBoxLayout>
 
+#include "viewer/models/model_axes.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
@@ -76,8 +78,7 @@ void ModelTree::rebuild() {
   if (!profile) return;
   const auto& header = profile->header();
   model_ = add(tree_->invisibleRootItem(), Kind::none, tr("Layers (%1)").arg(header.n_layers));
-  const auto group =
-      header.n_kv_heads > 0 ? std::max<std::int64_t>(header.n_heads / header.n_kv_heads, 1) : 1;
+  const auto group = heads_per_kv_head(header);
   for (std::int64_t layer = 0; layer < header.n_layers; ++layer) {
     auto* item = add(model_, Kind::layer, tr("Layer %1").arg(layer), layer);
     layers_.push_back(item);

@@ -6,6 +6,7 @@
 #include <QResizeEvent>
 #include <QScrollArea>
 #include <algorithm>
+#include <utility>
 
 #include "viewer/models/link.hpp"
 
@@ -52,10 +53,11 @@ void PinTray::profile_changed() {
   }
   sidecar_ = {};
   images_.clear();
-  readable_ = false;
+  readable_ = reading_ = false;
   path_ = profile ? sidecar_path(profile->path()) : std::filesystem::path();
   refresh();
   if (!profile) return;
+  reading_ = true;
   files_.start([this, path = path_, reading = ++readings_] {
     Sidecar sidecar;
     QString failure;
@@ -67,8 +69,12 @@ void PinTray::profile_changed() {
     QMetaObject::invokeMethod(this, [this, reading, sidecar, failure] {
       if (reading != readings_) return;
       readable_ = failure.isEmpty();
-      sidecar_ = sidecar;
+      reading_ = false;
+      const Sidecar meanwhile = std::exchange(sidecar_, sidecar);
+      sidecar_.pins.insert(sidecar_.pins.end(), meanwhile.pins.begin(), meanwhile.pins.end());
+      sidecar_.notes.insert(sidecar_.notes.end(), meanwhile.notes.begin(), meanwhile.notes.end());
       if (!readable_) emit failed(failure);
+      if (meanwhile != Sidecar{}) save();
       refresh();
       emit notes_changed();
       if (!sidecar_.pins.empty()) emit pins_came();
@@ -117,7 +123,7 @@ QStringList PinTray::notes_at(const Place& place) const {
 }
 
 void PinTray::save() {
-  if (path_.empty()) return;
+  if (path_.empty() || reading_) return;
   if (!readable_) {
     emit failed(
         tr("%1 is not replaced, for it could not be read: pins and notes of this window are "

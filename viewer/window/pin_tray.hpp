@@ -54,6 +54,7 @@ class PinTray : public QWidget {
   Sidecar sidecar_;
   std::filesystem::path path_;
   bool readable_ = false;  // what is there may be replaced
+  bool reading_ = false;   // what is pinned meanwhile is added to what is read
   QHash<QString, QImage> images_;
   QScrollArea* area_;
   QHBoxLayout* row_;

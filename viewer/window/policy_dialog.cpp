@@ -227,7 +227,9 @@ void PolicyDialog::read_document() {
       [this](const calibrate::Document& document) {
         if (source_->currentData().toInt() == kChoices) take_document(document);
       },
-      [this](const std::string& failure) { fail_with(QString::fromStdString(failure)); });
+      [this, number = asked_](const std::string& failure) {
+        if (number == asked_) fail_with(QString::fromStdString(failure));
+      });
 }
 
 void PolicyDialog::take_document(const calibrate::Document& document) {

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "kernels/base/str.hpp"
+#include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 #include "viewer/window/screens.hpp"
 
@@ -91,8 +92,7 @@ void RowsScreen::set_lines(Lines lines) {
 RowsChoices RowsScreen::rows_choices() const {
   const Selection& selection = session().selection().current();
   const auto& header = session().profile()->header();
-  const std::int64_t group =
-      header.n_kv_heads > 0 ? std::max<std::int64_t>(1, header.n_heads / header.n_kv_heads) : 1;
+  const std::int64_t group = heads_per_kv_head(header);
   RowsChoices choices;
   choices.layer = selection.layer;
   choices.kept_of_head = selection.head;
@@ -218,6 +218,7 @@ bool RowsScreen::act(Act act) {
       return true;
     case Act::up:
     case Act::down:
+      if (table_->rowCount() == 0) return true;
       table_->setCurrentCell(
           std::clamp(table_->currentRow() + (act == Act::up ? -1 : 1), 0, table_->rowCount() - 1),
           1);

@@ -10,6 +10,8 @@ SampleFacts::SampleFacts(Session& session, QObject* parent) : QObject(parent), s
   connect(&session_, &Session::profile_changed, this, [this] {
     sample_.reset();
     read_for_.clear();
+    lazy_.reset();
+    ++reading_;
     of_model_.clear();
     if (const auto* profile = session_.profile()) {
       const auto& window = profile->header().window;
@@ -87,7 +89,7 @@ void SampleFacts::read_lazy() {
 
 void SampleFacts::compute_lazy() {
   if (!lazy_) return;
-  latest_.request([this, model = lazy_, settings = session_.choices().lazy,
+  latest_.request([this, model = lazy_, settings = session_.choices().lazy, reading = reading_,
                    predicates = of_model_]() mutable -> std::function<void()> {
     const LazyView view = lazy_view(*model, settings);
     std::vector<std::int64_t> lazy, near_half;
@@ -95,7 +97,8 @@ void SampleFacts::compute_lazy() {
       if (view.rates[layer] >= settings.share) lazy.push_back(static_cast<std::int64_t>(layer));
     for (const auto layer : view.near_half) near_half.push_back(static_cast<std::int64_t>(layer));
     predicates.insert(predicates.begin(), {{"lazy", lazy}, {"near half", near_half}});
-    return [this, predicates = std::move(predicates)] {
+    return [this, reading, predicates = std::move(predicates)] {
+      if (reading != reading_) return;  // of another profile or set of samples
       predicates_ = predicates;
       emit predicates_changed();
     };

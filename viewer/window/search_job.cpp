@@ -77,9 +77,10 @@ void SearchJob::read_lines() {
   while (!unfinished_.isEmpty()) {
     qsizetype end = unfinished_.indexOf('\n');
     if (end < 0 && unfinished_.size() < kLongest) return;
-    if (end < 0 || end > kLongest) end = kLongest;
+    const bool cut = end < 0 || end > kLongest;
+    if (cut) end = kLongest;
     const QString line = QString::fromUtf8(unfinished_.left(end));
-    unfinished_.remove(0, end + 1);
+    unfinished_.remove(0, cut ? end : end + 1);
     if (!line.trimmed().isEmpty()) last_line_ = line;
     emit said(line);
   }

@@ -161,7 +161,7 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
 }
 
 void Session::close_baseline() {
-  baseline_.reset();
+  const auto before = std::move(baseline_);  // goes when nobody looks at it any more
   emit baseline_changed();
 }
 
@@ -256,10 +256,8 @@ void Session::follow(Session& leader) {
 void Session::take_baseline_of_leader() {
   if (const auto* baseline = leader_->baseline())
     read({baseline->path()}, As::profile);
-  else if (profile_) {
-    profile_.reset();
+  else if (const auto before = std::move(profile_))
     emit profile_changed();
-  }
 }
 
 Selection Session::selection_of_leader() const {

@@ -79,7 +79,9 @@ void SweepScreen::make_controls() {
 }
 
 void SweepScreen::choose(int candidate) {
-  if (candidate >= 0 && model_ && !model_->candidates[static_cast<std::size_t>(candidate)].own()) {
+  const auto at = static_cast<std::size_t>(std::max(candidate, 0));
+  if (model_ && at >= model_->candidates.size()) return;  // of an older document
+  if (candidate >= 0 && model_ && !model_->candidates[at].own()) {
     emit session().message(tr("Only LagKV's own points can be exported."));
     return;
   }
@@ -148,6 +150,7 @@ QString SweepScreen::focus_text() const {
   const auto chosen = shown_candidate();
   const auto which = chosen ? chosen : view_.recommended;
   if (!which) return tr("no point compresses so much");
+  if (*which >= model_->candidates.size()) return {};  // of an older document
   const auto& candidate = model_->candidates[*which];
   return (chosen ? tr("chosen: lag %1, ratio %2, compression %3, score %4")
                  : tr("recommended: lag %1, ratio %2, compression %3, score %4"))
