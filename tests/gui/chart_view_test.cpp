@@ -169,6 +169,29 @@ TEST(ChartView, ArrowsWalkCells) {
   EXPECT_EQ(cells.back(), (QVariantList{0, 0, 2}));
 }
 
+TEST(ChartView, WhatIsInUseMayGo) {
+  ShownChart cells(matrices_chart(1, 4));
+  for (int i = 0; i < 3; ++i) cells.key(Qt::Key_Right);
+  EXPECT_FALSE(cells.view.focus_text().isEmpty());
+  QSignalSpy chosen(&cells.view, &ChartView::cell_chosen);
+  cells.view.set_chart(matrices_chart(1, 2));  // the cell in focus is no more
+  EXPECT_EQ(cells.view.focus_text(), "");
+  cells.key(Qt::Key_Return);
+  EXPECT_EQ(chosen.count(), 0);
+
+  ShownChart marks(layers_chart());
+  QSignalSpy moved(&marks.view, &ChartView::handle_moved);
+  const QPoint handle = marks.view.handle_place(0);
+  ASSERT_FALSE(handle.isNull());
+  QTest::mousePress(&marks.view, Qt::LeftButton, {}, handle);
+  Chart bare = layers_chart();
+  bare.marks.clear();
+  marks.view.set_chart(bare);
+  marks.move(handle + QPoint(0, 20));
+  QTest::mouseRelease(&marks.view, Qt::LeftButton, {}, handle);
+  EXPECT_EQ(moved.count(), 0);
+}
+
 TEST(ChartView, BrushingIsAskedFor) {
   ShownChart shown(layers_chart());
   std::vector<std::pair<double, double>> ranges;

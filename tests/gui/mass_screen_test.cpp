@@ -38,6 +38,34 @@ TEST(MassScreen, ThresholdSampleAndCells) {
   EXPECT_EQ(shown.session().selection().current().query, 224);
 }
 
+TEST(MassScreen, GeneratedTokensAreChosenToo) {
+  Shown shown({.samples = 2});  // eight last rows, from 292 on, and three generated tokens
+  const auto& chart = shown->heatmap_chart();
+  QTest::mouseClick(&shown->heatmap_chart(), Qt::LeftButton, {}, chart.cell_place(0, 1, 7));
+  EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("layer 1, token 299"));
+  for (const char* token : {"token 300", "token 301", "token 302", "token 302"}) {
+    shown->act(Act::right);
+    EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr(token));
+  }
+  EXPECT_EQ(shown.session().selection().current().query, -1);  // no row of a map
+  shown->act(Act::down);
+  EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("layer 2, token 302"));
+}
+
+TEST(MassScreen, ShowsThePartThatAllScreensShow) {
+  Shown shown({.samples = 2, .heatmap = true});
+  Selection selection = shown.session().selection().current();
+  selection.tokens = {{70, 230}};
+  shown.session().selection().set(selection);
+  shown.settle();
+  EXPECT_THAT(shown->heatmap_chart().chart().matrices.at(0).column_labels,
+              testing::ElementsAre("74", "149", "224"));
+  EXPECT_TRUE(shown->act(Act::escape));
+  shown.settle();
+  EXPECT_EQ(shown->heatmap_chart().chart().matrices.at(0).column_labels.size(), 5u);
+  EXPECT_FALSE(shown.session().selection().current().tokens);
+}
+
 TEST(MassScreen, ShowsLastRowsWhereTheProfileHasNoOthers) {
   Shown shown({.samples = 2});
   EXPECT_EQ(shown->message(), QString());
