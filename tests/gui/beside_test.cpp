@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
+#include "tests/gui/map_profile.hpp"
 #include "viewer/window/baseline_beside.hpp"
 #include "viewer/window/difference_view.hpp"
 #include "viewer/window/lazy_screen.hpp"
@@ -75,6 +76,30 @@ TEST_F(Beside, TheSameScreenOfTheBaselineFollowsAndLeads) {
   press("in.beside");
   EXPECT_EQ(window_->beside().other(), nullptr);
   EXPECT_EQ(window_->screen()->width(), window_->beside().width());
+}
+
+TEST(Follow, APartOfThePromptIsTheSameShareOfTheOthers) {
+  using Tokens = std::pair<std::int64_t, std::int64_t>;
+  testing_support::TemporaryFolder folder;
+  write_map_profile(folder.path() / "p.h5", {700});
+  write_map_profile(folder.path() / "q.h5", {350});
+  Session leader;
+  open_and_wait(leader, {folder.path() / "p.h5"});
+  open_and_wait(leader, {folder.path() / "q.h5"}, true);
+  Session follower;
+  follower.follow(leader);
+  ASSERT_TRUE(wait_until([&] { return follower.profile() != nullptr; }));
+  const auto select = [](Session& session, const Tokens& tokens) {
+    Selection selection = session.selection().current();
+    selection.tokens = tokens;
+    session.selection().set(selection);
+  };
+  select(leader, {100, 200});
+  EXPECT_EQ(follower.selection().current().tokens, (Tokens{50, 100}));
+  EXPECT_EQ(leader.selection().current().tokens, (Tokens{100, 200}));
+  select(follower, {10, 21});
+  EXPECT_EQ(leader.selection().current().tokens, (Tokens{20, 42}));
+  EXPECT_EQ(follower.selection().current().tokens, (Tokens{10, 21}));
 }
 
 TEST_F(Beside, SwipeShowsItRightOfALine) {

@@ -157,7 +157,7 @@ class Difference {
     const auto pairs = paired_columns(matrix, *other, is_token_axis(mine_.x));
     if (std::count(pairs.begin(), pairs.end(), std::nullopt) == std::ssize(pairs)) return;
     Matrix difference = matrix;
-    difference.unit = matrix.unit.empty() ? "difference" : "difference of " + matrix.unit;
+    difference.unit = matrix.unit.empty() ? "difference" : "\u0394 " + matrix.unit;
     difference.outlines.clear();
     difference.contour.reset();
     for (std::size_t row = 0; row < rows; ++row)
@@ -215,14 +215,14 @@ class Difference {
   double most_ = 0, most_right_ = 0, most_cell_ = 0;
 };
 
-/// Titles tell live numbers, which differ: what they have in common, up to a colon.
+/// Titles tell live numbers, which differ: what they have in common, up to ": " or " of ".
 std::string common_title(const Chart& mine, const Chart& other) {
   if (mine.title == other.title) return mine.title;
   const auto differ =
       std::mismatch(mine.title.begin(), mine.title.end(), other.title.begin(), other.title.end());
   const std::string begin(mine.title.begin(), differ.first);
-  const auto colon = begin.rfind(": ");
-  return colon == begin.npos ? str(mine.y.title, " by ", mine.x.title) : begin.substr(0, colon);
+  const auto end = std::min(begin.rfind(": "), begin.rfind(" of "));
+  return end == begin.npos ? str(mine.y.title, " by ", mine.x.title) : begin.substr(0, end);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <QGuiApplication>
 #include <QStringList>
 #include <QUndoCommand>
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -12,6 +14,21 @@
 #include "kernels/base/str.hpp"
 
 namespace kvatlas::viewer {
+
+namespace {
+
+/// A part of a prompt as the same share of one of another length.
+void scale_tokens(Selection& selection, std::int64_t from, std::int64_t to) {
+  if (!selection.tokens || from < 1 || from == to) return;
+  const auto scaled = [&](std::int64_t token) {
+    return std::llround(static_cast<double>(token) * static_cast<double>(to) /
+                        static_cast<double>(from));
+  };
+  const std::int64_t first = scaled(selection.tokens->first);
+  selection.tokens = {first, std::max<std::int64_t>(first + 1, scaled(selection.tokens->second))};
+}
+
+}  // namespace
 
 OpenedProfile::OpenedProfile(std::filesystem::path path,
                              std::shared_ptr<const profile::Reader> reader,
@@ -243,10 +260,11 @@ void Session::follow(Session& leader) {
     if (profile_) selection_.set(selection_of_leader());
   });
   connect(&selection_, &SelectionModel::changed, this, [this] {
-    const auto& chosen = selection_.current();
-    if (profile_ && chosen != selection_of_leader() && leader_->profile_ &&
-        chosen.sample < leader_->profile_->samples().size())
-      leader_->selection_.set(chosen);
+    Selection chosen = selection_.current();
+    if (!profile_ || chosen == selection_of_leader() || leader_->tokens_of(chosen.sample) == 0)
+      return;
+    scale_tokens(chosen, tokens_of(chosen.sample), leader_->tokens_of(chosen.sample));
+    leader_->selection_.set(chosen);
   });
   connect(this, &Session::failed, &leader, &Session::failed);
   connect(this, &Session::message, &leader, &Session::message);
@@ -260,6 +278,10 @@ void Session::take_baseline_of_leader() {
     emit profile_changed();
 }
 
+std::int64_t Session::tokens_of(std::size_t sample) const {
+  return profile_ && sample < profile_->samples().size() ? profile_->samples()[sample].n_tokens : 0;
+}
+
 Selection Session::selection_of_leader() const {
   Selection selection = leader_->selection_.current();
   const auto last = [](std::int64_t at, std::int64_t count) {
@@ -270,6 +292,8 @@ Selection Session::selection_of_leader() const {
       static_cast<std::size_t>(last(static_cast<std::int64_t>(selection.sample), samples));
   selection.layer = last(selection.layer, profile_->header().n_layers);
   selection.head = last(selection.head, profile_->header().n_heads);
+  scale_tokens(selection, leader_->tokens_of(leader_->selection_.current().sample),
+               tokens_of(selection.sample));
   return selection;
 }
 

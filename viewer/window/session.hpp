@@ -140,6 +140,7 @@ class Session : public QObject {
   Selection same_selection(const OpenedProfile& next) const;
   void set_choices(const Choices& choices);
   void take_baseline_of_leader();
+  std::int64_t tokens_of(std::size_t sample) const;  // of the profile; 0 without such a sample
   /// The leader's place, as far as the profile has it.
   Selection selection_of_leader() const;
 
