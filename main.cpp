@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: the list of commands, and the one place where a failure becomes an exit code.
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -71,6 +73,9 @@ void add_viewer_command(CLI::App& app, const std::string& name, const std::strin
     for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     execv(program.c_str(), arguments.data());
+    if (errno != ENOENT)
+      kvatlas::fail(kvatlas::ErrorCode::resource, program.string(),
+                    " cannot be started: ", std::strerror(errno));
     kvatlas::fail(kvatlas::ErrorCode::unsupported, "'", name, "' needs ", program.string(),
                   ", which this build lacks: install Qt 6 (./dev setup) and run ./dev build");
   });
@@ -128,7 +133,7 @@ kvatlas::reference::KnownValues known_values() {
 #endif
 
 int report(int status, const std::string& text) {
-  std::cerr << "kvatlas: " << text << '\n';
+  std::cerr << "kvatlas: " << kvatlas::without_controls(text, "\n") << '\n';
   return status;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
-#include <set>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -20,6 +20,18 @@ namespace kvatlas {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+/// Sums and products of sizes that a file merely claims end at kMost.
+std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? kMost : sum;
+}
+std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kMost : product;
+}
 
 std::int64_t kv_bytes_per_token(const model::Config& config) {
   return 2 * 2 * config.n_layers * config.n_kv_heads * config.head_dim;  // 16-bit keys and values
@@ -55,12 +67,10 @@ json model_card(const model::ModelFile& model) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;  // tensors, bytes
   std::int64_t parameters = 0;
   for (const auto& tensor : model.tensors()) {
-    std::int64_t values = 1;
-    for (auto size : tensor.shape) values *= size;
-    parameters += values;
-    auto& [count, total] = types[model::tensor_type_name(tensor.type)];
+    parameters = bounded_sum(parameters, model::value_count(tensor.shape).value_or(kMost));
+    auto& [count, total] = types[model::type_name(tensor)];
     ++count;
-    total += static_cast<std::int64_t>(tensor.bytes.size());
+    total = bounded_sum(total, static_cast<std::int64_t>(tensor.bytes.size()));
   }
   json stored = json::object();
   for (const auto& [name, sums] : types)
@@ -121,7 +131,8 @@ void print_card(const json& card, const model::Config& config,
   line("stored", str(bytes_str(whole("stored_bytes")), " (", stored, ")"));
   line("KV cache",
        str(bytes_str(kv_bytes_per_token(config)), " a token at 16 bits, ",
-           bytes_str(kv_bytes_per_token(config) * config.context_length), " at full context"));
+           bytes_str(bounded_product(kv_bytes_per_token(config), config.context_length)),
+           " at full context"));
   const auto& tokens = card.at("tokenizer_vocab_size");
   line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
                     : tokenizer_problem.empty()

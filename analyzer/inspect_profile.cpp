@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/inspect_profile.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>

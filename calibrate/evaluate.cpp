@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "data/scores.hpp"
 #include "kernels/base/error.hpp"
@@ -23,7 +24,8 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
     of_question.context_tokens = question.context_tokens;
     Simulated simulated;
     try {
-      simulated = simulate(engine, question.tokens, policies, of_question, question.prompt.id);
+      simulated =
+          simulate(engine, question.tokens, policies, of_question, printable(question.prompt.id));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::cancelled || out.full.empty()) throw;
       out.interrupted = out.questions.size() - out.full.size();
@@ -257,6 +259,16 @@ Table summary_table(const Evaluation& evaluation, std::uint64_t seed, const std:
   return table;
 }
 
+/// "Task dureader: ROUGE-L by character": what is scored is said where all its prompts agree.
+std::string task_title(const Evaluation& evaluation, const std::string& task) {
+  std::string title = task.empty() ? "Your own prompts" : "Task " + printable(task);
+  std::set<std::string> metrics;
+  for (const auto& question : evaluation.questions)
+    if (question.prompt.task == task) metrics.insert(data::metric_name(question.prompt));
+  return metrics.size() == 1 && *metrics.begin() != "none" ? title + ": " + *metrics.begin()
+                                                           : title;
+}
+
 /// Scores over length and depth of one policy: a row a depth.
 Table depth_table(const std::string& policy, const std::vector<DepthScore>& scores) {
   std::map<double, std::map<std::int64_t, double>> rows;
@@ -283,8 +295,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks)
-      tables.push_back(summary_table(evaluation, seed, task,
-                                     task.empty() ? "Your own prompts" : "Task " + task));
+      tables.push_back(summary_table(evaluation, seed, task, task_title(evaluation, task)));
   const auto cells = depth_scores(evaluation, evaluation.full);
   const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
   if (grid) {

@@ -30,7 +30,7 @@ std::int64_t context_tokens(const Question& question, const capture::RunOptions&
                             const model::ModelFile& model) {
   const auto& prompt = question.prompt;
   if (prompt.context.empty())
-    fail(ErrorCode::usage, prompt.id,
+    fail(ErrorCode::usage, printable(prompt.id),
          ": --compress-context needs prompts with a context and an input");
   data::Prompt bare = prompt;
   bare.tokens.clear();
@@ -41,7 +41,8 @@ std::int64_t context_tokens(const Question& question, const capture::RunOptions&
       std::mismatch(without.begin(), without.end(), question.tokens.begin(), question.tokens.end());
   const auto count = static_cast<std::int64_t>(same.first - without.begin());
   if (count < 1 || count == static_cast<std::int64_t>(question.tokens.size()))
-    fail(ErrorCode::usage, prompt.id, ": its context and its question cannot be told apart");
+    fail(ErrorCode::usage, printable(prompt.id),
+         ": its context and its question cannot be told apart");
   return count;
 }
 

@@ -74,7 +74,7 @@ file(RELATIVE_PATH KVATLAS_MODULE_DIR /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_
 if(KVATLAS_HAS_TORCH)
   message(NOTICE "kvatlas: LibTorch ${LibTorch_VERSION} in ${LibTorch_ROOT}")
 else()
-  message(NOTICE "kvatlas: no LibTorch, so nothing that runs a model (generate, profile, evaluate); "
+  message(NOTICE "kvatlas: no LibTorch, so nothing that runs a model (profile, generate, evaluate, check, calibrate auto); "
                  "'./dev setup' brings it, -DTorch_DIR=DIR names another. ${LibTorch_REASON}")
 endif()
 if(MPI_C_FOUND)

@@ -10,7 +10,6 @@ namespace kvatlas::data {
 
 Prompt fit_length(std::int64_t length, std::int64_t least, const CountTokens& count,
                   const std::function<Prompt(std::int64_t)>& make) {
-  // A prompt of `fits` pieces fits, one of `too_many` does not (or is more than can be needed).
   Prompt best = make(least);
   const std::int64_t least_tokens = count(best.as_text());
   if (least_tokens > length)

@@ -20,7 +20,7 @@ struct Prompt {
   std::vector<std::string> answers;
   std::vector<std::string> all_classes;  // the names that a classification chooses from
   std::string language;                  // LongBench's "en", "zh" or "code"; else as the line says
-  std::string metric;                    // a name of metrics(), if the task's is not wanted
+  std::string metric;  // one that data/scores.hpp knows, if the task's is not wanted
   // What a generated prompt was asked for with: tokens at most, where the answer lies (0 to 1), the
   // seed; else 0, -1 and -1. In others' files `length` may count other things than tokens, and
   // where one of the three is something else altogether ("length": "short") it is passed over.

@@ -17,7 +17,9 @@ struct Asked {
 };
 
 struct Rule {
-  Metric metric;
+  std::string_view name;          // of Prompt::metric
+  std::string_view title;         // for people
+  std::string_view by_character;  // its title for Chinese; empty where that is scored like others
   double (*score)(const Asked&, std::string_view generated, const std::string& answer);
   bool all_answers = false;  // the mean over the answers counts; else the best
 };
@@ -31,34 +33,34 @@ double number_score(const Asked&, std::string_view generated, const std::string&
 }
 
 constexpr std::array<Rule, 9> kRules = {
-    {{{"found", "share of answers found", ""}, found_score, true},
-     {{"any", "any answer found", ""}, found_score},
-     {{"f1", "F1", "F1 by character"},
+    {{"found", "share of answers found", "", found_score, true},
+     {"any", "any answer found", "", found_score},
+     {"f1", "F1", "F1 by character",
       [](const Asked& asked, std::string_view generated, const std::string& answer) {
         return f1(generated, answer, asked.unit);
       }},
-     {{"rouge_l", "ROUGE-L", "ROUGE-L by character"},
+     {"rouge_l", "ROUGE-L", "ROUGE-L by character",
       [](const Asked& asked, std::string_view generated, const std::string& answer) {
         return rouge_l(generated, answer, asked.unit);
       }},
-     {{"exact", "exact match", ""},
+     {"exact", "exact match", "",
       [](const Asked& asked, std::string_view generated, const std::string& answer) {
         return is_exact(generated, answer, asked.unit) ? 1.0 : 0.0;
       }},
-     {{"classification", "classification", ""},
+     {"classification", "classification", "",
       [](const Asked& asked, std::string_view generated, const std::string& answer) {
         return classification(generated, answer, asked.prompt.all_classes);
       }},
-     {{"retrieval", "share of numbers right", ""}, number_score},
-     {{"count", "share of numbers right", ""}, number_score},
-     {{"edit_similarity", "edit similarity", ""},
+     {"retrieval", "share of numbers right", "", number_score},
+     {"count", "share of numbers right", "", number_score},
+     {"edit_similarity", "edit similarity", "",
       [](const Asked&, std::string_view generated, const std::string& answer) {
         return edit_similarity(first_code_line(generated), answer);
       }}}};
 
 const Rule* find_rule(std::string_view name) {
   const auto* found = std::find_if(kRules.begin(), kRules.end(),
-                                   [&](const Rule& rule) { return rule.metric.name == name; });
+                                   [&](const Rule& rule) { return rule.name == name; });
   return found == kRules.end() ? nullptr : found;
 }
 
@@ -98,25 +100,15 @@ double score(const Prompt& prompt, std::string_view generated) {
 
 std::string metric_name(const Prompt& prompt) {
   if (prompt.answers.empty()) return "none";
-  const Metric& metric = rule_of(prompt).metric;
-  const bool by_character = unit_of(prompt) == Unit::character && !metric.by_character.empty();
-  return std::string(by_character ? metric.by_character : metric.title);
-}
-
-std::span<const Metric> metrics() {
-  static const auto kMetrics = [] {
-    std::array<Metric, kRules.size()> all;
-    std::transform(kRules.begin(), kRules.end(), all.begin(),
-                   [](const Rule& rule) { return rule.metric; });
-    return all;
-  }();
-  return kMetrics;
+  const Rule& rule = rule_of(prompt);
+  const bool by_character = unit_of(prompt) == Unit::character && !rule.by_character.empty();
+  return std::string(by_character ? rule.by_character : rule.title);
 }
 
 void require_metric(std::string_view name, ErrorCode code) {
   if (find_rule(name)) return;
   std::string names;
-  for (const auto& rule : kRules) names += str(names.empty() ? "" : ", ", rule.metric.name);
+  for (const auto& rule : kRules) names += str(names.empty() ? "" : ", ", rule.name);
   fail(code, "there is no metric ", quoted(name), "; there are ", names);
 }
 

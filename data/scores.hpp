@@ -2,7 +2,6 @@
 // How well a generated text answers a prompt (docs/tasks.md).
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,14 +17,6 @@ double score(const Prompt& prompt, std::string_view generated);
 
 /// What `score` is, for people: "F1", "share of answers found"; "none" if there are no answers.
 std::string metric_name(const Prompt& prompt);
-
-struct Metric {
-  std::string_view name;          // of Prompt::metric
-  std::string_view title;         // for people
-  std::string_view by_character;  // its title for Chinese; empty where that is scored like others
-};
-
-std::span<const Metric> metrics();
 
 /// Fails if there is no metric of that name; the message says which there are.
 void require_metric(std::string_view name, ErrorCode code);

@@ -376,12 +376,10 @@ void check(const CausalScores& scores, const std::array<std::int64_t, 2>& lse, M
   const auto [n_heads, n_tokens, head_dim] = scores.queries.sizes;
   const std::int64_t n_kv_heads = scores.keys.sizes[0];
   require_shape("keys", scores.keys.sizes, {n_kv_heads, n_tokens, head_dim});
-  if (n_heads > 0 && (n_kv_heads == 0 || n_heads % n_kv_heads != 0))
-    fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
+  require_shared_heads(n_heads, n_kv_heads);
   require_shape("lse", lse, {n_heads, n_tokens});
   require_range("window", scores.window, 0, std::numeric_limits<std::int64_t>::max());
-  if (!(scores.soft_cap >= 0))
-    fail(ErrorCode::usage, "soft_cap is ", scores.soft_cap, ", expected 0 or more");
+  require_soft_cap(scores.soft_cap);
   require_same_memory("lse", memory, scores.queries.memory);
   require_same_memory("keys", scores.keys.memory, scores.queries.memory);
 }

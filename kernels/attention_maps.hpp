@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps of a whole layer's attention without attention: block means, block maxima and column sums
-// from queries, keys and row log-sum-exps, tile by tile (methods.md, section 7).
+// from queries, keys and row log-sum-exps, tile by tile (docs/kernels.md).
 #pragma once
 
 #include <cstdint>

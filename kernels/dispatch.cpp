@@ -40,15 +40,15 @@ Backend backend_from_environment() {
        list_str(kBackendNames));
 }
 
-void cpu_target_from_environment() {
+}  // namespace
+
+void obey_cpu_environment() {
   static std::once_flag once;
   std::call_once(once, [] {
     const char* text = std::getenv("KVATLAS_CPU");
     if (text != nullptr && *text != '\0') in_context("KVATLAS_CPU", [&] { use_cpu_target(text); });
   });
 }
-
-}  // namespace
 
 std::optional<std::string> cuda_missing() {
   if constexpr (kHasCuda) {
@@ -72,7 +72,7 @@ Backend choose(const Exec& exec, Memory memory) {
     if (const auto problem = cuda_missing())
       fail(ErrorCode::unsupported, "backend cuda cannot run here: ", *problem);
   }
-  if (backend == Backend::cpu) cpu_target_from_environment();
+  if (backend == Backend::cpu) obey_cpu_environment();
   return backend;
 }
 
@@ -89,7 +89,7 @@ std::vector<std::string> cpu_targets() {
 }
 
 std::string cpu_target() {
-  cpu_target_from_environment();
+  obey_cpu_environment();
   const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return target_name(usable & ~(usable - 1));
 }

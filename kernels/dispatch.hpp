@@ -31,6 +31,10 @@ std::vector<std::string> cpu_targets();
 /// The instruction set that the CPU bodies use now.
 std::string cpu_target();
 
+/// Obeys KVATLAS_CPU, once; choose() and cpu_target() do so themselves. For CPU bodies that no
+/// choose() precedes. Throws like use_cpu_target.
+void obey_cpu_environment();
+
 /// Makes the CPU bodies use one of cpu_targets(); "" is the best again. Throws Error (`usage` for
 /// an unknown name, `unsupported` for one that cannot run here). Not to be called while a kernel
 /// runs.

@@ -7,7 +7,7 @@
 namespace kvatlas::kernels {
 
 /// Jensen-Shannon divergence, base 2, of every pair of layers, for each head and attention row of
-/// one sample (methods.md, section 2): JSD(P, Q) = S((P+Q)/2) - (S(P)+S(Q))/2, S the entropy, 0 log
+/// one sample (docs/pod.md): JSD(P, Q) = S((P+Q)/2) - (S(P)+S(Q))/2, S the entropy, 0 log
 /// 0 = 0.
 ///
 /// Rows are taken as they are, not normalised; results are clamped to [0, 1]. Symmetric bit for

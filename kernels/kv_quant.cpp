@@ -4,7 +4,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/kv_quant.cpp"
 #include <algorithm>
-#include <vector>
 
 #include <hwy/foreach_target.h>
 

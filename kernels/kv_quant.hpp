@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV caches in 4 or 2 bits and back (methods.md, section 6).
+// KV caches in 4 or 2 bits and back (docs/kernels.md).
 #pragma once
 
 #include <cstdint>

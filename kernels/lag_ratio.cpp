@@ -12,11 +12,12 @@ namespace {
 /// A ratio as numerator and denominator: exact for decimals and fractions.
 std::pair<std::int64_t, std::int64_t> parse_ratio(std::string_view text) {
   const auto whole = [&](std::string_view digits) {
+    if (digits.empty() || digits.size() > 9 ||
+        digits.find_first_not_of("0123456789") != digits.npos)
+      fail(ErrorCode::usage, "ratio ", quoted(text),
+           ": expected a number as 0.25 or 1/4, of at most 9 digits or decimals");
     std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < 0 ||
-        digits.size() > 9)
-      fail(ErrorCode::usage, "ratio ", quoted(text), ": expected a number as 0.25 or 1/4");
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
     return value;
   };
   std::int64_t numerator = 0, denominator = 1;

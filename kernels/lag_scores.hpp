@@ -15,7 +15,7 @@ namespace kvatlas::kernels {
 enum class LagVariant : std::uint8_t { lag, local, l2 };
 
 /// How many partitions of `lag` tokens are cut at n_tokens: all whole ones behind the sink but the
-/// last (methods.md, section 4); 0 while n_tokens < sink + 2 lag.
+/// last (docs/lagkv.md); 0 while n_tokens < sink + 2 lag.
 std::int64_t lag_cut_partitions(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag);
 
 /// The tokens kept of a partition: int(ratio * lag), for "1/6" and "0.25" exactly. Error(usage) for

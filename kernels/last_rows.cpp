@@ -13,6 +13,7 @@
 #include "kernels/last_rows_impl.hpp"
 #include "kernels/load-inl.hpp"
 #include "kernels/math-inl.hpp"
+#include "kernels/tanh-inl.hpp"
 
 #ifndef KVATLAS_LAST_ROWS_SHARED
 #define KVATLAS_LAST_ROWS_SHARED
@@ -113,14 +114,6 @@ HWY_INLINE void dot_tile(const float* queries, std::int64_t padded, const float*
   for (; j < count; ++j)
     dot_block<kVectors, 1>(queries, padded, keys + j * key_stride, key_stride, head_dim,
                            to + j * width);
-}
-
-/// tanh with an absolute error of 2e-7; NaN stays.
-template <class D>
-HWY_INLINE hn::Vec<D> tanh(D d, hn::Vec<D> x) {
-  const auto one = hn::Set(d, 1.0f);
-  const auto e = exp2(d, hn::Mul(hn::Abs(x), hn::Set(d, -2 * kLog2E)));
-  return hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
 }
 
 /// One vector of rows of a tile, scores [count, width] in place: caps and masks them, raises
@@ -432,13 +425,11 @@ void last_rows(const LastRows& io, const Exec& exec) {
   const auto [n_kv_heads, n_tokens, key_dim] = io.keys.sizes;
   if (key_dim != head_dim)
     fail(ErrorCode::usage, "keys have head_dim ", key_dim, ", the queries ", head_dim);
-  if (n_heads > 0 && (n_kv_heads == 0 || n_heads % n_kv_heads != 0))
-    fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
+  require_shared_heads(n_heads, n_kv_heads);
   require_range("n_tokens", n_tokens, 0, std::numeric_limits<std::int32_t>::max() / 2);
   require_range("q_rows", q_rows, 0, n_tokens);
   require_range("window", io.window, 0, std::numeric_limits<std::int64_t>::max());
-  if (!(io.soft_cap >= 0))
-    fail(ErrorCode::usage, "soft_cap is ", io.soft_cap, ", expected 0 or more");
+  require_soft_cap(io.soft_cap);
   require_same_memory("keys", io.keys.memory, io.queries.memory);
   if (io.probs.data) {
     require_shape("probs", io.probs.sizes, {n_heads, q_rows, n_tokens});

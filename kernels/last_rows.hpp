@@ -17,8 +17,8 @@ struct Proximity {
 };
 
 /// Causal attention rows of the last q_rows tokens of one layer, and what a grid of proximities
-/// makes of them (methods.md, sections 1 and 2). Row r is token i = n_tokens - q_rows + r; it sees
-/// the keys j <= i, with a sliding window only i - window < j. Query head h reads key head h /
+/// makes of them (docs/simlayerkv.md, docs/pod.md). Row r is token i = n_tokens - q_rows + r; it
+/// sees the keys j <= i, with a sliding window only i - window < j. Query head h reads key head h /
 /// (n_heads / n_kv_heads). Scores are scale * q.k, and with a soft cap c they become c * tanh(score
 /// / c).
 ///
@@ -40,11 +40,9 @@ struct LastRows {
   std::int64_t window = 0;  // 0: none
   View<float, 3> probs;     // out [n_heads, q_rows, n_tokens], or no data: not wanted
   std::vector<Proximity> grid;
-  View<float, 3>
-      mass;  // out [grid, n_heads, q_rows], the sum over the proximal keys; these three may
-  View<float, 3>
-      proximal_lse;  // out [grid, n_heads, q_rows]                                 have no data
-  View<float, 3> distant_lse;  // out [grid, n_heads, q_rows]
+  // out [grid, n_heads, q_rows], any of them without data where it is not wanted: the sum over the
+  // proximal keys, and the log-sum-exps of both sets
+  View<float, 3> mass, proximal_lse, distant_lse;
 };
 void last_rows(const LastRows& io, const Exec& exec = {});
 

@@ -7,7 +7,7 @@
 
 namespace kvatlas::kernels {
 
-/// DynamicKV's tokens kept a layer, the window not counted (methods.md, section 3), from how many
+/// DynamicKV's tokens kept a layer, the window not counted (docs/dynamickv.md), from how many
 /// of the largest window scores lie in each layer.
 struct LayerBudgets {
   std::vector<std::int64_t> raw, scaled;  // as Algorithm 1 has them

@@ -7,6 +7,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/half.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/log2_store.cpp"
@@ -74,6 +75,7 @@ namespace kvatlas::kernels {
 HWY_EXPORT(log2_piece);
 
 void log2_store(const Log2Store& io) {
+  obey_cpu_environment();
   if (io.count < 0 || (io.count > 0 && (!io.shares || !io.as_float == !io.as_half)))
     fail(ErrorCode::usage, "log2_store needs shares, and one of its two outputs");
   constexpr std::int64_t kPiece = 1 << 15;

@@ -5,7 +5,7 @@
 
 namespace kvatlas::kernels {
 
-/// The base-2 logarithms of `count` shares as they are stored (methods.md, section 7): float32 or
+/// The base-2 logarithms of `count` shares as they are stored: float32 or
 /// float16 bits, whichever output is given. Zero, and what is below 2^-126, becomes -inf; NaN stays
 /// NaN; other values are at least 0 and finite. |error| <= 5e-7 + 2^-24 |log2| before the rounding
 /// to float16 (to nearest even). One pass over dense host memory, all threads.

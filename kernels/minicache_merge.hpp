@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two layers' caches merged into one direction a token, each layer keeping its norms (MiniCache;
-// methods.md, section 6).
+// docs/kernels.md).
 #pragma once
 
 #include <cstdint>

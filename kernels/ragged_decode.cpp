@@ -262,8 +262,7 @@ void check_shapes(const RaggedDecode& io) {
   const auto [n_candidates, n_heads, head_dim] = io.queries.sizes;
   const std::int64_t n_kv_heads = io.starts.sizes[1];
   require_shape("keys", io.keys.sizes, {io.values.sizes[0], head_dim});
-  if (n_heads > 0 && (n_kv_heads <= 0 || n_heads % n_kv_heads != 0))
-    fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
+  require_shared_heads(n_heads, n_kv_heads);
   require_shape("starts", io.starts.sizes, {n_candidates, n_kv_heads});
   require_array("starts", io.starts);
   require_shape("lengths", io.lengths.sizes, {n_candidates, n_kv_heads});
@@ -277,8 +276,7 @@ void check_shapes(const RaggedDecode& io) {
   if (io.keys.type != io.values.type)
     fail(ErrorCode::usage, "keys are ", dtype_name(io.keys.type), ", values ",
          dtype_name(io.values.type));
-  if (!(io.soft_cap >= 0))
-    fail(ErrorCode::usage, "soft_cap is ", io.soft_cap, ", expected 0 or more");
+  require_soft_cap(io.soft_cap);
   require_same_memory("keys", io.keys.memory, io.queries.memory);
   require_same_memory("values", io.values.memory, io.queries.memory);
   require_same_memory("starts", io.starts.memory, io.queries.memory);

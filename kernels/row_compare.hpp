@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far one model's next-token distributions are from another's (methods.md, section 5).
+// How far one model's next-token distributions are from another's (docs/kernels.md).
 #pragma once
 
 #include <cstdint>

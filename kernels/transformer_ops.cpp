@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/transformer_ops.cpp"
@@ -127,6 +128,7 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 void rms_norm(const RmsNorm& io) {
+  obey_cpu_environment();
   require(io.rows.sizes == io.out.sizes && io.rows.strides[1] == 1 && io.out.strides[1] == 1,
           "rms_norm: rows and out must have one shape and dense rows");
   const auto body = HWY_DYNAMIC_DISPATCH(rms_norm_row);
@@ -136,6 +138,7 @@ void rms_norm(const RmsNorm& io) {
 }
 
 void rotate(const Rotate& io) {
+  obey_cpu_environment();
   const std::int64_t half = io.cosine.sizes[1];
   require(io.cosine.sizes == io.sine.sizes && io.cosine.sizes[0] == io.heads.sizes[0] &&
               2 * half <= io.heads.sizes[2] && io.heads.strides[2] == 1 &&
@@ -149,6 +152,7 @@ void rotate(const Rotate& io) {
 }
 
 void gated_activation(const GatedActivation& io) {
+  obey_cpu_environment();
   const std::int64_t width = io.out.sizes[1];
   require(io.gate_up.sizes[0] == io.out.sizes[0] && io.gate_up.sizes[1] == 2 * width &&
               io.gate_up.strides[1] == 1 && io.out.strides[1] == 1,

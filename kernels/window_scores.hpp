@@ -11,7 +11,7 @@ namespace kvatlas::kernels {
 
 enum class Pooling : std::uint8_t { average, maximum };
 
-/// DynamicKV's and SnapKV's score of every prompt position of one layer (methods.md, section 3):
+/// DynamicKV's and SnapKV's score of every prompt position of one layer (docs/dynamickv.md):
 /// the mean of the last `window` attention rows, pooled over `kernel` positions with stride 1 (an
 /// average counts the zero padding in its divisor), then the mean over each group of n_heads /
 /// n_groups neighbouring heads. n_groups = n_heads gives S[l,h,:], the number of KV heads the

@@ -64,7 +64,7 @@ int gpu_index(const std::string& device) {
 }  // namespace
 
 Placement choose_placement(const std::string& device, const std::string& dtype) {
-  Placement cpu{"cpu", settle_dtype(dtype, false), "as asked"};
+  Placement cpu{"cpu", settle_dtype(dtype, false), ""};
   if (device == "cpu") return cpu;
   const bool automatic = device == "auto";
   if (!automatic && device.rfind("cuda", 0) != 0)
@@ -78,10 +78,15 @@ Placement choose_placement(const std::string& device, const std::string& dtype) 
   if (missing.empty()) missing = open_torch_cuda();
   if (missing.empty())
     return {str("cuda:", index), settle_dtype(dtype, true),
-            str(automatic ? "found " : "as asked: ",
-                found.devices[static_cast<std::size_t>(index)].name)};
+            found.devices[static_cast<std::size_t>(index)].name};
   if (!automatic) fail(ErrorCode::resource, "--device ", device, ": no GPU can be used: ", missing);
-  return {"cpu", cpu.dtype, missing};
+  return {"cpu", cpu.dtype, "no GPU: " + missing};
+}
+
+std::string device_text(const Placement& placement) {
+  return placement.because.empty()
+             ? placement.device
+             : str(placement.device, " (", printable(placement.because, 200), ")");
 }
 
 void restart_with_sleeping_threads() {

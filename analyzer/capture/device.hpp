@@ -10,13 +10,16 @@ namespace kvatlas::capture {
 struct Placement {
   std::string device;   // "cpu", "cuda:0"
   std::string dtype;    // "float32", "float16", "bfloat16"
-  std::string because;  // one phrase for the log: why `auto` took it
+  std::string because;  // one phrase: which GPU, or why `auto` took none; "": nothing to say
 };
 
 /// Settles --device (auto, cpu, cuda, cuda:N) and --dtype (auto, float32, float16, bfloat16) for
 /// this machine, and opens LibTorch's CUDA part if a GPU is taken. A GPU that is asked for and
 /// missing is an error that says what is missing; `auto` falls back to the CPU.
 Placement choose_placement(const std::string& device, const std::string& dtype);
+
+/// For people: "cpu", "cuda:0 (NVIDIA H100)", "cpu (no GPU: why)".
+std::string device_text(const Placement& placement);
 
 /// LibTorch's threads wait for each other by spinning, which on a machine that does something else
 /// besides is several times slower than sleeping, and no faster on an idle one. OpenMP takes its

@@ -116,13 +116,6 @@ Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 Sequence::~Sequence() = default;
 std::int64_t Sequence::length() const { return state_->length; }
 const std::vector<float>& Sequence::logits() const { return state_->logits; }
-std::int64_t Sequence::cache_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& layer : state_->layers)
-    if (layer.key.defined())
-      bytes += static_cast<std::int64_t>(layer.key.nbytes() + layer.value.nbytes());
-  return bytes;
-}
 
 Sequence::Cache Sequence::cache(std::int64_t layer) const {
   const auto& held = state_->layers[static_cast<std::size_t>(layer)];
@@ -185,11 +178,7 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
     s.tensor_options = at::TensorOptions(device).dtype(scalar_type(options.placement.dtype));
   });
   s.memory = plan_memory(*s.model, options);
-  if (s.memory.streaming && options.memory_budget > 0 &&
-      s.memory.total_bytes > options.memory_budget)
-    fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
-         bytes_str(options.memory_budget), ", is too small: these prompts need about ",
-         bytes_str(s.memory.total_bytes), " even with weights streamed layer by layer");
+  require_memory(s.memory, options);
   s.weights.emplace(s.model, s.tensor_options, s.memory.streaming);
 }
 
@@ -206,6 +195,13 @@ MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& optio
   return plan;
 }
 
+void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
+  if (plan.streaming && options.memory_budget > 0 && plan.total_bytes > options.memory_budget)
+    fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
+         bytes_str(options.memory_budget), ", is too small: these prompts need about ",
+         bytes_str(plan.total_bytes), " even with weights streamed layer by layer");
+}
+
 Engine::~Engine() = default;
 const model::ModelFile& Engine::model() const { return *state_->model; }
 bool Engine::streaming() const { return state_->weights->streaming(); }
@@ -213,7 +209,7 @@ bool Engine::streaming() const { return state_->weights->streaming(); }
 std::string Engine::plan() const {
   const State& s = *state_;
   const std::string all = bytes_str(s.memory.weight_bytes);
-  return str(s.options.placement.device, ", ", s.options.placement.dtype, ", weights ",
+  return str(device_text(s.options.placement), ", ", s.options.placement.dtype, ", weights ",
              streaming() ? str("streamed layer by layer (", all, " in all, ",
                                bytes_str(s.memory.held_weight_bytes), " at a time)")
                          : str("resident (", all, ")"));
@@ -313,7 +309,6 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
     observer(
         {.layer = index,
          .sequence = number,
-         .first_position = flow.first(),
          .query = any_view<3>(query),
          .key = any_view<3>(key),
          .value = any_view<3>(value),

@@ -20,7 +20,8 @@
 //
 //   Engine engine(model, {});
 //   Sequence prompt = engine.sequence();
-//   engine.run({{&prompt, tokens}}, Logits::last);
+//   const Engine::Step step{&prompt, tokens};
+//   engine.run({&step, 1}, Logits::last);
 //   prompt.logits();                                // of the last token, [vocab_size]
 //
 // run() takes all sequences through layer l before layer l + 1, so that a model larger than memory
@@ -48,13 +49,15 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options);
 
+/// Error(resource), saying what is needed, if the budget does not allow even streamed weights.
+void require_memory(const MemoryPlan& plan, const EngineOptions& options);
+
 /// What one layer's attention works on for one sequence, after RoPE. Valid during the call only.
 struct AttentionInputs {
   std::int64_t layer = 0;
-  std::size_t sequence = 0;         // index in run()'s list
-  std::int64_t first_position = 0;  // of the queries; key j has position j
-  AnyView<3> query;                 // [n_heads, n_new, head_dim]
-  AnyView<3> key, value;            // [n_kv_heads, n_all, head_dim]
+  std::size_t sequence = 0;  // index in run()'s list
+  AnyView<3> query;          // [n_heads, n_new, head_dim]
+  AnyView<3> key, value;     // [n_kv_heads, n_all, head_dim]
   AnyView<2> logsumexp;  // [n_heads, n_new] float32, of each row's scores; no data: not computed
   double scale = 1.0;
   double softcap = 0.0;
@@ -92,7 +95,6 @@ class Sequence {
 
   std::int64_t length() const;               // tokens run so far
   const std::vector<float>& logits() const;  // of the last token of the last run, [vocab_size]
-  std::int64_t cache_bytes() const;
   /// The keys and values of a layer so far, [n_kv_heads, length, head_dim].
   struct Cache {
     AnyView<3> key, value;

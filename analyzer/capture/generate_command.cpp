@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -54,25 +56,31 @@ class TextOutput {
   }
 
   void token(std::int64_t id) {
-    if (decoder_) std::cout << decoder_->push(id) << std::flush;
+    if (decoder_) std::cout << shown(decoder_->push(id)) << std::flush;
   }
 
   void finish(const std::vector<capture::Generated>& results) {
     if (decoder_) {
-      std::cout << decoder_->finish() << '\n';
+      std::cout << shown(decoder_->finish()) << '\n';
       return;
     }
     const auto& tokenizer = session_.model->tokenizer();
     for (std::size_t i = 0; i < results.size(); ++i) {
-      std::cout << "--- " << session_.prompts[i].id << '\n'
-                << (tokenizer ? tokenizer->decode(results[i].tokens, true)
+      std::cout << "--- " << printable(session_.prompts[i].id) << '\n'
+                << (tokenizer ? shown(tokenizer->decode(results[i].tokens, true))
                               : list_str(results[i].tokens))
                 << '\n';
     }
   }
 
  private:
+  /// A terminal would obey control characters; a file gets the text as it is.
+  std::string shown(const std::string& text) const {
+    return to_terminal_ ? without_controls(text, "\n\t") : text;
+  }
+
   const capture::Session& session_;
+  const bool to_terminal_ = isatty(STDOUT_FILENO) == 1;
   std::optional<model::StreamingDecoder> decoder_;
 };
 

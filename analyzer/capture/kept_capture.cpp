@@ -111,7 +111,7 @@ class Keeper {
                            [static_cast<std::size_t>(layer_)];
   }
 
-  /// L2 does not cut the first two layers (methods.md, section 4).
+  /// L2 does not cut the first two layers.
   bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
 
   /// LagKV's scores for all lags of a variant, from one read of keys and values; then all ratios.

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -65,7 +66,7 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
     kinds += str(kinds.empty() ? "" : ", ", count, " ", printable(task));
   const auto say = [](const auto&... parts) { std::cerr << "kvatlas: " << str(parts...) << '\n'; };
   say(model.config().name.empty() ? "model" : printable(model.config().name), ", ",
-      model.config().n_layers, " layers, on ", plan.engine.placement.device, " in ",
+      model.config().n_layers, " layers, on ", capture::device_text(plan.engine.placement), " in ",
       plan.engine.placement.dtype);
   say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample of " : " samples of ",
       shortest == longest ? str(longest) : str(shortest, " to ", longest), " tokens (", kinds,
@@ -232,11 +233,20 @@ void take_profile(const ProfileOrder& order) {
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   const auto ranks = Ranks::open();
   if (ranks->size() == 1) return run_ranks(order, *ranks);
+  // Whatever ends this rank must end the others too: they would wait for it.
+  const auto abort = [&](ErrorCode code, const std::string& why) {
+    std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", why, "\n") << std::flush;
+    ranks->abort(exit_status(code));
+  };
   try {
     run_ranks(order, *ranks);
   } catch (const Error& error) {
-    std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", error.what(), "\n") << std::flush;
-    ranks->abort(exit_status(error.code()));
+    abort(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    abort(ErrorCode::resource, "not enough memory");
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // LibTorch's go on with a list of calls
+    abort(ErrorCode::internal, "internal error: " + text.substr(0, text.find('\n')));
   }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/capture/profile_prompts.hpp"
 
-#include <algorithm>
-
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +52,16 @@ std::vector<data::TaskRequest> requests(const PromptOptions& options) {
           all.push_back({task, length, depth, static_cast<std::uint64_t>(options.seed + i)});
   }
   return all;
+}
+
+/// A profile's texts end with a zero byte: better to refuse one here than after the forward pass.
+void require_no_zero_byte(const data::Prompt& prompt) {
+  const auto has_one = [](const std::string& text) { return text.find('\0') != text.npos; };
+  bool found = has_one(prompt.id) || has_one(prompt.task);
+  for (const auto& answer : prompt.answers) found = found || has_one(answer);
+  if (found)
+    fail(ErrorCode::usage,
+         "its id, task or an answer holds a zero byte, which no profile can keep");
 }
 
 }  // namespace
@@ -139,10 +147,12 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
     described["seeds"] = options.seeds;
     described["seed"] = options.seed;
   }
-  for (auto& one : plan.prompts) {
-    one.tokens = in_context(one.prompt.id, [&] { return encode_prompt(one.prompt, model, chat); });
-    if (one.tokens.empty()) fail(ErrorCode::usage, one.prompt.id, ": the prompt has no tokens");
-  }
+  for (auto& one : plan.prompts)
+    in_context(printable(one.prompt.id), [&] {
+      require_no_zero_byte(one.prompt);
+      one.tokens = encode_prompt(one.prompt, model, chat);
+      if (one.tokens.empty()) fail(ErrorCode::usage, "the prompt has no tokens");
+    });
   described["prompts"] = plan.prompts.size();
   described["fingerprint"] = fingerprint(plan.prompts);
   plan.description = described.dump();

@@ -24,11 +24,11 @@ struct PromptOptions {
   bool quick = false;
 };
 
-/// The prompts as token ids, and a canonical JSON object that says where they came from. Standard
-/// lengths beyond the model's context are left out.
 /// Adds what they are made with, and --prompt and --prompts for prompts of one's own.
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run);
 
+/// The prompts as token ids, and a canonical JSON object that says where they came from. Standard
+/// lengths beyond the model's context are left out.
 struct PlannedPrompts {
   std::vector<ProfilePrompt> prompts;
   std::string description;

@@ -12,15 +12,13 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/sample_capture.hpp"
-#include "kernels/attention_maps.hpp"
-#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/dispatch.hpp"
 
 namespace kvatlas::capture {
 namespace {
 
-// Last positions whose best token is compared under proximal attention (methods.md, section 2).
+// Last positions whose best token is compared under proximal attention (docs/pod.md).
 constexpr std::int64_t kAgreementRows = 100;
 // Samples of more bytes are written before the next batch begins.
 constexpr std::size_t kLargeSamples = 64 << 20;
@@ -84,7 +82,7 @@ class Runner {
              },
          .progress = [&](std::int64_t layers) { report(layers, tokens); }});
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
-      require_numbers(batch.sequences[i], prompt(batch, i).prompt.id);
+      require_numbers(batch.sequences[i], printable(prompt(batch, i).prompt.id));
       batch.captures[i].end_prefill(batch.sequences[i].logits());
     }
   }
@@ -231,8 +229,10 @@ double product_rate(const model::Config& config, const Placement& placement) {
 void fit_memory(ProfilePlan& plan, const model::ModelFile& model) {
   plan.batch = 1;
   plan.engine = options_for(plan, model, 1);
+  const MemoryPlan memory = plan_memory(model, plan.engine);
+  require_memory(memory, plan.engine);
   // Resident weights are read once anyway; streamed ones are read once a batch.
-  if (!plan_memory(model, plan.engine).streaming) return;
+  if (!memory.streaming) return;
   for (std::int64_t batch = 2; batch <= kLargestBatch; ++batch) {
     const EngineOptions larger = options_for(plan, model, batch);
     if (batch > static_cast<std::int64_t>(plan.prompts.size()) ||

@@ -154,8 +154,8 @@ Session open_session(const RunOptions& options) {
   EngineOptions engine = engine_options(options);
   const model::ChatFormat chat = settle_chat(options.chat, session.model->tokenizer().get());
   for (const auto& prompt : session.prompts) {
-    session.tokens.push_back(
-        in_context(prompt.id, [&] { return encode_prompt(prompt, *session.model, chat); }));
+    session.tokens.push_back(in_context(
+        printable(prompt.id), [&] { return encode_prompt(prompt, *session.model, chat); }));
     const auto length = static_cast<std::int64_t>(session.tokens.back().size()) + options.max_new;
     engine.longest = std::max(engine.longest, length);
     engine.all_tokens += length;

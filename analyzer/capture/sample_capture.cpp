@@ -6,9 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/kernels.hpp"

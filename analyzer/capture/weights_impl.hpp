@@ -52,7 +52,6 @@ class WeightStore {
   std::vector<LayerTensors> kept_;  // resident: [n_layers]; streaming: two, used in turn
   std::vector<std::int64_t> held_;  // which layer each of kept_ holds, -1 for none
   std::future<void> prefetch_;
-  std::int64_t prefetching_ = -1;
   at::Tensor final_norm_, head_;
 };
 

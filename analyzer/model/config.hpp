@@ -65,7 +65,6 @@ struct Config {
   double embedding_scale = 1.0;    // embeddings are multiplied by it (Gemma: sqrt(hidden_size))
   double norm_offset = 0.0;  // RMS norm multiplies by offset + weight (Gemma in safetensors: 1)
 
-  std::optional<std::int64_t> bos_token;
   std::vector<std::int64_t>
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
 };

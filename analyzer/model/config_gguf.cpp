@@ -6,6 +6,7 @@
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/gguf.hpp"
+#include "analyzer/model/unicode_text.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::model {
@@ -197,7 +198,8 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
   Config config;
   config.architecture = find_architecture(architecture);
   const auto given_name = file.get<std::string>("general.name");
-  config.name = given_name && !given_name->empty() ? printable(*given_name, 200) : file_name;
+  config.name =
+      repaired_utf8(given_name && !given_name->empty() ? printable(*given_name, 200) : file_name);
   config.n_layers = keys.required_count("block_count", Limits::layers);
   config.n_heads = keys.required_count("attention.head_count", Limits::heads);
   config.n_kv_heads =
@@ -238,7 +240,6 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
     read_gemma(keys, config);
 
   const Keys tokens(file, "tokenizer.ggml.");
-  config.bos_token = tokens.count("bos_token_id", 0, Limits::vocabulary);
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"})
     if (const auto id = tokens.count(key, 0, Limits::vocabulary))
       if (std::find(config.eos_tokens.begin(), config.eos_tokens.end(), *id) ==

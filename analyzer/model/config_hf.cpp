@@ -2,11 +2,12 @@
 // config.json in its many spellings. Defaults for what a file may leave out are those of the
 // models' own software (transformers' configuration classes).
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <limits>
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/json_text.hpp"
+#include "analyzer/model/unicode_text.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::model {
@@ -395,7 +396,8 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
                          : fields.count(key, most).value_or(fallback);
   };
   const auto given_name = outer.text("_name_or_path");
-  config.name = given_name && !given_name->empty() ? printable(*given_name, 200) : folder_name;
+  config.name =
+      repaired_utf8(given_name && !given_name->empty() ? printable(*given_name, 200) : folder_name);
   config.n_layers = count("num_hidden_layers", Limits::layers, defaults.layers);
   config.n_heads = count("num_attention_heads", Limits::heads, defaults.heads);
   config.n_kv_heads =
@@ -450,9 +452,6 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
       break;
   }
 
-  auto bos = fields.tokens("bos_token_id");
-  if (bos.empty()) bos = outer.tokens("bos_token_id");
-  if (!bos.empty()) config.bos_token = bos.front();
   add_tokens(config.eos_tokens, fields.tokens("eos_token_id"));
   add_tokens(config.eos_tokens, outer.tokens("eos_token_id"));
   check_consistency(config);

@@ -2,6 +2,7 @@
 #include "analyzer/model/model_file.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <iomanip>
 #include <sstream>

@@ -3,7 +3,6 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <optional>
 
@@ -291,7 +290,7 @@ Regex::Regex(std::string_view pattern) : pattern_(pattern) {
       &error, &where, context.get()));
   if (!compiled->code) {
     fail(ErrorCode::unsupported, "pattern ", quoted(pattern, 200), ": ", pcre2_message(error),
-         " (at byte ", where, ")");
+         " (at byte ", where, " of its translation)");
   }
   // Without JIT (a system that forbids it) the interpreter runs the pattern.
   pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE);

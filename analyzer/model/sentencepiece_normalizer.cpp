@@ -3,14 +3,13 @@
 
 #include <cstring>
 
+#include "analyzer/model/text_growth.hpp"
 #include "analyzer/model/unicode_text.hpp"
 #include "kernels/base/error.hpp"
 
 namespace kvatlas::model {
 
 namespace {
-
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
 // The fields of a unit of the double array.
 bool has_leaf(std::uint32_t unit) { return ((unit >> 8) & 1) == 1; }
@@ -80,6 +79,7 @@ Normalizer::Step sentencepiece_step(SentencePieceNormalizing rules) {
     std::string out;
     if (at == text.size()) return out;
     out.reserve(text.size() + text.size() / 4);
+    const std::size_t most = most_bytes(text.size());
     if (rules->prefix_space) out += space;
     bool after_space = rules->squeeze_spaces;
     while (at < text.size()) {
@@ -92,6 +92,7 @@ Normalizer::Step sentencepiece_step(SentencePieceNormalizing rules) {
           out += c;
         }
       }
+      require_size(out.size(), most, "normalizer");
       if (!part.empty()) after_space = rules->squeeze_spaces && part.ends_with(' ');
       at += length;
     }

@@ -21,12 +21,17 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the largest real ones have 40 MB
+
 /// Calls read(text) with the text of a file; errors name the file.
 template <class Read>
 auto read_file(const fs::path& path, Read read) {
   const MappedFile file = MappedFile::open(path);
   return in_context(path.string(), [&] {
     const auto bytes = file.bytes();
+    if (bytes.size() > kMostBytes)
+      fail(ErrorCode::unreadable, "has ", bytes.size(), " bytes, a tokenizer's file at most ",
+           kMostBytes);
     auto result = read(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     file.require_intact();
     return result;

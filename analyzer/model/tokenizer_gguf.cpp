@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 
 #include "analyzer/model/bpe.hpp"
 #include "analyzer/model/gguf.hpp"

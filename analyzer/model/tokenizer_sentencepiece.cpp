@@ -3,6 +3,7 @@
 #include "analyzer/model/protobuf_reader.hpp"
 #include "analyzer/model/sentencepiece_normalizer.hpp"
 #include "analyzer/model/tokenizer_files.hpp"
+#include "analyzer/model/unicode_text.hpp"
 #include "kernels/base/error.hpp"
 
 // tokenizer.model is a protobuf message that we read ourselves: the SentencePiece library takes
@@ -144,7 +145,7 @@ TokenizerParts parts_from_sentencepiece(std::string_view bytes, const TokenizerS
     // special token.
     rules.prefix_space = false;
     parts.pretokenizer.add(
-        cutting::metaspace("\xE2\x96\x81", cutting::PrependScheme::first, false));
+        cutting::metaspace(std::string(kSpaceSymbol), cutting::PrependScheme::first, false));
   }
 
   Fingerprint print;

@@ -8,6 +8,9 @@
 
 namespace kvatlas::model {
 
+/// What SentencePiece writes for a space, "▁" (U+2581).
+inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
+
 /// One character read from UTF-8 text. Where the bytes are not UTF-8, `code` is U+FFFD, `valid` is
 /// false and `length` covers what one replacement character stands for (the longest beginning of a
 /// character, at least one byte), as Unicode recommends.

@@ -5,7 +5,7 @@
 namespace kvatlas::model {
 namespace {
 
-/// The sizes that shapes are made of, under the names that model_file.hpp gives them.
+/// The sizes that shapes are made of.
 struct Sizes {
   explicit Sizes(const Config& config)
       : hidden(config.hidden_size),

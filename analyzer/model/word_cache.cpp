@@ -3,11 +3,9 @@
 
 #include <algorithm>
 
-namespace kvatlas::model {
+#include "analyzer/model/unicode_text.hpp"
 
-namespace {
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
-}
+namespace kvatlas::model {
 
 WordCutter::WordCutter(const Vocabulary& vocabulary) {
   const auto spans = [](const std::string& text) { return next_cut(text, 0) != text.npos; };

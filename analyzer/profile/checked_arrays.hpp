@@ -24,7 +24,7 @@ std::vector<float> floats_of(const Reader& profile, std::size_t position, const 
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,
                                          const char* array, std::initializer_list<std::int64_t> at);
 
-/// How many of the largest window scores lie in each layer (methods.md, section 3), where the
+/// How many of the largest window scores lie in each layer (docs/dynamickv.md), where the
 /// `window` last rows score and `budget` tokens stay: [layer]; none if not captured of the sample.
 /// Error(unreadable) for counts that cannot be.
 struct CountsAt {

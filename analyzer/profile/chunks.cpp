@@ -91,7 +91,6 @@ void copy_block(const std::byte* from, const Sizes& from_shape, const Sizes& fro
 
 namespace {
 
-/// Byte b of every element, then byte b + 1 of every element, …
 struct FreeCoder {
   void operator()(libdeflate_compressor* coder) const { libdeflate_free_compressor(coder); }
   void operator()(libdeflate_decompressor* coder) const { libdeflate_free_decompressor(coder); }
@@ -99,6 +98,7 @@ struct FreeCoder {
 using Compressor = std::unique_ptr<libdeflate_compressor, FreeCoder>;
 using Decompressor = std::unique_ptr<libdeflate_decompressor, FreeCoder>;
 
+/// Byte b of every element, then byte b + 1 of every element, …
 void shuffle(const std::byte* elements, std::size_t count, std::size_t size, std::byte* out) {
   for (std::size_t b = 0; b < size; ++b)
     for (std::size_t i = 0; i < count; ++i) *out++ = elements[i * size + b];

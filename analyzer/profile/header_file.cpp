@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/model/config_files.hpp"
 #include "analyzer/model/json_members.hpp"
 #include "analyzer/model/json_text.hpp"
+#include "analyzer/model/unicode_text.hpp"
 #include "analyzer/profile/dataset_impl.hpp"
 #include "analyzer/profile/header_impl.hpp"
 #include "analyzer/profile/statistics.hpp"
@@ -174,6 +176,24 @@ AxisTable read_axis(hid_t file, const std::string& axis, std::int64_t file_bytes
   return table;
 }
 
+/// Readers multiply these sizes, and divide by the numbers of heads.
+void check_sizes(const Header& header) {
+  using model::Limits;
+  const struct {
+    const char* name;
+    std::int64_t value, least, most;
+  } sizes[] = {{"n_layers", header.n_layers, 0, Limits::layers},
+               {"n_heads", header.n_heads, 1, Limits::heads},
+               {"n_kv_heads", header.n_kv_heads, 1, header.n_heads},
+               {"head_dim", header.head_dim, 0, Limits::head_dim},
+               {"vocab_size", header.vocab_size, 0, Limits::vocabulary},
+               {"context_length", header.context_length, 0, Limits::tokens}};
+  for (const auto& size : sizes)
+    if (size.value < size.least || size.value > size.most)
+      fail(ErrorCode::unreadable, "attribute '", size.name, "' is ", size.value, ", expected ",
+           size.least, " to ", size.most);
+}
+
 std::string shown(const json& value) {
   return printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 60);
 }
@@ -268,7 +288,7 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
          ", which there has never been");
   Header header;
   header.tool_version = read_string(file, "tool_version", most);
-  header.model_name = read_string(file, "model_name", most);
+  header.model_name = model::repaired_utf8(read_string(file, "model_name", most));
   header.architecture = read_string(file, "architecture", most);
   header.model_fingerprint = read_string(file, "model_fingerprint", most);
   header.tokenizer_fingerprint = read_string(file, "tokenizer_fingerprint", most);
@@ -283,10 +303,7 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
   header.capture = read_string(file, "capture", most);
   header.prompts = read_string(file, "prompts", most);
   header.planned_samples = read_integer(file, "planned_samples");
-  for (const char* name :
-       {"n_layers", "n_heads", "n_kv_heads", "head_dim", "vocab_size", "context_length"})
-    if (const std::int64_t value = read_integer(file, name); value < 0 || value > 1 << 30)
-      fail(ErrorCode::unreadable, "attribute '", name, "' is ", value, ", beyond what can be");
+  check_sizes(header);
   for (const char* name : {"capture", "prompts"})
     in_context(str("attribute '", name, "'"), [&] {
       if (!model::parse_json(name[0] == 'c' ? header.capture : header.prompts).is_object())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that HDF5 writes and that we own: where the disk is full, HDF5 is not told (its own way to
-// fail there leaves the file open, and prints), the rest is dropped, and finish() says why.
+// fail there leaves the file open, and prints), the rest is dropped, and write_file() says why.
 #pragma once
 
 #include <cstdint>

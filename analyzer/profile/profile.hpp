@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile: what a run captured, in one HDF5 file (docs/profile-format.md).
 //
-//   Writing:  Writer writer("p.h5", header, {});            // takes the lock, refuses what is
-//   there
-//             writer.add(sample);                           // durable when it returns
-//             writer.finish();                              // all samples in p.h5, nothing beside
-//             it
-//   Reading:  const Reader profile("p.h5");                 // checks the file before it is
-//   believed
-//             profile.statistic("js/divergence");           // [sample, head, layer, layer]
-//             profile.array(3, "map/mean/0", {5, 2});       // the map of one head of sample 3
+//   Writing:  Writer writer("p.h5", header, {});       // takes the lock, refuses what is there
+//             writer.add(sample);                      // durable when it returns
+//             writer.finish();                         // all samples in p.h5, nothing beside it
+//   Reading:  const Reader profile("p.h5");            // checks the file before it is believed
+//             profile.statistic("js/divergence");      // [sample, head, layer, layer]
+//             profile.array(3, "map/mean/0", {5, 2});  // the map of one head of sample 3
 //
-// HDF5's own types appear in no header but this folder's hdf5_impl.hpp.
+// HDF5's own types appear in no public header.
 #pragma once
 
 #include <cstddef>

@@ -135,7 +135,7 @@ void ProfileFile::read_samples() {
       sample.answers = read_strings(group.get(), "answers", most);
       if (sample.index != index)
         fail(ErrorCode::unreadable, "its attribute 'index' is ", sample.index);
-      if (sample.n_tokens < 0)
+      if (sample.n_tokens < 0 || sample.n_tokens > std::numeric_limits<std::int32_t>::max())
         fail(ErrorCode::unreadable, "its attribute 'n_tokens' is ", sample.n_tokens);
       samples_.push_back(std::move(sample));
     });

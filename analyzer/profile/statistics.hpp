@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which statistics a profile can hold: their names, settings and shapes (methods.md). Written by
-// the profiler, read by calibration and by the viewer.
+// Which statistics a profile can hold: their names, settings and shapes (docs/profiling.md).
+// Written by the profiler, read by calibration and by the viewer.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <optional>
 
 #include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/profile_file_impl.hpp"

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <sched.h>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,9 +27,13 @@ thread_local bool run_in_place = false;
 /// Threads that sleep between calls. One call runs at a time; further callers wait their turn.
 class Pool {
  public:
-  explicit Pool(int workers) {
-    for (int worker = 1; worker < workers; ++worker)
-      threads_.emplace_back([this, worker] { serve(worker); });
+  explicit Pool(int workers) : wanted_(workers) {
+    try {
+      for (int worker = 1; worker < workers; ++worker)
+        threads_.emplace_back([this, worker] { serve(worker); });
+    } catch (const std::system_error&) {
+      // The system gives no more threads: those that started, and the caller, do the work.
+    }
   }
 
   ~Pool() {
@@ -40,7 +45,7 @@ class Pool {
     for (auto& thread : threads_) thread.join();
   }
 
-  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+  int wanted() const { return wanted_; }
 
   void run(const std::function<void(int)>& fn) {
     std::lock_guard turn(turn_);
@@ -71,6 +76,7 @@ class Pool {
     }
   }
 
+  int wanted_;
   std::mutex turn_, mutex_;
   std::condition_variable start_, done_;
   std::vector<std::thread> threads_;
@@ -96,7 +102,7 @@ void run_on_own_pool(int workers, const std::function<void(int)>& fn) {
   std::shared_ptr<Pool> pool;
   {
     std::lock_guard lock(making);
-    if (!instance || instance->workers() != workers) instance = std::make_shared<Pool>(workers);
+    if (!instance || instance->wanted() != workers) instance = std::make_shared<Pool>(workers);
     pool = instance;
   }
   pool->run(fn);

@@ -30,15 +30,30 @@ std::string list_str(const Range& values) {
   return out.str();
 }
 
-/// Foreign text made safe for a message: control bytes become '?', long text is cut with "...".
-inline std::string printable(std::string_view text, std::size_t most = 80) {
+/// The text with '?' in place of each control character but those in `kept`, those that UTF-8
+/// writes in two bytes (U+0080 to U+009F) too.
+inline std::string without_controls(std::string_view text, std::string_view kept = "") {
   std::string out;
-  for (char c : text.substr(0, most)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += (byte < 0x20 || byte == 0x7f) ? '?' : c;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool of_two = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    const bool of_one = (byte < 0x20 || byte == 0x7f) && kept.find(text[i]) == kept.npos;
+    out += of_one || of_two ? '?' : text[i];
+    if (of_two) ++i;
   }
-  if (text.size() > most) out += "...";
   return out;
+}
+
+/// Foreign text made safe for a message: without control characters, long text cut with "...".
+inline std::string printable(std::string_view text, std::size_t most = 80) {
+  if (text.size() <= most) return without_controls(text);
+  // Not inside a character, whose first byte at most three others follow.
+  std::size_t end = most;
+  for (int back = 0; back < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80;
+       ++back)
+    --end;
+  return without_controls(text.substr(0, end)) + "...";
 }
 
 /// printable(), in single quotes.

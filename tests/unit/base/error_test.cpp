@@ -25,6 +25,10 @@ TEST(Error, ContextIsPutInFrontFromTheInsideOut) {
 TEST(Error, ForeignTextIsMadeSafe) {
   EXPECT_EQ(quoted("a\x1b[2Jb\n"), "'a?[2Jb?'");
   EXPECT_EQ(quoted(std::string(100, 'x'), 5), "'xxxxx...'");
+  EXPECT_EQ(printable("\xC2\x9B[2J \xC2\xA0\xC3\x9B"), "?[2J \xC2\xA0\xC3\x9B");
+  EXPECT_EQ(printable("ab\xE2\x96\x81z", 4), "ab...") << "a character is not torn";
+  EXPECT_EQ(printable("ab\xE2\x96\x81z", 5), "ab\xE2\x96\x81...");
+  EXPECT_EQ(without_controls("a\tb\nc\x1b", "\n\t"), "a\tb\nc?");
 }
 
 }  // namespace

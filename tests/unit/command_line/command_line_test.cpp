@@ -22,6 +22,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 using namespace testing_support;
@@ -136,7 +137,7 @@ TEST_F(CommandLine, GeneratesFromIdsWithoutATokenizer) {
   EXPECT_EQ(first.at("text"), nullptr);
   EXPECT_EQ(first.at("tokens").size(), 3u);
   EXPECT_EQ(first.at("top").size(), TinySizes::vocabulary);
-  EXPECT_THAT(finished.err, HasSubstr("cpu, float32, weights resident"));
+  EXPECT_THAT(finished.err, ContainsRegex("cpu \\(no GPU: .+\\), float32, weights resident"));
 }
 
 /// A pipe gives its bytes once, and the program begins anew where OMP_WAIT_POLICY is not set.
@@ -175,6 +176,27 @@ TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
   EXPECT_THAT(refuses(2, {"--prompts", good, "--chat", "x"}), HasSubstr("chatml"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--memory-budget", "1 lot"}), HasSubstr("24GiB"));
   EXPECT_THAT(refuses(1, {"--prompts", good, "--memory-budget", "1MiB"}), HasSubstr("too small"));
+}
+
+TEST_F(CommandLine, GenerateObeysTheEnvironmentsInstructionSet) {
+  const auto prompts = write_file("p.jsonl", "{\"tokens\": [1, 2]}\n");
+  setenv("KVATLAS_CPU", "sse5", 1);
+  const Finished finished = run_kvatlas({"generate", "--model", model(), "--prompts", prompts});
+  unsetenv("KVATLAS_CPU");
+  EXPECT_EQ(finished.status, 2);
+  EXPECT_THAT(finished.err, HasSubstr("KVATLAS_CPU: unknown instruction set 'sse5'"));
+}
+
+TEST_F(CommandLine, ProfileRefusesBeforeItRuns) {
+  const auto refuses = [&](int status, std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"profile", "--model", model(), "-o", model() + "/p.h5", "--prompts"});
+    return refusal(status, more);
+  };
+  const auto good = write_file("c", "{\"tokens\": [1, 2]}\n");
+  EXPECT_THAT(refuses(1, {good, "--memory-budget", "1MiB", "--dry-run"}), HasSubstr("too small"));
+  const auto zero = write_file("z", "{\"id\": \"a\\u0000\", \"tokens\": [1, 2]}\n");
+  EXPECT_THAT(refuses(2, {zero, "--dry-run"}), HasSubstr("a?: its id, task or an answer"));
 }
 
 /// A policy document for a model of so many layers.

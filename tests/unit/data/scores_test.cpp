@@ -104,7 +104,9 @@ TEST(Scores, ALineMayChooseTheMetric) {
   EXPECT_DOUBLE_EQ(score(prompt, "一只狗"), 2. / 3);
   EXPECT_EQ(metric_name(prompt), "F1 by character");
   EXPECT_THAT(error_of([&] { by("bleu"); }), AllOf(HasSubstr("'bleu'"), HasSubstr("rouge_l")));
-  for (const auto& metric : metrics()) EXPECT_GE(by(std::string(metric.name).c_str()), 0);
+  for (const char* metric : {"found", "any", "f1", "rouge_l", "exact", "classification",
+                             "retrieval", "count", "edit_similarity"})
+    EXPECT_GE(by(metric), 0);
 }
 
 TEST(DigitScores, UpToTheFirstWrongDigitAndInPlace) {

@@ -288,5 +288,15 @@ TEST(LagScoresArguments, AreChecked) {
   EXPECT_EQ(error_of([&] { lag_kept(kept); }), "positions has shape [1, 40], expected [1, 39]");
 }
 
+TEST(LagRatio, IsADecimalOrAFraction) {
+  EXPECT_EQ(kept_of_partition("0.25", 128), 32);
+  EXPECT_EQ(kept_of_partition(".5", 128), 64);
+  EXPECT_EQ(kept_of_partition("1/6", 128), 21);
+  for (const char* text : {"-0.25", "-0/1", "0.1234567890", "1e-1", "0.", "", "1/"})
+    EXPECT_THAT(error_of([&] { kept_of_partition(text, 128); }),
+                testing::HasSubstr("of at most 9 digits or decimals"))
+        << text;
+}
+
 }  // namespace
 }  // namespace kvatlas::kernels

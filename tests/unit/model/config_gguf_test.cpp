@@ -82,7 +82,6 @@ TEST(GgufConfig, ReadsALlama) {
   EXPECT_EQ(config.attention_scale, 0.5);
   EXPECT_EQ(config.norm_offset, 0.0);
   EXPECT_THAT(config.window, ElementsAre(0));
-  EXPECT_EQ(config.bos_token, 1);
   EXPECT_THAT(config.eos_tokens, ElementsAre(2, 7));
 }
 

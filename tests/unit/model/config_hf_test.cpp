@@ -47,6 +47,7 @@ TEST(HfConfig, FillsInWhatALlamaLeavesOut) {
   const Config& config = hf.config;
   EXPECT_EQ(config.architecture, Architecture::llama);
   EXPECT_EQ(config.name, "folder");
+  EXPECT_EQ(parse_hf_config(base("llama").dump(), "", "\xFF").config.name, "\xEF\xBF\xBD");
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.rotary_dim, 16);
   EXPECT_EQ(config.norm_eps, 1e-6);
@@ -56,7 +57,6 @@ TEST(HfConfig, FillsInWhatALlamaLeavesOut) {
   EXPECT_EQ(config.activation, Activation::silu);
   EXPECT_THAT(config.window, ElementsAre(0, 0, 0, 0));
   EXPECT_FALSE(config.tied_embeddings);
-  EXPECT_FALSE(config.bos_token);
   EXPECT_FALSE(hf.qkv_bias || hf.output_bias || hf.mlp_bias || hf.untied_stated);
 }
 
@@ -228,10 +228,8 @@ TEST(HfConfig, BiasesAndTies) {
 }
 
 TEST(HfConfig, CollectsEndTokensOfBothFiles) {
-  const Config config = parse(base("llama", {{"bos_token_id", 1}, {"eos_token_id", 2}}),
-                              R"({"eos_token_id":[2,7,9],"bos_token_id":5})")
-                            .config;
-  EXPECT_EQ(config.bos_token, 1);
+  const Config config =
+      parse(base("llama", {{"eos_token_id", 2}}), R"({"eos_token_id":[2,7,9]})").config;
   EXPECT_THAT(config.eos_tokens, ElementsAre(2, 7, 9));
   EXPECT_TRUE(config_of("llama", {{"eos_token_id", -1}}).eos_tokens.empty());
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizer files that lie, and texts that are no texts: a clear error or a plain answer, soon.
+#include <cstring>
+#include <filesystem>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -7,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/model/regex.hpp"
+#include "analyzer/model/sentencepiece_normalizer.hpp"
 #include "analyzer/model/tokenizer.hpp"
 #include "kernels/base/error.hpp"
+#include "tests/support/model_bytes.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 
 namespace kvatlas::model {
@@ -131,6 +135,31 @@ TEST(HostileTokenizer, EnormousStrings) {
   const std::string unigram = R"({"model":{"type":"Unigram","vocab":[[")" + huge + R"(",1]]}})";
   expect_error([&] { Tokenizer::from_json(unigram); }, ErrorCode::unsupported,
                "has 5000000 bytes; at most 4096");
+}
+
+TEST(HostileTokenizer, EnormousFiles) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = folder.write("tokenizer.json", "{}");
+  std::filesystem::resize_file(path, (std::uintmax_t{1} << 30) + 1);
+  expect_error([&] { Tokenizer::from_folder(folder.path()); }, ErrorCode::unreadable,
+               "has 1073741825 bytes, a tokenizer's file at most 1073741824");
+}
+
+TEST(HostileTokenizer, CharactersReplacedByMegabytes) {
+  // A double array of one entry: 'a' leads to a leaf whose replacement begins at byte 0.
+  std::vector<std::uint32_t> units(99, 0);
+  units['a'] = 'a' | 1 << 8 | ('a' ^ 98) << 10;
+  const auto trie_bytes = static_cast<std::uint32_t>(units.size() * sizeof units[0]);
+  std::string bytes(sizeof trie_bytes + trie_bytes, '\0');
+  std::memcpy(bytes.data(), &trie_bytes, sizeof trie_bytes);
+  std::memcpy(bytes.data() + sizeof trie_bytes, units.data(), trie_bytes);
+  bytes += repeated("b", 400'000) + '\0';
+  SentencePieceNormalizing rules;
+  rules.replacements = CharsMap(bytes);
+  const auto step = sentencepiece_step(rules);
+  EXPECT_GT(step("aa").size(), 800'000u);
+  expect_error([&] { step(repeated("a", 1000)); }, ErrorCode::resource,
+               "normalizer makes a text longer than");
 }
 
 TEST(HostileTokenizer, TextThatGrows) {

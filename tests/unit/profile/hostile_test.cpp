@@ -316,11 +316,23 @@ TEST_F(Hostile, SizesThatCannotBe) {
                 H5Gclose(group);
               }),
               HasSubstr("tokens' is int32 [304]"));
+  EXPECT_THAT(refusal_after([&](hid_t f) {
+                const hid_t group = H5Gopen2(f, "samples/000004", H5P_DEFAULT);
+                set_integer(group, "n_tokens", std::int64_t{1} << 40);
+                H5Gclose(group);
+              }),
+              HasSubstr("'n_tokens' is 1099511627776"));
+  EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_kv_heads", 0); }),
+              HasSubstr("'n_kv_heads' is 0, expected 1 to 4"));
+  EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "head_dim", 1 << 20); }),
+              HasSubstr("'head_dim' is 1048576, expected 0 to 16384"));
+  EXPECT_EQ(refusal_after([](hid_t f) { set_integer(f, "context_length", std::int64_t{1} << 32); }),
+            "");
   EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "planned_samples", 5); }),
               HasSubstr("'sample_index' has 5 after 4"));
   EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_layers", -1); }),
               HasSubstr("'n_layers' is -1"));
-  EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_layers", 1 << 20); }),
+  EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_layers", 1 << 10); }),
               HasSubstr("'window' has 3 values"));
 }
 
