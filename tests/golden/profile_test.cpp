@@ -186,7 +186,7 @@ TEST_P(GoldenProfile, HasTheDivergenceAndBlocks) {
   const auto js = statistic<float>(name::kDivergence);
   expect_within("JS divergence", js, expected("js_divergence_q16").values, 1e-5, 0);
 
-  // PoD's blocks from it (methods.md, section 2).
+  // PoD's blocks from it (docs/pod.md).
   for (const char* delta_text : {"0.5", "0.7", "0.9"}) {
     const double delta = std::stod(delta_text);
     const auto want = expected(std::string("pod_block_of_layer_") + delta_text).integers();
