@@ -91,8 +91,7 @@ void check(const AutoCommand& o) {
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   // An unfinished search that was to replace a document has both.
   const bool unfinished = o.resume && !o.output.empty() && fs::exists(search_journal(o.output));
-  if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output))
-    fail(ErrorCode::usage, quoted(o.output, 400), " is there already; --force replaces it");
+  if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output)) fail_exists(o.output);
   if (o.resume && o.output.empty())
     fail(ErrorCode::usage, "--resume goes on with the search of a document: give it with -o");
   if (!o.profile.empty() && (!o.run.prompts_file.empty() || !o.prompts.lengths.empty()))

@@ -214,7 +214,7 @@ class Accounting {
 
   /// The runtime masks attention and frees nothing.
   bool masks_only() const {
-    if (policy_.parts.empty()) return true;
+    if (policy_.parts.empty()) return false;
     const auto form = form_of(policy_.parts.front());
     return form && load_.runtime->form(*form).losses.find('f') != std::string::npos;
   }

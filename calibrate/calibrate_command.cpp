@@ -14,6 +14,7 @@
 #include "calibrate/dynamickv.hpp"
 #include "calibrate/lagkv.hpp"
 #include "calibrate/pod.hpp"
+#include "calibrate/policy_files.hpp"
 #include "calibrate/runtimes.hpp"
 #include "calibrate/simlayerkv.hpp"
 #include "kernels/base/bytes.hpp"
@@ -381,8 +382,7 @@ void measured_in(const std::string& runtime, nlohmann::json& section) {
 void run(Options& o, const MakeTrials& make_trials) {
   settle(o);
   outlive_readers();
-  if (!o.output.empty() && !o.force && std::filesystem::exists(o.output))
-    fail(ErrorCode::usage, quoted(o.output, 400), " is there already; --force replaces it");
+  if (!o.output.empty() && !o.force && std::filesystem::exists(o.output)) fail_exists(o.output);
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
   if (!o.runtime.empty()) choose_runtime(o);

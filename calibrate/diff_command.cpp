@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -20,15 +21,15 @@ struct DiffCommand {
 
 /// Of two files of one kind.
 Diff diff_files(const DiffCommand& command) {
+  for (const auto& path : {command.first, command.second})
+    if (!std::filesystem::exists(path))
+      fail(ErrorCode::unreadable, "there is no file ", quoted(path, 400));
   const bool first = profile::is_profile(command.first);
   if (first != profile::is_profile(command.second))
     fail(ErrorCode::usage, printable(command.first), " is a ", first ? "profile" : "policy",
          " and ", printable(command.second), " is a ", first ? "policy" : "profile",
          ": give two profiles or two policy documents");
-  if (!first)
-    return diff_documents(
-        in_context(printable(command.first), [&] { return read_document(command.first); }),
-        in_context(printable(command.second), [&] { return read_document(command.second); }));
+  if (!first) return diff_documents(read_document(command.first), read_document(command.second));
   const profile::Reader a(command.first), b(command.second);
   return diff_profiles(a, b);
 }

@@ -63,10 +63,6 @@ class Temporary {
     renamed_ = true;
   }
 
-  static void fail_exists(const fs::path& path) {
-    fail(ErrorCode::usage, quoted(path.string(), 400), " exists (--force replaces it)");
-  }
-
  private:
   [[noreturn]] void fail_writing(int reason) const {
     fail(ErrorCode::resource, "writing ", quoted(target_.string(), 400),
@@ -99,6 +95,10 @@ fs::path search_journal(const fs::path& output) {
   return fs::path(output).replace_extension(".search.jsonl");
 }
 
+void fail_exists(const fs::path& path) {
+  fail(ErrorCode::usage, quoted(path.string(), 400), " is there already; --force replaces it");
+}
+
 void write_document(const Document& document, const fs::path& path, bool force) {
   write_whole(document_text(document), path, force);
 }
@@ -111,7 +111,7 @@ void write_whole(std::string_view text, const fs::path& path, bool force) {
 void write_whole_files(std::span<const WholeFile> files, bool force) {
   std::vector<Temporary> written;
   for (const auto& file : files) {
-    if (!force && fs::exists(file.path)) Temporary::fail_exists(file.path);
+    if (!force && fs::exists(file.path)) fail_exists(file.path);
     written.emplace_back(file.path).write(file.text);
   }
   for (auto& file : written) file.take_name(force);

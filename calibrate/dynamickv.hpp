@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DynamicKV's calibration: how many tokens each layer keeps (methods.md, section 3).
+// DynamicKV's calibration: how many tokens each layer keeps (docs/dynamickv.md).
 #pragma once
 
 #include <vector>

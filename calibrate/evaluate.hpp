@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies judged on many prompts (methods.md, section 5), and what that says in a table.
+// Policies judged on many prompts (docs/evaluation.md), and what that says in a table.
 #pragma once
 
 #include <cstdint>

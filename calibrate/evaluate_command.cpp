@@ -10,6 +10,7 @@
 #include "analyzer/capture/progress.hpp"
 #include "calibrate/commands.hpp"
 #include "calibrate/evaluate_order.hpp"
+#include "calibrate/policy_files.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/interrupt.hpp"
 
@@ -96,8 +97,10 @@ void run_evaluate(const EvaluateCommand& command) {
       fail(ErrorCode::usage,
            "-o writes a policy document with what was measured: give exactly one "
            "document with --policy");
-    if (std::filesystem::exists(command.output) && !command.force)
-      fail(ErrorCode::usage, printable(command.output), " is there already; --force replaces it");
+    if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
+    if (read_document(order.policies.front()).sections.empty())
+      fail(ErrorCode::usage, quoted(order.policies.front(), 400),
+           " has no section that could keep what is measured: leave out -o");
   }
   outlive_readers();
   const auto [model, policies, evaluation] = evaluate_order(order);
@@ -163,8 +166,8 @@ void add_evaluate_command(CLI::App& app) {
   command->add_flag("--force", options->force, "replace the file of -o");
   command->add_flag("--json", options->json, "print the result as JSON");
   command->add_flag("--generations", options->generations,
-                    "with --json: a line a prompt and policy with the tokens it generated and what "
-                    "was decided");
+                    "print instead a line of JSON a prompt and policy: the tokens it generated and "
+                    "what was decided");
   command
       ->add_flag("--positions", order.positions,
                  "with --generations: also which tokens each layer and KV head keeps")

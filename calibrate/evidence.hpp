@@ -16,7 +16,7 @@
 
 namespace kvatlas::calibrate {
 
-/// Fewer samples are no ground to choose on (methods.md, section 5).
+/// Fewer samples are no ground to choose on.
 inline constexpr std::size_t kLeastSamples = 5;
 /// Below it what a policy loses drowns in what the full model fails anyway (likewise).
 inline constexpr double kLeastFullScore = 0.5;

@@ -91,9 +91,15 @@ struct PrintResult {
 };
 
 void print_reports(const json& section) {
-  if (section.contains("savings") && section.at("savings").is_object())
-    for (const auto& [name, value] : section.at("savings").items())
-      if (value.is_primitive()) line(printable(name), printable(value.dump()), 4);
+  if (section.contains("savings") && section.at("savings").is_array())
+    for (const auto& at : section.at("savings")) {
+      if (!at.is_object() || !at.contains("length")) continue;
+      std::string saved;
+      for (const auto& [name, value] : at.items())
+        if (name != "length" && value.is_primitive())
+          saved += str(saved.empty() ? "" : ", ", printable(name), " ", printable(value.dump()));
+      line(str("at ", printable(at.at("length").dump()), " tokens"), saved, 4);
+    }
   std::vector<std::string> others;
   for (const auto& [name, value] : section.items())
     if (name != "name" && name != "settings" && name != "result" && name != "savings")

@@ -26,7 +26,6 @@ Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const
   for (std::size_t s = 0; s < samples.size(); ++s) {
     if (std::isnan(found[0][s].score)) continue;
     samples_.push_back(samples[s]);
-    full_trials_.push_back(found[0][s]);
     full_.push_back(found[0][s].score);
     for (std::size_t p = 0; p < policies.size(); ++p) {
       trials_[p].push_back(found[p + 1][s]);

@@ -27,9 +27,8 @@ class Verdict {
   /// Scores of a policy: [sample].
   const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
   const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
-  const std::vector<Trial>& full_trials() const { return full_trials_; }
 
-  /// {"mean", "low", "high"} of a policy's score.
+  /// The mean, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
   /// A policy beside the full cache, over all samples and by task: the document's "measured".
@@ -39,7 +38,6 @@ class Verdict {
   const Evidence* evidence_;
   std::vector<std::size_t> samples_;
   std::vector<double> full_;
-  std::vector<Trial> full_trials_;
   std::vector<std::vector<double>> scores_;
   std::vector<std::vector<Trial>> trials_;
 };

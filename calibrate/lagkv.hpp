@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LagKV's calibration: which partition size and ratio keep the score (methods.md, section 4).
+// LagKV's calibration: which partition size and ratio keep the score (docs/lagkv.md).
 #pragma once
 
 #include <string>

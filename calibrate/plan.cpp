@@ -24,12 +24,6 @@ using capture::float_on;
 using capture::last_rows_of;
 using capture::view_of;
 
-std::int64_t HeadCut::kept() const {
-  std::int64_t sum = static_cast<std::int64_t>(tokens.size());
-  for (const auto& range : ranges) sum += range.length();
-  return sum;
-}
-
 bool decides_while_decoding(const Policy& policy) {
   return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
     if (const auto* lazy = std::get_if<SimLayerKv>(&part))
@@ -46,7 +40,7 @@ void add_new(std::vector<T>& list, const T& value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-// Rows by which PoD compares layers (methods.md, section 2).
+// Rows by which PoD compares layers (docs/evaluation.md).
 constexpr std::int64_t kPodRows = 16;
 
 /// What a prompt row's mass is of: the first set of keys, without the second where there is one.
@@ -96,7 +90,6 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
 }
 PromptFacts::~PromptFacts() = default;
 PromptFacts::PromptFacts(PromptFacts&&) noexcept = default;
-std::int64_t PromptFacts::n_tokens() const { return state_->n; }
 
 namespace {
 
@@ -421,7 +414,7 @@ class Planner {
     const std::int64_t keep = part.keep();
     const std::int64_t partitions = kernels::lag_cut_partitions(n_, part.sink, part.lag);
     for (std::int64_t layer = 0; layer < layers(); ++layer) {
-      // L2 does not cut the first two layers (methods.md, section 4).
+      // L2 does not cut the first two layers.
       if (part.variant == LagVariant::l2 && layer < 2) continue;
       auto& cut = plan_.lag_heads[static_cast<std::size_t>(layer)];
       for (std::int64_t g = 0; g < kv_heads(); ++g)

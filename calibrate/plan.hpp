@@ -27,7 +27,6 @@ struct HeadCut {
   std::vector<std::int64_t> tokens;  // ascending
   std::optional<Proximity> window;   // that this is; none: chosen otherwise
   bool rolling = false;              // while decoding too, nothing but the window is seen
-  std::int64_t kept() const;
   bool operator==(const HeadCut&) const = default;
 };
 
@@ -69,8 +68,6 @@ class PromptFacts {
   /// For every layer of the prefill, and of the first decode step.
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
-
-  std::int64_t n_tokens() const;
 
   struct State;
   const State& state() const { return *state_; }

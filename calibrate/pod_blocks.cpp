@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/pod_blocks.hpp"
 
-#include "analyzer/profile/profile.hpp"
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "calibrate/rules.hpp"
 #include "kernels/base/error.hpp"
@@ -20,13 +23,17 @@ std::vector<std::vector<std::int64_t>> blocks_of_profile(const Pod& pod,
   if (!profile.has(profile::name::kDivergence))
     fail(ErrorCode::usage,
          "the profile holds no divergence of layers: profile again with --capture js");
-  const profile::Array all = profile.statistic(profile::name::kDivergence);
-  const auto values = all.values<float>();
-  const std::size_t size = values.size() / static_cast<std::size_t>(all.shape.front());
   std::vector<std::vector<float>> samples;
-  for (std::size_t first = 0; first < values.size(); first += size)
-    samples.emplace_back(values.begin() + static_cast<std::ptrdiff_t>(first),
-                         values.begin() + static_cast<std::ptrdiff_t>(first + size));
+  for (std::size_t i = 0; i < profile.samples().size(); ++i) {
+    auto values = profile::floats_of(profile, i, profile::name::kDivergence, {},
+                                     {header.n_heads, header.n_layers, header.n_layers});
+    if (std::none_of(values.begin(), values.end(), [](float value) { return std::isnan(value); }))
+      samples.push_back(std::move(values));
+  }
+  if (samples.empty())
+    fail(ErrorCode::usage,
+         "no sample of the profile has the divergence of its layers: profile longer prompts with "
+         "--capture js");
   return pod_blocks(layer_similarity(samples, header.n_heads, header.n_layers), header.n_kv_heads,
                     pod.per_query_head, pod.delta);
 }
@@ -35,7 +42,11 @@ std::vector<std::vector<std::int64_t>> blocks_of_document(const Pod& pod) {
   const Document document = read_document(pod.blocks_file);
   if (!document.sections.contains("pod"))
     fail(ErrorCode::usage, "the policy document has no section 'pod'");
-  return std::get<Pod>(part_of("pod", document.sections["pod"])).lowest;
+  auto lowest = std::get<Pod>(part_of("pod", document.sections.at("pod"))).lowest;
+  if (lowest.empty())
+    fail(ErrorCode::usage,
+         "its section 'pod' holds no blocks: 'kvatlas calibrate pod' finds them from a profile");
+  return lowest;
 }
 
 }  // namespace

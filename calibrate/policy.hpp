@@ -26,7 +26,7 @@ using kernels::Proximity;
 /// [layer][KV head], 1 where only proximal tokens are kept.
 using LazyHeads = std::vector<std::vector<std::uint8_t>>;
 
-// The parts of a policy (methods.md, sections 1 to 6). Defaults are the papers'.
+// The parts of a policy (docs/evaluation.md). Defaults are the papers'.
 
 /// Every layer keeps the initial and the recent tokens; with initial 0 it is called "window".
 struct Streaming {
@@ -127,7 +127,7 @@ struct Policy {
   std::vector<Part> parts;
   int kv_bits = 16;      // 4 or 2: what is kept is stored so
   bool rolling = false;  // windows stay at their size while decoding
-  /// A runtime's windows mask the prefill too (runtimes.md, loss b).
+  /// A runtime's windows mask the prefill too (docs/runtimes.md, loss b).
   bool masks_prefill = false;
   /// Where a document keeps what it says of it: "lagkv", "simlayerkv/static", or kComposition;
   /// empty if it is of none.

@@ -16,6 +16,9 @@ struct WholeFile {
 /// its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
+/// Error(usage): a file is in the way, and --force was not given.
+[[noreturn]] void fail_exists(const std::filesystem::path& path);
+
 /// Where the search for a document keeps its trials until it ends: "p.json" -> "p.search.jsonl".
 std::filesystem::path search_journal(const std::filesystem::path& output);
 

@@ -101,7 +101,6 @@ class JsonReader : public Settings {
     index = static_cast<std::size_t>(place - words.begin());
   }
 
-  bool given(const char* key) const { return settings_.contains(key); }
   void require_all_known() const {
     for (const auto& [key, value] : settings_.items())
       if (std::find(known_.begin(), known_.end(), key) == known_.end())

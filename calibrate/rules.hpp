@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of calibration (methods.md, sections 1 to 6): from statistics and settings to
+// The rules of calibration (docs/calibration.md): from statistics and settings to
 // decisions. Pure functions, quick enough to follow a slider: the command line and the viewer call
 // the same. Lists run over samples first, then over layers. Impossible arguments are
 // Error(internal), for callers check what users and files say.

@@ -18,7 +18,6 @@ namespace kvatlas::calibrate {
 namespace {
 
 struct Trials {
-  const profile::Reader& profile;
   bool progress = true;
   std::vector<Question> questions;  // [position in the profile]
   SimulateOptions options;
@@ -56,11 +55,9 @@ struct Trials {
     trial.score = judged.score;
     trial.kl = o.kl;
     trial.text = judged.text;
-    trial.tokens = o.tokens;
     trial.tokens_kept =
         std::accumulate(o.kept.begin(), o.kept.end(), 0.0) / static_cast<double>(o.kept.size());
     trial.kept_share = o.kept_bytes / o.full_bytes;
-    trial.lazy = o.lazy;
     return trial;
   }
 };
@@ -94,7 +91,7 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
     const auto tokens = profile.tokens(i);
     prompts.push_back({std::move(prompt), {tokens.begin(), tokens.end()}});
   }
-  auto trials = std::make_shared<Trials>(Trials{profile, given.progress, {}, {}, nullptr});
+  auto trials = std::make_shared<Trials>(Trials{given.progress, {}, {}, nullptr});
   QuestionOptions options;
   options.max_new = given.max_new;
   trials->questions = make_questions(std::move(prompts), options, run, *model);

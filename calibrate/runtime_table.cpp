@@ -11,7 +11,7 @@ Runtime tensorrt_llm() {
   Runtime r{"tensorrt-llm", "TensorRT-LLM", "main of autumn 2026, schema 1.4.0rc0"};
   r.forms[0] = {kAbout, "abcd", "as a list of windows and layer types"};
   r.forms[4] = {kAbout, "g", "the mean budget for all layers, as RocketKV's; needs an SM100 GPU"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {
       {"gemma3", false, ""},
       {"mistral", false, "needs a version with windows for Mistral (spring 2026)"},
@@ -31,7 +31,7 @@ Runtime transformers() {
   Runtime r{"transformers", "Hugging Face transformers", "5.2.0 to 5.23.0"};
   r.forms[0] = {kAbout, "abcd", "as layer types and one window in config.json"};
   r.forms[4] = {kAbout, "acg", "as a window for each layer; llama alone, from 5.23 on"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {
       {"llama", false,
        "the mask is not applied: the cache of a lazy layer is cut after a full "
@@ -56,7 +56,7 @@ Runtime kvpress() {
   r.forms[2] = {kExact, "f", "as a DuoAttention pattern"};
   r.forms[4] = {kExact, "e", "SnapKV's scores, with average pooling alone"};
   r.forms[5] = {kExact, "e", "for the prompt; nothing is cut while decoding"};
-  r.keeps_initial = r.takes_ratios = true;
+  r.keeps_initial = true;
   return r;
 }
 
@@ -64,7 +64,7 @@ Runtime duo_attention() {
   Runtime r{"duo-attention", "DuoAttention", "2025-02"};
   r.forms[0] = {kExact, "c", "as rows of zeros of a head pattern"};
   r.forms[2] = {kExact, "c", "as a head pattern"};
-  r.keeps_initial = r.rolls = r.one_window = true;
+  r.keeps_initial = r.rolls = true;
   r.architectures = {{"llama", false, ""}, {"mistral", false, ""}};
   r.refuses_others = "it knows Llama and Mistral alone";
   return r;
@@ -73,7 +73,7 @@ Runtime duo_attention() {
 Runtime vllm() {
   Runtime r{"vllm", "vLLM", "0.33.0"};
   r.forms[0] = {kAbout, "abcd", "as overrides of the model's layer types and window"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {
       {"llama", false, ""},
       {"mistral", false, ""},
@@ -92,7 +92,7 @@ Runtime vllm() {
 Runtime sglang() {
   Runtime r{"sglang", "SGLang", "0.5.23"};
   r.forms[0] = {kAbout, "abcd", "with model-impl: transformers, for its own code ignores it"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {{"internlm2", true, "transformers has no code for it"}};
   return r;
 }
@@ -100,7 +100,7 @@ Runtime sglang() {
 Runtime llama_cpp() {
   Runtime r{"llama.cpp", "llama.cpp", "2026-10-01"};
   r.forms[0] = {kAbout, "abcd", "as metadata of the GGUF file: a window and a period of layers"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {{"gemma2", false, ""},
                      {"gemma3", false, ""},
                      {"phi3", true, "its Phi 3 code reads the window and switches it off"}};
@@ -112,7 +112,7 @@ Runtime simlayerkv() {
   Runtime r{"simlayerkv", "SimLayerKV's repository", "1fb6bda"};
   r.forms[0] = {kAbout, "", "it takes the threshold alone, and decides for each input"};
   r.forms[1] = {kExact, "", "the threshold; 4 initial and 1024 recent tokens are fixed there"};
-  r.keeps_initial = r.one_window = true;
+  r.keeps_initial = true;
   r.architectures = {{"llama", false, ""}, {"mistral", false, ""}, {"qwen2", false, ""}};
   r.refuses_others = "its code patches Llama (Mistral with it) and Qwen 2 alone";
   return r;
@@ -165,7 +165,7 @@ Runtime openvino() {
 Runtime mlc_llm() {
   Runtime r{"mlc-llm", "MLC-LLM", "79d603f"};
   r.forms[0] = {kAbout, "bc", "all layers or none"};
-  r.keeps_initial = r.masks_prefill = r.rolls = r.one_window = r.all_layers_alike = true;
+  r.keeps_initial = r.masks_prefill = r.rolls = r.all_layers_alike = true;
   r.architectures = {{"mistral", false, ""}};
   r.refuses_others = "it has windows for Mistral alone";
   r.page_tokens = 16;
@@ -175,7 +175,7 @@ Runtime mlc_llm() {
 Runtime mlx_lm() {
   Runtime r{"mlx-lm", "mlx-lm", "0.32.2"};
   r.forms[0] = {kAbout, "abcd", "one full layer at least"};
-  r.masks_prefill = r.rolls = r.one_window = true;
+  r.masks_prefill = r.rolls = true;
   r.architectures = {{"llama", false, ""},
                      {"mistral", false, ""},
                      {"ministral3", false, ""},

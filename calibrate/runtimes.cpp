@@ -20,9 +20,9 @@ void drop_bits(RuntimePolicy& result) {
   result.policy.kv_bits = 16;
 }
 
-/// Turns a policy of one part into what the runtime runs.
 using nlohmann::json;
 
+/// Turns a policy of one part into what the runtime runs.
 class Bending {
  public:
   Bending(const Policy& policy, const Runtime& runtime, const ModelInfo& model)
@@ -218,6 +218,12 @@ std::optional<LazyHeads> static_view(const json& section, bool per_head) {
   return std::get<SimLayerKv>(part_of("simlayerkv", as_result)).fixed;
 }
 
+/// Whether it depends on the architecture that the runtime can carry out the form.
+bool needs_known_architecture(const Runtime& runtime, Form form) {
+  return form <= Form::lazy_heads || runtime.name == "dynamickv" ||
+         runtime.name == "kvcache-factory";
+}
+
 /// Whether the runtime is given the static view of this policy.
 bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed) {
   if (policy.parts.size() != 1) return false;
@@ -342,13 +348,13 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
     fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(policy),
          "': it takes one method, and the policy has ", policy.parts.size());
   const auto form = form_of(policy.parts[0]);
-  const bool windows = form && *form <= Form::lazy_heads;
-  if (const auto why = refusal_of(runtime, model.architecture); windows && !why.empty())
+  const bool by_architecture = form && needs_known_architecture(runtime, *form);
+  if (const auto why = refusal_of(runtime, model.architecture); by_architecture && !why.empty())
     fail(ErrorCode::usage, runtime.title, " cannot run the policy on a model of architecture ",
          quoted(model.architecture), ": ", why);
   RuntimePolicy result = Bending(policy, runtime, model).result();
   for (const auto& note : runtime.architectures)
-    if (windows && note.architecture == model.architecture && !note.text.empty())
+    if (by_architecture && note.architecture == model.architecture && !note.text.empty())
       result.changes.push_back(runtime.title + " on " + note.architecture + ": " + note.text);
   return result;
 }

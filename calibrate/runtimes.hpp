@@ -57,8 +57,6 @@ struct Runtime {
   bool keeps_initial = false;  // windows keep the first tokens
   bool masks_prefill = false;  // windows mask the prefill
   bool rolls = false;          // windows stay at their size while decoding
-  bool one_window = false;     // one window size for all layers
-  bool takes_ratios = false;   // shares of the prompt instead of counts
   bool all_layers_alike = false;
   std::int64_t block_tokens = 1;  // sizes are multiples of it
   std::int64_t page_tokens = 1;   // that its cache is handed out in, unless it is told otherwise
@@ -82,7 +80,7 @@ PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding);
 const std::vector<Runtime>& runtimes();
 /// Error(usage) that lists the known ones.
 const Runtime& runtime_named(std::string_view name);
-/// Why the runtime cannot window the layers of such a model; "" if it can.
+/// Why the runtime cannot window, or patch, the layers of such a model; "" if it can.
 std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 
 /// The form of a policy's part for a runtime; none for baselines, which no runtime is given.

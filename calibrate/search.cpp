@@ -280,30 +280,29 @@ void Search::judge_finalists() {
   out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
 }
 
-double loss_points(const json& measured) {
-  const auto& mean = measured.at("loss").at("mean");
-  return mean.is_number() ? 100 * mean.get<double>() : INFINITY;
-}
-
 /// The search's own order; the first that unseen samples do not speak against. If all lose too
-/// much, the one that loses least there, and the result says that nothing was met.
+/// much, the one that loses least, and the result says that nothing was met.
 void Search::choose() {
   for (std::size_t i = 0; i < out_.finalists.size(); ++i) {
-    const auto& tried = out_.tried[out_.finalists[i]];
-    if (tried.loss.mean > request_.max_loss || loss_points(tried.measured) > request_.max_loss)
-      continue;
+    if (loss_of(out_.tried[out_.finalists[i]]) > request_.max_loss) continue;
     out_.chosen = out_.finalists[i];
     out_.passed_over = i;
     out_.met = true;
     return;
   }
-  out_.chosen = *std::min_element(
-      out_.finalists.begin(), out_.finalists.end(), [&](std::size_t a, std::size_t b) {
-        return loss_points(out_.tried[a].measured) < loss_points(out_.tried[b].measured);
-      });
+  out_.chosen = *std::min_element(out_.finalists.begin(), out_.finalists.end(),
+                                  [&](std::size_t a, std::size_t b) {
+                                    return loss_of(out_.tried[a]) < loss_of(out_.tried[b]);
+                                  });
 }
 
 }  // namespace
+
+double loss_of(const Tried& tried) {
+  if (tried.measured.is_null()) return tried.loss.mean;
+  const auto& mean = tried.measured.at("loss").at("mean");
+  return std::max(tried.loss.mean, mean.is_number() ? 100 * mean.get<double>() : INFINITY);
+}
 
 SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,
                     const SearchRequest& request, const RunTrials& run, const SearchSays& says) {

@@ -58,6 +58,10 @@ struct SearchResult {
   std::vector<std::string> notes;
 };
 
+/// Points lost: as the search saw it or as unseen samples say, whichever is more. Infinite where
+/// these have no score.
+double loss_of(const Tried& tried);
+
 /// What is going on, a line each.
 using SearchSays = std::function<void(const std::string& line)>;
 

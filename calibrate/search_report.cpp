@@ -28,13 +28,6 @@ json tried_json(const Tried& tried, const Candidate& candidate) {
   return out;
 }
 
-/// Loss as the search saw it; where unseen samples judged, as they did.
-double loss_of(const Tried& tried) {
-  if (tried.measured.is_null()) return tried.loss.mean;
-  const auto& mean = tried.measured.at("loss").at("mean");
-  return mean.is_number() ? 100 * mean.get<double>() : tried.loss.mean;
-}
-
 /// By the upper end of the losses, so that what few samples say counts for less.
 std::vector<std::size_t> front_of(const SearchResult& result, const Candidates& candidates) {
   std::vector<double> bytes, gain;

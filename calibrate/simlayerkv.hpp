@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimLayerKV's calibration: one threshold for all tasks (methods.md, section 1).
+// SimLayerKV's calibration: one threshold for all tasks (docs/simlayerkv.md).
 #pragma once
 
 #include <cstddef>

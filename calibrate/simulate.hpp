@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies tried on one prompt: it is prefilled once with full attention, and all policies decode
-// together from that cache (methods.md, section 5).
+// together from that cache (docs/evaluation.md).
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,10 @@ TrialJournal::TrialJournal(std::filesystem::path path, const json& settings, Ope
   }
 }
 
-TrialJournal::~TrialJournal() { close(file_); }
+TrialJournal::~TrialJournal() {
+  if (trials_.empty()) remove();  // it would only stand in the way of the next search
+  close(file_);
+}
 
 void TrialJournal::read(const json& settings) {
   const std::string text = model::read_text_file(path_, kLargestJournal);

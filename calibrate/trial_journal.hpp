@@ -14,7 +14,8 @@
 
 namespace kvatlas::calibrate {
 
-/// A file of lines: what the trials are of, and then a trial each, written when it is done.
+/// A file of lines: what the trials are of, and then a trial each, written when it is done. It is
+/// gone again where no trial was.
 class TrialJournal {
  public:
   enum class Open { fresh, resume, replace };

@@ -23,10 +23,8 @@ struct Trial {
   double score = std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN: it has no answers
   double kl = std::numeric_limits<double>::quiet_NaN();     // nats a token; with `compare`
   std::string text;                                         // what was generated
-  std::vector<std::int64_t> tokens;
-  double tokens_kept = 0;          // prompt tokens a layer and KV head after the cut, the mean
-  double kept_share = 1;           // bytes of the KV cache after the cut / bytes of the full one
-  std::vector<std::int64_t> lazy;  // layers trimmed, for policies that trim layers
+  double tokens_kept = 0;  // prompt tokens a layer and KV head after the cut, the mean
+  double kept_share = 1;   // bytes of the KV cache after the cut / bytes of the full one
 };
 
 /// Runs every policy on every sample of the list (positions in the profile): [policy][sample].

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // DynamicKV's repository: the settings of its program, which finds the budgets by itself.
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
+#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {
 
 /// What the program looks for in a model's name; it changes nothing of a model without.
 std::string name_of(const Order& order) {
-  const auto& architecture = order.document.model.architecture;
-  if (const auto why = calibrate::refusal_of(order.runtime, architecture); !why.empty())
-    fail(ErrorCode::usage, order.runtime.title,
-         " cannot run the policy on a model of architecture ", quoted(architecture), ": ", why);
+  const auto architecture = architecture_of(order);
   return architecture == "internlm2" ? "internlm" : architecture;
 }
 

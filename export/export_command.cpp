@@ -41,8 +41,7 @@ void check_targets(const Options& options, const std::vector<Target>& targets) {
     fail(ErrorCode::usage, quoted(options.output, 400), " is a file, expected a folder");
   if (options.force) return;
   for (const auto& target : targets)
-    if (fs::exists(target.path))
-      fail(ErrorCode::usage, quoted(target.path.string(), 400), " exists (--force replaces it)");
+    if (fs::exists(target.path)) calibrate::fail_exists(target.path);
 }
 
 void write_targets(const Options& options, const std::vector<Target>& targets) {
@@ -242,7 +241,8 @@ void add_export_command(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--force", options->force, "replace files that exist");
   command->add_flag("--list", options->list, "print which runtime takes which policies, and how");
-  command->add_flag("--json", options->json, "with --list: as JSON");
+  command->add_flag("--json", options->json, "with --list: as JSON")
+      ->needs(command->get_option("--list"));
   command->footer(
       "Beside its files each export has a README.txt: the command that passes them, what the "
       "runtime\n"

@@ -23,6 +23,9 @@ class Exporting {
   }
 
   ExportedPolicy one(const Policy& policy) const {
+    if (policy.parts.empty())
+      fail(ErrorCode::usage, runtime_.title, " gets no files for a policy of ", policy.kv_bits,
+           " bits alone: set the bits where the runtime takes them");
     auto [given, is_static] =
         calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
     const auto form = calibrate::form_of(given.parts.front());
@@ -62,7 +65,8 @@ ExportResult export_document(const Document& document, const ExportRequest& requ
       result.policies.push_back(exporting.one(policy));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
-      result.refused.push_back(policy.section + ": " + error.what());
+      result.refused.push_back((policy.section.empty() ? "" : policy.section + ": ") +
+                               error.what());
     }
   }
   if (!request.section.empty() &&

@@ -32,7 +32,7 @@ struct Order {
   std::optional<nlohmann::json> config;
 };
 
-/// What an exporter makes of an order. README.txt is written from it (readme.hpp).
+/// What an exporter makes of an order. README.txt is written from it (readme_impl.hpp).
 struct Exported {
   std::vector<ExportFile> files;
   /// How the files are passed to the runtime: exact commands or lines of code, with $MODEL for the

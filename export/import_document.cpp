@@ -33,10 +33,15 @@ std::string text_of(const json& config, const char* key) {
 }
 
 /// One number that the file, the request or both know.
-void complete(std::int64_t& known, std::int64_t of_file, const char* what, const char* option) {
+void join(std::int64_t& known, std::int64_t of_file, const char* what) {
   if (of_file != 0 && known != 0 && known != of_file)
     fail(ErrorCode::unreadable, "the file has ", of_file, ' ', what, ", the model ", known);
   if (of_file != 0) known = of_file;
+}
+
+/// Likewise one that files need not have.
+void complete(std::int64_t& known, std::int64_t of_file, const char* what, const char* option) {
+  join(known, of_file, what);
   if (known == 0)
     fail(ErrorCode::usage, "the file does not say how many ", what, " the model has: give ", option,
          ", or the checkpoint's config.json with --config");
@@ -75,7 +80,7 @@ void check_shape(std::size_t layers, std::size_t heads) {
 ModelInfo completed_model(const ImportRequest& request, std::int64_t layers, std::int64_t heads,
                           std::int64_t kv_heads) {
   ModelInfo model = request.model;
-  complete(model.layers, layers, "layers", "--layers");
+  join(model.layers, layers, "layers");
   complete(model.heads, heads, "query heads a layer", "--heads");
   complete(model.kv_heads, kv_heads, "KV heads a layer", "--kv-heads");
   if (model.heads % model.kv_heads != 0)

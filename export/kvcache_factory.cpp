@@ -77,10 +77,6 @@ HeadFile head_file(std::vector<std::vector<std::int64_t>> capacity, std::int64_t
 
 Exported export_kvcache_factory(const Order& order) {
   const auto& model = order.document.model;
-  if (const auto why = calibrate::refusal_of(order.runtime, model.architecture); !why.empty())
-    fail(ErrorCode::usage, order.runtime.title,
-         " cannot run the policy on a model of architecture ", quoted(model.architecture), ": ",
-         why);
   const auto file = head_file(capacities(order), model.heads / model.kv_heads);
   Exported exported;
   exported.files = {{"headkv.json", file.line}};

@@ -162,7 +162,7 @@ TEST(Picture, RefusesWhatItCannotSave) {
   EXPECT_THAT(refusal(large, "a.png"), HasSubstr("40000 x 20 pixels"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.png"));
   EXPECT_EQ(refusal({}, "a.csv"), "saved");
-  EXPECT_THAT(refusal({}, "a.csv"), HasSubstr("exists (--force replaces it)"));
+  EXPECT_THAT(refusal({}, "a.csv"), HasSubstr("is there already; --force replaces it"));
 }
 
 TEST(Picture, CellsHaveTheColoursOfThePalette) {

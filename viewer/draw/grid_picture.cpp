@@ -4,6 +4,7 @@
 #include <QPainter>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "kernels/base/str.hpp"
@@ -130,8 +131,9 @@ std::string GridPicture::csv() const {
     for (std::int64_t row = 0; row < cells.rows; ++row)
       for (std::int64_t column = 0; column < cells.columns && !cells.is_masked(row, column);
            ++column) {
-        std::array<char, 32> text{};
-        std::snprintf(text.data(), text.size(), "%.6g", static_cast<double>(cells.at(row, column)));
+        std::array<char, 32> text{};  // empty where nothing was stored
+        const auto value = static_cast<double>(cells.at(row, column));
+        if (!std::isnan(value)) std::snprintf(text.data(), text.size(), "%.6g", value);
         out += str(static_cast<std::int64_t>(i) / scene_.heads, ",",
                    static_cast<std::int64_t>(i) % scene_.heads, ",", row, ",", column, ",",
                    text.data(), "\n");

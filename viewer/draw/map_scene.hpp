@@ -68,7 +68,7 @@ Viewport scaled(Viewport viewport, double factor);
 
 /// Whether a token is wide enough for its text.
 bool shows_token_texts(const MapScene& scene);
-/// The text of a token for people: "'the'", "#1234" without text.
+/// The text of a token as it is; empty where none is known.
 std::string token_text(const TokenList& tokens, std::int64_t token);
 
 void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const MapScene& scene);

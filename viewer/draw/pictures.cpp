@@ -7,6 +7,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
 #include "viewer/draw/map_makers.hpp"
+#include "viewer/models/choices_document.hpp"
 #include "viewer/models/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
@@ -21,8 +22,9 @@ using Source = PictureSource;
 using Request = PictureRequest;
 
 LazyView lazy_charts(const Source& source, const Request& request) {
-  const auto model = read_lazy_model(source.required_profile(), request.positions,
-                                     request.choices.lazy_arrays, source.section("simlayerkv"));
+  const auto model =
+      read_lazy_model(source.required_profile(), request.positions, request.choices.lazy_arrays,
+                      section_in(source.documents, "simlayerkv"));
   return lazy_view(model, request.choices.lazy);
 }
 
@@ -43,7 +45,8 @@ PicturePtr lazy_picture(const Source& source, const Request& request) {
 }
 
 BlocksModel blocks_model(const Source& source, const Request& request) {
-  return read_blocks_model(source.required_profile(), request.positions, source.section("pod"));
+  return read_blocks_model(source.required_profile(), request.positions,
+                           section_in(source.documents, "pod"));
 }
 
 BlocksView blocks_charts(const Source& source, const Request& request) {
@@ -66,7 +69,7 @@ PicturePtr gate_picture(const Source& source, const Request& request) {
   const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
   const auto model = read_gate_model(source.required_profile(), request.positions,
                                      request.choices.blocks.proximal);
-  const double tau = number_in(member_of(source.section("pod"), "settings"), "tau");
+  const double tau = number_in(member_of(section_in(source.documents, "pod"), "settings"), "tau");
   return chart_picture(gate_view(model, view.blocks, std::isnan(tau) ? 0.9 : tau).chart);
 }
 
@@ -78,12 +81,13 @@ BudgetsView budgets_charts(const Source& source, const Request& request) {
 
 PicturePtr sweep_picture(const Source& source, const Request& request) {
   return chart_picture(
-      sweep_view(sweep_model(source.section("lagkv")), request.choices.sweep).chart);
+      sweep_view(sweep_model(section_in(source.documents, "lagkv")), request.choices.sweep).chart);
 }
 
 PicturePtr mass_picture(const Source& source, const Request& request) {
   const auto& profile = source.required_profile();
-  const std::size_t sample = request.sample ? *request.sample : request.positions.at(0);
+  if (request.positions.empty()) fail(ErrorCode::usage, "the profile has no samples yet");
+  const std::size_t sample = request.sample ? *request.sample : request.positions.front();
   const MassRows rows = has_mass_rows(profile, MassRows::along) ? MassRows::along : MassRows::last;
   const auto model = read_mass_model(profile, sample, request.choices.lazy_arrays.keep, rows);
   return chart_picture(mass_view(model, request.choices.lazy.threshold).heatmap);
@@ -129,14 +133,15 @@ PicturePtr difference_picture(const Source& source, const Request& request) {
   const auto& first = source.required_profile();
   if (!source.baseline) fail(ErrorCode::usage, "this compares two profiles: give a second one");
   std::vector<std::size_t> positions;
-  const auto& samples = source.baseline->samples();
+  const auto& second = *source.baseline;
+  const auto& samples = second.samples();
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (request.choices.task.empty() || samples[i].task == request.choices.task)
       positions.push_back(i);
   const auto view =
       diff_view(read_profile_numbers(first, "first", request.positions, request.choices),
-                read_profile_numbers(*source.baseline, "second", positions, request.choices),
-                {DiffForm::difference, false});
+                read_profile_numbers(second, "second", positions, request.choices),
+                {DiffForm::difference, first.header().n_layers != second.header().n_layers});
   std::vector<PicturePtr> charts;
   for (const Chart* chart : {&view.masses, &view.budgets, &view.similarity})
     if (!chart->table.rows.empty()) charts.push_back(chart_picture(*chart));
@@ -144,15 +149,6 @@ PicturePtr difference_picture(const Source& source, const Request& request) {
 }
 
 }  // namespace
-
-const nlohmann::json& PictureSource::section(const std::string& name) const {
-  static const nlohmann::json null;
-  for (const auto& document : documents) {
-    const auto found = document.sections.find(name);
-    if (found != document.sections.end()) return *found;
-  }
-  return null;
-}
 
 const profile::Reader& PictureSource::required_profile() const {
   if (!profile) fail(ErrorCode::usage, "this needs a profile (.h5), which 'kvatlas profile' makes");
@@ -220,10 +216,6 @@ ColourMap colour_map_named(const std::string& name) {
   fail(ErrorCode::usage, "there is no colour map ", quoted(name), "; there are: ", names);
 }
 
-void set_length(Choices& choices, std::int64_t length) {
-  choices.length = choices.lazy.length = choices.blocks.length = choices.sweep.length = length;
-}
-
 PictureRequest::Place parse_place(const std::string& text) {
   PictureRequest::Place place;
   const char* at = text.data();
@@ -242,14 +234,18 @@ PictureRequest::Place parse_place(const std::string& text) {
 }
 
 Origin origin_of(const PictureSource& source, const std::filesystem::path& profile,
-                 const std::string& settings) {
+                 const std::filesystem::path& baseline, const std::string& settings) {
   Origin origin;
-  if (source.profile) {
-    const auto& header = source.profile->header();
+  const auto add = [&](const char* name, const profile::Reader* of,
+                       const std::filesystem::path& path) {
+    if (!of) return;
+    const auto& header = of->header();
     origin.emplace_back(
-        "Profile", str(profile.filename().string(), ", model ", header.model_name, ", fingerprint ",
-                       header.model_fingerprint, ", kvatlas ", header.tool_version));
-  }
+        name, str(path.filename().string(), ", model ", header.model_name, ", fingerprint ",
+                  header.model_fingerprint, ", kvatlas ", header.tool_version));
+  };
+  add("Profile", source.profile, profile);
+  add("Baseline", source.baseline, baseline);
   for (std::size_t i = 0; i < source.documents.size(); ++i)
     origin.emplace_back(source.documents.size() == 1 ? "Policy" : str("Policy ", i + 1),
                         str(source.document_paths[i].filename().string(), ", profile ",

@@ -23,8 +23,6 @@ struct PictureSource {
   std::vector<calibrate::Document> documents;
   std::vector<std::filesystem::path> document_paths;  // a path a document
 
-  /// The section of that name of the first document that has it; null otherwise.
-  const nlohmann::json& section(const std::string& name) const;
   /// Error(usage) without a profile.
   const profile::Reader& required_profile() const;
 };
@@ -52,14 +50,12 @@ const PictureMaker& picture_maker(const std::string& what);
 
 /// Error(usage), listing all, for a name that is none.
 ColourMap colour_map_named(const std::string& name);
-/// Of all savings.
-void set_length(Choices& choices, std::int64_t length);
 
 /// "L12.H3", "12.3"; Error(usage) for what is no such text.
 PictureRequest::Place parse_place(const std::string& text);
 
-/// Profile, documents and settings, as they are written into files.
+/// Profiles, documents and settings, as they are written into files.
 Origin origin_of(const PictureSource& source, const std::filesystem::path& profile,
-                 const std::string& settings);
+                 const std::filesystem::path& baseline, const std::string& settings);
 
 }  // namespace kvatlas::viewer

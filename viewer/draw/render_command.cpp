@@ -170,9 +170,10 @@ void run_render(const Options& options, const CLI::App& command) {
   Theme theme = make_theme(options.dark, Headless::font());
   theme.colours = colours;
   const PicturePtr picture = maker.make(files.source, request);
-  save_picture(*picture, theme, image,
-               origin_of(files.source, files.profile_path, settings_text(command)), options.output,
-               options.force);
+  save_picture(
+      *picture, theme, image,
+      origin_of(files.source, files.profile_path, files.baseline_path, settings_text(command)),
+      options.output, options.force);
   std::cout << options.output.string() << '\n';
 }
 

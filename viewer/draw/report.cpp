@@ -3,7 +3,6 @@
 
 #include <QByteArray>
 #include <cmath>
-#include <set>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/markup.hpp"
@@ -173,7 +172,6 @@ std::string document_section(const calibrate::Document& document,
 
 std::string charts_section(const OpenedFiles& files, const ReportRequest& request) {
   std::string out, missing;
-  std::set<std::string> reasons;
   for (const auto& maker : picture_makers()) {
     if (!maker.in_report) continue;
     try {

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "calibrate/policy.hpp"
+#include "calibrate/policy_files.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/str.hpp"
 #include "viewer/commands.hpp"
@@ -34,11 +35,14 @@ void run_report(const Options& options) {
     fail(ErrorCode::usage, "report needs a profile, and the policy documents made from it");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the page to write");
   if (!options.force && std::filesystem::exists(options.output))
-    fail(ErrorCode::usage, quoted(options.output.string(), 400), " exists (--force replaces it)");
+    calibrate::fail_exists(options.output);
   ReportRequest request;
   request.title = options.title;
   request.colours = colour_map_named(options.colours);
   const OpenedFiles files = open_files(options.files);
+  if (files.baseline)
+    fail(ErrorCode::usage,
+         "report takes one profile: 'kvatlas render --what difference' compares two");
   const profile::Reader& profile = files.source.required_profile();
   auto& pictures = request.pictures;
   pictures.choices = initial_choices(profile.header(), profile.samples(), files.source.documents);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "calibrate/policy.hpp"
+#include "calibrate/policy_files.hpp"
 #include "kernels/base/error.hpp"
 #include "viewer/draw/picture.hpp"
 #include "viewer/draw/picture_impl.hpp"
@@ -124,8 +125,7 @@ void save_picture(const Picture& picture, const Theme& theme, const ImageOptions
   if (ending != ".png" && ending != ".svg" && ending != ".csv")
     fail(ErrorCode::usage, quoted(path.string(), 400),
          " ends in neither .png, .svg nor .csv, which says what to write");
-  if (!force && std::filesystem::exists(path))
-    fail(ErrorCode::usage, quoted(path.string(), 400), " exists (--force replaces it)");
+  if (!force && std::filesystem::exists(path)) calibrate::fail_exists(path);
   const std::string bytes = ending == ".png"   ? png_bytes(picture, theme, options, origin)
                             : ending == ".svg" ? svg_bytes(picture, theme, options, origin)
                                                : csv_bytes(picture, origin);

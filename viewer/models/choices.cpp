@@ -73,10 +73,15 @@ void take_settings(Choices& choices, const profile::Header& header,
 Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
                         std::span<const Document> documents) {
   Choices choices;
-  for (const auto& sample : samples) choices.length = std::max(choices.length, sample.n_tokens);
   take_settings(choices, header, documents);
-  choices.lazy.length = choices.blocks.length = choices.sweep.length = choices.length;
+  std::int64_t longest = 0;
+  for (const auto& sample : samples) longest = std::max(longest, sample.n_tokens);
+  set_length(choices, longest);
   return choices;
+}
+
+void set_length(Choices& choices, std::int64_t length) {
+  choices.length = choices.lazy.length = choices.blocks.length = choices.sweep.length = length;
 }
 
 }  // namespace kvatlas::viewer

@@ -36,6 +36,8 @@ struct Choices {
 /// As the documents have it, and within what the profile holds (samples and a grid of settings).
 Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
                         std::span<const calibrate::Document> documents);
+/// Prompt tokens that all savings are for.
+void set_length(Choices& choices, std::int64_t length);
 /// The settings of the first of the documents that has each method; others stay.
 void take_settings(Choices& choices, const profile::Header& header,
                    std::span<const calibrate::Document> documents);

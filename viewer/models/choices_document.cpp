@@ -131,6 +131,17 @@ const json& section_in(std::span<const Document> documents, const std::string& n
   return none;
 }
 
+json section_alone_in(std::span<const Document> documents, const std::string& name) {
+  for (const Document& document : documents) {
+    const auto found = document.sections.find(name);
+    if (found == document.sections.end()) continue;
+    json section = *found;
+    if (document.compose.size() > 1 && section.is_object()) section.erase("measured");
+    return section;
+  }
+  return nullptr;
+}
+
 std::vector<std::string> possible_sections(const profile::Reader& profile,
                                            std::span<const Document> documents) {
   std::vector<std::string> possible;
@@ -155,7 +166,7 @@ Document choices_document(const profile::Reader& profile, const std::vector<std:
                                     [&](const Maker& one) { return one.section == section; });
     if (maker == std::end(kMakers)) fail(ErrorCode::usage, "no policy is called ", quoted(section));
     json made = maker->make(source);
-    const auto& known = section_in(documents, section);
+    const json known = section_alone_in(documents, section);
     document.sections[section] = known.is_object() && same_policy(known, made) ? known : made;
   }
   return document;

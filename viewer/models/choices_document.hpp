@@ -31,5 +31,8 @@ std::vector<std::string> possible_sections(const profile::Reader& profile,
 /// Section `name` of the first document that has it, or null.
 const nlohmann::json& section_in(std::span<const calibrate::Document> documents,
                                  const std::string& name);
+/// The same without "measured" where that is of a composition, and so of no section alone.
+nlohmann::json section_alone_in(std::span<const calibrate::Document> documents,
+                                const std::string& name);
 
 }  // namespace kvatlas::viewer

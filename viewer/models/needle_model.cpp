@@ -14,6 +14,15 @@ constexpr const char* kTitles[][2] = {{"simlayerkv", "SimLayerKV"}, {"pod", "PoD
                                       {"dynamickv", "DynamicKV"},   {"lagkv", "LagKV"},
                                       {"heads", "Imported heads"},  {"baseline", "Baseline"}};
 
+/// "SimLayerKV + LagKV".
+std::string composition_title(const calibrate::Document& document) {
+  std::string joined;
+  for (const auto& name : document.compose)
+    for (const auto& [section, title] : kTitles)
+      if (name == section) joined += str(joined.empty() ? "" : " + ", title);
+  return joined;
+}
+
 using Cells = std::map<std::pair<double, std::int64_t>, Measured::At>;  // by depth and length
 
 Cells cells_of(const NeedleModel::Map& map) {
@@ -26,16 +35,21 @@ Cells cells_of(const NeedleModel::Map& map) {
 
 NeedleModel needle_model(std::span<const calibrate::Document> documents) {
   NeedleModel model;
-  for (const auto& document : documents)
+  for (const auto& document : documents) {
+    const bool composed = document.compose.size() > 1;
     for (const auto& [section, title] : kTitles) {
       const auto found = document.sections.find(section);
-      if (found == document.sections.end()) continue;
+      // Each section of a composition has the scores of the whole.
+      if (found == document.sections.end() || (composed && document.compose.front() != section))
+        continue;
       auto measured = measured_of(member_of(*found, "measured"));
       if (!measured || measured->depths.empty()) continue;
       if (model.maps.empty() && !measured->full_depths.empty())
         model.maps.push_back({"full cache", std::move(measured->full_depths)});
-      model.maps.push_back({title, std::move(measured->depths)});
+      model.maps.push_back(
+          {composed ? composition_title(document) : title, std::move(measured->depths)});
     }
+  }
   if (model.maps.empty())
     fail(ErrorCode::usage,
          "no open document has scores by length and depth: 'kvatlas evaluate --task needle "

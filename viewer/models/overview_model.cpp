@@ -304,8 +304,9 @@ OverviewModel read_overview_model(const profile::Reader& profile,
   else
     model.sweep = try_read<SweepModel>([&] { return sweep_model(section(3)); });
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
-    model.measured[kind] = measured_of(member_of(section(kind), "measured"));
-    model.known[kind] = member_of(section(kind), "settings");
+    const json known = section_alone_in(documents, kKinds[kind].section);
+    model.measured[kind] = measured_of(member_of(known, "measured"));
+    model.known[kind] = member_of(known, "settings");
   }
   return model;
 }

@@ -39,10 +39,10 @@ struct OverviewModel {
   std::array<nlohmann::json, 4> known;              // settings that were measured
 };
 
-/// It reads the profile, its tokens too.
 /// When the file was last written, which is not when the profile was begun: that is not stored.
 Fact file_date(const std::filesystem::path& path);
 
+/// It reads the profile, its tokens too.
 OverviewModel read_overview_model(const profile::Reader& profile,
                                   const std::vector<std::size_t>& positions, const Choices& choices,
                                   std::span<const calibrate::Document> documents);

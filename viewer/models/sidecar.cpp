@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/model/json_text.hpp"
 #include "calibrate/policy.hpp"
 #include "kernels/base/error.hpp"
 #include "viewer/models/head_filter.hpp"
@@ -16,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uintmax_t kLargest = std::uintmax_t{16} << 20;
+constexpr int kDeepest = 8;
 constexpr std::size_t kMostEntries = 10000, kLongestText = 100000;
 constexpr std::int64_t kMostNumber = std::int64_t{1} << 40;
 constexpr const char* kSchema = "kvatlas.view/1";
@@ -42,7 +44,8 @@ const json& member(const json& object, const char* name) {
 std::int64_t number_of(const json& value, const char* name) {
   if (value.is_null()) return -1;
   if (!value.is_number_integer() || value < 0 || value > kMostNumber)
-    fail(ErrorCode::unreadable, quoted(name), " is ", quoted(value.dump()),
+    fail(ErrorCode::unreadable, quoted(name), " is ",
+         quoted(value.is_primitive() ? value.dump() : value.type_name()),
          ", expected a whole number from 0 on");
   return value.get<std::int64_t>();
 }
@@ -106,9 +109,13 @@ json read_json(const std::filesystem::path& path) {
   std::string text(size, '\0');
   if (!in.read(text.data(), static_cast<std::streamsize>(size)))
     fail(ErrorCode::unreadable, "it cannot be read");
-  json value = json::parse(text, nullptr, false);
-  if (value.is_discarded() || !value.is_object())
-    fail(ErrorCode::unreadable, "it is not a JSON object");
+  json value;
+  try {
+    value = model::parse_json(text, kDeepest);
+  } catch (const Error&) {
+    value = nullptr;
+  }
+  if (!value.is_object()) fail(ErrorCode::unreadable, "it is not a JSON object");
   return value;
 }
 

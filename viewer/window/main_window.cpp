@@ -201,7 +201,7 @@ void MainWindow::make_top_bar() {
   connect(length_, &QSpinBox::valueChanged, this, [this](int tokens) {
     Choices choices = session_.choices();
     if (choices.length == tokens) return;
-    choices.length = choices.lazy.length = choices.blocks.length = choices.sweep.length = tokens;
+    set_length(choices, tokens);
     session_.change(tr("prompt length"), choices);
   });
   for (auto changed : {&Session::profile_changed, &Session::baseline_changed,

@@ -100,6 +100,16 @@ TEST_F(Command, ForARuntimeLayersAreFixed) {
             nlohmann::json({false, true, false, true}));
 }
 
+TEST_F(Command, DiffSaysWhichFileIsWrongOnce) {
+  std::ofstream(output()) << "{}";
+  Finished finished = run_kvatlas({"diff", output(), output()});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_THAT(finished.err, HasSubstr("kvatlas: " + output() + ": no policy document"));
+  finished = run_kvatlas({"diff", profile(), "absent.h5"});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_THAT(finished.err, HasSubstr("there is no file 'absent.h5'"));
+}
+
 TEST_F(Command, HelpShowsDefaultsAndAnExample) {
   for (const char* method : {"simlayerkv", "pod", "dynamickv", "lagkv", "all"}) {
     const Finished finished = run_kvatlas({"calibrate", method, "--help"});

@@ -203,14 +203,37 @@ TEST_F(SearchOf, SaysHowCloseOneCanGet) {
   EXPECT_THAT(error_of([&] { run(list, request, trials(0.3)); }), HasSubstr("the smallest takes"));
 }
 
+TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
+  const RunTrials unlucky = [this](std::span<const Policy> policies,
+                                   std::span<const std::size_t> samples) {
+    std::vector<std::vector<Trial>> out(policies.size());
+    for (std::size_t i = 0; i < policies.size(); ++i)
+      for (const auto sample : samples) {
+        const bool seen = std::count(split_.choice.begin(), split_.choice.end(), sample) > 0;
+        const bool loses = seen && !policies[i].parts.empty();
+        out[i].push_back({.score = loses ? 0.5 : 1.0, .kl = 0, .text = {}});
+      }
+    return out;
+  };
+  const Candidates list = candidates({.methods = {"lagkv", "dynamickv"}, .runtime = {}});
+  SearchRequest request;
+  request.most_bytes = full_bytes_;
+  const SearchResult result = run(list, request, unlucky);
+  EXPECT_FALSE(result.met);
+  EXPECT_EQ(result.tried[result.chosen].measured.at("loss").at("mean"), 0);
+  const auto lines = advice(result, list, request);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_THAT(lines[0], HasSubstr("which loses 50.0"));
+  EXPECT_THAT(lines[1], HasSubstr("--max-loss 50.0"));
+}
+
 TEST_F(SearchOf, RefusesAModelThatFailsAnyway) {
   SearchRequest request;
   request.most_bytes = 0.8 * full_bytes_;
   const RunTrials poor = [](auto policies, auto samples) {
     return std::vector<std::vector<Trial>>(
         policies.size(),
-        std::vector<Trial>(samples.size(),
-                           Trial{.score = 0.2, .kl = 0, .text = {}, .tokens = {}, .lazy = {}}));
+        std::vector<Trial>(samples.size(), Trial{.score = 0.2, .kl = 0, .text = {}}));
   };
   EXPECT_THAT(error_of([&] { run(candidates(), request, poor); }), HasSubstr("below 0.5"));
 }
@@ -245,6 +268,12 @@ TEST_F(SearchOf, ResumesWithoutRunningATrialTwice) {
   EXPECT_EQ(runs_, all);
 }
 
+TEST_F(SearchOf, AJournalWithoutTrialsIsNotLeft) {
+  const auto path = folder_.path() / "j.jsonl";
+  { const TrialJournal failed(path, {{"model", "m"}}, TrialJournal::Open::fresh); }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(SearchOf, JournalsOfOtherThingsAreRefused) {
   const auto path = folder_.path() / "j.jsonl";
   const auto open = [&](const json& settings) {
@@ -252,12 +281,15 @@ TEST_F(SearchOf, JournalsOfOtherThingsAreRefused) {
   };
   {
     TrialJournal first(path, {{"model", "m"}}, TrialJournal::Open::fresh);
+    const Policy full[] = {{.name = "full", .parts = {}}};
+    const std::size_t sample[] = {0};
+    first.around(trials(0.3))(full, sample);
     EXPECT_THAT(open({{"model", "m"}}), HasSubstr("another process"));
   }
   EXPECT_THAT(open({{"model", "other"}}),
               HasSubstr("run with model \"m\", and now it is \"other\""));
   std::ofstream(path, std::ios::app) << "{\"policy\": 3}\n";
-  EXPECT_THAT(open({{"model", "m"}}), HasSubstr("line 2: no trial"));
+  EXPECT_THAT(open({{"model", "m"}}), HasSubstr("line 3: no trial"));
   std::ofstream(path) << "[]\n";
   EXPECT_THAT(open({{"model", "m"}}), HasSubstr("no journal"));
   std::ofstream(path) << "not JSON\n";

@@ -250,8 +250,19 @@ TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"-o", prompts + ".out"}),
               HasSubstr("exactly one document"));
   EXPECT_THAT(refuses_policy(2, document("same.json", 1), {"-o", prompts}), HasSubstr("--force"));
+  auto bits_alone = policy_document(1);
+  bits_alone.sections.clear();
+  bits_alone.kv_bits = 4;
+  EXPECT_THAT(refuses_policy(2, write_file("kv4.json", calibrate::document_text(bits_alone)),
+                             {"-o", prompts + ".out"}),
+              HasSubstr("leave out -o"));
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--new", "-1"}), HasSubstr("--new"));
   EXPECT_THAT(refuses_policy(3, "pod:blocks=" + prompts), HasSubstr("p.jsonl"));
+  auto no_blocks = policy_document(1);
+  no_blocks.sections["pod"] = calibrate::section_of(calibrate::Pod{});
+  EXPECT_THAT(refuses_policy(
+                  2, "pod:blocks=" + write_file("pod.json", calibrate::document_text(no_blocks))),
+              HasSubstr("its section 'pod' holds no blocks"));
   EXPECT_THAT(refuses(3, {"--prompts", write_file("empty.jsonl", ""), "--policy", "kv4"}),
               HasSubstr("no prompts"));
   EXPECT_THAT(

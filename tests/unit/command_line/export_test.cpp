@@ -29,6 +29,7 @@ TEST_F(CommandLine, ExportRefuses) {
   EXPECT_THAT(refuses(2, {}), HasSubstr("needs a policy"));
   EXPECT_THAT(refuses(2, {kLazyLayers}), HasSubstr("--to is missing"));
   EXPECT_THAT(refuses(2, {kLazyLayers, "--to", "vllm"}), HasSubstr("-o is missing"));
+  EXPECT_THAT(refuses(2, {kLazyLayers, "--to", "vllm", "-o", out, "--json"}), HasSubstr("--list"));
   EXPECT_THAT(refuses(2, {kLazyLayers, "--to", "toaster", "-o", out}),
               AllOf(HasSubstr("no runtime 'toaster'"), HasSubstr("kvpress")));
   EXPECT_THAT(refuses(3, {"absent.json", "--to", "vllm", "-o", out}), HasSubstr("absent.json"));
@@ -52,7 +53,7 @@ TEST_F(CommandLine, ExportWritesAFolder) {
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.out, out + "/vllm.yaml\n" + out + "/README.txt\n");
   EXPECT_TRUE(is_there(out + "/vllm.yaml") && is_there(out + "/README.txt"));
-  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
+  EXPECT_THAT(refusal(2, words), HasSubstr("is there already; --force replaces it"));
   auto forced = words;
   forced.emplace_back("--force");
   EXPECT_EQ(run_kvatlas(forced).status, 0);
@@ -111,7 +112,7 @@ TEST_F(CommandLine, ImportWritesADocument) {
   EXPECT_EQ(document.model.architecture, "llama");
   EXPECT_EQ(document.sections.at("heads").at("result").at("lazy_heads"),
             json::parse("[[false, true], [true, true]]"));
-  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
+  EXPECT_THAT(refusal(2, words), HasSubstr("is there already; --force replaces it"));
   auto forced = words;
   forced.insert(forced.end(), {"--force", "--kv-heads", "4"});
   EXPECT_THAT(refusal(3, forced), HasSubstr("the file has 2 KV heads a layer, the model 4"));

@@ -147,7 +147,23 @@ TEST_F(Render, Refuses) {
   EXPECT_FALSE(std::filesystem::exists(out));
   drawn({profile(), "--what", "blocks"}, "a.svg");
   EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "-o", out}),
-              HasSubstr("exists (--force replaces it)"));
+              HasSubstr("is there already; --force replaces it"));
+}
+
+TEST_F(Render, TwoProfiles) {
+  const auto second = path("second.h5");
+  calibrate::testing_profile::write_profile(second, {.raised_layer = 1, .raised_by = 0.05});
+  EXPECT_THAT(drawn({profile(), second, "--what", "difference"}, "a.csv"),
+              HasSubstr("# Baseline: second.h5, model small"));
+  EXPECT_THAT(refusal(2, {"report", profile(), second, "-o", path("r.html")}),
+              HasSubstr("report takes one profile"));
+}
+
+TEST_F(Render, AProfileWithoutSamplesIsSaid) {
+  const auto empty = path("empty.h5");
+  calibrate::testing_profile::write_profile(empty, {.samples = 0});
+  EXPECT_THAT(refused(2, {empty, "--what", "mass", "-o", path("a.png")}),
+              HasSubstr("the profile has no samples yet"));
 }
 
 TEST_F(Render, ReportIsOnePage) {
@@ -171,7 +187,7 @@ TEST_F(Render, ReportIsOnePage) {
                           Not(HasSubstr("https://")), Not(HasSubstr("alt=\"\""))));
   // What is missing is said: there is no sweep.
   EXPECT_THAT(html, HasSubstr("&#39;kvatlas calibrate lagkv&#39;"));
-  EXPECT_THAT(refusal(2, words), HasSubstr("exists (--force replaces it)"));
+  EXPECT_THAT(refusal(2, words), HasSubstr("is there already; --force replaces it"));
   EXPECT_THAT(refusal(2, {"report", path("simlayerkv.json"), "-o", path("s.html")}),
               HasSubstr("needs a profile"));
 }

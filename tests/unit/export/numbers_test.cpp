@@ -280,6 +280,15 @@ TEST(SimLayerKvNumbers, TheThresholdAlone) {
               HasSubstr("patches Llama"));
 }
 
+TEST(ExportDocument, BitsAloneGetNoFiles) {
+  Document document = document_of(LagKv{});
+  document.sections.clear();
+  document.kv_bits = 4;
+  for (const char* runtime : {"vllm", "transformers-cache"})
+    EXPECT_THAT(error_of([&] { exported(document, runtime); }),
+                HasSubstr(" gets no files for a policy of 4 bits alone"));
+}
+
 TEST(DynamicKvNumbers, SettingsOfTheCommand) {
   DynamicKv part;
   part.select = {24, 512, 5, Pooling::maximum};

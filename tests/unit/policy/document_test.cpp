@@ -294,7 +294,7 @@ TEST(Document, WrongDocumentsAreNotWritten) {
     return error_of([&] { document_text(document); });
   };
   Document document = full_document();
-  document.sections["simlayerkv"]["savings"]["ratio"] = std::nan("");
+  document.sections["simlayerkv"]["savings"] = {{"ratio", std::nan("")}};
   EXPECT_THAT(refused(document),
               AllOf(HasSubstr("simlayerkv: savings: ratio"), HasSubstr("not finite")));
   document = full_document();

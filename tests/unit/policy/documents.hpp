@@ -20,7 +20,7 @@ inline Document full_document() {
   lazy.fixed = LazyHeads{{0}, {1}, {1}, {0}};
   document.sections["simlayerkv"] = section_of(lazy);
   document.sections["simlayerkv"]["curve"] = {{{"threshold", 0.7}, {"score", 0.9875}}};
-  document.sections["simlayerkv"]["savings"] = {{"layer_ratio", 2.0}};
+  document.sections["simlayerkv"]["savings"] = {{{"length", 1024}, {"layer_ratio", 2.0}}};
   Pod pod;
   pod.lowest = {{0, 0, 2, 2}, {0, 1, 1, 1}, {0, 1, 2, 3}, {0, 0, 0, 0}};
   document.sections["pod"] = section_of(pod);

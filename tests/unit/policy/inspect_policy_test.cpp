@@ -29,10 +29,11 @@ TEST_F(InspectPolicy, Card) {
   write_document(full_document(), path_, false);
   const auto shown = run_kvatlas({"inspect", path_});
   EXPECT_EQ(shown.status, 0) << shown.err;
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("policy for Tiny"), HasSubstr("6 samples of needle"),
-                               HasSubstr("composed of     lagkv + simlayerkv"),
-                               HasSubstr("threshold 0.7"), HasSubstr("1-2 (2 of 4)"),
-                               HasSubstr("layer_ratio     2"), HasSubstr("80 to 148 tokens")));
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("policy for Tiny"), HasSubstr("6 samples of needle"),
+                    HasSubstr("composed of     lagkv + simlayerkv"), HasSubstr("threshold 0.7"),
+                    HasSubstr("1-2 (2 of 4)"), HasSubstr("at 1024 tokens  layer_ratio 2"),
+                    HasSubstr("80 to 148 tokens")));
   EXPECT_THAT(shown.out, AllOf(HasSubstr("4 of 8"), HasSubstr("32 of 128 tokens"),
                                HasSubstr("7 of 16 query heads"), HasSubstr("snapkv, budget 128")));
 }

@@ -205,6 +205,12 @@ TEST(Runtimes, Repositories) {
   EXPECT_THAT(*head_kv.fixed, ElementsAre(100, 120, 80, 148));
 }
 
+TEST(Runtimes, WhatPatchesAModelKnowsItsArchitecture) {
+  EXPECT_THAT(refusal(budgets(), "dynamickv", "phi3"), HasSubstr("changes nothing of others"));
+  EXPECT_THAT(refusal(budgets(), "kvcache-factory", "qwen2"), HasSubstr("Llama and Mistral alone"));
+  EXPECT_EQ(refusal(budgets(), "dynamickv", "qwen2"), "");
+}
+
 TEST(Runtimes, OneSettingForAllLayers) {
   const auto [policy, changes, unsaid] =
       as_runtime_behaves(parse_policy("streaming:recent=100"), "openvino", model_of("llama"));

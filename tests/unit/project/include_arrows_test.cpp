@@ -37,8 +37,8 @@ const std::vector<Rule> kRules = {
     {"export/", {"calibrate/policy", "calibrate/runtimes", "analyzer/model/json_text"}},
     {"reference/", {"analyzer/model/json_text"}},
     {"viewer/",
-     {"analyzer/profile/", "analyzer/model/unicode_text", "calibrate/policy", "calibrate/rules",
-      "calibrate/runtimes", "export/"}},
+     {"analyzer/profile/", "analyzer/model/json_text", "analyzer/model/unicode_text",
+      "calibrate/policy", "calibrate/rules", "calibrate/runtimes", "export/"}},
     {"tests/", {""}},
     {"main.cpp", {""}},
 };

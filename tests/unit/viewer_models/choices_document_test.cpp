@@ -115,6 +115,9 @@ TEST_F(ChoicesDocument, WhatIsKnownOfThePolicyStays) {
   Document measured = read_again(made({"simlayerkv"}));
   measured.sections["simlayerkv"]["measured"] = {{"score", {{"mean", 0.9}}}};
   EXPECT_TRUE(made({"simlayerkv"}, {measured}).sections["simlayerkv"].contains("measured"));
+  Document composed = measured;
+  composed.compose = {"simlayerkv", "lagkv"};
+  EXPECT_FALSE(made({"simlayerkv"}, {composed}).sections["simlayerkv"].contains("measured"));
   choices_.lazy.threshold = 0.71;
   EXPECT_FALSE(made({"simlayerkv"}, {measured}).sections["simlayerkv"].contains("measured"));
 }

@@ -51,6 +51,15 @@ TEST(NeedleModel, DifferenceFromTheFullCache) {
   EXPECT_EQ(chart.matrices[0].range, std::pair(-1.0, 1.0));
 }
 
+TEST(NeedleModel, ACompositionIsShownOnce) {
+  auto doc = document();
+  doc.sections["simlayerkv"] = doc.sections["lagkv"];
+  doc.compose = {"simlayerkv", "lagkv"};
+  const auto model = needle_model({&doc, 1});
+  ASSERT_EQ(model.maps.size(), 2u);
+  EXPECT_EQ(model.maps[1].policy, "SimLayerKV + LagKV");
+}
+
 TEST(NeedleModel, SaysHowItIsMeasured) {
   calibrate::Document bare;
   EXPECT_THAT(refusal([&] { needle_model({&bare, 1}); }), HasSubstr("kvatlas evaluate"));

@@ -108,6 +108,12 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   EXPECT_NEAR(card.measured->change.low, -50, 1e-9);
   EXPECT_EQ(card.score, "25.0 points lost [-50.0, 0.0] on 8 samples");
   EXPECT_THAT(card.advice.risk, HasSubstr("may cost score"));
+  // What a composition scored is not the score of its parts.
+  auto composed = document;
+  composed.compose = {"simlayerkv", "lagkv"};
+  const auto of_parts =
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&composed, 1});
+  EXPECT_FALSE(overview_view(of_parts, choices).cards[0].measured);
   choices.lazy.threshold = 0.71;
   card = overview_view(model, choices).cards[0];
   EXPECT_FALSE(card.measured);

@@ -72,12 +72,15 @@ TEST(Sidecar, RefusesWhatIsNone) {
     return error_of([&] { read_sidecar(path); });
   };
   EXPECT_THAT(refusal("{"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal(std::string(1 << 20, '[')), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal("{}"), HasSubstr("not a file of pins and notes"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/2"})"), HasSubstr("does not know"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":3})"), HasSubstr("'pins'"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[3]})"), HasSubstr("JSON object"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,-2]}]})"),
               HasSubstr("whole number"));
+  EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,[[2]]]}]})"),
+              HasSubstr("'at' is 'array'"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,1e300]}]})"),
               HasSubstr("whole number"));
   EXPECT_THAT(refusal(R"({"schema":"kvatlas.view/1","pins":[{"at":[1,2],"tokens":[9,2]}]})"),

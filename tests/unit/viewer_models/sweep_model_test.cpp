@@ -73,7 +73,7 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
   ASSERT_EQ(view.chart.table.rows.size(), 5u);
   for (const auto& row : view.chart.table.rows)
     EXPECT_EQ(row.size(), view.chart.table.columns.size());
-  // LagKV's Eq. 10: 16 + 32 (floor(1008 / 64) - 1) + 64 + 1008 mod 64.
+  // 16 + 32 (floor(1008 / 64) - 1) + 64 + 1008 mod 64.
   EXPECT_DOUBLE_EQ(view.chart.table.rows[0].back().number, 16 + 32 * 14 + 64 + 48);
 
   EXPECT_THAT(view.candidates,
