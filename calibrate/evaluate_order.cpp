@@ -109,7 +109,9 @@ std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::Mod
 }  // namespace
 
 bool is_policy_document(const std::string& text) {
-  return text.ends_with(".json") || std::filesystem::is_regular_file(text);
+  // "pod:blocks=policy.json" is a policy as text.
+  const bool named_so = text.ends_with(".json") && text.find('=') == text.npos;
+  return named_so || std::filesystem::is_regular_file(text);
 }
 
 EvaluatedOrder evaluate_order(EvaluateOrder order) {
