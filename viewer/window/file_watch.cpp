@@ -77,13 +77,10 @@ void FileWatch::look_now() {
   threads_.start([this, paths] {
     std::vector<std::pair<std::string, Look>> looks;
     for (const auto& path : paths) looks.emplace_back(path, look_at(path));
-    QMetaObject::invokeMethod(
-        this,
-        [this, looks] {
-          looking_ = false;
-          for (const auto& [path, look] : looks) take(path, look);
-        },
-        Qt::QueuedConnection);
+    mailbox_.post([this, looks = std::move(looks)] {
+      looking_ = false;
+      for (const auto& [path, look] : looks) take(path, look);
+    });
   });
 }
 

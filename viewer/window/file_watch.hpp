@@ -11,6 +11,8 @@
 #include <map>
 #include <string>
 
+#include "viewer/window/mailbox.hpp"
+
 namespace kvatlas::viewer {
 
 class FileWatch : public QObject {
@@ -50,6 +52,7 @@ class FileWatch : public QObject {
   QTimer poll_, soon_;
   std::map<std::string, Look> looks_;
   bool looking_ = false;
+  Mailbox mailbox_;
   QThreadPool threads_;  // last: its thread uses the others
 };
 

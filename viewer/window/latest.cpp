@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/window/latest.hpp"
 
-#include <QMetaObject>
 #include <exception>
 #include <utility>
 
@@ -53,13 +52,10 @@ void Latest::run() {
     lock.lock();
     running_ = false;
     if (stop_) return;
-    QMetaObject::invokeMethod(
-        this,
-        [this, number = ++finished_, deliver = std::move(deliver)] {
-          if (!overtaken(number)) deliver();
-          if (!busy() && !overtaken(number)) emit idle();
-        },
-        Qt::QueuedConnection);
+    mailbox_.post([this, number = ++finished_, deliver = std::move(deliver)] {
+      if (!overtaken(number)) deliver();
+      if (!busy() && !overtaken(number)) emit idle();
+    });
   }
 }
 

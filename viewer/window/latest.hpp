@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include "viewer/window/mailbox.hpp"
+
 namespace kvatlas::viewer {
 
 /// While one computation runs only the newest request waits. Results come in the order of their
@@ -38,7 +40,8 @@ class Latest : public QObject {
   std::condition_variable changed_;
   std::function<std::function<void()>()> waiting_;
   bool running_ = false, stop_ = false;
-  int finished_ = 0;    // computations
+  int finished_ = 0;  // computations
+  Mailbox mailbox_;
   std::thread thread_;  // last: it uses the others
 };
 

@@ -66,7 +66,7 @@ void PinTray::profile_changed() {
     } catch (const std::exception& error) {
       failure = QString::fromUtf8(error.what());
     }
-    QMetaObject::invokeMethod(this, [this, reading, sidecar, failure] {
+    mailbox_.post([this, reading, sidecar, failure] {
       if (reading != readings_) return;
       readable_ = failure.isEmpty();
       reading_ = false;
@@ -135,8 +135,7 @@ void PinTray::save() {
     try {
       write_sidecar(sidecar, path);
     } catch (const std::exception& error) {
-      QMetaObject::invokeMethod(
-          this, [this, text = QString::fromUtf8(error.what())] { emit failed(text); });
+      mailbox_.post([this, text = QString::fromUtf8(error.what())] { emit failed(text); });
     }
   });
 }

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "viewer/models/sidecar.hpp"
+#include "viewer/window/mailbox.hpp"
 #include "viewer/window/pin_card.hpp"
 #include "viewer/window/session.hpp"
 
@@ -60,6 +61,7 @@ class PinTray : public QWidget {
   QHBoxLayout* row_;
   std::vector<PinCard*> cards_;
   std::uint64_t readings_ = 0;
+  Mailbox mailbox_;
   QThreadPool files_;  // last: its thread uses the others
 };
 

@@ -39,17 +39,14 @@ OpenedProfile::OpenedProfile(std::filesystem::path path,
       const std::lock_guard lock(coming_mutex_);
       coming_.insert(result.key);
     }
-    QMetaObject::invokeMethod(
-        this,
-        [this, result = std::move(result)] {
-          {
-            const std::lock_guard lock(coming_mutex_);
-            coming_.erase(result.key);
-          }
-          if (result.tile) cache_.insert(result.key, result.tile);
-          emit tile_arrived(result.key, QString::fromStdString(result.failure));
-        },
-        Qt::QueuedConnection);
+    mailbox_.post([this, result = std::move(result)] {
+      {
+        const std::lock_guard lock(coming_mutex_);
+        coming_.erase(result.key);
+      }
+      if (result.tile) cache_.insert(result.key, result.tile);
+      emit tile_arrived(result.key, QString::fromStdString(result.failure));
+    });
   };
   loader_ =
       std::make_unique<TileLoader>(tiles ? std::move(tiles) : profile_tiles(reader_), deliver);
@@ -116,13 +113,10 @@ void Session::read(const std::vector<std::filesystem::path>& paths, As as) {
             opened_files->failures.emplace_back(error.what());
           }
         }
-        QMetaObject::invokeMethod(
-            this,
-            [this, opened_files, as, generation, names] {
-              if (generation == generation_) take(opened_files, as);
-              emit opened(names);
-            },
-            Qt::QueuedConnection);
+        mailbox_.post([this, opened_files, as, generation, names] {
+          if (generation == generation_) take(opened_files, as);
+          emit opened(names);
+        });
       });
 }
 

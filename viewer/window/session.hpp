@@ -21,6 +21,7 @@
 #include "viewer/maps/tile_cache.hpp"
 #include "viewer/maps/tile_loader.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/window/mailbox.hpp"
 #include "viewer/window/map_cursor.hpp"
 #include "viewer/window/selection.hpp"
 
@@ -64,6 +65,7 @@ class OpenedProfile : public QObject {
   TileCache cache_;
   mutable std::mutex coming_mutex_;
   std::unordered_set<TileKey, TileKeyHash> coming_;
+  Mailbox mailbox_{this};
   std::unique_ptr<TileLoader> loader_;  // last: its thread uses the others
 };
 
@@ -154,7 +156,8 @@ class Session : public QObject {
   Session* leader_ = nullptr;
   std::int64_t tile_bytes_ = TileCache::kDefaultBytes;
   std::uint64_t generation_ = 0;  // of openings: those before were cancelled
-  QThreadPool openings_;          // last: its threads use the others
+  Mailbox mailbox_;
+  QThreadPool openings_;  // last: its threads use the others
 };
 
 template <class Work, class Done>
@@ -170,12 +173,9 @@ void OpenedProfile::read(QObject* receiver, Work work, Done done,
     } catch (const std::exception& error) {
       result = [text = std::string(error.what()), failed = std::move(failed)] { failed(text); };
     }
-    QMetaObject::invokeMethod(
-        this,
-        [alive, result = std::move(result)] {
-          if (alive) result();
-        },
-        Qt::QueuedConnection);
+    mailbox_.post([alive, result = std::move(result)] {
+      if (alive) result();
+    });
   });
 }
 
