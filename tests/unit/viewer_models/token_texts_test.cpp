@@ -22,7 +22,7 @@ class TextProfile {
     profile::Header header;
     header.tool_version = "0.1.0";
     header.planned_samples = 1;
-    header.n_layers = header.n_heads = header.n_kv_heads = 1;
+    header.n_heads = header.n_kv_heads = 1;
     header.capture = header.prompts = "{}";
     header.arrays = profile::text_descriptions();
     profile::Sample sample;
