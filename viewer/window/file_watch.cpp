@@ -18,7 +18,6 @@ std::filesystem::path parts_of(std::filesystem::path path) {
 }  // namespace
 
 FileWatch::FileWatch(QObject* parent, int poll_ms) : QObject(parent) {
-  threads_.setMaxThreadCount(1);
   soon_.setSingleShot(true);
   soon_.setInterval(kSettleMilliseconds);
   connect(&soon_, &QTimer::timeout, this, &FileWatch::look_now);
@@ -27,8 +26,6 @@ FileWatch::FileWatch(QObject* parent, int poll_ms) : QObject(parent) {
   connect(&system_, &QFileSystemWatcher::directoryChanged, &soon_, qOverload<>(&QTimer::start));
   poll_.start(poll_ms);
 }
-
-FileWatch::~FileWatch() { threads_.waitForDone(); }
 
 FileWatch::Look FileWatch::look_at(const std::filesystem::path& path) {
   Look look;
@@ -74,7 +71,7 @@ void FileWatch::look_now() {
   looking_ = true;
   std::vector<std::string> paths;
   for (const auto& [path, look] : looks_) paths.push_back(path);
-  threads_.start([this, paths] {
+  errands_.start([this, paths] {
     std::vector<std::pair<std::string, Look>> looks;
     for (const auto& path : paths) looks.emplace_back(path, look_at(path));
     mailbox_.post([this, looks = std::move(looks)] {

@@ -5,12 +5,12 @@
 
 #include <QFileSystemWatcher>
 #include <QObject>
-#include <QThreadPool>
 #include <QTimer>
 #include <filesystem>
 #include <map>
 #include <string>
 
+#include "viewer/window/errands.hpp"
 #include "viewer/window/mailbox.hpp"
 
 namespace kvatlas::viewer {
@@ -21,7 +21,6 @@ class FileWatch : public QObject {
  public:
   /// Looks by itself every so many milliseconds: not all file systems tell.
   explicit FileWatch(QObject* parent, int poll_ms = 2000);
-  ~FileWatch() override;
 
   /// From now on as it is now; a file that is not there yet may come.
   void watch(const std::filesystem::path& path);
@@ -53,7 +52,7 @@ class FileWatch : public QObject {
   std::map<std::string, Look> looks_;
   bool looking_ = false;
   Mailbox mailbox_;
-  QThreadPool threads_;  // last: its thread uses the others
+  Errands errands_;  // last: its thread uses the others
 };
 
 }  // namespace kvatlas::viewer

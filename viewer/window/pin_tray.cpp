@@ -22,7 +22,6 @@ QString key_of(const Place& place) { return QString::fromStdString(link_text({""
 }  // namespace
 
 PinTray::PinTray(Session& session, QWidget* parent) : QWidget(parent), session_(session) {
-  files_.setMaxThreadCount(1);  // one writing after the other
   area_ = new QScrollArea(this);
   area_->setAccessibleName(tr("Pinned views"));
   area_->setFrameShape(QFrame::NoFrame);

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "viewer/models/sidecar.hpp"
+#include "viewer/window/errands.hpp"
 #include "viewer/window/mailbox.hpp"
 #include "viewer/window/pin_card.hpp"
 #include "viewer/window/session.hpp"
@@ -62,7 +63,7 @@ class PinTray : public QWidget {
   std::vector<PinCard*> cards_;
   std::uint64_t readings_ = 0;
   Mailbox mailbox_;
-  QThreadPool files_;  // last: its thread uses the others
+  Errands files_;  // last: its thread uses the others
 };
 
 }  // namespace kvatlas::viewer

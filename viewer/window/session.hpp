@@ -4,7 +4,6 @@
 
 #include <QObject>
 #include <QPointer>
-#include <QThreadPool>
 #include <QUndoStack>
 #include <filesystem>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "viewer/maps/tile_cache.hpp"
 #include "viewer/maps/tile_loader.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/window/errands.hpp"
 #include "viewer/window/mailbox.hpp"
 #include "viewer/window/map_cursor.hpp"
 #include "viewer/window/selection.hpp"
@@ -157,7 +157,7 @@ class Session : public QObject {
   std::int64_t tile_bytes_ = TileCache::kDefaultBytes;
   std::uint64_t generation_ = 0;  // of openings: those before were cancelled
   Mailbox mailbox_;
-  QThreadPool openings_;  // last: its threads use the others
+  Errands openings_;  // last: its thread uses the others
 };
 
 template <class Work, class Done>
