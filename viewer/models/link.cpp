@@ -120,7 +120,7 @@ void read_part(Place& place, std::string_view part) {
   }
   if (name == "filter") {
     place.filter = unescaped(value);
-    HeadFilter{place.filter};  // or Error
+    const HeadFilter understood(place.filter);  // or Error
   }
 }
 

@@ -85,7 +85,7 @@ Place place_of(const json& value) {
   if (place.tokens && (*place.tokens)[0] >= (*place.tokens)[1])
     fail(ErrorCode::unreadable, "'tokens' has the greater number first");
   place.filter = text_of(member(value, "filter"), "filter");
-  HeadFilter{place.filter};  // or Error
+  const HeadFilter understood(place.filter);  // or Error
   return place;
 }
 

@@ -120,7 +120,7 @@ PicturePtr BaselineBeside::picture() const {
   const auto* front = front_screen();
   if (!front || !other_) return front ? front->picture() : nullptr;
   if (form_ == Form::difference) return difference_->picture();
-  const auto mine = front->picture(), theirs = other_->picture();
+  auto mine = front->picture(), theirs = other_->picture();
   if (!mine || !theirs) return mine;
   const std::string title =
       str(front->title().toStdString(), ": ", name_of(session_.profile()).toStdString(), " beside ",
