@@ -47,11 +47,13 @@ std::vector<std::optional<std::size_t>> paired_columns(const Matrix& mine, const
   std::vector<std::optional<std::size_t>> out(columns);
   if (others == 0) return out;
   for (std::size_t i = 0; i < columns; ++i) {
+    if (tokens) {
+      out[i] = std::min(others - 1, i * others / columns);
+      continue;
+    }
     const auto same =
         std::find(other.column_labels.begin(), other.column_labels.end(), mine.column_labels[i]);
-    if (tokens)
-      out[i] = std::min(others - 1, i * others / columns);
-    else if (same != other.column_labels.end())
+    if (same != other.column_labels.end())
       out[i] = static_cast<std::size_t>(same - other.column_labels.begin());
   }
   return out;
