@@ -154,7 +154,7 @@ TEST_F(Beside, DifferenceOfEveryChartInTheirPlace) {
   ASSERT_NE(window_->beside().picture(), nullptr);
   press("in.difference");
   press("in.difference");
-  EXPECT_EQ(window_->beside().form(), BaselineBeside::Form::off);
+  EXPECT_EQ(window_->beside().form(), Compare::off);
 }
 
 TEST_F(Beside, DifferenceOfEveryScreenThatHasCharts) {
@@ -192,8 +192,8 @@ TEST_F(Beside, GoesWithTheScreenAndTheBaseline) {
   ASSERT_NE(other(), nullptr);
   session().close_baseline();
   EXPECT_EQ(window_->beside().other(), nullptr);
-  EXPECT_EQ(window_->beside().form(), BaselineBeside::Form::off);
-  EXPECT_FALSE(window_->beside().toggle(BaselineBeside::Form::beside));
+  EXPECT_EQ(window_->beside().form(), Compare::off);
+  EXPECT_FALSE(window_->beside().toggle(Compare::side_by_side));
 }
 
 }  // namespace

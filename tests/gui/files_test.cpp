@@ -3,6 +3,7 @@
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLabel>
+#include <QMenu>
 #include <QMimeData>
 #include <QPushButton>
 #include <QSignalSpy>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calibrate/policy.hpp"
 #include "tests/gui/recording_screen.hpp"
 
 namespace kvatlas::viewer {
@@ -109,6 +111,36 @@ TEST(Files, BaselineComesAndGoes) {
   shown.window().actions()["file.close_baseline"]->trigger();
   EXPECT_EQ(shown.session().baseline(), nullptr);
   EXPECT_FALSE(shown.window().actions()["in.difference"]->isEnabled());
+}
+
+TEST(Files, DocumentsAreClosedFromTheirMenu) {
+  ShownWindow shown;
+  auto& session = shown.session();
+  const auto menu_of = [&]() -> QMenu* {
+    for (auto* menu : shown.window().findChildren<QMenu*>())
+      if (menu->title() == "Close document") return menu;
+    return nullptr;
+  };
+  ASSERT_TRUE(menu_of());
+  EXPECT_FALSE(menu_of()->isEnabled());
+  std::vector<std::filesystem::path> paths;
+  for (const char* name : {"a.json", "b&c.json"}) {
+    calibrate::Document document;
+    document.model = {"small", "llama", "0123456789abcdef", 4, 4, 2, 8};
+    document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{});
+    paths.push_back(shown.small().folder() / name);
+    calibrate::write_document(document, paths.back(), false);
+  }
+  shown.window().open_all({text_of(paths[0]), text_of(paths[1])});
+  ASSERT_TRUE(wait_until([&] { return session.documents().size() == 2; }));
+  EXPECT_TRUE(menu_of()->isEnabled());
+  emit menu_of()->aboutToShow();
+  ASSERT_EQ(menu_of()->actions().size(), 2);
+  EXPECT_TRUE(menu_of()->actions()[1]->text().endsWith("b&&c.json"));
+  menu_of()->actions()[0]->trigger();
+  ASSERT_EQ(session.documents().size(), 1u);
+  EXPECT_EQ(session.documents()[0].path, paths[1]);
+  EXPECT_TRUE(shown.window().findChild<QLabel*>("documents")->text().contains("b&c.json"));
 }
 
 TEST(Files, AReplacedFileIsOfferedForReload) {

@@ -2,12 +2,14 @@
 // One QApplication for all tests of a program: no display, one font, the light theme.
 #include <QApplication>
 #include <QStandardPaths>
+#include <malloc.h>
 
 #include <gtest/gtest.h>
 
 #include "viewer/draw/theme.hpp"
 
 int main(int argc, char** argv) {
+  mallopt(M_PERTURB, 165);  // what is read after it was freed, in Qt too, shows
   testing::InitGoogleTest(&argc, argv);
   if (!qEnvironmentVariableIsSet("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
   QStandardPaths::setTestModeEnabled(true);

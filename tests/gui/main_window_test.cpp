@@ -318,6 +318,34 @@ TEST(MainWindow, FullScreenShowsTheViewAlone) {
   EXPECT_FALSE(window.findChild<QDockWidget*>("dock.model")->isHidden());
 }
 
+// Qt reads freed memory there; gui_main.cpp lets that be seen.
+TEST(MainWindow, LayoutsAreRestoredWhileDocksMove) {
+  ShownWindow shown;
+  auto& window = shown.window();
+  window.resize(1000, 700);
+  const auto docks = window.findChildren<QDockWidget*>();
+  for (auto* dock : docks) dock->show();
+  QTest::qWait(20);
+  for (const bool released : {true, false})
+    for (auto* dock : docks)
+      for (const auto* to : docks) {
+        if (dock == to) continue;
+        const QPoint title = dock->mapTo(&window, QPoint(dock->width() / 3, 8));
+        const QPoint target = to->geometry().center();
+        auto* handle = window.windowHandle();
+        QTest::mousePress(handle, Qt::LeftButton, Qt::NoModifier, title);
+        for (int step = 1; step <= 6; ++step)
+          QTest::mouseMove(handle, title + (target - title) * step / 6);
+        if (released) QTest::mouseRelease(handle, Qt::LeftButton, Qt::NoModifier, target);
+        for (int time = 0; time < 2; ++time) window.actions()["view.full_screen"]->trigger();
+        window.actions()["view.reset_layout"]->trigger();
+        EXPECT_FALSE(dock->isFloating());
+        QTest::mouseRelease(handle, Qt::LeftButton, Qt::NoModifier, target);
+        for (auto* each : docks) each->show();
+        QCoreApplication::processEvents();
+      }
+}
+
 TEST(MainWindow, Screenshots) {
   ShownWindow shown;
   shown.window().resize(1280, 720);

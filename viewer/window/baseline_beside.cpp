@@ -25,10 +25,6 @@ bool shows_baseline(const Screen& screen) {
   return !others.contains(screen.id());
 }
 
-QString name_of(const OpenedProfile* profile) {
-  return profile ? QString::fromStdString(profile->path().filename().string()) : QString();
-}
-
 }  // namespace
 
 BaselineBeside::BaselineBeside(Session& session, const std::vector<ScreenEntry>& entries,
@@ -68,27 +64,28 @@ Screen* BaselineBeside::front_screen() const {
 }
 
 DifferenceView* BaselineBeside::difference() const {
-  return other_ && form_ == Form::difference ? difference_ : nullptr;
+  return other_ && form_ == Compare::difference ? difference_ : nullptr;
 }
 
-bool BaselineBeside::toggle(Form form) {
+bool BaselineBeside::toggle(Compare form) {
   const auto* front = front_screen();
   if (!session_.baseline() || !front || !shows_baseline(*front)) return false;
-  form_ = form_ == form ? Form::off : form;
+  form_ = form_ == form ? Compare::off : form;
   refresh();
   return true;
 }
 
 void BaselineBeside::refresh() {
   const auto* front = front_screen();
-  const bool wanted = form_ != Form::off && front && session_.baseline() && shows_baseline(*front);
+  const bool wanted =
+      form_ != Compare::off && front && session_.baseline() && shows_baseline(*front);
   if (!wanted || (other_ && other_->id() != front->id())) {
     delete other_;
     other_ = nullptr;
   }
   if (!wanted && !session_.baseline()) {
     follower_.reset();
-    form_ = Form::off;
+    form_ = Compare::off;
   }
   if (wanted && !follower_) {
     follower_ = std::make_unique<Session>();
@@ -119,12 +116,11 @@ void BaselineBeside::compare() {
 PicturePtr BaselineBeside::picture() const {
   const auto* front = front_screen();
   if (!front || !other_) return front ? front->picture() : nullptr;
-  if (form_ == Form::difference) return difference_->picture();
+  if (form_ == Compare::difference) return difference_->picture();
   auto mine = front->picture(), theirs = other_->picture();
   if (!mine || !theirs) return mine;
-  const std::string title =
-      str(front->title().toStdString(), ": ", name_of(session_.profile()).toStdString(), " beside ",
-          name_of(session_.baseline()).toStdString());
+  const std::string title = str(front->title().toStdString(), ": ", name_of(session_.profile()),
+                                " beside ", name_of(session_.baseline()));
   return stacked_picture(title, {mine, theirs}, true);
 }
 
@@ -135,7 +131,7 @@ void BaselineBeside::set_line(double share) {
 
 void BaselineBeside::arrange() {
   names_->setVisible(other_ != nullptr);
-  line_->setVisible(other_ && form_ == Form::swipe);
+  line_->setVisible(other_ && form_ == Compare::swipe);
   difference_->setVisible(difference() != nullptr);
   // What lies beneath is not for the keyboard.
   for (auto* screen : {front_screen(), other_})
@@ -145,19 +141,20 @@ void BaselineBeside::arrange() {
     front_->setGeometry(rect());
     return;
   }
-  const QString first = name_of(session_.profile()), second = name_of(session_.baseline());
+  const auto first = QString::fromStdString(name_of(session_.profile()));
+  const auto second = QString::fromStdString(name_of(session_.baseline()));
   const int strip = names_->sizeHint().height();
   other_->clearMask();
   // The settings are the same ones; under a swipe both sides must lie alike.
-  for (auto* bar : other_->findChildren<ControlBar*>()) bar->setVisible(form_ == Form::swipe);
+  for (auto* bar : other_->findChildren<ControlBar*>()) bar->setVisible(form_ == Compare::swipe);
   const QRect both(0, strip, width(), height() - strip);
-  if (form_ == Form::difference) {
+  if (form_ == Compare::difference) {
     names_->setText(tr("difference: %1 less %2 (baseline)").arg(first, second));
     names_->setGeometry(0, 0, width(), strip);
     show_difference(both);
     return;
   }
-  if (form_ == Form::swipe) {
+  if (form_ == Compare::swipe) {
     const int at = static_cast<int>(share_ * width());
     names_->setText(tr("left of the line: %1, right of it: %2 (baseline)").arg(first, second));
     names_->setGeometry(0, 0, width(), strip);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "viewer/window/compare.hpp"
 #include "viewer/window/screens.hpp"
 
 class QLabel;
@@ -21,8 +22,6 @@ class BaselineBeside : public QWidget {
   Q_OBJECT
 
  public:
-  enum class Form : std::uint8_t { off, difference, beside, swipe };
-
   /// `front`: the screens, of which this becomes the parent.
   BaselineBeside(Session& session, const std::vector<ScreenEntry>& entries, QStackedWidget* front,
                  QWidget* parent);
@@ -30,8 +29,8 @@ class BaselineBeside : public QWidget {
 
   /// This form, or none if it is the present one. False without a baseline, and on screens that
   /// compare by themselves.
-  bool toggle(Form form);
-  Form form() const { return form_; }
+  bool toggle(Compare form);
+  Compare form() const { return form_; }
   /// The baseline's screen; nullptr while there is none.
   Screen* other() const { return other_; }
   /// The difference; nullptr while it is not shown.
@@ -68,7 +67,7 @@ class BaselineBeside : public QWidget {
   QMetaObject::Connection front_changes_;
   QLabel* names_;
   QWidget* line_;
-  Form form_ = Form::off;
+  Compare form_ = Compare::off;
   double share_ = 0.5;
 };
 

@@ -179,7 +179,7 @@ void BlocksScreen::select_group(std::int64_t group, std::int64_t layer) {
   if (!session().profile()) return;
   const auto& header = session().profile()->header();
   Selection selection = session().selection().current();
-  selection.layer = std::clamp<std::int64_t>(layer, 0, header.n_layers - 1);
+  selection.layer = layer;
   if (group_of(selection.head) != group)
     selection.head =
         session().choices().blocks.per_query_head ? group : group * heads_per_kv_head(header);

@@ -13,10 +13,6 @@ namespace kvatlas::viewer {
 
 namespace {
 
-std::string name_of(const OpenedProfile* profile) {
-  return profile ? profile->path().filename().string() : std::string();
-}
-
 /// What a screen says in the place of its charts.
 QString said_by(const Screen& screen) {
   const auto* live = qobject_cast<const LiveScreen*>(&screen);

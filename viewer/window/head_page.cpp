@@ -270,9 +270,7 @@ bool HeadPage::act(Act act) {
     case Act::difference:
     case Act::beside:
     case Act::swipe: {
-      const Compare wanted = act == Act::swipe    ? Compare::swipe
-                             : act == Act::beside ? Compare::side_by_side
-                                                  : Compare::difference;
+      const Compare wanted = compare_of(act);
       set_compare(compare_ == wanted ? Compare::off : wanted);
       return true;
     }

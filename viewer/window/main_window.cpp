@@ -9,6 +9,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QListWidget>
+#include <QMouseEvent>
 #include <QSpinBox>
 #include <QStackedWidget>
 #include <QStatusBar>
@@ -355,30 +356,23 @@ QString MainWindow::link_now() const {
   return QString::fromStdString(link_text({profile ? profile->path().string() : "", place_now()}));
 }
 
-/// What of it the profile does not have is brought to the nearest that it has.
 void MainWindow::go_to(const Place& place) {
   if (const auto* profile = session_.profile(); profile && !profile->samples().empty()) {
     const auto& samples = profile->samples();
-    const auto& header = profile->header();
     Selection selection = session_.selection().current();
     for (std::size_t i = 0; i < samples.size(); ++i)
       if (samples[i].index == place.sample) selection.sample = i;
-    const std::int64_t tokens = samples[std::min(selection.sample, samples.size() - 1)].n_tokens;
-    selection.layer =
-        std::clamp<std::int64_t>(place.layer, 0, std::max<std::int64_t>(header.n_layers - 1, 0));
-    selection.head =
-        std::clamp<std::int64_t>(place.head, 0, std::max<std::int64_t>(header.n_heads - 1, 0));
-    selection.query = std::min(place.query, tokens - 1);
-    selection.key = std::min(place.key, tokens - 1);
+    selection.layer = place.layer;
+    selection.head = place.head;
+    selection.query = place.query;
+    selection.key = place.key;
     selection.region.reset();
-    if (place.region && (*place.region)[0] < tokens && (*place.region)[1] < tokens) {
+    if (place.region) {
       const auto& [query, key, queries, keys] = *place.region;
-      selection.region = {query, key, std::min(queries, tokens - query),
-                          std::min(keys, tokens - key)};
+      selection.region = {query, key, queries, keys};
     }
     selection.tokens.reset();
-    if (place.tokens && (*place.tokens)[0] < tokens)
-      selection.tokens = {(*place.tokens)[0], std::min((*place.tokens)[1], tokens)};
+    if (place.tokens) selection.tokens = {(*place.tokens)[0], (*place.tokens)[1]};
     selection.filter = place.filter;
     selection.reduction = place.maximum ? Reduction::maximum : Reduction::mean;
     session_.selection().set(selection);
@@ -406,7 +400,7 @@ void MainWindow::apply_look() {
 void MainWindow::restore() {
   standard_layout_ = saveState(kLayoutVersion);
   restoreGeometry(settings_.value("window/geometry").toByteArray());
-  restoreState(settings_.value("window/state").toByteArray(), kLayoutVersion);
+  restore_layout(settings_.value("window/state").toByteArray());
   Theme theme = session_.theme();
   const auto wanted = settings_.value("look/colours").toString();
   for (const auto map : kColourMaps)
@@ -419,6 +413,20 @@ void MainWindow::restore() {
   session_.set_tile_bytes(std::int64_t{std::clamp(mib, kLeastTileMib, kMostTileMib)} << 20);
 }
 
+void MainWindow::restore_layout(const QByteArray& stored) {
+  // Qt reads freed memory where a layout is restored while a dock is being dragged, or where
+  // showing a tab of docks lays the window out anew.
+  if (auto* dragged = QWidget::mouseGrabber()) {
+    QMouseEvent release(QEvent::MouseButtonRelease, {}, QCursor::pos(), Qt::LeftButton,
+                        Qt::NoButton, Qt::NoModifier);
+    QCoreApplication::sendEvent(dragged, &release);
+  }
+  layout()->setEnabled(false);
+  restoreState(stored, kLayoutVersion);
+  layout()->setEnabled(true);
+  layout()->invalidate();
+}
+
 void MainWindow::set_full_screen(bool on) {
   if (on) {
     layout_before_full_screen_ = saveState(kLayoutVersion);
@@ -429,14 +437,14 @@ void MainWindow::set_full_screen(bool on) {
     showFullScreen();
   } else {
     bar_->show();
-    restoreState(layout_before_full_screen_, kLayoutVersion);
+    restore_layout(layout_before_full_screen_);
     was_maximised_ ? showMaximized() : showNormal();
   }
   if (screen()) screen()->setFocus();
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  if ((*actions_)["view.full_screen"]->isChecked()) (*actions_)["view.full_screen"]->toggle();
+  if ((*actions_)["view.full_screen"]->isChecked()) (*actions_)["view.full_screen"]->trigger();
   settings_.setValue("window/geometry", saveGeometry());
   settings_.setValue("window/state", saveState(kLayoutVersion));
   if (screen()) settings_.setValue("window/screen", screen()->id());

@@ -90,11 +90,13 @@ class MainWindow : public QMainWindow {
   void show_values();
   void screen_changed();
   void restore();
+  void restore_layout(const QByteArray& stored);
   void set_full_screen(bool on);
   void apply_look();
 
   // main_window_actions.cpp
   void make_menus();
+  void fill_documents(QMenu& menu);
   void fill_layouts(QMenu& menu);
   void fill_recent(QMenu& menu);
   void connect_actions();
@@ -140,7 +142,7 @@ class MainWindow : public QMainWindow {
   SampleFacts* facts_;
   std::vector<QAction*> screen_actions_;
   QActionGroup* colours_ = nullptr;
-  QMenu *recent_menu_ = nullptr, *layouts_menu_ = nullptr;
+  QMenu *recent_menu_ = nullptr, *documents_menu_ = nullptr, *layouts_menu_ = nullptr;
 
   QListWidget* bar_ = nullptr;
   QStackedWidget* stack_ = nullptr;

@@ -48,10 +48,6 @@ bool is_navigation(int key) {
   }
 }
 
-bool is_comparison(Act act) {
-  return act == Act::difference || act == Act::beside || act == Act::swipe;
-}
-
 /// Whether a control has a use of its own for arrows, Return and Esc; what it leaves goes to the
 /// window all the same.
 bool takes_navigation(const QWidget* widget, int key) {
@@ -91,6 +87,11 @@ void MainWindow::make_menus() {
       stack_->addAction(action);
     } else {
       addAction(action);  // also while the menu bar is hidden
+    }
+    if (qstrcmp(entry.id, "file.close_baseline") == 0) {
+      documents_menu_ = menu->addMenu(tr("Close document"));
+      connect(documents_menu_, &QMenu::aboutToShow, this,
+              [this] { fill_documents(*documents_menu_); });
     }
     if (qstrcmp(entry.id, "file.open_baseline") == 0) {
       recent_menu_ = menu->addMenu(tr("Recent files"));
@@ -143,15 +144,22 @@ void MainWindow::fill_recent(QMenu& menu) {
   menu.setEnabled(!menu.isEmpty());
 }
 
+void MainWindow::fill_documents(QMenu& menu) {
+  menu.clear();
+  const auto& documents = session_.documents();
+  for (std::size_t i = 0; i < documents.size(); ++i)
+    connect(menu.addAction(QString::fromStdString(documents[i].path.string()).replace('&', "&&")),
+            &QAction::triggered, this, [this, i] { session_.close_document(i); });
+}
+
 void MainWindow::fill_layouts(QMenu& menu) {
   menu.clear();
   settings_.beginGroup("layouts");
   const auto names = settings_.childKeys();
   settings_.endGroup();
   for (const auto& name : names)
-    connect(menu.addAction(name), &QAction::triggered, this, [this, name] {
-      restoreState(settings_.value("layouts/" + name).toByteArray(), kLayoutVersion);
-    });
+    connect(menu.addAction(name), &QAction::triggered, this,
+            [this, name] { restore_layout(settings_.value("layouts/" + name).toByteArray()); });
   if (names.empty()) menu.addAction(tr("None saved yet"))->setEnabled(false);
 }
 
@@ -201,7 +209,7 @@ void MainWindow::connect_actions() {
   on("view.full_screen", [this](bool on_now) { set_full_screen(on_now); });
   on("view.memory", [this] { ask_for_memory(); });
   on("view.save_layout", [this] { save_layout(); });
-  on("view.reset_layout", [this] { restoreState(standard_layout_, kLayoutVersion); });
+  on("view.reset_layout", [this] { restore_layout(standard_layout_); });
   on("view.table", [this](bool on_now) {
     values_dock_->setVisible(on_now);
     if (on_now) values_->view().setFocus();
@@ -220,12 +228,8 @@ void MainWindow::connect_actions() {
           return;
         }
         if (pins_->act(act) || !screen() || screen()->act(act)) return;
-        if (!is_comparison(act)) return;
-        using Form = BaselineBeside::Form;
-        const Form form = act == Act::difference ? Form::difference
-                          : act == Act::beside   ? Form::beside
-                                                 : Form::swipe;
-        if (!beside_->toggle(form))
+        const Compare form = compare_of(act);
+        if (form != Compare::off && !beside_->toggle(form))
           emit session_.message(
               tr("This screen compares in another way, or shows documents alone."));
       });
@@ -244,6 +248,7 @@ void MainWindow::refresh_actions() {
   actions["go.back"]->setEnabled(selection.can_go_back());
   actions["go.forward"]->setEnabled(selection.can_go_forward());
   actions["file.close_baseline"]->setEnabled(session_.baseline() != nullptr);
+  documents_menu_->setEnabled(!session_.documents().empty());
   for (const char* id : {"file.reload", "file.save_policy", "edit.note", "go.layer_up",
                          "go.layer_down", "go.head_before", "go.head_after"})
     actions[id]->setEnabled(has_profile);
@@ -253,20 +258,15 @@ void MainWindow::refresh_actions() {
     actions[id]->setEnabled(has_screen);
   for (auto* action : actions_->all())
     if (const auto act = actions_->entry(action).act)
-      action->setEnabled(has_screen && (!is_comparison(*act) || session_.baseline()));
+      action->setEnabled(has_screen && (compare_of(*act) == Compare::off || session_.baseline()));
   for (auto* action : screen_actions_)
     action->setEnabled(has_profile || !session_.documents().empty());
 }
 
 void MainWindow::move_in_model(int layers, int heads) {
-  const auto* profile = session_.profile();
-  if (!profile) return;
   Selection selection = session_.selection().current();
-  const auto moved = [](std::int64_t from, int by, std::int64_t count) {
-    return std::clamp<std::int64_t>(from + by, 0, std::max<std::int64_t>(count - 1, 0));
-  };
-  selection.layer = moved(selection.layer, layers, profile->header().n_layers);
-  selection.head = moved(selection.head, heads, profile->header().n_heads);
+  selection.layer += layers;
+  selection.head += heads;
   session_.selection().set(selection);
 }
 

@@ -7,6 +7,7 @@
 
 #include "viewer/maps/scale.hpp"
 #include "viewer/maps/tiles.hpp"
+#include "viewer/window/compare.hpp"
 #include "viewer/window/head_order.hpp"
 #include "viewer/window/map_subjects.hpp"
 
@@ -55,9 +56,6 @@ class GridBar : public QToolBar {
   QString in_force_;  // not what is being typed
   QLabel* about_;
 };
-
-/// How a map stands beside the baseline's.
-enum class Compare : std::uint8_t { off, side_by_side, difference, swipe };
 
 class MapBar : public QToolBar {
   Q_OBJECT

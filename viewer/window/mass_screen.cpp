@@ -85,7 +85,7 @@ void MassScreen::select_cell(std::int64_t layer, std::int64_t column) {
   if (column < 0 || static_cast<std::size_t>(column) >= positions.size()) return;
   const std::int64_t query = positions[static_cast<std::size_t>(column)];
   Selection selection = session().selection().current();
-  selection.layer = std::clamp<std::int64_t>(layer, 0, shown_.layers - 1);
+  selection.layer = layer;
   // Generated tokens have no row in a map.
   const bool of_prompt = query < shown_.prompt_tokens;
   generated_ = of_prompt ? -1 : query;

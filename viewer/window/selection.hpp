@@ -26,11 +26,21 @@ struct Selection {
   bool operator==(const Selection&) const = default;
 };
 
+/// What a profile has to choose from.
+struct SelectionBounds {
+  std::int64_t layers = 0, heads = 0;
+  std::vector<std::int64_t> tokens;  // of each sample
+};
+/// What of it the profile does not have becomes the nearest that it has; a region or a range of
+/// tokens that begins beyond the sample's end is dropped.
+Selection bounded(Selection selection, const SelectionBounds& bounds);
+
 class SelectionModel : public QObject {
   Q_OBJECT
 
  public:
   using QObject::QObject;
+  /// Always within the bounds of the last reset().
   const Selection& current() const { return current_; }
   /// Moves within one head (query, key, region) replace the newest entry of the history; another
   /// sample, layer, head or filter appends one.
@@ -40,7 +50,7 @@ class SelectionModel : public QObject {
   void back();
   void forward();
   /// Forgets all: another profile.
-  void reset(const Selection& selection);
+  void reset(const Selection& selection, SelectionBounds bounds);
 
  signals:
   void changed();
@@ -51,6 +61,7 @@ class SelectionModel : public QObject {
   Selection current_;
   std::vector<Selection> history_{Selection{}};
   std::size_t place_ = 0;
+  SelectionBounds bounds_;
 };
 
 }  // namespace kvatlas::viewer

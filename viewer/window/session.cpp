@@ -54,6 +54,10 @@ OpenedProfile::OpenedProfile(std::filesystem::path path,
 
 OpenedProfile::~OpenedProfile() { loader_.reset(); }
 
+std::string name_of(const OpenedProfile* profile) {
+  return profile ? profile->path().filename().string() : std::string();
+}
+
 bool OpenedProfile::has_tile(const TileKey& key) const {
   if (cache_.contains(key)) return true;
   const std::lock_guard lock(coming_mutex_);
@@ -160,7 +164,7 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
     undo_.clear();
   }
   if (is_new || is_same) {
-    selection_.reset(leader_ ? selection_of_leader() : selection);
+    selection_.reset(leader_ ? selection_of_leader() : selection, bounds());
     emit profile_changed();
   }
   if (is_baseline) emit baseline_changed();
@@ -276,19 +280,19 @@ std::int64_t Session::tokens_of(std::size_t sample) const {
   return profile_ && sample < profile_->samples().size() ? profile_->samples()[sample].n_tokens : 0;
 }
 
+SelectionBounds Session::bounds() const {
+  SelectionBounds bounds{profile_->header().n_layers, profile_->header().n_heads, {}};
+  for (const auto& sample : profile_->samples()) bounds.tokens.push_back(sample.n_tokens);
+  return bounds;
+}
+
 Selection Session::selection_of_leader() const {
   Selection selection = leader_->selection_.current();
-  const auto last = [](std::int64_t at, std::int64_t count) {
-    return std::clamp<std::int64_t>(at, 0, std::max<std::int64_t>(count - 1, 0));
-  };
-  const auto samples = static_cast<std::int64_t>(profile_->samples().size());
+  const std::int64_t tokens = leader_->tokens_of(selection.sample);
   selection.sample =
-      static_cast<std::size_t>(last(static_cast<std::int64_t>(selection.sample), samples));
-  selection.layer = last(selection.layer, profile_->header().n_layers);
-  selection.head = last(selection.head, profile_->header().n_heads);
-  scale_tokens(selection, leader_->tokens_of(leader_->selection_.current().sample),
-               tokens_of(selection.sample));
-  return selection;
+      std::min(selection.sample, std::max<std::size_t>(profile_->samples().size(), 1) - 1);
+  scale_tokens(selection, tokens, tokens_of(selection.sample));
+  return bounded(selection, bounds());
 }
 
 void Session::set_theme(const Theme& theme) {

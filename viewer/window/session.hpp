@@ -69,6 +69,9 @@ class OpenedProfile : public QObject {
   std::unique_ptr<TileLoader> loader_;  // last: its thread uses the others
 };
 
+/// Of its file; empty for none.
+std::string name_of(const OpenedProfile* profile);
+
 struct OpenedDocument {
   std::filesystem::path path;
   calibrate::Document document;
@@ -143,6 +146,7 @@ class Session : public QObject {
   void set_choices(const Choices& choices);
   void take_baseline_of_leader();
   std::int64_t tokens_of(std::size_t sample) const;  // of the profile; 0 without such a sample
+  SelectionBounds bounds() const;                    // of the profile
   /// The leader's place, as far as the profile has it.
   Selection selection_of_leader() const;
 
