@@ -3,6 +3,7 @@
 
 import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -27,8 +28,10 @@ def suite_of(name: str) -> unittest.TestSuite:
 
 def main() -> int:
     sys.path[:0] = [str(HERE), str(ROOT / "export/python")]
-    suite = unittest.TestSuite(suite_of(name) for name in sys.argv[1:])
-    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    with tempfile.TemporaryDirectory(prefix="kvatlas-interop-") as folder:
+        tempfile.tempdir = folder  # what the tests write goes with it
+        suite = unittest.TestSuite(suite_of(name) for name in sys.argv[1:])
+        result = unittest.TextTestRunner(verbosity=2).run(suite)
     if result.testsRun == 0:
         sys.exit("interop: no tests ran")
     if result.skipped:
