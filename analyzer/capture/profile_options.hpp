@@ -18,10 +18,13 @@ struct CaptureOptions {
   std::vector<std::string> capture = {"default"};
   std::vector<std::string> keep;
   std::vector<std::int64_t> keep_layers;
-  std::vector<std::int64_t> initial, recent, budgets, windows, kernels, lags;
-  std::vector<std::string> poolings, ratios;
+  std::vector<std::int64_t> initial, recent;           // each with each: the proximities
+  std::vector<std::int64_t> windows, kernels;          // and with each pooling: the
+  std::vector<std::string> poolings = {"avg", "max"};  // window kinds
   std::string map_type = "float16";
-  profile::CaptureSettings settings;  // the single numbers
+  profile::CaptureSettings settings;  // what the options above do not make
+
+  CaptureOptions();  // the grids of the default settings
 };
 
 void add_capture_options(CLI::App& command, CaptureOptions& options);
