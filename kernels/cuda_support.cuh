@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What .cu files share: error checks, launch sizes, scratch memory of a stream, element types, the
-// unit of scores, sums over a warp.
+// unit of scores, sums over a warp, joins over a block.
 #pragma once
 
 #include <algorithm>
@@ -116,6 +116,22 @@ template <class T>
 __device__ T warp_sum(T value) {
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
   return value;
+}
+
+/// The values of all threads of a block joined, in every thread, always in the same order.
+/// `shared`: a place for each. All threads must call it.
+template <int kThreads, class T, class Join>
+__device__ T block_reduce(T value, T* shared, Join join) {
+  const int thread = static_cast<int>(threadIdx.x);
+  shared[thread] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (thread < half) shared[thread] = join(shared[thread], shared[thread + half]);
+    __syncthreads();
+  }
+  const T result = shared[0];
+  __syncthreads();
+  return result;
 }
 
 }  // namespace kvatlas::kernels::cuda

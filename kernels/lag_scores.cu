@@ -78,20 +78,6 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) deviations[index] = sqrtf(squares / static_cast<float>(x.dim - 1));
 }
 
-template <class T, class Join>
-__device__ T block_reduce(T value, T* shared, Join join) {
-  const int thread = static_cast<int>(threadIdx.x);
-  shared[thread] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (thread < half) shared[thread] = join(shared[thread], shared[thread + half]);
-    __syncthreads();
-  }
-  const T result = shared[0];
-  __syncthreads();
-  return result;
-}
-
 /// What makes a deviation of a partition its softmax: exp(deviation - top) * norm.
 struct Softmax {
   float top, norm;
@@ -99,12 +85,12 @@ struct Softmax {
 __device__ Softmax softmax_of(const float* deviations, std::int64_t lag, double* shared) {
   float top = 0;
   for (std::int64_t t = threadIdx.x; t < lag; t += kThreads) top = fmaxf(top, deviations[t]);
-  top = block_reduce(top, reinterpret_cast<float*>(shared),
-                     [](float a, float b) { return fmaxf(a, b); });
+  top = block_reduce<kThreads>(top, reinterpret_cast<float*>(shared),
+                               [](float a, float b) { return fmaxf(a, b); });
   double sum = 0;
   for (std::int64_t t = threadIdx.x; t < lag; t += kThreads)
     sum += static_cast<double>(expf(deviations[t] - top));
-  sum = block_reduce(sum, shared, [](double a, double b) { return a + b; });
+  sum = block_reduce<kThreads>(sum, shared, [](double a, double b) { return a + b; });
   return {top, static_cast<float>(1 / sum)};
 }
 

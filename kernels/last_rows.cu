@@ -90,18 +90,8 @@ struct StatisticParams {
   View<float, 3> mass, proximal_lse, distant_lse;
 };
 
-/// The sum over the block's threads, in every thread, always in the same order.
 __device__ double block_sum(double value, double* shared) {
-  const int thread = static_cast<int>(threadIdx.x);
-  shared[thread] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (thread < half) shared[thread] += shared[thread + half];
-    __syncthreads();
-  }
-  const double sum = shared[0];
-  __syncthreads();
-  return sum;
+  return block_reduce<kThreads>(value, shared, [](double a, double b) { return a + b; });
 }
 
 __device__ void store(const View<float, 3>& to, std::int64_t a, std::int64_t b, std::int64_t c,
