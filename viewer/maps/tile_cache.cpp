@@ -40,10 +40,4 @@ void TileCache::shrink() {
   while (bytes_ > most_bytes_ && !entries_.empty()) drop(std::prev(entries_.end()));
 }
 
-Paintable find_paintable(TileCache& cache, const TileKey& key, int n_levels) {
-  for (TileKey place = key; place.level < n_levels; place = coarser(place))
-    if (auto tile = cache.find(place)) return {place, std::move(tile)};
-  return {key, nullptr};
-}
-
 }  // namespace kvatlas::viewer

@@ -42,12 +42,4 @@ class TileCache {
   std::unordered_map<TileKey, std::list<Entry>::iterator, TileKeyHash> places_;
 };
 
-/// What can be painted of a tile at once: itself, or the finest coarser one that covers it. `tile`
-/// is nullptr if there is none.
-struct Paintable {
-  TileKey key;
-  std::shared_ptr<const Tile> tile;
-};
-Paintable find_paintable(TileCache& cache, const TileKey& key, int n_levels);
-
 }  // namespace kvatlas::viewer

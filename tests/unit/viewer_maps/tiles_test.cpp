@@ -233,16 +233,5 @@ TEST(TileCache, KeysDifferInEveryPart) {
     EXPECT_FALSE(cache.contains(other));
 }
 
-TEST(FindPaintable, CoarserTileStandsInUntilTheFinerIsThere) {
-  TileCache cache;
-  const TileKey fine{{}, 0, 7, 5}, coarse{{}, 2, 1, 1};
-  EXPECT_EQ(find_paintable(cache, fine, 4).tile, nullptr);
-  cache.insert(coarse, tile_of(1));
-  EXPECT_EQ(find_paintable(cache, fine, 4).key, coarse);
-  EXPECT_EQ(find_paintable(cache, fine, 2).tile, nullptr);  // no such level
-  cache.insert(fine, tile_of(1));
-  EXPECT_EQ(find_paintable(cache, fine, 4).key, fine);
-}
-
 }  // namespace
 }  // namespace kvatlas::viewer
