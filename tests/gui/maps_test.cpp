@@ -14,6 +14,7 @@
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "tests/unit/viewer_maps/fake_tile_source.hpp"
+#include "viewer/window/map_overlays.hpp"
 #include "viewer/window/maps_screen.hpp"
 
 namespace kvatlas::viewer {
@@ -482,6 +483,34 @@ TEST_F(MapsScreenTest, ZoomsToTheTokensThatAllScreensShow) {
   selection.tokens.reset();
   session_.selection().set(selection);
   EXPECT_EQ(keys_shown(), all);
+}
+
+TEST_F(MapsScreenTest, OverlaysFollowTheSettings) {
+  screen_->act(Act::enter);
+  ASSERT_TRUE(map_is_there());
+  auto* overlays = screen_->findChild<MapOverlays*>();
+  ASSERT_TRUE(overlays);
+  EXPECT_FALSE(overlays->overlays().window);
+  overlays->set_window(true);
+  auto shown = overlays->overlays();
+  const auto keep = session_.choices().lazy_arrays.keep;
+  EXPECT_EQ(shown.window, std::pair(keep.initial, keep.recent));
+  ASSERT_EQ(shown.lanes.size(), 1u);
+  EXPECT_EQ(shown.lanes[0].label, "if lazy");  // the profile has no masses
+  const std::vector<std::pair<std::int64_t, std::int64_t>> ends = {
+      {0, keep.initial}, {std::max(keep.initial, 700 - keep.recent), 700}};
+  EXPECT_EQ(shown.lanes[0].kept, ends);
+  overlays->set_partitions(true);
+  EXPECT_FALSE(overlays->overlays().partitions);  // neither a sweep nor LagKV among the selections
+  overlays->set_token_texts(false);
+  EXPECT_FALSE(overlays->overlays().token_texts);
+  QSignalSpy said(&session_, &Session::message);
+  overlays->set_kept_by(0);
+  ASSERT_TRUE(wait_until([&] { return !said.empty(); }));
+  EXPECT_TRUE(said[0][0].toString().contains("--capture kept,maps"))
+      << qPrintable(said[0][0].toString());
+  overlays->set_window(false);
+  EXPECT_TRUE(overlays->overlays().lanes.empty());
 }
 
 TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
