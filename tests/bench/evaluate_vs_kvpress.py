@@ -43,6 +43,7 @@ def lagkv(kv, n, lag, keep):
 
 
 def peer(model_path, n):
+    os.environ["TQDM_DISABLE"] = "1"  # loading would paint bars between the figures
     import kvpress
     import torch
     from transformers import AutoModelForCausalLM
