@@ -17,6 +17,7 @@
 #include "calibrate/trial_journal.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/exit_codes.hpp"
 #include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
@@ -214,10 +215,10 @@ void run_auto(AutoCommand o) {
   for (const auto& line : advice(result, candidates, o.search)) say(line);
   if (!result.met && !o.force) {
     say("no document was written (--force writes the nearest policy)");
-    throw CLI::RuntimeError(kNotMet);
+    throw CLI::RuntimeError(kExitNotMet);
   }
   if (written) say(o.output + ": written");
-  if (!result.met) throw CLI::RuntimeError(kNotMet);
+  if (!result.met) throw CLI::RuntimeError(kExitNotMet);
 }
 
 void add_options(CLI::App& command, AutoCommand& o) {

@@ -11,6 +11,7 @@
 #include "calibrate/evaluate_order.hpp"
 #include "calibrate/evidence.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/exit_codes.hpp"
 #include "kernels/base/markup.hpp"
 
 namespace kvatlas {
@@ -114,7 +115,7 @@ void run_check(CheckCommand command) {
     for (const auto& verdict : verdicts) std::cout << verdict.line << '\n';
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   print_notes(evaluation);
-  if (!passed) throw CLI::RuntimeError(kNotMet);
+  if (!passed) throw CLI::RuntimeError(kExitNotMet);
 }
 
 }  // namespace

@@ -33,10 +33,6 @@ void add_check_command(CLI::App& app);
 
 namespace kvatlas::calibrate {
 
-/// The program's exit status where what was asked for is not met: a verdict, no failure. Thrown as
-/// CLI::RuntimeError once it is said.
-inline constexpr int kNotMet = 4;
-
 /// What `kvatlas inspect` does with policy documents: what they say, or the document itself, and
 /// the memory that their policies take.
 InspectedKind inspected_policies();

@@ -8,6 +8,7 @@
 #include "calibrate/commands.hpp"
 #include "calibrate/diff.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/exit_codes.hpp"
 
 namespace kvatlas {
 namespace {
@@ -47,7 +48,7 @@ void run_diff(const DiffCommand& command) {
                 << (diff.compared + 10) / 20 << " of them differ so by chance alone\n";
   }
   if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
-  if (command.exit_code && !diff.changes.empty()) throw CLI::RuntimeError(kNotMet);
+  if (command.exit_code && !diff.changes.empty()) throw CLI::RuntimeError(kExitNotMet);
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/exit_codes.hpp"
 
 namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kNotMet = 4;               // docs/auto.md: nothing meets what was asked
 constexpr int kPatience = 60'000;        // ms that a trial may still take
 constexpr qsizetype kLongest = 1 << 16;  // bytes of a line; a longer one is cut there
 
@@ -41,7 +41,7 @@ SearchJob::SearchJob(QString program, QObject* parent)
     else if (stopping_)
       finish(End::stopped);
     else
-      finish(ended && code == kNotMet ? End::not_met : End::failed);
+      finish(ended && code == kExitNotMet ? End::not_met : End::failed);
   });
 }
 
