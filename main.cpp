@@ -48,12 +48,7 @@ kvatlas::reference::KnownValues known_values() {
   for (const auto map : kvatlas::viewer::kColourMaps)
     if (!kvatlas::viewer::is_diverging(map))
       colours.emplace_back(kvatlas::viewer::colour_map_name(map));
-  return {{"--what", pictures},
-          {"--colours", colours},
-          {"--identify", {"decode", "prefill"}},
-          {"--pooling", {"avg", "max"}},
-          {"--form", {"raw", "scaled", "exact"}},
-          {"--score", {"score", "digits-prefix", "digits-in-place", "attention"}}};
+  return {{"--what", pictures}, {"--colours", colours}};
 }
 
 #else

@@ -58,15 +58,17 @@ QSizeF parse_size(const std::string& text) {
   return QSizeF(width, height);
 }
 
-/// One of the words, as its place in the list.
+// What options take, in the order of their enumerations.
+const std::vector<std::string> kIdentify = {"decode", "prefill"};
+const std::vector<std::string> kPooling = {"avg", "max"};
+const std::vector<std::string> kForm = {"raw", "scaled", "exact"};
+const std::vector<std::string> kScore = {"score", "digits-prefix", "digits-in-place", "attention"};
+
+/// Takes one of the words, if it is given: the command line has checked it.
 template <class Enum>
-Enum one_of(const char* option, const std::string& text, const std::vector<const char*>& words) {
-  std::string names;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (text == words[i]) return static_cast<Enum>(i);
-    names += str(names.empty() ? "" : ", ", words[i]);
-  }
-  fail(ErrorCode::usage, option, ": ", quoted(text), " is unknown; expected one of ", names);
+void take_word(const std::optional<std::string>& from, const std::vector<std::string>& words,
+               Enum& to) {
+  if (from) to = static_cast<Enum>(std::find(words.begin(), words.end(), *from) - words.begin());
 }
 
 template <class To, class From>
@@ -111,9 +113,7 @@ PictureRequest request_of(const Options& options, const PictureSource& source) {
   take(options.recent, choices.lazy_arrays.keep.recent);
   take(options.initial, choices.blocks.proximal.initial);
   take(options.recent, choices.blocks.proximal.recent);
-  if (options.identify)
-    choices.lazy_arrays.identify = one_of<calibrate::SimLayerKv::Identify>(
-        "--identify", *options.identify, {"decode", "prefill"});
+  take_word(options.identify, kIdentify, choices.lazy_arrays.identify);
   take(options.w_last, choices.lazy_arrays.w_last);
   take(options.threshold, choices.lazy.threshold);
   take(options.share, choices.lazy.share);
@@ -123,15 +123,10 @@ PictureRequest request_of(const Options& options, const PictureSource& source) {
   choices.blocks.show_divergence = options.divergence;
   take(options.window, choices.budget_counts.window);
   take(options.kernel, choices.budget_counts.kernel);
-  if (options.pooling)
-    choices.budget_counts.pooling =
-        one_of<calibrate::Pooling>("--pooling", *options.pooling, {"avg", "max"});
+  take_word(options.pooling, kPooling, choices.budget_counts.pooling);
   take(options.budget, choices.budgets.budget);
-  if (options.form)
-    choices.budgets.form = one_of<BudgetForm>("--form", *options.form, {"raw", "scaled", "exact"});
-  if (options.score)
-    choices.sweep.score = one_of<SweepScore>(
-        "--score", *options.score, {"score", "digits-prefix", "digits-in-place", "attention"});
+  take_word(options.form, kForm, choices.budgets.form);
+  take_word(options.score, kScore, choices.sweep.score);
   choices.sweep.against_kept = options.against_kept;
   take(options.least_share, choices.sweep.least_share);
   take(options.wanted_compression, choices.sweep.wanted_compression);
@@ -226,7 +221,14 @@ void add_render_command(CLI::App& app) {
     command->add_option(name, value, help)->check(CLI::Range(0.0, 1.0))->group(kSettings);
   };
   share("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy");
-  command->add_option("--identify", o.identify, "SimLayerKV: decode or prefill")->group(kSettings);
+  const auto word = [&](const char* name, std::optional<std::string>& value,
+                        const std::vector<std::string>& words, const char* help) {
+    command->add_option(name, value, help)
+        ->check(CLI::IsMember(words))
+        ->type_name("WORD")
+        ->group(kSettings);
+  };
+  word("--identify", o.identify, kIdentify, "SimLayerKV: when layers are told");
   command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
   share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
   command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
@@ -238,11 +240,9 @@ void add_render_command(CLI::App& app) {
   command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
   command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
   command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
-  command->add_option("--pooling", o.pooling, "DynamicKV: avg or max")->group(kSettings);
-  command->add_option("--form", o.form, "DynamicKV: raw, scaled or exact")->group(kSettings);
-  command
-      ->add_option("--score", o.score, "LagKV: score, digits-prefix, digits-in-place or attention")
-      ->group(kSettings);
+  word("--pooling", o.pooling, kPooling, "DynamicKV: how scores are pooled");
+  word("--form", o.form, kForm, "DynamicKV: which budgets are shown");
+  word("--score", o.score, kScore, "LagKV: what the sweep is judged by");
   command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
       ->group(kSettings);
   share("--least", o.least_share, "LagKV: share of the full cache's score");
