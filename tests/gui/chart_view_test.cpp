@@ -128,7 +128,6 @@ TEST(ChartView, ClicksChoosePointsColumnsAndCells) {
 
 TEST(ChartView, ArrowsWalkPointsAndAreAnnounced) {
   ShownChart shown(layers_chart());
-  QSignalSpy announced(&shown.view, &ChartView::focus_text_changed);
   QSignalSpy points(&shown.view, &ChartView::point_chosen);
   EXPECT_EQ(shown.view.accessibleName(), "Masses <of> four layers & more");
   shown.key(Qt::Key_Right);
@@ -136,7 +135,6 @@ TEST(ChartView, ArrowsWalkPointsAndAreAnnounced) {
   shown.key(Qt::Key_Right);
   EXPECT_EQ(shown.view.accessibleDescription(),
             "samples: sample 1, layer 1, mass 0.35 (0.25 to 0.45)");
-  EXPECT_EQ(announced.size(), 2);
   shown.key(Qt::Key_Return);
   ASSERT_EQ(points.size(), 1);
   EXPECT_EQ(points[0], (QVariantList{0, 1}));

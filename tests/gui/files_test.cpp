@@ -70,7 +70,8 @@ TEST(Files, WhatIsNoProfileLeavesWhatIsOpen) {
   const auto choices = shown.session().choices().length;
   shown.window().jump("L3");
   for (const auto& file : files) {
-    shown.window().banners().dismiss_all();
+    for (auto* banner : shown.window().findChildren<QWidget*>("banner"))
+      banner->findChild<QPushButton*>("dismiss")->click();
     shown.window().open_all({text_of(file)});
     ASSERT_TRUE(wait_until([&] { return !shown.window().banners().texts().isEmpty(); })) << file;
     const auto message = shown.window().banners().texts().front();
@@ -262,6 +263,16 @@ TEST(Files, RecentFilesAreKept) {
   ShownWindow shown;
   const auto other = shown.small().folder() / "other.h5";
   calibrate::testing_profile::write_profile(other, {.samples = 6});
+  shown.window().open_all({text_of(other)});
+  ASSERT_TRUE(wait_until([&] { return shown.session().profile()->path() == other; }));
+  for (auto* menu : shown.window().findChildren<QMenu*>())
+    if (menu->title() == "Recent files") {
+      emit menu->aboutToShow();
+      ASSERT_EQ(menu->actions().size(), 2);
+      menu->actions()[1]->trigger();
+    }
+  ASSERT_TRUE(wait_until(
+      [&] { return shown.session().profile()->path() == shown.small().profile_path(); }));
   shown.window().open_all({text_of(other)});
   ASSERT_TRUE(wait_until([&] { return shown.session().profile()->path() == other; }));
   shown.window().close();

@@ -314,11 +314,9 @@ void ChartView::choose_focused() {
 }
 
 void ChartView::announce() {
-  const QString text = focus_text();
-  setAccessibleDescription(text);
+  setAccessibleDescription(focus_text());
   QAccessibleEvent changed(this, QAccessible::DescriptionChanged);
   QAccessible::updateAccessibility(&changed);
-  emit focus_text_changed(text);
   update();
 }
 

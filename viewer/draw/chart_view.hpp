@@ -52,8 +52,6 @@ class ChartView : public QWidget {
   void column_chosen(double x);
   /// A range of x was brushed.
   void range_brushed(double first, double last);
-  /// The keyboard is at another part, or at none.
-  void focus_text_changed(const QString& text);
 
  protected:
   bool event(QEvent* event) override;

@@ -93,10 +93,6 @@ void Banners::dismiss(const QString& subject) {
   setVisible(layout_->count() > 0);
 }
 
-void Banners::dismiss_all() {
-  while (layout_->count() > 0) dismiss(layout_->itemAt(0)->widget()->property(kSubject).toString());
-}
-
 QStringList Banners::texts() const {
   QStringList texts;
   for (int i = 0; i < layout_->count(); ++i)

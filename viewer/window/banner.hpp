@@ -25,7 +25,6 @@ class Banners : public QWidget {
   };
   void show_message(const Message& message);
   void dismiss(const QString& subject);
-  void dismiss_all();
   /// What is shown now, the oldest first.
   QStringList texts() const;
 
