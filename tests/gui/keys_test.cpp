@@ -9,6 +9,7 @@
 #include <QPushButton>
 #include <QSignalSpy>
 #include <QTreeWidget>
+#include <QTreeWidgetItemIterator>
 
 #include <gtest/gtest.h>
 
@@ -155,6 +156,44 @@ TEST(Keys, SheetListsAllAndChangesThem) {
   EXPECT_EQ(shown.window().actions()["edit.pin"]->shortcut(), QKeySequence("Ctrl+Alt+P"));
   shown.window().actions().reset_keys();
   EXPECT_EQ(shown.window().actions()["edit.pin"]->shortcut(), QKeySequence("P"));
+}
+
+TEST(Keys, SheetIsSearchedAndAddsAndResets) {
+  ShownWindow shown;
+  auto& actions = shown.window().actions();
+  shown.screen().setFocus();
+  QTest::keyClick(&shown.screen(), Qt::Key_Question);
+  auto* sheet = shown.window().findChild<KeysDialog*>();
+  ASSERT_NE(sheet, nullptr);
+  auto* tree = sheet->findChild<QTreeWidget*>("keys");
+  const auto button = [&](const QString& text) {
+    for (auto* found : sheet->findChildren<QPushButton*>())
+      if (found->text() == text) return found;
+    return static_cast<QPushButton*>(nullptr);
+  };
+  const auto item_of = [&](const char* id) {
+    for (QTreeWidgetItemIterator it(tree); *it; ++it)
+      if ((*it)->data(0, Qt::UserRole) == id) return *it;
+    return static_cast<QTreeWidgetItem*>(nullptr);
+  };
+  tree->setCurrentItem(nullptr);
+  button("Set key")->click();
+  EXPECT_EQ(sheet->findChild<QLabel*>("problem")->text(), "Choose an action first.");
+  sheet->findChild<QLineEdit*>()->setText(item_of("edit.pin")->text(0));
+  EXPECT_FALSE(item_of("edit.pin")->isHidden());
+  EXPECT_TRUE(item_of("edit.copy_link")->isHidden());
+  sheet->findChild<QLineEdit*>()->clear();
+  EXPECT_FALSE(item_of("edit.copy_link")->isHidden());
+  tree->setCurrentItem(item_of("edit.pin"));
+  sheet->findChild<QKeySequenceEdit*>()->setKeySequence(QKeySequence("Ctrl+Alt+P"));
+  button("Add key")->click();
+  EXPECT_EQ(actions["edit.pin"]->shortcuts(),
+            (QList<QKeySequence>{QKeySequence("P"), QKeySequence("Ctrl+Alt+P")}));
+  sheet->findChild<QKeySequenceEdit*>()->clear();
+  button("Set key")->click();
+  EXPECT_TRUE(actions["edit.pin"]->shortcuts().isEmpty());
+  button("Standard keys")->click();
+  EXPECT_EQ(actions["edit.pin"]->shortcut(), QKeySequence("P"));
 }
 
 TEST(Keys, CopiedDataAndLink) {

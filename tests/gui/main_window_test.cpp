@@ -9,6 +9,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QMenu>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QTableView>
@@ -304,6 +305,47 @@ TEST(MainWindow, LooksColoursAndLayoutAreKept) {
   shown.window().actions()["view.reset_layout"]->trigger();
   EXPECT_FALSE(shown.window().findChild<QDockWidget*>("dock.details")->isHidden());
   shown.window().set_look("light");
+}
+
+TEST(MainWindow, LayoutsAreSavedByName) {
+  ShownWindow shown;
+  auto& window = shown.window();
+  const auto layouts = [&]() -> QList<QAction*> {
+    for (auto* menu : window.findChildren<QMenu*>())
+      if (menu->title() == "Layouts") {
+        emit menu->aboutToShow();
+        return menu->actions();
+      }
+    return {};
+  };
+  ASSERT_EQ(layouts().size(), 1);
+  EXPECT_FALSE(layouts()[0]->isEnabled());
+  auto* dock = window.findChild<QDockWidget*>("dock.details");
+  dock->close();
+  window.actions()["view.save_layout"]->trigger();
+  auto* dialog = window.findChild<QInputDialog*>();
+  ASSERT_NE(dialog, nullptr);
+  dialog->setTextValue(" wide / one ");
+  dialog->accept();
+  ASSERT_EQ(layouts().size(), 1);
+  EXPECT_EQ(layouts()[0]->text(), "wide  one");
+  window.actions()["view.reset_layout"]->trigger();
+  EXPECT_FALSE(dock->isHidden());
+  layouts()[0]->trigger();
+  EXPECT_TRUE(dock->isHidden());
+}
+
+// The stored layout is that of the window as it was before.
+TEST(MainWindow, ClosedInFullScreenItsDocksComeBack) {
+  ShownWindow shown;
+  QTest::keyClick(&shown.window(), Qt::Key_F11);
+  ASSERT_TRUE(shown.window().isFullScreen());
+  shown.window().close();
+  shown.close();
+  shown.reopen();
+  EXPECT_FALSE(shown.window().isFullScreen());
+  EXPECT_FALSE(shown.window().findChild<QDockWidget*>("dock.model")->isHidden());
+  EXPECT_TRUE(shown.window().findChild<QListWidget*>("screens")->isVisible());
 }
 
 TEST(MainWindow, FullScreenShowsTheViewAlone) {

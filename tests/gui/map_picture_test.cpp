@@ -48,5 +48,21 @@ TEST_F(MapPictures, RegionBeyondTheSampleIsRefused) {
               HasSubstr("has 700 tokens"));
 }
 
+TEST_F(MapPictures, AllHeadsAndTheLastRows) {
+  request_.at.reset();
+  const std::string grid = make_grid_picture(source_, request_)->csv();
+  EXPECT_THAT(grid, HasSubstr("layer"));
+  const Theme theme = make_theme(false, QFont());
+  const auto image_of = [&](const PicturePtr& picture) { return to_image(*picture, theme, {}); };
+  const QImage all = image_of(make_grid_picture(source_, request_));
+  EXPECT_GT(all.width(), testing_gui::kMapHeads * 40);
+  const std::string mean = make_rows_picture(source_, request_)->csv();
+  EXPECT_THAT(mean, HasSubstr("mean of layer 0"));
+  request_.at = PictureRequest::Place{1, 2};
+  const PicturePtr rows = make_rows_picture(source_, request_);
+  EXPECT_THAT(rows->csv(), HasSubstr("L1.H2"));
+  EXPECT_NE(image_of(rows), image_of(make_map_picture(source_, request_)));
+}
+
 }  // namespace
 }  // namespace kvatlas::viewer

@@ -59,13 +59,35 @@ void add_maps(profile::Sample& sample, std::int64_t n) {
   sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
 }
 
+void add_kept(profile::Sample& sample, std::size_t selections, std::int64_t n) {
+  const std::int64_t bytes = (n + 7) / 8;
+  profile::Array mask(profile::Type::u8,
+                      {static_cast<std::int64_t>(selections), kMapLayers, kMapKvHeads, bytes});
+  const auto bits = mask.values<std::uint8_t>();
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const std::int64_t divisor = 2 + at / (bytes * kMapLayers * kMapKvHeads);
+    for (std::int64_t bit = 0; bit < 8; ++bit) {
+      const std::int64_t key = at % bytes * 8 + bit;
+      if (key < n && key % divisor == 0) bits[i] |= static_cast<std::uint8_t>(1 << bit);
+    }
+  }
+  sample.arrays[profile::name::kKeptMask] = std::move(mask);
+}
+
 }  // namespace
 
-void write_map_profile(const std::filesystem::path& path,
-                       const std::vector<std::int64_t>& lengths) {
+void write_map_profile(const std::filesystem::path& path, const std::vector<std::int64_t>& lengths,
+                       bool kept) {
   profile::CaptureSettings settings;
-  settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
+  settings.lazy = settings.js = settings.scores = settings.norms = settings.next =
       settings.columns = false;
+  settings.kept = kept;
+  settings.proximities = {{4, 64}};
+  settings.window_kinds = {{}};
+  settings.budgets = {64};
+  settings.lags = {64};
+  settings.ratios = {"1/2"};
   const auto header = testing_support::header_of({kMapLayers, kMapHeads, kMapKvHeads}, settings,
                                                  static_cast<std::int64_t>(lengths.size()));
   profile::Writer writer(path, header, {});
@@ -76,6 +98,7 @@ void write_map_profile(const std::filesystem::path& path,
     sample.task = "needle";
     sample.tokens.assign(static_cast<std::size_t>(lengths[i]), 7);
     if (lengths[i] <= 4096) add_maps(sample, lengths[i]);
+    if (kept) add_kept(sample, settings.selections().size(), lengths[i]);
     const std::int64_t first = lengths[i] - kLastRows;
     sample.arrays[profile::name::kRows] = of_all_heads(
         kLastRows, lengths[i], [first](std::int64_t number, std::int64_t row, std::int64_t key) {

@@ -10,7 +10,9 @@ namespace kvatlas::viewer::testing_gui {
 inline constexpr std::int64_t kMapLayers = 4, kMapHeads = 4, kMapKvHeads = 2, kLastRows = 4;
 
 /// A sample of each length, with maps of all heads. Head h of layer l gives its first key a share
-/// that grows with 4 l + h; samples of more than 4096 tokens have rows and no maps.
-void write_map_profile(const std::filesystem::path& path, const std::vector<std::int64_t>& lengths);
+/// that grows with 4 l + h; samples of more than 4096 tokens have rows and no maps. With `kept`
+/// every selection keeps the keys that its number, counted from 2, divides.
+void write_map_profile(const std::filesystem::path& path, const std::vector<std::int64_t>& lengths,
+                       bool kept = false);
 
 }  // namespace kvatlas::viewer::testing_gui

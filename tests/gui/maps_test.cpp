@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QApplication>
+#include <QHelpEvent>
 #include <QLabel>
 #include <QScrollBar>
 #include <QSignalSpy>
 #include <QTest>
+#include <QToolTip>
 #include <QWheelEvent>
 #include <cmath>
 #include <set>
@@ -228,6 +230,58 @@ TEST_F(MapViewTest, RectangleHasItsStatistics) {
   EXPECT_FALSE(view_.region_statistics_here());
 }
 
+TEST_F(MapViewTest, TokensHaveTheirTextsWhereThereIsRoom) {
+  show();
+  std::vector<std::string> texts;
+  for (int token = 0; token < 8192; ++token) texts.push_back(str("word", token));
+  view_.set_tokens(std::make_shared<const std::vector<std::string>>(texts));
+  view_.set_viewport({4096, 1024, 1.0 / 24, 0, 0});
+  ASSERT_TRUE(settled());
+  const QImage with = view_.grab().toImage();
+  view_.set_overlays({{}, {}, {}, false});
+  EXPECT_NE(view_.grab().toImage(), with);
+  view_.set_overlays({{}, {}, {}, true});
+  EXPECT_EQ(view_.grab().toImage(), with);
+}
+
+TEST_F(MapViewTest, ADoubleClickZoomsAndOnTheLegendFreesTheRange) {
+  show();
+  ASSERT_TRUE(settled());
+  // The small tile that stood in first has a 1; the range follows a moment after the others came.
+  ASSERT_TRUE(wait_until([&] { return view_.map().scale().range().high < 1; }));
+  const auto legend = view_.layout_now().legend_bar;
+  const Range free = view_.map().scale().range();
+  const double y = legend_place(legend, legend_scale(view_.map()), free.high);
+  const QPoint handle(static_cast<int>(legend.center().x()), static_cast<int>(y));
+  QTest::mousePress(&view_, Qt::LeftButton, {}, handle);
+  QTest::mouseMove(&view_, handle + QPoint(0, 60));
+  QTest::mouseRelease(&view_, Qt::LeftButton, {}, handle + QPoint(0, 60));
+  ASSERT_LT(view_.map().scale().range().high, free.high);
+  QTest::mouseDClick(&view_, Qt::LeftButton, {}, legend.center().toPoint());
+  EXPECT_EQ(view_.map().scale().range().high, free.high);  // that of what is in sight
+  const double before = view_.viewport().tokens_per_pixel;
+  QTest::mouseDClick(&view_, Qt::LeftButton, {}, middle());
+  EXPECT_LT(view_.viewport().tokens_per_pixel, before);
+}
+
+TEST_F(MapViewTest, TheTableHasTheGreatestCellsOrTheFocusedRows) {
+  show();
+  ASSERT_TRUE(settled());
+  view_.set_viewport({4096, 1024, 1, 0, 0});
+  ASSERT_TRUE(settled());
+  const Table all = view_.table();
+  ASSERT_GT(all.rows.size(), 10u);
+  for (std::size_t i = 1; i < all.rows.size(); ++i)
+    EXPECT_GE(all.rows[i - 1][3].number, all.rows[i][3].number);
+  view_.set_focus_cell(4200, 1100);
+  const Table row = view_.table();
+  ASSERT_FALSE(row.rows.empty());
+  for (const auto& cells : row.rows) {
+    EXPECT_LE(cells[0].number, 4200);
+    EXPECT_GT(cells[0].number + cells[2].number, 4200);
+  }
+}
+
 TEST_F(MapViewTest, DraggedRangeRequantisesWhatIsInSightAndStaysWhereLocked) {
   show();
   ASSERT_TRUE(settled());
@@ -369,6 +423,43 @@ TEST_F(HeadGridTest, ArrowsMoveAndReturnEnters) {
   EXPECT_EQ(grid_.layer(), 0);
   grid_.act(Act::left);
   EXPECT_EQ(grid_.layer(), 3);
+}
+
+TEST_F(HeadGridTest, TheMouseChoosesEntersAndIsTold) {
+  grid_.set_maps(profile_.get(), 0, Reduction::mean);
+  std::vector<LayerNote> notes(4);
+  notes[0].lazy = true;
+  notes[0].budget = 77;
+  notes[0].blocks = "1, 3";
+  grid_.set_notes(notes);
+  QSignalSpy chosen(&grid_, &HeadGrid::chosen), entered(&grid_, &HeadGrid::entered);
+  const auto told_at = [&](QPoint place) {
+    QToolTip::hideText();
+    QHelpEvent event(QEvent::ToolTip, place, grid_.viewport()->mapToGlobal(place));
+    QApplication::sendEvent(grid_.viewport(), &event);
+    return QToolTip::text();
+  };
+  const auto place_of = [&](const char* head) {
+    for (int y = 1; y < grid_.viewport()->height(); y += 8)
+      for (int x = 1; x < grid_.viewport()->width(); x += 8)
+        if (told_at({x, y}).startsWith(head)) return QPoint(x, y);
+    return QPoint();
+  };
+  const QPoint at = place_of("L0.H1");
+  ASSERT_FALSE(at.isNull());
+  const QString told = told_at(at);
+  for (const char* words : {"lazy at the present threshold", "77 tokens", "1, 3"})
+    EXPECT_TRUE(told.contains(words)) << qPrintable(told);
+  told_at({1, 1});
+  EXPECT_TRUE(wait_until([] { return QToolTip::text().isEmpty(); }));
+  QTest::mouseClick(grid_.viewport(), Qt::LeftButton, {}, at);
+  ASSERT_EQ(chosen.count(), 1);
+  EXPECT_EQ(grid_.head(), 1);
+  QTest::mouseDClick(grid_.viewport(), Qt::LeftButton, {}, at);
+  ASSERT_EQ(entered.count(), 1);
+  EXPECT_EQ(entered[0][1].toInt(), 1);
+  QTest::mouseClick(grid_.viewport(), Qt::LeftButton, {}, {1, 1});  // beside all heads
+  EXPECT_EQ(grid_.head(), 1);
 }
 
 /// The screen on a profile with real maps.

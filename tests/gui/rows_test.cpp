@@ -84,6 +84,12 @@ TEST_F(RowsScreenTest, BrushingZoomsAllScreens) {
   EXPECT_FALSE(session_.selection().current().tokens);
   screen_->act(Act::zoom_in);
   EXPECT_EQ(screen_->keys(), (Keys{175, 525}));
+  screen_->act(Act::pan_right);  // by an eighth of what is shown
+  EXPECT_EQ(screen_->keys(), (Keys{218, 568}));
+  screen_->act(Act::pan_left);
+  EXPECT_EQ(screen_->keys(), (Keys{175, 525}));
+  for (int i = 0; i < 9; ++i) screen_->act(Act::pan_left);
+  EXPECT_EQ(screen_->keys(), (Keys{0, 350}));
   // Another screen, or a link, zooms this one.
   Selection selection = session_.selection().current();
   selection.tokens = {{300, 9000}};

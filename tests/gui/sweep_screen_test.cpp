@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/window/sweep_screen.hpp"
 
+#include <QPushButton>
+
 #include <gmock/gmock.h>
 
 #include "calibrate/lagkv.hpp"
@@ -59,6 +61,17 @@ TEST(SweepScreen, PointsAndHandles) {
   shown.settle();
   EXPECT_EQ(shown.choices().lag_candidate, -1);
   EXPECT_THAT(shown->focus_text().toStdString(), HasSubstr("recommended: "));
+  // Left and right walk LagKV's own candidates, from the recommended one on.
+  const auto recommended = static_cast<int>(shown->view().recommended.value());
+  const Act away = recommended == 0 ? Act::right : Act::left;
+  EXPECT_TRUE(shown->act(away));
+  shown.settle();
+  EXPECT_EQ(shown.choices().lag_candidate, recommended == 0 ? 1 : recommended - 1);
+  for (int i = 0; i < 9; ++i) shown->act(Act::left);
+  EXPECT_EQ(shown.choices().lag_candidate, 0);
+  shown.control<QPushButton>("recommended_button").click();
+  shown.settle();
+  EXPECT_EQ(shown.choices().lag_candidate, -1);
   const double before = shown.choices().sweep.wanted_compression;
   shown.drag_handle(shown->chart(), "wanted", {-200, 0});
   EXPECT_LT(shown.choices().sweep.wanted_compression, before);
@@ -67,6 +80,16 @@ TEST(SweepScreen, PointsAndHandles) {
   shown.control<QComboBox>("against").setCurrentIndex(1);
   shown.settle();
   EXPECT_THAT(shown->view().chart.title, HasSubstr("tokens kept"));
+  shown.control<QDoubleSpinBox>("wanted").setValue(40);
+  shown.control<QDoubleSpinBox>("least").setValue(80);
+  shown.settle();
+  EXPECT_NEAR(shown.choices().sweep.wanted_compression, 0.4, 1e-12);
+  EXPECT_NEAR(shown.choices().sweep.least_share, 0.8, 1e-12);
+  for (const auto& [row, words] : {std::pair{1, "first wrong"}, std::pair{2, "at their place"}}) {
+    shown.control<QComboBox>("score").setCurrentIndex(row);
+    shown.settle();
+    EXPECT_THAT(shown->view().chart.y.title, HasSubstr(words));
+  }
 }
 
 }  // namespace

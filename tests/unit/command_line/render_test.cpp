@@ -2,6 +2,7 @@
 // `kvatlas render` and `kvatlas report` as they are called, without a display.
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -120,6 +121,38 @@ TEST_F(Render, ListsWhatThereIs) {
               AllOf(HasSubstr("\nlazy "), HasSubstr("\nsweep "), HasSubstr("--capture js")));
 }
 
+TEST_F(Render, EveryPictureIsDrawnOrSaysWhatItNeeds) {
+  const auto second = path("second.h5");
+  calibrate::testing_profile::write_profile(second);
+  const auto lazy = document("simlayerkv", "--threshold", "0.7");
+  const auto sweep = path("sweep.json");
+  const auto made = run_kvatlas({"calibrate", "lagkv", "-p", profile(), "--lags", "32,64",
+                                 "--ratios", "1/2,1/4", "-o", sweep});
+  ASSERT_EQ(made.status, 0) << made.err;
+  std::istringstream list(run_kvatlas({"render", "--what", "list"}).out);
+  std::string line;
+  std::getline(list, line);  // titles
+  std::size_t drawn_ones = 0;
+  while (std::getline(list, line)) {
+    const std::string what = line.substr(0, line.find(' '));
+    SCOPED_TRACE(what);
+    for (const char* ending : {".csv", ".svg"}) {
+      const auto done = run_kvatlas({"render", profile(), second, lazy, sweep, "--what", what,
+                                     "--recent", "64", "-o", path(what + ending)});
+      if (done.status == 0) {
+        ++drawn_ones;
+        EXPECT_GT(content(path(what + ending)).size(), 100u);
+      } else {
+        EXPECT_EQ(done.status, 2) << done.err;
+        EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+        EXPECT_FALSE(std::filesystem::exists(path(what + ending)));
+      }
+    }
+  }
+  // Not maps, rows and masses along the prompt, which the small profile lacks, and no scores.
+  EXPECT_GE(drawn_ones, 2u * 14);
+}
+
 TEST_F(Render, Refuses) {
   const auto out = path("a.svg");
   EXPECT_THAT(refused(2, {profile(), "-o", out}), HasSubstr("--what is missing"));
@@ -140,6 +173,10 @@ TEST_F(Render, Refuses) {
               HasSubstr("viridis"));
   EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--task", "chess", "-o", out}),
               HasSubstr("the profile has needle"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "lazy", "--identify", "never", "-o", out}),
+              HasSubstr("decode"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "lazy", "--sample", "99", "-o", out}),
+              HasSubstr("the profile has no sample 99"));
   EXPECT_THAT(refused(3, {write_file("x.h5", "no profile"), "--what", "lazy", "-o", out}),
               HasSubstr("x.h5"));
   EXPECT_THAT(refused(3, {path("absent.json"), "--what", "sweep", "-o", out}),

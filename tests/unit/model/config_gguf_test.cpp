@@ -103,6 +103,13 @@ TEST(GgufConfig, ReadsTheKindsOfRope) {
   EXPECT_DOUBLE_EQ(yarn.attention_factor.value(), 2.0 * (0.1 * std::log(4.0) + 1.0));
   EXPECT_THAT(error_of([&] { config_of("qwen2", scaled("spiral")); }),
               HasSubstr("the rope type 'spiral' is not supported"));
+  const auto of_type = [](const char* type) {
+    return error_of([&] {
+      config_of("phi3", [&](GgufBytes& keys) { keys.text("phi3.rope.scaling.type", type); });
+    });
+  };
+  EXPECT_THAT(of_type("longrope"), HasSubstr("'rope_factors_long.weight' is missing"));
+  EXPECT_THAT(of_type("yarn"), HasSubstr("the key 'phi3.rope.scaling.factor' is missing"));
 }
 
 TEST(GgufConfig, ReadsTheRopeFactorTensors) {
@@ -177,6 +184,26 @@ TEST(GgufConfig, ReadsGemma) {
   ASSERT_TRUE(third.local_rope);
   EXPECT_EQ(third.local_rope->kind, RopeKind::plain);
   EXPECT_EQ(third.local_rope->theta, 10000.0);
+}
+
+// No key says so: only the largest models scale attention by the width of a head's share.
+TEST(GgufConfig, GemmaOf27BScalesAttentionByItsWidth) {
+  for (const auto& [architecture, layers] :
+       {std::pair{"gemma2", 46u}, std::pair{"gemma3", 62u}, std::pair{"gemma2", 45u}}) {
+    GgufBytes file;
+    file.text("general.architecture", architecture);
+    for (const auto& [name, value] :
+         std::map<std::string, std::uint32_t>{{"block_count", layers},
+                                              {"context_length", 64},
+                                              {"embedding_length", 8},
+                                              {"feed_forward_length", 12},
+                                              {"attention.head_count", 4},
+                                              {"attention.key_length", 4}})
+      file.number(str(architecture, ".", name), value);
+    file.number(str(architecture, ".attention.layer_norm_rms_epsilon"), 1e-6f);
+    const double scale = parse(gguf_of(file, tiny_gguf_tensors(architecture))).attention_scale;
+    EXPECT_DOUBLE_EQ(scale, layers == 45 ? 0.5 : std::sqrt(4.0 / 8.0)) << architecture;
+  }
 }
 
 TEST(GgufConfig, NamesWhatIsNotSupported) {

@@ -244,6 +244,8 @@ TEST(HfConfig, NamesWhatIsNotSupported) {
               HasSubstr("the rope type 'mrope' is not supported"));
   EXPECT_THAT(refusal({{"hidden_act", "relu"}}),
               HasSubstr("the activation 'relu' is not supported"));
+  EXPECT_THAT(refusal({{"use_bidirectional_attention", true}}, "gemma3_text"),
+              HasSubstr("'use_bidirectional_attention' is not supported"));
   EXPECT_THAT(refusal({{"quantization_config", {{"quant_method", "gptq"}}}}),
               HasSubstr("quantised by 'gptq'"));
   EXPECT_THAT(
@@ -300,6 +302,19 @@ TEST(HfConfig, RefusesSizesThatDoNotFitTogether) {
                         {{"type", "longrope"}, {"short_factor", {1, 2}}, {"long_factor", {1, 2}}}}},
                       "phi3"),
               HasSubstr("2 values, expected 8"));
+  EXPECT_THAT(refusal({{"rope_scaling",
+                        {{"type", "longrope"}, {"short_factor", {1, 0}}, {"long_factor", {1, 2}}}}},
+                      "phi3"),
+              HasSubstr("a list of positive numbers"));
+  EXPECT_THAT(refusal({{"head_dim", 2}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}}),
+              HasSubstr("dynamic rope scaling with a rotary dimension of 2"));
+  EXPECT_THAT(refusal({{"rope_scaling",
+                        {{"rope_type", "llama3"},
+                         {"factor", 8},
+                         {"low_freq_factor", 4},
+                         {"high_freq_factor", 1},
+                         {"original_max_position_embeddings", 16}}}}),
+              HasSubstr("rope high_freq_factor 1, expected more than low_freq_factor, 4"));
   EXPECT_THAT(refusal({{"layer_types", {"full_attention"}}}, "gemma2"),
               HasSubstr("expected a list of 4 names"));
 }

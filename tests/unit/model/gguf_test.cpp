@@ -90,6 +90,25 @@ TEST(Gguf, ReadsEveryKindOfValue) {
   EXPECT_EQ(file.get<std::vector<std::string>>("words"), (std::vector<std::string>{"a", ""}));
 }
 
+TEST(Gguf, ReadsListsOfEveryNumber) {
+  const auto list_of = [](std::uint32_t type, const std::string& value) {
+    GgufBytes written;
+    written.key("list", 9, bytes_of(type) + bytes_of<std::uint64_t>(1) + value);
+    const std::string bytes = written.build();
+    const GgufFile file = GgufFile::parse(span_of(bytes));
+    return file.require<std::vector<std::int64_t>>("list").at(0);
+  };
+  EXPECT_EQ(list_of(0, bytes_of<std::uint8_t>(200)), 200);
+  EXPECT_EQ(list_of(1, bytes_of<std::int8_t>(-3)), -3);
+  EXPECT_EQ(list_of(2, bytes_of<std::uint16_t>(60000)), 60000);
+  EXPECT_EQ(list_of(3, bytes_of<std::int16_t>(-7)), -7);
+  EXPECT_EQ(list_of(5, bytes_of<std::int32_t>(-9)), -9);
+  EXPECT_EQ(list_of(10, bytes_of<std::uint64_t>(1u << 20)), 1 << 20);
+  EXPECT_EQ(list_of(11, bytes_of<std::int64_t>(-1)), -1);
+  EXPECT_THAT(error_of([&] { list_of(10, bytes_of(~std::uint64_t{0})); }), HasSubstr("list"));
+  EXPECT_THAT(error_of([&] { list_of(13, "12345678"); }), HasSubstr("unknown element type 13"));
+}
+
 TEST(Gguf, NamesAKeyOfAnotherTypeOrAMissingOne) {
   const std::string bytes = small_file().build();
   const GgufFile file = GgufFile::parse(span_of(bytes));

@@ -61,10 +61,9 @@ std::string trained(const std::string& options) {
 
 class SentencePiece : public testing::TestWithParam<const char*> {};
 
-TEST_P(SentencePiece, EncodesAndDecodesAsTheLibrary) {
-  const std::string model = trained(GetParam());
-  sentencepiece::SentencePieceProcessor library;
-  ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+/// Texts encode, and decode, as the library does it.
+void expect_as_library(const sentencepiece::SentencePieceProcessor& library,
+                       const std::string& model, bool decode = true) {
   const auto tokenizer = Tokenizer::from_sentencepiece(model);
   ASSERT_EQ(tokenizer->vocab_size(), library.GetPieceSize());
 
@@ -79,10 +78,35 @@ TEST_P(SentencePiece, EncodesAndDecodesAsTheLibrary) {
     testing_support::expect_streaming(tokenizer, ids);
     const bool has_unknown = std::find(ids.begin(), ids.end(), library.unk_id()) != ids.end();
     // The library writes unknown pieces as U+2047, we (as transformers) as they are called.
-    if (!has_unknown) {
+    if (decode && !has_unknown) {
       ASSERT_EQ(tokenizer->decode(ids), library.DecodeIds(expected));
     }
   }
+}
+
+TEST_P(SentencePiece, EncodesAndDecodesAsTheLibrary) {
+  const std::string model = trained(GetParam());
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+  expect_as_library(library, model);
+}
+
+TEST_P(SentencePiece, UnusedPiecesComeApartAsTheLibraryTakesThem) {
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(trained(GetParam())).ok());
+  std::vector<std::string> used;
+  bool has_bytes = false;
+  for (int id = 0; id < library.GetPieceSize(); ++id) {
+    has_bytes |= library.IsByte(id);
+    if (id % 3 != 0 || library.IsByte(id)) used.push_back(library.IdToPiece(id));
+  }
+  const std::vector<absl::string_view> names(used.begin(), used.end());
+  ASSERT_TRUE(library.SetVocabulary(names).ok());
+  int unused = 0;
+  for (int id = 0; id < library.GetPieceSize(); ++id) unused += library.IsUnused(id);
+  ASSERT_GE(unused, 5);
+  // The library makes ordinary pieces of bytes there, and decodes them as such.
+  expect_as_library(library, library.serialized_model_proto(), !has_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(

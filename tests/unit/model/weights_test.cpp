@@ -148,6 +148,38 @@ TEST(Weights, InternLm2BiasesAreTakenOutOfTheirGroups) {
                           12, 13, 14, 15, 28, 29, 30, 31));                        // values
 }
 
+TEST(Weights, EveryProjectionMayHaveABias) {
+  const std::string at = "model.layers.0.";
+  Tensors biases = {{at + "self_attn.q_proj.bias", counting({16})},
+                    {at + "self_attn.k_proj.bias", counting({8})},
+                    {at + "self_attn.v_proj.bias", counting({8})},
+                    {at + "self_attn.o_proj.bias", counting({8}, 100)},
+                    {at + "mlp.gate_proj.bias", counting({12}, 200)},
+                    {at + "mlp.up_proj.bias", counting({12}, 300)},
+                    {at + "mlp.down_proj.bias", counting({8}, 400)}};
+  const TemporaryFolder folder;
+  Tensors tensors = tiny_hf_tensors("llama");
+  tensors.insert(biases.begin(), biases.end());
+  std::string config = tiny_hf_config("llama");
+  config.insert(1, R"("attention_bias":true,"mlp_bias":true,)");
+  write_folder(folder, config, tensors);
+  const auto as_folder = ModelFile::open(folder.path());
+  const auto as_gguf = open_gguf("qwen2", {{"blk.0.attn_output.bias", counting({8}, 100)},
+                                           {"blk.0.ffn_gate.bias", counting({12}, 200)},
+                                           {"blk.0.ffn_up.bias", counting({12}, 300)},
+                                           {"blk.0.ffn_down.bias", counting({8}, 400)}});
+  for (const auto& layer : {as_folder->layers()[0], as_gguf.layer()}) {
+    EXPECT_EQ(values_of(layer.output_bias), counting({8}, 100).values);
+    EXPECT_EQ(values_of(layer.gate_up_bias),
+              joined({{"gate", counting({12}, 200)}, {"up", counting({12}, 300)}}, {"gate", "up"}));
+    EXPECT_EQ(values_of(layer.down_bias), counting({8}, 400).values);
+  }
+  tensors.erase(at + "mlp.down_proj.bias");
+  const TemporaryFolder lacking;
+  write_folder(lacking, config, tensors);
+  EXPECT_THAT(error_of([&] { ModelFile::open(lacking.path()); }), HasSubstr("mlp.down_proj.bias"));
+}
+
 // Rows of a head are stored as 0, 2, 1, 3 of the rotate-half order.
 TEST(Weights, GgufOfTheLlamaKindIsPutInRotateHalfOrder) {
   for (const char* architecture : {"llama", "internlm2"}) {

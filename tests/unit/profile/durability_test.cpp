@@ -429,6 +429,23 @@ TEST_F(Durability, DamagedPartsAreComputedAgain) {
   EXPECT_TRUE(file_bytes(path()) == expected);
 }
 
+TEST_F(Durability, PartsDamagedBeforeTheEndAreNamedAndTheOthersStay) {
+  {
+    Writer writer(path(), make_header(3), {});
+    const auto joined = Writer::join(path(), make_header(3));
+    for (const std::int64_t index : {0, 1, 2}) joined->add(make_sample(index));
+    fs::resize_file(parts() / "000001.h5", 1000);
+    writer.finish();
+    EXPECT_THAT(writer.warnings(), ElementsAre(HasSubstr("sample 1 is lost: ")));
+  }
+  EXPECT_THAT(Reader(path()).samples(), SizeIs(2));
+  EXPECT_FALSE(Reader(path()).complete());
+  Writer again(path(), make_header(3), kResume);
+  add_all(again, 3);
+  again.finish();
+  EXPECT_TRUE(file_bytes(path()) == whole(3));
+}
+
 TEST_F(Durability, ReaderNamesTheUnfinishedRun) {
   write_range(path("part.h5"), make_header(5), 1, 2);
   fs::create_directory(parts());

@@ -330,6 +330,25 @@ TEST_F(Hostile, SizesThatCannotBe) {
             "");
   EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "planned_samples", 5); }),
               HasSubstr("'sample_index' has 5 after 4"));
+  EXPECT_THAT(refusal_after([](hid_t f) {
+                replace_dataset(f, "sample_index", H5T_STD_I32LE, {3}, {}, write_zeros);
+              }),
+              HasSubstr("'sample_index' is int32 [3], expected int64 of one axis"));
+  EXPECT_THAT(refusal_after([](hid_t f) {
+                replace_dataset(f, "sample_index", H5T_STD_I64LE, {3, 1}, {}, write_zeros);
+              }),
+              HasSubstr("'sample_index' is int64 [3, 1]"));
+  EXPECT_THAT(refusal_after([&](hid_t f) {
+                replace_dataset(f, "sample_index", H5T_STD_I64LE, {9}, with_chunks({9}),
+                                write_zeros);
+              }),
+              HasSubstr("'sample_index' has 9 samples, with 8 planned"));
+  EXPECT_THAT(refusal_after([](hid_t f) {
+                const hid_t group = H5Gopen2(f, "samples/000004", H5P_DEFAULT);
+                set_integer(group, "index", 3);
+                H5Gclose(group);
+              }),
+              AllOf(HasSubstr("sample 4"), HasSubstr("its attribute 'index' is 3")));
   EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_layers", -1); }),
               HasSubstr("'n_layers' is -1"));
   EXPECT_THAT(refusal_after([](hid_t f) { set_integer(f, "n_layers", 1 << 10); }),

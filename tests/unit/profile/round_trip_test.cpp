@@ -131,6 +131,29 @@ TEST_F(RoundTrip, StatisticsHaveARowForEachSample) {
   EXPECT_THAT(error_of([&] { profile.statistic("unheard of"); }), HasSubstr("'unheard of'"));
 }
 
+TEST_F(RoundTrip, StatisticsThatASampleLacksAreMarked) {
+  {
+    Writer writer(path(), make_header(2), {});
+    writer.add(make_sample(0));
+    Sample bare = make_sample(1);
+    for (const char* name : {"mass", "js/divergence", "counts/top", "counts/wide", "flags"})
+      bare.arrays.erase(name);
+    writer.add(bare);
+    writer.finish();
+  }
+  const Reader profile(path());
+  const auto last_of = [&](const char* name) {
+    EXPECT_TRUE(profile.has(0, name));
+    EXPECT_FALSE(profile.has(1, name)) << name;
+    return profile.statistic(name);
+  };
+  EXPECT_TRUE(std::isnan(last_of("mass").values<float>().back()));
+  EXPECT_TRUE(std::isnan(f16_to_float(last_of("js/divergence").values<std::uint16_t>().back())));
+  EXPECT_EQ(last_of("counts/top").values<std::int32_t>().back(), -1);
+  EXPECT_EQ(last_of("counts/wide").values<std::int64_t>().back(), -1);
+  EXPECT_EQ(last_of("flags").values<std::uint8_t>().back(), 255);
+}
+
 TEST_F(RoundTrip, PartsOfAnArrayByLeadingIndices) {
   write_range(path(), make_header(3), 0, 3);
   const Reader profile(path());
@@ -262,6 +285,14 @@ TEST_F(RoundTrip, HeadersThatCannotBe) {
   EXPECT_THAT(error_with([](Header& h) { h.axes[0].values.pop_back(); }), HasSubstr("3 values"));
   EXPECT_THAT(error_with([](Header& h) { h.window = {1}; }), HasSubstr("window"));
   EXPECT_THAT(error_with([](Header& h) { h.capture = "{"; }), HasSubstr("JSON"));
+  EXPECT_THAT(error_with([](Header& h) { h.capture = "[]"; }), HasSubstr("JSON"));
+  EXPECT_THAT(error_with([](Header& h) { h.arrays[0].axes.clear(); }), HasSubstr("0 axes"));
+  EXPECT_THAT(error_with([](Header& h) { h.arrays[0].sizes[0] = 0; }), HasSubstr("[0, 3]"));
+  EXPECT_THAT(error_with([](Header& h) { h.arrays[7].single_axes = 5; }),
+              HasSubstr("5 of its 4 axes"));
+  EXPECT_THAT(error_with([](Header& h) { h.axes[0].axis = "a/b"; }), HasSubstr("axis 'a/b'"));
+  EXPECT_THAT(error_with([](Header& h) { h.axes[0].axis = "nothing"; }), HasSubstr("there twice"));
+  EXPECT_THAT(error_with([](Header& h) { h.planned_samples = -1; }), HasSubstr("negative"));
 }
 
 }  // namespace
