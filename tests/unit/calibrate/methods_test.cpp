@@ -283,6 +283,15 @@ TEST_F(Methods, PodGroupsAndCounts) {
   EXPECT_THAT(found.notes, Contains(HasSubstr("--capture default,agreement")));
 }
 
+TEST_F(Methods, PodReportsProximalAgreement) {
+  const Evidence evidence(profile({.agreement = true}), {});
+  const Calibrated found = calibrate_pod(evidence, pod_request(), nullptr);
+  expect_valid("pod", found);
+  EXPECT_EQ(found.section["agreement"], (json{{{"tokens", 16}, {"agreement", 0.5}},
+                                              {{"tokens", 32}, {"agreement", 1.0}}}));
+  EXPECT_THAT(found.notes, Not(Contains(HasSubstr("agreement"))));
+}
+
 TEST_F(Methods, PodTriesDeltas) {
   const Evidence evidence(profile(), {});
   // Sharing costs the answer.

@@ -27,6 +27,7 @@ struct Shape {
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
   bool heatmap = false;            // masses of 5 rows along the prompt
+  bool agreement = false;          // 0.5 with 16 proximal tokens, 1 with 32
   std::int64_t raised_layer = -1;  // whose masses are greater by `raised_by`
   double raised_by = 0;
   std::int32_t first_token = 0;        // added to every token
@@ -40,6 +41,8 @@ inline profile::CaptureSettings settings_of(const Shape& shape) {
   settings.scores = shape.scores;
   settings.kept = shape.kept;
   settings.heatmap = shape.heatmap;
+  settings.agreement = shape.agreement;
+  settings.agreement_counts = {16, 32};
   settings.norms = settings.next = settings.columns = settings.maps = false;
   settings.proximities = {{4, 64}, {16, 112}};
   settings.mass_rows = 8;
@@ -169,6 +172,10 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     if (shape.js) add_divergences(sample);
     if (shape.scores) add_counts(sample, settings, n);
     if (shape.kept) add_kept(sample, settings, shape.kept_heads);
+    if (shape.agreement) {
+      auto& shares = sample.arrays[profile::name::kAgreement] = filled({2}, 1);
+      shares.values<float>()[0] = 0.5f;
+    }
     writer.add(sample);
   }
   writer.finish();
