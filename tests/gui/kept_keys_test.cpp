@@ -15,7 +15,6 @@
 namespace kvatlas::viewer {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using testing_gui::wait_until;
 
