@@ -270,7 +270,7 @@ TEST_F(Hostile, DatasetsOfForeignKinds) {
 }
 
 TEST_F(Hostile, SizesThatCannotBe) {
-  const auto with_chunks = [](std::vector<hsize_t> chunk) {
+  const auto with_chunks = [](const std::vector<hsize_t>& chunk) {
     return [chunk](hid_t creation) {
       H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
       H5Pset_shuffle(creation);
