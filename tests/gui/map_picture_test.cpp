@@ -6,6 +6,7 @@
 #include "tests/gui/map_profile.hpp"
 #include "tests/support/error_of.hpp"
 #include "viewer/draw/map_makers.hpp"
+#include "viewer/models/pair_rows_model.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -46,6 +47,18 @@ TEST_F(MapPictures, RegionBeyondTheSampleIsRefused) {
   request_.region = parse_region("600:800,0:16");
   EXPECT_THAT(testing_support::error_of([&] { make_map_picture(source_, request_); }),
               HasSubstr("has 700 tokens"));
+}
+
+TEST_F(MapPictures, RowsOfTwoLayersBesideEachOther) {
+  EXPECT_EQ(sample_with_rows(*reader_, 5, {0}), 0u);
+  const Chart chart = pair_rows_chart(*reader_, 0, 2, 1, 3);
+  ASSERT_EQ(chart.lines.size(), 2u);
+  EXPECT_EQ(chart.lines[0].label, "layer 1");
+  // The sinks of heads 4 * 1 + 2 and 4 * 3 + 2; rows see 0.2 of all tokens alike.
+  EXPECT_NEAR(chart.lines[0].points[0].y, 0.34, 2e-3);
+  EXPECT_NEAR(chart.lines[1].points[0].y, 0.66, 2e-3);
+  EXPECT_EQ(chart.table.rows.size(), 700u);
+  EXPECT_THAT(chart.notes.front(), HasSubstr("mean of the last 4 prompt rows"));
 }
 
 TEST_F(MapPictures, AllHeadsAndTheLastRows) {

@@ -40,5 +40,30 @@ TEST(Fills, HaveAnEdgeInThePainterPen) {
   EXPECT_EQ(filled.pixelColor(45, 100), QColor(Qt::white));
 }
 
+TEST(Stamps, LookLikeTheShapesThatTheyAreOf) {
+  for (const double scale : {1.0, 2.0})
+    for (int shape = 0; shape < 7; ++shape) {
+      SCOPED_TRACE(shape);
+      const auto with_pen = [](QPainter& painter) {
+        painter.setRenderHint(QPainter::Antialiasing);
+        painter.setPen(QPen(Qt::blue, 1.3));
+        painter.setBrush(QColor(255, 255, 0));
+      };
+      const QPointF places[] = {{12, 20},
+                                {30, 60}};  // whole pixels: the stamps lie as they were cut
+      const auto stamped = painted(scale, [&](QPainter& painter) {
+        with_pen(painter);
+        Stamps stamps(painter);
+        for (const auto& at : places) stamps.paint(at, shape, 4);
+      });
+      const auto drawn = painted(scale, [&](QPainter& painter) {
+        with_pen(painter);
+        for (const auto& at : places) paint_shape(painter, at, shape, 4);
+      });
+      EXPECT_EQ(stamped, drawn);
+      EXPECT_NE(drawn, painted(scale, [](QPainter&) {}));
+    }
+}
+
 }  // namespace
 }  // namespace kvatlas::viewer

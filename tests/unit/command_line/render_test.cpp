@@ -187,6 +187,12 @@ TEST_F(Render, Refuses) {
               HasSubstr("is there already; --force replaces it"));
 }
 
+TEST_F(Render, TheWindowRefusesPlacesThatAreNone) {
+  EXPECT_THAT(refusal(2, {"view", profile(), "--screen", "cake"}),
+              AllOf(HasSubstr("no screen 'cake'"), HasSubstr("overview")));
+  EXPECT_THAT(refusal(2, {"view", profile(), "--at", "here"}), HasSubstr("here"));
+}
+
 TEST_F(Render, TwoProfiles) {
   const auto second = path("second.h5");
   calibrate::testing_profile::write_profile(second, {.raised_layer = 1, .raised_by = 0.05});
