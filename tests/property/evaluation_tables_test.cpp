@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `kvatlas evaluate` prints of scores that are known.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "calibrate/evaluate.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+void add(Evaluation& evaluation, const char* task, std::int64_t length, double depth, double full,
+         double other) {
+  Question question;
+  question.prompt.task = task;
+  question.prompt.length = length;
+  question.prompt.depth = depth;
+  question.prompt.answers = {"1234"};
+  evaluation.questions.push_back(question);
+  Judged judged;
+  judged.score = full;
+  evaluation.full.push_back(judged);
+  judged.score = other;
+  evaluation.judged[0].push_back(judged);
+}
+
+TEST(EvaluationTables, ScoresOverLengthAndDepth) {
+  Evaluation evaluation;
+  evaluation.policies = {"snapkv:budget=64"};
+  evaluation.judged.resize(1);
+  for (int twice = 0; twice < 2; ++twice) {
+    add(evaluation, "needle", 512, 0.25, 1, 1);
+    add(evaluation, "needle", 1024, 0.25, 1, 0.5 * twice);
+    add(evaluation, "needle", 1024, 0.75, 0.5, 0);
+  }
+  const auto tables = evaluation_tables(evaluation, 1);
+  ASSERT_THAT(tables, SizeIs(3));
+  EXPECT_EQ(tables[0].title, "Score over depth and length: full");
+  EXPECT_THAT(tables[0].columns, ElementsAre("depth", "512", "1024"));
+  EXPECT_THAT(tables[0].rows,
+              ElementsAre(ElementsAre("0.25", "1.00", "1.00"), ElementsAre("0.75", "-", "0.50")));
+  EXPECT_EQ(tables[1].title, "Score over depth and length: snapkv:budget=64");
+  EXPECT_THAT(tables[1].rows,
+              ElementsAre(ElementsAre("0.25", "1.00", "0.25"), ElementsAre("0.75", "-", "0.00")));
+  EXPECT_EQ(tables[2].title, "All 6 prompts");
+  EXPECT_EQ(tables[2].rows.at(0).at(0), "full");
+}
+
+TEST(EvaluationTables, ATableATaskAndNoneOfOneLength) {
+  Evaluation evaluation;
+  evaluation.policies = {"streaming:recent=60"};
+  evaluation.judged.resize(1);
+  add(evaluation, "needle", 512, 0.25, 1, 1);
+  add(evaluation, "", 0, -1, 0.5, 0.25);
+  const auto tables = evaluation_tables(evaluation, 1);
+  ASSERT_THAT(tables, SizeIs(3));
+  EXPECT_THAT(tables[0].title, testing::StartsWith("Task needle"));
+  EXPECT_THAT(tables[1].title, testing::StartsWith("Your own prompts"));
+  EXPECT_EQ(tables[2].title, "All 2 prompts");
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
