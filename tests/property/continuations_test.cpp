@@ -147,6 +147,8 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
       "h2o:budget=31",
       "lagkv:sink=4,lag=16,ratio=1/4",
       "lagkv:sink=4,lag=8,ratio=0.5,variant=local+kv4",
+      "lagkv:sink=4,lag=8,ratio=0.5+pod:delta=0.3,initial=4,recent=24",
+      "lagkv:sink=4,lag=16,ratio=1/4+pod:delta=0.1,initial=4,recent=24,granularity=head",
       "l2:sink=4,lag=8,ratio=0.5",
       "minicache:recent=30",
       "minicache:recent=30+kv4",

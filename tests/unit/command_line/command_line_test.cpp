@@ -173,6 +173,8 @@ TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
   EXPECT_THAT(refuses(2, {"--prompts", good, "--new", "-1"}), HasSubstr("--new"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--dtype", "int8"}), HasSubstr("bfloat16"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--device", "tpu"}), HasSubstr("cuda"));
+  for (const char* device : {"cuda:x", "cuda:-1", "cuda2", "cuda:1:2"})
+    EXPECT_THAT(refuses(2, {"--prompts", good, "--device", device}), HasSubstr("cuda:N")) << device;
   EXPECT_THAT(refuses(2, {"--prompts", good, "--chat", "x"}), HasSubstr("chatml"));
   EXPECT_THAT(refuses(2, {"--prompts", good, "--memory-budget", "1 lot"}), HasSubstr("24GiB"));
   EXPECT_THAT(refuses(1, {"--prompts", good, "--memory-budget", "1MiB"}), HasSubstr("too small"));
@@ -213,6 +215,32 @@ calibrate::Document policy_document(std::int64_t layers) {
   document.sections["lagkv"] =
       calibrate::section_of(calibrate::LagKv{.sink = 2, .lag = 4, .ratio = "1/2"});
   return document;
+}
+
+TEST_F(CommandLine, DiffTellsChangesAndRefusesUnlikeFiles) {
+  using namespace profile::testing_samples;
+  const std::string a = write_file("a.h5", ""), b = write_file("b.h5", "");
+  for (const auto& file : {a, b}) std::filesystem::remove(file);
+  write_range(a, make_header(3), 0, 3);
+  auto other = make_header(3);
+  other.model_name = "smaller";
+  other.n_kv_heads = 1;
+  write_range(b, other, 0, 3);
+  EXPECT_THAT(refusal(2, {"diff", a, b}), HasSubstr("only models of one shape are compared"));
+
+  const std::string one = write_file("one.json", ""), two = write_file("two.json", "");
+  auto document = policy_document(1);
+  calibrate::write_document(document, one, true);
+  document.sections["lagkv"] =
+      calibrate::section_of(calibrate::LagKv{.sink = 2, .lag = 8, .ratio = "1/2"});
+  calibrate::write_document(document, two, true);
+  EXPECT_THAT(refusal(2, {"diff", one, a}),
+              AllOf(HasSubstr("one.json is a policy"), HasSubstr("a.h5 is a profile")));
+  const Finished changed = run_kvatlas({"diff", one, two, "--exit-code", "--json"});
+  EXPECT_EQ(changed.status, 4);
+  EXPECT_THAT(changed.out, AllOf(HasSubstr("lag"), HasSubstr("\"changes\"")));
+  EXPECT_EQ(run_kvatlas({"diff", one, two}).status, 0);
+  EXPECT_EQ(run_kvatlas({"diff", one, one, "--exit-code"}).status, 0);
 }
 
 TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
