@@ -538,6 +538,48 @@ TEST_F(MapsScreenTest, KeysForScaleSinksAndReduction) {
   }));
 }
 
+TEST_F(MapsScreenTest, RowsByTheirGreatestAndTheGridsScale) {
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded() && screen_->grid().range(); }));
+  const QImage log = screen_->grid().grab().toImage();
+  EXPECT_TRUE(screen_->act(Act::next_scale));
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().is_loaded() && screen_->grid().range(); }));
+  EXPECT_NE(screen_->grid().grab().toImage(), log);
+  screen_->act(Act::next_scale);
+  ASSERT_TRUE(wait_until([&] { return screen_->grid().grab().toImage() == log; }));
+
+  screen_->act(Act::enter);
+  ASSERT_TRUE(map_is_there());
+  auto& map = const_cast<MapView&>(screen_->map());
+  const QImage before = map.grab().toImage();
+  map.set_scale(ScaleKind::linear, true, 0);
+  EXPECT_TRUE(map.map().settings().per_row);
+  EXPECT_NE(map.grab().toImage(), before);
+  map.act(Act::zoom_in);  // several tiles now share a row
+  ASSERT_TRUE(map_is_there());
+  EXPECT_LE(map.map().scale().range().high, 1.0);
+}
+
+TEST_F(MapViewTest, RectanglesByKeysAndEscape) {
+  show();
+  ASSERT_TRUE(settled());
+  view_.act(Act::rectangle);  // the next drag marks one
+  const QPoint at = view_.layout_now().map.topLeft().toPoint() + QPoint(80, 200);
+  QTest::mousePress(&view_, Qt::LeftButton, {}, at);
+  QTest::mouseMove(&view_, at + QPoint(-60, 100));
+  QTest::mouseRelease(&view_, Qt::LeftButton, {}, at + QPoint(-60, 100));
+  EXPECT_FALSE(view_.region_csv().isEmpty());
+  view_.act(Act::escape);
+  EXPECT_TRUE(view_.region_csv().isEmpty());
+  view_.set_focus_cell(5000, 1000);
+  view_.act(Act::rectangle);  // about the focused cell
+  ASSERT_FALSE(view_.region_csv().isEmpty());
+  const double whole = view_.viewport().tokens_per_pixel;
+  view_.act(Act::fit);  // the rectangle first, then everything
+  EXPECT_LT(view_.viewport().tokens_per_pixel, whole);
+  view_.act(Act::fit);
+  EXPECT_EQ(view_.viewport().tokens_per_pixel, whole);
+}
+
 TEST_F(MapsScreenTest, OrdersHeadsByMeasures) {
   // Heads of the profile have a sink that grows with their number (map_profile.hpp).
   screen_->set_order(HeadOrder::By::sink);
@@ -621,6 +663,15 @@ TEST_F(MapsScreenTest, BaselineBesideAsDifferenceAndSwiped) {
   screen_->act(Act::swipe);
   EXPECT_EQ(screen_->compare(), Compare::swipe);
   ASSERT_TRUE(map_is_there());
+  auto& swiped = const_cast<MapView&>(screen_->map());
+  const QRectF area = swiped.layout_now().map;
+  const QPoint line = QPointF(area.left() + area.width() / 4, area.center().y()).toPoint();
+  const QPoint right = line + QPoint(200, 0);
+  const QImage half = swiped.grab().toImage();
+  QTest::mousePress(&swiped, Qt::LeftButton, {}, line);
+  QTest::mouseMove(&swiped, right);
+  QTest::mouseRelease(&swiped, Qt::LeftButton, {}, right);
+  EXPECT_NE(swiped.grab().toImage(), half);
   testing_gui::grab_screenshots(*screen_, session_, "maps-swipe");
   screen_->act(Act::swipe);
   EXPECT_EQ(screen_->compare(), Compare::off);
