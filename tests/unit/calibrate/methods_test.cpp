@@ -287,8 +287,8 @@ TEST_F(Methods, PodReportsProximalAgreement) {
   const Evidence evidence(profile({.agreement = true}), {});
   const Calibrated found = calibrate_pod(evidence, pod_request(), nullptr);
   expect_valid("pod", found);
-  EXPECT_EQ(found.section["agreement"], (json{{{"tokens", 16}, {"agreement", 0.5}},
-                                              {{"tokens", 32}, {"agreement", 1.0}}}));
+  EXPECT_EQ(found.section["agreement"],
+            (json{{{"tokens", 16}, {"agreement", 0.5}}, {{"tokens", 32}, {"agreement", 1.0}}}));
   EXPECT_THAT(found.notes, Not(Contains(HasSubstr("agreement"))));
 }
 
