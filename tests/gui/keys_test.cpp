@@ -125,12 +125,17 @@ TEST(Keys, ScreensHaveNumbers) {
   EXPECT_EQ(shown.window().screen()->id(), "one");
 }
 
+/// The sheet of keys, opened by its own.
+KeysDialog* opened_sheet(ShownWindow& shown) {
+  shown.screen().setFocus();
+  QTest::keyClick(&shown.screen(), Qt::Key_Question);
+  return shown.window().findChild<KeysDialog*>();
+}
+
 TEST(Keys, SheetListsAllAndChangesThem) {
   ShownWindow shown;
   auto& actions = shown.window().actions();
-  shown.screen().setFocus();
-  QTest::keyClick(&shown.screen(), Qt::Key_Question);
-  auto* sheet = shown.window().findChild<KeysDialog*>();
+  auto* sheet = opened_sheet(shown);
   ASSERT_NE(sheet, nullptr);
   auto* tree = sheet->findChild<QTreeWidget*>("keys");
   std::size_t listed = 0;
@@ -161,9 +166,7 @@ TEST(Keys, SheetListsAllAndChangesThem) {
 TEST(Keys, SheetIsSearchedAndAddsAndResets) {
   ShownWindow shown;
   auto& actions = shown.window().actions();
-  shown.screen().setFocus();
-  QTest::keyClick(&shown.screen(), Qt::Key_Question);
-  auto* sheet = shown.window().findChild<KeysDialog*>();
+  auto* sheet = opened_sheet(shown);
   ASSERT_NE(sheet, nullptr);
   auto* tree = sheet->findChild<QTreeWidget*>("keys");
   const auto button = [&](const QString& text) {
