@@ -3,7 +3,6 @@
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLabel>
-#include <QMenu>
 #include <QMimeData>
 #include <QPushButton>
 #include <QSignalSpy>
@@ -117,13 +116,9 @@ TEST(Files, BaselineComesAndGoes) {
 TEST(Files, DocumentsAreClosedFromTheirMenu) {
   ShownWindow shown;
   auto& session = shown.session();
-  const auto menu_of = [&]() -> QMenu* {
-    for (auto* menu : shown.window().findChildren<QMenu*>())
-      if (menu->title() == "Close document") return menu;
-    return nullptr;
-  };
-  ASSERT_TRUE(menu_of());
-  EXPECT_FALSE(menu_of()->isEnabled());
+  auto* menu = shown.menu("Close document");
+  ASSERT_TRUE(menu);
+  EXPECT_FALSE(menu->isEnabled());
   std::vector<std::filesystem::path> paths;
   for (const char* name : {"a.json", "b&c.json"}) {
     calibrate::Document document;
@@ -134,11 +129,11 @@ TEST(Files, DocumentsAreClosedFromTheirMenu) {
   }
   shown.window().open_all({text_of(paths[0]), text_of(paths[1])});
   ASSERT_TRUE(wait_until([&] { return session.documents().size() == 2; }));
-  EXPECT_TRUE(menu_of()->isEnabled());
-  emit menu_of()->aboutToShow();
-  ASSERT_EQ(menu_of()->actions().size(), 2);
-  EXPECT_TRUE(menu_of()->actions()[1]->text().endsWith("b&&c.json"));
-  menu_of()->actions()[0]->trigger();
+  EXPECT_TRUE(menu->isEnabled());
+  emit menu->aboutToShow();
+  ASSERT_EQ(menu->actions().size(), 2);
+  EXPECT_TRUE(menu->actions()[1]->text().endsWith("b&&c.json"));
+  menu->actions()[0]->trigger();
   ASSERT_EQ(session.documents().size(), 1u);
   EXPECT_EQ(session.documents()[0].path, paths[1]);
   EXPECT_TRUE(shown.window().findChild<QLabel*>("documents")->text().contains("b&c.json"));
@@ -265,12 +260,11 @@ TEST(Files, RecentFilesAreKept) {
   calibrate::testing_profile::write_profile(other, {.samples = 6});
   shown.window().open_all({text_of(other)});
   ASSERT_TRUE(wait_until([&] { return shown.session().profile()->path() == other; }));
-  for (auto* menu : shown.window().findChildren<QMenu*>())
-    if (menu->title() == "Recent files") {
-      emit menu->aboutToShow();
-      ASSERT_EQ(menu->actions().size(), 2);
-      menu->actions()[1]->trigger();
-    }
+  auto* menu = shown.menu("Recent files");
+  ASSERT_TRUE(menu);
+  emit menu->aboutToShow();
+  ASSERT_EQ(menu->actions().size(), 2);
+  menu->actions()[1]->trigger();
   ASSERT_TRUE(wait_until(
       [&] { return shown.session().profile()->path() == shown.small().profile_path(); }));
   shown.window().open_all({text_of(other)});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys that policies keep, as the profile has them, on the maps and under the last rows.
 #include <QComboBox>
-#include <QSignalSpy>
+#include <algorithm>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

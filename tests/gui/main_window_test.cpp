@@ -9,7 +9,6 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
-#include <QMenu>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QTableView>
@@ -310,13 +309,11 @@ TEST(MainWindow, LooksColoursAndLayoutAreKept) {
 TEST(MainWindow, LayoutsAreSavedByName) {
   ShownWindow shown;
   auto& window = shown.window();
-  const auto layouts = [&]() -> QList<QAction*> {
-    for (auto* menu : window.findChildren<QMenu*>())
-      if (menu->title() == "Layouts") {
-        emit menu->aboutToShow();
-        return menu->actions();
-      }
-    return {};
+  auto* menu = shown.menu("Layouts");
+  ASSERT_TRUE(menu);
+  const auto layouts = [&] {
+    emit menu->aboutToShow();
+    return menu->actions();
   };
   ASSERT_EQ(layouts().size(), 1);
   EXPECT_FALSE(layouts()[0]->isEnabled());

@@ -2,6 +2,7 @@
 // A screen that notes what it is asked for, and a window with two of them.
 #pragma once
 
+#include <QMenu>
 #include <QTest>
 #include <memory>
 #include <vector>
@@ -77,6 +78,12 @@ class ShownWindow {
   Session& session() { return small_.session(); }
   MainWindow& window() { return *window_; }
   SmallSession& small() { return small_; }
+  /// nullptr if no menu has the title. What it lists is made when it is about to show.
+  QMenu* menu(const QString& title) {
+    for (auto* found : window().findChildren<QMenu*>())
+      if (found->title() == title) return found;
+    return nullptr;
+  }
   RecordingScreen& screen() { return dynamic_cast<RecordingScreen&>(*window_->screen()); }
   const Selection& selection() { return session().selection().current(); }
 
