@@ -37,14 +37,17 @@ endfunction()
 # kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
 # makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
 # Gpu/… need a CUDA device: they get the label gpu instead. ALONE: its tests take all cores, so no other runs meanwhile.
-# TOGETHER: its tests share a long preparation, so ctest knows the program as one test.
+# TOGETHER: its tests share a long preparation, so ctest knows the program as one test. ONLY: those tests, not all.
 function(kvatlas_test name)
-  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER" "LABEL" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER" "LABEL;ONLY" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     KVATLAS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KVATLAS_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(ARG_ONLY)
+    set(_filter TEST_FILTER "${ARG_ONLY}")
+  endif()
   if(ARG_GPU)
     set(_filter TEST_FILTER "-Gpu/*")
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}." TEST_FILTER "Gpu/*"

@@ -450,8 +450,8 @@ void pool(const AttentionMaps& io, std::size_t level, cudaStream_t stream) {
   copy(fine.max.strides, p.fine_max_strides);
   copy(coarse.mean.strides, p.mean_strides);
   copy(coarse.max.strides, p.max_strides);
-  pool_kernel<<<striding_blocks(p.heads * p.coarse * p.coarse, kThreads), kThreads, 0, stream>>>(p);
-  check_launch("attention_maps");
+  launch("attention_maps", pool_kernel,
+         {striding_blocks(p.heads * p.coarse * p.coarse, kThreads), kThreads, stream}, p);
 }
 
 }  // namespace
@@ -464,10 +464,9 @@ void row_logsumexp(const RowLogSumExp& io, void* stream) {
   p.tiles = (p.scores.n + kTile - 1) / kTile;
   const unsigned blocks = grid_blocks("row_logsumexp", p.tiles * p.scores.heads);
   with_types(io.scores.queries.type, io.scores.keys.type, [&](auto query, auto key) {
-    lse_kernel<decltype(query), decltype(key)>
-        <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
+    launch("row_logsumexp", lse_kernel<decltype(query), decltype(key)>,
+           {blocks, kThreads, static_cast<cudaStream_t>(stream)}, p);
   });
-  check_launch("row_logsumexp");
 }
 
 void attention_maps(const AttentionMaps& io, void* stream) {
@@ -507,17 +506,12 @@ void attention_maps(const AttentionMaps& io, void* stream) {
   with_types(io.scores.queries.type, io.scores.keys.type, [&](auto query, auto key) {
     using Q = decltype(query);
     using K = decltype(key);
-    if (whole)
-      maps_kernel<Q, K, true><<<blocks, kThreads, 0, on>>>(p);
-    else
-      maps_kernel<Q, K, false><<<blocks, kThreads, 0, on>>>(p);
+    launch("attention_maps", whole ? maps_kernel<Q, K, true> : maps_kernel<Q, K, false>,
+           {blocks, kThreads, on}, p);
   });
-  check_launch("attention_maps");
-  if (!whole) {
-    join_pieces<<<striding_blocks(p.scores.heads * p.blocks * p.blocks, kThreads), kThreads, 0,
-                  on>>>(p);
-    check_launch("attention_maps");
-  }
+  if (!whole)
+    launch("attention_maps", join_pieces,
+           {striding_blocks(p.scores.heads * p.blocks * p.blocks, kThreads), kThreads, on}, p);
   for (std::size_t level = 1; level < io.levels.size(); ++level) pool(io, level, on);
 }
 

@@ -1,31 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What .cu files share: error checks, launch sizes, scratch memory of a stream, element types, the
-// unit of scores, sums over a warp, joins over a block.
+// What .cu files share: launch sizes, scratch memory of a stream, element types, the unit of
+// scores, sums over a warp, joins over a block.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <type_traits>
 
 #include <climits>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/view.hpp"
+#include "kernels/cuda_launch.cuh"
 
 namespace kvatlas::kernels::cuda {
-
-inline void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    fail(status == cudaErrorMemoryAllocation ? ErrorCode::resource : ErrorCode::unsupported, what,
-         ": ", cudaGetErrorString(status));
-}
-
-/// To be called right after a launch.
-inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 /// The first dimension of a grid, which takes 2^31 - 1 blocks; the others take 65535.
 inline unsigned grid_blocks(const char* kernel, std::int64_t blocks) {

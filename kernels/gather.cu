@@ -38,7 +38,7 @@ __global__ void gather_kernel(GatherParams<T> p) {
 }
 
 template <class T>
-void launch(const Gather& io, cudaStream_t stream) {
+void copy_rows(const Gather& io, cudaStream_t stream) {
   GatherParams<T> p{static_cast<const T*>(io.from.data),
                     io.from.sizes[0],
                     io.from.sizes[1],
@@ -54,8 +54,8 @@ void launch(const Gather& io, cudaStream_t stream) {
                     io.to_rows,
                     static_cast<T*>(io.to)};
   if (p.kept == 0 || p.dim == 0) return;
-  gather_kernel<<<striding_blocks(p.kept * kWarp, kThreads), kThreads, 0, stream>>>(p);
-  check_launch("gather");
+  launch("gather", gather_kernel<T>, {striding_blocks(p.kept * kWarp, kThreads), kThreads, stream},
+         p);
 }
 
 }  // namespace
@@ -63,9 +63,9 @@ void launch(const Gather& io, cudaStream_t stream) {
 void gather(const Gather& io, void* stream) {
   // Bits are copied, so only the size of an element matters.
   if (io.from.type == DType::f32)
-    launch<std::uint32_t>(io, static_cast<cudaStream_t>(stream));
+    copy_rows<std::uint32_t>(io, static_cast<cudaStream_t>(stream));
   else
-    launch<std::uint16_t>(io, static_cast<cudaStream_t>(stream));
+    copy_rows<std::uint16_t>(io, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace kvatlas::kernels::cuda

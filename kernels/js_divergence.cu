@@ -120,14 +120,13 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
                                   io.probs.strides[2],
                                   io.probs.strides[3],
                                   sums.data()};
-      js_sums<T><<<grid, kThreads, 0, stream>>>(params);
-      check_launch("js_sums");
+      launch("js_sums", js_sums<T>, {grid, kThreads, stream}, params);
     });
   }
   const std::int64_t outputs = n_heads * n_layers * n_layers;
-  js_finish<<<grid_blocks("js_finish", (outputs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-      sums.data(), n_layers, n_heads, q_rows, io.mean, io.per_row);
-  check_launch("js_finish");
+  launch("js_finish", js_finish,
+         {grid_blocks("js_finish", (outputs + kThreads - 1) / kThreads), kThreads, stream},
+         sums.data(), n_layers, n_heads, q_rows, io.mean, io.per_row);
 }
 
 }  // namespace kvatlas::kernels::cuda

@@ -164,21 +164,20 @@ void kv_quantise(const KvQuantise& io, void* stream) {
   with_type(io.from.type, [&](auto type) {
     using T = decltype(type);
     if (io.to.axis == QuantAxis::per_channel)
-      quantise_channels<T>
-          <<<blocks_for(p.heads * quant_groups(p.tokens) * p.bytes), kThreads, 0, on>>>(p);
+      launch("kv_quantise", quantise_channels<T>,
+             {blocks_for(p.heads * quant_groups(p.tokens) * p.bytes), kThreads, on}, p);
     else
-      quantise_tokens<T>
-          <<<blocks_for(p.heads * p.tokens * quant_groups(p.dim) * kWarp), kThreads, 0, on>>>(p);
+      launch("kv_quantise", quantise_tokens<T>,
+             {blocks_for(p.heads * p.tokens * quant_groups(p.dim) * kWarp), kThreads, on}, p);
   });
-  check_launch("kv_quantise");
 }
 
 void kv_dequantise(const KvDequantise& io, void* stream) {
   QuantParams p = params(io.from, io.to.sizes, io.to.strides);
   p.to = io.to.data;
-  dequantise<<<blocks_for(p.heads * p.tokens * p.dim), kThreads, 0,
-               static_cast<cudaStream_t>(stream)>>>(p, io.from.axis == QuantAxis::per_token);
-  check_launch("kv_dequantise");
+  launch("kv_dequantise", dequantise,
+         {blocks_for(p.heads * p.tokens * p.dim), kThreads, static_cast<cudaStream_t>(stream)}, p,
+         io.from.axis == QuantAxis::per_token);
 }
 
 }  // namespace kvatlas::kernels::cuda

@@ -138,10 +138,10 @@ void score_deviations(const AnyView<3>& x, const Cut& cut, float* deviations, cu
   with_type(x.type, [&](auto zero) {
     using T = decltype(zero);
     const auto source = source_of<T>(x);
-    channel_ranges<T><<<partitions, kThreads, 0, stream>>>(source, cut, ranges.data());
-    check_launch("channel_ranges");
-    token_deviations<T><<<tokens, kThreads, 0, stream>>>(source, cut, ranges.data(), deviations);
-    check_launch("token_deviations");
+    launch("channel_ranges", channel_ranges<T>, {partitions, kThreads, stream}, source, cut,
+           ranges.data());
+    launch("token_deviations", token_deviations<T>, {tokens, kThreads, stream}, source, cut,
+           ranges.data(), deviations);
   });
 }
 
@@ -189,9 +189,8 @@ void lag_scores(const LagScores& io, void* stream_pointer) {
     if (io.variant == LagVariant::l2) {
       with_type(io.keys.type, [&](auto zero) {
         using T = decltype(zero);
-        minus_norms<T><<<blocks_of_warps(scored), kThreads, 0, stream>>>(source_of<T>(io.keys), cut,
-                                                                         io.scores[i]);
-        check_launch("minus_norms");
+        launch("minus_norms", minus_norms<T>, {blocks_of_warps(scored), kThreads, stream},
+               source_of<T>(io.keys), cut, io.scores[i]);
       });
       continue;
     }
@@ -200,9 +199,8 @@ void lag_scores(const LagScores& io, void* stream_pointer) {
     score_deviations(io.values, cut, of_values.data(), stream);
     const dim3 partitions(grid_blocks("add_softmaxes", cut.partitions),
                           static_cast<unsigned>(n_heads));
-    add_softmaxes<<<partitions, kThreads, 0, stream>>>(cut, of_keys.data(), of_values.data(),
-                                                       io.scores[i]);
-    check_launch("add_softmaxes");
+    launch("add_softmaxes", add_softmaxes, {partitions, kThreads, stream}, cut, of_keys.data(),
+           of_values.data(), io.scores[i]);
   }
 }
 
@@ -214,9 +212,9 @@ void lag_kept(const LagKept& io, void* stream_pointer) {
   const Cut cut = {n_heads, io.sink, io.lag, lag_cut_partitions(io.n_tokens, io.sink, io.lag), 0};
   const dim3 grid(grid_blocks("kept_positions", cut.partitions + 1),
                   static_cast<unsigned>(n_heads));
-  kept_positions<<<grid, kSelectThreads, 0, static_cast<cudaStream_t>(stream_pointer)>>>(
-      io.scores, cut, io.keep, io.n_tokens, io.positions);
-  check_launch("kept_positions");
+  launch("kept_positions", kept_positions,
+         {grid, kSelectThreads, static_cast<cudaStream_t>(stream_pointer)}, io.scores, cut, io.keep,
+         io.n_tokens, io.positions);
 }
 
 }  // namespace kvatlas::kernels::cuda

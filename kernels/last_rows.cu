@@ -4,6 +4,7 @@
 // of log2 go to scratch. `row_statistics`: a block is one row; maximum, sums and weights with
 // reductions of fixed order.
 #include <algorithm>
+#include <cfloat>
 #include <limits>
 #include <math_constants.h>
 
@@ -94,6 +95,13 @@ __device__ double block_sum(double value, double* shared) {
   return block_reduce<kThreads>(value, shared, [](double a, double b) { return a + b; });
 }
 
+/// Below the normal range it counts as 0, as in the CPU's body: the few bits of a denormal would
+/// show in a logarithm.
+__device__ float weight_of(float score, float highest) {
+  const float weight = exp2f(score - highest);
+  return weight < FLT_MIN ? 0.0f : weight;
+}
+
 __device__ void store(const View<float, 3>& to, std::int64_t a, std::int64_t b, std::int64_t c,
                       double value) {
   if (to.data != nullptr)
@@ -125,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
     for (std::int64_t begin = first + thread; begin <= i; begin += kThreads * kRun) {
       const std::int64_t end = min(i + 1, begin + kThreads * kRun);
       float run = 0;
-      for (std::int64_t j = begin; j < end; j += kThreads) run += exp2f(scores[j] - highest);
+      for (std::int64_t j = begin; j < end; j += kThreads) run += weight_of(scores[j], highest);
       part += static_cast<double>(run);
     }
     const double total = block_sum(part, shared);
@@ -133,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
     float* probs = p.probs.data + head * p.probs.strides[0] + row * p.probs.strides[1];
     for (std::int64_t j = thread; j < p.n_tokens; j += kThreads)
       probs[j * p.probs.strides[2]] =
-          j >= first && j <= i ? exp2f(scores[j] - highest) * norm : 0.0f;
+          j >= first && j <= i ? weight_of(scores[j], highest) * norm : 0.0f;
   }
 
   double proximal[kEntries] = {}, distant[kEntries] = {};
@@ -141,7 +149,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
     const std::int64_t end = min(i + 1, begin + kThreads * kRun);
     float near[kEntries] = {}, far[kEntries] = {};
     for (std::int64_t j = begin; j < end; j += kThreads) {
-      const float weight = exp2f(scores[j] - highest);
+      const float weight = weight_of(scores[j], highest);
 #pragma unroll
       for (int e = 0; e < kEntries; ++e) {
         if (e >= p.entries) break;
@@ -198,8 +206,8 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   of_scores.unit = score_unit(io.scale, io.soft_cap);
   of_scores.scores = scores.data();
   with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
-    row_scores<decltype(query), decltype(key)><<<score_blocks, kKeys, 0, stream>>>(of_scores);
-    check_launch("row_scores");
+    launch("row_scores", row_scores<decltype(query), decltype(key)>, {score_blocks, kKeys, stream},
+           of_scores);
   });
   StatisticParams params{};
   params.scores = scores.data();
@@ -215,8 +223,7 @@ void last_rows(const LastRows& io, void* stream_pointer) {
     params.first_entry = first;
     params.entries = static_cast<int>(std::min<std::int64_t>(kEntries, entries - first));
     std::copy_n(io.grid.begin() + first, params.entries, params.grid);
-    row_statistics<<<rows, kThreads, 0, stream>>>(params);
-    check_launch("row_statistics");
+    launch("row_statistics", row_statistics, {rows, kThreads, stream}, params);
   }
 }
 

@@ -69,11 +69,11 @@ void minicache_merge(const MinicacheMerge& io, void* stream) {
   copy(io.merged_lower.strides, p.merged_lower_strides);
   copy(io.merged_upper.strides, p.merged_upper_strides);
   with_types(io.lower.type, io.upper.type, [&](auto lower, auto upper) {
-    merge_kernel<decltype(lower), decltype(upper)>
-        <<<striding_blocks(p.heads * p.tokens * kWarp, kThreads), kThreads, 0,
-           static_cast<cudaStream_t>(stream)>>>(p);
+    launch("minicache_merge", merge_kernel<decltype(lower), decltype(upper)>,
+           {striding_blocks(p.heads * p.tokens * kWarp, kThreads), kThreads,
+            static_cast<cudaStream_t>(stream)},
+           p);
   });
-  check_launch("minicache_merge");
 }
 
 }  // namespace kvatlas::kernels::cuda

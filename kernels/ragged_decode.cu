@@ -46,11 +46,9 @@ __device__ void part_rows(const DecodeParams& p, std::int64_t c, std::int64_t g,
 /// T: the element type of keys and values.
 template <class Q, class T>
 __global__ void __launch_bounds__(kThreads) decode_kernel(DecodeParams p) {
-  extern __shared__ float
-      shared[];  // [kQueries][dim] queries, [kQueries][value_dim] weighted values
   __shared__ float scores[kQueries][kRows], top[kQueries], sum[kQueries], shrink[kQueries];
-  float* const queries = shared;
-  float* const mean = shared + kQueries * p.dim;
+  float* const queries = dynamic_shared();         // [kQueries][dim]
+  float* const mean = queries + kQueries * p.dim;  // [kQueries][value_dim]: weighted values
   std::int64_t block = blockIdx.x;
   const std::int64_t part = block % p.parts;
   block /= p.parts;
@@ -206,12 +204,10 @@ void ragged_decode(const RaggedDecode& io, void* stream) {
   const Scratch<float> partials(p.candidates * p.heads * p.parts * (2 + p.value_dim), on);
   p.partials = partials.data();
   with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
-    decode_kernel<decltype(query), decltype(key)>
-        <<<blocks, kThreads, static_cast<std::size_t>(shared), on>>>(p);
+    launch("ragged_decode", decode_kernel<decltype(query), decltype(key)>,
+           {blocks, kThreads, on, shared}, p);
   });
-  check_launch("ragged_decode");
-  join_kernel<<<heads, kThreads, 0, on>>>(p);
-  check_launch("ragged_decode");
+  launch("ragged_decode", join_kernel, {heads, kThreads, on}, p);
 }
 
 }  // namespace kvatlas::kernels::cuda

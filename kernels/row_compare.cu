@@ -139,10 +139,9 @@ void row_compare(const RowCompare& io, void* stream) {
                         io.same_top1.strides[0]};
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.rows, 1 << 20));
   with_types(io.full.type, io.other.type, [&](auto full, auto other) {
-    row_compare_kernel<decltype(full), decltype(other)>
-        <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(p);
+    launch("row_compare", row_compare_kernel<decltype(full), decltype(other)>,
+           {blocks, kThreads, static_cast<cudaStream_t>(stream)}, p);
   });
-  check_launch("row_compare");
 }
 
 }  // namespace kvatlas::kernels::cuda

@@ -190,14 +190,12 @@ void window_scores(const WindowScores& io, void* stream_pointer) {
                                   n_heads,
                                   io.scores.sizes[1],
                                   means.data()};
-    row_means<T>
-        <<<blocks_for("row_means", params.n_heads * params.n_positions), kThreads, 0, stream>>>(
-            params);
-    check_launch("row_means");
+    launch("row_means", row_means<T>,
+           {blocks_for("row_means", params.n_heads * params.n_positions), kThreads, stream},
+           params);
   });
-  pool<<<blocks_for("pool", n_groups * n_positions), kThreads, 0, stream>>>(
-      means.data(), n_heads / n_groups, io.kernel, io.pooling == Pooling::average, io.scores);
-  check_launch("pool");
+  launch("pool", pool, {blocks_for("pool", n_groups * n_positions), kThreads, stream}, means.data(),
+         n_heads / n_groups, io.kernel, io.pooling == Pooling::average, io.scores);
 }
 
 void top_counts(const TopCounts& io, void* stream_pointer) {
@@ -214,9 +212,8 @@ void top_counts(const TopCounts& io, void* stream_pointer) {
     const std::int64_t started = std::min<std::int64_t>(kStarted, n_k - first);
     Wanted wanted{};
     std::copy_n(io.k.begin() + first, started, wanted.k);
-    start_searches<<<1, static_cast<unsigned>(started), 0, stream>>>(searches.data() + first,
-                                                                     wanted);
-    check_launch("start_searches");
+    launch("start_searches", start_searches, {1, static_cast<int>(started), stream},
+           searches.data() + first, wanted);
   }
   check(
       cudaMemsetAsync(counts.data(), 0,
@@ -226,26 +223,24 @@ void top_counts(const TopCounts& io, void* stream_pointer) {
   const dim3 grid(static_cast<unsigned>(std::clamp<std::int64_t>(total / kThreads, 1, kMaxBlocks)),
                   static_cast<unsigned>(n_k));
   for (int pass = 0; pass < 3; ++pass) {
-    count_digits<<<grid, kThreads, 0, stream>>>(io.scores, searches.data(), pass, counts.data());
-    check_launch("count_digits");
-    take_digit<<<blocks_for("take_digit", n_k), kThreads, 0, stream>>>(searches.data(), n_k, pass,
-                                                                       counts.data());
-    check_launch("take_digit");
+    launch("count_digits", count_digits, {grid, kThreads, stream}, io.scores, searches.data(), pass,
+           counts.data());
+    launch("take_digit", take_digit, {blocks_for("take_digit", n_k), kThreads, stream},
+           searches.data(), n_k, pass, counts.data());
   }
   const dim3 layers(grid_blocks("count_layer", n_layers), static_cast<unsigned>(n_k));
-  count_layer<<<layers, kThreads, 0, stream>>>(io.scores, searches.data(), above.data(),
-                                               equal.data());
-  check_launch("count_layer");
-  share_ties<<<blocks_for("share_ties", n_k), kThreads, 0, stream>>>(searches.data(), above.data(),
-                                                                     equal.data(), io.counts);
-  check_launch("share_ties");
+  launch("count_layer", count_layer, {layers, kThreads, stream}, io.scores, searches.data(),
+         above.data(), equal.data());
+  launch("share_ties", share_ties, {blocks_for("share_ties", n_k), kThreads, stream},
+         searches.data(), above.data(), equal.data(), io.counts);
 }
 
 void top_positions(const TopPositions& io, void* stream_pointer) {
   if (io.scores.sizes[0] == 0 || io.positions.sizes[1] == 0) return;
-  row_positions<<<grid_blocks("row_positions", io.scores.sizes[0]), kSelectThreads, 0,
-                  static_cast<cudaStream_t>(stream_pointer)>>>(io.scores, io.positions);
-  check_launch("row_positions");
+  launch("row_positions", row_positions,
+         {grid_blocks("row_positions", io.scores.sizes[0]), kSelectThreads,
+          static_cast<cudaStream_t>(stream_pointer)},
+         io.scores, io.positions);
 }
 
 }  // namespace kvatlas::kernels::cuda

@@ -18,7 +18,8 @@ PARTS = ("analyzer", "calibrate", "data", "export", "kernels", "reference", "vie
 
 def counts_of(build: Path) -> dict:
     """How often each line ran, by file."""
-    counted = [file for part in (*PARTS, "CMakeFiles/kvatlas.dir") for file in (build / part).rglob("*.gcda")]
+    folders = (*PARTS, "CMakeFiles/kvatlas.dir", "tests/emulated_cuda")
+    counted = [file for folder in folders for file in (build / folder).rglob("*.gcda")]
     if not counted:
         sys.exit(f"coverage: nothing was counted in {build}: build and test it with the preset coverage")
 

@@ -9,84 +9,96 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/golden.hpp"
+#include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
 namespace {
 
-class GoldenKernels : public testing::TestWithParam<const char*> {
- protected:
-  testing_support::GoldenArray read(const std::string& name) const {
-    return testing_support::read_golden(testing_support::golden_path("smollm2.h5"),
-                                        std::string(GetParam()) + "/" + name);
-  }
-};
+using namespace testing_support;
+
+constexpr const char* kPrompts[] = {"prose", "code"};
+
+GoldenArray read(const std::string& prompt, const std::string& name) {
+  return read_golden(golden_path("smollm2.h5"), prompt + "/" + name);
+}
+
+class GoldenKernels : public KernelTest {};
+KVATLAS_EVERY_BODY(GoldenKernels);
 
 TEST_P(GoldenKernels, RowsAndProximalMasses) {
-  const auto stored = read("rows_last2");  // [n_layers, n_heads, 2, n_tokens]
-  const std::int64_t n_tokens = stored.shape[3], all_heads = stored.shape[0] * stored.shape[1];
-  const auto rows = stored.floats();
   const std::vector<Proximity> grid = {{4, 64}, {4, 256}, {16, 240}};
   const char* names[] = {"proximal_mass_4_64", "proximal_mass_4_256", "proximal_mass_16_240"};
-  for (std::int64_t which : {0, 1}) {
-    const std::int64_t seen = n_tokens - 1 + which;  // the last row but one sees a token less
-    std::vector<float> keys, expected;
-    for (std::int64_t head = 0; head < all_heads; ++head)
-      for (std::int64_t j = 0; j < seen; ++j) {
-        expected.push_back(rows[static_cast<std::size_t>((2 * head + which) * n_tokens + j)]);
-        keys.push_back(std::log(expected.back()));
+  for (const std::string prompt : kPrompts) {
+    const auto stored = read(prompt, "rows_last2");  // [n_layers, n_heads, 2, n_tokens]
+    const std::int64_t n_tokens = stored.shape[3], all_heads = stored.shape[0] * stored.shape[1];
+    const auto rows = stored.floats();
+    for (std::int64_t which : {0, 1}) {
+      const std::int64_t seen = n_tokens - 1 + which;  // the last row but one sees a token less
+      std::vector<float> log_rows, expected;
+      for (std::int64_t head = 0; head < all_heads; ++head)
+        for (std::int64_t j = 0; j < seen; ++j) {
+          expected.push_back(rows[static_cast<std::size_t>((2 * head + which) * n_tokens + j)]);
+          log_rows.push_back(std::log(expected.back()));
+        }
+      const std::vector<float> ones(static_cast<std::size_t>(all_heads), 1);
+      const Tensor<3> queries(ones, {all_heads, 1, 1}, memory()),
+          keys(log_rows, {all_heads, seen, 1}, memory());
+      const Output<float, 3> probs({all_heads, 1, seen}, memory()),
+          mass({3, all_heads, 1}, memory());
+      LastRows io;
+      io.queries = queries.view;
+      io.keys = keys.view;
+      io.probs = probs.view;
+      io.grid = grid;
+      io.mass = mass.view;
+      last_rows(io, exec());
+      const auto got = probs.values(), masses = mass.values();
+      for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
+      for (std::size_t entry = 0; entry < grid.size(); ++entry) {
+        const auto right = read(prompt, names[entry]).values;  // [n_layers, n_heads, 32]
+        for (std::size_t head = 0; head < ones.size(); ++head)
+          ASSERT_NEAR(masses[entry * ones.size() + head],
+                      right[head * 32 + 30 + static_cast<std::size_t>(which)], 1e-5)
+              << prompt << ", " << names[entry] << ", layer and head " << head;
       }
-    const std::vector<float> ones(static_cast<std::size_t>(all_heads), 1);
-    std::vector<float> probs(keys.size()), mass(grid.size() * ones.size());
-    LastRows io;
-    io.queries = View<const float, 3>(ones.data(), {all_heads, 1, 1});
-    io.keys = View<const float, 3>(keys.data(), {all_heads, seen, 1});
-    io.probs = {probs.data(), {all_heads, 1, seen}};
-    io.grid = grid;
-    io.mass = {mass.data(), {3, all_heads, 1}};
-    last_rows(io);
-    for (std::size_t i = 0; i < probs.size(); ++i) ASSERT_NEAR(probs[i], expected[i], 1e-5) << i;
-    for (std::size_t entry = 0; entry < grid.size(); ++entry) {
-      const auto masses = read(names[entry]).values;  // [n_layers, n_heads, 32]
-      for (std::size_t head = 0; head < ones.size(); ++head)
-        ASSERT_NEAR(mass[entry * ones.size() + head],
-                    masses[head * 32 + 30 + static_cast<std::size_t>(which)], 1e-5)
-            << names[entry] << ", layer and head " << head;
     }
   }
 }
 
 TEST_P(GoldenKernels, JsDivergenceOfRealRows) {
-  const auto stored = read("rows_last2");
-  const auto rows = stored.floats();
-  const std::int64_t n_layers = stored.shape[0], n_heads = stored.shape[1];
-  const auto run = [&](Backend backend) {
-    std::vector<float> mean(static_cast<std::size_t>(n_heads * n_layers * n_layers));
-    JsDivergence io;
-    io.probs = View<const float, 4>(rows.data(), {n_layers, n_heads, 2, stored.shape[3]});
-    io.mean = {mean.data(), {n_heads, n_layers, n_layers}};
-    js_divergence(io, {.backend = backend});
-    return mean;
-  };
-  const auto got = run(Backend::cpu), expected = run(Backend::reference);
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
-}
-
-TEST_P(GoldenKernels, LagKvLengths) {
-  const std::int64_t n_tokens = read("tokens").shape[0];
-  for (const char* layer : {"lagkv_layer0", "lagkv_layer10", "lagkv_layer29"}) {
-    EXPECT_EQ(read(std::string(layer) + "/kept_S16_L64_r0.5_lag").shape[1],
-              lag_length(n_tokens, 16, 64, 32));
-    EXPECT_EQ(read(std::string(layer) + "/kept_S16_L128_r0.25_lag").shape[1],
-              lag_length(n_tokens, 16, 128, 32));
-    EXPECT_EQ(read(std::string(layer) + "/kept_S16_L128_r0.125_lag").shape[1],
-              lag_length(n_tokens, 16, 128, 16));
-    EXPECT_EQ(read(std::string(layer) + "/kept_S16_L256_r0.5_lag").shape[1],
-              lag_length(n_tokens, 16, 256, 128));
+  for (const std::string prompt : kPrompts) {
+    const auto stored = read(prompt, "rows_last2");
+    const std::int64_t n_layers = stored.shape[0], n_heads = stored.shape[1];
+    const Tensor<4> rows(stored.floats(), {n_layers, n_heads, 2, stored.shape[3]}, memory());
+    const auto run = [&](const AnyView<4>& probs, const Exec& on, Memory where) {
+      const Output<float, 3> mean({n_heads, n_layers, n_layers}, where);
+      JsDivergence io;
+      io.probs = probs;
+      io.mean = mean.view;
+      js_divergence(io, on);
+      return mean.values();
+    };
+    const auto got = run(rows.view, exec(), memory()),
+               expected = run(rows.host, kReference, Memory::host);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], 1e-5) << prompt << ' ' << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(SmolLM2, GoldenKernels, testing::Values("prose", "code"),
-                         [](const auto& prompt) { return std::string(prompt.param); });
+TEST(GoldenLagKv, Lengths) {
+  for (const std::string prompt : kPrompts) {
+    const std::int64_t n_tokens = read(prompt, "tokens").shape[0];
+    for (const char* layer : {"lagkv_layer0", "lagkv_layer10", "lagkv_layer29"}) {
+      const auto kept = [&](const char* setting) {
+        return read(prompt, std::string(layer) + "/kept_" + setting + "_lag").shape[1];
+      };
+      EXPECT_EQ(kept("S16_L64_r0.5"), lag_length(n_tokens, 16, 64, 32));
+      EXPECT_EQ(kept("S16_L128_r0.25"), lag_length(n_tokens, 16, 128, 32));
+      EXPECT_EQ(kept("S16_L128_r0.125"), lag_length(n_tokens, 16, 128, 16));
+      EXPECT_EQ(kept("S16_L256_r0.5"), lag_length(n_tokens, 16, 256, 128));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace kvatlas::kernels

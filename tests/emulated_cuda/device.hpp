@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs CUDA kernels on the CPU, thread by thread as CUDA defines it, so that they are tested where
+// there is no GPU. Blocks run one after the other. A block's threads take turns where they wait for
+// each other, in an order that differs from launch to launch. What CUDA leaves undefined ends the
+// program: threads that wait for others that cannot come, a shuffle with lanes that are not there.
+// Under the thread sanitizer each is a thread of its own that only barriers order: a missing one is
+// a data race. The device's memory is the heap, filled with NaN.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <cuda_runtime.h>
+
+namespace kvatlas::emulated_cuda {
+
+constexpr int kWarp = 32;
+
+struct Here {
+  uint3 thread, block;
+  dim3 threads, blocks;
+};
+/// Where the running thread is.
+Here here();
+int lane();
+
+void run(const char* kernel, dim3 blocks, int threads, std::int64_t shared_bytes,
+         const std::function<void()>& body);
+
+/// The block's memory whose size the launch gave.
+void* dynamic_shared();
+
+void wait_for_block();
+void wait_for_warp();
+/// What thread `lane` of the warp calls with. All that `mask` names must call.
+std::uint64_t shuffle(unsigned mask, std::uint64_t value, int lane);
+
+}  // namespace kvatlas::emulated_cuda
