@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <ucontext.h>
 #include <vector>
@@ -99,7 +101,7 @@ struct Thread {
   uint3 index{};
 };
 
-/// The block that runs. One at a time, in one thread of the process.
+/// The block that runs, one at a time.
 class Block {
  public:
   Here here() const {
@@ -110,6 +112,7 @@ class Block {
   void* shared() { return shared_.data(); }
 
   void prepare(const char* kernel, dim3 grid, int threads, std::int64_t shared_bytes) {
+    scheduler_.emplace();
     kernel_ = kernel;
     grid_ = grid;
     shape_ = dim3(static_cast<unsigned>(threads));
@@ -145,7 +148,7 @@ class Block {
         if (thread.waits_at != nullptr || thread.done) continue;
         moved = true;
         running_ = t;
-        Fiber::change(scheduler_, thread.fiber);
+        Fiber::change(*scheduler_, thread.fiber);
       }
     }
     ended_.acquire();
@@ -178,7 +181,7 @@ class Block {
  private:
   static void live();
 
-  void leave() { Fiber::change(threads_[static_cast<std::size_t>(running_)]->fiber, scheduler_); }
+  void leave() { Fiber::change(threads_[static_cast<std::size_t>(running_)]->fiber, *scheduler_); }
 
   void give_up(const char* problem) {
     problem_ = problem;
@@ -219,7 +222,7 @@ class Block {
   Barrier block_;
   std::vector<Barrier> warps_;
   Order begun_, ended_;
-  Fiber scheduler_;
+  std::optional<Fiber> scheduler_;  // the thread of the process that called
   const char* problem_ = nullptr;
 };
 
@@ -261,6 +264,8 @@ void run(const char* kernel, dim3 blocks, int threads, std::int64_t shared_bytes
     fail(ErrorCode::internal, kernel, ": a launch that no device takes: ", blocks.x, " x ",
          blocks.y, " x ", blocks.z, " blocks of ", threads, " threads and ", shared_bytes,
          " bytes");
+  static std::mutex device;  // which takes one kernel after the other
+  const std::lock_guard turn(device);
   block().prepare(kernel, blocks, threads, shared_bytes);
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)

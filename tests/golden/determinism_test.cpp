@@ -49,14 +49,35 @@ const std::map<std::string, std::string> kOldProcessor = {
 class Determinism : public testing::Test {
  protected:
   /// A short needle and a pass key, with all statistics and one map.
-  fs::path profiled(const char* file, const char* threads) const {
+  fs::path profiled(const char* file, const char* threads,
+                    const std::string& program = kvatlas_program()) const {
     fs::path path = folder_.path() / file;
-    const Finished finished = run_kvatlas(
-        {"profile",    "--model",   demo_model(), "--task",    "needle", "--task",
-         "passkey",    "--lengths", "200",        "--depths",  "0.5",    "--map-samples",
-         "1",          "--initial", "4,16",       "--recent",  "64",     "--lags",
-         "32",         "--budgets", "64",         "--threads", threads,  "-o",
-         path.string()});
+    const Finished finished = run_program({program,
+                                           "profile",
+                                           "--model",
+                                           demo_model(),
+                                           "--task",
+                                           "needle",
+                                           "--task",
+                                           "passkey",
+                                           "--lengths",
+                                           "200",
+                                           "--depths",
+                                           "0.5",
+                                           "--map-samples",
+                                           "1",
+                                           "--initial",
+                                           "4,16",
+                                           "--recent",
+                                           "64",
+                                           "--lags",
+                                           "32",
+                                           "--budgets",
+                                           "64",
+                                           "--threads",
+                                           threads,
+                                           "-o",
+                                           path.string()});
     EXPECT_EQ(finished.status, 0) << finished.err;
     return path;
   }
@@ -68,6 +89,12 @@ class Determinism : public testing::Test {
                                            "64", "--lags", "32", "--force", "-o", path.string()});
     EXPECT_EQ(finished.status, 0) << finished.err;
     return path;
+  }
+  void expect_same_decisions(const fs::path& ours, const fs::path& theirs) const {
+    const auto a = calibrate::read_document(calibrated(ours)),
+               b = calibrate::read_document(calibrated(theirs));
+    for (const char* section : {"simlayerkv", "pod"})
+      EXPECT_EQ(a.sections.at(section).at("result"), b.sections.at(section).at("result"));
   }
   static std::string bytes(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -99,15 +126,7 @@ double difference(const profile::Reader& first, const profile::Reader& second,
   return greatest;
 }
 
-TEST_F(Determinism, ProcessorsDifferByRoundingAlone) {
-  const auto here = profiled("here.h5", "2");
-  fs::path there;
-  {
-    const Environment old(kOldProcessor);
-    there = profiled("there.h5", "2");
-  }
-  const profile::Reader a(here), b(there);
-  EXPECT_THAT(b.header().backend, testing::HasSubstr("sse4"));
+void expect_rounding_alone(const profile::Reader& a, const profile::Reader& b) {
   for (const char* statistic : {name::kDecodeMass, name::kMass, name::kKeptMass})
     EXPECT_LT(difference(a, b, statistic), 5e-5) << statistic;
   EXPECT_LT(difference(a, b, name::kDivergence), 1e-5);
@@ -121,12 +140,30 @@ TEST_F(Determinism, ProcessorsDifferByRoundingAlone) {
     differing += x[i] != y[i] ? 1 : 0;
   }
   EXPECT_LT(differing, x.size() / 50);
-  // The decisions are the same ones.
-  const auto ours = calibrate::read_document(calibrated(here)),
-             theirs = calibrate::read_document(calibrated(there));
-  for (const char* section : {"simlayerkv", "pod"})
-    EXPECT_EQ(ours.sections.at(section).at("result"), theirs.sections.at(section).at("result"));
 }
+
+TEST_F(Determinism, ProcessorsDifferByRoundingAlone) {
+  const auto here = profiled("here.h5", "2");
+  fs::path there;
+  {
+    const Environment old(kOldProcessor);
+    there = profiled("there.h5", "2");
+  }
+  const profile::Reader a(here), b(there);
+  EXPECT_THAT(b.header().backend, testing::HasSubstr("sse4"));
+  expect_rounding_alone(a, b);
+  expect_same_decisions(here, there);
+}
+
+#ifdef KVATLAS_EMULATED_PROGRAM
+TEST_F(Determinism, CudaKernelsDifferByRoundingAlone) {
+  const auto cpu = profiled("cpu.h5", "2"),
+             cuda = profiled("cuda.h5", "2", KVATLAS_EMULATED_PROGRAM);
+  EXPECT_NE(bytes(cpu), bytes(cuda));  // other kernels did run
+  expect_rounding_alone(profile::Reader(cpu), profile::Reader(cuda));
+  expect_same_decisions(cpu, cuda);
+}
+#endif
 
 }  // namespace
 }  // namespace kvatlas

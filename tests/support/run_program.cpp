@@ -19,6 +19,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
+/// After this a program hangs. Sanitizers slow it by an order of magnitude.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::chrono::minutes kLongest{90};
+#else
+constexpr std::chrono::minutes kLongest{5};
+#endif
+
 File temporary_file() {
   File file(std::tmpfile(), std::fclose);
   if (!file) throw std::runtime_error("no temporary file can be made");
@@ -79,7 +86,7 @@ Finished run_program(const std::vector<std::string>& command, const RunHow& how)
       interrupted = true;
     }
     const auto passed = Clock::now() - start;
-    if (passed > std::chrono::minutes(5) || (how.kill_after.count() > 0 && passed > how.kill_after))
+    if (passed > kLongest || (how.kill_after.count() > 0 && passed > how.kill_after))
       kill(-child, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(how.kill_after.count() > 0 ? 1 : 5));
   }
