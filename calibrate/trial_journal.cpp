@@ -157,7 +157,6 @@ RunTrials TrialJournal::around(RunTrials run) {
           trials_[{names[i], sample}] = trial;
         }
         append(lines);
-        run_now_ += unknown.size();
       }
       for (std::size_t i = 0; i < policies.size(); ++i)
         out[i].push_back(trials_.at({hashes[i], sample}));

@@ -28,7 +28,6 @@ class TrialJournal {
   TrialJournal& operator=(const TrialJournal&) = delete;
 
   std::size_t known() const { return trials_.size(); }
-  std::size_t run_now() const { return run_now_; }
   /// Runs what it does not know yet. It must outlive what it returns.
   RunTrials around(RunTrials run);
   /// All is done: the file is of no more use.
@@ -44,7 +43,6 @@ class TrialJournal {
   int file_ = -1;
   std::size_t whole_ = 0;  // bytes of lines that are complete
   std::map<Key, Trial> trials_;
-  std::size_t run_now_ = 0;
 };
 
 }  // namespace kvatlas::calibrate

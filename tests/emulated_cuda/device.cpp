@@ -109,6 +109,7 @@ class Block {
     return {at, index_, shape_, grid_};
   }
   int running() const { return running_; }
+  bool backwards() const { return launches_ % 2 == 0; }
   void* shared() { return shared_.data(); }
 
   void prepare(const char* kernel, dim3 grid, int threads, std::int64_t shared_bytes) {
@@ -190,10 +191,12 @@ class Block {
 
   void release_if_all(Barrier& barrier, int all) {
     if (barrier.waiting == 0 || barrier.waiting < all) return;
-    for (const int t : order_) {
-      Thread& thread = *threads_[static_cast<std::size_t>(t)];
-      if (thread.waits_at == &barrier) thread.waits_at = nullptr;
-    }
+    const bool of_block = &barrier == &block_;
+    const std::size_t first =
+        of_block ? 0 : static_cast<std::size_t>(&barrier - warps_.data()) * kWarp;
+    const std::size_t end = of_block ? order_.size() : first + kWarp;
+    for (std::size_t t = first; t < end; ++t)
+      if (threads_[t]->waits_at == &barrier) threads_[t]->waits_at = nullptr;
     barrier.waiting = 0;
     barrier.turn ^= 1;
   }
@@ -267,9 +270,14 @@ void run(const char* kernel, dim3 blocks, int threads, std::int64_t shared_bytes
   static std::mutex device;  // which takes one kernel after the other
   const std::lock_guard turn(device);
   block().prepare(kernel, blocks, threads, shared_bytes);
-  for (unsigned z = 0; z < blocks.z; ++z)
-    for (unsigned y = 0; y < blocks.y; ++y)
-      for (unsigned x = 0; x < blocks.x; ++x) block().run({x, y, z}, body);
+  const std::uint64_t count = std::uint64_t{blocks.x} * blocks.y * blocks.z;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t at = block().backwards() ? count - 1 - i : i;
+    block().run(
+        {static_cast<unsigned>(at % blocks.x), static_cast<unsigned>(at / blocks.x % blocks.y),
+         static_cast<unsigned>(at / blocks.x / blocks.y)},
+        body);
+  }
 }
 
 }  // namespace kvatlas::emulated_cuda

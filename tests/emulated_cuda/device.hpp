@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs CUDA kernels on the CPU, thread by thread as CUDA defines it, so that they are tested where
-// there is no GPU. Blocks run one after the other. A block's threads take turns where they wait for
-// each other, in an order that differs from launch to launch. What CUDA leaves undefined ends the
-// program: threads that wait for others that cannot come, a shuffle with lanes that are not there.
-// Under the thread sanitizer each is a thread of its own that only barriers order: a missing one is
-// a data race. The device's memory is the heap, filled with NaN.
+// there is no GPU. Blocks run one after the other, forwards or backwards. A block's threads take
+// turns where they wait for each other, in an order that differs from launch to launch. What CUDA
+// leaves undefined is an Error: threads that wait for others that cannot come, a shuffle with lanes
+// that are not there. Under the thread sanitizer each is a thread of its own that only barriers
+// order: a missing one is a data race. The device's memory is the heap, filled with NaN.
 #pragma once
 
 #include <cstdint>

@@ -7,11 +7,14 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "analyzer/profile/statistics.hpp"
 #include "calibrate/policy.hpp"
@@ -162,6 +165,57 @@ TEST_F(Determinism, CudaKernelsDifferByRoundingAlone) {
   EXPECT_NE(bytes(cpu), bytes(cuda));  // other kernels did run
   expect_rounding_alone(profile::Reader(cpu), profile::Reader(cuda));
   expect_same_decisions(cpu, cuda);
+}
+
+/// What policies keep and generate, a line a policy.
+std::vector<nlohmann::json> evaluated(const std::string& program, const fs::path& prompts) {
+  const Finished finished = run_program({program,
+                                         "evaluate",
+                                         "--model",
+                                         demo_model(),
+                                         "--prompts",
+                                         prompts.string(),
+                                         "--new",
+                                         "4",
+                                         "--ignore-eos",
+                                         "--json",
+                                         "--generations",
+                                         "--time-steps",
+                                         "0",
+                                         "--policy",
+                                         "streaming:initial=4,recent=32",
+                                         "--policy",
+                                         "simlayerkv:initial=4,recent=32,threshold=0.7",
+                                         "--policy",
+                                         "lagkv:sink=4,lag=32,ratio=0.5",
+                                         "--policy",
+                                         "streaming:initial=4,recent=64+kv4"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  std::vector<nlohmann::json> lines;
+  std::istringstream out(finished.out);
+  for (std::string line; std::getline(out, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST_F(Determinism, CudaKernelsKeepAndGenerateTheSame) {
+  std::string text;
+  for (int i = 0; i < 14; ++i)
+    text += str("Line ", i, ": the code of box ", i, " is ", i * 37 % 101, ". ");
+  const auto prompts = folder_.write(
+      "boxes.jsonl",
+      nlohmann::json{{"id", "boxes"}, {"text", text + "The code of box 3 is"}}.dump());
+  auto cpu = evaluated(kvatlas_program(), prompts),
+       cuda = evaluated(KVATLAS_EMULATED_PROGRAM, prompts);
+  ASSERT_EQ(cpu.size(), 5u);
+  ASSERT_EQ(cuda.size(), cpu.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_NEAR(cpu[i].at("kl").get<double>(), cuda[i].at("kl").get<double>(), 1e-5);
+    const std::vector<double> none, a = cpu[i].value("mass", none), b = cuda[i].value("mass", none);
+    EXPECT_THAT(a, testing::Pointwise(testing::DoubleNear(5e-5), b));
+    for (auto* line : {&cpu[i], &cuda[i]})
+      for (const char* rounded : {"kl", "mass"}) line->erase(rounded);
+    EXPECT_EQ(cpu[i], cuda[i]);
+  }
 }
 #endif
 
