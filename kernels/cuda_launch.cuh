@@ -3,35 +3,18 @@
 // start decides. tests/emulated_cuda has this file once more, for kernels that run on the CPU.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include <cuda_runtime.h>
 
-#include "kernels/base/error.hpp"
-
 namespace kvatlas::kernels::cuda {
 
-inline void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess)
-    fail(status == cudaErrorMemoryAllocation ? ErrorCode::resource : ErrorCode::unsupported, what,
-         ": ", cudaGetErrorString(status));
-}
-
-struct Threads {
-  dim3 blocks;
-  int per_block;
-  cudaStream_t stream;
-  std::int64_t shared_bytes = 0;  // that dynamic_shared() gives each block
-};
-
-/// Throws if the kernel cannot be started; `what` says what for.
 template <class... P>
-void launch(const char* what, void (*kernel)(P...), const Threads& threads,
-            std::type_identity_t<P>... arguments) {
-  kernel<<<threads.blocks, static_cast<unsigned>(threads.per_block),
-           static_cast<std::size_t>(threads.shared_bytes), threads.stream>>>(arguments...);
-  check(cudaGetLastError(), what);
+void start(void (*kernel)(P...), dim3 blocks, int threads, std::int64_t shared_bytes,
+           cudaStream_t stream, const P&... arguments) {
+  kernel<<<blocks, static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes),
+           stream>>>(arguments...);
 }
 
 __device__ inline float* dynamic_shared() {

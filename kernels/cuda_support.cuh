@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What .cu files share: launch sizes, scratch memory of a stream, element types, the unit of
-// scores, sums over a warp, joins over a block.
+// What .cu files share: launches, their sizes, scratch memory of a stream, element types, the unit
+// of scores, sums over a warp, joins over a block.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include <climits>
 #include <cuda_bf16.h>
@@ -16,6 +17,29 @@
 #include "kernels/cuda_launch.cuh"
 
 namespace kvatlas::kernels::cuda {
+
+inline void check(cudaError_t status, const char* what) {
+  if (status != cudaSuccess)
+    fail(status == cudaErrorMemoryAllocation ? ErrorCode::resource : ErrorCode::unsupported, what,
+         ": ", cudaGetErrorString(status));
+}
+
+/// How many threads run a kernel, and where.
+struct Threads {
+  dim3 blocks;
+  int per_block;
+  cudaStream_t stream;
+  std::int64_t shared_bytes = 0;  // that dynamic_shared() gives each block
+};
+
+/// Throws if the kernel cannot be started; `what` says what for.
+template <class... P>
+void launch(const char* what, void (*kernel)(P...), const Threads& threads,
+            std::type_identity_t<P>... arguments) {
+  start(kernel, threads.blocks, threads.per_block, threads.shared_bytes, threads.stream,
+        arguments...);
+  check(cudaGetLastError(), what);
+}
 
 /// The first dimension of a grid, which takes 2^31 - 1 blocks; the others take 65535.
 inline unsigned grid_blocks(const char* kernel, std::int64_t blocks) {

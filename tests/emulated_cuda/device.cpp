@@ -8,7 +8,10 @@
 #include <optional>
 #include <random>
 #include <ucontext.h>
+#include <utility>
 #include <vector>
+
+#include <climits>
 
 #include "kernels/base/error.hpp"
 // This file itself is never instrumented; KVATLAS_TSAN says that the kernels are.
@@ -112,9 +115,8 @@ class Block {
   bool backwards() const { return launches_ % 2 == 0; }
   void* shared() { return shared_.data(); }
 
-  void prepare(const char* kernel, dim3 grid, int threads, std::int64_t shared_bytes) {
+  void prepare(dim3 grid, int threads, std::int64_t shared_bytes) {
     scheduler_.emplace();
-    kernel_ = kernel;
     grid_ = grid;
     shape_ = dim3(static_cast<unsigned>(threads));
     // Not filled: a block finds what another left, as on a device.
@@ -157,8 +159,7 @@ class Block {
       problem_ = "threads wait at a barrier that others do not reach";
     if (problem_ == nullptr) return;
     threads_.clear();  // they will not be taken up again
-    fail(ErrorCode::internal, std::exchange(kernel_, ""), ", block ", index_.x, ": ",
-         std::exchange(problem_, nullptr));
+    fail(ErrorCode::internal, "block ", index_.x, ": ", std::exchange(problem_, nullptr));
   }
 
   void wait_for_block() { wait(block_, alive_); }
@@ -213,7 +214,6 @@ class Block {
     if (orders) order.acquire();
   }
 
-  const char* kernel_ = "";
   dim3 grid_, shape_;
   uint3 index_{};
   const std::function<void()>* body_ = nullptr;
@@ -259,17 +259,15 @@ std::uint64_t shuffle(unsigned mask, std::uint64_t value, int lane) {
   return block().meet_warp(true, mask, value, lane);
 }
 
-void run(const char* kernel, dim3 blocks, int threads, std::int64_t shared_bytes,
-         const std::function<void()>& body) {
+void run(dim3 blocks, int threads, std::int64_t shared_bytes, const std::function<void()>& body) {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || blocks.x > INT_MAX ||
       blocks.y > kMostInGrid || blocks.z > kMostInGrid || threads < 1 || threads > kMostThreads ||
       shared_bytes < 0 || shared_bytes > kMostShared)
-    fail(ErrorCode::internal, kernel, ": a launch that no device takes: ", blocks.x, " x ",
-         blocks.y, " x ", blocks.z, " blocks of ", threads, " threads and ", shared_bytes,
-         " bytes");
+    fail(ErrorCode::internal, "a launch that no device takes: ", blocks.x, " x ", blocks.y, " x ",
+         blocks.z, " blocks of ", threads, " threads and ", shared_bytes, " bytes");
   static std::mutex device;  // which takes one kernel after the other
   const std::lock_guard turn(device);
-  block().prepare(kernel, blocks, threads, shared_bytes);
+  block().prepare(blocks, threads, shared_bytes);
   const std::uint64_t count = std::uint64_t{blocks.x} * blocks.y * blocks.z;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t at = block().backwards() ? count - 1 - i : i;

@@ -24,8 +24,7 @@ struct Here {
 Here here();
 int lane();
 
-void run(const char* kernel, dim3 blocks, int threads, std::int64_t shared_bytes,
-         const std::function<void()>& body);
+void run(dim3 blocks, int threads, std::int64_t shared_bytes, const std::function<void()>& body);
 
 /// The block's memory whose size the launch gave.
 void* dynamic_shared();

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 std::string problem_of(int threads, const std::function<void()>& kernel) {
   try {
-    run("a kernel", {1}, threads, 0, kernel);
+    run({1}, threads, 0, kernel);
   } catch (const Error& error) {
     return error.what();
   }
@@ -25,7 +25,7 @@ std::string problem_of(int threads, const std::function<void()>& kernel) {
 
 TEST(EmulatedCuda, EachThreadOfEachBlockRunsOnce) {
   std::vector<int> runs(3 * 2 * 40);
-  run("count", {3, 2}, 40, 0, [&] {
+  run({3, 2}, 40, 0, [&] {
     const Here at = here();
     ++runs[(at.block.y * at.blocks.x + at.block.x) * at.threads.x + at.thread.x];
   });
@@ -35,7 +35,7 @@ TEST(EmulatedCuda, EachThreadOfEachBlockRunsOnce) {
 TEST(EmulatedCuda, ABarrierHoldsUntilAllAreThere) {
   std::vector<int> left(64), seen(64);
   for (int order = 0; order < 3; ++order) {
-    run("reverse", {1}, 64, 0, [&] {
+    run({1}, 64, 0, [&] {
       const auto t = here().thread.x;
       left[t] = static_cast<int>(t) + order;
       wait_for_block();
@@ -47,7 +47,7 @@ TEST(EmulatedCuda, ABarrierHoldsUntilAllAreThere) {
 
 TEST(EmulatedCuda, ThreadsThatEndedAreNotWaitedFor) {
   std::vector<int> after(64);
-  run("leave", {1}, 64, 0, [&] {
+  run({1}, 64, 0, [&] {
     const auto t = here().thread.x;
     if (t >= 10) return;
     wait_for_block();
@@ -58,7 +58,7 @@ TEST(EmulatedCuda, ThreadsThatEndedAreNotWaitedFor) {
 
 TEST(EmulatedCuda, AShuffleReadsTheOtherLane) {
   std::vector<std::uint64_t> got(96);
-  run("shuffle", {1}, 96, 0, [&] {
+  run({1}, 96, 0, [&] {
     const auto t = here().thread.x;
     for (int again = 0; again < 3; ++again) got[t] = shuffle(~0u, t, lane() ^ 5);
   });
@@ -94,10 +94,10 @@ TEST(EmulatedCuda, WhatCudaLeavesUndefinedIsAnError) {
 
 TEST(EmulatedCuda, ALaunchThatNoDeviceTakesIsAnError) {
   const auto nothing = [] {};
-  EXPECT_THROW(run("none", {0}, 32, 0, nothing), Error);
-  EXPECT_THROW(run("tall", {1, 65536}, 32, 0, nothing), Error);
-  EXPECT_THROW(run("wide", {1}, 1025, 0, nothing), Error);
-  EXPECT_THROW(run("full", {1}, 32, 49153, nothing), Error);
+  EXPECT_THROW(run({0}, 32, 0, nothing), Error);
+  EXPECT_THROW(run({1, 65536}, 32, 0, nothing), Error);
+  EXPECT_THROW(run({1}, 1025, 0, nothing), Error);
+  EXPECT_THROW(run({1}, 32, 49153, nothing), Error);
 }
 
 }  // namespace

@@ -7,12 +7,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <type_traits>
 
 #include <cuda_runtime.h>
 
-#include "kernels/base/error.hpp"
 #include "tests/emulated_cuda/device.hpp"
 
 #undef __device__
@@ -32,22 +30,10 @@
 
 namespace kvatlas::kernels::cuda {
 
-inline void check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) fail(ErrorCode::resource, what, ": ", cudaGetErrorString(status));
-}
-
-struct Threads {
-  dim3 blocks;
-  int per_block;
-  cudaStream_t stream;
-  std::int64_t shared_bytes = 0;
-};
-
 template <class... P>
-void launch(const char* what, void (*kernel)(P...), const Threads& threads,
-            std::type_identity_t<P>... arguments) {
-  emulated_cuda::run(what, threads.blocks, threads.per_block, threads.shared_bytes,
-                     [&] { kernel(arguments...); });
+void start(void (*kernel)(P...), dim3 blocks, int threads, std::int64_t shared_bytes, cudaStream_t,
+           const P&... arguments) {
+  emulated_cuda::run(blocks, threads, shared_bytes, [&] { kernel(arguments...); });
 }
 
 inline float* dynamic_shared() { return static_cast<float*>(emulated_cuda::dynamic_shared()); }
