@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line: the list of commands, and the one place where a failure becomes an exit code.
 #include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -127,6 +129,18 @@ kvatlas::reference::KnownValues known_values() {
 
 #endif
 
+/// NaN is in no range, but none refuses it.
+void refuse_nan(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_name().find("FLOAT in [") != std::string::npos)
+      option->check(
+          [](const std::string& text) {
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? "Value nan is no number" : "";
+          },
+          "");
+  for (CLI::App* command : app.get_subcommands({})) refuse_nan(*command);
+}
+
 int report(int status, const std::string& text) {
   std::cerr << "kvatlas: " << kvatlas::without_controls(text, "\n") << '\n';
   return status;
@@ -151,6 +165,7 @@ int run(int argc, char** argv) {
   app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
   add_commands(app);
   kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
+  refuse_nan(app);
   kvatlas::catch_interrupts();
   try {
     app.parse(argc, argv);

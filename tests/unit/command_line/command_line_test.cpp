@@ -45,6 +45,15 @@ TEST_F(CommandLine, RefusesWrongWords) {
   EXPECT_THAT(refusal(2, {"inspect", model(), "--colour"}), HasSubstr("--colour"));
 }
 
+TEST_F(CommandLine, NanIsNoShare) {
+  EXPECT_THAT(refusal(2, {"calibrate", "pod", "-p", "x.h5", "--tau", "nan"}),
+              HasSubstr("--tau: Value nan is no number"));
+  EXPECT_THAT(refusal(2, {"calibrate", "simlayerkv", "-p", "x.h5", "--threshold", "-NaN"}),
+              HasSubstr("--threshold: Value nan is no number"));
+  EXPECT_THAT(refusal(2, {"calibrate", "pod", "-p", "x.h5", "--deltas", "0.1,nan"}),
+              HasSubstr("--deltas: Value nan is no number"));
+}
+
 TEST_F(CommandLine, RefusesWhatIsNoModel) {
   EXPECT_THAT(refusal(2, {"inspect", "some-org/Some-Model-7B"}),
               HasSubstr("nothing is downloaded"));
