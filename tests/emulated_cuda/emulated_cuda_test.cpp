@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
 #include "tests/emulated_cuda/device.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace kvatlas::emulated_cuda {
 namespace {
@@ -15,12 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string problem_of(int threads, const std::function<void()>& kernel) {
-  try {
-    run({1}, threads, 0, kernel);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
+  return testing_support::error_of([&] { run({1}, threads, 0, kernel); });
 }
 
 TEST(EmulatedCuda, EachThreadOfEachBlockRunsOnce) {
@@ -89,7 +84,7 @@ TEST(EmulatedCuda, WhatCudaLeavesUndefinedIsAnError) {
               HasSubstr("in different places"));
   EXPECT_THAT(problem_of(32, [] { shuffle(0xffffu, 0, 0); }), HasSubstr("a part of a warp"));
   EXPECT_THAT(problem_of(40, [] { shuffle(~0u, 0, 0); }), HasSubstr("fewer than 32"));
-  EXPECT_EQ(problem_of(32, [] { shuffle(~0u, 0, 0); }), "none");
+  EXPECT_EQ(problem_of(32, [] { shuffle(~0u, 0, 0); }), "");
 }
 
 TEST(EmulatedCuda, ALaunchThatNoDeviceTakesIsAnError) {
