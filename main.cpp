@@ -14,16 +14,19 @@
 
 #include <CLI/CLI.hpp>
 
-#include "analyzer/commands.hpp"
-#include "calibrate/commands.hpp"
-#include "calibrate/run_trials.hpp"
+#include "analyzer/capture/commands.hpp"
+#include "analyzer/profile/commands.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "base/str.hpp"
+#include "calibrate/inspect/commands.hpp"
+#include "calibrate/methods/commands.hpp"
+#include "calibrate/search/commands.hpp"
+#include "calibrate/search/run_trials.hpp"
 #include "data/commands.hpp"
 #include "export/commands.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
-#include "kernels/base/str.hpp"
 #include "reference/reference.hpp"
-#include "viewer/commands.hpp"
+#include "viewer/models/commands.hpp"
 
 #ifndef KVATLAS_IS_VIEWER
 #define KVATLAS_IS_VIEWER 0
@@ -31,7 +34,7 @@
 #if KVATLAS_IS_VIEWER
 #include "viewer/draw/pictures.hpp"
 #else
-#include "calibrate/runtimes.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 #endif
 
 namespace {

@@ -3,9 +3,9 @@
 #include <cctype>
 #include <set>
 
+#include "base/str.hpp"
 #include "data/tasks_impl.hpp"
 #include "data/texts.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::data {
 namespace {

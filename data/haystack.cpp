@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "data/random.hpp"
+#include "base/random.hpp"
 #include "data/texts.hpp"
 
 namespace kvatlas::data {

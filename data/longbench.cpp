@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "data/texts.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
 namespace {

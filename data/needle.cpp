@@ -3,8 +3,8 @@
 #include <array>
 #include <set>
 
+#include "base/error.hpp"
 #include "data/tasks_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "data/longbench.hpp"
 #include "data/scores.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
 namespace {

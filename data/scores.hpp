@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "data/prompts.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
 

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <limits>
 
+#include "base/error.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::data {
 namespace {
@@ -200,7 +200,7 @@ std::span<const TaskInfo> tasks() {
 }
 
 const TaskInfo& task_info(std::string_view task) {
-  return tasks()[static_cast<std::size_t>(&parse_task(task).kind - kKinds.data())];
+  return tasks()[&parse_task(task).kind - kKinds.data()];
 }
 
 std::int64_t answer_tokens(std::string_view task) {

@@ -5,10 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "data/commands.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas {
 namespace {

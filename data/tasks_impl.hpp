@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random.hpp"
 #include "data/fit_length.hpp"
 #include "data/haystack.hpp"
-#include "data/random.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::data {

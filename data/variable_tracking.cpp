@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/str.hpp"
 #include "data/tasks_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::data {
 namespace {

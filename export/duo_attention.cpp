@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DuoAttention: a head pattern, 1 for retrieval heads and 0 for streaming ones.
+#include "base/error.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::exporting {
 

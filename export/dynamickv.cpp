@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DynamicKV's repository: the settings of its program, which finds the budgets by itself.
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {

@@ -6,13 +6,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "analyzer/model/json_text.hpp"
-#include "calibrate/policy_files.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "base/json_text.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
 
 namespace kvatlas {
 namespace {
@@ -110,9 +110,9 @@ std::vector<std::string> wanted_runtimes(const Options& options) {
 
 /// The model that config.json is of.
 calibrate::ModelInfo read_config(Options& options) {
-  const auto text = model::read_text_file(options.config, kLargestConfig);
+  const auto text = read_text_file(options.config, kLargestConfig);
   return in_context(printable(options.config, 400), [&] {
-    options.request.config = model::parse_json(text, kDeepestConfig);
+    options.request.config = parse_json(text, kDeepestConfig);
     auto model = importing::model_of_config(*options.request.config);
     if (model.architecture.empty())
       fail(ErrorCode::unreadable, "'model_type' is missing: expected a checkpoint's config.json");

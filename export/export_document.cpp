@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "export/readme_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::exporting {
 namespace {

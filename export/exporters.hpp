@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "calibrate/policy.hpp"
-#include "calibrate/runtimes.hpp"
+#include "calibrate/policy/policy.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::exporting {
 

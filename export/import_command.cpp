@@ -6,10 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "analyzer/model/json_text.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "export/commands.hpp"
 #include "export/importers.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas {
 namespace {
@@ -27,7 +27,7 @@ struct Options {
 };
 
 std::string text_of(const fs::path& path) {
-  return model::read_text_file(path, importing::kLargestPattern);
+  return read_text_file(path, importing::kLargestPattern);
 }
 
 Document imported(const Options& options, const ImportRequest& request) {
@@ -49,7 +49,7 @@ calibrate::ModelInfo known_model(const Options& options) {
   calibrate::ModelInfo known;
   if (!options.config.empty())
     known = in_context(printable(options.config, 400), [&] {
-      return importing::model_of_config(model::parse_json(text_of(options.config), 64));
+      return importing::model_of_config(parse_json(text_of(options.config), 64));
     });
   if (!options.name.empty()) known.name = options.name;
   if (!options.architecture.empty()) known.architecture = options.architecture;

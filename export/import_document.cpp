@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "export/import_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::importing {
 namespace {

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "analyzer/model/json_text.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/str.hpp"
 #include "export/import_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::importing {
 namespace {
@@ -81,7 +81,7 @@ LazyHeads lazy_of(const HeadNumbers& table, const ImportRequest& request) {
 calibrate::Document import_duo_attention(std::string_view table, std::string_view config,
                                          const ImportRequest& request) {
   const auto numbers = table_of(table);
-  const auto sizes = model::parse_json(config, kDeepestPattern);
+  const auto sizes = parse_json(config, kDeepestPattern);
   if (!sizes.is_object())
     fail(ErrorCode::unreadable, "config.json: expected an object with sink_size and recent_size");
   const calibrate::Proximity keep{size_of(sizes, "sink_size", 0), size_of(sizes, "recent_size", 1)};

@@ -3,10 +3,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "analyzer/model/json_text.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/str.hpp"
 #include "export/import_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::importing {
 namespace {
@@ -79,7 +79,7 @@ calibrate::Document import_headkv(std::string_view text, const ImportRequest& re
     fail(ErrorCode::usage,
          "the file has numbers, and which heads become lazy is yours to say: "
          "give --share, the share of KV heads that stay full, or --threshold");
-  const auto scores = scores_of(model::parse_json(text, kDeepestPattern));
+  const auto scores = scores_of(parse_json(text, kDeepestPattern));
   const auto known = completed_model(request, static_cast<std::int64_t>(scores.size()),
                                      static_cast<std::int64_t>(scores.front().size()), 0);
   const auto group = static_cast<std::size_t>(known.heads / known.kv_heads);

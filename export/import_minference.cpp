@@ -4,10 +4,10 @@
 #include <cmath>
 #include <optional>
 
-#include "analyzer/model/json_text.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/str.hpp"
 #include "export/import_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::importing {
 namespace {
@@ -77,7 +77,7 @@ class Windows {
 }  // namespace
 
 calibrate::Document import_minference(std::string_view text, const ImportRequest& request) {
-  const auto layers = model::parse_json(text, kDeepestPattern);
+  const auto layers = parse_json(text, kDeepestPattern);
   if (!layers.is_array() || layers.empty())
     fail(ErrorCode::unreadable, "expected a list of layers, each an object of heads");
   const auto known = completed_model(request, static_cast<std::int64_t>(layers.size()), 0, 0);

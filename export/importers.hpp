@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::importing {
 

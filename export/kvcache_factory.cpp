@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::exporting {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <string>
 
+#include "base/error.hpp"
 #include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 KVATLAS_EMBEDDED_FILE(load_press_script, KVATLAS_EXPORT_FOLDER "/load_press.py")
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LagKV's repository: the arguments of its cache class.
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {

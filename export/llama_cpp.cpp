@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
 #include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, KVATLAS_EXPORT_FOLDER "/set_gguf_metadata.py")
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MInference: a pattern for each query head, for the prefill.
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {

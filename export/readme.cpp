@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <sstream>
 
+#include "base/str.hpp"
 #include "export/readme_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {

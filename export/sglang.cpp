@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::exporting {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "calibrate/runtimes.hpp"
+#include "base/str.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/str.hpp"
 
 namespace kvatlas::exporting {
 namespace {

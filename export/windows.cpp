@@ -2,8 +2,8 @@
 // Layer windows of a policy, against those that the model has of its own.
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "export/shared_impl.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::exporting {
 namespace {

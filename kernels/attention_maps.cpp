@@ -14,9 +14,9 @@
 
 #include <hwy/highway.h>
 
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/attention_maps_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/math-inl.hpp"
@@ -114,8 +114,7 @@ class MapWorker {
     }
     if (io_.column_sums.data)
       for (std::int64_t c = 0; c < width; ++c)
-        io_.column_sums(h, first_col + c) =
-            static_cast<float>(column_totals_[static_cast<std::size_t>(c)]);
+        io_.column_sums(h, first_col + c) = static_cast<float>(column_totals_[c]);
   }
 
   /// Adds rows i + first .. i + until of the buffer to the open column sums and maxima.
@@ -159,8 +158,7 @@ class MapWorker {
 
   /// Moves the open sums and maxima, whose last row is `row`, to their columns and blocks.
   void close_rows(std::int64_t row) {
-    for (std::int64_t c = 0; c < width_; ++c)
-      column_totals_[static_cast<std::size_t>(c)] += static_cast<double>(sum_[c]);
+    for (std::int64_t c = 0; c < width_; ++c) column_totals_[c] += static_cast<double>(sum_[c]);
     if (!io_.levels.empty()) {
       std::int64_t width = width_, first_col = first_col_, size = io_.block;
       std::fill(sum_ + width, sum_ + kStripe, 0.0f);  // these columns do not exist
@@ -212,8 +210,7 @@ class MapWorker {
     const auto share = [&](std::int64_t b) {
       return 1 / static_cast<double>(std::min(io_.block, n_ - b * io_.block));
     };
-    for (std::int64_t b = 0; b < count_; ++b)
-      shares_[static_cast<std::size_t>(b)] = share(first_block_ + b);
+    for (std::int64_t b = 0; b < count_; ++b) shares_[b] = share(first_block_ + b);
     for (std::int64_t bi = 0; bi < row_blocks_; ++bi) {
       const double* sums = sums_.data() + bi * count_;
       const float* maxima = maxima_.data() + bi * count_;
@@ -222,8 +219,7 @@ class MapWorker {
         float* to = level.mean.at(h, bi, first_block_);
         const std::int64_t step = level.mean.strides[2];
         for (std::int64_t b = 0; b < count_; ++b)
-          to[b * step] =
-              static_cast<float>(sums[b] * (row_share * shares_[static_cast<std::size_t>(b)]));
+          to[b * step] = static_cast<float>(sums[b] * (row_share * shares_[b]));
       }
       if (level.max.data) {
         float* to = level.max.at(h, bi, first_block_);
@@ -251,7 +247,7 @@ void attention_maps_body(const AttentionMaps& io) {
   std::vector<std::unique_ptr<MapWorker>> workers(static_cast<std::size_t>(thread_count()));
   // The first stripes have the most rows, so the longest tasks start first.
   parallel_for((blocks + per_task - 1) / per_task * heads, [&](std::int64_t task, int worker) {
-    auto& mine = workers[static_cast<std::size_t>(worker)];
+    auto& mine = workers[worker];
     if (!mine) mine = std::make_unique<MapWorker>(io);
     const std::int64_t first = task / heads * per_task;
     mine->run(task % heads, first, std::min(per_task, blocks - first));
@@ -356,7 +352,7 @@ void row_logsumexp_body(const RowLogSumExp& io) {
   const std::int64_t stripes = (n + kStripe - 1) / kStripe;
   std::vector<std::unique_ptr<LseWorker>> workers(static_cast<std::size_t>(thread_count()));
   parallel_for(stripes * heads, [&](std::int64_t task, int worker) {
-    auto& mine = workers[static_cast<std::size_t>(worker)];
+    auto& mine = workers[worker];
     if (!mine) mine = std::make_unique<LseWorker>(io);
     const std::int64_t first = (stripes - 1 - task / heads) * kStripe;
     mine->run(task % heads, first, std::min(kStripe, n - first));

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/view.hpp"
+#include "base/error.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

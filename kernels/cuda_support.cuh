@@ -12,8 +12,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/view.hpp"
+#include "base/error.hpp"
+#include "base/view.hpp"
 #include "kernels/cuda_launch.cuh"
 
 namespace kvatlas::kernels::cuda {

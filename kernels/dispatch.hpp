@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/exec.hpp"
-#include "kernels/base/view.hpp"
+#include "base/exec.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/gather_impl.hpp"

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/base/exec.hpp"
-#include "kernels/base/view.hpp"
+#include "base/exec.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

@@ -162,8 +162,8 @@ HWY_AFTER_NAMESPACE();
 #include <memory>
 #include <vector>
 
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/base/exec.hpp"
-#include "kernels/base/view.hpp"
+#include "base/exec.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

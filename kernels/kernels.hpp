@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numeric kernels, on plain arrays (kernels/base/view.hpp). Each family is one header with a
+// The numeric kernels, on plain arrays (base/view.hpp). Each family is one header with a
 // struct of inputs and outputs and a function `name(io, exec)`; the same call runs the float64
 // reference, the CPU body (the best instruction set of the machine, all threads) or the CUDA body
 // (asynchronously on exec.stream). All check their arguments and throw Error. Results never depend

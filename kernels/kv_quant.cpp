@@ -9,9 +9,9 @@
 
 #include <hwy/highway.h>
 
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/kv_quant_impl.hpp"
@@ -76,8 +76,7 @@ class QuantTile {
           read_scale(h, first + r, g, g * kQuantGroup, (g + 1) * kQuantGroup);
       decode(cache_.codes.at(h, first + r, 0));
       float* out = to.at(h, first + r, 0);
-      for (std::int64_t c = 0; c < channels_; ++c)
-        out[c * to.strides[2]] = rows_[static_cast<std::size_t>(c)];
+      for (std::int64_t c = 0; c < channels_; ++c) out[c * to.strides[2]] = rows_[c];
     }
   }
 
@@ -143,8 +142,7 @@ class QuantTile {
     const int bits = cache_.bits, per_byte = 8 / bits;
     for (std::int64_t b = 0; b < cache_.codes.sizes[2]; ++b) {
       int byte = 0;
-      for (int i = 0; i < per_byte; ++i)
-        byte |= codes_[static_cast<std::size_t>(b * per_byte + i)] << (i * bits);
+      for (int i = 0; i < per_byte; ++i) byte |= codes_[b * per_byte + i] << (i * bits);
       to[b * cache_.codes.strides[2]] = static_cast<std::uint8_t>(byte);
     }
   }
@@ -156,8 +154,7 @@ class QuantTile {
     const int bits = cache_.bits, per_byte = 8 / bits, most = (1 << bits) - 1;
     for (std::int64_t b = 0; b < cache_.codes.sizes[2]; ++b)
       for (int i = 0; i < per_byte; ++i)
-        codes_[static_cast<std::size_t>(b * per_byte + i)] =
-            from[b * cache_.codes.strides[2]] >> (i * bits) & most;
+        codes_[b * per_byte + i] = from[b * cache_.codes.strides[2]] >> (i * bits) & most;
     for (std::int64_t k = 0; k < channels_; k += kQuantLanes)
       hn::Store(hn::MulAdd(hn::ConvertTo(d, hn::Load(di, codes_.get() + k)),
                            hn::Load(d, factor_.get() + k), hn::Load(d, low_.get() + k)),

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 #include "kernels/kv_quant.hpp"
 
 namespace kvatlas::kernels {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/lag_scores.hpp"
 
 namespace kvatlas::kernels {

@@ -302,8 +302,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/select.hpp"
@@ -354,11 +354,10 @@ void score_chunk(const LagScores& io, const AnyView<3>& x, std::int64_t head, st
   const std::int64_t against = io.variant == LagVariant::lag ? 1 : 0;
   std::vector<LagWalk> walks;
   for (std::int64_t i = 0; i < n_lags; ++i) {
-    const std::int64_t lag = io.lags[static_cast<std::size_t>(i)];
+    const std::int64_t lag = io.lags[i];
     const auto [first, last] = owned(io, lag, begin, end);
     if (first == last) continue;
-    walks.push_back(
-        {lag, first, last, first + against, range(i), scores[static_cast<std::size_t>(i)]});
+    walks.push_back({lag, first, last, first + against, range(i), scores[i]});
     HWY_DYNAMIC_DISPATCH(ClearRange)(walks.back().range, padded);
   }
   // From one boundary of any lag to the next.
@@ -401,8 +400,7 @@ void lag_scores_cpu(const LagScores& io) {
       const LagSource source{io.keys, head, padded, scratch.get()};
       HWY_DYNAMIC_DISPATCH(ScoreNorms)(source, io.sink, io.sink + most, norms.get());
       for (std::size_t i = 0; i < scored.size(); ++i)
-        for (std::int64_t t = 0; t < scored[i]; ++t)
-          io.scores[i](head, t) = norms[static_cast<std::size_t>(t)];
+        for (std::int64_t t = 0; t < scored[i]; ++t) io.scores[i](head, t) = norms[t];
     });
     return;
   }

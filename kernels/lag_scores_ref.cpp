@@ -28,8 +28,8 @@ std::vector<double> partition_scores(const AnyView<3>& x, std::int64_t head, std
       most = std::max(most, other);
       finite = finite && std::isfinite(other) && std::isfinite(read(x, head, begin + t, c));
     }
-    low[static_cast<std::size_t>(c)] = least;
-    range[static_cast<std::size_t>(c)] = most - least;
+    low[c] = least;
+    range[c] = most - least;
   }
   for (std::int64_t t = 0; t < lag; ++t) {
     std::vector<double> normal;
@@ -42,7 +42,7 @@ std::vector<double> partition_scores(const AnyView<3>& x, std::int64_t head, std
         std::accumulate(normal.begin(), normal.end(), 0.0) / static_cast<double>(dim);
     double squares = 0;
     for (double value : normal) squares += (value - mean) * (value - mean);
-    deviation[static_cast<std::size_t>(t)] = std::sqrt(squares / static_cast<double>(dim - 1));
+    deviation[t] = std::sqrt(squares / static_cast<double>(dim - 1));
   }
   const double top = *std::max_element(deviation.begin(), deviation.end());
   double sum = 0;
@@ -95,8 +95,7 @@ void lag_kept(const LagKept& io) {
         return std::isnan(of_b) ? !std::isnan(of_a) : of_a > of_b;
       });
       std::sort(order.begin(), order.begin() + io.keep);
-      for (std::int64_t i = 0; i < io.keep; ++i)
-        io.positions(head, written++) = io.sink + order[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < io.keep; ++i) io.positions(head, written++) = io.sink + order[i];
     }
     for (std::int64_t j = io.sink + cut * io.lag; j < io.n_tokens; ++j)
       io.positions(head, written++) = j;

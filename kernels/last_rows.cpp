@@ -265,8 +265,8 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <limits>
 
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 

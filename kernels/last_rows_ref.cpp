@@ -23,26 +23,24 @@ void last_rows(const LastRows& io) {
         score *= static_cast<double>(io.scale);
         const auto cap = static_cast<double>(io.soft_cap);
         if (cap > 0) score = cap * std::tanh(score / cap);
-        weights[static_cast<std::size_t>(j)] = score;
+        weights[j] = score;
         highest = std::max(highest, score);
       }
       double total = 0;
       for (std::int64_t j = first; j <= i; ++j) {
-        double& weight = weights[static_cast<std::size_t>(j)];
+        double& weight = weights[j];
         weight = std::exp(weight - highest);
         total += weight;
       }
       const auto seen = [&](std::int64_t j) { return j >= first && j <= i; };
       if (io.probs.data)
         for (std::int64_t j = 0; j < n_tokens; ++j)
-          io.probs(head, row, j) =
-              seen(j) ? static_cast<float>(weights[static_cast<std::size_t>(j)] / total) : 0;
+          io.probs(head, row, j) = seen(j) ? static_cast<float>(weights[j] / total) : 0;
       for (std::size_t entry = 0; entry < io.grid.size(); ++entry) {
         const auto [initial, recent] = io.grid[entry];
         double proximal = 0, distant = 0;
         for (std::int64_t j = first; j <= i; ++j)
-          (j < initial || i - recent < j ? proximal : distant) +=
-              weights[static_cast<std::size_t>(j)];
+          (j < initial || i - recent < j ? proximal : distant) += weights[j];
         write_proximity(io, static_cast<std::int64_t>(entry), head, row, proximal, distant,
                         highest);
       }

@@ -12,7 +12,7 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/base/view.hpp"
+#include "base/view.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvatlas::kernels::HWY_NAMESPACE {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
+#include "base/parallel.hpp"
 #include "kernels/dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE

@@ -11,9 +11,9 @@
 
 #include <hwy/highway.h>
 
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/load-inl.hpp"

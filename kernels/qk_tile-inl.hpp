@@ -17,8 +17,8 @@
 
 #include <hwy/highway.h>
 
+#include "base/view.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/view.hpp"
 #include "kernels/load-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,9 +14,9 @@
 
 #include <hwy/highway.h>
 
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/load-inl.hpp"
@@ -195,14 +195,13 @@ void join_chunks(const RaggedDecode& io, std::int64_t c, std::int64_t h, const f
   for (std::int64_t p = 0; p < chunks; ++p) {
     const double weight =
         std::exp2(static_cast<double>(partials[p * step]) - static_cast<double>(top));
-    weights[static_cast<std::size_t>(p)] = weight;
+    weights[p] = weight;
     sum += weight * static_cast<double>(partials[p * step + 1]);
   }
   for (std::int64_t d = 0; d < io.values.sizes[1]; ++d) {
     double total = 0;
     for (std::int64_t p = 0; p < chunks; ++p)
-      total +=
-          weights[static_cast<std::size_t>(p)] * static_cast<double>(partials[p * step + 2 + d]);
+      total += weights[p] * static_cast<double>(partials[p * step + 2 + d]);
     io.out(c, h, d) = sum == 0 ? 0.0f : static_cast<float>(total / sum);
   }
   if (io.lse.data)
@@ -230,16 +229,16 @@ void ragged_decode_body(const RaggedDecode& io) {
   std::vector<float> partials(static_cast<std::size_t>(total * group * size));
   std::vector<std::unique_ptr<DecodeWorker>> workers(static_cast<std::size_t>(thread_count()));
   parallel_for(total, [&](std::int64_t t, int worker) {
-    auto& mine = workers[static_cast<std::size_t>(worker)];
+    auto& mine = workers[worker];
     if (!mine) mine = std::make_unique<DecodeWorker>(io);
-    const Task& task = tasks[static_cast<std::size_t>(t)];
+    const Task& task = tasks[t];
     const std::int64_t first = task.chunk * kDecodeChunk;
     mine->run(task.c, task.g, io.starts(task.c, task.g) + first,
               std::min(kDecodeChunk, io.lengths(task.c, task.g) - first),
               partials.data() + t * group * size);
   });
   parallel_for(candidates * kv_heads, [&](std::int64_t cache, int) {
-    const std::int64_t first = first_task[static_cast<std::size_t>(cache)];
+    const std::int64_t first = first_task[cache];
     const std::int64_t chunks = first_task[static_cast<std::size_t>(cache) + 1] - first;
     for (std::int64_t q = 0; q < group; ++q)
       join_chunks(io, cache / kv_heads, cache % kv_heads * group + q,

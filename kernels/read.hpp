@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/base/half.hpp"
-#include "kernels/base/view.hpp"
+#include "base/half.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

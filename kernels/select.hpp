@@ -23,15 +23,14 @@ void select_largest(const float* values, std::int64_t stride, std::int64_t n, st
                     Take&& take) {
   if (k <= 0) return;
   std::vector<std::uint32_t> keys(static_cast<std::size_t>(n));
-  for (std::int64_t j = 0; j < n; ++j)
-    keys[static_cast<std::size_t>(j)] = rank_key(values[j * stride]);
+  for (std::int64_t j = 0; j < n; ++j) keys[j] = rank_key(values[j * stride]);
   auto ranked = keys;
   std::nth_element(ranked.begin(), ranked.begin() + (k - 1), ranked.end(), std::greater<>());
-  const std::uint32_t threshold = ranked[static_cast<std::size_t>(k - 1)];
+  const std::uint32_t threshold = ranked[k - 1];
   std::int64_t ties_left = k - std::count_if(ranked.begin(), ranked.begin() + k,
                                              [&](std::uint32_t key) { return key > threshold; });
   for (std::int64_t j = 0; j < n; ++j) {
-    const std::uint32_t key = keys[static_cast<std::size_t>(j)];
+    const std::uint32_t key = keys[j];
     if (key > threshold || (key == threshold && ties_left-- > 0)) take(j);
   }
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 #include "kernels/select.hpp"

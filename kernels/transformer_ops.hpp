@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/view.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::kernels {
 

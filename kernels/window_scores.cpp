@@ -70,8 +70,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
+#include "base/parallel.hpp"
 #include "kernels/aligned_impl.hpp"
-#include "kernels/base/parallel.hpp"
 #include "kernels/check.hpp"
 #include "kernels/dispatch.hpp"
 

@@ -53,14 +53,13 @@ void top_counts(const TopCounts& io) {
       for (std::int64_t j = 0; j < n_positions; ++j) all.push_back(io.scores(layer, head, j));
   std::vector<std::int64_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return before(all[static_cast<std::size_t>(a)], all[static_cast<std::size_t>(b)]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return before(all[a], all[b]); });
   for (std::size_t i = 0; i < io.k.size(); ++i) {
     const auto row = static_cast<std::int64_t>(i);
     for (std::int64_t layer = 0; layer < n_layers; ++layer) io.counts(row, layer) = 0;
     for (std::int64_t rank = 0; rank < io.k[i]; ++rank)
-      ++io.counts(row, order[static_cast<std::size_t>(rank)] / (n_heads * n_positions));
+      ++io.counts(row, order[rank] / (n_heads * n_positions));
   }
 }
 
@@ -73,7 +72,7 @@ void top_positions(const TopPositions& io) {
       return before(io.scores(row, a), io.scores(row, b));
     });
     std::sort(order.begin(), order.begin() + k);
-    for (std::int64_t i = 0; i < k; ++i) io.positions(row, i) = order[static_cast<std::size_t>(i)];
+    for (std::int64_t i = 0; i < k; ++i) io.positions(row, i) = order[i];
   }
 }
 

@@ -2,7 +2,7 @@
 // Scripts that complete commands, options, values of which all are known, and files.
 #include <functional>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {

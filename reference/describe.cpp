@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/json_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
@@ -88,14 +88,14 @@ nlohmann::json to_document(const Command& program) { return program; }
 
 void join(Command& program, const std::string& document) {
   try {
-    for (auto& command : model::parse_json(document).at("commands").get<std::vector<Command>>()) {
+    for (auto& command : parse_json(document).at("commands").get<std::vector<Command>>()) {
       const auto own = std::find_if(program.commands.begin(), program.commands.end(),
                                     [&](const Command& c) { return c.name == command.name; });
       if (own != program.commands.end()) *own = std::move(command);
     }
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::unreadable,
-         "not what 'kvatlas-viewer reference json' prints: ", model::json_complaint(error));
+         "not what 'kvatlas-viewer reference json' prints: ", json_complaint(error));
   }
 }
 

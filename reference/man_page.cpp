@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sstream>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/json_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
@@ -40,7 +40,7 @@ void add_reference_command(CLI::App& app, const std::string& version, KnownValue
     Command program = describe(app, known);
     if (!options->others.empty())
       in_context(options->others,
-                 [&] { join(program, model::read_text_file(options->others, kMostBytes)); });
+                 [&] { join(program, read_text_file(options->others, kMostBytes)); });
     if (options->format == "man") std::cout << man_page(program, version);
     if (options->format == "bash") std::cout << bash_completion(program);
     if (options->format == "zsh") std::cout << zsh_completion(program);

@@ -93,7 +93,7 @@ void SampleCapture::State::add_decode_masses(const AttentionInputs& in) {
       store(proximal.select(0, p), name::kDecodeProximalLse, {p, in.layer});
       store(distant.select(0, p), name::kDecodeDistantLse, {p, in.layer});
     }
-    stored[static_cast<std::size_t>((p * layers() + in.layer) * settings.generated + step)] =
+    stored[(p * layers() + in.layer) * settings.generated + step] =
         layer_mass.const_data_ptr<float>()[p];
   }
 }

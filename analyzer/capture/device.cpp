@@ -14,9 +14,9 @@
 
 #include <ATen/Parallel.h>
 
-#include "kernels/base/cuda_device.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/cuda_device.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -77,8 +77,7 @@ Placement choose_placement(const std::string& device, const std::string& dtype) 
     missing = str("there are only ", found.devices.size(), " GPUs");
   if (missing.empty()) missing = open_torch_cuda();
   if (missing.empty())
-    return {str("cuda:", index), settle_dtype(dtype, true),
-            found.devices[static_cast<std::size_t>(index)].name};
+    return {str("cuda:", index), settle_dtype(dtype, true), found.devices[index].name};
   if (!automatic) fail(ErrorCode::resource, "--device ", device, ": no GPU can be used: ", missing);
   return {"cpu", cpu.dtype, "no GPU: " + missing};
 }

@@ -15,9 +15,9 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -118,7 +118,7 @@ std::int64_t Sequence::length() const { return state_->length; }
 const std::vector<float>& Sequence::logits() const { return state_->logits; }
 
 Sequence::Cache Sequence::cache(std::int64_t layer) const {
-  const auto& held = state_->layers[static_cast<std::size_t>(layer)];
+  const auto& held = state_->layers[layer];
   return {any_view<3>(held.key.narrow(1, 0, state_->length)),
           any_view<3>(held.value.narrow(1, 0, state_->length))};
 }
@@ -286,7 +286,7 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
   };
   if (w.q_norm.defined()) q = norm_heads(q, w.q_norm);
   if (w.k_norm.defined()) k = norm_heads(k, w.k_norm);
-  const bool local = c.window[static_cast<std::size_t>(index)] > 0 && c.local_rope;
+  const bool local = c.window[index] > 0 && c.local_rope;
   const RopeTable& table = local ? rotations.local : rotations.global;
   rotate(q, table);
   rotate(k, table);
@@ -296,13 +296,12 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
 void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
                               std::size_t number, const AttentionObserver& observer) {
   const model::Config& c = config();
-  const std::int64_t window = c.window[static_cast<std::size_t>(index)];
+  const std::int64_t window = c.window[index];
   const Projected projected = project(index, w, flow.hidden, flow.rotations);
   auto [key, value] = std::pair(projected.key.transpose(0, 1), projected.value.transpose(0, 1));
   if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
   const at::Tensor query = projected.query.transpose(0, 1);
-  const auto proximal =
-      flow.proximal.empty() ? std::nullopt : flow.proximal[static_cast<std::size_t>(index)];
+  const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   const Attended attended =
       attend({query, key, value, c.attention_scale, c.attention_softcap, window, proximal});
   if (observer)
@@ -362,7 +361,7 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
                  .value = any_view<3>(rows.value),
                  .scale = c.attention_scale,
                  .softcap = c.attention_softcap,
-                 .window = c.window[static_cast<std::size_t>(layer)],
+                 .window = c.window[layer],
                  .out = view_of<float, 3>(out)});
       s.finish_layer(weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
                      hidden);
@@ -382,7 +381,7 @@ std::pair<at::Tensor, at::Tensor> Engine::State::remember(std::int64_t index,
                                                           Sequence::State& sequence,
                                                           const at::Tensor& key,
                                                           const at::Tensor& value) {
-  auto& layer = sequence.layers[static_cast<std::size_t>(index)];
+  auto& layer = sequence.layers[index];
   const std::int64_t n = key.size(1), total = sequence.length + n;
   if (!layer.key.defined() || layer.key.size(1) < total) {
     // A prompt is stored tightly; what is generated afterwards grows the cache by a quarter at a
@@ -457,7 +456,7 @@ std::vector<std::int64_t> best_tokens(std::span<const float> logits, std::size_t
   std::vector<std::int64_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   count = std::min(count, ids.size());
-  const auto value = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
+  const auto value = [&](std::int64_t id) { return logits[id]; };
   std::partial_sort(
       ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(),
       [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });

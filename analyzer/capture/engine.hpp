@@ -12,8 +12,8 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/model/model_file.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/view.hpp"
+#include "base/error.hpp"
+#include "base/view.hpp"
 #include "kernels/last_rows.hpp"
 
 // The forward pass. Open a ModelFile, make an Engine, give each prompt a Sequence, and run():

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
 
 namespace kvatlas::capture {
 std::vector<Generated> generate(Engine& engine, std::span<const std::vector<std::int64_t>> prompts,

@@ -9,10 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/capture/commands.hpp"
 #include "analyzer/capture/generate.hpp"
 #include "analyzer/capture/run_options.hpp"
-#include "analyzer/commands.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas {
 namespace {
@@ -32,8 +32,7 @@ std::string rounded(double value) {
 /// The `count` largest logits as [id, logit].
 json top_logits(const std::vector<float>& logits, std::size_t count) {
   json top = json::array();
-  for (const auto id : capture::best_tokens(logits, count))
-    top.push_back({id, logits[static_cast<std::size_t>(id)]});
+  for (const auto id : capture::best_tokens(logits, count)) top.push_back({id, logits[id]});
   return top;
 }
 

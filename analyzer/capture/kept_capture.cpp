@@ -8,7 +8,7 @@
 #include <ATen/ops/empty.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/select.hpp"
 
@@ -42,7 +42,7 @@ Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent,
   Kept kept(static_cast<std::size_t>(n), 0);
   recent = std::max<std::int64_t>(0, recent);
   for (const auto position : order)
-    if (position < recent && best-- > 0) kept[static_cast<std::size_t>(position)] = 1;
+    if (position < recent && best-- > 0) kept[position] = 1;
   std::fill(kept.begin() + recent, kept.end(), std::uint8_t{1});
   return kept;
 }
@@ -55,7 +55,7 @@ class Keeper {
     for (const auto& kind : s_.settings.window_kinds)
       orders_.push_back(n_ > kind.window ? orders(s_.window_scores(kind, layer_, kv_heads_).cpu())
                                          : std::vector<Order>());
-    const at::Tensor& columns = s_.column_sums[static_cast<std::size_t>(layer_)];
+    const at::Tensor& columns = s_.column_sums[layer_];
     if (columns.defined())
       column_orders_ =
           orders(columns.view({kv_heads_, s_.group(), n_}).to(at::kDouble).mean(1).to(at::kFloat));
@@ -97,8 +97,7 @@ class Keeper {
   std::vector<Order> orders(const at::Tensor& scores) const {
     std::vector<Order> out(static_cast<std::size_t>(kv_heads_));
     parallel_for(kv_heads_, [&](std::int64_t head, int) {
-      out[static_cast<std::size_t>(head)] =
-          by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1));
+      out[head] = by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1));
     });
     return out;
   }
@@ -107,8 +106,7 @@ class Keeper {
     const auto& budgets = s_.settings.budgets;
     const auto number =
         std::find(budgets.begin(), budgets.end(), selection.budget) - budgets.begin();
-    return s_.layer_budgets[selection.kind][static_cast<std::size_t>(number)]
-                           [static_cast<std::size_t>(layer_)];
+    return s_.layer_budgets[selection.kind][number][layer_];
   }
 
   /// L2 does not cut the first two layers.
@@ -139,7 +137,7 @@ class Keeper {
       if (selection.method != Selection::Method::lagkv || selection.variant != variant ||
           lag == io.lags.end())
         continue;
-      const at::Tensor& of_lag = scores[static_cast<std::size_t>(lag - io.lags.begin())];
+      const at::Tensor& of_lag = scores[lag - io.lags.begin()];
       const at::Tensor positions =
           at::empty({kv_heads_, kernels::lag_length(n_, sink, selection.lag, selection.keep)},
                     of_lag.options().dtype(at::kLong));
@@ -160,8 +158,7 @@ class Keeper {
     Kept kept(static_cast<std::size_t>(n_), 0);
     const at::Tensor positions = lag_positions_[number].select(0, kv_head);
     const std::int64_t* position = positions.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < positions.size(0); ++i)
-      kept[static_cast<std::size_t>(position[i])] = 1;
+    for (std::int64_t i = 0; i < positions.size(0); ++i) kept[position[i]] = 1;
     return kept;
   }
 
@@ -206,7 +203,7 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
     double sum = weight[n];  // the token itself
     std::int32_t count = 0;
     for (std::int64_t j = 0; j < n; ++j) {
-      if (kept[static_cast<std::size_t>(j)] == 0) continue;
+      if (kept[j] == 0) continue;
       ++count;
       sum += weight[j];
       if (!mask.empty())

@@ -64,8 +64,7 @@ RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t fir
   for (std::int64_t row = 0; row < n; ++row) {
     for (std::int64_t i = 0; i < half; ++i) {
       // The angle is rounded to float32, as the models were trained with.
-      const float angle = static_cast<float>(first + row) *
-                          frequencies.inverse_frequency[static_cast<std::size_t>(i)];
+      const float angle = static_cast<float>(first + row) * frequencies.inverse_frequency[i];
       *cosine++ = std::cos(angle) * frequencies.scale;
       *sine++ = std::sin(angle) * frequencies.scale;
     }

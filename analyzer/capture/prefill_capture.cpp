@@ -11,7 +11,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::capture {
@@ -136,7 +136,7 @@ void SampleCapture::State::add_strided_rows(const AttentionInputs& in) {
     store(layer_mass.select(0, p), name::kRowMass, {p, in.layer}, {P, layers(), rows});
   auto positions = array(name::kRowPositions, {rows}).values<std::int32_t>();
   for (std::int64_t row = 0; row < rows; ++row)
-    positions[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(position(row));
+    positions[row] = static_cast<std::int32_t>(position(row));
 }
 
 void SampleCapture::State::add_norms(const AttentionInputs& in) {
@@ -191,7 +191,7 @@ void SampleCapture::State::add_maps(const AttentionInputs& in) {
     keep(maxima[level], true);
   }
   if (!settings.columns) return;
-  column_sums[static_cast<std::size_t>(in.layer)] = columns.cpu().clone();
+  column_sums[in.layer] = columns.cpu().clone();
   store(columns, name::kColumnSums, {in.layer}, {layers(), H, n});
 }
 

@@ -14,15 +14,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/capture/commands.hpp"
 #include "analyzer/capture/profile_order.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/ranks.hpp"
-#include "analyzer/commands.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas {
 namespace {
@@ -148,8 +148,7 @@ class Dispatcher {
 
   void done(std::int64_t index) {
     ++done_;
-    progress_.sample(
-        static_cast<std::int64_t>(plan_.prompts[static_cast<std::size_t>(index)].tokens.size()));
+    progress_.sample(static_cast<std::int64_t>(plan_.prompts[index].tokens.size()));
   }
   void layer(std::int64_t layers, std::int64_t tokens) { progress_.layer(layers, tokens); }
 

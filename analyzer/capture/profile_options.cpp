@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::capture {
 namespace {

@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/parallel.hpp"
 #include "data/tasks.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/hash.hpp"
-#include "kernels/base/parallel.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -137,8 +137,7 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
         prompt.text = text;
         return static_cast<std::int64_t>(encode_prompt(prompt, model, chat).size());
       };
-      plan.prompts[static_cast<std::size_t>(i)].prompt =
-          data::make_prompt(wanted[static_cast<std::size_t>(i)], count);
+      plan.prompts[i].prompt = data::make_prompt(wanted[i], count);
     });
     described["from"] = "tasks";
     described["tasks"] = options.tasks;

@@ -12,7 +12,7 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/sample_capture.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/dispatch.hpp"
 
 namespace kvatlas::capture {
@@ -51,7 +51,7 @@ class Runner {
 
  private:
   const ProfilePrompt& prompt(const Batch& batch, std::size_t i) const {
-    return plan_.prompts[static_cast<std::size_t>(batch.indices[i])];
+    return plan_.prompts[batch.indices[i]];
   }
 
   void prefill(Batch& batch) {
@@ -331,9 +331,8 @@ void run_profile(Engine& engine, const ProfilePlan& plan, profile::Writer& write
     std::vector<profile::Sample> samples;
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
-      samples.push_back(finish(batch.captures[i],
-                               plan.prompts[static_cast<std::size_t>(batch.indices[i])],
-                               batch.indices[i], engine.model().tokenizer().get()));
+      samples.push_back(finish(batch.captures[i], plan.prompts[batch.indices[i]], batch.indices[i],
+                               engine.model().tokenizer().get()));
       for (const auto& [name, array] : samples.back().arrays) bytes += array.bytes.size();
     }
     // Small samples are mostly waiting for the disk; large ones are work for all cores, and memory.

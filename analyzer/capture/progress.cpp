@@ -6,7 +6,7 @@
 #include <iostream>
 #include <unistd.h>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::capture {
 namespace {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "analyzer/capture/mpi_calls.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/interrupt.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
 
 namespace kvatlas::capture {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "data/longbench.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
 
 namespace kvatlas::capture {
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::capture {
@@ -110,7 +110,7 @@ void SampleCapture::end_prefill(const std::vector<float>& logits) {
 void SampleCapture::begin_decode(std::int64_t step, std::int64_t token) {
   state_->step = step;
   if (state_->settings.lazy)
-    state_->array(name::kGeneratedTokens).values<std::int32_t>()[static_cast<std::size_t>(step)] =
+    state_->array(name::kGeneratedTokens).values<std::int32_t>()[step] =
         static_cast<std::int32_t>(token);
 }
 
@@ -121,8 +121,7 @@ void SampleCapture::decode(const AttentionInputs& in) {
 }
 
 void SampleCapture::set_argmax(std::int64_t position, std::int64_t token) {
-  state_->array(name::kArgmax, {state_->n_tokens})
-      .values<std::int32_t>()[static_cast<std::size_t>(position)] =
+  state_->array(name::kArgmax, {state_->n_tokens}).values<std::int32_t>()[position] =
       static_cast<std::int32_t>(token);
 }
 
@@ -133,7 +132,7 @@ void SampleCapture::set_agreement(std::size_t index, double share) {
 profile::Sample SampleCapture::take() { return std::move(state_->sample); }
 
 void SampleCapture::State::add_next(const std::vector<float>& logits) {
-  const auto logit = [&](std::int64_t id) { return logits[static_cast<std::size_t>(id)]; };
+  const auto logit = [&](std::int64_t id) { return logits[id]; };
   const auto top_ids = array(name::kTopIds).values<std::int32_t>();
   const auto top_logits = array(name::kTopLogits).values<float>();
   const auto ids = best_tokens(logits, top_ids.size());

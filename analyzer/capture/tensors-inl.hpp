@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/base/view.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::capture {
 

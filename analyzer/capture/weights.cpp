@@ -7,8 +7,8 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -54,7 +54,7 @@ void WeightStore::load(const model::Weight& weight, bool vector, at::Tensor& int
 
 void WeightStore::load_layer(std::int64_t index, LayerTensors& into) const {
   const c10::InferenceMode no_gradients;
-  const auto& from = model_->layers()[static_cast<std::size_t>(index)];
+  const auto& from = model_->layers()[index];
   load(from.attention_norm, true, into.attention_norm);
   load(from.qkv, false, into.qkv);
   load(from.qkv_bias, true, into.qkv_bias);
@@ -111,8 +111,7 @@ at::Tensor WeightStore::embed(const std::vector<std::int64_t>& tokens) const {
       at::empty({static_cast<std::int64_t>(tokens.size()), config.hidden_size}, at::kFloat);
   float* out = rows.mutable_data_ptr<float>();
   parallel_for(static_cast<std::int64_t>(tokens.size()), [&](std::int64_t i, int) {
-    model::read_rows(model_->embedding(), tokens[static_cast<std::size_t>(i)], 1,
-                     out + i * config.hidden_size);
+    model::read_rows(model_->embedding(), tokens[i], 1, out + i * config.hidden_size);
   });
   model_->require_intact();
   const auto type = c10::typeMetaToScalarType(options_.dtype());

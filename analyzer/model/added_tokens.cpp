@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analyzer/model/unicode_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 
@@ -59,7 +59,7 @@ void AddedTokens::cut(std::string_view text, bool parse_special,
       ++at;
       continue;
     }
-    const AddedToken& match = tokens_[static_cast<std::size_t>(found.number)];
+    const AddedToken& match = tokens_[found.number];
     std::size_t begin = at;
     std::size_t end = at + found.length;
     at = end;

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "analyzer/model/bpe_merge.hpp"
-#include "analyzer/model/unicode_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 
@@ -97,8 +97,8 @@ void Bpe::encode_word(std::string_view word, std::vector<std::int32_t>& ids) con
     const Slot& found = slots_[slot_of(pair_of(left.id, right.id))];
     return {static_cast<double>(found.rank), found.id};
   });
-  for (std::int32_t k = 0; k >= 0; k = symbols[static_cast<std::size_t>(k)].next) {
-    ids.push_back(symbols[static_cast<std::size_t>(k)].id);
+  for (std::int32_t k = 0; k >= 0; k = symbols[k].next) {
+    ids.push_back(symbols[k].id);
   }
 }
 

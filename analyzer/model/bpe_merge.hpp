@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 
@@ -22,8 +22,8 @@ struct BpeSymbol {
 inline void link_symbols(std::vector<BpeSymbol>& symbols) {
   const auto count = static_cast<std::int32_t>(symbols.size());
   for (std::int32_t k = 0; k < count; ++k) {
-    symbols[static_cast<std::size_t>(k)].previous = k - 1;
-    symbols[static_cast<std::size_t>(k)].next = k + 1 < count ? k + 1 : -1;
+    symbols[k].previous = k - 1;
+    symbols[k].next = k + 1 < count ? k + 1 : -1;
   }
 }
 
@@ -55,9 +55,7 @@ void merge_symbols(std::vector<BpeSymbol>& symbols, Find find) {
   std::vector<Candidate> storage;
   storage.reserve(symbols.size());
   std::priority_queue<Candidate> queue({}, std::move(storage));
-  const auto at = [&](std::int32_t k) -> BpeSymbol& {
-    return symbols[static_cast<std::size_t>(k)];
-  };
+  const auto at = [&](std::int32_t k) -> BpeSymbol& { return symbols[k]; };
   const auto propose = [&](std::int32_t left, std::int32_t right) {
     if (left < 0 || right < 0 || at(left).frozen || at(right).frozen) return;
     const BpeJoin join = find(at(left), at(right));

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "analyzer/model/config_files.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 

@@ -6,8 +6,8 @@
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/gguf.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "analyzer/model/config_files.hpp"
-#include "analyzer/model/json_text.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 namespace {

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "analyzer/model/mapped_file.hpp"
 #include "analyzer/model/tensor.hpp"
+#include "base/mapped_file.hpp"
 
 namespace kvatlas::model {
 

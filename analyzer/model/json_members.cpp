@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 

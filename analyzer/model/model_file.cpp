@@ -10,11 +10,11 @@
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/gguf.hpp"
-#include "analyzer/model/json_text.hpp"
 #include "analyzer/model/safetensors.hpp"
 #include "analyzer/model/weights.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/hash.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/json_text.hpp"
 
 namespace kvatlas::model {
 namespace {

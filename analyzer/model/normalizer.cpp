@@ -9,8 +9,8 @@
 #include "analyzer/model/byte_alphabet.hpp"
 #include "analyzer/model/regex.hpp"
 #include "analyzer/model/text_growth.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

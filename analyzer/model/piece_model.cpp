@@ -8,8 +8,8 @@
 #include <unordered_map>
 
 #include "analyzer/model/bpe_merge.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 
@@ -126,8 +126,8 @@ void PieceBpe::encode_word(std::string_view word, std::vector<std::int32_t>& ids
 
   Output out(table_, ids);
   std::vector<std::string_view> parts;  // of an unused piece, the next one last
-  for (std::int32_t k = 0; k >= 0; k = symbols[static_cast<std::size_t>(k)].next) {
-    const BpeSymbol& symbol = symbols[static_cast<std::size_t>(k)];
+  for (std::int32_t k = 0; k >= 0; k = symbols[k].next) {
+    const BpeSymbol& symbol = symbols[k];
     const std::string_view text = word.substr(symbol.begin, symbol.length);
     if (symbol.id < 0 || table_.type(symbol.id) != PieceType::unused) {
       out.add(text, symbol.id);

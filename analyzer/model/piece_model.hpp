@@ -31,8 +31,8 @@ struct PieceTable {
   std::int32_t unknown = -1;           // negative: unknown text vanishes
   std::vector<std::int32_t> byte_ids;  // empty: no byte fallback
 
-  PieceType type(std::int32_t id) const { return types[static_cast<std::size_t>(id)]; }
-  double score(std::int32_t id) const { return scores[static_cast<std::size_t>(id)]; }
+  PieceType type(std::int32_t id) const { return types[id]; }
+  double score(std::int32_t id) const { return scores[id]; }
   /// Whether text can become this piece (it is normal, user defined or unused).
   bool is_plain(std::int32_t id) const;
   std::int32_t find_plain(std::string_view text) const;  // -1: none

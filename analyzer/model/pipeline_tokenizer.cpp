@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 
@@ -30,7 +30,7 @@ PipelineTokenizer::PipelineTokenizer(TokenizerParts parts)
       normalized_added_(with_normalized(parts_.added, true, parts_.normalizer)),
       special_(static_cast<std::size_t>(parts_.vocabulary->size())) {
   for (const AddedToken& token : parts_.added) {
-    if (token.special) special_[static_cast<std::size_t>(token.id)] = true;
+    if (token.special) special_[token.id] = true;
   }
 }
 
@@ -79,15 +79,13 @@ std::string PipelineTokenizer::decode_bytes(std::span<const std::int64_t> ids, b
   tokens.reserve(ids.size());
   for (const std::int64_t id : ids) {
     const std::string& text = parts_.vocabulary->text(checked(id));
-    const bool skipped = skip_special && special_[static_cast<std::size_t>(id)];
+    const bool skipped = skip_special && special_[id];
     if (!text.empty() && !skipped) tokens.push_back(text);
   }
   return tokens.empty() ? std::string() : parts_.decoder.apply(std::move(tokens), at_start);
 }
 
-bool PipelineTokenizer::is_special(std::int64_t id) const {
-  return special_[static_cast<std::size_t>(checked(id))];
-}
+bool PipelineTokenizer::is_special(std::int64_t id) const { return special_[checked(id)]; }
 
 std::optional<std::int64_t> PipelineTokenizer::id_of(std::string_view token) const {
   const auto id = parts_.vocabulary->find(token);

@@ -14,7 +14,7 @@
 #include "analyzer/model/token_model.hpp"
 #include "analyzer/model/tokenizer.hpp"
 #include "analyzer/model/vocabulary.hpp"
-#include "kernels/base/hash.hpp"
+#include "base/hash.hpp"
 
 namespace kvatlas::model {
 

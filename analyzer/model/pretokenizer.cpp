@@ -5,7 +5,7 @@
 
 #include "analyzer/model/byte_alphabet.hpp"
 #include "analyzer/model/text_growth.hpp"
-#include "analyzer/model/unicode_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

@@ -8,8 +8,8 @@
 
 #include <pcre2.h>
 
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <system_error>
 
-#include "analyzer/model/json_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
 
 namespace kvatlas::model {
 namespace {

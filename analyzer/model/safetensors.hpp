@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/model/mapped_file.hpp"
 #include "analyzer/model/tensor.hpp"
+#include "base/mapped_file.hpp"
 
 namespace kvatlas::model {
 

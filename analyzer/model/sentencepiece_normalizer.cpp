@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "analyzer/model/text_growth.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/tokenizer.hpp"
-#include "analyzer/model/unicode_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

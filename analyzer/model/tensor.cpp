@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 namespace {
@@ -35,11 +35,9 @@ static_assert(kTypes.size() == static_cast<std::size_t>(TensorType::iq4_xs) + 1)
 
 }  // namespace
 
-BlockShape block_shape(TensorType type) { return kTypes[static_cast<std::size_t>(type)].block; }
+BlockShape block_shape(TensorType type) { return kTypes[type].block; }
 
-const char* tensor_type_name(TensorType type) {
-  return kTypes[static_cast<std::size_t>(type)].name;
-}
+const char* tensor_type_name(TensorType type) { return kTypes[type].name; }
 
 void require_decodable(const StoredTensor& tensor) {
   if (!tensor.foreign_type.empty())

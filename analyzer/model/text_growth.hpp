@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 

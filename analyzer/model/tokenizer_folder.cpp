@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/model/json_members.hpp"
-#include "analyzer/model/json_text.hpp"
-#include "analyzer/model/mapped_file.hpp"
 #include "analyzer/model/tokenizer_files.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/mapped_file.hpp"
 
 namespace kvatlas::model {
 

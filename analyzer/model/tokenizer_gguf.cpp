@@ -6,7 +6,7 @@
 #include "analyzer/model/piece_model.hpp"
 #include "analyzer/model/pipeline_tokenizer.hpp"
 #include "analyzer/model/sentencepiece_normalizer.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 
@@ -91,7 +91,7 @@ std::vector<AddedToken> added_tokens(const Vocabulary& vocabulary,
                                      const std::vector<PieceType>& types) {
   std::vector<AddedToken> added;
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
-    const PieceType type = types[static_cast<std::size_t>(id)];
+    const PieceType type = types[id];
     const bool special = type == PieceType::control || type == PieceType::unknown;
     if (!special && type != PieceType::user_defined) continue;
     AddedToken token;

@@ -5,11 +5,11 @@
 
 #include "analyzer/model/bpe.hpp"
 #include "analyzer/model/json_members.hpp"
-#include "analyzer/model/json_text.hpp"
 #include "analyzer/model/piece_model.hpp"
 #include "analyzer/model/tokenizer_files.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

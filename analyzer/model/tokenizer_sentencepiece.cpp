@@ -3,8 +3,8 @@
 #include "analyzer/model/protobuf_reader.hpp"
 #include "analyzer/model/sentencepiece_normalizer.hpp"
 #include "analyzer/model/tokenizer_files.hpp"
-#include "analyzer/model/unicode_text.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 // tokenizer.model is a protobuf message that we read ourselves: the SentencePiece library takes
 // damaged files for granted, and its protobuf library clashes with the one inside LibTorch. The
@@ -168,7 +168,7 @@ TokenizerParts parts_from_sentencepiece(std::string_view bytes, const TokenizerS
   }
   const auto control = [&](const std::string& text) -> std::optional<std::int32_t> {
     const auto id = parts.vocabulary->find(text);
-    if (!id || file.types[static_cast<std::size_t>(*id)] != PieceType::control) return std::nullopt;
+    if (!id || file.types[*id] != PieceType::control) return std::nullopt;
     return id;
   };
   parts.bos = control(file.bos);

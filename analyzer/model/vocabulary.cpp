@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/vocabulary.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 

@@ -20,7 +20,7 @@ class Vocabulary {
   Vocabulary(const Vocabulary&) = delete;  // ids_ points into texts_
 
   std::int32_t size() const { return static_cast<std::int32_t>(texts_.size()); }
-  const std::string& text(std::int32_t id) const { return texts_[static_cast<std::size_t>(id)]; }
+  const std::string& text(std::int32_t id) const { return texts_[id]; }
   const std::vector<std::string>& texts() const { return texts_; }
   std::optional<std::int32_t> find(std::string_view text) const;
   std::int32_t require(std::string_view text) const;  // Error(unreadable) if absent

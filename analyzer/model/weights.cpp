@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::model {
 namespace {

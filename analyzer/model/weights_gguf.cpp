@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/weights.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::model {
 namespace {

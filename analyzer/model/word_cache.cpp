@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analyzer/model/unicode_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::model {
 

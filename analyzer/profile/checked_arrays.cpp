@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::profile {
 

@@ -5,8 +5,8 @@
 #include <new>
 
 #include "analyzer/profile/chunks_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::profile {
 
@@ -133,9 +133,7 @@ Bytes encode_chunk(const Array& array, const Grid& grid, std::int64_t k) {
 
 std::vector<Bytes> encode_chunks(const Array& array, const Grid& grid) {
   std::vector<Bytes> chunks(static_cast<std::size_t>(grid.size()));
-  parallel_for(grid.size(), [&](std::int64_t k, int) {
-    chunks[static_cast<std::size_t>(k)] = encode_chunk(array, grid, k);
-  });
+  parallel_for(grid.size(), [&](std::int64_t k, int) { chunks[k] = encode_chunk(array, grid, k); });
   return chunks;
 }
 

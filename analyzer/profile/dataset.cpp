@@ -239,7 +239,7 @@ Array decode(RawBlock block) {
   Array array(block.array.type, block.array.shape);
   const std::int64_t element = type_bytes(array.type);
   parallel_for(static_cast<std::int64_t>(block.pieces.size()), [&](std::int64_t k, int) {
-    const RawBlock::Piece& piece = block.pieces[static_cast<std::size_t>(k)];
+    const RawBlock::Piece& piece = block.pieces[k];
     Bytes plain(static_cast<std::size_t>(byte_count(array.type, block.chunk)));
     if (!decode_chunk(piece.bytes, piece.shuffled, piece.deflated, element, plain))
       fail(ErrorCode::unreadable, quoted(block.path), ": chunk at ", list_str(piece.start),

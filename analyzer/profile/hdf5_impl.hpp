@@ -14,8 +14,8 @@
 #include <hdf5.h>
 
 #include "analyzer/profile/chunks_impl.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::profile {
 

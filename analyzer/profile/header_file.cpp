@@ -6,11 +6,11 @@
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/json_members.hpp"
-#include "analyzer/model/json_text.hpp"
-#include "analyzer/model/unicode_text.hpp"
 #include "analyzer/profile/dataset_impl.hpp"
 #include "analyzer/profile/header_impl.hpp"
 #include "analyzer/profile/statistics.hpp"
+#include "base/json_text.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -128,7 +128,7 @@ Description parse_description(const json& object, std::string& type) {
 
 std::vector<Description> parse_descriptions(const std::string& text, bool newer_minor) {
   std::vector<Description> arrays;
-  const json list = model::parse_json(text);
+  const json list = parse_json(text);
   if (!list.is_array() || static_cast<std::int64_t>(list.size()) > kMostArrays)
     fail(ErrorCode::unreadable, "not a list of at most ", kMostArrays, " arrays");
   for (const json& object : list) {
@@ -218,7 +218,7 @@ void compare(const std::string& name, const json* there, const json* here,
 void compare_text(const std::string& name, const std::string& there, const std::string& here,
                   std::vector<std::string>& clauses) {
   if (there == here) return;
-  const json left = model::parse_json(there), right = model::parse_json(here);
+  const json left = parse_json(there), right = parse_json(here);
   compare(name, &left, &right, clauses);
 }
 
@@ -241,7 +241,7 @@ void check_header(const Header& header) {
   const std::string why = objection(header);
   if (!why.empty()) fail(ErrorCode::internal, "the profile's header: ", why);
   for (const std::string* text : {&header.capture, &header.prompts})
-    if (!model::parse_json(*text).is_object())
+    if (!parse_json(*text).is_object())
       fail(ErrorCode::internal, "the profile's header: settings are no JSON object");
 }
 
@@ -288,7 +288,7 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
          ", which there has never been");
   Header header;
   header.tool_version = read_string(file, "tool_version", most);
-  header.model_name = model::repaired_utf8(read_string(file, "model_name", most));
+  header.model_name = repaired_utf8(read_string(file, "model_name", most));
   header.architecture = read_string(file, "architecture", most);
   header.model_fingerprint = read_string(file, "model_fingerprint", most);
   header.tokenizer_fingerprint = read_string(file, "tokenizer_fingerprint", most);
@@ -306,7 +306,7 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
   check_sizes(header);
   for (const char* name : {"capture", "prompts"})
     in_context(str("attribute '", name, "'"), [&] {
-      if (!model::parse_json(name[0] == 'c' ? header.capture : header.prompts).is_object())
+      if (!parse_json(name[0] == 'c' ? header.capture : header.prompts).is_object())
         fail(ErrorCode::unreadable, "not a JSON object");
     });
   header.arrays = in_context("attribute 'arrays'", [&] {

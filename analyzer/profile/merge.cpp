@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/json_text.hpp"
 #include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
+#include "base/json_text.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -31,7 +31,7 @@ std::string all_backends(const Files& files) {
 std::string all_prompts(const Files& files) {
   nlohmann::json plans = nlohmann::json::array();
   for (const auto& file : files) {
-    const auto plan = model::parse_json(file->header().prompts);
+    const auto plan = parse_json(file->header().prompts);
     if (const auto merged = plan.find("merged"); plan.size() == 1 && merged != plan.end())
       plans.insert(plans.end(), merged->begin(), merged->end());
     else

@@ -210,7 +210,7 @@ class MemorySource : public SampleSource {
     return found == arrays_.end() ? std::nullopt : std::optional(found->second.first);
   }
   Bytes chunk(const Description& array, std::int64_t k) override {
-    return std::move(arrays_.at(&array).second[static_cast<std::size_t>(k)]);
+    return std::move(arrays_.at(&array).second[k]);
   }
 
  private:
@@ -329,7 +329,7 @@ void write_statistic(hid_t file, const Description& array, const Sources& source
   for (std::size_t i = 0; i < sources.size(); ++i)
     for (std::int64_t k = 0; k < row.size(); ++k)
       write_chunk(dataset, grid, static_cast<std::int64_t>(i) * row.size() + k,
-                  has[i] ? sources[i]->chunk(array, k) : missing[static_cast<std::size_t>(k)]);
+                  has[i] ? sources[i]->chunk(array, k) : missing[k]);
   describe(dataset, array, true);
   dataset.close(array.name);
 }

@@ -6,7 +6,7 @@
 
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 
 namespace kvatlas::profile {
 

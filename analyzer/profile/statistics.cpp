@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/profile/chunks_impl.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::profile {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "analyzer/model/config.hpp"
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/window_scores.hpp"

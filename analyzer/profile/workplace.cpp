@@ -12,7 +12,7 @@
 
 #include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::profile {
 namespace {

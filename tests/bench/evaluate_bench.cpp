@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analyzer/capture/device.hpp"
-#include "calibrate/simulate.hpp"
+#include "base/error.hpp"
+#include "calibrate/simulate/simulate.hpp"
 #include "data/tasks.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/bench/bench_program.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/bench/bench_program.hpp"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/half.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/half.hpp"
+#include "base/parallel.hpp"
 #include "tests/bench/bench_program.hpp"
 #include "tests/support/profile_header.hpp"
 
@@ -58,8 +58,7 @@ void make(int argc, char** argv) {
   profile::Array blocks(profile::Type::i32, {profile::kMapLevels});
   for (int level = 0; level < profile::kMapLevels; ++level) {
     const std::int64_t side = std::int64_t{512} >> level;
-    blocks.values<std::int32_t>()[static_cast<std::size_t>(level)] =
-        static_cast<std::int32_t>(kTokens / side);
+    blocks.values<std::int32_t>()[level] = static_cast<std::int32_t>(kTokens / side);
     for (const bool maximum : {false, true})
       sample.arrays[profile::map_name(maximum, level)] = map_level(side, 2 * level + maximum);
   }

@@ -62,7 +62,7 @@ HWY_AFTER_NAMESPACE();
 
 #include <benchmark/benchmark.h>
 
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 #include "tests/bench/measure.hpp"
 #include "tests/support/random.hpp"
 

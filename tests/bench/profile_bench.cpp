@@ -16,7 +16,7 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/profile_run.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/bench/bench_program.hpp"
 
 namespace {

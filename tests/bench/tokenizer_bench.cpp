@@ -12,7 +12,7 @@
 
 #include "analyzer/model/gguf.hpp"
 #include "analyzer/model/tokenizer.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include <ATen/ops/xlogy.h>
 #include <benchmark/benchmark.h>
 
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 
 namespace kvatlas::bench {
 namespace {

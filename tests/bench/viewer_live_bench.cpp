@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/bench/bench_program.hpp"
 #include "tests/support/profile_header.hpp"
-#include "viewer/window/blocks_screen.hpp"
-#include "viewer/window/lazy_screen.hpp"
+#include "viewer/screens/blocks_screen.hpp"
+#include "viewer/screens/lazy_screen.hpp"
 
 namespace {
 
@@ -63,7 +63,7 @@ void write_profile(const std::filesystem::path& path) {
           filled({kHeads, kLayers, kLayers}, period * 1000);
       auto values = divergence.values<float>();
       for (std::int64_t at = 0; at < kHeads * kLayers * kLayers; ++at)
-        if (at / kLayers % kLayers == at % kLayers) values[static_cast<std::size_t>(at)] = 0;
+        if (at / kLayers % kLayers == at % kLayers) values[at] = 0;
     }
     writer.add(sample);
   }

@@ -2,7 +2,7 @@
 // A program whose kernels all run on the emulated device, which reaches the host's memory: on
 // models too, although LibTorch sees no device here. CMakeLists.txt renames choose() of
 // dispatch.cpp.
-#include "kernels/base/cuda_device.hpp"
+#include "base/cuda_device.hpp"
 #include "kernels/dispatch.hpp"
 
 namespace kvatlas {

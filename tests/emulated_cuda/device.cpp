@@ -13,7 +13,7 @@
 
 #include <climits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 // This file itself is never instrumented; KVATLAS_TSAN says that the kernels are.
 #if KVATLAS_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -108,7 +108,7 @@ struct Thread {
 class Block {
  public:
   Here here() const {
-    const uint3& at = threads_[static_cast<std::size_t>(running_)]->index;
+    const uint3& at = threads_[running_]->index;
     return {at, index_, shape_, grid_};
   }
   int running() const { return running_; }
@@ -137,7 +137,7 @@ class Block {
     block_.waiting = 0;
     warps_.assign(order_.size() / kWarp + 1, {});
     for (const int t : order_) {
-      Thread& thread = *threads_[static_cast<std::size_t>(t)];
+      Thread& thread = *threads_[t];
       thread.waits_at = nullptr;
       thread.done = false;
       thread.index = {static_cast<unsigned>(t), 0, 0};
@@ -147,7 +147,7 @@ class Block {
     while (alive_ > 0 && moved && problem_ == nullptr) {
       moved = false;
       for (const int t : order_) {
-        Thread& thread = *threads_[static_cast<std::size_t>(t)];
+        Thread& thread = *threads_[t];
         if (thread.waits_at != nullptr || thread.done) continue;
         moved = true;
         running_ = t;
@@ -183,7 +183,7 @@ class Block {
  private:
   static void live();
 
-  void leave() { Fiber::change(threads_[static_cast<std::size_t>(running_)]->fiber, *scheduler_); }
+  void leave() { Fiber::change(threads_[running_]->fiber, *scheduler_); }
 
   void give_up(const char* problem) {
     problem_ = problem;
@@ -207,7 +207,7 @@ class Block {
     Order& order = barrier.orders[barrier.turn];
     const bool orders = !barrier.shuffles;
     if (orders) order.release();
-    threads_[static_cast<std::size_t>(running_)]->waits_at = &barrier;
+    threads_[running_]->waits_at = &barrier;
     ++barrier.waiting;
     release_if_all(barrier, all);
     leave();
@@ -241,7 +241,7 @@ void Block::live() {
     self.begun_.acquire();
     (*self.body_)();
     self.ended_.release();
-    self.threads_[static_cast<std::size_t>(self.running_)]->done = true;
+    self.threads_[self.running_]->done = true;
     --self.alive_;
     self.release_if_all(self.block_, self.alive_);
     self.leave();

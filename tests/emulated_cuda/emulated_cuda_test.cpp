@@ -36,7 +36,7 @@ TEST(EmulatedCuda, ABarrierHoldsUntilAllAreThere) {
       wait_for_block();
       seen[t] = left[63 - t];
     });
-    for (int t = 0; t < 64; ++t) EXPECT_EQ(seen[static_cast<std::size_t>(t)], 63 - t + order);
+    for (int t = 0; t < 64; ++t) EXPECT_EQ(seen[t], 63 - t + order);
   }
 }
 

@@ -6,13 +6,14 @@
 
 #include <CLI/CLI.hpp>
 
-#include "analyzer/commands.hpp"
-#include "calibrate/commands.hpp"
+#include "analyzer/profile/commands.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/inspect/commands.hpp"
+#include "calibrate/methods/commands.hpp"
 #include "data/commands.hpp"
 #include "data/tasks.hpp"
 #include "export/commands.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
 
 using namespace kvatlas;
 

@@ -4,7 +4,7 @@
 
 #include "analyzer/model/config_files.hpp"
 #include "analyzer/model/rope.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/fuzz/two_parts.hpp"
 
 using namespace kvatlas;

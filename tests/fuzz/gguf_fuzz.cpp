@@ -6,7 +6,7 @@
 
 #include "analyzer/model/gguf.hpp"
 #include "analyzer/model/weights.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 using namespace kvatlas;
 using namespace kvatlas::model;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/error.hpp"
 #include "export/importers.hpp"
-#include "kernels/base/error.hpp"
 
 using namespace kvatlas;
 

@@ -2,8 +2,8 @@
 // The journal of a search: what is resumed goes on, and then holds what it held and what was added.
 #include <iostream>
 
-#include "calibrate/trial_journal.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/search/trial_journal.hpp"
 #include "tests/fuzz/input_file.hpp"
 
 using namespace kvatlas;

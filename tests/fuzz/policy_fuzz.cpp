@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "calibrate/policy.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy.hpp"
 
 using namespace kvatlas;
 using namespace kvatlas::calibrate;

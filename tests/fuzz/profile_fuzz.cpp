@@ -6,7 +6,7 @@
 #include <random>
 
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/fuzz/hdf5_checksums.hpp"
 #include "tests/fuzz/input_file.hpp"
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/error.hpp"
 #include "data/prompts.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/fuzz/input_file.hpp"
 
 using namespace kvatlas;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/model/safetensors.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 using namespace kvatlas;
 using namespace kvatlas::model;

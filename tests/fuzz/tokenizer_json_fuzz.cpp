@@ -2,7 +2,7 @@
 // tokenizer.json and, after a zero byte, a text to encode.
 #include <cstdint>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/fuzz/two_parts.hpp"
 #include "tests/fuzz/use_tokenizer.hpp"
 

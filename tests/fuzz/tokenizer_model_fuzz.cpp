@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/fuzz/use_tokenizer.hpp"
 
 using namespace kvatlas;

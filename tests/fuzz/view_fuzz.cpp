@@ -2,7 +2,7 @@
 // What the viewer reads beside profiles: links to a place, and the file of pins and notes.
 #include <iostream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/fuzz/input_file.hpp"
 #include "viewer/models/link.hpp"
 #include "viewer/models/sidecar.hpp"

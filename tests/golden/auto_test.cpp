@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"

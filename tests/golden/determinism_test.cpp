@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/profile/statistics.hpp"
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"

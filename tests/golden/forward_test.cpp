@@ -12,8 +12,9 @@
 
 #include "analyzer/capture/engine.hpp"
 #include "analyzer/model/rope.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 #include "tests/support/golden.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -45,7 +46,7 @@ struct Captured {
   std::vector<float> values;
   std::int64_t heads, rows, width;
   float at(std::int64_t h, std::int64_t r, std::int64_t i) const {
-    return values[static_cast<std::size_t>((h * rows + r) * width + i)];
+    return values[(h * rows + r) * width + i];
   }
 };
 
@@ -82,7 +83,7 @@ std::vector<double> attention_row(const LayerRecord& layer, std::int64_t head,
       if (pass == 0) {
         top = std::max(top, score);
       } else {
-        total += row[static_cast<std::size_t>(j)] = std::exp(score - top);
+        total += row[j] = std::exp(score - top);
       }
     }
   for (auto& value : row) value /= total;
@@ -229,7 +230,8 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
 class HalfPrecision : public Tiny {};
 
 TEST_P(HalfPrecision, CheckpointsRunWithFloat32Frequencies) {
-  std::ifstream file(KVATLAS_SOURCE_DIR "/tests/golden/float32_reference.json");
+  std::ifstream file(kvatlas::testing_support::source_folder() /
+                     "tests/golden/float32_reference.json");
   const auto reference = nlohmann::json::parse(file);
   // The GGUF files hold the same models as two of the folders.
   const std::string name = GetParam() == "qwen2_tied_F32.gguf" ? "qwen2_tied_bf16"
@@ -362,7 +364,7 @@ TEST_P(SmolLM2, LogitsAndArgmaxAreTransformers) {
   const auto ids = golden.integers(GetParam() + "/logits_last_top_ids");
   const auto values = golden.numbers(GetParam() + "/logits_last_top_values");
   for (std::size_t i = 0; i < ids.size(); ++i)
-    EXPECT_NEAR(sequence.logits()[static_cast<std::size_t>(ids[i])], values[i], 1e-3);
+    EXPECT_NEAR(sequence.logits()[ids[i]], values[i], 1e-3);
   double sum = 0;
   for (float logit : sequence.logits()) sum += logit;
   EXPECT_NEAR(sum, golden.numbers(GetParam() + "/logits_last_sum")[0], 5.0);

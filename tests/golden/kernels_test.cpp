@@ -37,7 +37,7 @@ TEST_P(GoldenKernels, RowsAndProximalMasses) {
       std::vector<float> log_rows, expected;
       for (std::int64_t head = 0; head < all_heads; ++head)
         for (std::int64_t j = 0; j < seen; ++j) {
-          expected.push_back(rows[static_cast<std::size_t>((2 * head + which) * n_tokens + j)]);
+          expected.push_back(rows[(2 * head + which) * n_tokens + j]);
           log_rows.push_back(std::log(expected.back()));
         }
       const std::vector<float> ones(static_cast<std::size_t>(all_heads), 1);

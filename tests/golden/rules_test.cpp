@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of calibration on a real model's statistics, against what other software computed.
-#include "calibrate/rules.hpp"
+#include "calibrate/rules/rules.hpp"
 
 #include <cmath>
 #include <fstream>
@@ -49,8 +49,8 @@ TEST_P(GoldenRules, PodBlocks) {
       if (close) continue;
       std::int64_t number = -1;
       for (std::int64_t layer = 0; layer < similarity.layers; ++layer) {
-        number += lowest[static_cast<std::size_t>(head)][static_cast<std::size_t>(layer)] == layer;
-        ASSERT_EQ(number, block[static_cast<std::size_t>(head * similarity.layers + layer)])
+        number += lowest[head][layer] == layer;
+        ASSERT_EQ(number, block[head * similarity.layers + layer])
             << "delta " << delta << ", head " << head << ", layer " << layer;
       }
     }

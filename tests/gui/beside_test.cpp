@@ -9,10 +9,10 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/baseline_beside.hpp"
-#include "viewer/window/difference_view.hpp"
-#include "viewer/window/lazy_screen.hpp"
-#include "viewer/window/main_window.hpp"
+#include "viewer/frame/baseline_beside.hpp"
+#include "viewer/frame/difference_view.hpp"
+#include "viewer/frame/main_window.hpp"
+#include "viewer/screens/lazy_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

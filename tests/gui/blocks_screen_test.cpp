@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/blocks_screen.hpp"
+#include "viewer/screens/blocks_screen.hpp"
 
 #include <gmock/gmock.h>
 

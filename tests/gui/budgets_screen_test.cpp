@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/budgets_screen.hpp"
+#include "viewer/screens/budgets_screen.hpp"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/comparison_screen.hpp"
+#include "viewer/screens/comparison_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/comparison_screen.hpp"
+#include "viewer/screens/comparison_screen.hpp"
 
 #include <QListWidget>
 #include <QSignalSpy>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/policy_reports.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/gui_support.hpp"
 
 namespace kvatlas::viewer {
@@ -122,8 +122,7 @@ TEST_F(ComparisonTest, TwoProfiles) {
   ASSERT_GT(screen.changes().count(), 2);
   for (int row = 0; row < screen.changes().count(); ++row) {
     screen.changes().setCurrentRow(row);
-    EXPECT_EQ(session().selection().current().layer,
-              screen.diff().changes[static_cast<std::size_t>(row)].layer);
+    EXPECT_EQ(session().selection().current().layer, screen.diff().changes[row].layer);
   }
   session().close_baseline();
   ASSERT_TRUE(wait_until([&] { return screen.message().contains("baseline"); }));

@@ -15,10 +15,10 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "tests/gui/recording_screen.hpp"
-#include "viewer/window/export_view_dialog.hpp"
-#include "viewer/window/policy_dialog.hpp"
+#include "viewer/frame/export_view_dialog.hpp"
+#include "viewer/frame/policy_dialog.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/gui/recording_screen.hpp"
 
 namespace kvatlas::viewer {

@@ -8,8 +8,8 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/main_window.hpp"
-#include "viewer/window/maps_screen.hpp"
+#include "viewer/frame/main_window.hpp"
+#include "viewer/screens/maps_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

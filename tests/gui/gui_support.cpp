@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/places.hpp"
+
 namespace kvatlas::viewer::testing_gui {
 
 bool wait_until(const std::function<bool()>& reached) { return QTest::qWaitFor(reached, 10000); }
@@ -28,7 +30,8 @@ SmallSession::SmallSession(const calibrate::testing_profile::Shape& shape) {
 }
 
 void grab_screenshots(QWidget& widget, Session& session, const QString& name) {
-  const QDir folder(QStringLiteral(KVATLAS_BINARY_DIR "/screenshots"));
+  const QDir folder(
+      QString::fromStdString((kvatlas::testing_support::build_folder() / "screenshots").string()));
   ASSERT_TRUE(folder.mkpath(QStringLiteral(".")));
   const Theme before = session.theme();
   for (const bool dark : {false, true}) {

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "tests/support/model_bytes.hpp"
-#include "tests/unit/calibrate/small_profile.hpp"
-#include "viewer/window/session.hpp"
+#include "tests/support/small_profile.hpp"
+#include "viewer/screens/session.hpp"
 
 class QWidget;
 

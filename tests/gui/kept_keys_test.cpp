@@ -9,9 +9,9 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/map_overlays.hpp"
-#include "viewer/window/maps_screen.hpp"
-#include "viewer/window/rows_screen.hpp"
+#include "viewer/screens/map_overlays.hpp"
+#include "viewer/screens/maps_screen.hpp"
+#include "viewer/screens/rows_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/recording_screen.hpp"
-#include "viewer/window/keys_dialog.hpp"
+#include "viewer/frame/keys_dialog.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/lazy_screen.hpp"
+#include "viewer/screens/lazy_screen.hpp"
 
 #include <QSignalSpy>
 
 #include <gmock/gmock.h>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/gui/shown_screen.hpp"
 
 namespace kvatlas::viewer {

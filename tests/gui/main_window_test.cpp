@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The window around the screens: docks, top bar, jump box, looks, what it keeps.
-#include "viewer/window/main_window.hpp"
+#include "viewer/frame/main_window.hpp"
 
 #include <QAbstractItemModelTester>
 #include <QComboBox>

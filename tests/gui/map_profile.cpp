@@ -5,7 +5,7 @@
 #include <string>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 #include "tests/support/profile_header.hpp"
 
 namespace kvatlas::viewer::testing_gui {
@@ -43,8 +43,7 @@ void add_maps(profile::Sample& sample, std::int64_t n) {
   profile::Array blocks(profile::Type::i32, {profile::kMapLevels});
   for (int level = 0; level < profile::kMapLevels; ++level) {
     const std::int64_t tokens = block << level;
-    blocks.values<std::int32_t>()[static_cast<std::size_t>(level)] =
-        static_cast<std::int32_t>(tokens);
+    blocks.values<std::int32_t>()[level] = static_cast<std::int32_t>(tokens);
     const std::int64_t side = (n + tokens - 1) / tokens;
     for (const bool maximum : {false, true})
       sample.arrays[profile::map_name(maximum, level)] =

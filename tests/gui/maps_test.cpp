@@ -16,8 +16,8 @@
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "tests/unit/viewer_maps/fake_tile_source.hpp"
-#include "viewer/window/map_overlays.hpp"
-#include "viewer/window/maps_screen.hpp"
+#include "viewer/screens/map_overlays.hpp"
+#include "viewer/screens/maps_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -32,12 +32,11 @@ class WideTileSource : public testing_tiles::FakeTileSource {
   explicit WideTileSource(FakeControl& control) : FakeTileSource(control) {}
   Tile read(const TileKey& key) override {
     FakeTileSource::read(key);
-    const std::int64_t side =
-        std::min(kTileSide, levels(0)[static_cast<std::size_t>(key.level)].side);
+    const std::int64_t side = std::min(kTileSide, levels(0)[key.level].side);
     Tile tile{side, side, std::vector<float>(static_cast<std::size_t>(side * side))};
     for (std::int64_t row = 0; row < side; ++row)
       for (std::int64_t column = 0; column < side; ++column)
-        tile.values[static_cast<std::size_t>(row * side + column)] =
+        tile.values[row * side + column] =
             1.0F / static_cast<float>(1 + (row + column) % 50 + key.row + key.column);
     return tile;
   }

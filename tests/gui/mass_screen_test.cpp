@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/mass_screen.hpp"
+#include "viewer/screens/mass_screen.hpp"
 
 #include <gmock/gmock.h>
 

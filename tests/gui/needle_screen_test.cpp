@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/needle_screen.hpp"
+#include "viewer/screens/needle_screen.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/overview_screen.hpp"
+#include "viewer/screens/overview_screen.hpp"
 
 #include <QLabel>
 #include <QPushButton>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
-#include "viewer/window/policy_card.hpp"
+#include "viewer/screens/policy_card.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -89,7 +89,7 @@ TEST(OverviewScreen, CardsWrap) {
   SmallSession small;
   OverviewScreen screen(small.session(), nullptr);
   show(screen, 420);
-  const auto top = [&](int card) { return screen.cards()[static_cast<std::size_t>(card)]->y(); };
+  const auto top = [&](int card) { return screen.cards()[card]->y(); };
   EXPECT_LT(top(0), top(1));
   screen.resize(800, 700);
   ASSERT_TRUE(wait_until([&] { return top(0) == top(1); }));

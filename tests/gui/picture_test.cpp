@@ -12,9 +12,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/gui/sample_charts.hpp"
 #include "tests/support/model_bytes.hpp"
+#include "tests/support/places.hpp"
 #include "viewer/draw/picture_impl.hpp"
 
 namespace kvatlas::viewer {
@@ -225,7 +226,10 @@ void compare_with_reference(const Chart& chart, bool dark, const char* name) {
   ImageOptions options;
   options.size = {480, 300};
   const QImage image = to_image(*chart_picture(chart), theme(dark), options);
-  const QString path = QStringLiteral(KVATLAS_SOURCE_DIR "/tests/gui/references/%1.png").arg(name);
+  const QString path =
+      QString::fromStdString(
+          (kvatlas::testing_support::source_folder() / "tests/gui/references").string()) +
+      "/" + name + ".png";
   if (std::getenv("KVATLAS_WRITE_REFERENCES")) {
     ASSERT_TRUE(image.convertToFormat(QImage::Format_RGB32).save(path));
   }

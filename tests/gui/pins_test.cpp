@@ -8,7 +8,7 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/pin_tray.hpp"
+#include "viewer/frame/pin_tray.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
-#include "viewer/window/main_window.hpp"
+#include "viewer/frame/main_window.hpp"
 
 namespace kvatlas::viewer::testing_gui {
 

@@ -8,7 +8,7 @@
 
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/rows_screen.hpp"
+#include "viewer/screens/rows_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -11,12 +11,12 @@
 
 #include <gtest/gtest.h>
 
-#include "calibrate/policy_reports.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/gui_support.hpp"
 #include "tests/support/front_document.hpp"
-#include "viewer/window/comparison_screen.hpp"
-#include "viewer/window/main_window.hpp"
-#include "viewer/window/search_dialog.hpp"
+#include "viewer/frame/main_window.hpp"
+#include "viewer/frame/search_dialog.hpp"
+#include "viewer/screens/comparison_screen.hpp"
 
 namespace kvatlas::viewer {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/selection.hpp"
+#include "viewer/screens/selection.hpp"
 
 #include <gtest/gtest.h>
 

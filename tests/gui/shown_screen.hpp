@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
-#include "viewer/window/live_screen.hpp"
+#include "viewer/screens/live_screen.hpp"
 
 namespace kvatlas::viewer::testing_gui {
 

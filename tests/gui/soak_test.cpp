@@ -21,10 +21,10 @@
 
 #include <gtest/gtest.h>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
-#include "viewer/window/main_window.hpp"
+#include "viewer/frame/main_window.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -88,8 +88,7 @@ class Soak {
         return wheel();
       case 10:
         if (const auto& all = screens(); !all.empty())
-          window_->show_screen(
-              all[static_cast<std::size_t>(below(static_cast<int>(all.size())))].id);
+          window_->show_screen(all[below(static_cast<int>(all.size()))].id);
         return;
       case 11:
         return open();
@@ -134,7 +133,7 @@ class Soak {
 
   void key() {
     const auto& all = window_->actions().all();
-    auto* action = all[static_cast<std::size_t>(below(static_cast<int>(all.size())))];
+    auto* action = all[below(static_cast<int>(all.size()))];
     if (action->objectName() == "file.quit") return;
     last_ = action->objectName().toStdString();
     const auto keys = action->shortcuts();
@@ -181,7 +180,7 @@ class Soak {
   void open() {
     static constexpr std::array kNames = {"a.h5",   "b.h5",     "bare.h5",     "a.h5",   "maps.h5",
                                           "bad.h5", "bad.json", "policy.json", "none.h5"};
-    const char* name = kNames[static_cast<std::size_t>(below(kNames.size()))];
+    const char* name = kNames[below(kNames.size())];
     last_ = std::string("open ") + name;
     const int way = below(5);
     if (way == 0) session_.close_baseline();
@@ -196,7 +195,7 @@ class Soak {
     last_ = "filter";
     auto* field = window_->findChild<QLineEdit*>("filter");
     if (!field || !field->isVisible()) return;
-    field->setText(kTexts[static_cast<std::size_t>(below(kTexts.size()))]);
+    field->setText(kTexts[below(kTexts.size())]);
     QTest::keyClick(field, Qt::Key_Return);
   }
 
@@ -214,7 +213,7 @@ class Soak {
                                           "kvatlas:#at=L2.H1&q=900&k=5&region=10,10,500,500",
                                           "kvatlas:#at=L0.H0&tokens=20,90&filter=not%20lazy"};
     last_ = "jump";
-    window_->jump(QString::fromUtf8(kTexts[static_cast<std::size_t>(below(kTexts.size()))]));
+    window_->jump(QString::fromUtf8(kTexts[below(kTexts.size())]));
   }
 
   std::mt19937 random_;

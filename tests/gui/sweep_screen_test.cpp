@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/window/sweep_screen.hpp"
+#include "viewer/screens/sweep_screen.hpp"
 
 #include <QPushButton>
 
 #include <gmock/gmock.h>
 
-#include "calibrate/lagkv.hpp"
-#include "calibrate/policy_reports.hpp"
+#include "calibrate/methods/lagkv.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/shown_screen.hpp"
 
 namespace kvatlas::viewer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a policy is said to take is what the simulation holds.
-#include "calibrate/cache_bytes.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 
 #include "tests/property/simulation_fixture.hpp"
 

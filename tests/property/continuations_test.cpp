@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Continuations that decode together, against what their plans mean, token by token and in double:
 // in every layer, for plans that policies make and for plans drawn at random.
-#include "calibrate/continuations.hpp"
+#include "calibrate/simulate/continuations.hpp"
 
 #include <algorithm>
 #include <cmath>

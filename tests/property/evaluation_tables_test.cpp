@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/evaluate.hpp"
+#include "calibrate/search/evaluate.hpp"
 
 namespace kvatlas::calibrate {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 #include "kernels/kv_quant.hpp"
 #include "kernels/minicache_merge.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/capture/engine.hpp"
-#include "calibrate/plan.hpp"
+#include "calibrate/simulate/plan.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -38,9 +38,7 @@ class NaiveDecode {
     const Row* value;
   };
 
-  Head& head(std::int64_t layer, std::int64_t g) {
-    return heads_[static_cast<std::size_t>(layer * kv_heads_ + g)];
-  }
+  Head& head(std::int64_t layer, std::int64_t g) { return heads_[layer * kv_heads_ + g]; }
   std::int64_t lowest(std::int64_t layer, std::int64_t h) const;
   bool distant(std::int64_t j) const;
   double score(const Row& query, const Row& key, const capture::ContinuationRows& in) const;

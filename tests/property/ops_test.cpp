@@ -53,13 +53,12 @@ at::Tensor attended_by_definition(const Attention& io) {
               static_cast<double>(query[h][row][d]) * static_cast<double>(key[h / group][j][d]);
         score *= io.scale;
         if (io.softcap > 0) score = io.softcap * std::tanh(score / io.softcap);
-        sum += weights[static_cast<std::size_t>(j)] = std::exp(score);
+        sum += weights[j] = std::exp(score);
       }
       for (std::int64_t d = 0; d < dim; ++d) {
         double mixed = 0;
         for (std::int64_t j = 0; j <= position; ++j)
-          mixed += weights[static_cast<std::size_t>(j)] / sum *
-                   static_cast<double>(value[h / group][j][d]);
+          mixed += weights[j] / sum * static_cast<double>(value[h / group][j][d]);
         result[row][h * dim + d] = static_cast<float>(mixed);
       }
     }

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "calibrate/continuations.hpp"
-#include "calibrate/rules.hpp"
+#include "calibrate/rules/rules.hpp"
+#include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
 #include "tests/property/simulation_fixture.hpp"
 
@@ -36,7 +36,7 @@ Attention attention_of(const capture::AttentionInputs& in) {
           score += static_cast<double>(query(h, i, c)) * static_cast<double>(key(h / group, j, c));
         score *= in.scale;
         if (in.softcap > 0) score = in.softcap * std::tanh(score / in.softcap);
-        sum += row[static_cast<std::size_t>(j)] = std::exp(score);
+        sum += row[j] = std::exp(score);
       }
       for (double& value : row) value /= sum;
       of_head.push_back(std::move(row));
@@ -90,7 +90,7 @@ class PlanOf : public OnCheckpoint {
     for (std::int64_t j = end; j < kTokens; ++j) EXPECT_TRUE(kept.contains(j)) << j;
     double least = 1e300, most = -1e300;
     for (std::int64_t j = 0; j < end; ++j) {
-      const double score = scores[static_cast<std::size_t>(j)];
+      const double score = scores[j];
       if (kept.contains(j))
         least = std::min(least, score);
       else
@@ -112,7 +112,7 @@ TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
           for (std::size_t j = 0; j < row.size(); ++j) columns[j] += row[j];
         return columns;
       });
-      expect_best(plan.heads[layer][static_cast<std::size_t>(g)], sums, kTokens - 16, 15);
+      expect_best(plan.heads[layer][g], sums, kTokens - 16, 15);
     }
 }
 
@@ -143,11 +143,10 @@ TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
           for (std::int64_t j = 0; j < kBefore; ++j)
             for (std::int64_t k = std::max<std::int64_t>(0, j - 2);
                  k <= std::min(kBefore - 1, j + 2); ++k)
-              pooled[static_cast<std::size_t>(j)] += mean[static_cast<std::size_t>(k)] / 5;
+              pooled[j] += mean[k] / 5;
           return pooled;
         });
-        expect_best(plan.heads[layer][static_cast<std::size_t>(g)], scores, kBefore,
-                    plan.budgets[layer]);
+        expect_best(plan.heads[layer][g], scores, kBefore, plan.budgets[layer]);
       }
   }
 }

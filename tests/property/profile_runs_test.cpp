@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/property/profile_fixture.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -221,7 +222,8 @@ TEST_F(ProfileRuns, AKilledRankCostsItsSampleAlone) {
 }
 
 TEST_F(ProfileRuns, TwoHostsGiveTheFileOfOneProcess) {
-  const std::string hosts = KVATLAS_SOURCE_DIR "/tests/support/two_hosts.sh";
+  const std::string hosts =
+      (kvatlas::testing_support::source_folder() / "tests/support/two_hosts.sh").string();
   const Finished tried = run_program({hosts, "true"});
   if (tried.status != 0) GTEST_SKIP() << "no network namespaces here: " << tried.err;
   const auto prompts = command.prompts(9, 60);

@@ -10,8 +10,8 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
-#include "calibrate/plan.hpp"
-#include "calibrate/simulate.hpp"
+#include "calibrate/simulate/plan.hpp"
+#include "calibrate/simulate/simulate.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/random.hpp"
 

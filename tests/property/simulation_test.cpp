@@ -225,7 +225,7 @@ TEST_P(SimulationOf, CutsBeforeTheQuestion) {
              {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.prefill(in); },
               .logits = {},
               .progress = {}});
-  step.tokens = {ids[static_cast<std::size_t>(n)]};
+  step.tokens = {ids[n]};
   engine.run({&step, 1}, capture::Logits::last,
              {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.first_step(in); },
               .logits = {},

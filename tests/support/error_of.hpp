@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::testing_support {
 

@@ -2,7 +2,7 @@
 // A document as a search leaves it: three points of a front, the first of them chosen.
 #pragma once
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::testing_support {
 

@@ -7,6 +7,8 @@
 
 #include <hdf5.h>
 
+#include "tests/support/places.hpp"
+
 namespace kvatlas::testing_support {
 namespace {
 
@@ -35,7 +37,7 @@ hid_t open_file(const std::filesystem::path& file) {
 std::filesystem::path golden_path(const std::string& name) {
   const char* chosen = std::getenv("KVATLAS_GOLDEN");
   const std::filesystem::path root =
-      chosen != nullptr ? chosen : KVATLAS_SOURCE_DIR "/../shared/golden";
+      chosen != nullptr ? chosen : source_folder() / "../shared/golden";
   if (!std::filesystem::exists(root / name))
     throw std::runtime_error("no golden data at " + (root / name).string() +
                              ": set KVATLAS_GOLDEN to the folder that holds it");

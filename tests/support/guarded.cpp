@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #if KVATLAS_HAS_CUDA
 #include <cuda_runtime_api.h>
 #endif

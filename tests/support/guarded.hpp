@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/base/view.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::testing_support {
 
@@ -48,8 +48,7 @@ class Guarded {
     std::vector<unsigned char> bytes(static_cast<std::size_t>((count_ + 2 * kGuard) * kSize));
     copy_bytes(bytes.data(), block_.get(), static_cast<std::int64_t>(bytes.size()));
     for (std::int64_t i = 0; i < kGuard * kSize; ++i)
-      if (bytes[static_cast<std::size_t>(i)] != kMark ||
-          bytes[bytes.size() - 1 - static_cast<std::size_t>(i)] != kMark)
+      if (bytes[i] != kMark || bytes[bytes.size() - 1 - static_cast<std::size_t>(i)] != kMark)
         return false;
     return true;
   }

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 #include "kernels/dispatch.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::testing_support {
 

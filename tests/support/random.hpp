@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/base/half.hpp"
-#include "kernels/base/view.hpp"
+#include "base/half.hpp"
+#include "base/view.hpp"
 
 namespace kvatlas::testing_support {
 

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/view.hpp"
+#include "base/view.hpp"
 #include "tests/support/guarded.hpp"
 #include "tests/support/random.hpp"
 
@@ -77,8 +77,7 @@ class Tensor {
     std::vector<float> spread(static_cast<std::size_t>(span_of(sizes, strides)),
                               std::nanf(""));  // what lies between must not be read into results
     auto next = values.begin();
-    for_offsets(sizes, strides,
-                [&](std::int64_t offset) { spread[static_cast<std::size_t>(offset)] = *next++; });
+    for_offsets(sizes, strides, [&](std::int64_t offset) { spread[offset] = *next++; });
     const Encoded encoded(type, spread);
     view = AnyView<N>(place(encoded, memory), type, sizes, strides, memory);
     host = memory == Memory::host ? view
@@ -113,9 +112,8 @@ class Output {
     EXPECT_TRUE(block_.intact()) << "a write outside the output";
     auto all = block_.values();
     std::vector<T> out;
-    for_offsets(view.sizes, view.strides, [&](std::int64_t offset) {
-      out.push_back(std::exchange(all[static_cast<std::size_t>(offset)], fill_));
-    });
+    for_offsets(view.sizes, view.strides,
+                [&](std::int64_t offset) { out.push_back(std::exchange(all[offset], fill_)); });
     EXPECT_TRUE(std::all_of(all.begin(), all.end(), [&](T value) { return value == fill_; }))
         << "a write between the elements of the output";
     return out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/tiny_model.hpp"
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::testing_support {
 namespace {

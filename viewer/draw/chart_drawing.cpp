@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/draw/chart_drawing_impl.hpp"
 #include "viewer/maps/scale.hpp"
 

@@ -221,7 +221,7 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
   const double width = std::max(room.width() / best, 4.0);
   const double height = std::max(room.height() / down, 4.0);
   for (int i = 0; i < count; ++i) {
-    const auto& matrix = chart.matrices[static_cast<std::size_t>(i)];
+    const auto& matrix = chart.matrices[i];
     const int row = i / best, column = i % best;
     const QRectF cell(room.left() + column * width, room.top() + row * height, width, height);
     ChartLayout::MatrixPlace place;

@@ -92,7 +92,7 @@ QPoint ChartView::handle_place(int mark) const {
   if (std::isnan(at)) return {};
   const auto& layout = drawing.layout();
   if (!layout.has_plot) return QPointF(layout.legend_bar.center().x(), at).toPoint();
-  return drawing.chart().marks[static_cast<std::size_t>(mark)].vertical
+  return drawing.chart().marks[mark].vertical
              ? QPointF(at, layout.plot.bottom() - kGripIn).toPoint()
              : QPointF(layout.plot.left() + kGripIn, at).toPoint();
 }
@@ -180,7 +180,7 @@ void ChartView::set_hover(const QPoint& at) {
   const int handle = state.drawing.handle_at(at);
   QString text = state.drawing.words(state.hovered);
   if (text.isEmpty() && handle >= 0) {
-    const auto& mark = chart().marks[static_cast<std::size_t>(handle)];
+    const auto& mark = chart().marks[handle];
     text = tr("%1 %2, drag to change it")
                .arg(QString::fromStdString(mark.label), plain_number(mark.at, 4));
   }
@@ -188,10 +188,8 @@ void ChartView::set_hover(const QPoint& at) {
   if (handle < 0 || state.hovered.kind == Part::Kind::point)
     setCursor(state.hovered.kind == Part::Kind::none ? Qt::ArrowCursor : Qt::PointingHandCursor);
   else
-    setCursor(state.drawing.layout().has_plot &&
-                      chart().marks[static_cast<std::size_t>(handle)].vertical
-                  ? Qt::SplitHCursor
-                  : Qt::SplitVCursor);
+    setCursor(state.drawing.layout().has_plot && chart().marks[handle].vertical ? Qt::SplitHCursor
+                                                                                : Qt::SplitVCursor);
   update();
 }
 
@@ -299,13 +297,10 @@ void ChartView::choose_focused() {
       emit point_chosen(static_cast<int>(chart().points.size()) + part.series, part.index);
       break;
     case Part::Kind::bar:
-      emit column_chosen(chart()
-                             .bars[static_cast<std::size_t>(part.series)]
-                             .bars[static_cast<std::size_t>(part.index)]
-                             .x);
+      emit column_chosen(chart().bars[part.series].bars[part.index].x);
       break;
     case Part::Kind::box:
-      emit column_chosen(chart().boxes[static_cast<std::size_t>(part.index)].x);
+      emit column_chosen(chart().boxes[part.index].x);
       break;
     case Part::Kind::cell:
       emit cell_chosen(part.index, part.row, part.column);
@@ -365,7 +360,7 @@ void ChartView::move_focus(int columns, int rows) {
 void ChartView::move_cell(int columns, int rows) {
   Part part = state_->focused;
   const auto size_of = [this](int matrix) {
-    const auto& of = chart().matrices[static_cast<std::size_t>(matrix)];
+    const auto& of = chart().matrices[matrix];
     return QSize(static_cast<int>(of.column_labels.size()), static_cast<int>(of.row_labels.size()));
   };
   if (part.kind != Part::Kind::cell) {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 
@@ -165,9 +165,8 @@ QImage thumbnail_image(const Tile& tile, const Scale& scale, int pixels, const T
       std::uint8_t greatest = 0;  // an index more one: masked counts as lowest
       for (std::int64_t row = rows.first; row < rows.second; ++row)
         for (std::int64_t column = columns.first; column < columns.second; ++column)
-          greatest = std::max(
-              greatest, static_cast<std::uint8_t>(
-                            indices[static_cast<std::size_t>(row * tile.columns + column)] + 1));
+          greatest = std::max(greatest,
+                              static_cast<std::uint8_t>(indices[row * tile.columns + column] + 1));
       line[x] = static_cast<std::uint8_t>(greatest - 1);
     }
   }

@@ -5,8 +5,8 @@
 #include <iostream>
 #include <set>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <charconv>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/grid_picture.hpp"
 #include "viewer/draw/map_scene.hpp"
 #include "viewer/maps/viewport_moves.hpp"
@@ -82,7 +82,7 @@ QSizeF size_for(const TokenRectangle& part) {
 std::vector<PlacedTile> read_tiles(TileSource& tiles, const MapKey& key,
                                    const std::vector<MapLevel>& levels, const Viewport& viewport) {
   const int level = choose_level(levels, viewport.tokens_per_pixel);
-  const MapLevel& about = levels[static_cast<std::size_t>(level)];
+  const MapLevel& about = levels[level];
   std::vector<PlacedTile> placed;
   for (const TileRequest& wanted : plan_tiles(key, level, about, viewport.tokens())) {
     if (wanted.priority != Priority::visible) break;

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/map_parts.hpp"
 
 namespace kvatlas::viewer {
@@ -97,7 +97,7 @@ bool shows_token_texts(const MapScene& scene) {
 
 std::string token_text(const TokenList& tokens, std::int64_t token) {
   if (!tokens || token < 0 || token >= static_cast<std::int64_t>(tokens->size())) return {};
-  return (*tokens)[static_cast<std::size_t>(token)];
+  return (*tokens)[token];
 }
 
 RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens) {

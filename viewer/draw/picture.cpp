@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/draw/chart_drawing_impl.hpp"
 #include "viewer/draw/picture_impl.hpp"
 

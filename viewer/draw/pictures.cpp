@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/comparison_model.hpp"

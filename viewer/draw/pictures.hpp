@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/tile_plan.hpp"
 #include "viewer/models/choices.hpp"

@@ -11,12 +11,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
-#include "viewer/commands.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/draw/pictures.hpp"
+#include "viewer/models/commands.hpp"
 
 namespace kvatlas {
 

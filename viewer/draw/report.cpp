@@ -4,9 +4,9 @@
 #include <QByteArray>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/markup.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/markup.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/picture_impl.hpp"
 #include "viewer/models/overview_model.hpp"
 

@@ -8,13 +8,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "calibrate/policy.hpp"
-#include "calibrate/policy_files.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
-#include "viewer/commands.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
+#include "calibrate/policy/policy.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/report.hpp"
+#include "viewer/models/commands.hpp"
 
 namespace kvatlas {
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <string>
 
-#include "calibrate/policy.hpp"
-#include "calibrate/policy_files.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "viewer/draw/picture.hpp"
 #include "viewer/draw/picture_impl.hpp"
 

@@ -14,9 +14,7 @@ struct Cells {
   std::int64_t first_row = 0, first_column = 0;  // where it lies in the map
   bool causal = true;                            // nothing is right of the map's diagonal
 
-  float at(std::int64_t row, std::int64_t column) const {
-    return values[static_cast<std::size_t>(row * columns + column)];
-  }
+  float at(std::int64_t row, std::int64_t column) const { return values[row * columns + column]; }
   bool is_masked(std::int64_t row, std::int64_t column) const {
     return causal && first_column + column > first_row + row;
   }

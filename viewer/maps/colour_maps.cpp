@@ -112,7 +112,7 @@ Colour colour_at(ColourMap map, double position) {
 Palette make_palette(ColourMap map, Colour missing, Colour blank) {
   Palette palette;
   for (int index = kFirstIndex; index <= kLastIndex; ++index)
-    palette[static_cast<std::size_t>(index)] =
+    palette[index] =
         colour_at(map, static_cast<double>(index - kFirstIndex) / (kLastIndex - kFirstIndex));
   palette[kZeroIndex] = colour_at(map, is_diverging(map) ? 0.5 : 0);
   palette[kMissingIndex] = missing;

@@ -6,8 +6,8 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
 
 namespace kvatlas::viewer {
 
@@ -81,7 +81,7 @@ std::vector<HeadMeasures> read_head_measures(const profile::Reader& profile, std
                                ? f16_to_float(stored.values<std::uint16_t>()[at])
                            : stored.type == profile::Type::f32 ? stored.values<float>()[at]
                                                                : std::nanf("");
-        means[static_cast<std::size_t>(i)] = std::exp2(log2);
+        means[i] = std::exp2(log2);
       }
       measures.push_back(measure_head(means, side, block_tokens));
     }

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::viewer {
 
@@ -26,9 +26,7 @@ std::int64_t cells_in(std::int64_t tile, std::int64_t side) {
 int level_like(std::int64_t side, std::span<const MapLevel> levels) {
   int best = -1;
   for (int level = 0; level < static_cast<int>(levels.size()); ++level) {
-    const auto distance = [&](int at) {
-      return std::abs(levels[static_cast<std::size_t>(at)].side - side);
-    };
+    const auto distance = [&](int at) { return std::abs(levels[at].side - side); };
     if (best < 0 || distance(level) < distance(best)) best = level;
   }
   return best;
@@ -71,9 +69,8 @@ std::shared_ptr<const Tile> tile_over(const TileKey& key, std::int64_t side, con
         if (keys[i].row != r / kTileSide || keys[i].column != c / kTileSide) continue;
         const std::int64_t tile_row = r % kTileSide, tile_column = c % kTileSide;
         if (tile_row < tiles[i]->rows && tile_column < tiles[i]->columns)
-          made->values[static_cast<std::size_t>(row * made->columns + column)] =
-              tiles[i]
-                  ->values[static_cast<std::size_t>(tile_row * tiles[i]->columns + tile_column)];
+          made->values[row * made->columns + column] =
+              tiles[i]->values[tile_row * tiles[i]->columns + tile_column];
       }
     }
   return made;

@@ -11,8 +11,8 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
 #include "viewer/maps/tiles.hpp"
 
 namespace kvatlas::viewer {
@@ -79,7 +79,7 @@ class ProfileTiles : public TileSource {
     const auto sample_levels = levels(key.map.sample);
     if (key.level < 0 || key.level >= static_cast<int>(sample_levels.size()))
       fail(ErrorCode::internal, "level ", key.level, " of ", sample_levels.size());
-    const std::int64_t side = sample_levels[static_cast<std::size_t>(key.level)].side;
+    const std::int64_t side = sample_levels[key.level].side;
     const std::string name = profile::map_name(key.map.reduction == Reduction::maximum, key.level);
     const profile::Header& header = reader_->header();
     require_shape(key.map.sample, name, side);

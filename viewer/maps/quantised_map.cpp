@@ -112,11 +112,11 @@ std::vector<float> QuantisedMap::visible_sample() const {
       const auto maxima = settings_.per_row ? row_maxima(placed) : std::vector<float>();
       for (std::int64_t row = 0; row < copy.rows; ++row)
         for (std::int64_t column = 0; column < copy.columns; ++column) {
-          float& value = copy.values[static_cast<std::size_t>(row * copy.columns + column)];
+          float& value = copy.values[row * copy.columns + column];
           if (cells.first_column + column < masked)
             value = std::numeric_limits<float>::quiet_NaN();
-          else if (!maxima.empty() && maxima[static_cast<std::size_t>(row)] > 0)
-            value /= maxima[static_cast<std::size_t>(row)];
+          else if (!maxima.empty() && maxima[row] > 0)
+            value /= maxima[row];
         }
       cells.values = copy.values;
     }
@@ -213,8 +213,7 @@ void QuantisedMap::draw(const Viewport& viewport, std::span<std::uint8_t> indice
         std::uint8_t order = 0;
         for (std::int64_t row = rows.first; row < rows.last; ++row)
           for (std::int64_t column = columns[i].first; column < columns[i].last; ++column)
-            order = std::max(
-                order, to_order(values[static_cast<std::size_t>(row * tile.columns + column)]));
+            order = std::max(order, to_order(values[row * tile.columns + column]));
         line[i] = from_order(order);
       }
     }
@@ -250,17 +249,17 @@ QuantisedMap::Edges QuantisedMap::edges(const Viewport& viewport, std::int64_t n
                      std::min(columns.last, first_column + kTileSide)};
     const bool whole = placed.tile && placed.key == placed.slot;
     for (std::int64_t row = r.first; row < r.last; ++row) {
-      double& row_sum = edges.rows[static_cast<std::size_t>(row - rows.first)];
+      double& row_sum = edges.rows[row - rows.first];
       for (std::int64_t column = c.first; column < std::min(c.last, row + 1); ++column) {
-        double& column_sum = edges.columns[static_cast<std::size_t>(column - columns.first)];
+        double& column_sum = edges.columns[column - columns.first];
         if (!whole) {
           row_sum = column_sum = std::numeric_limits<double>::quiet_NaN();
           continue;
         }
         if (row - first_row >= placed.tile->rows || column - first_column >= placed.tile->columns)
           continue;
-        const double value = placed.tile->values[static_cast<std::size_t>(
-            (row - first_row) * placed.tile->columns + column - first_column)];
+        const double value =
+            placed.tile->values[(row - first_row) * placed.tile->columns + column - first_column];
         if (greatest) {
           row_sum = std::max(row_sum, value);
           column_sum = std::max(column_sum, value);

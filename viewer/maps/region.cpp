@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::viewer {
 
@@ -106,7 +106,7 @@ RegionStatistics region_statistics(std::span<const PlacedTile> means,
            row < std::min(rows.second, cells.first_row + cells.rows); ++row)
         for (std::int64_t column = std::max(columns.first, cells.first_column);
              column < std::min(columns.second, cells.first_column + cells.columns); ++column)
-          found[static_cast<std::size_t>((row - rows.first) * width + column - columns.first)] =
+          found[(row - rows.first) * width + column - columns.first] =
               cells.at(row - cells.first_row, column - cells.first_column);
     }
     return found;

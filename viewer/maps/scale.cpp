@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/maps/colour_maps.hpp"
 
 namespace kvatlas::viewer {
@@ -124,7 +124,7 @@ double Scale::value_at(double position) const {
 
 void raise_row_maxima(const Cells& cells, std::span<float> maxima) {
   for (std::int64_t row = 0; row < cells.rows; ++row) {
-    float& greatest = maxima[static_cast<std::size_t>(row)];
+    float& greatest = maxima[row];
     for (std::int64_t column = 0; column < cells.columns; ++column) {
       const float value = cells.at(row, column);
       if (!cells.is_masked(row, column) && std::isfinite(value))
@@ -143,10 +143,10 @@ QuantiseCounts quantise(const Cells& cells, const Scale& scale, std::span<const 
          " cells");
   QuantiseCounts counts;
   for (std::int64_t row = 0; row < cells.rows; ++row) {
-    const float greatest = row_maxima.empty() ? 1.0F : row_maxima[static_cast<std::size_t>(row)];
+    const float greatest = row_maxima.empty() ? 1.0F : row_maxima[row];
     const float factor = greatest > 0 ? 1 / greatest : 1.0F;
     for (std::int64_t column = 0; column < cells.columns; ++column) {
-      std::uint8_t& index = indices[static_cast<std::size_t>(row * cells.columns + column)];
+      std::uint8_t& index = indices[row * cells.columns + column];
       if (cells.is_masked(row, column)) {
         index = kMaskedIndex;
         continue;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/maps/scale.hpp"
 
 namespace kvatlas::viewer {

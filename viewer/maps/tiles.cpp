@@ -29,8 +29,7 @@ std::size_t TileKeyHash::operator()(const TileKey& key) const noexcept {
 int thumbnail_level(std::span<const MapLevel> levels) {
   constexpr std::int64_t kThumbnailSide = 64;
   int level = 0;
-  while (level + 1 < static_cast<int>(levels.size()) &&
-         levels[static_cast<std::size_t>(level)].side > kThumbnailSide)
+  while (level + 1 < static_cast<int>(levels.size()) && levels[level].side > kThumbnailSide)
     ++level;
   return level;
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -41,17 +41,16 @@ Advice lazy_advice(const LazyModel& model, const LazySettings& settings) {
       model.masses, settings.threshold, {settings.per_head, settings.fixed, settings.share});
   Advice advice;
   if (lazy > 0)
-    advice.reason = str(number_text(lazy, 1), " of ", model.shape.layers, " layers put more than ",
-                        number_text(settings.threshold, 3), " of their attention on the first ",
-                        model.choices.keep.initial, " and last ", model.choices.keep.recent,
-                        " tokens, most of all layer ", laziest, " (",
-                        number_text(means[static_cast<std::size_t>(laziest)], 3), ").");
-  else
     advice.reason =
-        str("No layer puts more than ", number_text(settings.threshold, 3),
-            " of its attention on the first ", model.choices.keep.initial, " and last ",
-            model.choices.keep.recent, " tokens: layer ", laziest, " comes nearest with ",
-            number_text(means[static_cast<std::size_t>(laziest)], 3), ".");
+        str(number_text(lazy, 1), " of ", model.shape.layers, " layers put more than ",
+            number_text(settings.threshold, 3), " of their attention on the first ",
+            model.choices.keep.initial, " and last ", model.choices.keep.recent,
+            " tokens, most of all layer ", laziest, " (", number_text(means[laziest], 3), ").");
+  else
+    advice.reason = str("No layer puts more than ", number_text(settings.threshold, 3),
+                        " of its attention on the first ", model.choices.keep.initial, " and last ",
+                        model.choices.keep.recent, " tokens: layer ", laziest,
+                        " comes nearest with ", number_text(means[laziest], 3), ".");
   advice.layer = laziest;
 
   std::vector<std::size_t> near_half;
@@ -94,9 +93,9 @@ Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
     double similarity = 2;
   } least;
   for (std::int64_t head = 0; head < similarity.heads; ++head) {
-    const auto& lowest = blocks[static_cast<std::size_t>(head)];
+    const auto& lowest = blocks[head];
     for (std::int64_t layer = 0; layer < similarity.layers; ++layer) {
-      const auto first = lowest[static_cast<std::size_t>(layer)];
+      const auto first = lowest[layer];
       if (layer - first > longest.last - longest.first) longest = {head, first, layer};
       for (std::int64_t below = first; below < layer; ++below)
         if (similarity.at(head, below, layer) < least.similarity)
@@ -129,10 +128,9 @@ Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
   const auto least = std::min_element(budgets.begin(), budgets.end()) - budgets.begin();
   Advice advice;
   advice.layer = most;
-  advice.reason =
-      str("Layer ", most, " needs ", budgets[static_cast<std::size_t>(most)], " tokens and layer ",
-          least, " only ", budgets[static_cast<std::size_t>(least)], "; the same for all would be ",
-          settings.budget - model.choices.window, ".");
+  advice.reason = str("Layer ", most, " needs ", budgets[most], " tokens and layer ", least,
+                      " only ", budgets[least], "; the same for all would be ",
+                      settings.budget - model.choices.window, ".");
   const auto farthest =
       std::max_element(view.tasks.begin(), view.tasks.end(),
                        [](const auto& a, const auto& b) { return a.distance < b.distance; });

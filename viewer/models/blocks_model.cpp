@@ -6,8 +6,8 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
@@ -88,7 +88,7 @@ Chart matrices_chart(const BlocksModel& model, const Similarity& shown, const Bl
       str("greatest batch: ", view.batch, ", with the full cache ", view.full_batch));
   chart.table.columns = {{head_word(settings)}, {"layer"}, {"lowest layer of its block"}};
   for (std::int64_t head = 0; head < shown.heads; ++head) {
-    const auto& lowest = blocks[static_cast<std::size_t>(head)];
+    const auto& lowest = blocks[head];
     chart.matrices.push_back(head_matrix(shown, lowest, settings, head));
     for (std::size_t l = 0; l < lowest.size(); ++l)
       chart.table.rows.push_back(

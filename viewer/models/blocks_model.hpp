@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "calibrate/policy.hpp"
-#include "calibrate/rules.hpp"
+#include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/document_numbers.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "analyzer/profile/checked_arrays.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::viewer {
 

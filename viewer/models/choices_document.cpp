@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "analyzer/profile/statistics.hpp"
-#include "calibrate/policy_reports.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/document_numbers.hpp"
 
 namespace kvatlas::viewer {

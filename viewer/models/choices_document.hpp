@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/models/choices.hpp"
 
 namespace kvatlas::viewer {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/policy_front.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy_front.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {

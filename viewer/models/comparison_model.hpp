@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/choices.hpp"
 #include "viewer/models/measured.hpp"

@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
-#include "calibrate/rules.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/str.hpp"
+#include "base/bytes.hpp"
+#include "base/str.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "viewer/models/comparison_model.hpp"
 #include "viewer/models/model_axes.hpp"
 
@@ -143,7 +143,7 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
     const auto same =
         std::find_if(view.pareto.points.begin(), view.pareto.points.end(),
                      [&](const Points& points) { return points.label == policy.method; });
-    auto& series = chart.points[static_cast<std::size_t>(same - view.pareto.points.begin())];
+    auto& series = chart.points[same - view.pareto.points.begin()];
     series.label = policy.method;
     series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
                              policy.score.low, policy.score.high, Emphasis::strong});
@@ -180,7 +180,7 @@ Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
   for (std::int64_t l = 0; l < model.layers; ++l) {
     auto& row = chart.table.rows.emplace_back();
     row.push_back(static_cast<double>(l));
-    for (const auto& strip : strips) row.push_back(strip.values[static_cast<std::size_t>(l)]);
+    for (const auto& strip : strips) row.push_back(strip.values[l]);
   }
   chart.matrices.push_back(std::move(matrix));
   return chart;

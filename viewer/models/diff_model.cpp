@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "calibrate/rules.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {

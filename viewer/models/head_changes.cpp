@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/maps/tiles.hpp"
 
 namespace kvatlas::viewer {
@@ -18,7 +18,7 @@ MapMeasures read_map_measures(const profile::Reader& profile,
     const auto levels = tiles->levels(sample);
     if (levels.empty()) continue;
     const int level = thumbnail_level(levels);
-    const std::int64_t block = levels[static_cast<std::size_t>(level)].block_tokens;
+    const std::int64_t block = levels[level].block_tokens;
     return {profile.header().n_layers, profile.header().n_heads, profile.samples()[sample].id,
             read_head_measures(profile, sample, level, block)};
   }

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/models/fuzzy.hpp"
 
 namespace kvatlas::viewer {

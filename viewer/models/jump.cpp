@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 #include "viewer/models/fuzzy.hpp"
 
 namespace kvatlas::viewer {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/models/head_filter.hpp"
 
 namespace kvatlas::viewer {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 namespace {

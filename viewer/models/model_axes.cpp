@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace kvatlas::viewer {
 

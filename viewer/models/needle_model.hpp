@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/measured.hpp"
 

@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "calibrate/policy_reports.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/models/advice.hpp"
 #include "viewer/models/choices.hpp"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 namespace {

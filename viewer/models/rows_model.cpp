@@ -8,8 +8,8 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 
@@ -73,8 +73,7 @@ KeyShare share_of(const RowsModel& model, const RowsModel::Rows& line, std::int6
   std::int64_t seen = 0;
   for (std::int64_t row = 0; row < model.rows; ++row) {
     if (key > model.n_tokens - model.rows + row) continue;
-    const auto share =
-        static_cast<double>(line.shares[static_cast<std::size_t>(row * model.n_tokens + key)]);
+    const auto share = static_cast<double>(line.shares[row * model.n_tokens + key]);
     if (std::isnan(share)) continue;
     found.mean += share;
     found.least = std::min(found.least, share);
@@ -87,7 +86,7 @@ KeyShare share_of(const RowsModel& model, const RowsModel::Rows& line, std::int6
 }
 
 std::string text_of(const std::vector<std::string>& texts, std::int64_t key) {
-  return static_cast<std::size_t>(key) < texts.size() ? texts[static_cast<std::size_t>(key)] : "";
+  return static_cast<std::size_t>(key) < texts.size() ? texts[key] : "";
 }
 
 Chart lines_chart(const RowsModel& model, std::int64_t first, std::int64_t last,
@@ -136,7 +135,7 @@ Chart lines_chart(const RowsModel& model, std::int64_t first, std::int64_t last,
     points.shape = static_cast<int>(i);
     for (std::int64_t begin = first; begin < last; begin += step)
       for (std::int64_t key = begin; key < std::min(begin + step, last); ++key)
-        if (model.lanes[i].kept[static_cast<std::size_t>(key)]) {
+        if (model.lanes[i].kept[key]) {
           points.points.push_back({static_cast<double>(key), lane_y, text_of(texts, key)});
           break;
         }
@@ -174,8 +173,7 @@ Chart rows_heatmap(const RowsModel& model, std::int64_t first, std::int64_t last
     for (std::int64_t begin = first; begin < last; begin += step) {
       double greatest = kNoNumber;
       for (std::int64_t key = begin; key < std::min({begin + step, last, query + 1}); ++key) {
-        const auto share =
-            static_cast<double>(line.shares[static_cast<std::size_t>(row * model.n_tokens + key)]);
+        const auto share = static_cast<double>(line.shares[row * model.n_tokens + key]);
         if (!std::isnan(share) && !(greatest >= share)) greatest = share;
       }
       const double log10 =
@@ -214,8 +212,7 @@ Table top_table(const RowsModel& model, std::int64_t first, std::int64_t last,
                                     share.mean,
                                     share.least,
                                     share.most};
-    for (const auto& lane : model.lanes)
-      row.emplace_back(lane.kept[static_cast<std::size_t>(key)] ? "yes" : "no");
+    for (const auto& lane : model.lanes) row.emplace_back(lane.kept[key] ? "yes" : "no");
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "calibrate/rules.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
 
 namespace kvatlas::viewer {

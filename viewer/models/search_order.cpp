@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/search_order.hpp"
 
-#include "calibrate/policy_files.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy_files.hpp"
 
 namespace kvatlas::viewer {
 

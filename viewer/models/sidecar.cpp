@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/model/json_text.hpp"
-#include "calibrate/policy.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "viewer/models/head_filter.hpp"
 
 namespace kvatlas::viewer {
@@ -111,7 +111,7 @@ json read_json(const std::filesystem::path& path) {
     fail(ErrorCode::unreadable, "it cannot be read");
   json value;
   try {
-    value = model::parse_json(text, kDeepest);
+    value = parse_json(text, kDeepest);
   } catch (const Error&) {
     value = nullptr;
   }

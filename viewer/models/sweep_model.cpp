@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/str.hpp"
+#include "base/error.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::viewer {
 namespace {

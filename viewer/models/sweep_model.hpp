@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/rules.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/document_numbers.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/token_texts.hpp"
 
-#include "analyzer/model/unicode_text.hpp"
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -46,7 +46,7 @@ std::string shown_text(std::string_view text) {
   constexpr const char* kDigits = "0123456789ABCDEF";
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
-    const auto character = model::read_utf8(text, at);
+    const auto character = read_utf8(text, at);
     if (character.code == '\n')
       shown += "⏎";
     else if (character.code == '\t')

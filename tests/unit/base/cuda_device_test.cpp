@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/base/cuda_device.hpp"
+#include "base/cuda_device.hpp"
 
 #include <filesystem>
 

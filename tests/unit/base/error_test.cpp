@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 
 #include <cmath>
 #include <limits>

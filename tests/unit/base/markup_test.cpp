@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/base/markup.hpp"
+#include "base/markup.hpp"
 
 #include <gtest/gtest.h>
 

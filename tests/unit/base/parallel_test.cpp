@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/base/parallel.hpp"
+#include "base/parallel.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -25,7 +25,7 @@ TEST_P(Threads, EveryTaskRunsOnce) {
     parallel_for(tasks, [&](std::int64_t task, int worker) {
       ASSERT_GE(worker, 0);
       ASSERT_LT(worker, thread_count());
-      ++runs[static_cast<std::size_t>(task)];
+      ++runs[task];
     });
     for (auto& count : runs) EXPECT_EQ(count, 1);
   }

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/unit/command_line/fixture.hpp"
 #include "tests/unit/profile/samples.hpp"
 

@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "calibrate/policy.hpp"
+#include "calibrate/policy/policy.hpp"
+#include "tests/support/places.hpp"
 #include "tests/unit/command_line/fixture.hpp"
 
 namespace kvatlas {
@@ -15,7 +16,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using namespace testing_support;
 
-const std::string kDocuments = KVATLAS_SOURCE_DIR "/tests/unit/export/documents/";
+const std::string kDocuments =
+    (kvatlas::testing_support::source_folder() / "tests/unit/export/documents/").string();
 const std::string kLazyLayers = kDocuments + "lazy_layers.json";
 
 bool is_there(const std::string& path) { return std::filesystem::is_regular_file(path); }

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/model_bytes.hpp"
-#include "tests/unit/calibrate/small_profile.hpp"
+#include "tests/support/small_profile.hpp"
 #include "tests/unit/command_line/fixture.hpp"
 
 namespace kvatlas {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/characters.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvatlas::data {
 namespace {
@@ -18,7 +19,8 @@ using nlohmann::json;
 constexpr double kNear = 1e-6;
 
 json reference() {
-  std::ifstream file(KVATLAS_SOURCE_DIR "/tests/unit/data/metric_cases.json");
+  std::ifstream file(kvatlas::testing_support::source_folder() /
+                     "tests/unit/data/metric_cases.json");
   return json::parse(file);
 }
 

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "data/fit_length.hpp"
 #include "data/tasks.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/data/token_counters.hpp"
 

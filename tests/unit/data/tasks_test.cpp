@@ -13,9 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "data/haystack.hpp"
 #include "data/texts.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/data/token_counters.hpp"
 

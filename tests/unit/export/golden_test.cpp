@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "export/exporters.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvatlas::exporting {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const fs::path kFolder = fs::path(KVATLAS_SOURCE_DIR) / "tests/unit/export";
+const fs::path kFolder = kvatlas::testing_support::source_folder() / "tests/unit/export";
 
 std::string read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -67,7 +68,7 @@ Files files_of(const fs::path& folder) {
 
 /// A script of export/ that is handed out as it is: no case has a copy of it.
 fs::path script_source(const std::string& path) {
-  return fs::path(KVATLAS_SOURCE_DIR) / "export" / path;
+  return kvatlas::testing_support::source_folder() / "export" / path;
 }
 bool is_script(const std::string& path) {
   return path.ends_with(".py") && fs::exists(script_source(path));

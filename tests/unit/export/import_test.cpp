@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/str.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
-#include "kernels/base/str.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 
@@ -265,8 +265,7 @@ TEST(ImportHostile, BytesChangedAtRandom) {
   for (int round = 0; round < 6000; ++round) {
     auto text = seeds[round % 3];
     for (int change = 0; change < 3; ++change)
-      text[static_cast<std::size_t>(
-          random.integer(0, static_cast<std::int64_t>(text.size()) - 1))] =
+      text[random.integer(0, static_cast<std::int64_t>(text.size()) - 1)] =
           static_cast<char>(random.integer(0, 255));
     const auto parsed = [&]() -> Document {
       if (round % 3 == 0) return import_duo_attention(text, kSizes, asked);

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/str.hpp"
 #include "export/exporters.hpp"
-#include "kernels/base/str.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 

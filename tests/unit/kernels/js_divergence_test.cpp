@@ -91,7 +91,7 @@ TEST_P(JsDivergenceTest, ObeysItsLaws) {
               probs.begin() + 5 * s.heads * s.rows * s.tokens);
   const auto js = run(s, probs).per_row;
   const auto at = [&](std::int64_t row, std::int64_t a, std::int64_t b) {
-    return js[static_cast<std::size_t>((row * s.layers + a) * s.layers + b)];
+    return js[(row * s.layers + a) * s.layers + b];
   };
   for (std::int64_t row = 0; row < s.heads * s.rows; ++row)
     for (std::int64_t a = 0; a < s.layers; ++a)
@@ -143,7 +143,7 @@ TEST_P(JsDivergenceTest, OddValues) {
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b) {
       const bool bad = a == 1 || a == 2 || b == 1 || b == 2;
-      EXPECT_EQ(std::isnan(js[static_cast<std::size_t>(a * 6 + b)]), bad) << a << " " << b;
+      EXPECT_EQ(std::isnan(js[a * 6 + b]), bad) << a << " " << b;
     }
   EXPECT_NEAR(js[3], 0.5, 1e-6) << "against a zero row, by the definition";
   EXPECT_EQ(js[3 * 6 + 3], 0);

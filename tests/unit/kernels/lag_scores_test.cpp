@@ -133,8 +133,7 @@ TEST_P(LagScoresTest, SmallDeviationsFarFromTheMiddleKeepTheirDigits) {
   const Case c{2, 120, 80, 19, 0, {40, 20}};
   const auto rows = [&](std::int64_t dim) {
     auto x = random.normals(2 * 120 * dim, 1e-3f);
-    for (std::int64_t i = 0; i < 2 * 120 * dim; ++i)
-      x[static_cast<std::size_t>(i)] += static_cast<float>(i / dim % 40) / 10;
+    for (std::int64_t i = 0; i < 2 * 120 * dim; ++i) x[i] += static_cast<float>(i / dim % 40) / 10;
     return x;
   };
   auto keys = rows(80), values = rows(19);
@@ -240,11 +239,11 @@ TEST_P(LagScoresTest, KeptPositionsAreValidSortedAndOfTheRightLength) {
                                                              kLag + (n - kSink) % kLag;
       ASSERT_EQ(static_cast<std::int64_t>(got.size()), 2 * length);
       for (std::int64_t i = 0; i < 2 * length; ++i) {
-        const std::int64_t position = got[static_cast<std::size_t>(i)];
+        const std::int64_t position = got[i];
         EXPECT_GE(position, 0);
         EXPECT_LT(position, n);
         if (i % length > 0) {
-          EXPECT_GT(position, got[static_cast<std::size_t>(i - 1)]);
+          EXPECT_GT(position, got[i - 1]);
         }
       }
     }

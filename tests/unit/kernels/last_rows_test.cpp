@@ -162,16 +162,14 @@ TEST_P(LastRowsTest, ObeysItsLaws) {
   for (std::int64_t row = 0; row < rows; ++row) {
     double sum = 0;
     for (std::int64_t j = 0; j < c.n_tokens; ++j) {
-      const float p = r.probs[static_cast<std::size_t>(row * c.n_tokens + j)];
+      const float p = r.probs[row * c.n_tokens + j];
       sum += static_cast<double>(p);
       if (j > c.n_tokens - c.q_rows + row % c.q_rows) {
         EXPECT_EQ(p, 0);
       }
     }
     EXPECT_NEAR(sum, 1, 1e-5);
-    const auto mass = [&](int a, int b) {
-      return r.mass[static_cast<std::size_t>((a * 6 + b) * rows + row)];
-    };
+    const auto mass = [&](int a, int b) { return r.mass[(a * 6 + b) * rows + row]; };
     for (int a = 0; a < 6; ++a)
       for (int b = 0; b < 6; ++b) {
         if (a > 0) {

@@ -41,7 +41,7 @@ TEST(LayerBudgets, ExactSumsToTheTotalAndStaysWithinThePositions) {
     // Each of the base * heads * layers largest goes to a layer that still has room.
     std::vector<std::int64_t> counts(static_cast<std::size_t>(layers), 0);
     for (std::int64_t left = base * heads * layers; left > 0;) {
-      auto& count = counts[static_cast<std::size_t>(random.integer(0, layers - 1))];
+      auto& count = counts[random.integer(0, layers - 1)];
       if (count < positions * heads) ++count, --left;
     }
     const auto exact = layer_budgets(counts, heads, base, positions).exact;

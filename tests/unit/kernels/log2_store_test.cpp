@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/half.hpp"
+#include "base/error.hpp"
+#include "base/half.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {

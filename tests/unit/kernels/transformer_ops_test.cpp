@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
@@ -40,7 +40,7 @@ TEST_P(TransformerOps, RmsNormIsTheFormula) {
       for (std::int64_t j = 0; j < width; ++j) squares += std::pow(rows[at(j)], 2.0);
       const double factor = 1.0 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
       for (std::int64_t j = 0; j < width; ++j) {
-        const double want = rows[at(j)] * factor * (1.0 + weight[static_cast<std::size_t>(j)]);
+        const double want = rows[at(j)] * factor * (1.0 + weight[j]);
         ASSERT_NEAR(got[at(j)], want, 2e-6 * (1.0 + std::abs(want)))
             << width << " " << i << " " << j;
       }
@@ -69,19 +69,13 @@ TEST_P(TransformerOps, RotateTurnsPairsAndLeavesTheRest) {
       for (std::int64_t head = 0; head < heads; ++head)
         for (std::int64_t i = 0; i < head_dim; ++i) {
           const std::int64_t start = (row * heads + head) * head_dim;
-          const auto x = [&](std::int64_t j) {
-            return before[static_cast<std::size_t>(start + j)];
-          };
-          const auto c = [&](std::int64_t j) {
-            return cosine[static_cast<std::size_t>(row * half + j)];
-          };
-          const auto s = [&](std::int64_t j) {
-            return sine[static_cast<std::size_t>(row * half + j)];
-          };
+          const auto x = [&](std::int64_t j) { return before[start + j]; };
+          const auto c = [&](std::int64_t j) { return cosine[row * half + j]; };
+          const auto s = [&](std::int64_t j) { return sine[row * half + j]; };
           const float want = i < half       ? x(i) * c(i) - x(i + half) * s(i)
                              : i < 2 * half ? x(i) * c(i - half) + x(i - half) * s(i - half)
                                             : x(i);
-          ASSERT_NEAR(after[static_cast<std::size_t>(start + i)], want, 1e-6);
+          ASSERT_NEAR(after[start + i], want, 1e-6);
         }
   }
 }
@@ -100,14 +94,14 @@ TEST_P(TransformerOps, GatedActivationIsTheFormulaAlsoFarOut) {
       EXPECT_TRUE(out.intact());
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < width; ++j) {
-          const double x = gate_up[static_cast<std::size_t>(i * 2 * width + j)];
-          const double up = gate_up[static_cast<std::size_t>(i * 2 * width + width + j)];
+          const double x = gate_up[i * 2 * width + j];
+          const double up = gate_up[i * 2 * width + width + j];
           const double gate =
               gelu ? 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)))
                    : x / (1.0 + std::exp(-x));
           // Where the activation has all but vanished the float formula keeps its sign and size
           // only.
-          ASSERT_NEAR(got[static_cast<std::size_t>(i * width + j)], gate * up,
+          ASSERT_NEAR(got[i * width + j], gate * up,
                       2e-6 * std::abs(gate * up) + 2e-6 * std::abs(up))
               << "x = " << x;
         }

@@ -219,8 +219,7 @@ TEST_P(SelectionTest, PositionsMatchTheReference) {
         const auto got = positions(2, n, values, k);
         ASSERT_EQ(got, positions_on(kReference, Memory::host, 2, n, values, k)) << n << " " << k;
         ASSERT_EQ(got, positions(2, n, values, k, Layout::strided));
-        for (std::int64_t i = 1; i < k; ++i)
-          ASSERT_LT(got[static_cast<std::size_t>(i - 1)], got[static_cast<std::size_t>(i)]);
+        for (std::int64_t i = 1; i < k; ++i) ASSERT_LT(got[i - 1], got[i]);
       }
     }
 }

@@ -8,7 +8,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "tests/support/places.hpp"
 
 namespace kvatlas::model {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 using nlohmann::json;
 
 TEST(Chat, RendersAsTheModelsTemplatesDo) {
-  const json cases =
-      json::parse(std::ifstream(KVATLAS_SOURCE_DIR "/tests/unit/model/data/chat_cases.json"));
+  const json cases = json::parse(std::ifstream(kvatlas::testing_support::source_folder() /
+                                               "tests/unit/model/data/chat_cases.json"));
   ASSERT_EQ(cases.size(), 16u);
   for (const json& one : cases) {
     SCOPED_TRACE(one.at("name").get<std::string>());

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/model/tensor.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 
 namespace kvatlas::model {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "analyzer/model/byte_alphabet.hpp"
 #include "analyzer/model/tokenizer.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 
 namespace kvatlas::model {

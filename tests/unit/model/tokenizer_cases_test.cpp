@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/model/tokenizer.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 
 namespace kvatlas::model {
@@ -17,8 +18,8 @@ using nlohmann::json;
 using Ids = std::vector<std::int64_t>;
 
 TEST(TokenizerCases, EncodeAndDecodeAsTheTokenizersPackageDoes) {
-  const json data =
-      json::parse(std::ifstream(KVATLAS_SOURCE_DIR "/tests/unit/model/data/tokenizer_cases.json"));
+  const json data = json::parse(std::ifstream(kvatlas::testing_support::source_folder() /
+                                              "tests/unit/model/data/tokenizer_cases.json"));
   const json& texts = data.at("texts");
   ASSERT_EQ(texts.size(), 24u);
   ASSERT_EQ(data.at("cases").size(), 58u);

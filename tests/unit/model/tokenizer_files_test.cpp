@@ -9,7 +9,7 @@
 
 #include "analyzer/model/gguf.hpp"
 #include "analyzer/model/tokenizer.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 
 namespace kvatlas::model {

@@ -11,7 +11,7 @@
 #include "analyzer/model/regex.hpp"
 #include "analyzer/model/sentencepiece_normalizer.hpp"
 #include "analyzer/model/tokenizer.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 

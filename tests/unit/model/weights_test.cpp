@@ -26,7 +26,7 @@ std::vector<float> first_column(const Weight& weight) {
   std::vector<float> column;
   const auto values = values_of(weight);
   for (std::int64_t row = 0; row < weight.rows(); ++row)
-    column.push_back(values[static_cast<std::size_t>(row * weight.columns())]);
+    column.push_back(values[row * weight.columns()]);
   return column;
 }
 

@@ -12,9 +12,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/policy_files.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/places.hpp"
 #include "tests/unit/policy/documents.hpp"
 
 namespace kvatlas::calibrate {
@@ -312,7 +313,7 @@ TEST(Document, WrongDocumentsAreNotWritten) {
 }
 
 std::string format_page() {
-  std::ifstream in(std::filesystem::path(KVATLAS_SOURCE_DIR) / "docs/policy-format.md");
+  std::ifstream in(kvatlas::testing_support::source_folder() / "docs/policy-format.md");
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

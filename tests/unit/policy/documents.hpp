@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "calibrate/policy.hpp"
-#include "kernels/base/str.hpp"
+#include "base/str.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/support/random.hpp"
 
 namespace kvatlas::calibrate {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/policy_front.hpp"
+#include "calibrate/policy/policy_front.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/front_document.hpp"
 

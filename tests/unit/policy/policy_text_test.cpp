@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/policy.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "calibrate/policy/policy.hpp"
 #include "tests/support/error_of.hpp"
 
 namespace kvatlas::calibrate {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/profile/statistics.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/profile/samples.hpp"

@@ -18,8 +18,8 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/parallel.hpp"
+#include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/profile/samples.hpp"

@@ -12,7 +12,7 @@
 #include <hdf5.h>
 
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/profile/samples.hpp"
 

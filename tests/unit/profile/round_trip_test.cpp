@@ -12,6 +12,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
+#include "tests/support/places.hpp"
 #include "tests/unit/profile/samples.hpp"
 
 namespace kvatlas::profile {
@@ -195,8 +196,8 @@ TEST_F(RoundTrip, BlocksOfAnArray) {
     ASSERT_THAT(part.shape, ElementsAre(1, 1, rows, columns));
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < columns; ++c)
-        ASSERT_EQ(part.values<std::uint16_t>()[static_cast<std::size_t>(r * columns + c)],
-                  values[static_cast<std::size_t>((row + r) * 310 + column + c)])
+        ASSERT_EQ(part.values<std::uint16_t>()[r * columns + c],
+                  values[(row + r) * 310 + column + c])
             << row + r << ", " << column + c;
   }
   EXPECT_THAT(error_of([&] { block({0, 0, 300, 0}, {1, 1, 11, 1}); }), HasSubstr("[1, 1, 11, 1]"));
@@ -210,7 +211,8 @@ TEST_F(RoundTrip, BlocksOfAnArray) {
 }
 
 TEST_F(RoundTrip, FilesOfPastVersions) {
-  const Reader profile(KVATLAS_SOURCE_DIR "/tests/unit/profile/data/v1.0.h5");
+  const Reader profile(kvatlas::testing_support::source_folder() /
+                       "tests/unit/profile/data/v1.0.h5");
   ASSERT_THAT(profile.samples(), SizeIs(3));
   for (std::size_t i = 0; i < 3; ++i) {
     const Sample written = make_sample(static_cast<std::int64_t>(i) + 3);

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 
 namespace kvatlas::profile::testing_samples {
 

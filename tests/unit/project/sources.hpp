@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
-inline std::filesystem::path project_root() { return KVATLAS_SOURCE_DIR; }
+#include "tests/support/places.hpp"
+
+inline std::filesystem::path project_root() { return kvatlas::testing_support::source_folder(); }
 
 /// The project's files with one of the extensions ("" for none), relative to its root, sorted. What
 /// is built or fetched (build*, demo, dist) and what is hidden, but for .ci, are left out.

@@ -116,8 +116,8 @@ TEST(Sources, StartNothingAndLoadNothing) {
       {"main.cpp", {"execv"}},                               // the viewer beside it
       {"analyzer/capture/device.cpp", {"dlopen", "execv"}},  // LibTorch's CUDA part; itself
       {"analyzer/capture/ranks.cpp", {"dlopen"}},            // the MPI module beside it
-      {"viewer/window/search_job.cpp", {"QProcess"}},        // kvatlas beside it, for a search
-      {"viewer/window/search_job.hpp", {"QProcess"}}};
+      {"viewer/frame/search_job.cpp", {"QProcess"}},         // kvatlas beside it, for a search
+      {"viewer/frame/search_job.hpp", {"QProcess"}}};
   EXPECT_EQ(found, expected);
 }
 

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "viewer/maps/tiles.hpp"
 
 namespace kvatlas::viewer::testing_tiles {

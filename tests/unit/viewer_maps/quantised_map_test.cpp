@@ -20,8 +20,7 @@ PlacedTile map_of(std::int64_t side, std::int64_t block = 1) {
   Tile tile{side, side, std::vector<float>(static_cast<std::size_t>(side * side))};
   for (std::int64_t row = 0; row < side; ++row)
     for (std::int64_t column = 0; column <= row; ++column)
-      tile.values[static_cast<std::size_t>(row * side + column)] =
-          static_cast<float>((row + 1) * 100 + column + 1);
+      tile.values[row * side + column] = static_cast<float>((row + 1) * 100 + column + 1);
   PlacedTile placed;
   placed.slot_block = placed.block = block;
   placed.tile = std::make_shared<const Tile>(std::move(tile));

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/profile/profile.hpp"
-#include "kernels/base/half.hpp"
+#include "base/half.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/viewer_maps/fake_tile_source.hpp"
 #include "viewer/maps/tile_cache.hpp"

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "calibrate/pod.hpp"
+#include "calibrate/methods/pod.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "calibrate/dynamickv.hpp"
+#include "calibrate/methods/dynamickv.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"
 

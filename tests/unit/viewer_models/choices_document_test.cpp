@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "calibrate/dynamickv.hpp"
-#include "calibrate/lagkv.hpp"
-#include "calibrate/pod.hpp"
-#include "calibrate/simlayerkv.hpp"
+#include "calibrate/methods/dynamickv.hpp"
+#include "calibrate/methods/lagkv.hpp"
+#include "calibrate/methods/pod.hpp"
+#include "calibrate/methods/simlayerkv.hpp"
 #include "export/exporters.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"

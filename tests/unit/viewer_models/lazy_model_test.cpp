@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "calibrate/simlayerkv.hpp"
+#include "calibrate/methods/simlayerkv.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
-#include "tests/unit/calibrate/small_profile.hpp"
+#include "tests/support/small_profile.hpp"
 
 namespace kvatlas::viewer {
 

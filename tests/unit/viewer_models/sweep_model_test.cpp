@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "calibrate/lagkv.hpp"
+#include "calibrate/methods/lagkv.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 
 namespace kvatlas::viewer {

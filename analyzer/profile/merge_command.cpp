@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/profile/commands.hpp"
+#include "analyzer/profile/profile.hpp"
+
+namespace kvatlas {
+
+void add_merge_command(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> inputs;
+    std::string output;
+    bool force = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("merge", "Put the samples of several profiles of one model into one file");
+  command->add_option("files", options->inputs, "profiles, or files of an unfinished one's parts")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "the profile to write")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "replace the output if it is there");
+  command->footer(
+      "Shards of one plan come together by index; of those with one index the first stays.\n"
+      "Other profiles follow one another. Model and capture settings must be equal.\n"
+      "\n"
+      "Example:\n"
+      "  kvatlas merge a.h5 b.h5 -o both.h5");
+  command->callback([options] {
+    const std::vector<std::filesystem::path> inputs(options->inputs.begin(), options->inputs.end());
+    profile::merge(inputs, options->output, options->force);
+    const profile::Reader merged(options->output);
+    std::cerr << options->output << ": " << merged.samples().size() << " of "
+              << merged.header().planned_samples << " samples\n";
+  });
+}
+
+}  // namespace kvatlas

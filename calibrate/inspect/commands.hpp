@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "analyzer/profile/commands.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas {
+
+/// `kvatlas diff`: two profiles or two policy documents beside each other.
+void add_diff_command(CLI::App& app);
+
+}  // namespace kvatlas
+
+namespace kvatlas::calibrate {
+
+/// What `kvatlas inspect` does with policy documents: what they say, or the document itself, and
+/// the memory that their policies take.
+InspectedKind inspected_policies();
+
+}  // namespace kvatlas::calibrate

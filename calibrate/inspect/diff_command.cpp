@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.hpp"
+#include "base/exit_codes.hpp"
+#include "calibrate/inspect/commands.hpp"
+#include "calibrate/inspect/diff.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace calibrate;
+
+struct DiffCommand {
+  std::string first, second;
+  bool as_json = false, all = false, exit_code = false;
+};
+
+/// Of two files of one kind.
+Diff diff_files(const DiffCommand& command) {
+  for (const auto& path : {command.first, command.second})
+    if (!std::filesystem::exists(path))
+      fail(ErrorCode::unreadable, "there is no file ", quoted(path, 400));
+  const bool first = profile::is_profile(command.first);
+  if (first != profile::is_profile(command.second))
+    fail(ErrorCode::usage, printable(command.first), " is a ", first ? "profile" : "policy",
+         " and ", printable(command.second), " is a ", first ? "policy" : "profile",
+         ": give two profiles or two policy documents");
+  if (!first) return diff_documents(read_document(command.first), read_document(command.second));
+  const profile::Reader a(command.first), b(command.second);
+  return diff_profiles(a, b);
+}
+
+void run_diff(const DiffCommand& command) {
+  const Diff diff = diff_files(command);
+  if (command.as_json) {
+    std::cout << canonical_json(diff_json(diff));
+  } else {
+    std::cout << table_text(diff_table(diff, command.all ? diff.changes.size() : 30));
+    for (const auto& note : diff.notes) std::cerr << "kvatlas: note: " << note << '\n';
+    if (diff.compared > 0)
+      std::cerr << "kvatlas: note: " << diff.compared
+                << " figures were compared by their 95 % intervals: about "
+                << (diff.compared + 10) / 20 << " of them differ so by chance alone\n";
+  }
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+  if (command.exit_code && !diff.changes.empty()) throw CLI::RuntimeError(kExitNotMet);
+}
+
+}  // namespace
+
+void add_diff_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "diff", "What changed between two profiles or two policies, largest first");
+  const auto options = std::make_shared<DiffCommand>();
+  command->add_option("first", options->first, "a profile or a policy document")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("second", options->second, "another of the same kind")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--json", options->as_json, "print JSON");
+  command->add_flag("--all", options->all, "print every change, not the 30 largest");
+  command->add_flag("--exit-code", options->exit_code, "exit with 4 where something changed");
+  command->footer(
+      "Figures count as changed where their difference lies beyond its 95 % interval.\n\n"
+      "Examples:\n"
+      "  kvatlas diff before.h5 after.h5\n"
+      "  kvatlas diff release-1/policy.json policy.json --json");
+  command->callback([options] { run_diff(*options); });
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/inspect/inspect_bytes.hpp"
+
+#include <cmath>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
+
+CacheLoad load_of(const Document& document, const BytesQuestion& question) {
+  CacheLoad load;
+  load.shape = {document.model.layers, document.model.kv_heads, document.model.head_dim};
+  load.prompt = question.context;
+  load.new_tokens = question.new_tokens;
+  if (!question.runtime.empty()) load.runtime = &runtime_named(question.runtime);
+  return load;
+}
+
+double needed(const PolicyBytes& policy, const BytesQuestion& question) {
+  return policy.cache.total() * static_cast<double>(question.batch) + question.weights;
+}
+
+/// One row for neighbouring layers that keep the same.
+Table layer_table(const BytesAnswer& answer) {
+  Table table{str("Tokens and bytes that each layer keeps of one sequence of ",
+                  answer.question.context, " tokens",
+                  answer.question.new_tokens > 0
+                      ? str(" and ", answer.question.new_tokens, " generated ones")
+                      : ""),
+              {"layers"},
+              {}};
+  for (const auto& policy : answer.policies) {
+    table.columns.push_back(printable(policy.name) + (policy.cache.by_input ? " (mean)" : ""));
+    table.columns.emplace_back("bytes");
+  }
+  const auto cells = [&](std::size_t layer) {
+    std::vector<std::string> out;
+    for (const auto& policy : answer.policies) {
+      const auto& at = policy.cache.layers[layer];
+      out.push_back(fixed_text(at.tokens, at.tokens == std::floor(at.tokens) ? 0 : 1));
+      out.push_back(bytes_text(at.bytes));
+    }
+    return out;
+  };
+  const std::size_t layers = answer.policies.front().cache.layers.size();
+  for (std::size_t first = 0, next = 0; first < layers; first = next) {
+    auto row = cells(first);
+    for (next = first + 1; next < layers && cells(next) == row;) ++next;
+    row.insert(row.begin(), next - first == 1 ? str(first) : str(first, "-", next - 1));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table total_table(const BytesAnswer& answer) {
+  const BytesQuestion& question = answer.question;
+  Table table{"", {"policy", "a sequence", "of full"}, {}};
+  table.title =
+      str("Memory of ", question.batch,
+          question.batch == 1 ? " sequence" : " sequences of so many tokens",
+          question.weights > 0 ? str(", weights of ", bytes_text(question.weights), " included")
+                               : ", without weights (--model or --weights adds them)");
+  table.columns.push_back(question.batch == 1 ? "in all" : str(question.batch, " and weights"));
+  if (question.memory > 0) {
+    table.columns.push_back("batch that fits " + bytes_text(question.memory));
+    table.columns.push_back("context that fits");
+  }
+  const double full = answer.policies.front().cache.total();
+  for (const auto& policy : answer.policies) {
+    const double bytes = policy.cache.total();
+    table.rows.push_back({printable(policy.name), bytes_text(bytes), percent_text(bytes / full),
+                          bytes_text(needed(policy, question))});
+    if (question.memory <= 0) continue;
+    table.rows.back().push_back(str(policy.room.batch));
+    table.rows.back().push_back(policy.room.context >= kMostContext ? "any"
+                                                                    : str(policy.room.context));
+  }
+  return table;
+}
+
+}  // namespace
+
+BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question) {
+  BytesAnswer answer{question, {}, {}};
+  const CacheLoad load = load_of(document, question);
+  const double room = question.memory - question.weights;
+  const auto add = [&](std::string name, const Policy& policy, std::optional<LazyRates> rates) {
+    CacheLoad own = load;
+    own.lazy_rates = std::move(rates);
+    PolicyBytes row{std::move(name), cache_bytes(policy, own), {}};
+    if (question.memory > 0) row.room = greatest(policy, own, room, question.batch);
+    if (row.cache.by_input && !own.lazy_rates)
+      answer.notes.push_back(row.name +
+                             ": what it keeps depends on the input, and the document does not say "
+                             "how often: the figure is the most that it can take");
+    answer.policies.push_back(std::move(row));
+  };
+  add("full", {.name = "full", .parts = {}}, {});
+  for (auto& policy : policies_of(document)) {
+    const std::string name = policy.name;
+    if (load.runtime) {
+      try {
+        auto given = given_to_runtime(document, policy, *load.runtime);
+        auto behaves = as_runtime_behaves(given.policy, question.runtime, document.model);
+        for (const auto& change : behaves.changes) answer.notes.push_back(name + ": " + change);
+        policy = std::move(behaves.policy);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::usage) throw;
+        answer.notes.push_back("left out: " + std::string(error.what()));
+        continue;
+      }
+    }
+    add(name, policy, lazy_rates_of(document, policy));
+  }
+  if (answer.policies.size() == 1)
+    fail(ErrorCode::usage,
+         answer.notes.empty() ? "the document holds no policy" : answer.notes.front());
+  if (question.memory > 0 && room <= 0)
+    answer.notes.push_back(str("the weights alone, ", bytes_text(question.weights),
+                               ", take more than the ", bytes_text(question.memory)));
+  return answer;
+}
+
+std::vector<Table> bytes_tables(const BytesAnswer& answer) {
+  return {layer_table(answer), total_table(answer)};
+}
+
+json bytes_json(const BytesAnswer& answer) {
+  const BytesQuestion& question = answer.question;
+  json out = {{"context", question.context}, {"new_tokens", question.new_tokens},
+              {"batch", question.batch},     {"weights_bytes", question.weights},
+              {"notes", answer.notes},       {"policies", json::array()}};
+  if (!question.runtime.empty()) out["runtime"] = question.runtime;
+  if (question.memory > 0) out["memory_bytes"] = question.memory;
+  for (const auto& policy : answer.policies) {
+    json layers = json::array();
+    for (const auto& layer : policy.cache.layers)
+      layers.push_back({{"tokens", layer.tokens}, {"bytes", layer.bytes}});
+    json row = {{"policy", policy.name},
+                {"layers", std::move(layers)},
+                {"padding_bytes", policy.cache.padding},
+                {"by_input", policy.cache.by_input},
+                {"sequence_bytes", policy.cache.total()},
+                {"all_bytes", needed(policy, question)}};
+    if (question.memory > 0) {
+      row["greatest_batch"] = policy.room.batch;
+      row["greatest_context"] = policy.room.context;
+    }
+    out["policies"].push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace kvatlas::calibrate

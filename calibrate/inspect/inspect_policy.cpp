@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <numeric>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/model/model_file.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/inspect/commands.hpp"
+#include "calibrate/inspect/inspect_bytes.hpp"
+#include "calibrate/policy/policy.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+void line(const std::string& label, const std::string& value, int indent = 2) {
+  std::cout << std::string(static_cast<std::size_t>(indent), ' ') << label
+            << std::string(label.size() < 16 ? 16 - label.size() : 1, ' ') << value << '\n';
+}
+
+/// "0-3, 7" of ascending numbers.
+std::string ranges(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += str(text.empty() ? "" : ", ", numbers[i]);
+    if (last > i) text += str("-", numbers[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* separator = ", ") {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : separator) + printable(word);
+  return text;
+}
+
+/// What was found for a part, a line each.
+struct PrintResult {
+  const ModelInfo& model;
+
+  void operator()(const SimLayerKv& part) const {
+    if (!part.fixed) return;
+    std::vector<std::int64_t> whole;
+    std::int64_t heads = 0;
+    for (std::size_t l = 0; l < part.fixed->size(); ++l) {
+      const auto& row = (*part.fixed)[l];
+      const auto lazy = std::count(row.begin(), row.end(), 1);
+      const auto size = static_cast<std::int64_t>(row.size());
+      heads += size == 1 ? lazy * model.kv_heads : lazy;
+      if (lazy == size) whole.push_back(static_cast<std::int64_t>(l));
+    }
+    line("lazy layers", str(ranges(whole), " (", whole.size(), " of ", model.layers, ")"), 4);
+    if (heads != static_cast<std::int64_t>(whole.size()) * model.kv_heads)
+      line("lazy KV heads", str(heads, " of ", model.layers * model.kv_heads), 4);
+  }
+  void operator()(const Pod& part) const {
+    std::int64_t sharing = 0;
+    for (const auto& row : part.lowest)
+      for (std::size_t l = 0; l < row.size(); ++l)
+        sharing += row[l] != static_cast<std::int64_t>(l);
+    if (!part.lowest.empty())
+      line("sharing heads",
+           str(sharing, " of ", model.layers * model.heads,
+               " query heads read a lower layer's keys"),
+           4);
+  }
+  void operator()(const DynamicKv& part) const {
+    if (!part.fixed || part.fixed->empty()) return;
+    const auto [least, most] = std::minmax_element(part.fixed->begin(), part.fixed->end());
+    const auto sum = std::accumulate(part.fixed->begin(), part.fixed->end(), std::int64_t{0});
+    line("budgets",
+         str(*least, " to ", *most, " tokens a layer, ",
+             static_cast<double>(sum) / static_cast<double>(part.fixed->size()),
+             " in the mean, and the window of ", part.select.window),
+         4);
+  }
+  void operator()(const LagKv& part) const {
+    line("kept", str(part.keep(), " of ", part.lag, " tokens a partition"), 4);
+  }
+  template <class Other>
+  void operator()(const Other&) const {}
+};
+
+void print_reports(const json& section) {
+  if (section.contains("savings") && section.at("savings").is_array())
+    for (const auto& at : section.at("savings")) {
+      if (!at.is_object() || !at.contains("length")) continue;
+      std::string saved;
+      for (const auto& [name, value] : at.items())
+        if (name != "length" && value.is_primitive())
+          saved += str(saved.empty() ? "" : ", ", printable(name), " ", printable(value.dump()));
+      line(str("at ", printable(at.at("length").dump()), " tokens"), saved, 4);
+    }
+  std::vector<std::string> others;
+  for (const auto& [name, value] : section.items())
+    if (name != "name" && name != "settings" && name != "result" && name != "savings")
+      others.push_back(name);
+  if (!others.empty()) line("more", joined(others) + " (--json prints them)", 4);
+}
+
+void print_section(const Document& document, const std::string& name) {
+  const auto& section = document.sections.at(name);
+  const Part part = part_of(name, section);
+  std::string settings = section.value("name", "");
+  const json all = name == "heads" ? section : section_of(part);
+  for (const auto& [key, value] : all.at("settings").items())
+    settings += str(settings.empty() ? "" : ", ", key, " ",
+                    printable(value.is_string() ? value.get<std::string>() : value.dump()));
+  line(name, settings);
+  std::visit(PrintResult{document.model}, part);
+  if (name == "dynamickv" && section.contains("result") && section.at("result").contains("tasks")) {
+    std::vector<std::string> tasks;
+    for (const auto& [task, budgets] : section.at("result").at("tasks").items())
+      tasks.push_back(task);
+    line("by task", joined(tasks), 4);
+  }
+  print_reports(section);
+}
+
+void print_document(const Document& document) {
+  const ModelInfo& model = document.model;
+  const Provenance& from = document.provenance;
+  std::cout << "policy for " << (model.name.empty() ? "a model" : printable(model.name)) << '\n';
+  if (!model.architecture.empty()) line("architecture", printable(model.architecture));
+  line("layers", str(model.layers));
+  line("heads", str(model.heads, " query, ", model.kv_heads, " key/value, of ", model.head_dim,
+                    " dimensions"));
+  if (!model.fingerprint.empty()) line("fingerprint", printable(model.fingerprint));
+  if (from.samples > 0)
+    line("from", str(from.samples, from.samples == 1 ? " sample" : " samples",
+                     from.tasks.empty() ? "" : " of " + joined(from.tasks),
+                     from.lengths.empty() ? "" : ", tokens " + list_str(from.lengths)));
+  if (!from.profile.empty()) line("profile", printable(from.profile));
+  if (!from.tool_version.empty()) line("by kvatlas", printable(from.tool_version));
+  if (!document.runtime.empty()) line("for runtime", printable(document.runtime));
+  if (document.kv_bits != 16) line("stored in", str(document.kv_bits, " bits"));
+  if (!document.compose.empty()) line("composed of", joined(document.compose, " + "));
+  for (const auto& [name, section] : document.sections.items()) print_section(document, name);
+  if (!document.unknown.empty())
+    line("newer", printable(document.unknown.at("schema").get<std::string>()) +
+                      ", of which not all is known here");
+}
+
+/// Whether the file begins as a policy document does, as JSON.
+bool is_policy_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first = 0;
+  return file >> first && first == '{';
+}
+
+/// The words of the command line.
+struct Options {
+  BytesQuestion question;
+  std::string weights, memory, model;
+};
+
+void add_options(CLI::App& command, Options& o) {
+  const char* const kGroup = "Memory of a policy document's policies";
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;
+  command
+      .add_option("--context", o.question.context,
+                  "prompt tokens that every layer's memory is given for")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->type_name("TOKENS")
+      ->group(kGroup);
+  command.add_option("--new-tokens", o.question.new_tokens, "generated behind the prompt")
+      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->capture_default_str()
+      ->type_name("TOKENS")
+      ->group(kGroup);
+  command.add_option("--batch", o.question.batch, "sequences at a time")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(kGroup);
+  command
+      .add_option("--memory", o.memory,
+                  "memory for weights and cache, as 24GiB: the greatest batch and context in it")
+      ->type_name("SIZE")
+      ->group(kGroup);
+  auto* model = command
+                    .add_option("-m,--model", o.model,
+                                "GGUF file or Hugging Face folder, whose weights are counted")
+                    ->type_name("PATH")
+                    ->group(kGroup);
+  command.add_option("--weights", o.weights, "or their size, as 13GiB")
+      ->excludes(model)
+      ->type_name("SIZE")
+      ->group(kGroup);
+  command
+      .add_option("--as", o.question.runtime,
+                  "as this runtime runs the policies, in its blocks and pools")
+      ->type_name("RUNTIME")
+      ->group(kGroup);
+}
+
+BytesQuestion settled(const Options& o, const Document& document) {
+  BytesQuestion question = o.question;
+  if (!o.weights.empty()) question.weights = static_cast<double>(parse_bytes(o.weights));
+  if (!o.memory.empty()) question.memory = static_cast<double>(parse_bytes(o.memory));
+  if (!o.model.empty()) {
+    const auto model = model::ModelFile::open(o.model);
+    if (model->config().n_layers != document.model.layers ||
+        model->config().n_kv_heads != document.model.kv_heads)
+      fail(ErrorCode::usage, "the policy is of a model of ", document.model.layers, " layers and ",
+           document.model.kv_heads, " KV heads; ", printable(o.model), " has ",
+           model->config().n_layers, " and ", model->config().n_kv_heads);
+    question.weights = static_cast<double>(model->stored_bytes());
+  }
+  return question;
+}
+
+void inspect_policy(const std::string& path, bool as_json, const Options& o) {
+  const Document document = read_document(path);
+  const bool memory = o.question.context > 0;
+  if (!memory && (o.question.new_tokens > 0 || o.question.batch > 1 || !o.memory.empty() ||
+                  !o.model.empty() || !o.weights.empty() || !o.question.runtime.empty()))
+    fail(ErrorCode::usage, "memory is of prompts of a length: give it with --context");
+  if (!memory) {
+    if (as_json)
+      std::cout << document_text(document);
+    else
+      print_document(document);
+    return;
+  }
+  const BytesAnswer answer = policy_bytes(document, settled(o, document));
+  if (as_json) {
+    std::cout << canonical_json(bytes_json(answer));
+    return;
+  }
+  for (const auto& table : bytes_tables(answer)) std::cout << table_text(table) << '\n';
+  for (const auto& note : answer.notes) std::cerr << "kvatlas: note: " << note << '\n';
+}
+
+}  // namespace
+
+InspectedKind inspected_policies() {
+  const auto options = std::make_shared<Options>();
+  return {
+      is_policy_file,
+      [options](const std::string& path, bool as_json) { inspect_policy(path, as_json, *options); },
+      [options](CLI::App& command) { add_options(command, *options); }};
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies tried on samples, beside the full cache: scores, losses and their intervals.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/methods/trials.hpp"
+#include "calibrate/rules/calibrated.hpp"
+#include "calibrate/rules/evidence.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+/// What policies did on samples that have answers.
+class Verdict {
+ public:
+  /// One call of `run`, the full cache first in its list. Samples that get no score under the full
+  /// cache are left out.
+  Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
+          const std::vector<std::size_t>& samples);
+
+  const std::vector<std::size_t>& samples() const { return samples_; }  // positions
+  const std::vector<double>& full() const { return full_; }
+  /// Scores of a policy: [sample].
+  const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
+  const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
+
+  /// The mean, with its 95 % interval.
+  Estimate score(std::size_t policy) const;
+  Estimate full_score() const;
+  /// A policy beside the full cache, over all samples and by task: the document's "measured".
+  nlohmann::json measured(std::size_t policy, bool held_out) const;
+
+ private:
+  const Evidence* evidence_;
+  std::vector<std::size_t> samples_;
+  std::vector<double> full_;
+  std::vector<std::vector<double>> scores_;
+  std::vector<std::vector<Trial>> trials_;
+};
+
+/// One row a task and one for all, from measured().
+Table measured_table(const std::string& title, const nlohmann::json& measured);
+/// Says what was held out, and how many samples make the interval +-5 points where it is wider.
+void note_precision(const Split& split, const std::vector<double>& scores, Calibrated& out);
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/methods/lagkv.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "analyzer/profile/statistics.hpp"
+#include "base/error.hpp"
+#include "calibrate/methods/judging.hpp"
+#include "data/scores.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+namespace name = profile::name;
+
+constexpr std::int64_t kUncutByL2 = 2;  // layers
+
+const char* variant_word(LagVariant variant) {
+  return variant == LagVariant::lag ? "lag" : variant == LagVariant::local ? "local" : "l2";
+}
+
+bool is_passkey(const std::string& task) { return task.substr(0, task.find(':')) == "passkey"; }
+
+/// One setting of the sweep, and what is known of it.
+struct Candidate {
+  LagKv part;
+  std::vector<std::size_t> positions;  // of the samples that it cuts
+  double compression = 0;              // of those, the mean
+  double attention = std::nan("");     // kept by it at the first generated token
+  Estimate score{std::nan(""), std::nan(""), std::nan("")};
+  double full = std::nan("");                             // of the same samples
+  double prefix = std::nan(""), in_place = std::nan("");  // digits of passkeys
+  /// What is weighed against the compression: the score lost, or the attention.
+  double gain() const { return std::isnan(score.mean) ? attention : score.mean - full; }
+};
+
+class Sweep {
+ public:
+  Sweep(const Evidence& evidence, const LagRequest& request, const RunTrials& run)
+      : evidence_(evidence), request_(request), run_(run) {}
+
+  Calibrated calibrate();
+
+ private:
+  LagShape shape_of(const LagKv& part) const { return {part.sink, part.lag, part.keep()}; }
+  double compression_at(const LagKv& part, std::int64_t n_tokens) const {
+    const auto layers = static_cast<double>(evidence_.header().n_layers);
+    const double cut_layers = part.variant == LagVariant::l2
+                                  ? std::max(0.0, layers - static_cast<double>(kUncutByL2))
+                                  : layers;
+    return lag_compression(n_tokens, shape_of(part)) * cut_layers / layers;
+  }
+  void list_candidates();
+  void read_attention();
+  void judge(const Split& split);
+  void judge_candidate(const Verdict& verdict, std::size_t number);
+  void measure(const Split& split, const LagKv& chosen);
+  std::size_t choose();
+  void report(std::size_t chosen);
+
+  const Evidence& evidence_;
+  const LagRequest& request_;
+  const RunTrials& run_;
+  std::vector<Candidate> candidates_;
+  json report_ = json::object();
+  Calibrated out_;
+};
+
+void Sweep::list_candidates() {
+  std::size_t samples = 0;
+  for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
+    for (const auto lag : request_.lags)
+      for (const auto& ratio : request_.ratios) {
+        Candidate candidate;
+        candidate.part = {request_.sink, lag, ratio, variant};
+        candidate.positions = evidence_.longer_than(request_.sink + 2 * lag - 1);
+        samples = std::max(samples, candidate.positions.size());
+        if (candidate.positions.empty()) continue;
+        std::vector<double> compressions;
+        for (const auto position : candidate.positions)
+          compressions.push_back(
+              compression_at(candidate.part, evidence_.sample(position).n_tokens));
+        candidate.compression = mean_of(compressions);
+        candidates_.push_back(std::move(candidate));
+      }
+  if (candidates_.empty())
+    fail(ErrorCode::usage, "no prompt is long enough for any of the partition sizes ",
+         list_str(request_.lags),
+         ": a prompt is cut from sink + 2 lag tokens on; choose smaller "
+         "--lags, or profile longer prompts");
+  require_samples(samples, "of sink + 2 lag tokens or more", evidence_.request().force, out_);
+  for (const auto lag : request_.lags) {
+    const auto cut = evidence_.longer_than(request_.sink + 2 * lag - 1).size();
+    if (cut < evidence_.positions().size())
+      out_.notes.push_back(str("lag ", lag, " cuts prompts of ", request_.sink + 2 * lag,
+                               " tokens or more: ", cut, " of ", evidence_.positions().size(),
+                               cut == 0 ? ", so it is left out" : ", which it is judged by"));
+  }
+}
+
+/// The attention that the profile says is kept, for those candidates that it has.
+void Sweep::read_attention() {
+  if (!run_) evidence_.require(name::kKeptMass, "kept");
+  if (!evidence_.profile().has(name::kKeptMass)) return;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, LagVariant>, std::int64_t> rows;
+  const auto& labels = evidence_.axis("selection").labels;
+  std::string there;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row].rfind("lagkv:", 0) != 0) continue;
+    const Policy policy = parse_policy(labels[row]);
+    const LagKv& part = std::get<LagKv>(policy.parts.at(0));
+    rows[{part.sink, part.lag, part.keep(), part.variant}] = static_cast<std::int64_t>(row);
+  }
+  for (Candidate& candidate : candidates_) {
+    const LagKv& part = candidate.part;
+    const auto row = rows.find({part.sink, part.lag, part.keep(), part.variant});
+    if (row == rows.end()) {
+      if (run_) continue;
+      fail(ErrorCode::usage, "the profile does not say what sink=", part.sink, ",lag=", part.lag,
+           ",ratio=", printable(part.ratio),
+           " keeps: choose of its --lags and --ratios ('kvatlas inspect' lists them), or run "
+           "'kvatlas profile --sink ",
+           part.sink, " --lags ", part.lag, " --ratios ", printable(part.ratio), "'");
+    }
+    std::vector<double> shares;
+    for (const auto position : candidate.positions)
+      for (const float share :
+           evidence_.floats(position, name::kKeptMass, {row->second},
+                            {evidence_.header().n_layers, evidence_.header().n_kv_heads}))
+        if (!std::isnan(share)) shares.push_back(share);
+    candidate.attention = mean_of(shares);
+  }
+}
+
+void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
+  Candidate& candidate = candidates_[number];
+  std::vector<double> scores, full, prefix, in_place;
+  for (std::size_t s = 0; s < verdict.samples().size(); ++s) {
+    const std::size_t position = verdict.samples()[s];
+    if (!std::binary_search(candidate.positions.begin(), candidate.positions.end(), position))
+      continue;
+    scores.push_back(verdict.scores(number)[s]);
+    full.push_back(verdict.full()[s]);
+    const auto& sample = evidence_.sample(position);
+    if (!is_passkey(sample.task) || sample.answers.empty()) continue;
+    const auto digits = data::digit_scores(sample.answers.front(), verdict.trials(number)[s].text);
+    prefix.push_back(digits.prefix);
+    in_place.push_back(digits.in_place);
+  }
+  candidate.score = bootstrap_mean(scores, evidence_.request().seed);
+  candidate.full = mean_of(full);
+  candidate.prefix = mean_of(prefix);
+  candidate.in_place = mean_of(in_place);
+}
+
+void Sweep::judge(const Split& split) {
+  std::vector<Policy> policies;
+  for (const auto& candidate : candidates_) {
+    Policy policy{.name = {}, .parts = {candidate.part}};
+    policy.name = policy_text(policy);
+    policies.push_back(std::move(policy));
+  }
+  const Verdict verdict(evidence_, run_, policies, split.choice);
+  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
+  require_score(mean_of(verdict.full()), evidence_.request().force, out_);
+  report_["full"] = estimate_json(verdict.full_score());
+  for (std::size_t i = 0; i < candidates_.size(); ++i) judge_candidate(verdict, i);
+}
+
+void Sweep::measure(const Split& split, const LagKv& chosen) {
+  std::vector<Policy> policies;
+  Table controls{"Beside it, with the same lag and ratio", {"variant", "score"}, {}};
+  for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2}) {
+    LagKv part = chosen;
+    part.variant = variant;
+    policies.push_back({.name = variant_word(variant), .parts = {part}});
+  }
+  const bool held_out = !split.held_out.empty();
+  const Verdict verdict(evidence_, run_, policies, held_out ? split.held_out : split.choice);
+  if (verdict.samples().empty()) {
+    out_.notes.push_back("no held-out sample has a score: the loss is not measured");
+    return;
+  }
+  report_["measured"] = verdict.measured(0, held_out);
+  report_["local"]["measured"] = verdict.measured(1, held_out);
+  report_["l2"]["measured"] = verdict.measured(2, held_out);
+  out_.tables.push_back(
+      measured_table(str("LagKV at lag ", chosen.lag, ", ratio ", printable(chosen.ratio), ", on ",
+                         held_out ? "held-out samples" : "the samples of the choice"),
+                     report_["measured"]));
+  for (std::size_t i = 0; i < policies.size(); ++i)
+    controls.rows.push_back({policies[i].name, estimate_text(verdict.score(i))});
+  out_.tables.push_back(std::move(controls));
+  note_precision(split, verdict.scores(0), out_);
+}
+
+/// The best of LagKV's own candidates that compresses as much as is wanted.
+std::size_t Sweep::choose() {
+  std::vector<std::size_t> own;
+  std::vector<double> compression, gain, tokens, kept_share;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].part.variant != LagVariant::lag) continue;
+    own.push_back(i);
+    compression.push_back(candidates_[i].compression);
+    kept_share.push_back(1 - candidates_[i].compression);
+    gain.push_back(candidates_[i].gain());
+    tokens.push_back(static_cast<double>(candidates_[i].part.keep()));
+  }
+  const auto indices = [&](const std::vector<std::size_t>& front) {
+    json list = json::array();
+    for (const auto i : front) list.push_back(own[i]);
+    return list;
+  };
+  report_["front"] = {{"compression", indices(pareto_front(kept_share, gain))},
+                      {"tokens", indices(pareto_front(tokens, gain))}};
+  auto chosen = recommend_lag(compression, gain, request_.compression);
+  if (!chosen) {
+    const auto most = std::max_element(compression.begin(), compression.end());
+    chosen = static_cast<std::size_t>(most - compression.begin());
+    out_.notes.push_back(str("nothing of the sweep compresses by ",
+                             percent_text(request_.compression), "; the most is ",
+                             percent_text(*most), ", and that is taken"));
+  }
+  return own[*chosen];
+}
+
+void Sweep::report(std::size_t chosen) {
+  const bool tried = run_ != nullptr;
+  const auto on = [&](const char* front, std::size_t i) {
+    const auto& list = report_["front"][front];
+    return std::find(list.begin(), list.end(), json(i)) != list.end();
+  };
+  Table table{tried ? "LagKV: score against compression (front: of C, of rL)"
+                    : "LagKV: attention kept against compression; no model was run, so that stands "
+                      "in for a score (front: of C, of rL)",
+              {"variant", "lag", "ratio", "kept", "samples", "compression"},
+              {}};
+  if (tried) table.columns.insert(table.columns.end(), {"full", "score", "digits", "in place"});
+  table.columns.insert(table.columns.end(), {"attention", "front"});
+  json sweep = json::array();
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& c = candidates_[i];
+    json entry = {{"variant", variant_word(c.part.variant)},
+                  {"lag", c.part.lag},
+                  {"ratio", c.part.ratio},
+                  {"keep", c.part.keep()},
+                  {"samples", c.positions.size()},
+                  {"compression", c.compression}};
+    const std::string variant = variant_word(c.part.variant);
+    table.rows.push_back({variant + (i == chosen ? " *" : ""), str(c.part.lag),
+                          printable(c.part.ratio), str(c.part.keep()), str(c.positions.size()),
+                          percent_text(c.compression)});
+    auto& row = table.rows.back();
+    if (tried) {
+      entry.update({{"score", number_json(c.score.mean)},
+                    {"low", number_json(c.score.low)},
+                    {"high", number_json(c.score.high)},
+                    {"full", number_json(c.full)}});
+      if (!std::isnan(c.prefix))
+        entry.update({{"digits_prefix", c.prefix}, {"digits_in_place", c.in_place}});
+      row.insert(row.end(), {fixed_text(c.full, 3), estimate_text(c.score), fixed_text(c.prefix, 3),
+                             fixed_text(c.in_place, 3)});
+    }
+    if (!std::isnan(c.attention)) entry["attention"] = c.attention;
+    row.push_back(percent_text(c.attention));
+    row.push_back(std::string(on("compression", i) ? "C" : "") + (on("tokens", i) ? " rL" : ""));
+    sweep.push_back(std::move(entry));
+  }
+  report_["sweep"] = sweep;
+  out_.tables.push_back(std::move(table));
+
+  const Candidate& best = candidates_[chosen];
+  report_["recommended"] = sweep[chosen];
+  report_["recommended"]["wanted_compression"] = request_.compression;
+  json savings = json::array();
+  Table lengths{
+      str("LagKV: savings at lag ", best.part.lag, ", ratio ", printable(best.part.ratio)),
+      {"tokens", "kept", "compression", "KV ratio"},
+      {}};
+  for (const auto length : evidence_.lengths()) {
+    const auto kept = lag_kept_tokens(length, shape_of(best.part));
+    const double ratio = static_cast<double>(length) / static_cast<double>(kept);
+    savings.push_back({{"length", length},
+                       {"kept", kept},
+                       {"compression", compression_at(best.part, length)},
+                       {"kv_ratio", ratio}});
+    lengths.rows.push_back({str(length), str(kept), percent_text(compression_at(best.part, length)),
+                            fixed_text(ratio, 2)});
+  }
+  report_["savings"] = savings;
+  out_.tables.push_back(std::move(lengths));
+}
+
+Calibrated Sweep::calibrate() {
+  list_candidates();
+  read_attention();
+  Split split;
+  if (run_) {
+    const auto shortest = *std::min_element(request_.lags.begin(), request_.lags.end());
+    const auto answered =
+        evidence_.answered(evidence_.longer_than(request_.sink + 2 * shortest - 1));
+    require_samples(answered.size(), "with answers and of sink + 2 lag tokens or more",
+                    evidence_.request().force, out_);
+    split = evidence_.split(answered);
+    judge(split);
+  } else {
+    out_.notes.push_back(
+        "without --model nothing was tried: the attention that the profile says is kept stands in "
+        "for the score");
+  }
+  const std::size_t chosen = choose();
+  report(chosen);
+  if (run_) measure(split, candidates_[chosen].part);
+  report_["samples"] = candidates_[chosen].positions.size();
+  json section = section_of(candidates_[chosen].part);
+  section.update(report_);
+  section.update(out_.section);
+  out_.section = std::move(section);
+  return std::move(out_);
+}
+
+}  // namespace
+
+Calibrated calibrate_lagkv(const Evidence& evidence, const LagRequest& request,
+                           const RunTrials& run) {
+  return Sweep(evidence, request, run).calibrate();
+}
+
+}  // namespace kvatlas::calibrate

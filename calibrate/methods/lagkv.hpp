@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// LagKV's calibration: which partition size and ratio keep the score (docs/lagkv.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "calibrate/methods/trials.hpp"
+#include "calibrate/rules/evidence.hpp"
+
+namespace kvatlas::calibrate {
+
+struct LagRequest {
+  std::int64_t sink = 16;
+  std::vector<std::int64_t> lags = {128, 512, 1024};
+  std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};
+  double compression = 0.5;  // share of the cache that the recommended one saves
+};
+
+/// `run` null: no model; the attention that the profile says is kept stands in for the score.
+Calibrated calibrate_lagkv(const Evidence& evidence, const LagRequest& request,
+                           const RunTrials& run);
+
+}  // namespace kvatlas::calibrate

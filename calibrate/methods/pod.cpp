@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/methods/pod.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analyzer/profile/statistics.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/methods/judging.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+namespace name = profile::name;
+
+constexpr double kPaperDelta = 0.5;
+
+/// first / per, (first + 1) / per, ... last / per.
+std::vector<double> steps(int first, int last, double per) {
+  std::vector<double> out;
+  for (int i = first; i <= last; ++i) out.push_back(i / per);
+  return out;
+}
+
+class Grouping {
+ public:
+  Grouping(const Evidence& evidence, const PodRequest& request, const RunTrials& run)
+      : evidence_(evidence), request_(request), run_(run) {}
+
+  Calibrated calibrate();
+
+ private:
+  std::int64_t kv_heads() const { return evidence_.header().n_kv_heads; }
+  bool per_query_head() const {
+    return request_.policy.per_query_head || kv_heads() == evidence_.header().n_heads;
+  }
+  PodPoint point_at(double delta) const {
+    return pod_point(similarity_, kv_heads(), request_.policy.per_query_head, delta);
+  }
+  double saved_at(const PodPoint& point, std::int64_t length) const {
+    return pod_saved(point.dropped, length, request_.policy.proximal);
+  }
+  Pod part_at(double delta, double tau, Proximity proximal) const {
+    Pod part = request_.policy;
+    part.delta = delta;
+    part.tau = tau;
+    part.proximal = proximal;
+    part.lowest = pod_blocks(similarity_, kv_heads(), request_.policy.per_query_head, delta);
+    return part;
+  }
+  Policy policy_at(double delta, double tau, Proximity proximal) const {
+    Policy policy{.name = {}, .parts = {part_at(delta, tau, proximal)}};
+    policy.name = policy_text(policy);
+    return policy;
+  }
+
+  void read_similarity();
+  std::optional<double> delta_from_saving();
+  std::optional<double> delta_from_trials(const Split& split);
+  void measure(const Split& split, double delta);
+  void report_sweep(double delta);
+  void report_batches(const PodPoint& chosen);
+  void report_gate(double delta);
+  void report_agreement();
+
+  const Evidence& evidence_;
+  const PodRequest& request_;
+  const RunTrials& run_;
+  Similarity similarity_;
+  std::vector<double> deltas_;
+  std::vector<std::size_t> positions_;
+  json report_ = json::object();
+  std::vector<double> delta_scores_;
+  Calibrated out_;
+};
+
+void Grouping::read_similarity() {
+  evidence_.require(name::kDivergence, "js");
+  const auto [divergences, positions] = read_divergences(evidence_, evidence_.positions());
+  require_samples(divergences.size(), "with layer similarities", evidence_.request().force, out_);
+  positions_ = positions;
+  similarity_ =
+      layer_similarity(divergences, evidence_.header().n_heads, evidence_.header().n_layers);
+}
+
+std::optional<double> Grouping::delta_from_saving() {
+  if (!request_.wanted_saving) return std::nullopt;
+  const std::int64_t length = evidence_.lengths().back();
+  const double most = pod_saved(1, length, request_.policy.proximal);
+  const double wanted = *request_.wanted_saving;
+  const auto delta =
+      most > 0 ? delta_for(pod_hundredths(similarity_, kv_heads(), request_.policy.per_query_head),
+                           wanted / most)
+               : std::nullopt;
+  if (!delta)
+    fail(ErrorCode::usage, "no delta saves ", percent_text(wanted), " of the cache at ", length,
+         " tokens; ", percent_text(saved_at(point_at(0), length)), " is the most");
+  return delta;
+}
+
+/// Scores of every delta; the smallest that loses no more than the tolerance there and at every
+/// larger one.
+std::optional<double> Grouping::delta_from_trials(const Split& split) {
+  std::vector<Policy> policies;
+  for (const double delta : deltas_)
+    policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
+  const Verdict verdict(evidence_, run_, policies, split.choice);
+  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
+  const double full = mean_of(verdict.full());
+  require_score(full, evidence_.request().force, out_);
+  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
+  json curve = json::array();
+  for (std::size_t i = 0; i < deltas_.size(); ++i) {
+    const Estimate score = verdict.score(i);
+    delta_scores_.push_back(score.mean);
+    curve.push_back(
+        {{"delta", deltas_[i]}, {"score", score.mean}, {"low", score.low}, {"high", score.high}});
+  }
+  report_["curve"] = curve;
+  report_["full"] = estimate_json(verdict.full_score());
+  report_["tolerance"] = tolerance;
+  const auto chosen = choose_threshold(delta_scores_, full, tolerance);
+  if (!chosen) return std::nullopt;
+  return deltas_[*chosen];
+}
+
+void Grouping::measure(const Split& split, double delta) {
+  const Pod& base = request_.policy;
+  std::vector<Policy> policies = {policy_at(delta, base.tau, base.proximal)};
+  const auto taus = steps(0, 10, 10);
+  for (const double tau : taus) policies.push_back(policy_at(delta, tau, base.proximal));
+  const bool held_out = !split.held_out.empty();
+  const auto& samples = held_out ? split.held_out : split.choice;
+  std::int64_t longest = 0;
+  for (const auto position : samples)
+    longest = std::max(longest, evidence_.sample(position).n_tokens);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count = 64; count < longest; count *= 2) counts.push_back(count);
+  for (const auto count : counts) {
+    const std::int64_t initial = std::min(base.proximal.initial, count / 4);
+    policies.push_back(policy_at(delta, base.tau, {initial, count - initial}));
+  }
+  const Verdict verdict(evidence_, run_, policies, samples);
+  if (verdict.samples().empty()) {
+    out_.notes.push_back("no held-out sample has a score: the loss is not measured");
+    return;
+  }
+  report_["measured"] = verdict.measured(0, held_out);
+  const std::string where = held_out ? "held-out samples" : "the samples of the choice";
+  out_.tables.push_back(
+      measured_table(str("PoD at delta ", fixed_text(delta, 2), ", without adaptation, on ", where),
+                     report_["measured"]));
+  const auto curve = [&](const char* member, const char* key, const auto& values,
+                         std::size_t first) {
+    json points = json::array();
+    Table table{str("PoD: score against ", member), {key, "score"}, {}};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Estimate score = verdict.score(first + i);
+      points.push_back(
+          {{key, values[i]}, {"score", score.mean}, {"low", score.low}, {"high", score.high}});
+      table.rows.push_back({str(values[i]), estimate_text(score)});
+    }
+    out_.tables.push_back(std::move(table));
+    return points;
+  };
+  report_["gate"]["curve"] = curve("the gate", "tau", taus, 1);
+  report_["proximal"] = curve("the proximal tokens", "tokens", counts, 1 + taus.size());
+  note_precision(split, verdict.scores(0), out_);
+}
+
+void Grouping::report_sweep(double delta) {
+  auto shown = deltas_;
+  if (std::none_of(shown.begin(), shown.end(),
+                   [&](double other) { return std::abs(other - delta) < 1e-9; }))
+    shown.push_back(delta);
+  std::sort(shown.begin(), shown.end());
+  Table table{
+      str("PoD: blocks by the similarity that joins layers, for ",
+          per_query_head() ? "query heads" : "KV heads", " (", positions_.size(), " samples)"),
+      {"delta", "blocks", "keys dropped"},
+      {}};
+  for (const auto length : evidence_.lengths())
+    table.columns.push_back(str("KV saved at ", length));
+  if (!delta_scores_.empty()) table.columns.push_back("score");
+  json sweep = json::array();
+  for (const double value : shown) {
+    const PodPoint point = point_at(value);
+    const bool is_chosen = std::abs(value - delta) < 1e-9;
+    std::vector<std::string> row = {fixed_text(value, 2) + (is_chosen ? " *" : ""),
+                                    str(point.blocks), percent_text(point.dropped)};
+    json saved = json::array();
+    for (const auto length : evidence_.lengths()) {
+      saved.push_back({{"length", length}, {"saved", saved_at(point, length)}});
+      row.push_back(percent_text(saved_at(point, length)));
+    }
+    if (!delta_scores_.empty()) {
+      const auto at = std::find(deltas_.begin(), deltas_.end(), value);
+      row.push_back(at == deltas_.end() ? "-" : fixed_text(delta_scores_[at - deltas_.begin()], 3));
+    }
+    sweep.push_back({{"delta", value},
+                     {"blocks", point.blocks},
+                     {"keys_dropped", point.dropped},
+                     {"savings", saved}});
+    table.rows.push_back(std::move(row));
+  }
+  report_["sweep"] = sweep;
+  out_.tables.push_back(std::move(table));
+}
+
+void Grouping::report_batches(const PodPoint& chosen) {
+  const CacheShape shape = evidence_.shape();
+  const std::int64_t fresh = request_.new_tokens;
+  Table table{
+      str("PoD: greatest batch in ", bytes_str(static_cast<std::int64_t>(request_.memory_bytes)),
+          " of KV cache, prompt and ", fresh, " generated tokens"),
+      {"prompt", "KV saved", "full cache", "PoD"},
+      {}};
+  json savings = json::array();
+  for (const auto length : evidence_.lengths()) {
+    const double saved = saved_at(chosen, length + fresh);
+    const auto full = greatest_batch(request_.memory_bytes, shape, length + fresh);
+    const auto batch = greatest_batch(request_.memory_bytes, shape, length + fresh, saved);
+    savings.push_back({{"length", length},
+                       {"new_tokens", fresh},
+                       {"saved", saved_at(chosen, length)},
+                       {"kv_ratio", 1 / (1 - saved_at(chosen, length))},
+                       {"full_bytes", shape.bytes_per_token() * static_cast<double>(length)},
+                       {"kept_bytes", shape.bytes_per_token() * static_cast<double>(length) *
+                                          (1 - saved_at(chosen, length))},
+                       {"full_batch", full},
+                       {"batch", batch}});
+    table.rows.push_back(
+        {str(length), percent_text(saved_at(chosen, length)), str(full), str(batch)});
+  }
+  report_["savings"] = savings;
+  report_["memory_bytes"] = request_.memory_bytes;
+  out_.tables.push_back(std::move(table));
+}
+
+void Grouping::report_gate(double delta) {
+  if (!evidence_.profile().has(name::kProximalLse)) {
+    out_.notes.push_back(
+        "the profile has no log-sum-exps for the gate; 'kvatlas profile --capture lazy' takes "
+        "them");
+    return;
+  }
+  const auto row = evidence_.proximity_row(request_.policy.proximal);
+  const auto& header = evidence_.header();
+  GateCurve curve(pod_blocks(similarity_, kv_heads(), request_.policy.per_query_head, delta));
+  const std::vector<std::int64_t> sizes = {header.n_layers, header.n_heads};
+  for (const auto position : positions_) {
+    const auto proximal = evidence_.floats(position, name::kProximalLse, {row}, sizes);
+    const auto distant = evidence_.floats(position, name::kDistantLse, {row}, sizes);
+    if (proximal.size() != distant.size())
+      fail(ErrorCode::unreadable, "the profile has ", proximal.size(), " proximal and ",
+           distant.size(), " distant log-sum-exps of a sample");
+    curve.add({proximal, distant, header.n_layers, header.n_heads,
+               static_cast<std::int64_t>(proximal.size()) / header.n_layers / header.n_heads});
+  }
+  if (curve.rows() == 0) {
+    out_.notes.push_back(str("no prompt has more than the ", request_.policy.proximal.initial,
+                             " + ", request_.policy.proximal.recent,
+                             " proximal tokens: nothing is distant, nothing is saved, and the gate "
+                             "has nothing to skip (choose --initial and --recent smaller)"));
+    return;
+  }
+  json shares = json::array();
+  Table table{"PoD: distant parts skipped by the gate", {"tau", "skipped"}, {}};
+  for (const double tau : steps(0, 20, 20)) {
+    shares.push_back({{"tau", tau}, {"skipped", curve.skipped(tau)}});
+    table.rows.push_back({fixed_text(tau, 2), percent_text(curve.skipped(tau))});
+  }
+  report_["gate"]["skipped"] = shares;
+  out_.tables.push_back(std::move(table));
+}
+
+void Grouping::report_agreement() {
+  const auto& counts = evidence_.axis("proximal_count").values;
+  if (!evidence_.profile().has(name::kAgreement)) {
+    out_.notes.push_back(
+        "proximal agreement was not captured; 'kvatlas profile --capture default,agreement' takes "
+        "it, a forward pass a count");
+    return;
+  }
+  std::vector<std::vector<double>> shares(counts.size());
+  for (const auto position : positions_) {
+    const auto of_sample = evidence_.floats(position, name::kAgreement, {}, {});
+    for (std::size_t i = 0; i < counts.size() && i < of_sample.size(); ++i)
+      if (!std::isnan(of_sample[i])) shares[i].push_back(of_sample[i]);
+  }
+  json agreement = json::array();
+  Table table{"PoD: next tokens that stay the same under proximal attention alone",
+              {"tokens", "agreement"},
+              {}};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    agreement.push_back({{"tokens", counts[i]}, {"agreement", number_json(mean_of(shares[i]))}});
+    table.rows.push_back({str(counts[i]), percent_text(mean_of(shares[i]))});
+  }
+  report_["agreement"] = agreement;
+  out_.tables.push_back(std::move(table));
+}
+
+Calibrated Grouping::calibrate() {
+  read_similarity();
+  deltas_ = request_.deltas.empty() ? steps(1, 19, 20) : request_.deltas;
+  std::sort(deltas_.begin(), deltas_.end());
+  std::optional<double> delta = request_.delta;
+  if (!delta) delta = delta_from_saving();
+  const Proximity proximal = request_.policy.proximal;
+  const auto long_enough = evidence_.longer_than(proximal.initial + proximal.recent);
+  const auto answered = evidence_.answered(long_enough);
+  if (run_ && answered.empty()) {
+    out_.notes.push_back(
+        str("no prompt with answers has more than the ", proximal.initial, " + ", proximal.recent,
+            " proximal tokens: nothing was tried (choose --initial and --recent smaller)"));
+  } else if (run_) {
+    require_samples(answered.size(), "with answers and distant tokens", evidence_.request().force,
+                    out_);
+    const Split split = evidence_.split(answered);
+    const auto found = delta_from_trials(split);
+    if (!delta && !found)
+      out_.notes.push_back("no delta of the sweep stays within the tolerance: nothing is shared");
+    if (!delta) delta = found.value_or(1);
+    measure(split, *delta);
+  } else {
+    out_.notes.push_back("without --model nothing was tried: what the blocks cost is unknown");
+  }
+  const double chosen = delta.value_or(kPaperDelta);
+  report_sweep(chosen);
+  report_batches(point_at(chosen));
+  report_gate(chosen);
+  report_agreement();
+  report_["keys_dropped"] = point_at(chosen).dropped;
+  report_["samples"] = positions_.size();
+  json section = section_of(part_at(chosen, request_.policy.tau, proximal));
+  section.update(report_);
+  section.update(out_.section);
+  out_.section = std::move(section);
+  return std::move(out_);
+}
+
+}  // namespace
+
+DivergencesOfSamples read_divergences(const Evidence& evidence,
+                                      const std::vector<std::size_t>& positions) {
+  const auto& header = evidence.header();
+  DivergencesOfSamples out;
+  for (const auto position : positions) {
+    auto values = evidence.floats(position, name::kDivergence, {},
+                                  {header.n_heads, header.n_layers, header.n_layers});
+    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
+    out.values.push_back(std::move(values));
+    out.positions.push_back(position);
+  }
+  return out;
+}
+
+Calibrated calibrate_pod(const Evidence& evidence, const PodRequest& request,
+                         const RunTrials& run) {
+  return Grouping(evidence, request, run).calibrate();
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/methods/simlayerkv.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analyzer/profile/statistics.hpp"
+#include "base/error.hpp"
+#include "calibrate/methods/judging.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+namespace name = profile::name;
+
+/// The masses of one sample, by KV head: [layer][KV head].
+Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size_t position,
+                   std::int64_t proximity) {
+  const auto& header = evidence.header();
+  const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
+  const auto values = evidence.floats(position, prefill ? name::kMass : name::kDecodeMass,
+                                      {proximity}, {header.n_layers, header.n_heads});
+  const auto heads = static_cast<std::size_t>(header.n_layers * header.n_heads);
+  const std::size_t rows = values.size() / heads;
+  if (prefill && policy.w_last > static_cast<std::int64_t>(rows))
+    fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
+         policy.w_last, ": choose --w-last ", rows,
+         " or less, or run 'kvatlas profile --last-rows ", policy.w_last, "'");
+  return kv_head_masses(values, header.n_layers, header.n_heads, header.n_kv_heads,
+                        prefill ? policy.w_last : 1);
+}
+
+LazyHeads rows_of_one(const LayerFlags& lazy) {
+  LazyHeads rows;
+  for (const auto flag : lazy) rows.push_back({flag});
+  return rows;
+}
+
+LayerFlags flags_of(const LazyHeads& rows) {
+  LayerFlags flags;
+  for (const auto& row : rows) flags.push_back(row.front());
+  return flags;
+}
+
+class Search {
+ public:
+  Search(const Evidence& evidence, const SimLayerRequest& request, const RunTrials& run)
+      : evidence_(evidence), request_(request), run_(run) {}
+
+  Calibrated calibrate();
+
+ private:
+  LazyChoice choice() const {
+    return {request_.policy.per_head, request_.fixed, request_.static_share};
+  }
+  LazyHeads fixed_at(double threshold) const { return fixed_lazy(sighted_, threshold, choice()); }
+  SimLayerKv part_at(double threshold) const {
+    SimLayerKv part = request_.policy;
+    part.threshold = threshold;
+    if (request_.fixed) part.fixed = fixed_at(threshold);
+    return part;
+  }
+  static Policy policy_of(const SimLayerKv& part) {
+    Policy policy{.name = {}, .parts = {part}};
+    policy.name = policy_text(policy);
+    return policy;
+  }
+  double lazy_layers_at(double threshold) const {
+    return mean_lazy_layers(sighted_, threshold, choice());
+  }
+  Savings savings_at(double threshold, std::int64_t length) const {
+    return layer_savings(lazy_layers_at(threshold), evidence_.shape(), length,
+                         request_.policy.keep);
+  }
+
+  void collect();
+  double choose(const Split& split);
+  void measure(const Split& split, double threshold);
+  void report(double threshold);
+
+  const Evidence& evidence_;
+  const SimLayerRequest& request_;
+  const RunTrials& run_;
+  MassesOfSamples sighted_;
+  json report_ = json::object();
+  Calibrated out_;
+};
+
+void Search::collect() {
+  const SimLayerKv& policy = request_.policy;
+  const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
+  evidence_.require(prefill ? name::kMass : name::kDecodeMass, "lazy");
+  const std::int64_t proximal = policy.keep.initial + policy.keep.recent;
+  const auto longer = evidence_.longer_than(proximal);
+  const std::size_t all = evidence_.positions().size();
+  if (longer.empty())
+    fail(ErrorCode::usage, "no prompt has more than the ", proximal,
+         " tokens that are kept anyway (initial ", policy.keep.initial, " + recent ",
+         policy.keep.recent, "): choose a smaller --recent, or profile longer prompts");
+  if (longer.size() < all)
+    out_.notes.push_back(str(all - longer.size(), " of ", all, " prompts have at most the ",
+                             proximal, " tokens that are kept anyway, and are left out"));
+  sighted_ = read_masses(evidence_, policy, longer);
+  require_samples(sighted_.positions.size(), "with more tokens than are kept",
+                  evidence_.request().force, out_);
+}
+
+double Search::choose(const Split& split) {
+  std::vector<double> thresholds;
+  if (request_.threshold) {
+    thresholds = {*request_.threshold};
+  } else {
+    Masses of_choice;
+    const Masses decided = sighted_.decided(request_.policy.per_head);
+    for (std::size_t s = 0; s < decided.size(); ++s)
+      if (std::binary_search(split.choice.begin(), split.choice.end(), sighted_.positions[s]))
+        of_choice.push_back(decided[s]);
+    for (const double mass : threshold_candidates(of_choice))
+      thresholds.push_back(readable_threshold(mass));
+    thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
+  }
+  std::vector<Policy> policies;
+  for (const double threshold : thresholds) policies.push_back(policy_of(part_at(threshold)));
+  const Verdict verdict(evidence_, run_, policies, split.choice);
+  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
+  const double full = mean_of(verdict.full());
+  require_score(full, evidence_.request().force, out_);
+  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
+
+  std::vector<double> scores;
+  json curve = json::array();
+  const std::int64_t length = evidence_.lengths().back();
+  Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(),
+                  " samples, full cache ", fixed_text(full, 3), ")"),
+              {"threshold", "score", "lazy layers", str("KV ratio at ", length)},
+              {}};
+  for (std::size_t i = 0; i < thresholds.size(); ++i) {
+    const Estimate score = verdict.score(i);
+    scores.push_back(score.mean);
+    const double lazy = lazy_layers_at(thresholds[i]);
+    const double ratio = savings_at(thresholds[i], length).kv_ratio;
+    json point = estimate_json(score);
+    point.erase("mean");
+    point.update({{"threshold", thresholds[i]},
+                  {"score", score.mean},
+                  {"lazy_layers", lazy},
+                  {"kv_ratio", ratio}});
+    curve.push_back(point);
+    table.rows.push_back({fixed_text(thresholds[i], 5), estimate_text(score), fixed_text(lazy, 1),
+                          fixed_text(ratio, 2)});
+  }
+  report_["curve"] = curve;
+  report_["full"] = estimate_json(verdict.full_score());
+  report_["tolerance"] = tolerance;
+  out_.tables.push_back(std::move(table));
+  if (request_.threshold) return *request_.threshold;
+  const auto chosen = choose_threshold(scores, full, tolerance);
+  if (!chosen) {
+    out_.notes.push_back("no candidate stays within the tolerance: no layer is trimmed");
+    return 1;
+  }
+  out_.tables.back().rows[*chosen].front() += " *";
+  return thresholds[*chosen];
+}
+
+void Search::measure(const Split& split, double threshold) {
+  const SimLayerKv part = part_at(threshold);
+  SimLayerKv fixed = part, opposite = part;
+  fixed.fixed = fixed_at(threshold);
+  if (request_.fixed && !part.per_head)
+    opposite.fixed =
+        rows_of_one(opposite_layers(mean_masses(sighted_.layers), flags_of(*part.fixed)));
+  else
+    opposite.opposite = true;
+  std::vector<Policy> policies = {policy_of(part), policy_of(fixed)};
+  if (!part.per_head) policies.push_back(policy_of(opposite));
+  const bool held_out = !split.held_out.empty();
+  const Verdict verdict(evidence_, run_, policies, held_out ? split.held_out : split.choice);
+  if (verdict.samples().empty()) {
+    out_.notes.push_back("no held-out sample has a score: the loss is not measured");
+    return;
+  }
+  const std::string where = held_out ? "held-out samples" : "the samples of the choice";
+  report_["measured"] = verdict.measured(0, held_out);
+  report_["static"]["measured"] = verdict.measured(1, held_out);
+  out_.tables.push_back(
+      measured_table(str("SimLayerKV at threshold ", fixed_text(threshold, 5), ", on ", where),
+                     report_["measured"]));
+  Table controls{"Controls, on the same", {"policy", "score"}, {}};
+  controls.rows.push_back({"as chosen", estimate_text(verdict.score(0))});
+  controls.rows.push_back({"the same layers for every input", estimate_text(verdict.score(1))});
+  if (!part.per_head) {
+    report_["opposite"]["measured"] = verdict.measured(2, held_out);
+    controls.rows.push_back(
+        {"as many layers, of the smallest mass", estimate_text(verdict.score(2))});
+  }
+  out_.tables.push_back(std::move(controls));
+  note_precision(split, verdict.scores(0), out_);
+}
+
+void Search::report(double threshold) {
+  const auto& header = evidence_.header();
+  const bool generated = evidence_.profile().has(name::kGeneratedMass);
+  StepMasses steps;
+  if (generated)
+    for (const auto position : sighted_.positions)
+      add_steps(
+          steps,
+          evidence_.floats(position, name::kGeneratedMass,
+                           {evidence_.proximity_row(request_.policy.keep)}, {header.n_layers}),
+          header.n_layers);
+  report_.merge_patch(lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep},
+                                  threshold, choice(), evidence_.lengths()));
+  if (generated && !report_.contains("consistency"))
+    out_.notes.push_back(
+        "the profile has the first generated token alone, so how consistent layers stay is not "
+        "known; 'kvatlas profile --new 16' takes more");
+  else if (generated && request_.policy.identify == SimLayerKv::Identify::prefill)
+    out_.notes.push_back("consistency is that of the generated tokens, not of the prompt's rows");
+
+  const auto& rates = report_.at("lazy_rates");
+  const auto& heads = report_.at("per_head").at("lazy_heads");
+  const StaticView view = static_view(sighted_.layers, threshold, request_.static_share);
+  Table layers{str("SimLayerKV: layers at threshold ", fixed_text(threshold, 5)),
+               {"layer", "mass", "lazy rate", "static", "streaming KV heads", "consistency"},
+               {}};
+  const auto means = mean_masses(sighted_.layers);
+  for (std::size_t l = 0; l < rates.size(); ++l) {
+    const auto streaming = std::count(heads[l].begin(), heads[l].end(), true);
+    const json consistent = report_.contains("consistency") ? report_["consistency"][l] : json();
+    layers.rows.push_back(
+        {str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
+         view.lazy[l] ? "lazy" : "full", str(streaming, " of ", heads[l].size()),
+         percent_text(consistent.is_number() ? consistent.get<double>() : std::nan(""))});
+  }
+  out_.tables.push_back(std::move(layers));
+
+  Table table{str("SimLayerKV: savings with ", fixed_text(lazy_layers_at(threshold), 1), " of ",
+                  header.n_layers,
+                  " layers lazy; the static view differs from the "
+                  "input's own decision in ",
+                  percent_text(view.disagreement)),
+              {"tokens", "layer ratio", "KV ratio", "with 4 bits", "full MiB", "kept MiB"},
+              {}};
+  for (const auto length : evidence_.lengths()) {
+    const Savings at = savings_at(threshold, length);
+    constexpr double kMiB = 1 << 20;
+    table.rows.push_back({str(length), fixed_text(at.layer_ratio, 2), fixed_text(at.kv_ratio, 2),
+                          fixed_text(at.kv_ratio_4bit, 2), fixed_text(at.full_bytes / kMiB, 1),
+                          fixed_text(at.kept_bytes / kMiB, 1)});
+  }
+  out_.tables.push_back(std::move(table));
+}
+
+Calibrated Search::calibrate() {
+  collect();
+  if (!run_ && !request_.threshold)
+    fail(ErrorCode::usage,
+         "searching the threshold needs trials on the model: give --model, or --threshold T for "
+         "what the profile says at T");
+  double threshold = request_.threshold.value_or(1);
+  if (run_) {
+    const auto answered = evidence_.answered(sighted_.positions);
+    require_samples(answered.size(), "with answers and more tokens than are kept",
+                    evidence_.request().force, out_);
+    const Split split = evidence_.split(answered);
+    threshold = choose(split);
+    measure(split, threshold);
+  } else {
+    out_.notes.push_back("without --model nothing was tried: what the threshold costs is unknown");
+  }
+  report(threshold);
+  json section = section_of(part_at(threshold));
+  section.update(report_);
+  section.update(out_.section);  // what was forced
+  out_.section = std::move(section);
+  return std::move(out_);
+}
+
+}  // namespace
+
+MassesOfSamples read_masses(const Evidence& evidence, const SimLayerKv& policy,
+                            const std::vector<std::size_t>& positions) {
+  const std::int64_t proximity = evidence.proximity_row(policy.keep);
+  MassesOfSamples out;
+  for (const auto position : positions)
+    if (out.add(head_masses(evidence, policy, position, proximity)))
+      out.positions.push_back(position);
+  return out;
+}
+
+Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
+                                const RunTrials& run) {
+  return Search(evidence, request, run).calibrate();
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "calibrate/policy/document_impl.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kSchemaName = "kvatlas.policy/";
+constexpr int kMajor = 1, kMinor = 0;
+const char* const kMembers[] = {"schema",    "model",   "provenance", "simlayerkv", "pod",
+                                "dynamickv", "lagkv",   "baseline",   "heads",      "compose",
+                                "kv_bits",   "runtime", "pareto",     "search"};
+
+/// Error(unreadable) unless this kvatlas can read documents of that schema; its minor version.
+int readable_minor(const json& document) {
+  if (!document.is_object() || !document.contains("schema") || !document.at("schema").is_string())
+    fail(ErrorCode::unreadable, "no policy document: it has no 'schema'");
+  const auto& name = document.at("schema").get_ref<const std::string&>();
+  const auto refuse = [&] {
+    fail(ErrorCode::unreadable, "schema is ", quoted(name), ", expected ", kSchemaName, kMajor, ".",
+         kMinor);
+  };
+  int major = 0, minor = 0;
+  if (name.rfind(kSchemaName, 0) != 0 || name.size() > 24) refuse();
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data() + kSchemaName.size(), end, major);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') refuse();
+  const auto second = std::from_chars(first.ptr + 1, end, minor);
+  if (second.ec != std::errc() || second.ptr != end || minor < 0 || major < 1) refuse();
+  if (major > kMajor)
+    fail(ErrorCode::unreadable, "the document is ", quoted(name),
+         ", of a newer major version than this kvatlas reads (", kSchemaName, kMajor, ")");
+  return minor;
+}
+
+json to_json(const Document& document) {
+  const ModelInfo& model = document.model;
+  const Provenance& from = document.provenance;
+  json out = document.unknown;
+  if (!out.contains("schema")) out["schema"] = str(kSchemaName, kMajor, ".", kMinor);
+  out["model"] = {{"name", model.name},
+                  {"architecture", model.architecture},
+                  {"fingerprint", model.fingerprint},
+                  {"layers", model.layers},
+                  {"heads", model.heads},
+                  {"kv_heads", model.kv_heads},
+                  {"head_dim", model.head_dim}};
+  out["provenance"] = {{"profile", from.profile}, {"samples", from.samples},
+                       {"lengths", from.lengths}, {"tasks", from.tasks},
+                       {"seed", from.seed},       {"tool_version", from.tool_version}};
+  for (const auto& [name, section] : document.sections.items()) out[name] = section;
+  if (!document.compose.empty()) out["compose"] = document.compose;
+  out["kv_bits"] = document.kv_bits;
+  if (!document.runtime.empty()) out["runtime"] = document.runtime;
+  if (!document.pareto.empty()) out["pareto"] = document.pareto;
+  if (!document.search.empty()) out["search"] = document.search;
+  return out;
+}
+
+/// Of JSON that meets the schema.
+Document from_json(json all, int minor) {
+  Document document;
+  const auto& model = all.at("model");
+  document.model = {model.value("name", ""),
+                    model.value("architecture", ""),
+                    model.value("fingerprint", ""),
+                    model.at("layers"),
+                    model.at("heads"),
+                    model.at("kv_heads"),
+                    model.at("head_dim")};
+  const json from = all.value("provenance", json::object());
+  auto& provenance = document.provenance;
+  provenance.profile = from.value("profile", "");
+  provenance.samples = from.value("samples", std::int64_t{0});
+  provenance.lengths = from.value("lengths", provenance.lengths);
+  provenance.tasks = from.value("tasks", provenance.tasks);
+  if (from.contains("seed")) {
+    if (!from.at("seed").is_number_unsigned())
+      fail(ErrorCode::unreadable, "provenance.seed is negative");
+    provenance.seed = from.at("seed");
+  }
+  provenance.tool_version = from.value("tool_version", "");
+  for (const auto* name : kSections)
+    if (all.contains(name)) document.sections[name] = std::move(all.at(name));
+  document.compose = all.value("compose", document.compose);
+  document.kv_bits = all.value("kv_bits", 16);
+  document.runtime = all.value("runtime", "");
+  document.pareto = all.value("pareto", json::array());
+  document.search = all.value("search", json::object());
+  for (const auto* name : kMembers)
+    if (std::string_view(name) != "schema" || minor <= kMinor) all.erase(name);
+  if (minor <= kMinor && !all.empty())
+    fail(ErrorCode::unreadable, "there is no member ", quoted(all.begin().key()), " in ",
+         kSchemaName, kMajor, ".", minor);
+  document.unknown = std::move(all);
+  return document;
+}
+
+void require_count(const std::string& what, std::size_t found, std::int64_t expected,
+                   const char* of) {
+  if (found != static_cast<std::size_t>(expected))
+    fail(ErrorCode::unreadable, what, " has ", found, " entries, and the model has ", expected, " ",
+         of);
+}
+
+/// What a part's result must be for the model.
+struct Fits {
+  const ModelInfo& model;
+
+  void operator()(const SimLayerKv& part) const {
+    if (!part.fixed) return;
+    require_count("the list of lazy layers", part.fixed->size(), model.layers, "layers");
+    for (std::size_t l = 0; l < part.fixed->size(); ++l)
+      if (const auto& row = (*part.fixed)[l]; row.size() != 1)
+        require_count(str("result.lazy_heads.", l), row.size(), model.kv_heads, "KV heads");
+  }
+  void operator()(const Pod& part) const {
+    if (part.lowest.empty()) return;
+    require_count("result.lowest", part.lowest.size(), model.heads, "query heads");
+    for (std::size_t h = 0; h < part.lowest.size(); ++h) {
+      const auto& row = part.lowest[h];
+      require_count(str("result.lowest.", h), row.size(), model.layers, "layers");
+      for (std::size_t l = 0; l < row.size(); ++l)
+        if (row[l] != static_cast<std::int64_t>(l) && (l == 0 || row[l] != row[l - 1]))
+          fail(ErrorCode::unreadable, "result.lowest.", h, ".", l, " is ", row[l],
+               ", expected the layer itself or the lowest of the layer before");
+    }
+  }
+  void operator()(const DynamicKv& part) const {
+    if (part.fixed) require_count("result.budgets", part.fixed->size(), model.layers, "layers");
+  }
+  template <class Other>
+  void operator()(const Other&) const {}
+};
+
+const json* task_budgets(const Document& document) {
+  const auto section = document.sections.find("dynamickv");
+  if (section == document.sections.end() || !section->contains("result")) return nullptr;
+  const auto& result = section->at("result");
+  return result.contains("tasks") ? &result.at("tasks") : nullptr;
+}
+
+/// Error(unreadable) for what the schema cannot say. The document meets the schema.
+void check_document(const Document& document) {
+  const ModelInfo& model = document.model;
+  if (model.heads % model.kv_heads != 0)
+    fail(ErrorCode::unreadable, "model: ", model.heads, " heads are no multiple of ",
+         model.kv_heads, " KV heads");
+  const auto& lengths = document.provenance.lengths;
+  if (std::adjacent_find(lengths.begin(), lengths.end(), std::greater_equal<>()) != lengths.end())
+    fail(ErrorCode::unreadable, "provenance.lengths are not distinct and ascending");
+  for (const auto& [name, section] : document.sections.items()) {
+    const Part part = part_of(name, section);
+    in_context(name, [&] { std::visit(Fits{model}, part); });
+  }
+  if (const json* tasks = task_budgets(document))
+    for (const auto& [task, budgets] : tasks->items())
+      require_count("dynamickv.result.tasks." + printable(task), budgets.size(), model.layers,
+                    "layers");
+  auto names = document.compose;
+  std::sort(names.begin(), names.end());
+  if (std::adjacent_find(names.begin(), names.end()) != names.end())
+    fail(ErrorCode::unreadable, "compose names a section twice");
+  for (const auto& name : names)
+    if (!document.sections.contains(name))
+      fail(ErrorCode::unreadable, "compose names ", quoted(name), ", which the document lacks");
+  try {
+    policies_of(document);
+  } catch (const Error& error) {
+    fail(ErrorCode::unreadable, "compose: ", error.what());
+  }
+}
+
+}  // namespace
+
+std::string document_text(const Document& document) {
+  try {
+    for (const auto& [name, section] : document.sections.items())
+      if (std::find(kSections.begin(), kSections.end(), name) == kSections.end())
+        fail(ErrorCode::internal, "there is no section ", quoted(name));
+    const json all = to_json(document);
+    std::string text = canonical_json(all);  // first, for it finds numbers that are not finite
+    const auto complaint = schema_complaint(all);
+    if (!complaint.empty()) fail(ErrorCode::internal, complaint);
+    check_document(document);
+    return text;
+  } catch (const Error& error) {
+    fail(ErrorCode::internal, "writing a policy document: ", error.what());
+  }
+}
+
+Document parse_document(std::string_view text) {
+  if (text.size() > kLargestDocument)
+    fail(ErrorCode::unreadable, "a policy document of ", text.size(), " bytes, expected at most ",
+         kLargestDocument);
+  json all = parse_json(text, kDeepestDocument);
+  const int minor = readable_minor(all);
+  const auto complaint = schema_complaint(all);
+  if (!complaint.empty()) fail(ErrorCode::unreadable, complaint);
+  Document document = from_json(std::move(all), minor);
+  check_document(document);
+  return document;
+}
+
+std::vector<Policy> policies_of(const Document& document, const std::string& task) {
+  const json* tasks = task_budgets(document);
+  if (!task.empty() && !(tasks && tasks->contains(task))) {
+    std::vector<std::string> known;
+    if (tasks)
+      for (const auto& [name, budgets] : tasks->items()) known.push_back(printable(name));
+    fail(ErrorCode::usage, "the policy has no budgets for task ", quoted(task),
+         known.empty() ? "; it has none by task" : "; it has them for " + list_str(known));
+  }
+  const auto part = [&](const std::string& name) {
+    Part read = part_of(name, document.sections.at(name));
+    if (auto* budgets = std::get_if<DynamicKv>(&read); budgets && !task.empty())
+      budgets->fixed = tasks->at(task).get<std::vector<std::int64_t>>();
+    return read;
+  };
+  std::vector<Policy> policies;
+  const auto add = [&](std::vector<Part> parts, const char* section) {
+    order_parts(parts);
+    Policy policy;
+    policy.section = section;
+    policy.parts = std::move(parts);
+    policy.kv_bits = document.kv_bits;
+    policy.name = policy_text(policy);
+    check_composition(policy);
+    policies.push_back(std::move(policy));
+  };
+  if (!document.compose.empty()) {
+    std::vector<Part> parts;
+    for (const auto& name : document.compose) parts.push_back(part(name));
+    add(std::move(parts), kComposition);
+  } else {
+    for (const auto* name : kSections)
+      if (document.sections.contains(name)) add({part(name)}, name);
+    // The full cache in fewer bits is a policy without a section.
+    if (policies.empty() && document.kv_bits != 16) add({}, "");
+  }
+  return policies;
+}
+
+}  // namespace kvatlas::calibrate

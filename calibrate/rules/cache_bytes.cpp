@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/rules/cache_bytes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "kernels/lag_scores.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+/// Tokens of the prompt and generated ones that every KV head of a layer keeps.
+struct Held {
+  double prompt = 0, generated = 0;
+};
+
+/// Layer by layer, what the parts of a policy leave.
+class Accounting {
+ public:
+  Accounting(const Policy& policy, const CacheLoad& load) : policy_(policy), load_(load) {
+    const auto layers = static_cast<std::size_t>(shape().layers);
+    const auto heads = static_cast<std::size_t>(shape().kv_heads);
+    const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
+    held_.assign(layers, std::vector<Held>(heads, all));
+    trimmed_.assign(layers, std::vector<double>(heads, 0));
+  }
+
+  CacheBytes count() {
+    for (const auto& part : policy_.parts) std::visit(*this, part);
+    for (const auto& part : policy_.parts)
+      if (const auto* keep = window_of(part)) blend_windows(*keep);
+    return in_bytes();
+  }
+
+  void operator()(const Streaming&) { trim_all(); }
+  void operator()(const SimLayerKv& part) {
+    if (!part.fixed) return trim_by_rates(part.per_head);
+    require_layers(part.fixed->size());
+    for (std::size_t l = 0; l < trimmed_.size(); ++l) {
+      const auto& row = (*part.fixed)[l];
+      for (std::size_t g = 0; g < trimmed_[l].size(); ++g)
+        trimmed_[l][g] = row.at(row.size() == 1 ? 0 : g);
+    }
+  }
+  void operator()(const LayerBaseline& part) {
+    if (part.choose != LayerBaseline::Choose::pyramid || !part.layers)
+      return trim_by_rates(false);  // which layers, or how many, the input or the seed says
+    const auto first =
+        trimmed_.size() - std::min(trimmed_.size(), static_cast<std::size_t>(*part.layers));
+    for (std::size_t l = first; l < trimmed_.size(); ++l)
+      std::fill(trimmed_[l].begin(), trimmed_[l].end(), 1);
+  }
+  void operator()(const Pod& part) {
+    pod_ = &part;
+    if (part.lowest.empty()) by_input_ = true;
+  }
+  void operator()(const DynamicKv& part) {
+    if (part.fixed) {
+      require_layers(part.fixed->size());
+      return select(*part.fixed, part.select.window);
+    }
+    by_input_ = true;  // the layers' shares; their sum is known
+    select_alike(part.select.budget - part.select.window, part.select.window);
+  }
+  void operator()(const SnapKv& part) {
+    const auto mean = part.select.budget - part.select.window;
+    if (part.pyramid) return select(pyramid_budgets(mean, shape().layers), part.select.window);
+    select_alike(mean, part.select.window);
+  }
+  void operator()(const H2o& part) { select_alike(part.budget, 0); }
+  void operator()(const LagKv& part) {
+    const LagShape lag{part.sink, part.lag, part.keep()};
+    const std::int64_t all = load_.prompt + load_.new_tokens;
+    const std::int64_t kept = lag_kept_tokens(all, lag);
+    // What is generated is cut last.
+    const double generated = static_cast<double>(std::min(load_.new_tokens, kept));
+    for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l)
+      for (auto& head : held_[l]) head = {static_cast<double>(kept) - generated, generated};
+  }
+  void operator()(const MiniCache& part) { merged_ = &part; }
+  void operator()(const Quest&) {}
+
+ private:
+  const CacheShape& shape() const { return load_.shape; }
+
+  static const Proximity* window_of(const Part& part) {
+    if (const auto* p = std::get_if<Streaming>(&part)) return &p->keep;
+    if (const auto* p = std::get_if<SimLayerKv>(&part)) return &p->keep;
+    if (const auto* p = std::get_if<LayerBaseline>(&part)) return &p->keep;
+    return nullptr;
+  }
+
+  void require_layers(std::size_t count) const {
+    if (count != held_.size())
+      fail(ErrorCode::usage, policy_.name, ": the policy is for ", count, " layers, the model has ",
+           held_.size());
+  }
+
+  void trim_all() {
+    for (auto& row : trimmed_) std::fill(row.begin(), row.end(), 1);
+  }
+  void trim_by_rates(bool per_head) {
+    by_input_ = true;
+    if (!load_.lazy_rates) return;
+    require_layers(load_.lazy_rates->size());
+    for (std::size_t l = 0; l < trimmed_.size(); ++l) {
+      const auto& row = (*load_.lazy_rates)[l];
+      const double mean =
+          std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(row.size());
+      for (std::size_t g = 0; g < trimmed_[l].size(); ++g)
+        trimmed_[l][g] = per_head && row.size() == trimmed_[l].size() ? row[g] : mean;
+    }
+  }
+
+  void select(const std::vector<std::int64_t>& budgets, std::int64_t window) {
+    const double on_top = static_cast<double>(std::min(window, load_.prompt));
+    for (std::size_t l = 0; l < held_.size(); ++l)
+      for (auto& head : held_[l])
+        head.prompt =
+            std::min(static_cast<double>(budgets[l]), static_cast<double>(load_.prompt) - on_top) +
+            on_top;
+  }
+  void select_alike(std::int64_t budget, std::int64_t window) {
+    select(std::vector<std::int64_t>(held_.size(), budget), window);
+  }
+
+  /// Trimmed heads keep the window instead of what a selection leaves them.
+  void blend_windows(const Proximity& keep) {
+    const auto window = static_cast<double>(keep.initial + keep.recent);
+    Held trimmed{std::min(static_cast<double>(load_.prompt), window),
+                 static_cast<double>(load_.new_tokens)};
+    if (policy_.rolling) {
+      const double all = trimmed.generated + static_cast<double>(load_.prompt);
+      trimmed.generated = std::min(trimmed.generated, static_cast<double>(keep.recent));
+      trimmed.prompt = std::min(all, window) - trimmed.generated;
+    }
+    for (std::size_t l = 0; l < held_.size(); ++l)
+      for (std::size_t g = 0; g < held_[l].size(); ++g) {
+        const double rate = trimmed_[l][g];
+        held_[l][g].prompt += rate * (trimmed.prompt - held_[l][g].prompt);
+        held_[l][g].generated += rate * (trimmed.generated - held_[l][g].generated);
+      }
+  }
+
+  /// Bytes of the key or of the value of one token in one KV head.
+  double row_bytes(bool of_prompt) const {
+    return shape().bytes_per_token(of_prompt ? policy_.kv_bits : 16) /
+           static_cast<double>(2 * shape().layers * shape().kv_heads);
+  }
+
+  /// The share of a head's keys that nobody reads: of layers above the lowest of all blocks that
+  /// its query heads are in.
+  bool drops_keys(std::size_t layer, std::size_t g) const {
+    if (!pod_ || pod_->lowest.empty()) return false;
+    const std::size_t group = pod_->lowest.size() / held_[layer].size();
+    for (std::size_t h = g * group; h < (g + 1) * group; ++h)
+      if (pod_->lowest[h].at(layer) == static_cast<std::int64_t>(layer)) return false;
+    return true;
+  }
+
+  double head_bytes(std::size_t layer, std::size_t g) const {
+    const Held& held = held_[layer][g];
+    double bytes = 2 * (held.prompt * row_bytes(true) + held.generated * row_bytes(false));
+    if (drops_keys(layer, g)) {
+      // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
+      const auto all = static_cast<double>(load_.prompt + load_.new_tokens);
+      const double distant =
+          std::max(0.0, all - static_cast<double>(pod_->proximal.initial + pod_->proximal.recent));
+      bytes -= all > 0 ? distant / all * bytes / 2 : 0;
+    }
+    return bytes - merged_bytes(layer, held);
+  }
+
+  /// What MiniCache saves: of a pair of layers each stores half of the direction and its norms.
+  double merged_bytes(std::size_t layer, const Held& held) const {
+    if (!merged_) return 0;
+    const auto half = static_cast<std::size_t>(shape().layers / 2);
+    const bool paired = layer >= half && (layer - half) / 2 * 2 + half + 1 < held_.size();
+    if (!paired) return 0;
+    const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent));
+    return rows * 2 * (row_bytes(true) / 2 - 2);
+  }
+
+  CacheBytes in_bytes() const {
+    CacheBytes out;
+    out.by_input = by_input_;
+    const bool freed = !load_.runtime || !masks_only();
+    const auto block =
+        static_cast<double>(load_.runtime ? load_.runtime->page_tokens : std::int64_t{1});
+    for (std::size_t l = 0; l < held_.size(); ++l) {
+      LayerBytes layer;
+      for (std::size_t g = 0; g < held_[l].size(); ++g) {
+        layer.tokens = std::max(layer.tokens, held_[l][g].prompt + held_[l][g].generated);
+        layer.bytes += head_bytes(l, g);
+      }
+      if (!freed) {
+        layer.tokens = static_cast<double>(load_.prompt + load_.new_tokens);
+        layer.bytes =
+            shape().bytes_per_token() / static_cast<double>(shape().layers) * layer.tokens;
+      }
+      if (block > 1 && layer.tokens > 0) {
+        // Pages hold all KV heads of a layer.
+        const double rounded = std::ceil(layer.tokens / block) * block;
+        layer.bytes *= rounded / layer.tokens;
+        layer.tokens = rounded;
+      }
+      out.layers.push_back(layer);
+    }
+    if (load_.runtime && load_.runtime->equal_groups) out.padding = group_padding(out.layers);
+    return out;
+  }
+
+  /// The runtime masks attention and frees nothing.
+  bool masks_only() const {
+    if (policy_.parts.empty()) return false;
+    const auto form = form_of(policy_.parts.front());
+    return form && load_.runtime->form(*form).losses.find('f') != std::string::npos;
+  }
+
+  double group_padding(const std::vector<LayerBytes>& layers) const {
+    std::vector<const LayerBytes*> full, sliding;
+    for (std::size_t l = 0; l < layers.size(); ++l)
+      (trimmed_[l].front() > 0 ? sliding : full).push_back(&layers[l]);
+    const auto padding = padded_layers(static_cast<std::int64_t>(full.size()),
+                                       static_cast<std::int64_t>(sliding.size()));
+    double bytes = 0;
+    if (!full.empty()) bytes += static_cast<double>(padding.full) * full.front()->bytes;
+    if (!sliding.empty()) bytes += static_cast<double>(padding.sliding) * sliding.front()->bytes;
+    return bytes;
+  }
+
+  const Policy& policy_;
+  const CacheLoad& load_;
+  std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
+  std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
+  const Pod* pod_ = nullptr;
+  const MiniCache* merged_ = nullptr;
+  bool by_input_ = false;
+};
+
+}  // namespace
+
+double CacheBytes::total() const {
+  double bytes = padding;
+  for (const auto& layer : layers) bytes += layer.bytes;
+  return bytes;
+}
+
+CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load) {
+  return Accounting(policy, load).count();
+}
+
+std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy) {
+  for (const auto& part : policy.parts) {
+    const auto* lazy = std::get_if<SimLayerKv>(&part);
+    if (!lazy || lazy->fixed || !document.sections.contains("simlayerkv")) continue;
+    const auto& section = document.sections.at("simlayerkv");
+    const auto& of =
+        lazy->per_head && section.contains("per_head") ? section.at("per_head") : section;
+    const char* name = lazy->per_head ? "rates" : "lazy_rates";
+    if (!of.is_object() || !of.contains(name) || !of.at(name).is_array()) return std::nullopt;
+    LazyRates rates;
+    for (const auto& row : of.at(name)) {
+      rates.emplace_back();
+      for (const auto& rate : row.is_array() ? row : nlohmann::json::array({row})) {
+        if (!rate.is_number()) return std::nullopt;
+        rates.back().push_back(std::clamp(rate.get<double>(), 0.0, 1.0));
+      }
+      if (rates.back().empty()) return std::nullopt;
+    }
+    if (static_cast<std::int64_t>(rates.size()) != document.model.layers) return std::nullopt;
+    return rates;
+  }
+  return std::nullopt;
+}
+
+Room greatest(const Policy& policy, const CacheLoad& load, double memory_bytes,
+              std::int64_t batch) {
+  Room room;
+  const double one = cache_bytes(policy, load).total();
+  if (one > 0 && memory_bytes > 0)
+    room.batch = static_cast<std::int64_t>(std::min(std::floor(memory_bytes / one), 1e15));
+  const auto fits = [&](std::int64_t prompt) {
+    CacheLoad at = load;
+    at.prompt = prompt;
+    return cache_bytes(policy, at).total() * static_cast<double>(batch) <= memory_bytes;
+  };
+  // What a policy keeps grows with the prompt, but for LagKV's cuts, which make it dip by less
+  // than a partition: the search is right to that.
+  std::int64_t low = 0, high = kMostContext + 1;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  room.context = low;
+  return room;
+}
+
+}  // namespace kvatlas::calibrate

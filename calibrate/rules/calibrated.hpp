@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every calibration is asked, and what it hands back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "calibrate/rules/policy_reports.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+/// What is the same for all methods.
+struct Request {
+  std::vector<std::string> tasks = {};  // samples of these alone; empty: all
+  /// Prompt tokens that savings are given at; empty: the samples'.
+  std::vector<std::int64_t> lengths = {};
+  double held_out = 0.4;  // share of the samples that the choice does not see
+  std::uint64_t seed = 0;
+  bool force = false;  // calibrate where too little or too poor evidence is refused
+};
+
+/// A table for people.
+struct Table {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// A method's section of the policy document (policy.hpp), its tables, and what a user should know,
+/// a sentence each.
+struct Calibrated {
+  nlohmann::json section = nlohmann::json::object();
+  std::vector<Table> tables;
+  std::vector<std::string> notes;
+};
+
+/// The table in columns as wide as they need, with its title above.
+std::string table_text(const Table& table);
+
+// How they are written in tables.
+std::string fixed_text(double value, int digits);                     // "-" for NaN, "infinite"
+std::string percent_text(double share);                               // "37.5 %"
+std::string estimate_text(const Estimate& estimate, int digits = 3);  // "0.900 [0.833, 0.967]"
+
+}  // namespace kvatlas::calibrate

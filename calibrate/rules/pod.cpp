@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+Similarity layer_similarity(std::span<const std::vector<float>> divergences, std::int64_t heads,
+                            std::int64_t layers) {
+  const auto count = static_cast<std::size_t>(heads * layers * layers);
+  if (divergences.empty()) fail(ErrorCode::internal, "a similarity needs a sample");
+  Similarity out{heads, layers, std::vector<double>(count, 0)};
+  for (const auto& of_sample : divergences) {
+    if (of_sample.size() != count)
+      fail(ErrorCode::internal, "divergences of ", of_sample.size(), " numbers, expected ", count);
+    for (std::size_t i = 0; i < count; ++i) out.values[i] += of_sample[i];
+  }
+  for (double& value : out.values) value = 1 - value / static_cast<double>(divergences.size());
+  return out;
+}
+
+Similarity of_kv_heads(const Similarity& similarity, std::int64_t kv_heads) {
+  const auto pairs = static_cast<std::size_t>(similarity.layers * similarity.layers);
+  const auto group = static_cast<std::size_t>(similarity.heads / kv_heads);
+  Similarity out{kv_heads, similarity.layers, {}};
+  out.values.assign(static_cast<std::size_t>(kv_heads) * pairs,
+                    std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < similarity.values.size(); ++i) {
+    double& smallest = out.values[i / (group * pairs) * pairs + i % pairs];
+    smallest = std::min(smallest, similarity.values[i]);
+  }
+  return out;
+}
+
+Blocks layer_blocks(const Similarity& similarity, double delta) {
+  Blocks blocks;
+  for (std::int64_t head = 0; head < similarity.heads; ++head) {
+    auto& lowest = blocks.emplace_back();
+    std::int64_t first = 0;
+    for (std::int64_t layer = 0; layer < similarity.layers; ++layer) {
+      for (std::int64_t member = first; member < layer; ++member)
+        if (!(similarity.at(head, layer, member) >= delta)) {
+          first = layer;
+          break;
+        }
+      lowest.push_back(first);
+    }
+  }
+  return blocks;
+}
+
+Blocks for_query_heads(const Blocks& blocks, std::int64_t heads) {
+  Blocks out;
+  const std::size_t group = static_cast<std::size_t>(heads) / blocks.size();
+  for (const auto& lowest : blocks) out.insert(out.end(), group, lowest);
+  return out;
+}
+
+std::int64_t count_blocks(const Blocks& blocks) {
+  std::int64_t count = 0;
+  for (const auto& lowest : blocks)
+    for (std::size_t layer = 0; layer < lowest.size(); ++layer)
+      count += lowest[layer] == static_cast<std::int64_t>(layer);
+  return count;
+}
+
+double keys_dropped(const Blocks& blocks, std::int64_t kv_heads) {
+  if (blocks.empty() || blocks.front().empty()) return 0;
+  const std::size_t group = blocks.size() / static_cast<std::size_t>(kv_heads);
+  std::int64_t read = 0, all = 0;
+  for (std::size_t first = 0; first < blocks.size(); first += group)
+    for (std::size_t layer = 0; layer < blocks.front().size(); ++layer, ++all)
+      // A lowest layer reads itself, so some head reads the layer iff it is the lowest of a block.
+      read += std::any_of(
+          blocks.begin() + static_cast<std::ptrdiff_t>(first),
+          blocks.begin() + static_cast<std::ptrdiff_t>(first + group),
+          [&](const auto& lowest) { return lowest[layer] == static_cast<std::int64_t>(layer); });
+  return 1 - static_cast<double>(read) / static_cast<double>(all);
+}
+
+double pod_saved(double dropped, std::int64_t n_tokens, kernels::Proximity proximal) {
+  const std::int64_t distant =
+      std::max<std::int64_t>(0, n_tokens - proximal.initial - proximal.recent);
+  return n_tokens > 0 ? dropped / 2 * static_cast<double>(distant) / static_cast<double>(n_tokens)
+                      : 0;
+}
+
+std::int64_t greatest_batch(double memory_bytes, const CacheShape& shape, std::int64_t n_tokens,
+                            double saved) {
+  const double one = static_cast<double>(n_tokens) * shape.bytes_per_token() * (1 - saved);
+  return one > 0 ? static_cast<std::int64_t>(std::floor(memory_bytes / one)) : 0;
+}
+
+Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
+                  double delta) {
+  if (per_query_head) return layer_blocks(similarity, delta);
+  return for_query_heads(layer_blocks(of_kv_heads(similarity, kv_heads), delta), similarity.heads);
+}
+
+PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
+                   double delta) {
+  const Blocks blocks = pod_blocks(similarity, kv_heads, per_query_head, delta);
+  return {delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)};
+}
+
+std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
+                                     bool per_query_head) {
+  const Similarity grouped = per_query_head ? similarity : of_kv_heads(similarity, kv_heads);
+  std::vector<PodPoint> points;
+  for (int hundredths = 0; hundredths <= 100; ++hundredths) {
+    const double delta = hundredths / 100.0;
+    const Blocks blocks = for_query_heads(layer_blocks(grouped, delta), similarity.heads);
+    points.push_back({delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)});
+  }
+  return points;
+}
+
+std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped) {
+  for (auto point = ascending.rbegin(); point != ascending.rend(); ++point)
+    if (point->dropped >= dropped) return point->delta;
+  return std::nullopt;
+}
+
+void GateCurve::add(const GateRows& in) {
+  const auto at = [&](std::int64_t layer, std::int64_t head, std::int64_t row) {
+    return static_cast<std::size_t>((layer * in.heads + head) * in.rows + row);
+  };
+  for (std::int64_t layer = 0; layer < in.layers; ++layer)
+    for (std::int64_t head = 0; head < in.heads; ++head) {
+      const std::int64_t lowest = blocks_[head][layer];
+      for (std::int64_t row = 0; row < in.rows; ++row) {
+        const double proximal = in.proximal[at(layer, head, row)];
+        const double distant = in.distant[at(lowest, head, row)];
+        if (std::isnan(proximal) || std::isnan(distant) || std::isinf(distant)) continue;
+        ++counted_;
+        if (lowest == layer) continue;
+        const double gate = 1 / (1 + std::exp(distant - proximal));
+        ++upper_[gate * kBins];
+      }
+    }
+}
+
+double GateCurve::skipped(double tau) const {
+  if (counted_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (tau >= 1) return 0;
+  const auto first = static_cast<std::ptrdiff_t>(std::ceil(tau * kBins - 1e-9));
+  std::int64_t skipping = 0;
+  for (auto bin = upper_.begin() + std::max<std::ptrdiff_t>(0, first); bin != upper_.end(); ++bin)
+    skipping += *bin;
+  return static_cast<double>(skipping) / static_cast<double>(counted_);
+}
+
+}  // namespace kvatlas::calibrate

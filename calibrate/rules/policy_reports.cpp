@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/rules/policy_reports.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "base/hash.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+json flags_json(const std::vector<std::uint8_t>& flags) {
+  json out = json::array();
+  for (const auto flag : flags) out.push_back(flag != 0);
+  return out;
+}
+
+}  // namespace
+
+ModelInfo model_info(const profile::Header& header) {
+  return {header.model_name, header.architecture, header.model_fingerprint, header.n_layers,
+          header.n_heads,    header.n_kv_heads,   header.head_dim};
+}
+
+std::string profile_fingerprint(const profile::Reader& profile) {
+  Fnv1a hash;
+  const auto add = [&](const std::string& text) {
+    hash.add(std::uint64_t{text.size()});  // so that "ab", "c" is not "a", "bc"
+    hash.add(text);
+  };
+  const auto& header = profile.header();
+  for (const auto& text : {header.model_fingerprint, header.capture}) add(text);
+  for (std::size_t i = 0; i < profile.samples().size(); ++i) {
+    const auto& sample = profile.samples()[i];
+    add(sample.id);
+    add(sample.task);
+    const auto tokens = profile.tokens(i);
+    hash.add({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]});
+  }
+  return hash.hex();
+}
+
+Provenance provenance_of(const profile::Reader& profile,
+                         const std::vector<std::size_t>& positions) {
+  Provenance out;
+  out.profile = profile_fingerprint(profile);
+  out.samples = static_cast<std::int64_t>(positions.size());
+  std::set<std::int64_t> lengths;
+  std::set<std::string> tasks;
+  for (const auto position : positions) {
+    const auto& sample = profile.samples()[position];
+    lengths.insert(sample.n_tokens);
+    if (!sample.task.empty()) tasks.insert(sample.task);
+  }
+  out.lengths.assign(lengths.begin(), lengths.end());
+  out.tasks.assign(tasks.begin(), tasks.end());
+  return out;
+}
+
+json number_json(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json estimate_json(const Estimate& estimate) {
+  return {{"mean", number_json(estimate.mean)},
+          {"low", number_json(estimate.low)},
+          {"high", number_json(estimate.high)}};
+}
+
+json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,
+                 const std::vector<std::int64_t>& lengths) {
+  const auto& [masses, steps, shape, keep] = evidence;
+  const StaticView view = static_view(masses.layers, threshold, choice.share);
+  const HeadView heads = head_view(masses.heads, threshold, choice.share);
+  json out = {{"lazy_rates", lazy_rates(masses.layers, threshold)},
+              {"static",
+               {{"share", choice.share},
+                {"lazy_layers", flags_json(view.lazy)},
+                {"disagreement", view.disagreement}}},
+              {"per_head", {{"rates", heads.rates}}},
+              {"samples", masses.layers.size()}};
+  for (const auto& row : heads.streaming) out["per_head"]["lazy_heads"].push_back(flags_json(row));
+  double opposite = 0;
+  for (const auto& of_sample : masses.layers)
+    opposite += static_cast<double>(
+        count_lazy(opposite_layers(of_sample, lazy_layers(of_sample, threshold))));
+  out["opposite"]["layers"] = opposite / static_cast<double>(masses.layers.size());
+
+  json consistency = json::array();
+  bool known = false;
+  for (const double share : layer_consistency(steps, threshold)) {
+    consistency.push_back(number_json(share));
+    known = known || !std::isnan(share);
+  }
+  if (known) out["consistency"] = consistency;
+
+  out["savings"] = json::array();
+  for (const auto length : lengths) {
+    const Savings at =
+        layer_savings(mean_lazy_layers(masses, threshold, choice), shape, length, keep);
+    out["savings"].push_back({{"length", length},
+                              {"layer_ratio", number_json(at.layer_ratio)},
+                              {"kv_ratio", at.kv_ratio},
+                              {"kv_ratio_4bit", at.kv_ratio_4bit},
+                              {"full_bytes", at.full_bytes},
+                              {"kept_bytes", at.kept_bytes}});
+  }
+  return out;
+}
+
+}  // namespace kvatlas::calibrate

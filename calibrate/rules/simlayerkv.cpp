@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+std::vector<double> threshold_candidates(const Masses& masses) {
+  std::vector<double> distinct;
+  for (const auto& of_sample : masses)
+    distinct.insert(distinct.end(), of_sample.begin(), of_sample.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  return nearest_rank_quantiles(std::move(distinct), 40);
+}
+
+double readable_threshold(double mass) { return std::min(1.0, std::ceil(mass * 1e5) / 1e5); }
+
+bool is_lazy(double mass, double threshold) { return threshold < 1 && mass > threshold; }
+
+LayerFlags lazy_layers(std::span<const double> layer_masses, double threshold) {
+  LayerFlags lazy;
+  for (const double mass : layer_masses) lazy.push_back(is_lazy(mass, threshold));
+  return lazy;
+}
+
+std::int64_t count_lazy(const LayerFlags& lazy) {
+  return std::accumulate(lazy.begin(), lazy.end(), std::int64_t{0});
+}
+
+double mean_lazy(const Masses& masses, double threshold) {
+  std::vector<double> counts;
+  for (const auto& of_sample : masses)
+    counts.push_back(static_cast<double>(count_lazy(lazy_layers(of_sample, threshold))));
+  return mean_of(counts);
+}
+
+std::vector<double> lazy_rates(const Masses& masses, double threshold) {
+  if (masses.empty()) return {};
+  std::vector<double> rates(masses.front().size(), 0);
+  for (const auto& of_sample : masses)
+    for (std::size_t l = 0; l < rates.size(); ++l) rates[l] += is_lazy(of_sample[l], threshold);
+  for (double& rate : rates) rate /= static_cast<double>(masses.size());
+  return rates;
+}
+
+StaticView static_view(const Masses& masses, double threshold, double share) {
+  StaticView view;
+  double differing = 0;
+  for (const double rate : lazy_rates(masses, threshold)) {
+    // At threshold 1 nothing is lazy, whatever share is asked for.
+    view.lazy.push_back(rate >= share && rate > 0);
+    differing += view.lazy.back() ? 1 - rate : rate;
+  }
+  if (!view.lazy.empty()) view.disagreement = differing / static_cast<double>(view.lazy.size());
+  return view;
+}
+
+double consistency(const Masses& masses_of_steps, double threshold) {
+  std::int64_t same = 0, later = 0;
+  for (const auto& steps : masses_of_steps)
+    for (std::size_t step = 1; step < steps.size() && !std::isnan(steps[step]); ++step, ++later)
+      same += is_lazy(steps[step], threshold) == is_lazy(steps[0], threshold);
+  return later > 0 ? static_cast<double>(same) / static_cast<double>(later)
+                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+LayerFlags opposite_layers(std::span<const double> layer_masses, const LayerFlags& lazy) {
+  std::vector<std::size_t> others;
+  for (std::size_t l = 0; l < lazy.size(); ++l)
+    if (!lazy[l]) others.push_back(l);
+  std::stable_sort(others.begin(), others.end(),
+                   [&](std::size_t a, std::size_t b) { return layer_masses[a] < layer_masses[b]; });
+  LayerFlags chosen(lazy.size(), 0);
+  const auto wanted = std::min(static_cast<std::size_t>(count_lazy(lazy)), others.size());
+  for (std::size_t i = 0; i < wanted; ++i) chosen[others[i]] = 1;
+  return chosen;
+}
+
+std::optional<std::size_t> choose_threshold(std::span<const double> scores, double full,
+                                            double tolerance) {
+  std::optional<std::size_t> chosen;
+  // Scores are ratios of small numbers: one sample's loss must not count twice for its last bit.
+  const double least = full - tolerance - 1e-9;
+  for (std::size_t i = scores.size(); i-- > 0 && scores[i] >= least;) chosen = i;
+  return chosen;
+}
+
+double default_tolerance(std::size_t n_samples) {
+  return std::max(0.01, n_samples > 0 ? 1 / static_cast<double>(n_samples) : 1.0);
+}
+
+double CacheShape::bytes_per_token(int bits) const {
+  const double values = 2.0 * static_cast<double>(layers * kv_heads * head_dim);
+  constexpr double kScaleAndMinimum = 32.0 / 32;  // bits a value
+  return values * (bits == 16 ? 16 : bits + kScaleAndMinimum) / 8;
+}
+
+Savings layer_savings(double lazy, const CacheShape& shape, std::int64_t length,
+                      kernels::Proximity keep) {
+  const auto layers = static_cast<double>(shape.layers), n = static_cast<double>(length);
+  const auto trimmed = static_cast<double>(std::min(length, keep.initial + keep.recent));
+  Savings out;
+  out.layer_ratio =
+      lazy < layers ? layers / (layers - lazy) : std::numeric_limits<double>::infinity();
+  out.full_bytes = n * shape.bytes_per_token();
+  const double kept_share = ((layers - lazy) * n + lazy * trimmed) / (layers * n);
+  out.kept_bytes = out.full_bytes * kept_share;
+  out.kv_ratio = 1 / kept_share;
+  out.kv_ratio_4bit = out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(4);
+  return out;
+}
+
+Masses kv_head_masses(std::span<const float> values, std::int64_t layers, std::int64_t heads,
+                      std::int64_t kv_heads, std::int64_t used) {
+  const auto rows = static_cast<std::int64_t>(values.size()) / (layers * heads);
+  const std::int64_t group = heads / kv_heads;
+  if (used < 1 || used > rows) fail(ErrorCode::internal, used, " of ", rows, " rows are used");
+  Masses masses(static_cast<std::size_t>(layers),
+                std::vector<double>(static_cast<std::size_t>(kv_heads), 0));
+  for (std::int64_t head = 0; head < layers * heads; ++head)
+    for (std::int64_t row = rows - used; row < rows; ++row)
+      masses[head / heads][head % heads / group] +=
+          values[head * rows + row] / static_cast<double>(group * used);
+  return masses;
+}
+
+bool SampleMasses::add(Masses of_sample) {
+  std::vector<double> means;
+  for (const auto& of_layer : of_sample) means.push_back(mean_of(of_layer));
+  if (std::any_of(means.begin(), means.end(), [](double mass) { return std::isnan(mass); }))
+    return false;
+  heads.push_back(std::move(of_sample));
+  layers.push_back(std::move(means));
+  return true;
+}
+
+Masses SampleMasses::decided(bool per_head) const {
+  if (!per_head) return layers;
+  Masses all;
+  for (const auto& of_sample : heads) {
+    auto& flat = all.emplace_back();
+    for (const auto& of_layer : of_sample)
+      flat.insert(flat.end(), of_layer.begin(), of_layer.end());
+  }
+  return all;
+}
+
+std::vector<double> mean_masses(const Masses& masses) {
+  if (masses.empty()) return {};
+  std::vector<double> means(masses.front().size(), 0);
+  for (const auto& of_sample : masses)
+    for (std::size_t l = 0; l < means.size(); ++l)
+      means[l] += of_sample[l] / static_cast<double>(masses.size());
+  return means;
+}
+
+HeadFlags fixed_lazy(const SampleMasses& masses, double threshold, const LazyChoice& choice) {
+  if (choice.per_head) return head_view(masses.heads, threshold, choice.share).streaming;
+  HeadFlags rows;
+  for (const auto flag : static_view(masses.layers, threshold, choice.share).lazy)
+    rows.push_back({flag});
+  return rows;
+}
+
+double mean_lazy_layers(const SampleMasses& masses, double threshold, const LazyChoice& choice) {
+  if (masses.layers.empty()) return 0;
+  if (choice.fixed) {
+    double lazy = 0;
+    for (const auto& row : fixed_lazy(masses, threshold, choice))
+      lazy += mean_of(std::vector<double>(row.begin(), row.end()));
+    return lazy;
+  }
+  const Masses decided = masses.decided(choice.per_head);
+  return mean_lazy(decided, threshold) * static_cast<double>(masses.layers.front().size()) /
+         static_cast<double>(decided.front().size());
+}
+
+void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers) {
+  steps.resize(static_cast<std::size_t>(layers));
+  const std::size_t count = values.size() / steps.size();
+  for (std::size_t l = 0; l < steps.size(); ++l) {
+    const auto of_layer = values.subspan(l * count, count);
+    steps[l].emplace_back(of_layer.begin(), of_layer.end());
+  }
+}
+
+std::vector<double> layer_consistency(const StepMasses& steps, double threshold) {
+  std::vector<double> shares;
+  for (const auto& of_layer : steps) shares.push_back(consistency(of_layer, threshold));
+  return shares;
+}
+
+HeadView head_view(const std::vector<Masses>& masses, double threshold, double share) {
+  HeadView view;
+  if (masses.empty()) return view;
+  for (std::size_t l = 0; l < masses.front().size(); ++l) {
+    Masses of_layer;  // [sample][KV head]
+    for (const auto& of_sample : masses) of_layer.push_back(of_sample[l]);
+    view.rates.push_back(lazy_rates(of_layer, threshold));
+    view.streaming.push_back(static_view(of_layer, threshold, share).lazy);
+  }
+  return view;
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+double mean_of(std::span<const double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation_of(std::span<const double> values) {
+  if (values.size() < 2) return 0;
+  const double mean = mean_of(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed, int draws) {
+  Estimate out{mean_of(values), 0, 0};
+  out.low = out.high = out.mean;
+  if (values.size() < 2 || draws < 1) return out;
+  Random random(seed, "bootstrap");
+  std::vector<double> means(static_cast<std::size_t>(draws));
+  for (double& mean : means) {
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) sum += values[random.below(values.size())];
+    mean = sum / static_cast<double>(values.size());
+  }
+  std::sort(means.begin(), means.end());
+  const auto quantile = [&](double share) {  // nearest rank
+    const double rank = std::ceil(share * static_cast<double>(draws));
+    return means[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+  };
+  out.low = quantile(0.025);
+  out.high = quantile(0.975);
+  return out;
+}
+
+std::int64_t samples_needed(double deviation, double half_width) {
+  constexpr double kNormal = 1.959964;  // 97.5 % of a normal distribution lie below
+  const double ratio = kNormal * deviation / half_width;
+  return std::max<std::int64_t>(2, static_cast<std::int64_t>(std::ceil(ratio * ratio)));
+}
+
+std::vector<double> nearest_rank_quantiles(std::vector<double> values, int parts) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  std::sort(values.begin(), values.end());
+  std::vector<double> out;
+  if (values.empty() || parts < 1) return out;
+  const auto n = static_cast<std::int64_t>(values.size());
+  for (std::int64_t k = 1; k <= parts; ++k) out.push_back(values[(k * n + parts - 1) / parts - 1]);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::vector<std::int64_t> round_to_total(std::span<const double> values, std::int64_t total) {
+  double sum = 0;
+  for (const double value : values) {
+    if (!(value >= 0) || !std::isfinite(value))
+      fail(ErrorCode::internal, "largest remainders need values of at least 0, got ", value);
+    sum += value;
+  }
+  if (values.empty() || total < 0 || !(sum > 0 || total == 0))
+    fail(ErrorCode::internal, "largest remainders need values that a total can be shared by");
+  std::vector<std::int64_t> whole;
+  std::vector<double> left;
+  std::int64_t rest = total;
+  for (const double value : values) {
+    // 1e-9 less than a whole number is that number: products of decimals miss it by less.
+    const double share = sum > 0 ? value * (static_cast<double>(total) / sum) : 0;
+    const double floor = std::floor(share + 1e-9);
+    whole.push_back(static_cast<std::int64_t>(floor));
+    left.push_back(std::round((share - floor) * 1e9));
+    rest -= whole.back();
+  }
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return left[a] > left[b]; });
+  for (std::size_t i = 0; rest > 0; i = (i + 1) % order.size(), --rest) ++whole[order[i]];
+  // Rounding may have given one too many away.
+  for (std::size_t i = order.size(); rest < 0 && i-- > 0;)
+    if (whole[order[i]] > 0) --whole[order[i]], ++rest;
+  return whole;
+}
+
+std::vector<std::size_t> pareto_front(std::span<const double> cost, std::span<const double> gain) {
+  if (cost.size() != gain.size()) fail(ErrorCode::internal, "a front needs a gain for each cost");
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < cost.size(); ++i)
+    if (!std::isnan(cost[i]) && !std::isnan(gain[i])) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return cost[a] != cost[b] ? cost[a] < cost[b] : gain[a] > gain[b];
+  });
+  std::vector<std::size_t> front;
+  for (const std::size_t i : order)
+    if (front.empty() || gain[i] > gain[front.back()]) front.push_back(i);
+  return front;
+}
+
+namespace {
+
+/// Ranks from 0; equal values share their mean rank.
+std::vector<double> ranks_of(std::span<const double> values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t from = 0, to = 0; from < order.size(); from = to) {
+    while (to < order.size() && values[order[to]] == values[order[from]]) ++to;
+    for (std::size_t i = from; i < to; ++i)
+      ranks[order[i]] = static_cast<double>(from + to - 1) / 2;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+double rank_correlation(std::span<const double> a, std::span<const double> b) {
+  if (a.size() != b.size()) fail(ErrorCode::internal, "a correlation needs lists of one length");
+  const auto x = ranks_of(a), y = ranks_of(b);
+  const double mx = mean_of(x), my = mean_of(y);
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mx) * (y[i] - my);
+    xx += (x[i] - mx) * (x[i] - mx);
+    yy += (y[i] - my) * (y[i] - my);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : std::numeric_limits<double>::quiet_NaN();
+}
+
+Split split_samples(std::span<const std::string> groups, double held_out, std::uint64_t seed) {
+  if (!(held_out >= 0 && held_out < 1))
+    fail(ErrorCode::internal, "a share of ", held_out, " cannot be held out");
+  std::map<std::string, std::vector<std::size_t>> members;
+  for (std::size_t i = 0; i < groups.size(); ++i) members[groups[i]].push_back(i);
+  Split split;
+  const auto total =
+      static_cast<std::int64_t>(std::llround(held_out * static_cast<double>(groups.size())));
+  if (groups.size() < kLeastToHoldOut || total == 0) {
+    for (std::size_t i = 0; i < groups.size(); ++i) split.choice.push_back(i);
+    return split;
+  }
+  std::vector<double> sizes;
+  for (const auto& [name, of_group] : members)
+    sizes.push_back(static_cast<double>(of_group.size()));
+  const auto out_of_group = round_to_total(sizes, total);
+  std::size_t number = 0;
+  for (auto& [name, of_group] : members) {
+    Random random(seed, "held out " + name);
+    random.shuffle(of_group);
+    const auto cut = of_group.begin() + out_of_group[number++];
+    split.held_out.insert(split.held_out.end(), of_group.begin(), cut);
+    split.choice.insert(split.choice.end(), cut, of_group.end());
+  }
+  std::sort(split.choice.begin(), split.choice.end());
+  std::sort(split.held_out.begin(), split.held_out.end());
+  return split;
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvatlas calibrate auto`: the best policy for a memory, a context and a runtime.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/capture/profile_order.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/exit_codes.hpp"
+#include "base/interrupt.hpp"
+#include "calibrate/policy/policy_files.hpp"
+#include "calibrate/policy/policy_front.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
+#include "calibrate/search/commands.hpp"
+#include "calibrate/search/run_trials.hpp"
+#include "calibrate/search/search.hpp"
+#include "calibrate/search/trial_journal.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace calibrate;
+namespace fs = std::filesystem;
+
+struct AutoCommand {
+  capture::RunOptions run;
+  capture::PromptOptions prompts;
+  std::string profile, output, memory;
+  std::optional<double> kv_saving;
+  std::int64_t context = 0, new_tokens = 0, batch = 1, max_new = 0;
+  Request request;
+  SearchSpace space;
+  SearchRequest search;
+  bool as_json = false, force = false, resume = false;
+};
+
+void say(const std::string& line) { std::cerr << "kvatlas: " << line << '\n'; }
+
+/// Beside the document: "policy.json" -> "policy.profile.h5".
+fs::path beside(const std::string& output, const char* ending) {
+  return fs::path(output).replace_extension(ending);
+}
+
+/// Prompts of the context's length, where nothing else is asked for.
+void settle_prompts(AutoCommand& o, const model::ModelFile& model) {
+  if (!o.run.prompts_file.empty()) return;
+  if (o.prompts.tasks.empty()) o.prompts.tasks = {"needle", "passkey", "vt"};
+  if (o.prompts.lengths.empty())
+    o.prompts.lengths = {std::min(o.context, model.config().context_length)};
+  if (o.prompts.depths.empty()) o.prompts.depths = {0.1, 0.3, 0.5, 0.7, 0.9};
+}
+
+void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
+  if (o.output.empty())
+    fail(ErrorCode::usage,
+         "without -p the model is profiled first, and the profile is kept beside the policy: give "
+         "-o FILE");
+  settle_prompts(o, model);
+  capture::ProfileOrder order;
+  order.run = o.run;
+  order.prompts = o.prompts;
+  order.output = o.profile = beside(o.output, ".profile.h5").string();
+  order.resume = !o.force;
+  order.force = o.force;
+  order.say_result = false;
+  say("no profile was given: taking " + order.output);
+  capture::take_profile(order);
+}
+
+double bytes_allowed(const AutoCommand& o, const CacheLoad& load, const model::ModelFile& model) {
+  if (o.kv_saving)
+    return (1 - *o.kv_saving) * cache_bytes({.name = "full", .parts = {}}, load).total();
+  const auto memory = static_cast<double>(parse_bytes(o.memory));
+  const auto weights = static_cast<double>(model.stored_bytes());
+  if (memory <= weights)
+    fail(ErrorCode::usage, "--memory ", o.memory, " does not hold the weights, which take ",
+         bytes_str(model.stored_bytes()), " as the model's file stores them");
+  return (memory - weights) / static_cast<double>(o.batch);
+}
+
+void check(const AutoCommand& o) {
+  if (o.memory.empty() == !o.kv_saving.has_value())
+    fail(ErrorCode::usage,
+         "give either --memory (for weights and cache) or --kv-saving (a share "
+         "of the cache)");
+  if (!o.space.runtime.empty()) runtime_named(o.space.runtime);
+  if (o.force && o.resume)
+    fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
+  // An unfinished search that was to replace a document has both.
+  const bool unfinished = o.resume && !o.output.empty() && fs::exists(search_journal(o.output));
+  if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output)) fail_exists(o.output);
+  if (o.resume && o.output.empty())
+    fail(ErrorCode::usage, "--resume goes on with the search of a document: give it with -o");
+  if (!o.profile.empty() && (!o.run.prompts_file.empty() || !o.prompts.lengths.empty()))
+    fail(ErrorCode::usage,
+         "--prompts and --lengths say what to profile: leave them out with -p, or leave out -p");
+}
+
+/// What decides the trials; a resumed search must have it in common with the first.
+nlohmann::json trial_settings(const AutoCommand& o, const profile::Reader& profile) {
+  return {{"model", profile.header().model_fingerprint},
+          {"profile", profile_fingerprint(profile)},
+          {"dtype", o.run.dtype},
+          {"new", o.max_new}};
+}
+
+void say_refused(const Candidates& candidates, const std::string& runtime) {
+  for (const auto& [reason, count] : candidates.refused)
+    say(str(count, count == 1 ? " candidate is" : " candidates are", " left out: ", reason));
+  if (candidates.all.empty())
+    fail(ErrorCode::usage, runtime.empty() ? "the profile" : runtime_named(runtime).title,
+         runtime.empty()
+             ? " has no statistics of any policy that saves memory"
+             : " can carry out none of the policies that the profile has statistics of");
+}
+
+void run_auto(AutoCommand o) {
+  check(o);
+  outlive_readers();
+  capture::restart_with_sleeping_threads();
+  const auto model = model::ModelFile::open(o.run.model);
+  if (o.profile.empty())
+    take_own_profile(o, *model);
+  else
+    o.request.tasks = o.prompts.tasks;
+  const profile::Reader profile(o.profile);
+  o.request.force = o.force;
+  o.request.lengths = {o.context};
+  o.request.seed = static_cast<std::uint64_t>(o.prompts.seed);
+  const Evidence evidence(profile, o.request);
+
+  const auto answered = evidence.answered(evidence.positions());
+  Calibrated forced;
+  require_samples(answered.size(), "with answers", o.force, forced);
+  for (const auto& note : forced.notes) say(note);
+  const Split split = evidence.split(answered);
+  CacheLoad load;
+  load.shape = evidence.shape();
+  load.prompt = o.context;
+  load.new_tokens = o.new_tokens;
+  if (!o.space.runtime.empty()) load.runtime = &runtime_named(o.space.runtime);
+  o.search.most_bytes = bytes_allowed(o, load, *model);
+  const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
+  say_refused(candidates, o.space.runtime);
+  std::int64_t longest = 0;
+  for (const auto position : answered)
+    longest = std::max(longest, evidence.sample(position).n_tokens);
+  if (2 * longest < o.context)
+    say(str("note: losses are measured on prompts of up to ", longest,
+            " tokens, and the context is ", o.context,
+            ": what holds there needs a profile of prompts of that length"));
+
+  TrialOptions trials;
+  trials.model = o.run.model;
+  trials.device = o.run.device;
+  trials.dtype = o.run.dtype;
+  trials.threads = o.run.threads;
+  trials.memory_budget = o.run.memory_budget;
+  trials.max_new = o.max_new;
+  trials.progress = false;
+  trials.compare = true;
+  RunTrials run = make_trials(trials, profile);
+  std::optional<TrialJournal> journal;
+  if (!o.output.empty()) {
+    journal.emplace(search_journal(o.output), trial_settings(o, profile),
+                    o.force    ? TrialJournal::Open::replace
+                    : o.resume ? TrialJournal::Open::resume
+                               : TrialJournal::Open::fresh);
+    if (journal->known() > 0) say(str(journal->known(), " trials are there already"));
+    run = journal->around(std::move(run));
+  }
+
+  const SearchResult result = search(evidence, split, candidates, o.search, run, say);
+
+  const Tried& chosen = result.tried[result.chosen];
+  const Candidate& candidate = candidates.all[chosen.candidate];
+  Document document = document_of(candidate, evidence, split.choice);
+  document.runtime = o.space.runtime;
+  document.provenance.tool_version = KVATLAS_VERSION;
+  add_measured(document, chosen.measured, o.space.runtime);
+  document.pareto = front_json(result, candidates, evidence, split.choice);
+  document.search = search_json(result, o.search);
+  document.search["context"] = o.context;
+  document.search["new_tokens"] = o.new_tokens;
+  document.search["batch"] = o.batch;
+  document.search["methods"] = o.space.methods;
+
+  const bool written = !o.output.empty() && (result.met || o.force);
+  if (written) {
+    write_document(document, o.output, o.force || o.resume);
+    journal->remove();
+  }
+  if (o.as_json) {
+    std::cout << document_text(document);
+  } else {
+    for (const auto& table : search_tables(result, candidates))
+      std::cout << table_text(table) << '\n';
+    std::cout << "How well attention lost foretold what was measured (rank correlation): loss "
+              << fixed_text(result.proxy_loss, 2) << ", KL " << fixed_text(result.proxy_kl, 2)
+              << '\n';
+    if (result.met)
+      std::cout << "Chosen: " << candidate.policy.name << ", "
+                << bytes_str(std::llround(candidate.bytes)) << " a sequence ("
+                << percent_text(candidate.kept_share) << " of the full cache)\n";
+  }
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+  for (const auto& note : result.notes) say(note);
+  if (result.passed_over > 0)
+    say(str("finalists passed over, for they lost too much on unseen samples: ",
+            result.passed_over));
+  for (const auto& line : advice(result, candidates, o.search)) say(line);
+  if (!result.met && !o.force) {
+    say("no document was written (--force writes the nearest policy)");
+    throw CLI::RuntimeError(kExitNotMet);
+  }
+  if (written) say(o.output + ": written");
+  if (!result.met) throw CLI::RuntimeError(kExitNotMet);
+}
+
+void add_options(CLI::App& command, AutoCommand& o) {
+  capture::add_model_options(command, o.run);
+  constexpr std::int64_t kMost = std::int64_t{1} << 27;
+  const char* const kWish = "What is wanted";
+  command.add_option("--memory", o.memory, "memory for weights and all caches, as 24GiB")
+      ->type_name("SIZE")
+      ->group(kWish);
+  command.add_option("--kv-saving", o.kv_saving, "or the share of the cache to save, 0 to 1")
+      ->check(CLI::Range(0.01, 0.99))
+      ->type_name("SHARE")
+      ->group(kWish);
+  command.add_option("--context", o.context, "prompt tokens that must fit")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->type_name("TOKENS")
+      ->group(kWish);
+  command
+      .add_option("--new-tokens", o.new_tokens, "generated behind the prompt, which must fit too")
+      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->capture_default_str()
+      ->type_name("TOKENS")
+      ->group(kWish);
+  command.add_option("--batch", o.batch, "sequences at a time")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(kWish);
+  command.add_option("--max-loss", o.search.max_loss, "points of the score that may be lost")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str()
+      ->type_name("POINTS")
+      ->group(kWish);
+  command.add_option("--for", o.space.runtime, "the runtime that is to run the policy")
+      ->type_name("RUNTIME")
+      ->group(kWish);
+
+  command
+      .add_option("-p,--profile", o.profile,
+                  "the model's profile; without it one is taken first, of prompts of the context's "
+                  "length")
+      ->type_name("FILE")
+      ->group("Samples");
+  command
+      .add_option("--task", o.prompts.tasks,
+                  "samples of these tasks: of the profile, or generated; may be repeated")
+      ->type_name("TASK")
+      ->default_str("all of the profile; generated: needle, passkey and vt")
+      ->group("Samples");
+  command
+      .add_option("--prompts", o.run.prompts_file, "or your own, JSONL with answers, to profile")
+      ->type_name("FILE")
+      ->group("Samples");
+  command.add_option("--lengths", o.prompts.lengths, "of generated prompts, in tokens")
+      ->delimiter(',')
+      ->default_str("the context")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N,...")
+      ->group("Samples");
+  command
+      .add_option("--seeds", o.prompts.seeds, "generated prompts of each task, length and depth")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N")
+      ->group("Samples");
+  command
+      .add_option("--held-out", o.request.held_out,
+                  "share of the samples that only the finalists are tried on")
+      ->check(CLI::Range(0.0, 0.9))
+      ->capture_default_str()
+      ->type_name("SHARE")
+      ->group("Samples");
+  command.add_option("--seed", o.prompts.seed, "of prompts, split and intervals")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->type_name("NUMBER")
+      ->group("Samples");
+  command.add_option("--new", o.max_new, "tokens generated of each sample; 0: as its answers need")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group("Samples");
+
+  const char* const kSearch = "Search";
+  command
+      .add_option("--methods", o.space.methods,
+                  "what is searched; compose: SimLayerKV with DynamicKV or LagKV on the layers "
+                  "that stay full; kv4: what is kept in 4 bits")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"simlayerkv", "pod", "dynamickv", "lagkv", "kv4", "compose"}))
+      ->default_str("simlayerkv,pod,dynamickv,lagkv,kv4,compose")
+      ->type_name("METHOD,...")
+      ->group(kSearch);
+  command.add_option("--candidates", o.search.width, "policies that are tried on the model at all")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(kSearch);
+  command.add_option("--finalists", o.search.finalists, "policies that unseen samples judge")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(kSearch);
+  command
+      .add_flag("--exhaustive", o.search.exhaustive,
+                "try every policy that fits on every sample of the search")
+      ->group(kSearch);
+
+  command.add_option("-o,--output", o.output, "the policy document to write")->type_name("FILE");
+  command.add_flag("--json", o.as_json, "print the document instead of tables");
+  command.add_flag("--resume", o.resume, "go on with an interrupted search");
+  command.add_flag("--force", o.force,
+                   "begin anew, replace the output, and search where samples are too few, the full "
+                   "cache scores too low, or nothing meets what is wanted");
+  command.footer(
+      "Exit status 4: nothing meets what is wanted; the nearest is named. docs/auto.md explains "
+      "the search.\n\n"
+      "Examples:\n"
+      "  kvatlas calibrate auto --model M -p p.h5 --memory 24GiB --context 32768 --batch 8 -o "
+      "policy.json\n"
+      "  kvatlas calibrate auto --model M -p p.h5 --kv-saving 0.5 --context 8192 --for vllm -o "
+      "policy.json\n"
+      "  kvatlas calibrate auto --model M --task needle --seeds 4 --kv-saving 0.6 --context 4096 "
+      "-o policy.json");
+}
+
+}  // namespace
+
+void add_auto_command(CLI::App& calibrate) {
+  CLI::App* command = calibrate.add_subcommand(
+      "auto", "The best policy of all methods for a memory, a context and a runtime");
+  const auto options = std::make_shared<AutoCommand>();
+  add_options(*command, *options);
+  command->callback([options] { run_auto(*options); });
+}
+
+}  // namespace kvatlas

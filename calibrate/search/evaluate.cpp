@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/search/evaluate.hpp"
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "data/scores.hpp"
+
+namespace kvatlas::calibrate {
+
+Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
+                    std::span<const Policy> policies, const SimulateOptions& options,
+                    const QuestionDone& done) {
+  const model::Tokenizer* tokenizer = engine.model().tokenizer().get();
+  Evaluation out;
+  out.questions = std::move(questions);
+  out.judged.resize(policies.size());
+  for (const auto& policy : policies) out.policies.push_back(policy.name);
+  SimulateOptions of_question = options;
+  for (const auto& question : out.questions) {
+    of_question.max_new = question.max_new;
+    of_question.context_tokens = question.context_tokens;
+    Simulated simulated;
+    try {
+      simulated =
+          simulate(engine, question.tokens, policies, of_question, printable(question.prompt.id));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::cancelled || out.full.empty()) throw;
+      out.interrupted = out.questions.size() - out.full.size();
+      break;
+    }
+    of_question.time_steps = 0;
+    out.prefill_seconds += simulated.prefill_seconds;
+    out.decode_seconds += simulated.decode_seconds;
+    const auto judge = [&](Outcome& outcome) {
+      Judged judged;
+      if (tokenizer) {
+        judged.text = tokenizer->decode(outcome.tokens, true);
+        judged.score = data::score(question.prompt, judged.text);
+      }
+      judged.outcome = std::move(outcome);
+      return judged;
+    };
+    out.full.push_back(judge(simulated.full));
+    for (std::size_t i = 0; i < policies.size(); ++i)
+      out.judged[i].push_back(judge(simulated.policies[i]));
+    if (done) done(question);
+  }
+  out.questions.resize(out.full.size());
+  return out;
+}
+
+namespace {
+
+/// Values that are numbers, one a question.
+class Values {
+ public:
+  void add(double value) {
+    if (!std::isnan(value)) values_.push_back(value);
+  }
+  Estimate estimate(std::uint64_t seed) const { return bootstrap_mean(values_, seed); }
+  double mean() const { return mean_of(values_); }
+  std::size_t count() const { return values_.size(); }
+
+ private:
+  std::vector<double> values_;
+};
+
+Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
+                      const std::vector<Judged>& judged, std::uint64_t seed,
+                      const std::string& task) {
+  Values score, full_score, loss, kl, agreement, kept, full_bytes, read, full_read;
+  Summary out;
+  out.policy = policy;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (!task.empty() && evaluation.questions[i].prompt.task != task) continue;
+    const Judged &one = judged[i], &full = evaluation.full[i];
+    score.add(one.score);
+    full_score.add(full.score);
+    loss.add(100 * (full.score - one.score));
+    kl.add(one.outcome.kl);
+    agreement.add(one.outcome.agreement);
+    kept.add(one.outcome.kept_bytes);
+    full_bytes.add(one.outcome.full_bytes);
+    read.add(one.outcome.read_bytes);
+    full_read.add(full.outcome.read_bytes);
+    if (!std::isnan(one.outcome.seconds_per_token)) {
+      out.ms_per_token = 1000 * one.outcome.seconds_per_token;
+      out.full_ms_per_token = 1000 * full.outcome.seconds_per_token;
+    }
+  }
+  out.scored = score.count();
+  out.score = score.estimate(seed);
+  out.full_score = full_score.estimate(seed);
+  out.loss = loss.estimate(seed);
+  out.kl = kl.estimate(seed);
+  out.agreement = agreement.estimate(seed);
+  out.kept_bytes = kept.mean();
+  out.full_bytes = full_bytes.mean();
+  out.read_bytes = read.mean();
+  out.full_read_bytes = full_read.mean();
+  return out;
+}
+
+std::vector<std::string> tasks_of(const Evaluation& evaluation) {
+  std::vector<std::string> tasks;
+  for (const auto& question : evaluation.questions)
+    if (std::find(tasks.begin(), tasks.end(), question.prompt.task) == tasks.end())
+      tasks.push_back(question.prompt.task);
+  return tasks;
+}
+
+}  // namespace
+
+std::vector<Summary> summarise(const Evaluation& evaluation, std::uint64_t seed,
+                               const std::string& task) {
+  std::vector<Summary> out;
+  out.push_back(summarise_one(evaluation, "full", evaluation.full, seed, task));
+  for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+    out.push_back(
+        summarise_one(evaluation, evaluation.policies[i], evaluation.judged[i], seed, task));
+  return out;
+}
+
+std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
+                                     const std::vector<Judged>& judged) {
+  std::map<std::pair<std::int64_t, double>, Values> cells;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    const auto& prompt = evaluation.questions[i].prompt;
+    if (prompt.length > 0 && prompt.depth >= 0)
+      cells[{prompt.length, prompt.depth}].add(judged[i].score);
+  }
+  std::vector<DepthScore> out;
+  for (const auto& [at, values] : cells)
+    if (values.count() > 0) out.push_back({at.first, at.second, values.count(), values.mean()});
+  return out;
+}
+
+namespace {
+
+using nlohmann::json;
+
+json summary_json(const Summary& s) {
+  json out = measured_json(s);
+  out["full_bytes"] = number_json(s.full_bytes);
+  out["kept_bytes"] = number_json(s.kept_bytes);
+  out["compression"] = number_json(s.full_bytes / s.kept_bytes);
+  return out;
+}
+
+/// By length and depth; null where prompts have none.
+json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
+  json out;
+  for (const auto& cell : depth_scores(evaluation, judged))
+    out.push_back({{"length", cell.length},
+                   {"depth", cell.depth},
+                   {"samples", cell.samples},
+                   {"score", cell.score}});
+  return out;
+}
+
+/// How often each layer is trimmed, where layers are.
+json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
+  std::vector<double> rates(layers, 0);
+  bool any = false;
+  for (const auto& one : judged)
+    for (const auto layer : one.outcome.lazy) {
+      any = true;
+      rates[layer] += 1 / static_cast<double>(judged.size());
+    }
+  return any ? json(rates) : json();
+}
+
+}  // namespace
+
+json measured_json(const Summary& s) {
+  const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
+  return {{"samples", s.scored},
+          {"full", estimate_json(s.full_score)},
+          {"score", estimate_json(s.score)},
+          {"loss", estimate_json(loss)},
+          {"kept_share", number_json(1 - s.saved())},
+          {"kl", estimate_json(s.kl)},
+          {"agreement", estimate_json(s.agreement)},
+          {"read_bytes_per_token", number_json(s.read_bytes)},
+          {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+          {"ms_per_token", number_json(s.ms_per_token)},
+          {"full_ms_per_token", number_json(s.full_ms_per_token)}};
+}
+
+std::vector<json> measured_json(const Evaluation& evaluation, std::uint64_t seed) {
+  std::vector<json> out;
+  for (const auto& summary : summarise(evaluation, seed)) out.push_back(measured_json(summary));
+  const auto tasks = tasks_of(evaluation);
+  if (tasks.size() > 1)
+    for (const auto& task : tasks) {
+      const auto summaries = summarise(evaluation, seed, task);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(summaries[i]);
+    }
+  const json full = depths_json(evaluation, evaluation.full);
+  for (std::size_t i = 0; i < out.size() && !full.is_null(); ++i) {
+    out[i]["full_by_length_and_depth"] = full;
+    out[i]["by_length_and_depth"] =
+        i == 0 ? full : depths_json(evaluation, evaluation.judged[i - 1]);
+  }
+  return out;
+}
+
+json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
+  json out = {{"samples", evaluation.questions.size()},
+              {"prefill_seconds", evaluation.prefill_seconds},
+              {"decode_seconds", evaluation.decode_seconds},
+              {"policies", json::array()}};
+  const auto all = summarise(evaluation, seed);
+  std::map<std::string, std::vector<Summary>> by_task;
+  for (const auto& task : tasks_of(evaluation)) by_task[task] = summarise(evaluation, seed, task);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
+    json one = summary_json(all[i]);
+    one["policy"] = all[i].policy;
+    for (const auto& [task, summaries] : by_task)
+      one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
+    if (json depths = depths_json(evaluation, judged); !depths.is_null())
+      one["by_length_and_depth"] = std::move(depths);
+    if (!judged.empty())
+      if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
+          !rates.is_null())
+        one["lazy_rates"] = std::move(rates);
+    Values skipped;
+    for (const auto& each : judged) skipped.add(each.outcome.skipped);
+    if (skipped.count() > 0) one["gate_skipped"] = skipped.mean();
+    out["policies"].push_back(std::move(one));
+  }
+  return out;
+}
+
+namespace {
+
+std::string interval_text(const Estimate& estimate, int digits) {
+  return std::isnan(estimate.mean) ? "-" : estimate_text(estimate, digits);
+}
+
+Table summary_table(const Evaluation& evaluation, std::uint64_t seed, const std::string& task,
+                    const std::string& title) {
+  Table table{title,
+              {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
+               "KV read a token", "ms a token"},
+              {}};
+  for (const auto& s : summarise(evaluation, seed, task)) {
+    const double mib = 1024.0 * 1024.0;
+    table.rows.push_back(
+        {s.policy, percent_text(s.saved()), interval_text(s.score, 2), interval_text(s.loss, 1),
+         fixed_text(s.kl.mean, 4), percent_text(s.agreement.mean),
+         fixed_text(s.read_bytes / mib, 2) + " MiB", fixed_text(s.ms_per_token, 1)});
+  }
+  return table;
+}
+
+/// "Task dureader: ROUGE-L by character": what is scored is said where all its prompts agree.
+std::string task_title(const Evaluation& evaluation, const std::string& task) {
+  std::string title = task.empty() ? "Your own prompts" : "Task " + printable(task);
+  std::set<std::string> metrics;
+  for (const auto& question : evaluation.questions)
+    if (question.prompt.task == task) metrics.insert(data::metric_name(question.prompt));
+  return metrics.size() == 1 && *metrics.begin() != "none" ? title + ": " + *metrics.begin()
+                                                           : title;
+}
+
+/// Scores over length and depth of one policy: a row a depth.
+Table depth_table(const std::string& policy, const std::vector<DepthScore>& scores) {
+  std::map<double, std::map<std::int64_t, double>> rows;
+  std::map<std::int64_t, bool> lengths;
+  for (const auto& cell : scores) {
+    rows[cell.depth][cell.length] = cell.score;
+    lengths[cell.length] = true;
+  }
+  Table table{"Score over depth and length: " + policy, {"depth"}, {}};
+  for (const auto& [length, there] : lengths) table.columns.push_back(std::to_string(length));
+  for (const auto& [depth, cells] : rows) {
+    std::vector<std::string> row{fixed_text(depth, 2)};
+    for (const auto& [length, there] : lengths)
+      row.push_back(cells.contains(length) ? fixed_text(cells.at(length), 2) : "-");
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed) {
+  std::vector<Table> tables;
+  const auto tasks = tasks_of(evaluation);
+  if (tasks.size() > 1)
+    for (const auto& task : tasks)
+      tables.push_back(summary_table(evaluation, seed, task, task_title(evaluation, task)));
+  const auto cells = depth_scores(evaluation, evaluation.full);
+  const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
+  if (grid) {
+    tables.push_back(depth_table("full", cells));
+    for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+      tables.push_back(
+          depth_table(evaluation.policies[i], depth_scores(evaluation, evaluation.judged[i])));
+  }
+  tables.push_back(
+      summary_table(evaluation, seed, {}, str("All ", evaluation.questions.size(), " prompts")));
+  return tables;
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies judged on many prompts (docs/evaluation.md), and what that says in a table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/model/tokenizer.hpp"
+#include "calibrate/rules/calibrated.hpp"
+#include "calibrate/rules/rules.hpp"
+#include "calibrate/simulate/simulate.hpp"
+#include "data/prompts.hpp"
+
+namespace kvatlas::calibrate {
+
+/// One prompt to be judged on.
+struct Question {
+  data::Prompt prompt;
+  std::vector<std::int64_t> tokens;
+  std::int64_t max_new = 16;
+  std::int64_t context_tokens = 0;  // SimulateOptions
+};
+
+/// One policy on one prompt.
+struct Judged {
+  Outcome outcome;
+  std::string text;  // generated; empty without a tokenizer
+  double score = std::numeric_limits<double>::quiet_NaN();
+};
+
+struct Evaluation {
+  std::vector<Question> questions;
+  std::vector<Judged> full;                 // [question]
+  std::vector<std::string> policies;        // their names
+  std::vector<std::vector<Judged>> judged;  // [policy][question]
+  double prefill_seconds = 0, decode_seconds = 0;
+  std::size_t interrupted = 0;  // questions that Ctrl-C left undone; they are not among the above
+};
+
+using QuestionDone = std::function<void(const Question&)>;
+
+/// Prefills each question once and tries all policies on it. `time_steps` of the options is for
+/// the first question only.
+Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
+                    std::span<const Policy> policies, const SimulateOptions& options,
+                    const QuestionDone& done = {});
+
+/// What is said of one policy over all questions, or over those of one task.
+struct Summary {
+  std::string policy;
+  std::size_t scored = 0;      // questions with answers
+  Estimate score, full_score;  // 0 to 1
+  Estimate loss;               // full score less this one, pair by pair, in points
+  Estimate kl, agreement;
+  double kept_bytes = 0, full_bytes = 0;  // means a prompt
+  double read_bytes = 0, full_read_bytes = 0;
+  double ms_per_token = std::numeric_limits<double>::quiet_NaN();
+  double full_ms_per_token = std::numeric_limits<double>::quiet_NaN();
+  double saved() const { return full_bytes > 0 ? 1 - kept_bytes / full_bytes : 0; }
+};
+/// Row 0 is the full model's. An empty task: all questions.
+std::vector<Summary> summarise(const Evaluation& evaluation, std::uint64_t seed,
+                               const std::string& task = {});
+
+/// Scores by asked length and depth, where prompts have both: rows of length, depth, samples,
+/// score.
+struct DepthScore {
+  std::int64_t length = 0;
+  double depth = 0;
+  std::size_t samples = 0;
+  double score = 0;
+};
+std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
+                                     const std::vector<Judged>& judged);
+
+/// Everything, for programs; the tables, for people.
+nlohmann::json evaluation_json(const Evaluation& evaluation, std::uint64_t seed);
+std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed);
+nlohmann::json measured_json(const Summary& summary);
+/// What a policy document keeps of it, under "measured": a row a policy, the full model's first.
+std::vector<nlohmann::json> measured_json(const Evaluation& evaluation, std::uint64_t seed);
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/capture/progress.hpp"
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "calibrate/policy/policy_files.hpp"
+#include "calibrate/search/commands.hpp"
+#include "calibrate/search/evaluate_order.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace calibrate;
+using nlohmann::json;
+
+struct EvaluateCommand {
+  EvaluateOrder order;
+  std::string output;
+  bool json = false, generations = false, force = false;
+};
+
+json positions_json(const Outcome& outcome) {
+  json out = json::array();
+  for (const auto& layer : outcome.positions) {
+    json heads = json::array();
+    for (const auto& head : layer) {
+      json ranges = json::array();
+      for (const auto& range : head) ranges.push_back({range.begin, range.end});
+      heads.push_back(std::move(ranges));
+    }
+    out.push_back(std::move(heads));
+  }
+  return out;
+}
+
+void print_generations(const Evaluation& evaluation, bool has_text) {
+  const auto line = [&](const Question& question, const std::string& policy, const Judged& judged) {
+    const Outcome& o = judged.outcome;
+    json out = {{"id", question.prompt.id},
+                {"policy", policy},
+                {"tokens", o.tokens},
+                {"text", has_text ? json(judged.text) : json()},
+                {"cache_lengths", o.cache_lengths},
+                {"kept", o.kept},
+                {"kept_bytes", o.kept_bytes}};
+    const auto number = [&](const char* name, double value) {
+      out[name] = std::isnan(value) ? json(nullptr) : json(value);
+    };
+    number("score", judged.score);
+    number("kl", o.kl);
+    number("agreement", o.agreement);
+    if (!o.positions.empty()) out["positions"] = positions_json(o);
+    if (!o.mass.empty()) out["mass"] = o.mass;
+    if (!o.mass.empty() || !o.lazy.empty()) out["lazy"] = o.lazy;
+    if (!o.budgets.empty()) out["budgets"] = o.budgets;
+    if (!o.lowest.empty()) out["lowest_layer"] = o.lowest;
+    if (!std::isnan(o.skipped)) out["gate_skipped"] = o.skipped;
+    std::cout << out.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+  };
+  for (std::size_t q = 0; q < evaluation.questions.size(); ++q) {
+    line(evaluation.questions[q], "full", evaluation.full[q]);
+    for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+      line(evaluation.questions[q], evaluation.policies[i], evaluation.judged[i][q]);
+  }
+}
+
+/// The document with what was measured in its sections.
+void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
+                    const Evaluation& evaluation) {
+  Document document = read_document(command.order.policies.front());
+  const auto measured =
+      measured_json(evaluation, static_cast<std::uint64_t>(command.order.prompts.seed));
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string& place = policies[i].section;
+    if (place.empty()) continue;  // of --against
+    const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
+    for (const auto& one : places) {
+      json& section = document.sections[json::json_pointer("/" + one)];
+      json& of = command.order.runtime.empty() ? section : section["runtimes"];
+      of[command.order.runtime.empty() ? "measured" : command.order.runtime] = measured[i + 1];
+    }
+  }
+  write_document(document, command.output, command.force);
+}
+
+void run_evaluate(const EvaluateCommand& command) {
+  const EvaluateOrder& order = command.order;
+  if (!command.output.empty()) {
+    if (order.policies.size() != 1 || !is_policy_document(order.policies.front()))
+      fail(ErrorCode::usage,
+           "-o writes a policy document with what was measured: give exactly one "
+           "document with --policy");
+    if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
+    if (read_document(order.policies.front()).sections.empty())
+      fail(ErrorCode::usage, quoted(order.policies.front(), 400),
+           " has no section that could keep what is measured: leave out -o");
+  }
+  outlive_readers();
+  const auto [model, policies, evaluation] = evaluate_order(order);
+  const auto seed = static_cast<std::uint64_t>(order.prompts.seed);
+  if (!command.output.empty() && evaluation.interrupted == 0)
+    write_measured(command, policies, evaluation);
+  if (command.generations) {
+    print_generations(evaluation, model->tokenizer() != nullptr);
+  } else if (command.json) {
+    json out = evaluation_json(evaluation, seed);
+    out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};
+    std::cout << out.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+  } else {
+    for (const auto& table : evaluation_tables(evaluation, seed))
+      std::cout << table_text(table) << '\n';
+    std::cout << "Prefill took " << capture::duration_str(evaluation.prefill_seconds)
+              << ", decoding all policies " << capture::duration_str(evaluation.decode_seconds)
+              << ".\n";
+  }
+  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+  print_notes(evaluation);
+  require_all(evaluation);
+}
+
+}  // namespace
+
+void add_evaluate_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "evaluate", "Try cache policies on the model: what they save and what they cost");
+  auto options = std::make_shared<EvaluateCommand>();
+  EvaluateOrder& order = options->order;
+  add_order_options(*command, order);
+  command
+      ->add_option("--policy", order.policies,
+                   "a policy document, or a policy as text (below); may be repeated")
+      ->type_name("POLICY")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--against", order.against,
+                   "further policies as text, with commas between; full is always there")
+      ->type_name("POLICY,...")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--budgets-of", order.document_task,
+                   "of a document's DynamicKV budgets, take those of this task")
+      ->type_name("TASK");
+  command->add_flag("--rolling", order.rolling,
+                    "windows stay at their size while decoding, as in a ring buffer");
+  command->add_flag("--no-comparison", order.no_comparison,
+                    "leave out KL divergence and agreement (half of the decoding)");
+  command
+      ->add_option("--time-steps", order.time_steps,
+                   "steps by which each policy is timed alone, on the first prompt; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1024}))
+      ->type_name("N");
+  command
+      ->add_option("-o,--output", options->output,
+                   "write the policy document with what was measured")
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "replace the file of -o");
+  command->add_flag("--json", options->json, "print the result as JSON");
+  command->add_flag("--generations", options->generations,
+                    "print instead a line of JSON a prompt and policy: the tokens it generated and "
+                    "what was decided");
+  command
+      ->add_flag("--positions", order.positions,
+                 "with --generations: also which tokens each layer and KV head keeps")
+      ->needs(command->get_option("--generations"));
+  command->footer(
+      "Policies:\n" + policy_help() +
+      "\nExamples:\n"
+      "  kvatlas evaluate --model SmolLM2.gguf --policy policy.json --task needle --lengths 2048\n"
+      "  kvatlas evaluate --model SmolLM2.gguf --policy simlayerkv:threshold=0.9,recent=256 \\\n"
+      "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 4\n"
+      "  kvatlas evaluate --model ./Llama-3.1-8B --policy policy.json --as vllm --prompts "
+      "qa.jsonl");
+  command->callback([options] { run_evaluate(*options); });
+}
+
+}  // namespace kvatlas

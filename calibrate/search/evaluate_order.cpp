@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/search/evaluate_order.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "analyzer/capture/progress.hpp"
+#include "base/error.hpp"
+#include "calibrate/rules/evidence.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
+#include "calibrate/simulate/pod_blocks.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+/// Splits "full,streaming:initial=4,recent=256" where a policy begins, not where a setting does.
+std::vector<std::string> split_policies(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const auto& text : texts) {
+    std::size_t start = 0;
+    bool first = true;
+    while (start <= text.size()) {
+      const std::size_t comma = std::min(text.find(',', start), text.size());
+      const std::string piece = text.substr(start, comma - start);
+      const bool setting = piece.find('=') < piece.find(':');
+      if (setting && !first)
+        out.back() += "," + piece;
+      else
+        out.push_back(piece);
+      first = false;
+      start = comma + 1;
+    }
+  }
+  return out;
+}
+
+void require_same_model(const Document& document, const model::ModelFile& model) {
+  const auto& of = document.model;
+  const auto& config = model.config();
+  if (of.fingerprint == model.fingerprint()) return;
+  if (of.layers != config.n_layers || of.heads != config.n_heads ||
+      of.kv_heads != config.n_kv_heads)
+    fail(ErrorCode::usage, "the policy is of ", quoted(of.name), " with ", of.layers,
+         " layers and ", of.heads, " heads; this model has ", config.n_layers, " and ",
+         config.n_heads);
+  std::cerr << "kvatlas: note: the policy was calibrated on another model file ("
+            << printable(of.name) << ") of the same shape\n";
+}
+
+std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::ModelFile& model) {
+  std::vector<Policy> policies;
+  const auto& config = model.config();
+  const ModelInfo info{config.name,         model::architecture_name(config.architecture),
+                       model.fingerprint(), config.n_layers,
+                       config.n_heads,      config.n_kv_heads,
+                       config.head_dim};
+  const auto add = [&](Policy policy) {
+    // The full cache is in every table already.
+    if (policy.parts.empty() && policy.kv_bits == 16) return;
+    policy.rolling |= order.rolling;
+    load_blocks(policy, config);
+    if (!order.runtime.empty()) {
+      const std::string name = policy.name;
+      auto behaves = simulated_in_runtime(policy, order.runtime, info);
+      for (const auto& change : behaves.changes)
+        std::cerr << "kvatlas: note: " << name << " in " << order.runtime << ": " << change << '\n';
+      policy = std::move(behaves.policy);
+      policy.name = name + " in " + order.runtime;
+    }
+    policies.push_back(std::move(policy));
+  };
+  // A runtime that takes some of a document's policies is judged on those.
+  const auto add_policies_of = [&](const Document& document) {
+    std::vector<std::string> left_out;
+    const std::size_t before = policies.size();
+    for (auto& policy : policies_of(document, order.document_task)) {
+      if (order.runtime.empty()) {
+        add(std::move(policy));
+        continue;
+      }
+      try {
+        add(given_to_runtime(document, policy, runtime_named(order.runtime)).policy);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::usage) throw;
+        left_out.emplace_back(error.what());
+      }
+    }
+    if (left_out.empty()) return;
+    if (policies.size() == before) fail(ErrorCode::usage, left_out.front());
+    for (const auto& reason : left_out) std::cerr << "kvatlas: left out: " << reason << '\n';
+  };
+  for (const auto& text : order.policies) {
+    if (!is_policy_document(text)) {
+      add(parse_policy(text));
+      continue;
+    }
+    const Document document = read_document(text);
+    in_context(text, [&] { require_same_model(document, model); });
+    add_policies_of(document);
+  }
+  for (const auto& text : split_policies(order.against)) add(parse_policy(text));
+  return policies;
+}
+
+}  // namespace
+
+bool is_policy_document(const std::string& text) {
+  // "pod:blocks=policy.json" is a policy as text.
+  const bool named_so = text.ends_with(".json") && text.find('=') == text.npos;
+  return named_so || std::filesystem::is_regular_file(text);
+}
+
+EvaluatedOrder evaluate_order(EvaluateOrder order) {
+  capture::restart_with_sleeping_threads();
+  capture::EngineOptions engine_options = capture::engine_options(order.run);
+  EvaluatedOrder out;
+  out.model = model::ModelFile::open(order.run.model);
+  const model::ModelFile& model = *out.model;
+  out.policies = gather_policies(order, model);
+  if (order.run.prompts_file.empty() && order.run.prompt_texts.empty()) {
+    if (order.prompts.tasks.empty()) order.prompts.tasks = {"needle", "passkey"};
+    if (order.prompts.lengths.empty() && !order.prompts.quick) order.prompts.lengths = {1024};
+  }
+  auto questions = make_questions(capture::plan_prompts(order.prompts, order.run, model).prompts,
+                                  order.questions, order.run, model);
+  std::int64_t tokens = 0;
+  for (const auto& question : questions)
+    tokens += static_cast<std::int64_t>(question.tokens.size());
+
+  SimulateOptions options;
+  options.end_tokens = capture::end_tokens(model, order.run.ignore_eos);
+  options.compare = !order.no_comparison;
+  options.time_steps = order.time_steps;
+  options.positions = order.positions;
+  set_memory(engine_options, questions, model.config(), options);
+  capture::Engine engine(out.model, engine_options);
+  std::cerr << "kvatlas: " << engine.plan() << "; " << out.policies.size()
+            << (out.policies.size() == 1 ? " policy" : " policies") << " beside full on "
+            << questions.size() << (questions.size() == 1 ? " prompt\n" : " prompts\n");
+  capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
+                             model.config().n_layers);
+  out.evaluation =
+      evaluate(engine, std::move(questions), out.policies, options, [&](const Question& question) {
+        progress.sample(static_cast<std::int64_t>(question.tokens.size()));
+      });
+  return out;
+}
+
+void require_all(const Evaluation& evaluation) {
+  if (evaluation.interrupted > 0)
+    fail(ErrorCode::cancelled, "interrupted: the result is of ", evaluation.questions.size(),
+         " prompts, ", evaluation.interrupted, " were not run");
+}
+
+/// What the reader of the scores should know.
+void print_notes(const Evaluation& evaluation) {
+  std::vector<double> scores;
+  for (const auto& judged : evaluation.full)
+    if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  if (scores.empty()) return;
+  const std::size_t scored = scores.size();
+  const double full_score = mean_of(scores);
+  for (const auto& policy : evaluation.judged)
+    for (const auto& judged : policy)
+      if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  if (scored < kLeastSamples)
+    std::cerr << "kvatlas: note: prompts with answers: " << scored << "; "
+              << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
+  if (full_score < kLeastFullScore)
+    std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
+              << ": what a policy loses drowns in what the model fails anyway\n";
+}
+
+void add_order_options(CLI::App& command, EvaluateOrder& order) {
+  capture::add_model_options(command, order.run);
+  command.add_option("--as", order.runtime, "judge what this runtime would do with the policies")
+      ->type_name("RUNTIME");
+  command.add_flag("--compress-context", order.questions.compress_context,
+                   "cut the cache before the question is read");
+  capture::add_prompt_options(command, order.prompts, order.run);
+  command.get_option("--task")->default_str("needle and passkey");
+  command.get_option("--lengths")->default_str("1024");
+  command
+      .add_option("--new", order.questions.max_new,
+                  "tokens to generate; 0: as many as the task's answers need")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->type_name("N")
+      ->group("Prompts");
+  command
+      .add_option("--max-tokens", order.questions.most_tokens,
+                  "longer prompts lose their middle; 0: the model's context")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->type_name("N")
+      ->group("Prompts");
+  command.add_flag("--ignore-eos", order.run.ignore_eos, "go on after an end-of-sequence token")
+      ->group("Prompts");
+}
+
+}  // namespace kvatlas::calibrate

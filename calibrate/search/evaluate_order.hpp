@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies judged as `kvatlas evaluate` and `kvatlas check` are asked to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/capture/profile_prompts.hpp"
+#include "analyzer/capture/run_options.hpp"
+#include "calibrate/search/evaluate.hpp"
+#include "calibrate/search/questions.hpp"
+
+namespace kvatlas::calibrate {
+
+struct EvaluateOrder {
+  capture::RunOptions run;
+  capture::PromptOptions prompts;
+  QuestionOptions questions;
+  std::vector<std::string> policies;  // documents, or policies as text
+  std::vector<std::string> against;
+  std::string runtime, document_task;
+  std::int64_t time_steps = 8;
+  bool rolling = false, positions = false, no_comparison = false;
+};
+
+struct EvaluatedOrder {
+  std::shared_ptr<const model::ModelFile> model;
+  std::vector<Policy> policies;
+  Evaluation evaluation;
+};
+EvaluatedOrder evaluate_order(EvaluateOrder order);
+
+/// Error(cancelled) if Ctrl-C left questions undone.
+void require_all(const Evaluation& evaluation);
+/// On stderr, what the reader of the scores should know.
+void print_notes(const Evaluation& evaluation);
+/// Whether a policy is given as a file.
+bool is_policy_document(const std::string& text);
+
+/// --model and what goes with it, --as, and the prompts.
+void add_order_options(CLI::App& command, EvaluateOrder& order);
+
+}  // namespace kvatlas::calibrate

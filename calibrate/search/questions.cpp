@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/search/questions.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "data/longbench.hpp"
+#include "data/tasks.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+// Tokens generated where no task says how many an answer needs.
+constexpr std::int64_t kUsualAnswer = 32;
+// Attention rows of every layer and head that DynamicKV, SnapKV and PoD decide by.
+constexpr std::int64_t kUsualRows = 16;
+
+std::int64_t answer_tokens(const data::Prompt& prompt) {
+  const std::string task = prompt.task;
+  const bool known = data::longbench_dataset(task) ||
+                     std::any_of(data::tasks().begin(), data::tasks().end(), [&](const auto& info) {
+                       return info.name == std::string_view(task).substr(0, task.find(':'));
+                     });
+  const std::int64_t tokens = known ? data::answer_tokens(task) : 0;
+  return tokens > 0 ? tokens : kUsualAnswer;
+}
+
+/// Tokens of the prompt that do not depend on its question.
+std::int64_t context_tokens(const Question& question, const capture::RunOptions& run,
+                            const model::ModelFile& model) {
+  const auto& prompt = question.prompt;
+  if (prompt.context.empty())
+    fail(ErrorCode::usage, printable(prompt.id),
+         ": --compress-context needs prompts with a context and an input");
+  data::Prompt bare = prompt;
+  bare.tokens.clear();
+  bare.input.clear();
+  const auto chat = capture::settle_chat(run.chat, model.tokenizer().get());
+  const auto without = capture::encode_prompt(bare, model, chat);
+  const auto same =
+      std::mismatch(without.begin(), without.end(), question.tokens.begin(), question.tokens.end());
+  const auto count = static_cast<std::int64_t>(same.first - without.begin());
+  if (count < 1 || count == static_cast<std::int64_t>(question.tokens.size()))
+    fail(ErrorCode::usage, printable(prompt.id),
+         ": its context and its question cannot be told apart");
+  return count;
+}
+
+}  // namespace
+
+std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts,
+                                     const QuestionOptions& options, const capture::RunOptions& run,
+                                     const model::ModelFile& model) {
+  std::vector<Question> questions;
+  for (auto& one : prompts) {
+    Question question{std::move(one.prompt), std::move(one.tokens)};
+    question.max_new = options.max_new > 0 ? options.max_new : answer_tokens(question.prompt);
+    const std::int64_t most = options.most_tokens > 0
+                                  ? options.most_tokens
+                                  : model.config().context_length - question.max_new;
+    if (most > 0) question.tokens = data::truncate_middle(question.tokens, most);
+    if (options.compress_context) question.context_tokens = context_tokens(question, run, model);
+    questions.push_back(std::move(question));
+  }
+  return questions;
+}
+
+void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
+                const model::Config& config, SimulateOptions& simulate) {
+  for (const auto& question : questions)
+    engine.longest = std::max(engine.longest,
+                              static_cast<std::int64_t>(question.tokens.size()) + question.max_new);
+  // A prompt whose prefill is masked has a cache of its own.
+  engine.all_tokens = engine.longest;
+  if (engine.memory_budget > 0)
+    simulate.copy_bytes = std::min(simulate.copy_bytes, engine.memory_budget / 4);
+  engine.other_bytes =
+      simulate.copy_bytes + 4 * kUsualRows * config.n_layers * config.n_heads * engine.longest;
+}
+
+}  // namespace kvatlas::calibrate

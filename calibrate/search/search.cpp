@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/search/search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "calibrate/methods/judging.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+/// The bootstrap interval of few samples is too narrow, and of equal ones a point: one more sample
+/// may move the mean by 1 / (n + 1).
+Estimate careful(const std::vector<double>& losses, std::uint64_t seed) {
+  Estimate estimate = bootstrap_mean(losses, seed);
+  const double one_more = 100 / (static_cast<double>(losses.size()) + 1);
+  estimate.low = std::min(estimate.low, estimate.mean - one_more);
+  estimate.high = std::max(estimate.high, estimate.mean + one_more);
+  return estimate;
+}
+
+/// Samples in an order in which every beginning has its share of each task.
+std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::size_t> samples) {
+  Random random(evidence.request().seed, "search");
+  random.shuffle(samples);
+  std::map<std::string, std::size_t> seen;
+  std::vector<std::pair<std::size_t, std::size_t>> order;  // how many of its task came before
+  for (const auto position : samples)
+    order.push_back({seen[evidence.sample(position).task]++, position});
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::size_t> out;
+  for (const auto& [before, position] : order) out.push_back(position);
+  return out;
+}
+
+class Search {
+ public:
+  Search(const Evidence& evidence, const Split& split, const Candidates& candidates,
+         const SearchRequest& request, const RunTrials& run, const SearchSays& says)
+      : evidence_(evidence),
+        split_(split),
+        candidates_(candidates),
+        request_(request),
+        run_(run),
+        says_(says),
+        samples_(interleaved(evidence, split.choice)) {}
+
+  SearchResult result() {
+    rank_by_proxy();
+    run_stages();
+    judge_finalists();
+    choose();
+    return std::move(out_);
+  }
+
+ private:
+  /// What trials said so far.
+  struct Standing {
+    std::size_t candidate = 0;
+    std::vector<double> losses, scores, kls;
+    Estimate loss;
+    double kl = 0;
+  };
+
+  const Candidate& of(const Standing& one) const { return candidates_.all[one.candidate]; }
+
+  void rank_by_proxy();
+  void run_stages();
+  void try_on(std::size_t first, std::size_t end, SearchStage& stage);
+  void drop(std::size_t keep, SearchStage& stage);
+  void correlate();
+  void retire(const Standing& one);
+  void judge_finalists();
+  void choose();
+
+  /// Less loss first; of equal ones the one that is nearer to the full model.
+  static bool better(const Standing& a, const Standing& b) {
+    if (a.loss.mean != b.loss.mean) return a.loss.mean < b.loss.mean;
+    return a.kl < b.kl;
+  }
+
+  const Evidence& evidence_;
+  const Split& split_;
+  const Candidates& candidates_;
+  const SearchRequest& request_;
+  const RunTrials& run_;
+  const SearchSays& says_;
+  std::vector<std::size_t> samples_;
+  std::vector<Standing> standing_;
+  std::vector<double> full_scores_;
+  SearchResult out_;
+};
+
+/// The candidates that go into trials: of every family its best by attention lost, in turns, so
+/// that a proxy that favours one family does not shut out the others; and for a quarter of the
+/// places those that lose least for their bytes, down to the smallest, so that the front reaches
+/// beyond what was asked for.
+void Search::rank_by_proxy() {
+  std::map<std::string, std::vector<std::size_t>> families;
+  std::vector<std::size_t> fitting;
+  std::vector<double> bytes, kept;
+  double least = INFINITY;
+  for (std::size_t i = 0; i < candidates_.all.size(); ++i) {
+    const Candidate& one = candidates_.all[i];
+    least = std::min(least, one.bytes);
+    if (one.bytes > request_.most_bytes) continue;
+    families[one.family].push_back(i);
+    fitting.push_back(i);
+    bytes.push_back(one.bytes);
+    kept.push_back(-one.lost);
+  }
+  out_.fitting = fitting.size();
+  if (fitting.empty())
+    fail(ErrorCode::usage, "none of the ", candidates_.all.size(),
+         " policies that the profile has statistics of fits ",
+         fixed_text(request_.most_bytes / (1 << 20), 1), " MiB a sequence; the smallest takes ",
+         fixed_text(least / (1 << 20), 1),
+         " MiB: give more memory or a smaller batch or context, or profile smaller budgets "
+         "(kvatlas profile --budgets, --recent, --lags)");
+  for (auto& [family, members] : families)
+    std::stable_sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
+      return candidates_.all[a].lost < candidates_.all[b].lost;
+    });
+  const std::size_t width =
+      request_.exhaustive ? fitting.size() : std::min(request_.width, fitting.size());
+  std::set<std::size_t> taken;
+  const auto take = [&](std::size_t candidate) {
+    if (taken.size() == width || !taken.insert(candidate).second) return;
+    standing_.emplace_back();
+    standing_.back().candidate = candidate;
+  };
+  const auto front = pareto_front(bytes, kept);
+  const std::size_t places = std::min(front.size(), width / 4);
+  for (std::size_t i = 0; i < places; ++i) take(fitting[front[i * front.size() / places]]);
+  for (std::size_t turn = 0; taken.size() < width; ++turn)
+    for (const auto& [family, members] : families)
+      if (turn < members.size()) take(members[turn]);
+  says_(str(candidates_.all.size(), " policies, of which ", out_.fitting, " fit; ",
+            standing_.size(),
+            request_.exhaustive ? " are tried"
+                                : " of them are tried, chosen by the attention that they lose in "
+                                  "the profile"));
+}
+
+void Search::try_on(std::size_t first, std::size_t end, SearchStage& stage) {
+  std::vector<Policy> policies = {{.name = "full", .parts = {}}};
+  for (const auto& one : standing_) policies.push_back(of(one).real);
+  for (std::size_t s = first; s < end; ++s) {
+    says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, sample ", s + 1,
+              " of ", end));
+    const std::size_t position[] = {samples_[s]};
+    const auto trials = run_(policies, position);
+    stage.trials += standing_.size();
+    const double full = trials.at(0).at(0).score;
+    if (std::isnan(full)) continue;
+    full_scores_.push_back(full);
+    for (std::size_t i = 0; i < standing_.size(); ++i) {
+      const Trial& trial = trials.at(i + 1).at(0);
+      standing_[i].losses.push_back(100 * (full - trial.score));
+      standing_[i].scores.push_back(trial.score);
+      // A cache that makes the model's numbers no numbers is as far from it as can be.
+      standing_[i].kls.push_back(std::isnan(trial.kl) ? 100 : trial.kl);
+    }
+  }
+  for (auto& one : standing_) {
+    one.loss = careful(one.losses, evidence_.request().seed);
+    one.kl = mean_of(one.kls);
+  }
+}
+
+void Search::retire(const Standing& one) {
+  Tried tried;
+  tried.candidate = one.candidate;
+  tried.samples = one.losses.size();
+  tried.score = bootstrap_mean(one.scores, evidence_.request().seed);
+  tried.loss = one.loss;
+  tried.kl = one.kl;
+  out_.tried.push_back(std::move(tried));
+}
+
+/// What is worse for sure goes, and then what there is no room for.
+void Search::drop(std::size_t keep, SearchStage& stage) {
+  std::stable_sort(standing_.begin(), standing_.end(), better);
+  const double best = standing_.front().loss.high;
+  std::vector<Standing> left;
+  for (auto& one : standing_) {
+    const bool lossy = one.loss.low > request_.max_loss, beaten = one.loss.low > best;
+    // The best few go on whatever they lose: they say how near one can get.
+    if (left.size() >= request_.finalists && (lossy || beaten)) {
+      ++(lossy ? stage.too_lossy : stage.beaten);
+      retire(one);
+    } else if (left.size() >= keep) {
+      ++stage.cut;
+      retire(one);
+    } else {
+      left.push_back(std::move(one));
+    }
+  }
+  standing_ = std::move(left);
+}
+
+void Search::correlate() {
+  std::vector<double> lost, loss, kl;
+  for (const auto& one : standing_) {
+    lost.push_back(of(one).lost);
+    loss.push_back(one.loss.mean);
+    kl.push_back(one.kl);
+  }
+  out_.proxy_loss = rank_correlation(lost, loss);
+  out_.proxy_kl = rank_correlation(lost, kl);
+}
+
+void Search::run_stages() {
+  const std::size_t all = samples_.size();
+  std::size_t seen = 0;
+  // 1/4, 1/2 and all of the samples; of few, as many stages as there is sense in.
+  std::vector<std::size_t> ends = {all};
+  if (!request_.exhaustive)
+    for (std::size_t end = all / 2; end >= 3 && ends.size() < 3; end /= 2)
+      ends.insert(ends.begin(), end);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    SearchStage stage;
+    stage.candidates = standing_.size();
+    try_on(seen, ends[i], stage);
+    if (full_scores_.empty() && i + 1 < ends.size()) {  // no answers yet
+      seen = ends[i];
+      out_.stages.push_back(stage);
+      continue;
+    }
+    if (full_scores_.empty())
+      fail(ErrorCode::usage, "no sample has a score: the search needs prompts with answers");
+    seen = ends[i];
+    stage.samples = seen;
+    if (i == 0) {
+      Calibrated forced;
+      require_score(mean_of(full_scores_), evidence_.request().force, forced);
+      out_.notes.insert(out_.notes.end(), forced.notes.begin(), forced.notes.end());
+      correlate();
+    }
+    const bool last = i + 1 == ends.size();
+    drop(last ? request_.finalists : std::max(standing_.size() / 2, request_.finalists), stage);
+    out_.stages.push_back(stage);
+  }
+  out_.full_score = mean_of(full_scores_);
+  const std::size_t retired = out_.tried.size();
+  for (const auto& one : standing_) retire(one);
+  std::rotate(out_.tried.begin(), out_.tried.begin() + static_cast<std::ptrdiff_t>(retired),
+              out_.tried.end());
+  out_.finalists.resize(standing_.size());
+  std::iota(out_.finalists.begin(), out_.finalists.end(), std::size_t{0});
+}
+
+void Search::judge_finalists() {
+  out_.held_out = !split_.held_out.empty();
+  const auto& samples = out_.held_out ? split_.held_out : split_.choice;
+  std::vector<Policy> policies;
+  for (const auto i : out_.finalists)
+    policies.push_back(candidates_.all[out_.tried[i].candidate].real);
+  says_(str("finalists: ", policies.size(), " policies on ", samples.size(),
+            out_.held_out ? " samples that the search did not see" : " samples"));
+  const Verdict verdict(evidence_, run_, policies, samples);
+  out_.final_trials = policies.size() * samples.size();
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    json& measured = out_.tried[out_.finalists[i]].measured;
+    measured = verdict.measured(i, out_.held_out);
+    double kl = 0;
+    for (const auto& trial : verdict.trials(i)) kl += trial.kl;
+    measured["kl"] = number_json(kl / static_cast<double>(verdict.trials(i).size()));
+  }
+  Calibrated notes;
+  note_precision(split_, verdict.full(), notes);
+  out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
+}
+
+/// The search's own order; the first that unseen samples do not speak against. If all lose too
+/// much, the one that loses least, and the result says that nothing was met.
+void Search::choose() {
+  for (std::size_t i = 0; i < out_.finalists.size(); ++i) {
+    if (loss_of(out_.tried[out_.finalists[i]]) > request_.max_loss) continue;
+    out_.chosen = out_.finalists[i];
+    out_.passed_over = i;
+    out_.met = true;
+    return;
+  }
+  out_.chosen = *std::min_element(out_.finalists.begin(), out_.finalists.end(),
+                                  [&](std::size_t a, std::size_t b) {
+                                    return loss_of(out_.tried[a]) < loss_of(out_.tried[b]);
+                                  });
+}
+
+}  // namespace
+
+double loss_of(const Tried& tried) {
+  if (tried.measured.is_null()) return tried.loss.mean;
+  const auto& mean = tried.measured.at("loss").at("mean");
+  return std::max(tried.loss.mean, mean.is_number() ? 100 * mean.get<double>() : INFINITY);
+}
+
+SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,
+                    const SearchRequest& request, const RunTrials& run, const SearchSays& says) {
+  return Search(evidence, split, candidates, request, run, says).result();
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search found, for documents and for people.
+#include <algorithm>
+#include <cmath>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "calibrate/search/search.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
+
+json tried_json(const Tried& tried, const Candidate& candidate) {
+  json out = {{"policy", candidate.policy.name},
+              {"family", candidate.family},
+              {"bytes", candidate.bytes},
+              {"kept_share", candidate.kept_share},
+              {"attention_lost", number_json(candidate.lost)},
+              {"samples", tried.samples},
+              {"score", estimate_json(tried.score)},
+              {"loss_points", estimate_json(tried.loss)},
+              {"kl", number_json(tried.kl)}};
+  if (!tried.measured.is_null()) out["measured"] = tried.measured;
+  return out;
+}
+
+/// By the upper end of the losses, so that what few samples say counts for less.
+std::vector<std::size_t> front_of(const SearchResult& result, const Candidates& candidates) {
+  std::vector<double> bytes, gain;
+  for (const auto& tried : result.tried) {
+    bytes.push_back(candidates.all[tried.candidate].bytes);
+    // Of equal losses the one nearer to the full model is the better one.
+    gain.push_back(-tried.loss.high - 1e-6 * tried.kl);
+  }
+  std::vector<std::size_t> front = pareto_front(bytes, gain);
+  if (std::find(front.begin(), front.end(), result.chosen) == front.end())
+    front.push_back(result.chosen);
+  return front;
+}
+
+}  // namespace
+
+json front_json(const SearchResult& result, const Candidates& candidates, const Evidence& evidence,
+                const std::vector<std::size_t>& samples) {
+  json front = json::array();
+  for (const auto i : front_of(result, candidates)) {
+    const Candidate& candidate = candidates.all[result.tried[i].candidate];
+    json entry = tried_json(result.tried[i], candidate);
+    entry["chosen"] = i == result.chosen;
+    const Document document = document_of(candidate, evidence, samples);
+    entry["sections"] = document.sections;
+    entry["compose"] = document.compose;
+    entry["kv_bits"] = document.kv_bits;
+    front.push_back(std::move(entry));
+  }
+  return front;
+}
+
+json search_json(const SearchResult& result, const SearchRequest& request) {
+  json stages = json::array();
+  std::size_t trials = result.final_trials;
+  for (const auto& stage : result.stages) {
+    stages.push_back({{"candidates", stage.candidates},
+                      {"samples", stage.samples},
+                      {"trials", stage.trials},
+                      {"too_lossy", stage.too_lossy},
+                      {"beaten", stage.beaten},
+                      {"cut", stage.cut}});
+    trials += stage.trials;
+  }
+  return {{"most_bytes", request.most_bytes},
+          {"max_loss_points", request.max_loss},
+          {"exhaustive", request.exhaustive},
+          {"candidates_that_fit", result.fitting},
+          {"stages", stages},
+          {"finalists", result.finalists.size()},
+          {"passed_over", result.passed_over},
+          {"trials", trials},
+          {"full_score", number_json(result.full_score)},
+          {"proxy_rank_correlation",
+           {{"loss", number_json(result.proxy_loss)}, {"kl", number_json(result.proxy_kl)}}},
+          {"met", result.met}};
+}
+
+std::vector<Table> search_tables(const SearchResult& result, const Candidates& candidates) {
+  Table stages{"The search",
+               {"stage", "policies", "samples", "trials", "too lossy", "beaten", "cut for room"},
+               {}};
+  for (std::size_t i = 0; i < result.stages.size(); ++i) {
+    const auto& stage = result.stages[i];
+    stages.rows.push_back({str(i + 1), str(stage.candidates), str(stage.samples), str(stage.trials),
+                           str(stage.too_lossy), str(stage.beaten), str(stage.cut)});
+  }
+  stages.rows.push_back({"finalists", str(result.finalists.size()),
+                         result.held_out ? "unseen" : "the same", str(result.final_trials), "", "",
+                         ""});
+  const std::string where = result.held_out ? "unseen samples" : "the search's samples";
+  Table finalists{str("The finalists, losses in points on ", where),
+                  {"policy", "a sequence", "of full", "loss", "KL (nats)", "in the search"},
+                  {}};
+  for (const auto i : result.finalists) {
+    const Tried& tried = result.tried[i];
+    const Candidate& candidate = candidates.all[tried.candidate];
+    const auto& loss = tried.measured.at("loss");
+    const auto points = [&](const char* end) {
+      return loss.at(end).is_number() ? 100 * loss.at(end).get<double>() : std::nan("");
+    };
+    const auto& kl = tried.measured.at("kl");
+    finalists.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
+                              bytes_text(candidate.bytes), percent_text(candidate.kept_share),
+                              estimate_text({points("mean"), points("low"), points("high")}, 1),
+                              fixed_text(kl.is_number() ? kl.get<double>() : std::nan(""), 4),
+                              estimate_text(tried.loss, 1)});
+  }
+  Table front{"The front: least loss for the bytes, as the search measured it",
+              {"policy", "a sequence", "of full", "samples", "loss (points)", "KL (nats)"},
+              {}};
+  for (const auto i : front_of(result, candidates)) {
+    const Tried& tried = result.tried[i];
+    const Candidate& candidate = candidates.all[tried.candidate];
+    front.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
+                          bytes_text(candidate.bytes), percent_text(candidate.kept_share),
+                          str(tried.samples), estimate_text(tried.loss, 1),
+                          fixed_text(tried.kl, 4)});
+  }
+  return {stages, front, finalists};
+}
+
+std::vector<std::string> advice(const SearchResult& result, const Candidates& candidates,
+                                const SearchRequest& request) {
+  if (result.met) return {};
+  const Tried& nearest = result.tried[result.chosen];
+  const Candidate& candidate = candidates.all[nearest.candidate];
+  std::vector<std::string> out;
+  out.push_back(str("nothing that fits loses at most ", fixed_text(request.max_loss, 1),
+                    " points: the nearest is ", candidate.policy.name, ", which loses ",
+                    fixed_text(loss_of(nearest), 1), " at ", percent_text(candidate.kept_share),
+                    " of the cache"));
+  out.push_back(str("--max-loss ", fixed_text(std::ceil(10 * loss_of(nearest)) / 10, 1),
+                    " would take it; so would more memory, a smaller batch or a shorter context "
+                    "(less --kv-saving) find policies that keep more"));
+  return out;
+}
+
+}  // namespace kvatlas::calibrate

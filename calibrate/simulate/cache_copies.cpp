@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include "analyzer/capture/tensors-inl.hpp"
+#include "base/error.hpp"
+#include "calibrate/simulate/cache_copies_impl.hpp"
+#include "kernels/gather.hpp"
+#include "kernels/kv_quant.hpp"
+#include "kernels/minicache_merge.hpp"
+
+namespace kvatlas::calibrate {
+
+using capture::any_view;
+using capture::view_of;
+
+CacheCopies::CacheCopies(const model::Config& config, const at::TensorOptions& options)
+    : config_(config), options_(options), layers_(static_cast<std::size_t>(config.n_layers)) {
+  for (auto& layer : layers_) layer.key = layer.value = at::empty({0, config.head_dim}, options);
+}
+
+const at::Tensor& CacheCopies::keys(std::int64_t layer) const { return layers_[layer].key; }
+const at::Tensor& CacheCopies::values(std::int64_t layer) const { return layers_[layer].value; }
+
+void CacheCopies::reserve(std::int64_t number, std::int64_t rows) {
+  Layer& layer = layers_[number];
+  const std::int64_t have = layer.key.size(0);
+  if (layer.used + rows <= have) return;
+  const std::int64_t want = std::max(layer.used + rows, have + have / 2);
+  const auto grow = [&](at::Tensor& tensor) {
+    at::Tensor larger = at::empty({want, config_.head_dim}, options_);
+    larger.narrow(0, 0, layer.used).copy_(tensor.narrow(0, 0, layer.used));
+    tensor = larger;
+  };
+  grow(layer.key);
+  grow(layer.value);
+}
+
+std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequence::Cache& from,
+                                         const std::vector<std::vector<std::int64_t>>& tokens) {
+  std::vector<CopiedRows> out(tokens.size());
+  std::vector<std::int64_t> positions, offsets{0}, starts;
+  for (const auto& of_head : tokens)
+    positions.insert(positions.end(), of_head.begin(), of_head.end());
+  if (positions.empty()) return out;
+  Layer& to = layers_[layer];
+  reserve(layer, static_cast<std::int64_t>(positions.size()));
+  for (std::size_t g = 0; g < tokens.size(); ++g) {
+    starts.push_back(to.used + offsets.back());
+    offsets.push_back(offsets.back() + static_cast<std::int64_t>(tokens[g].size()));
+    if (!tokens[g].empty())
+      out[g] = {starts.back(), std::make_shared<const std::vector<std::int64_t>>(tokens[g])};
+  }
+  const auto on_device = [&](const std::vector<std::int64_t>& values) {
+    return at::tensor(values, at::kLong).to(options_.device());
+  };
+  const at::Tensor where = on_device(positions), parts = on_device(offsets),
+                   first = on_device(starts);
+  const auto copy = [&](const AnyView<3>& rows, const at::Tensor& target) {
+    kernels::gather({rows, view_of<const std::int64_t, 1>(where),
+                     view_of<const std::int64_t, 1>(parts), view_of<const std::int64_t, 1>(first),
+                     target.mutable_data_ptr(), target.size(0)});
+  };
+  copy(from.key, to.key);
+  copy(from.value, to.value);
+  to.used += offsets.back();
+  return out;
+}
+
+void CacheCopies::quantise(std::int64_t layer, const std::vector<CopiedRows>& heads, int bits) {
+  const Layer& of = layers_[layer];
+  const std::int64_t d = config_.head_dim;
+  const auto run = [&](const at::Tensor& rows, kernels::QuantAxis axis) {
+    const std::int64_t n = rows.size(1);
+    const bool channels = axis == kernels::QuantAxis::per_channel;
+    const at::Tensor codes =
+        at::empty({1, n, kernels::quant_code_bytes(d, bits)}, options_.dtype(at::kByte));
+    using Shape = std::array<std::int64_t, 3>;
+    const Shape shape =
+        channels ? Shape{1, kernels::quant_groups(n), d} : Shape{1, n, kernels::quant_groups(d)};
+    const at::Tensor scales = at::empty(shape, options_.dtype(at::kShort));
+    const at::Tensor minima = at::empty_like(scales);
+    const kernels::QuantisedCache cache{bits, axis, view_of<std::uint8_t, 3>(codes),
+                                        view_of<std::uint16_t, 3>(scales),
+                                        view_of<std::uint16_t, 3>(minima)};
+    kernels::kv_quantise({any_view<3>(rows), cache});
+    const at::Tensor restored = at::empty(rows.sizes(), options_.dtype(at::kFloat));
+    kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
+    rows.copy_(restored);
+  };
+  for (const auto& head : heads) {
+    if (head.length() == 0) continue;
+    run(of.key.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_channel);
+    run(of.value.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_token);
+  }
+}
+
+void CacheCopies::merge(std::int64_t layer, const std::vector<CopiedRows>& lower,
+                        const std::vector<CopiedRows>& upper, const MiniCache& how) {
+  const Layer &below = layers_[layer], &above = layers_[layer + 1];
+  for (std::size_t g = 0; g < lower.size(); ++g) {
+    if (!lower[g].tokens || !upper[g].tokens || *lower[g].tokens != *upper[g].tokens)
+      fail(ErrorCode::usage,
+           "minicache merges layers that keep the same tokens: it cannot be "
+           "composed with a policy that selects other tokens in each layer");
+    const std::int64_t count = lower[g].length() - how.recent;
+    if (count <= 0) continue;
+    const auto run = [&](const at::Tensor& from_below, const at::Tensor& from_above) {
+      const at::Tensor a = from_below.narrow(0, lower[g].start, count).unsqueeze(0),
+                       b = from_above.narrow(0, upper[g].start, count).unsqueeze(0);
+      const at::Tensor merged_a = at::empty(a.sizes(), options_.dtype(at::kFloat));
+      const at::Tensor merged_b = at::empty_like(merged_a);
+      kernels::minicache_merge({any_view<3>(a), any_view<3>(b), how.t, view_of<float, 3>(merged_a),
+                                view_of<float, 3>(merged_b)});
+      a.copy_(merged_a);
+      b.copy_(merged_b);
+    };
+    run(below.key, above.key);
+    run(below.value, above.value);
+  }
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/simulate/continuations.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include "analyzer/capture/tensors-inl.hpp"
+#include "base/error.hpp"
+#include "calibrate/simulate/continuations_impl.hpp"
+
+namespace kvatlas::calibrate {
+
+using capture::ContinuationRows;
+
+Continuations::State::State(capture::Engine& e, const capture::Sequence& p, std::int64_t n_tokens,
+                            std::int64_t most_steps)
+    : engine(e),
+      prompt(p),
+      config(e.model().config()),
+      n(n_tokens),
+      steps(std::max<std::int64_t>(1, most_steps)),
+      options(capture::tensor_of(p.cache(0).key).options()),
+      copies(config, options),
+      quest(config) {
+  generated_key.resize(static_cast<std::size_t>(config.n_layers));
+  generated_value.resize(generated_key.size());
+  queries.resize(generated_key.size());
+}
+
+void Continuations::State::make_room(std::size_t count) {
+  const auto grow = [&](at::Tensor& tensor) {
+    const auto have = tensor.defined() ? tensor.size(0) : 0;
+    if (have >= static_cast<std::int64_t>(count)) return;
+    const std::int64_t want = std::max<std::int64_t>(static_cast<std::int64_t>(count), 2 * have);
+    at::Tensor larger = at::empty({want, K(), steps, config.head_dim}, options);
+    if (have > 0) larger.narrow(0, 0, have).copy_(tensor);
+    tensor = larger;
+  };
+  for (auto& tensor : generated_key) grow(tensor);
+  for (auto& tensor : generated_value) grow(tensor);
+}
+
+/// What the plan selects or changes, out of the prompt's cache.
+void Continuations::State::copy_prompt(Stream& stream) {
+  const Plan& plan = *stream.plan;
+  for (std::int64_t l = 0; l < config.n_layers; ++l) {
+    const auto& cuts = plan.heads[l];
+    Layer& layer = stream.layers[l];
+    std::vector<std::vector<std::int64_t>> tokens;
+    for (const auto& cut : cuts) {
+      layer.heads.push_back({cut.ranges, {}, cut.window, cut.rolling});
+      tokens.push_back(cut.tokens);
+    }
+    const auto rows = copies.add(l, prompt.cache(l), tokens);
+    for (std::size_t g = 0; g < rows.size(); ++g) layer.heads[g].copied = rows[g];
+  }
+  const auto copied_of = [&](std::int64_t l) {
+    std::vector<CopiedRows> rows;
+    for (const auto& head : stream.layers[l].heads) rows.push_back(head.copied);
+    return rows;
+  };
+  if (plan.minicache)
+    for (std::int64_t l = config.n_layers / 2; l + 1 < config.n_layers; l += 2)
+      copies.merge(l, copied_of(l), copied_of(l + 1), *plan.minicache);
+  if (plan.kv_bits < 16)
+    for (std::int64_t l = 0; l < config.n_layers; ++l)
+      copies.quantise(l, copied_of(l), plan.kv_bits);
+  if (!plan.pod) return;
+  for (std::int64_t l = 0; l < config.n_layers; ++l)
+    for (std::int64_t m = 0; m < l; ++m)
+      for (std::int64_t g = 0; g < K(); ++g) {
+        const auto& cut = plan.heads[m][g];
+        if (cut.tokens.empty() || !stream.shares(l, m, g, group())) continue;
+        std::vector<std::vector<std::int64_t>> tokens(static_cast<std::size_t>(K()));
+        tokens[g] = cut.tokens;
+        const auto rows = copies.add(l, {prompt.cache(m).key, prompt.cache(l).value}, tokens);
+        if (plan.kv_bits < 16) copies.quantise(l, rows, plan.kv_bits);
+        stream.borrowed[{l, m, g}] = rows[g];
+      }
+}
+
+Continuations::Continuations(capture::Engine& engine, const capture::Sequence& prompt,
+                             std::int64_t n_tokens, std::int64_t steps)
+    : state_(std::make_unique<State>(engine, prompt, n_tokens, steps)) {}
+Continuations::~Continuations() = default;
+
+void Continuations::reserve(std::span<const Plan* const> plans, bool forks) {
+  const c10::InferenceMode no_gradients;
+  State& s = *state_;
+  s.make_room(s.streams.size() + plans.size() * (forks ? 2 : 1));
+  for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
+    std::int64_t rows = 0;
+    for (const Plan* plan : plans)
+      for (const auto& cut : plan->heads[l]) rows += static_cast<std::int64_t>(cut.tokens.size());
+    s.copies.reserve(l, rows);
+  }
+}
+
+std::size_t Continuations::add(const Plan& plan) {
+  const c10::InferenceMode no_gradients;
+  State& s = *state_;
+  State::Stream stream;
+  stream.plan = std::make_shared<const Plan>(plan);
+  stream.first = s.n + plan.delay;
+  stream.layers.resize(static_cast<std::size_t>(s.config.n_layers));
+  s.copy_prompt(stream);
+  s.make_room(s.streams.size() + 1);
+  s.streams.push_back(std::move(stream));
+  return s.streams.size() - 1;
+}
+
+std::size_t Continuations::fork(std::size_t number) {
+  const c10::InferenceMode no_gradients;
+  State& s = *state_;
+  const std::size_t added = s.streams.size();
+  s.make_room(added + 1);
+  s.streams.push_back(s.streams[number]);
+  const std::int64_t taken = s.streams[added].taken;
+  const auto copy = [&](const at::Tensor& rows) {
+    rows[static_cast<std::int64_t>(added)]
+        .narrow(1, 0, taken)
+        .copy_(rows[static_cast<std::int64_t>(number)].narrow(1, 0, taken));
+  };
+  if (taken > 0) {
+    for (const auto& rows : s.generated_key) copy(rows);
+    for (const auto& rows : s.generated_value) copy(rows);
+  }
+  return added;
+}
+
+std::int64_t Continuations::bytes_of(const Plan& plan) const {
+  const State& s = *state_;
+  const std::int64_t row =
+      2 * s.config.head_dim * static_cast<std::int64_t>(s.options.dtype().itemsize());
+  std::int64_t rows = 2 * s.steps * s.K() * s.config.n_layers;
+  for (const auto& layer : plan.heads)
+    for (const auto& cut : layer) rows += static_cast<std::int64_t>(cut.tokens.size());
+  return rows * row;
+}
+
+void Continuations::step(
+    std::span<const std::size_t> which, std::span<const std::int64_t> tokens, std::int64_t position,
+    const std::function<void(std::size_t row, std::span<const float> logits)>& logits) {
+  if (which.empty()) return;
+  State& s = *state_;
+  const c10::InferenceMode no_gradients;
+  s.active.clear();
+  std::vector<std::int64_t> index;
+  for (const auto number : which) {
+    State::Stream& stream = s.streams[number];
+    if (stream.first + stream.taken != position || stream.taken == s.steps)
+      fail(ErrorCode::internal, "a continuation was run at another position than its own");
+    stream.read_bytes = 0;
+    s.active.push_back(&stream);
+    for (std::int64_t g = 0; g < s.K(); ++g)
+      index.push_back(s.generated_start(stream, g) + stream.taken);
+  }
+  s.generated_index = at::tensor(index, at::kLong).to(s.options.device());
+  s.engine.run_continuations(
+      tokens, position, [&](const ContinuationRows& in) { s.attend(in); },
+      [&](std::size_t, std::int64_t first, View<const float, 2> rows) {
+        for (std::int64_t r = 0; r < rows.sizes[0]; ++r)
+          logits(static_cast<std::size_t>(first + r),
+                 {rows.at(r), static_cast<std::size_t>(rows.sizes[1])});
+      });
+  for (auto* stream : s.active) {
+    ++stream->taken;
+    s.cut_further(*stream, position + 1);
+    if (!stream->plan->quest) stream->read_bytes = s.stored_bytes(*stream);
+  }
+}
+
+CacheUse Continuations::use(std::size_t number) const {
+  const State& s = *state_;
+  const State::Stream& stream = s.streams[number];
+  CacheUse use;
+  for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
+    std::int64_t most = 0;
+    for (std::int64_t g = 0; g < s.K(); ++g) most = std::max(most, s.length(stream, l, g));
+    use.lengths.push_back(most);
+  }
+  use.stored_bytes = s.stored_bytes(stream);
+  use.read_bytes = stream.read_bytes;
+  return use;
+}
+
+double Continuations::skipped(std::size_t number) const {
+  const auto& stream = state_->streams[number];
+  return stream.gates == 0
+             ? std::numeric_limits<double>::quiet_NaN()
+             : static_cast<double>(stream.skipped) / static_cast<double>(stream.gates);
+}
+
+}  // namespace kvatlas::calibrate

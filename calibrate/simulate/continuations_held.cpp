@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// What continuations see and hold, position by position.
+#include <algorithm>
+
+#include "calibrate/simulate/continuations_impl.hpp"
+
+namespace kvatlas::calibrate {
+
+Ranges intersect(const Ranges& a, const Ranges& b) {
+  Ranges both;
+  for (const auto& x : a)
+    for (const auto& y : b) {
+      const Range common{std::max(x.begin, y.begin), std::min(x.end, y.end)};
+      if (common.length() > 0) both.push_back(common);
+    }
+  return both;
+}
+
+namespace {
+
+/// Positions begin .. end - 1, none if that is none.
+void add_range(Ranges& ranges, std::int64_t begin, std::int64_t end) {
+  if (end > begin) ranges.push_back({begin, end});
+}
+
+}  // namespace
+
+Ranges proximal_to(std::int64_t position, const Proximity& proximal) {
+  const std::int64_t recent = std::max(proximal.initial, position - proximal.recent + 1);
+  Ranges near;
+  add_range(near, 0, std::min(proximal.initial, position + 1));
+  add_range(near, recent, position + 1);
+  return near;
+}
+
+Ranges distant_from(std::int64_t position, const Proximity& proximal) {
+  Ranges distant;
+  add_range(distant, proximal.initial, position - proximal.recent + 1);
+  return distant;
+}
+
+Ranges rows_of(const Ranges& positions, const CopiedRows& copied) {
+  Ranges rows;
+  for (const auto& range : positions) {
+    const Range run = copied.run(range.begin, range.end);
+    add_range(rows, run.begin, run.end);
+  }
+  return rows;
+}
+
+std::int64_t length_of(const Ranges& ranges) {
+  std::int64_t sum = 0;
+  for (const auto& range : ranges) sum += range.length();
+  return sum;
+}
+
+std::int64_t head_step(const AnyView<3>& cache) { return cache.strides[0] / cache.strides[1]; }
+
+AnyView<2> flat(const AnyView<3>& cache) {
+  return {cache.data,
+          cache.type,
+          {(cache.sizes[0] - 1) * head_step(cache) + cache.sizes[1], cache.sizes[2]},
+          {cache.strides[1], 1},
+          cache.memory};
+}
+
+Ranges Continuations::State::Head::seen_from(std::int64_t position, std::int64_t model_window,
+                                             std::int64_t first) const {
+  const std::int64_t begin =
+      model_window > 0 ? std::max<std::int64_t>(0, position - model_window + 1) : 0;
+  Ranges seen{{begin, position + 1}};
+  if (!window) return seen;
+  const std::int64_t recent =
+      std::max(window->initial, (rolling ? position + 1 : first) - window->recent);
+  Ranges kept;
+  add_range(kept, 0, std::min(window->initial, position + 1));
+  add_range(kept, recent, position + 1);
+  return intersect(seen, kept);
+}
+
+Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int64_t l) const {
+  Ranges rows;
+  for (const auto& range : positions)
+    add_range(rows, std::max(range.begin - first, layer(l).generated_from), range.end - first);
+  return rows;
+}
+
+CopiedRows Continuations::State::Stream::copied(std::int64_t l, std::int64_t m,
+                                                std::int64_t g) const {
+  if (m == l) return head(l, g).copied;
+  const auto found = borrowed.find({l, m, g});
+  return found == borrowed.end() ? CopiedRows{} : found->second;
+}
+
+bool Continuations::State::Stream::shares(std::int64_t l, std::int64_t m, std::int64_t g,
+                                          std::int64_t group) const {
+  const auto first_head = plan->pod->lowest.begin() + static_cast<std::ptrdiff_t>(g * group);
+  return std::any_of(first_head, first_head + static_cast<std::ptrdiff_t>(group),
+                     [&](const auto& lowest) { return lowest[l] == m; });
+}
+
+std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
+                                          std::int64_t g) const {
+  const Head& head = stream.head(l, g);
+  const Ranges seen = head.seen_from(stream.first + stream.taken - 1, 0, stream.first);
+  return length_of(intersect(seen, head.ranges)) + length_of(rows_of(seen, head.copied)) +
+         length_of(stream.generated(seen, l));
+}
+
+/// Bytes of the key and value of one prompt token in one KV head.
+double Continuations::State::bytes_of_row(const Plan& plan, std::int64_t layer, bool merged) const {
+  const auto d = static_cast<double>(config.head_dim);
+  // Codes and, for every 32 of them, a 16-bit scale and minimum.
+  const double value_bytes = plan.kv_bits == 16 ? 2 : plan.kv_bits / 8.0 + 4.0 / 32;
+  const bool pair =
+      layer >= config.n_layers / 2 &&
+      (layer - config.n_layers / 2) / 2 * 2 + config.n_layers / 2 + 1 < config.n_layers;
+  // Two layers share a direction, and each has its norm.
+  if (merged && pair) return 2 * (d * value_bytes / 2 + 2);
+  return 2 * d * value_bytes;
+}
+
+double Continuations::State::stored_bytes(const Stream& stream) const {
+  const Plan& plan = *stream.plan;
+  const std::int64_t position = stream.first + stream.taken - 1;  // of the last token
+  const double of_generated = 4 * static_cast<double>(config.head_dim);
+  double bytes = 0;
+  for (std::int64_t l = 0; l < config.n_layers; ++l)
+    for (std::int64_t g = 0; g < K(); ++g) {
+      const Head& head = stream.head(l, g);
+      const auto of_prompt = [&](const Ranges& positions) {
+        return length_of(intersect(positions, head.ranges)) +
+               length_of(rows_of(positions, head.copied));
+      };
+      const Ranges seen = head.seen_from(position, 0, stream.first);
+      const std::int64_t rows = of_prompt(seen);
+      const std::int64_t unmerged = plan.minicache ? std::min(rows, plan.minicache->recent) : rows;
+      bytes += static_cast<double>(rows - unmerged) * bytes_of_row(plan, l, true) +
+               static_cast<double>(unmerged) * bytes_of_row(plan, l, false) +
+               static_cast<double>(length_of(stream.generated(seen, l))) * of_generated;
+      if (!plan.pod || stream.shares(l, l, g, group())) continue;
+      // Nobody reads its keys of distant tokens.
+      const Ranges distant = intersect(seen, distant_from(position, plan.pod->proximal));
+      bytes -= (static_cast<double>(of_prompt(distant)) * bytes_of_row(plan, l, false) +
+                static_cast<double>(length_of(stream.generated(distant, l))) * of_generated) /
+               2;
+    }
+  return bytes;
+}
+
+}  // namespace kvatlas::calibrate

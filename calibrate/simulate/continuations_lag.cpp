@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// LagKV while decoding: as soon as a partition is complete, the one before it is cut.
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+
+#include "analyzer/capture/tensors-inl.hpp"
+#include "calibrate/simulate/continuations_impl.hpp"
+#include "kernels/lag_scores.hpp"
+
+namespace kvatlas::calibrate {
+
+using capture::any_view;
+using capture::tensor_of;
+using capture::view_of;
+
+/// All rows that a head holds, in the order of their positions: keys of layer m, values of layer l.
+Continuations::State::Rows Continuations::State::gather(const Stream& stream, std::int64_t l,
+                                                        std::int64_t m, std::int64_t g) const {
+  const at::Tensor of_prompt_keys = tensor_of(prompt.cache(m).key)[g],
+                   of_prompt_values = tensor_of(prompt.cache(l).value)[g];
+  std::vector<at::Tensor> keys, values;
+  Rows rows;
+  for (const auto& range : stream.head(m, g).ranges) {
+    keys.push_back(of_prompt_keys.narrow(0, range.begin, range.length()));
+    values.push_back(of_prompt_values.narrow(0, range.begin, range.length()));
+    for (std::int64_t j = range.begin; j < range.end; ++j) rows.positions.push_back(j);
+  }
+  if (const CopiedRows copied = stream.copied(l, m, g); copied.length() > 0) {
+    keys.push_back(copies.keys(l).narrow(0, copied.start, copied.length()));
+    values.push_back(copies.values(l).narrow(0, copied.start, copied.length()));
+    rows.positions.insert(rows.positions.end(), copied.tokens->begin(), copied.tokens->end());
+  }
+  const std::int64_t from = stream.layer(m).generated_from, number = &stream - streams.data();
+  const auto generated = [&](const std::vector<at::Tensor>& of, std::int64_t layer) {
+    return of[layer][number][g].narrow(0, from, stream.taken - from);
+  };
+  keys.push_back(generated(generated_key, m));
+  values.push_back(generated(generated_value, l));
+  for (std::int64_t i = from; i < stream.taken; ++i) rows.positions.push_back(stream.first + i);
+  rows.keys = at::cat(keys);
+  rows.values = at::cat(values);
+  return rows;
+}
+
+/// Of a head's rows, those that stay when the last but one partition is cut.
+std::vector<std::int64_t> Continuations::State::rows_kept(const Plan& plan,
+                                                          const Rows& rows) const {
+  const std::int64_t lag = plan.lag->lag, keep = plan.lag->keep();
+  const std::int64_t before = rows.keys.size(0) - 2 * lag;
+  const at::Tensor scores = at::empty({1, lag}, options.dtype(at::kFloat));
+  const at::Tensor kept = at::empty({1, keep + lag}, options.dtype(at::kLong));
+  kernels::lag_scores({any_view<3>(rows.keys.narrow(0, before, 2 * lag).unsqueeze(0)),
+                       any_view<3>(rows.values.narrow(0, before, 2 * lag).unsqueeze(0)),
+                       0,
+                       plan.lag->variant,
+                       {lag},
+                       {view_of<float, 2>(scores)}});
+  kernels::lag_kept(
+      {view_of<const float, 2>(scores), 2 * lag, 0, lag, keep, view_of<std::int64_t, 2>(kept)});
+  const at::Tensor on_host = kept.cpu();
+  std::vector<std::int64_t> out(static_cast<std::size_t>(before));
+  std::iota(out.begin(), out.end(), 0);
+  for (std::int64_t i = 0; i < keep + lag; ++i)
+    out.push_back(before + on_host.const_data_ptr<std::int64_t>()[i]);
+  return out;
+}
+
+CopiedRows Continuations::State::copy_rows(std::int64_t l, const Rows& rows,
+                                           const std::vector<std::int64_t>& kept) {
+  CopiedRows copied =
+      copies
+          .add(l, {any_view<3>(rows.keys.unsqueeze(0)), any_view<3>(rows.values.unsqueeze(0))},
+               {kept})
+          .front();
+  std::vector<std::int64_t> tokens;
+  for (const auto row : kept) tokens.push_back(rows.positions[row]);
+  copied.tokens = std::make_shared<const std::vector<std::int64_t>>(std::move(tokens));
+  return copied;
+}
+
+void Continuations::State::cut_further(Stream& stream, std::int64_t tokens) {
+  const Plan& plan = *stream.plan;
+  if (!plan.lag) return;
+  const std::int64_t sink = plan.lag->sink, lag = plan.lag->lag;
+  if (tokens < sink + 2 * lag || (tokens - sink) % lag != 0) return;
+  for (std::int64_t m = 0; m < config.n_layers; ++m) {
+    const auto& cut = plan.lag_heads[m];
+    if (std::find(cut.begin(), cut.end(), 1) == cut.end()) continue;
+    for (std::int64_t g = 0; g < K(); ++g) {
+      const Rows own = gather(stream, m, m, g);
+      std::vector<std::int64_t> kept;
+      if (cut[g] != 0) {
+        kept = rows_kept(plan, own);
+      } else {
+        // A head that another part trims; its generated rows move with the layer's.
+        kept.resize(own.positions.size());
+        std::iota(kept.begin(), kept.end(), 0);
+      }
+      // Layers above that share these keys keep their values of the same tokens.
+      if (plan.pod)
+        for (std::int64_t l = m + 1; l < config.n_layers; ++l)
+          if (stream.shares(l, m, g, group()))
+            stream.borrowed[{l, m, g}] = copy_rows(l, gather(stream, l, m, g), kept);
+      Head& head = stream.layer(m).heads[g];
+      head.copied = copy_rows(m, own, kept);
+      head.ranges.clear();
+    }
+    stream.layer(m).generated_from = stream.taken;
+  }
+}
+
+}  // namespace kvatlas::calibrate

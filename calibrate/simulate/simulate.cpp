@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/simulate/simulate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "calibrate/simulate/continuations.hpp"
+#include "kernels/row_compare.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The full model's own continuation.
+struct Reference {
+  std::vector<std::int64_t> tokens;
+  std::vector<std::vector<float>> logits;  // those that gave each token
+  bool ended = false;
+};
+
+/// A mean that is taken step by step.
+struct Mean {
+  double sum = 0;
+  std::int64_t count = 0;
+  void add(double value) {
+    sum += value;
+    ++count;
+  }
+  double value() const {
+    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
+  }
+};
+
+/// What is known of a plan so far.
+struct Progress {
+  const Plan* plan = nullptr;  // none: the full model
+  Outcome outcome;
+  Mean kl, agreement, read;
+};
+
+/// A continuation of a plan. Until its own best token differs from the full model's, what it
+/// generates and what is compared are one and the same.
+struct Live {
+  Progress* progress = nullptr;
+  std::size_t number = 0;  // among the continuations
+  bool free = true;        // goes on with its own tokens
+  bool forced = true;      // goes on with the full model's
+  bool full() const { return progress->plan == nullptr; }
+  std::int64_t delay() const { return full() ? 1 : progress->plan->delay; }
+};
+
+/// The layers' windows where they mask the prefill too.
+std::vector<std::optional<Proximity>> prefill_mask(const Policy& policy,
+                                                   const model::Config& config) {
+  std::vector<std::optional<Proximity>> mask(static_cast<std::size_t>(config.n_layers));
+  for (const auto& part : policy.parts) {
+    if (const auto* streaming = std::get_if<Streaming>(&part)) {
+      std::fill(mask.begin(), mask.end(), streaming->keep);
+    } else if (const auto* lazy = std::get_if<SimLayerKv>(&part);
+               lazy && lazy->fixed && lazy->fixed->size() == mask.size()) {
+      for (std::size_t layer = 0; layer < mask.size(); ++layer)
+        if (std::find(lazy->fixed->at(layer).begin(), lazy->fixed->at(layer).end(), 0) ==
+            lazy->fixed->at(layer).end())
+          mask[layer] = lazy->keep;
+    } else {
+      fail(ErrorCode::usage, policy.name,
+           ": only windows of whole layers that are known beforehand can mask the prefill");
+    }
+  }
+  return mask;
+}
+
+std::vector<Range> kept_ranges(const HeadCut& cut) {
+  std::vector<Range> out = cut.ranges;
+  for (const auto token : cut.tokens) {
+    if (!out.empty() && out.back().end == token)
+      ++out.back().end;
+    else
+      out.push_back({token, token + 1});
+  }
+  return out;
+}
+
+class Simulation {
+ public:
+  Simulation(capture::Engine& engine, std::span<const std::int64_t> tokens,
+             const SimulateOptions& options, const std::string& name)
+      : engine_(engine), config_(engine.model().config()), options_(options), name_(name) {
+    cut_ = options.context_tokens > 0 ? options.context_tokens
+                                      : static_cast<std::int64_t>(tokens.size());
+    context_.assign(tokens.begin(), tokens.begin() + cut_);
+    question_.assign(tokens.begin() + cut_, tokens.end());
+    steps_ = std::max<std::int64_t>(
+        1, static_cast<std::int64_t>(question_.size()) + options.max_new - 1);
+  }
+
+  Simulated run(std::span<const Policy> policies) {
+    Simulated out;
+    out.policies.resize(policies.size());
+    std::vector<std::size_t> plain, masked;
+    for (std::size_t i = 0; i < policies.size(); ++i)
+      (policies[i].masks_prefill ? masked : plain).push_back(i);
+    std::vector<Policy> together;
+    for (const auto i : plain) together.push_back(policies[i]);
+    const auto outcomes = run_group(together, {}, true, out);
+    for (std::size_t i = 0; i < plain.size(); ++i) out.policies[plain[i]] = outcomes[i];
+    for (const auto i : masked)
+      out.policies[i] =
+          run_group({&policies[i], 1}, prefill_mask(policies[i], config_), false, out).front();
+    return out;
+  }
+
+ private:
+  std::int64_t questions() const { return static_cast<std::int64_t>(question_.size()); }
+
+  /// Policies that share a prefill. With `leads`, the full model's continuation is made on the way.
+  std::vector<Outcome> run_group(std::span<const Policy> policies,
+                                 const std::vector<std::optional<Proximity>>& mask, bool leads,
+                                 Simulated& out) {
+    auto start = Clock::now();
+    capture::Sequence prompt = engine_.sequence();
+    PromptFacts facts(needs_of(policies), config_, cut_);
+    capture::Engine::Step prefill{&prompt, context_};
+    prefill.proximal = mask;
+    engine_.run({&prefill, 1}, capture::Logits::last,
+                {.attention = [&](const capture::AttentionInputs& in) { facts.prefill(in); },
+                 .logits = {},
+                 .progress = {}});
+    capture::require_numbers(prompt, name_);
+    if (leads) out.prefill_seconds = seconds_since(start);
+    start = Clock::now();
+    prefill_logits_ = prompt.logits();
+    if (leads && questions() == 0) accept_reference(prefill_logits_);
+
+    // The full model's first step, which some policies decide by.
+    if (leads) first_step(prompt, facts);
+    std::vector<Plan> plans;
+    std::vector<std::size_t> plan_of;
+    for (const auto& policy : policies) {
+      if (!leads && decides_while_decoding(policy))
+        fail(ErrorCode::usage, policy.name,
+             ": a policy that decides while decoding cannot mask the prefill");
+      Plan plan = in_context(name_, [&] { return make_plan(policy, facts, prompt, config_); });
+      const auto same = std::find(plans.begin(), plans.end(), plan);
+      plan_of.push_back(static_cast<std::size_t>(same - plans.begin()));
+      if (same == plans.end()) plans.push_back(std::move(plan));
+    }
+    std::vector<Progress> progress(plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) progress[i].plan = &plans[i];
+    Progress full;
+    decode_in_parts(prompt, progress, leads ? &full : nullptr);
+    out.decode_seconds += seconds_since(start);
+    for (auto& one : progress) finish(one, prompt);
+    if (leads) {
+      full.outcome.tokens = reference_.tokens;
+      full.outcome.kl = 0;
+      full.outcome.agreement = 1;
+      finish(full, prompt);
+      out.full = full.outcome;
+    }
+    std::vector<Outcome> outcomes;
+    for (const auto plan : plan_of) outcomes.push_back(progress[plan].outcome);
+    return outcomes;
+  }
+
+  Plan full_plan() const {
+    Plan plan;
+    plan.delay = 1;
+    HeadCut all;
+    all.ranges = {{0, cut_ + 1}};
+    plan.heads.assign(static_cast<std::size_t>(config_.n_layers),
+                      std::vector<HeadCut>(static_cast<std::size_t>(config_.n_kv_heads), all));
+    return plan;
+  }
+
+  /// The token that is run at step `step` by all that follow the reference.
+  std::int64_t reference_input(std::int64_t step) const {
+    return step < questions() ? question_[step] : reference_.tokens[step - questions()];
+  }
+  /// Which generated token step `step` predicts; negative: one of the question.
+  std::int64_t predicted(std::int64_t step) const { return step - questions() + 1; }
+
+  bool ends(std::int64_t token) const {
+    const auto& ends = options_.end_tokens;
+    return std::find(ends.begin(), ends.end(), token) != ends.end();
+  }
+
+  void accept_reference(std::span<const float> logits) {
+    reference_.tokens.push_back(capture::argmax(logits));
+    reference_.logits.emplace_back(logits.begin(), logits.end());
+    reference_.ended = ends(reference_.tokens.back()) ||
+                       static_cast<std::int64_t>(reference_.tokens.size()) >= options_.max_new;
+  }
+
+  void first_step(capture::Sequence& prompt, PromptFacts& facts) {
+    const capture::Engine::Step step{&prompt, {reference_input(0)}};
+    engine_.run({&step, 1}, capture::Logits::last,
+                {.attention = [&](const capture::AttentionInputs& in) { facts.first_step(in); },
+                 .logits = {},
+                 .progress = {}});
+    capture::require_numbers(prompt, name_);
+    if (predicted(0) >= 0 && !reference_.ended) accept_reference(prompt.logits());
+  }
+
+  /// All plans, as many at a time as their copies may take memory.
+  void decode_in_parts(const capture::Sequence& prompt, std::vector<Progress>& progress,
+                       Progress* full) {
+    std::size_t next = 0;
+    do {
+      Continuations continuations(engine_, prompt, cut_, steps_);
+      std::vector<Live> live;
+      std::vector<const Plan*> together;
+      std::int64_t bytes = 0;
+      for (std::size_t i = next; i < progress.size(); ++i) {
+        bytes += continuations.bytes_of(*progress[i].plan);
+        if (!together.empty() && bytes > options_.copy_bytes) break;
+        together.push_back(progress[i].plan);
+      }
+      continuations.reserve(together, options_.compare);
+      if (full) begin(continuations, live, *full);
+      full = nullptr;
+      for (std::size_t i = 0; i < together.size(); ++i)
+        begin(continuations, live, progress[next++]);
+      decode(continuations, live);
+    } while (next < progress.size());
+  }
+
+  bool done(const std::vector<std::int64_t>& tokens) const {
+    return static_cast<std::int64_t>(tokens.size()) >= options_.max_new ||
+           (!tokens.empty() && ends(tokens.back()));
+  }
+
+  void begin(Continuations& continuations, std::vector<Live>& live, Progress& progress) {
+    Live one{&progress};
+    one.number = continuations.add(one.full() ? full_plan() : *progress.plan);
+    Outcome& outcome = progress.outcome;
+    const CacheUse use = continuations.use(one.number);
+    outcome.kept = outcome.cache_lengths = use.lengths;
+    outcome.kept_bytes = use.stored_bytes;
+    outcome.full_bytes = static_cast<double>((cut_ + one.delay()) * config_.n_layers *
+                                             config_.n_kv_heads * config_.head_dim * 4);
+    if (one.full()) {
+      one.free = !reference_.ended;
+      one.forced = false;
+      live.push_back(one);
+      return;
+    }
+    one.forced = options_.compare;
+    if (questions() == 0) outcome.tokens = {capture::argmax(prefill_logits_)};
+    const std::int64_t p = predicted(0);
+    if (one.delay() == 1 && p >= 0 && p < static_cast<std::int64_t>(reference_.tokens.size())) {
+      // The step before the cut was the full model's.
+      outcome.tokens.push_back(reference_.tokens[p]);
+      if (one.forced) add_comparison(progress, 0, true);
+    }
+    one.free = !done(outcome.tokens);
+    live.push_back(one);
+    if (!one.forced || questions() > 0 || prefill_logits_ == reference_.logits.front()) return;
+    // A masked prefill has changed the first token's distribution already.
+    compare(prefill_logits_, 0, progress);
+    if (one.free && outcome.tokens.front() != reference_.tokens.front())
+      split(continuations, live, live.size() - 1);
+  }
+
+  static void add_comparison(Progress& progress, double kl, bool same) {
+    progress.kl.add(kl);
+    progress.agreement.add(same ? 1 : 0);
+  }
+
+  void compare(std::span<const float> logits, std::int64_t index, Progress& progress) const {
+    const auto& reference = reference_.logits[index];
+    const std::array<std::int64_t, 2> shape{1, config_.vocab_size};
+    float kl = 0;
+    std::uint8_t same = 0;
+    kernels::row_compare({View<const float, 2>(reference.data(), shape),
+                          View<const float, 2>(logits.data(), shape),
+                          {&kl, {1}},
+                          {},
+                          {&same, {1}}});
+    add_comparison(progress, static_cast<double>(kl), same != 0);
+  }
+
+  void decode(Continuations& continuations, std::vector<Live>& live) {
+    for (std::int64_t step = 0; step < steps_; ++step) {
+      stop_if_interrupted();
+      std::vector<std::size_t> which, numbers, to_split;
+      std::vector<std::int64_t> tokens;
+      std::vector<std::uint8_t> was_free;
+      for (std::size_t i = 0; i < live.size(); ++i) {
+        Live& one = live[i];
+        if (step < one.delay()) continue;
+        // Nothing is left to compare behind the full model's last token.
+        one.forced =
+            one.forced && !(reference_.ended &&
+                            predicted(step) >= static_cast<std::int64_t>(reference_.tokens.size()));
+        if (!one.free && !one.forced) continue;
+        which.push_back(i);
+        numbers.push_back(one.number);
+        was_free.push_back(one.free ? 1 : 0);
+        tokens.push_back(step < questions() || !one.free || one.full()
+                             ? reference_input(step)
+                             : one.progress->outcome.tokens[step - questions()]);
+      }
+      continuations.step(numbers, tokens, cut_ + step,
+                         [&](std::size_t row, std::span<const float> logits) {
+                           if (advance(live[which[row]], logits, predicted(step)))
+                             to_split.push_back(which[row]);
+                         });
+      for (std::size_t row = 0; row < which.size(); ++row) {
+        if (was_free[row] == 0) continue;
+        const CacheUse use = continuations.use(numbers[row]);
+        Progress& of = *live[which[row]].progress;
+        of.read.add(use.read_bytes);
+        of.outcome.cache_lengths = use.lengths;
+        of.outcome.skipped = continuations.skipped(numbers[row]);
+      }
+      for (const auto i : to_split) split(continuations, live, i);
+    }
+  }
+
+  /// What a row of logits says, for the p-th generated token. True: from here on what it generates
+  /// and what is compared differ.
+  bool advance(Live& one, std::span<const float> logits, std::int64_t p) {
+    if (p < 0) return false;
+    if (one.full()) {
+      accept_reference(logits);
+      one.free = !reference_.ended;
+      return false;
+    }
+    if (one.forced) compare(logits, p, *one.progress);
+    if (!one.free) return false;
+    auto& tokens = one.progress->outcome.tokens;
+    tokens.push_back(capture::argmax(logits));
+    one.free = !done(tokens);
+    return one.free && one.forced && tokens.back() != reference_.tokens[p];
+  }
+
+  /// The free continuation goes its own way; a second one follows the full model.
+  static void split(Continuations& continuations, std::vector<Live>& live, std::size_t i) {
+    Live second = live[i];
+    second.number = continuations.fork(live[i].number);
+    second.free = false;
+    live[i].forced = false;
+    live.push_back(second);
+  }
+
+  /// Seconds a step takes when the plan decodes alone: the median.
+  double time_alone(const capture::Sequence& prompt, const Plan& plan) const {
+    Continuations alone(engine_, prompt, cut_, options_.time_steps + 1);
+    const std::size_t number = alone.add(plan);
+    std::vector<double> seconds;
+    for (std::int64_t step = 0; step <= options_.time_steps; ++step) {
+      const std::int64_t last = static_cast<std::int64_t>(reference_.tokens.size()) - 1;
+      const std::int64_t token = reference_input(std::min(step, questions() + last));
+      const auto start = Clock::now();
+      alone.step({&number, 1}, {&token, 1}, cut_ + plan.delay + step, [](auto, auto) {});
+      if (step > 0) seconds.push_back(seconds_since(start));
+    }
+    std::nth_element(seconds.begin(),
+                     seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                     seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+  void finish(Progress& progress, const capture::Sequence& prompt) const {
+    Outcome& outcome = progress.outcome;
+    if (progress.kl.count > 0) outcome.kl = progress.kl.value();
+    if (progress.agreement.count > 0) outcome.agreement = progress.agreement.value();
+    outcome.read_bytes = progress.read.count > 0 ? progress.read.value() : outcome.kept_bytes;
+    const Plan plan = progress.plan ? *progress.plan : full_plan();
+    if (options_.positions) {
+      for (const auto& layer : plan.heads) {
+        auto& of_layer = outcome.positions.emplace_back();
+        for (const auto& head : layer) of_layer.push_back(kept_ranges(head));
+      }
+    }
+    outcome.lazy = plan.lazy;
+    outcome.mass = plan.mass;
+    outcome.budgets = plan.budgets;
+    if (plan.pod) outcome.lowest = plan.pod->lowest;
+    if (options_.time_steps > 0) outcome.seconds_per_token = time_alone(prompt, plan);
+  }
+
+  capture::Engine& engine_;
+  const model::Config& config_;
+  const SimulateOptions& options_;
+  const std::string& name_;
+  std::int64_t cut_ = 0, steps_ = 0;
+  std::vector<std::int64_t> context_, question_;
+  std::vector<float> prefill_logits_;
+  Reference reference_;
+};
+
+}  // namespace
+
+Simulated simulate(capture::Engine& engine, std::span<const std::int64_t> tokens,
+                   std::span<const Policy> policies, const SimulateOptions& options,
+                   const std::string& prompt_name) {
+  if (options.max_new < 1) fail(ErrorCode::usage, "at least one token must be generated");
+  return Simulation(engine, tokens, options, prompt_name).run(policies);
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvatlas calibrate` as a user runs it, without a model.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "calibrate/policy/policy.hpp"
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/run_program.hpp"
+#include "tests/support/small_profile.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using namespace testing_profile;
+using testing_support::Finished;
+using testing_support::run_kvatlas;
+
+class Command : public testing::Test {
+ protected:
+  Command() { write_profile(profile()); }
+  std::string profile() const { return (folder_.path() / "p.h5").string(); }
+  std::string output() const { return (folder_.path() / "policy.json").string(); }
+  Finished calibrate(std::vector<std::string> words) const {
+    words.insert(words.begin(), "calibrate");
+    words.insert(words.end(), {"-p", profile()});
+    return run_kvatlas(words);
+  }
+  std::string refusal(int status, const std::vector<std::string>& words) const {
+    const Finished finished = calibrate(words);
+    EXPECT_EQ(finished.status, status) << finished.err;
+    EXPECT_THAT(finished.out, IsEmpty());
+    return finished.err;
+  }
+  static std::vector<std::string> all(std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "all", "--threshold",   "0.7",   "--initial",    "4",      "--recent",
+        "64",  "--pod-initial", "16",    "--pod-recent", "112",    "--budget",
+        "64",  "--lags",        "32,64", "--ratios",     "1/2,1/4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+ private:
+  testing_support::TemporaryFolder folder_;
+};
+
+TEST_F(Command, AllFourInOneDocument) {
+  const Finished finished = calibrate(all({"-o", output()}));
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("SimLayerKV"), HasSubstr("PoD"), HasSubstr("DynamicKV"),
+                                  HasSubstr("LagKV")));
+  EXPECT_THAT(finished.err, HasSubstr("without --model"));
+  const Document document = read_document(output());
+  EXPECT_EQ(document.sections.size(), 4u);
+  EXPECT_EQ(document.model.layers, kLayers);
+  EXPECT_EQ(document.provenance.samples, 12);
+  EXPECT_EQ(document.provenance.profile.size(), 16u);
+  EXPECT_EQ(policies_of(document).size(), 4u);
+
+  // The document alone on stdout, the same bytes as in the file.
+  const Finished printed = calibrate(all({"--json"}));
+  std::ifstream file(output());
+  EXPECT_EQ(printed.out, std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+TEST_F(Command, ReplacesNothingWithoutForce) {
+  std::ofstream(output()) << "mine";
+  EXPECT_THAT(refusal(2, all({"-o", output()})), HasSubstr("--force"));
+  ASSERT_EQ(calibrate(all({"-o", output(), "--force"})).status, 0);
+  EXPECT_EQ(read_document(output()).sections.size(), 4u);
+}
+
+TEST_F(Command, RefusesWhatCannotBe) {
+  EXPECT_THAT(refusal(2, {"simlayerkv", "--recent", "64"}), HasSubstr("--model"));
+  EXPECT_THAT(refusal(2, {"simlayerkv", "--threshold", "0.7", "--recent", "96"}),
+              HasSubstr("initial=4,recent=64"));
+  EXPECT_THAT(refusal(2, {"simlayerkv", "--threshold", "1.5"}), HasSubstr("--threshold"));
+  EXPECT_THAT(refusal(2, {"dynamickv", "--kernel", "4"}), HasSubstr("odd"));
+  EXPECT_THAT(refusal(2, {"dynamickv", "--tasks", "qa"}), HasSubstr("'qa'"));
+  EXPECT_THAT(refusal(2, {"lagkv", "--ratios", "2"}), HasSubstr("ratio '2'"));
+  EXPECT_THAT(refusal(2, {"pod", "--for", "no-such-runtime"}), HasSubstr("no-such-runtime"));
+  EXPECT_EQ(run_kvatlas({"calibrate"}).status, 2);
+  EXPECT_EQ(run_kvatlas({"calibrate", "pod", "-p", output()}).status, 3);
+}
+
+TEST_F(Command, ForARuntimeLayersAreFixed) {
+  const Finished finished = calibrate(all({"--for", "vllm", "-o", output()}));
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const Document document = read_document(output());
+  EXPECT_EQ(document.runtime, "vllm");
+  EXPECT_FALSE(document.sections.contains("lagkv"));
+  EXPECT_THAT(finished.err, HasSubstr("lagkv: "));
+  EXPECT_EQ(document.sections["simlayerkv"]["result"]["lazy_layers"],
+            nlohmann::json({false, true, false, true}));
+}
+
+TEST_F(Command, DiffSaysWhichFileIsWrongOnce) {
+  std::ofstream(output()) << "{}";
+  Finished finished = run_kvatlas({"diff", output(), output()});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_THAT(finished.err, HasSubstr("kvatlas: " + output() + ": no policy document"));
+  finished = run_kvatlas({"diff", profile(), "absent.h5"});
+  EXPECT_EQ(finished.status, 3);
+  EXPECT_THAT(finished.err, HasSubstr("there is no file 'absent.h5'"));
+}
+
+TEST_F(Command, HelpShowsDefaultsAndAnExample) {
+  for (const char* method : {"simlayerkv", "pod", "dynamickv", "lagkv", "all"}) {
+    const Finished finished = run_kvatlas({"calibrate", method, "--help"});
+    EXPECT_EQ(finished.status, 0);
+    EXPECT_THAT(finished.out, AllOf(HasSubstr("Example"), HasSubstr("--held-out SHARE"),
+                                    HasSubstr("-o policy.json")));
+  }
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate

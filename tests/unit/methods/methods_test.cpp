@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// The four calibrations on a profile whose statistics are known, with trials answered from rules
+// instead of a model.
+#include <cmath>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "calibrate/methods/dynamickv.hpp"
+#include "calibrate/methods/lagkv.hpp"
+#include "calibrate/methods/pod.hpp"
+#include "calibrate/methods/simlayerkv.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/small_profile.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing_support::refusal;
+using namespace testing_profile;
+
+using Calls = std::vector<std::pair<std::vector<Policy>, std::vector<std::size_t>>>;
+
+/// Trials whose score is a function of the policy; calls are kept.
+template <class Score>
+RunTrials trials_by(Calls& calls, Score score) {
+  return [&calls, score](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+    calls.emplace_back(std::vector<Policy>(policies.begin(), policies.end()),
+                       std::vector<std::size_t>(samples.begin(), samples.end()));
+    std::vector<std::vector<Trial>> out;
+    for (const Policy& policy : policies)
+      for (auto& row = out.emplace_back(); row.size() < samples.size();) {
+        Trial trial;
+        trial.score = score(policy, samples[row.size()]);
+        trial.text = trial.score > 0.5 ? "1234" : "1294";
+        trial.kept_share = policy.parts.empty() ? 1 : 0.5;
+        row.push_back(trial);
+      }
+    return out;
+  };
+}
+
+template <class T>
+const T* part_of_policy(const Policy& policy) {
+  return policy.parts.empty() ? nullptr : std::get_if<T>(&policy.parts.front());
+}
+
+class Methods : public testing::Test {
+ protected:
+  const profile::Reader& profile(const Shape& shape = {}) {
+    reader_.reset();
+    const auto path = folder_.path() / ("p" + std::to_string(++files_) + ".h5");
+    write_profile(path, shape);
+    reader_ = std::make_unique<profile::Reader>(path);
+    return *reader_;
+  }
+  /// The section is one that a document takes.
+  void expect_valid(const char* method, const Calibrated& found) {
+    Document document;
+    document.model = model_info(reader_->header());
+    document.sections[method] = found.section;
+    const Document read = parse_document(document_text(document));
+    EXPECT_EQ(policies_of(read).size(), 1u);
+    for (const auto& table : found.tables) {
+      EXPECT_FALSE(table.rows.empty()) << table.title;
+      for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size()) << table.title;
+    }
+  }
+  Calls calls_;
+
+ private:
+  testing_support::TemporaryFolder folder_;
+  std::unique_ptr<profile::Reader> reader_;
+  int files_ = 0;
+};
+
+SimLayerRequest lazy_request() {
+  SimLayerRequest request;
+  request.policy.keep = {4, 64};
+  return request;
+}
+
+/// The answer is lost where layer 2 is trimmed.
+double without_layer_2(const Policy& policy, std::size_t sample) {
+  const auto* part = part_of_policy<SimLayerKv>(policy);
+  if (!part) return 1;
+  if (part->opposite) return 0;
+  if (part->fixed) return (*part->fixed)[2][0] ? 0 : 1;
+  return part->threshold >= kMasses[2] + mass_noise(static_cast<std::int64_t>(sample)) ? 1 : 0;
+}
+
+TEST_F(Methods, SimLayerKvFindsTheThreshold) {
+  const Evidence evidence(profile(), {});
+  const Calibrated found =
+      calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, without_layer_2));
+  expect_valid("simlayerkv", found);
+  // All candidates in one call on the choice, and one on what was held out.
+  ASSERT_EQ(calls_.size(), 2u);
+  EXPECT_TRUE(calls_[0].first.front().parts.empty());
+  EXPECT_EQ(calls_[0].second.size(), 7u);
+  EXPECT_EQ(calls_[1].second.size(), 5u);
+  for (const auto sample : calls_[1].second) EXPECT_THAT(calls_[0].second, Not(Contains(sample)));
+
+  const double threshold = found.section["settings"]["threshold"];
+  // One sample of the choice may be lost: that of the greatest mass.
+  const auto last_but_one = static_cast<std::int64_t>(calls_[0].second[5]);
+  EXPECT_NEAR(threshold, kMasses[2] + mass_noise(last_but_one), 1.1e-5);
+  EXPECT_THAT(found.section["lazy_rates"].get<std::vector<double>>(),
+              ElementsAre(0, 1, testing::Le(0.5), 1));
+  double before = 0;
+  for (const auto& point : found.section["curve"]) {
+    EXPECT_GT(point["threshold"].get<double>(), before);
+    before = point["threshold"];
+    EXPECT_LE(point["low"].get<double>(), point["score"].get<double>());
+  }
+  EXPECT_EQ(found.section["static"]["lazy_layers"], json({false, true, false, true}));
+  EXPECT_EQ(found.section["measured"]["held_out"], true);
+  EXPECT_EQ(found.section["measured"]["samples"], 5);
+  EXPECT_DOUBLE_EQ(found.section["opposite"]["measured"]["score"]["mean"], 0);
+  // The second of two later tokens has a low mass: it is of another class in the lazy layers.
+  EXPECT_DOUBLE_EQ(found.section["consistency"][1], 0.5);
+  EXPECT_DOUBLE_EQ(found.section["consistency"][0], 1);
+  EXPECT_FALSE(found.section.contains("forced"));
+}
+
+TEST_F(Methods, SimLayerKvIsTheSameTwice) {
+  const Evidence evidence(profile(), {});
+  const auto once = [&] {
+    return calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, without_layer_2))
+        .section;
+  };
+  EXPECT_EQ(once(), once());
+}
+
+TEST_F(Methods, SimLayerKvWithoutAModelTakesAThreshold) {
+  const Evidence evidence(profile(), {});
+  SimLayerRequest request = lazy_request();
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(evidence, request, nullptr); }),
+              AllOf(HasSubstr("--model"), HasSubstr("--threshold")));
+  request.threshold = 0.7;
+  const Calibrated found = calibrate_simlayerkv(evidence, request, nullptr);
+  expect_valid("simlayerkv", found);
+  EXPECT_THAT(found.section["lazy_rates"].get<std::vector<double>>(), ElementsAre(0, 1, 0, 1));
+  const auto& savings = found.section["savings"].at(0);
+  EXPECT_EQ(savings["length"], kTokens);
+  EXPECT_DOUBLE_EQ(savings["layer_ratio"], 2);
+  EXPECT_NEAR(savings["kv_ratio"], 300.0 / (150 + 34), 1e-9);
+  EXPECT_FALSE(found.section.contains("measured"));
+}
+
+TEST_F(Methods, SimLayerKvFixesLayersOnRequest) {
+  const Evidence evidence(profile(), {});
+  SimLayerRequest request = lazy_request();
+  request.threshold = 0.7;
+  request.fixed = true;
+  EXPECT_EQ(calibrate_simlayerkv(evidence, request, nullptr).section["result"]["lazy_layers"],
+            json({false, true, false, true}));
+  request.policy.per_head = true;
+  const json section = calibrate_simlayerkv(evidence, request, nullptr).section;
+  EXPECT_EQ(section["result"]["lazy_heads"].at(1), json({true, true}));
+}
+
+TEST_F(Methods, SimLayerKvByTheLastPromptRows) {
+  const Evidence evidence(profile(), {});
+  SimLayerRequest request = lazy_request();
+  request.threshold = 0.7;
+  request.policy.identify = SimLayerKv::Identify::prefill;
+  request.policy.w_last = 2;
+  EXPECT_EQ(calibrate_simlayerkv(evidence, request, nullptr).section["lazy_rates"].at(0), 1);
+  request.policy.w_last = 8;
+  EXPECT_EQ(calibrate_simlayerkv(evidence, request, nullptr).section["lazy_rates"].at(0), 0);
+  request.policy.w_last = 32;
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(evidence, request, nullptr); }),
+              HasSubstr("--last-rows 32"));
+}
+
+TEST_F(Methods, SimLayerKvLeavesShortPromptsOut) {
+  const Evidence evidence(profile({.samples = 6, .short_samples = 3}), {});
+  SimLayerRequest request = lazy_request();
+  request.threshold = 0.7;
+  const Calibrated found = calibrate_simlayerkv(evidence, request, nullptr);
+  EXPECT_EQ(found.section["samples"], 6);
+  EXPECT_THAT(found.notes, Contains(HasSubstr("3 of 9 prompts")));
+  EXPECT_THAT(refusal([&] {
+                const Evidence shorts(profile({.samples = 0, .short_samples = 6}), {});
+                calibrate_simlayerkv(shorts, request, nullptr);
+              }),
+              HasSubstr("smaller --recent"));
+}
+
+TEST_F(Methods, FewSamplesOrAFailingModelAreRefused) {
+  const auto& few = profile({.samples = 4});
+  SimLayerRequest request = lazy_request();
+  request.threshold = 0.7;
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(Evidence(few, {}), request, nullptr); }),
+              AllOf(HasSubstr("4 samples"), HasSubstr("5 at least"), HasSubstr("--force")));
+  const Calibrated forced = calibrate_simlayerkv(Evidence(few, {.force = true}), request, nullptr);
+  EXPECT_EQ(forced.section["forced"], true);
+
+  const auto& full = profile();
+  const auto poor = trials_by(calls_, [](const Policy&, std::size_t) { return 0.4; });
+  const LagRequest lag{.lags = {32}};
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(Evidence(full, {}), lazy_request(), poor); }),
+              HasSubstr("scores 0.400"));
+  EXPECT_THAT(refusal([&] { calibrate_lagkv(Evidence(full, {}), lag, poor); }),
+              HasSubstr("scores 0.400"));
+  EXPECT_EQ(calibrate_lagkv(Evidence(full, {.force = true}), lag, poor).section["forced"], true);
+}
+
+TEST_F(Methods, FewSamplesAreAllUsedAndSaySo) {
+  const Evidence evidence(profile({.samples = 8}), {});
+  const Calibrated found =
+      calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, without_layer_2));
+  EXPECT_EQ(calls_[1].second.size(), 8u);
+  EXPECT_EQ(found.section["measured"]["held_out"], false);
+  EXPECT_THAT(found.notes, AllOf(Contains(HasSubstr("nothing was held out")),
+                                 Contains(HasSubstr("+-5 points"))));
+}
+
+TEST_F(Methods, WhatTheProfileLacksIsNamed) {
+  const Evidence evidence(profile(), {});
+  SimLayerRequest request = lazy_request();
+  request.policy.keep = {4, 256};
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(evidence, request, nullptr); }),
+              AllOf(HasSubstr("initial=16,recent=112"),
+                    HasSubstr("kvatlas profile --initial 4 --recent 256")));
+  DynamicRequest budgets;
+  EXPECT_THAT(refusal([&] { calibrate_dynamickv(evidence, budgets, nullptr); }),
+              AllOf(HasSubstr("[32, 64]"), HasSubstr("--budgets 128")));
+  budgets.policy.select = {.window = 8, .budget = 64};
+  EXPECT_THAT(refusal([&] { calibrate_dynamickv(evidence, budgets, nullptr); }),
+              HasSubstr("--windows 8"));
+  LagRequest lag{.lags = {40}};
+  EXPECT_THAT(refusal([&] { calibrate_lagkv(evidence, lag, nullptr); }), HasSubstr("--lags 40"));
+  lag.lags = {512};
+  EXPECT_THAT(refusal([&] { calibrate_lagkv(evidence, lag, nullptr); }), HasSubstr("long enough"));
+  EXPECT_THAT(refusal([&] { Evidence(evidence.profile(), {.tasks = {"qa"}}); }),
+              AllOf(HasSubstr("'qa'"), HasSubstr("'needle'")));
+
+  const Evidence bare(profile({.lazy = false, .js = false, .scores = false, .kept = false}), {});
+  EXPECT_THAT(refusal([&] { calibrate_simlayerkv(bare, lazy_request(), nullptr); }),
+              AllOf(HasSubstr("--capture lazy")));
+  EXPECT_THAT(refusal([&] { calibrate_pod(bare, {}, nullptr); }), HasSubstr("--capture js"));
+  EXPECT_THAT(refusal([&] { calibrate_dynamickv(bare, {}, nullptr); }),
+              HasSubstr("--capture scores"));
+  EXPECT_THAT(refusal([&] { calibrate_lagkv(bare, {.lags = {32}}, nullptr); }),
+              HasSubstr("--capture kept"));
+}
+
+TEST_F(Methods, OnlySamplesOfTheTasks) {
+  const auto& reader = profile();
+  EXPECT_EQ(Evidence(reader, {.tasks = {"needle"}}).positions().size(), 4u);
+  EXPECT_EQ(Evidence(reader, {.tasks = {"passkey"}}).positions().size(), 8u);
+  EXPECT_THAT(provenance(Evidence(reader, {.tasks = {"needle"}})).tasks, ElementsAre("needle"));
+}
+
+PodRequest pod_request() {
+  PodRequest request;
+  request.policy.proximal = {16, 112};
+  return request;
+}
+
+TEST_F(Methods, PodGroupsAndCounts) {
+  const Evidence evidence(profile(), {});
+  const Calibrated found = calibrate_pod(evidence, pod_request(), nullptr);
+  expect_valid("pod", found);
+  EXPECT_EQ(found.section["settings"]["delta"], 0.5);
+  EXPECT_EQ(found.section["result"]["lowest"].at(3), json({0, 1, 1, 3}));
+  EXPECT_DOUBLE_EQ(found.section["keys_dropped"], 0.25);
+  EXPECT_NEAR(found.section["savings"].at(0)["saved"], 0.125 * 172 / 300, 1e-9);
+  // A quarter of the layers is not the lowest, and its gates are 1/2.
+  for (const auto& point : found.section["gate"]["skipped"])
+    EXPECT_DOUBLE_EQ(point["skipped"], point["tau"] <= 0.5 ? 0.25 : 0) << point;
+  EXPECT_THAT(found.notes, Contains(HasSubstr("--capture default,agreement")));
+}
+
+TEST_F(Methods, PodReportsProximalAgreement) {
+  const Evidence evidence(profile({.agreement = true}), {});
+  const Calibrated found = calibrate_pod(evidence, pod_request(), nullptr);
+  expect_valid("pod", found);
+  EXPECT_EQ(found.section["agreement"],
+            (json{{{"tokens", 16}, {"agreement", 0.5}}, {{"tokens", 32}, {"agreement", 1.0}}}));
+  EXPECT_THAT(found.notes, Not(Contains(HasSubstr("agreement"))));
+}
+
+TEST_F(Methods, PodTriesDeltas) {
+  const Evidence evidence(profile(), {});
+  // Sharing costs the answer.
+  const auto strict = trials_by(calls_, [](const Policy& policy, std::size_t) {
+    const auto* part = part_of_policy<Pod>(policy);
+    return !part || count_blocks(part->lowest) == kHeads * kLayers ? 1.0 : 0.0;
+  });
+  const Calibrated found = calibrate_pod(evidence, pod_request(), strict);
+  expect_valid("pod", found);
+  EXPECT_EQ(found.section["settings"]["delta"], 0.9);
+  EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
+  ASSERT_EQ(calls_.size(), 2u);
+  EXPECT_EQ(calls_[0].first.size(), 20u);
+  EXPECT_EQ(found.section["gate"]["curve"].size(), 11u);
+  EXPECT_THAT(found.section["proximal"].at(0)["tokens"], 64);
+}
+
+TEST_F(Methods, PodOfAWantedSaving) {
+  const Evidence evidence(profile(), {});
+  PodRequest request = pod_request();
+  request.wanted_saving = 0.05;
+  EXPECT_DOUBLE_EQ(calibrate_pod(evidence, request, nullptr).section["settings"]["delta"], 0.87);
+  request.wanted_saving = 0.4;
+  EXPECT_THAT(refusal([&] { calibrate_pod(evidence, request, nullptr); }),
+              HasSubstr("is the most"));
+}
+
+TEST_F(Methods, DynamicKvBudgetsByTaskAndOverall) {
+  const Evidence evidence(profile(), {});
+  DynamicRequest request;
+  request.policy.select.budget = 64;
+  const Calibrated found = calibrate_dynamickv(
+      evidence, request, trials_by(calls_, [](const Policy& policy, std::size_t) {
+        const auto* part = part_of_policy<DynamicKv>(policy);
+        return part && part->select.budget < 64 ? 0.5 : 1.0;
+      }));
+  expect_valid("dynamickv", found);
+  const auto budgets = found.section["result"]["budgets"].get<std::vector<std::int64_t>>();
+  EXPECT_THAT(budgets, ElementsAre(77, 58, 38, 19));  // 48 * 4 tokens by 4 : 3 : 2 : 1
+  EXPECT_EQ(found.section["result"]["tasks"].size(), 2u);
+  EXPECT_EQ(found.section["result"]["tasks"]["needle"], json(budgets));
+  EXPECT_EQ(found.section["sweep"].size(), 2u);
+  EXPECT_EQ(found.section["retention"]["needle"], json({0.4, 0.3, 0.2, 0.1}));
+  ASSERT_EQ(found.section["curve"].size(), 2u);
+  EXPECT_EQ(found.section["curve"].at(0)["score"], 0.5);
+  EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
+  ASSERT_EQ(calls_.size(), 1u);
+  const auto* tried = part_of_policy<DynamicKv>(calls_[0].first[2]);
+  ASSERT_TRUE(tried && tried->fixed);
+  EXPECT_EQ(*tried->fixed, budgets);
+}
+
+TEST_F(Methods, LagKvByAttentionKept) {
+  const Evidence evidence(profile(), {});
+  const LagRequest request{.lags = {32, 64}, .ratios = {"0.5", "1/4"}, .compression = 0.4};
+  const Calibrated found = calibrate_lagkv(evidence, request, nullptr);
+  expect_valid("lagkv", found);
+  EXPECT_EQ(found.section["sweep"].size(), 12u);
+  for (const auto& entry : found.section["sweep"]) {
+    EXPECT_NEAR(entry["attention"],
+                (entry["lag"] == 32 ? 0.9 : 0.8) - (entry["ratio"] == "1/4" ? 0.1 : 0), 1e-6);
+    const double cut = entry["variant"] == "l2" ? 0.5 : 1;  // two of four layers
+    const LagShape shape{16, entry["lag"], entry["keep"]};
+    EXPECT_NEAR(entry["compression"], cut * lag_compression(300, shape), 1e-12);
+  }
+  // 300 tokens: 7 partitions of 32 are cut to 16 at 1/2 (37 %), to 8 at 1/4 (56 %).
+  EXPECT_EQ(found.section["settings"]["lag"], 32);
+  EXPECT_EQ(found.section["settings"]["ratio"], "1/4");
+  EXPECT_THAT(found.tables.front().title, HasSubstr("no model was run"));
+}
+
+TEST_F(Methods, LagKvTriesTheSweep) {
+  const Evidence evidence(profile(), {});
+  const LagRequest request{.lags = {32, 64}, .ratios = {"1/2", "1/4"}, .compression = 0.3};
+  const auto half_works = trials_by(calls_, [](const Policy& policy, std::size_t) {
+    const auto* part = part_of_policy<LagKv>(policy);
+    return !part || (part->variant == LagVariant::lag && part->ratio == "1/2") ? 1.0 : 0.25;
+  });
+  const Calibrated found = calibrate_lagkv(evidence, request, half_works);
+  expect_valid("lagkv", found);
+  EXPECT_EQ(found.section["settings"]["ratio"], "1/2");
+  EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
+  EXPECT_EQ(found.section["local"]["measured"]["score"]["mean"], 0.25);
+  ASSERT_EQ(calls_.size(), 2u);
+  EXPECT_EQ(calls_[0].first.size(), 13u);
+  // The wrong answer has its third digit wrong.
+  const auto& wrong = found.section["sweep"].back();
+  EXPECT_DOUBLE_EQ(wrong["digits_prefix"], 0.5);
+  EXPECT_DOUBLE_EQ(wrong["digits_in_place"], 0.75);
+  for (const auto& number : found.section["front"]["compression"])
+    EXPECT_EQ(found.section["sweep"].at(number.get<std::size_t>())["variant"], "lag");
+}
+
+TEST_F(Methods, TrialsThatAnswerTooLittleAreOurMistake) {
+  const Evidence evidence(profile(), {});
+  const RunTrials none = [](std::span<const Policy>, std::span<const std::size_t>) {
+    return std::vector<std::vector<Trial>>();
+  };
+  EXPECT_THROW(calibrate_simlayerkv(evidence, lazy_request(), none), Error);
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.hpp"
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::Eq;
+using testing::Optional;
+
+Masses random_masses(std::size_t samples, std::size_t layers, std::uint64_t seed) {
+  Random random(seed, "masses");
+  Masses masses(samples, std::vector<double>(layers));
+  for (auto& of_sample : masses)
+    for (double& mass : of_sample) mass = random.share();
+  return masses;
+}
+
+TEST(LazyLayers, StrictlyAboveAndNoneAtOne) {
+  const std::vector<double> masses = {0.5, 0.7, 1.0000001};
+  EXPECT_THAT(lazy_layers(masses, 0.5), ElementsAre(0, 1, 1));
+  EXPECT_THAT(lazy_layers(masses, 1), ElementsAre(0, 0, 0));
+}
+
+TEST(LazyLayers, CandidatesAreDistinctMassesAtMostForty) {
+  EXPECT_THAT(threshold_candidates({{0.3, 0.1}, {0.3, 0.2}}), ElementsAre(0.1, 0.2, 0.3));
+  const auto many = threshold_candidates(random_masses(20, 30, 1));
+  EXPECT_EQ(many.size(), 40u);
+  EXPECT_TRUE(std::is_sorted(many.begin(), many.end()));
+  // Repeated values do not draw candidates to themselves.
+  EXPECT_EQ(threshold_candidates(Masses(100, {0.25, 0.75})).size(), 2u);
+}
+
+TEST(LazyLayers, RatesNeverRiseWithTheThreshold) {
+  const Masses masses = random_masses(25, 12, 2);
+  std::vector<double> before(12, 1);
+  double lazy = 12;
+  for (int step = 0; step <= 100; ++step) {
+    const auto rates = lazy_rates(masses, step / 100.0);
+    for (std::size_t l = 0; l < 12; ++l) EXPECT_LE(rates[l], before[l]);
+    EXPECT_NEAR(std::accumulate(rates.begin(), rates.end(), 0.0), mean_lazy(masses, step / 100.0),
+                1e-9);
+    EXPECT_LE(mean_lazy(masses, step / 100.0), lazy);
+    lazy = mean_lazy(masses, step / 100.0);
+    before = rates;
+  }
+  EXPECT_EQ(lazy, 0);
+}
+
+TEST(StaticView, MajorityAndItsDisagreement) {
+  const Masses masses = {{0.9, 0.9, 0.1}, {0.9, 0.1, 0.1}, {0.9, 0.1, 0.9}, {0.9, 0.9, 0.1}};
+  const StaticView view = static_view(masses, 0.5);
+  EXPECT_THAT(view.lazy, ElementsAre(1, 1, 0));
+  EXPECT_DOUBLE_EQ(view.disagreement, 3.0 / 12);
+  EXPECT_THAT(static_view(masses, 0.5, 0.75).lazy, ElementsAre(1, 0, 0));
+  EXPECT_THAT(static_view(masses, 1, 0).lazy, ElementsAre(0, 0, 0));
+}
+
+TEST(Consistency, ComparesLaterTokensWithTheFirst) {
+  const double none = std::nan("");
+  const Masses steps = {{0.9, 0.8, 0.2, none}, {0.1, 0.2, 0.3, 0.9}};
+  EXPECT_DOUBLE_EQ(consistency(steps, 0.5), 3.0 / 5);
+  EXPECT_TRUE(std::isnan(consistency({{0.9}, {0.1}}, 0.5)));
+}
+
+TEST(OppositeLayers, AsManyOfTheSmallestMass) {
+  const std::vector<double> masses = {0.9, 0.3, 0.8, 0.1, 0.3};
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.5)), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.2)), ElementsAre(0, 0, 0, 1, 0));
+  EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 1)), ElementsAre(0, 0, 0, 0, 0));
+}
+
+TEST(ChooseThreshold, NoLuckyDip) {
+  const std::vector<double> scores = {0.2, 0.97, 0.5, 0.96, 0.99, 1.0};
+  EXPECT_THAT(choose_threshold(scores, 1, 0.05), Optional(Eq(3u)));
+  EXPECT_THAT(choose_threshold(scores, 1, 0.01), Optional(Eq(4u)));
+  EXPECT_THAT(choose_threshold(scores, 1, 1), Optional(Eq(0u)));
+  EXPECT_EQ(choose_threshold(std::vector<double>{1, 0.5}, 1, 0.1), std::nullopt);
+  // One of ten samples lost is a loss of one sample, rounding or not.
+  EXPECT_THAT(choose_threshold(std::vector<double>{0.7 + 0.2, 1}, 1, 0.1), Optional(Eq(0u)));
+}
+
+TEST(ChooseThreshold, DefaultToleranceIsAPointOrASample) {
+  EXPECT_DOUBLE_EQ(default_tolerance(20), 0.05);
+  EXPECT_DOUBLE_EQ(default_tolerance(1000), 0.01);
+}
+
+TEST(LayerSavings, InLayersAndBytes) {
+  const CacheShape shape{30, 3, 64};
+  EXPECT_DOUBLE_EQ(shape.bytes_per_token(), 2 * 2 * 30 * 3 * 64);
+  const Savings half = layer_savings(15, shape, 1040, {4, 256});
+  EXPECT_DOUBLE_EQ(half.layer_ratio, 2);
+  EXPECT_DOUBLE_EQ(half.kv_ratio, 1 / 0.625);  // 260 of 1040 tokens in half of the layers
+  EXPECT_DOUBLE_EQ(half.kv_ratio_4bit, 3.2 / 0.625);
+  EXPECT_DOUBLE_EQ(half.full_bytes, 1040.0 * 23040);
+  EXPECT_DOUBLE_EQ(half.kept_bytes, half.full_bytes * 0.625);
+  EXPECT_TRUE(std::isinf(layer_savings(30, shape, 1040, {4, 256}).layer_ratio));
+  EXPECT_DOUBLE_EQ(layer_savings(30, shape, 200, {4, 256}).kv_ratio, 1);  // nothing to trim
+}
+
+TEST(HeadView, EachHeadByItself) {
+  const std::vector<Masses> masses = {{{0.9, 0.1}, {0.6, 0.4}}, {{0.8, 0.2}, {0.4, 0.4}}};
+  const HeadView view = head_view(masses, 0.5);
+  EXPECT_THAT(view.rates, ElementsAre(ElementsAre(1, 0), ElementsAre(0.5, 0)));
+  EXPECT_THAT(view.streaming, ElementsAre(ElementsAre(1, 0), ElementsAre(1, 0)));
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each runtime: what it can carry out, and the policy that it really runs.
+#include "calibrate/runtimes/runtimes.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing_support::error_of;
+
+ModelInfo model_of(const std::string& architecture) { return {"m", architecture, "", 4, 4, 2, 8}; }
+
+/// Layers 1 and 2 of 4 are lazy.
+Policy lazy_layers(std::int64_t initial = 4) {
+  SimLayerKv part;
+  part.keep = {initial, 256};
+  part.fixed = LazyHeads{{0}, {1}, {1}, {0}};
+  return {.name = "lazy", .parts = {part}};
+}
+
+Policy lazy_heads() {
+  Policy policy = lazy_layers();
+  std::get<SimLayerKv>(policy.parts[0]).fixed = LazyHeads{{0, 1}, {1}, {1, 1}, {0}};
+  return policy;
+}
+
+Policy budgets(Pooling pooling = Pooling::average) {
+  DynamicKv part;
+  part.select.pooling = pooling;
+  part.fixed = {100, 120, 80, 148};
+  return {.name = "budgets", .parts = {part}};
+}
+
+template <class T>
+T part_as(const Policy& policy, const char* runtime, const char* architecture = "llama") {
+  return std::get<T>(
+      as_runtime_behaves(policy, runtime, model_of(architecture)).policy.parts.at(0));
+}
+
+std::string refusal(const Policy& policy, const char* runtime, const char* architecture = "llama") {
+  return error_of([&] { as_runtime_behaves(policy, runtime, model_of(architecture)); });
+}
+
+TEST(Runtimes, Matrix) {
+  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV: exact, approximate or not.
+  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee"},
+                                                      {"duo-attention", "Ec - Ec - - -"},
+                                                      {"vllm", "Aabcd - - - - -"},
+                                                      {"tensorrt-llm", "Aabcd - - - Ag -"},
+                                                      {"transformers", "Aabcd - - - Aacg -"},
+                                                      {"sglang", "Aabcd - - - - -"},
+                                                      {"llama.cpp", "Aabcd - - - - -"},
+                                                      {"mlx-lm", "Aabcd - - - - -"},
+                                                      {"mlc-llm", "Abc - - - - -"},
+                                                      {"openvino", "Ag - - - Ag -"},
+                                                      {"minference", "Af - Af - - -"},
+                                                      {"simlayerkv", "A E - - - -"},
+                                                      {"dynamickv", "- - - - A -"},
+                                                      {"lagkv", "- - - - - E"},
+                                                      {"kvcache-factory", "- - Ag - E -"},
+                                                      {"transformers-cache", "E E E E E E"}};
+  ASSERT_EQ(std::size(rows), runtimes().size());
+  for (const auto& [name, expected] : rows) {
+    std::string row;
+    for (const auto& [fit, losses, note] : runtime_named(name).forms)
+      row += (row.empty() ? "" : " ") + std::string(1, "-AE"[static_cast<int>(fit)]) + losses;
+    EXPECT_EQ(row, expected) << name;
+  }
+  EXPECT_THAT(error_of([] { runtime_named("vlm"); }),
+              testing::AllOf(HasSubstr("no runtime 'vlm'"), HasSubstr("kvpress, duo-attention")));
+}
+
+TEST(Runtimes, EveryLossHasAText) {
+  for (const auto& runtime : runtimes())
+    for (const auto& form : runtime.forms)
+      for (const char letter : form.losses) EXPECT_STRNE(loss_text(letter), "") << letter;
+  EXPECT_STREQ(loss_text('z'), "");
+}
+
+TEST(Runtimes, FormsOfParts) {
+  EXPECT_EQ(form_of(lazy_layers().parts[0]), Form::lazy_layers);
+  EXPECT_EQ(form_of(lazy_heads().parts[0]), Form::lazy_heads);
+  EXPECT_EQ(form_of(SimLayerKv{}), Form::lazy_by_input);
+  EXPECT_EQ(form_of(Streaming{}), Form::lazy_layers);
+  EXPECT_EQ(form_of(H2o{}), std::nullopt);
+}
+
+/// The engines that know one window and no first tokens.
+TEST(Runtimes, WindowEngines) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"vllm", "llama"},        {"vllm", "qwen2"},   {"sglang", "llama"},
+      {"llama.cpp", "gemma3"},  {"mlx-lm", "llama"}, {"tensorrt-llm", "gemma3"},
+      {"transformers", "qwen3"}};
+  for (const auto& [runtime, architecture] : cases) {
+    const auto [policy, changes, unsaid] =
+        as_runtime_behaves(lazy_layers(), runtime, model_of(architecture));
+    const auto& part = std::get<SimLayerKv>(policy.parts.at(0));
+    EXPECT_EQ(part.keep.initial, 0) << runtime;
+    EXPECT_EQ(part.keep.recent, 256) << runtime;
+    EXPECT_EQ(part.fixed->at(1), (std::vector<std::uint8_t>{1})) << runtime;
+    EXPECT_TRUE(policy.masks_prefill) << runtime;
+    EXPECT_TRUE(policy.rolling) << runtime;
+    EXPECT_THAT(changes, Contains("the first 4 tokens are not kept")) << runtime;
+    EXPECT_THAT(changes, Contains("the window masks the prefill too")) << runtime;
+    EXPECT_THAT(changes, Contains("the window keeps its size while decoding")) << runtime;
+  }
+  // What is so already is not said to change.
+  Policy honest = lazy_layers(0);
+  honest.masks_prefill = honest.rolling = true;
+  EXPECT_THAT(as_runtime_behaves(honest, "vllm", model_of("llama")).changes, IsEmpty());
+}
+
+TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
+  const auto [policy, changes, unsaid] =
+      as_runtime_behaves(lazy_layers(), "transformers", model_of("llama"));
+  EXPECT_FALSE(policy.masks_prefill);
+  EXPECT_TRUE(policy.rolling);
+  EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 0);
+  EXPECT_THAT(changes, Contains(HasSubstr("mask is not applied")));
+}
+
+TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"tensorrt-llm", "llama", "passes no window"},  {"tensorrt-llm", "qwen3", "passes no window"},
+      {"tensorrt-llm", "phi3", "not known"},          {"transformers", "mistral", "shape error"},
+      {"transformers", "phi3", "shape error"},        {"llama.cpp", "llama", "reads no window"},
+      {"llama.cpp", "qwen2", "reads no window"},      {"llama.cpp", "phi3", "switches it off"},
+      {"duo-attention", "qwen2", "Mistral alone"},    {"mlc-llm", "llama", "Mistral alone"},
+      {"mlx-lm", "qwen2", "reads no layer types"},    {"mlx-lm", "gemma2", "reads no layer types"},
+      {"vllm", "internlm2", "transformers has none"}, {"vllm", "unheard-of", "not known"}};
+  for (const auto& [runtime, architecture, why] : cases) {
+    EXPECT_THAT(refusal(lazy_layers(), runtime, architecture), HasSubstr(why));
+    EXPECT_THAT(refusal_of(runtime_named(runtime), architecture), HasSubstr(why));
+  }
+}
+
+TEST(Runtimes, Kvpress) {
+  const auto [policy, changes, unsaid] =
+      as_runtime_behaves(lazy_layers(), "kvpress", model_of("llama"));
+  EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
+  EXPECT_FALSE(policy.rolling || policy.masks_prefill);
+  EXPECT_THAT(changes, ElementsAre(HasSubstr("prompt length")));
+  const auto by_input = part_as<SimLayerKv>(parse_policy("simlayerkv:recent=256"), "kvpress");
+  EXPECT_EQ(by_input.identify, SimLayerKv::Identify::prefill);
+  EXPECT_EQ(by_input.w_last, 1);
+  EXPECT_TRUE(by_input.without_own_key);
+  EXPECT_EQ(by_input.keep.recent, 255);
+  EXPECT_THAT(as_runtime_behaves(lazy_heads(), "kvpress", model_of("llama")).changes,
+              ElementsAre(HasSubstr("memory is not freed")));
+  EXPECT_EQ(part_as<DynamicKv>(budgets(Pooling::maximum), "kvpress").select.pooling,
+            Pooling::average);
+  EXPECT_THAT(refusal(parse_policy("dynamickv"), "kvpress"), HasSubstr("budgets found beforehand"));
+  EXPECT_THAT(as_runtime_behaves(parse_policy("lagkv"), "kvpress", model_of("llama")).changes,
+              Contains(HasSubstr("nothing is cut while decoding")));
+  EXPECT_THAT(refusal(parse_policy("local"), "kvpress"), HasSubstr("variants"));
+  EXPECT_THAT(refusal(parse_policy("pod"), "kvpress"), HasSubstr("PoD"));
+  EXPECT_THAT(refusal(parse_policy("simlayerkv:granularity=head"), "kvpress"),
+              HasSubstr("not for heads"));
+}
+
+TEST(Runtimes, DuoAttentionRollsWithFirstTokens) {
+  for (const Policy& given : {lazy_layers(), lazy_heads()}) {
+    const auto [policy, changes, unsaid] =
+        as_runtime_behaves(given, "duo-attention", model_of("mistral"));
+    EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
+    EXPECT_TRUE(policy.rolling);
+    EXPECT_FALSE(policy.masks_prefill);
+    EXPECT_THAT(changes, ElementsAre("the window keeps its size while decoding"));
+  }
+}
+
+TEST(Runtimes, Repositories) {
+  Policy policy = lazy_layers();
+  std::get<SimLayerKv>(policy.parts[0]).threshold = 0.7;
+  const auto [theirs, changes, unsaid] =
+      as_runtime_behaves(policy, "simlayerkv", model_of("llama"));
+  const auto& part = std::get<SimLayerKv>(theirs.parts[0]);
+  EXPECT_FALSE(part.fixed);
+  EXPECT_EQ(part.threshold, 0.7);
+  EXPECT_EQ(part.keep.recent, 1024);
+  EXPECT_THAT(changes,
+              ElementsAre(HasSubstr("fixed layers are not used"), HasSubstr("1024 recent tokens")));
+  EXPECT_THAT(refusal(parse_policy("streaming"), "simlayerkv"), HasSubstr("threshold alone"));
+
+  EXPECT_FALSE(part_as<DynamicKv>(budgets(), "dynamickv").fixed);
+  EXPECT_THAT(as_runtime_behaves(parse_policy("dynamickv"), "dynamickv", model_of("llama")).changes,
+              IsEmpty());
+  EXPECT_THAT(as_runtime_behaves(parse_policy("lagkv"), "lagkv", model_of("llama")).changes,
+              IsEmpty());
+  EXPECT_THAT(refusal(parse_policy("l2"), "lagkv"), HasSubstr("variants"));
+  EXPECT_THAT(refusal(lazy_layers(), "lagkv"), HasSubstr("fixed lazy layers"));
+
+  const auto head_kv = part_as<DynamicKv>(budgets(), "kvcache-factory");
+  EXPECT_EQ(head_kv.select.window, 8);
+  EXPECT_EQ(head_kv.select.budget, 120);  // 112 in the mean, and the window
+  EXPECT_EQ(head_kv.select.pooling, Pooling::maximum);
+  EXPECT_THAT(*head_kv.fixed, ElementsAre(100, 120, 80, 148));
+}
+
+TEST(Runtimes, WhatPatchesAModelKnowsItsArchitecture) {
+  EXPECT_THAT(refusal(budgets(), "dynamickv", "phi3"), HasSubstr("changes nothing of others"));
+  EXPECT_THAT(refusal(budgets(), "kvcache-factory", "qwen2"), HasSubstr("Llama and Mistral alone"));
+  EXPECT_EQ(refusal(budgets(), "dynamickv", "qwen2"), "");
+}
+
+TEST(Runtimes, OneSettingForAllLayers) {
+  const auto [policy, changes, unsaid] =
+      as_runtime_behaves(parse_policy("streaming:recent=100"), "openvino", model_of("llama"));
+  const auto& part = std::get<Streaming>(policy.parts[0]);
+  EXPECT_EQ(part.keep.initial, 32);
+  EXPECT_EQ(part.keep.recent, 160);
+  EXPECT_TRUE(policy.rolling);
+  EXPECT_EQ(part_as<H2o>(budgets(), "openvino").budget, 128);
+  EXPECT_THAT(refusal(lazy_layers(), "mlc-llm", "mistral"), HasSubstr("all layers or none"));
+  const auto mlc = as_runtime_behaves(parse_policy("streaming"), "mlc-llm", model_of("mistral"));
+  EXPECT_EQ(std::get<Streaming>(mlc.policy.parts[0]).keep.initial, 4);
+  EXPECT_TRUE(mlc.policy.masks_prefill && mlc.policy.rolling);
+  EXPECT_THAT(refusal(parse_policy("streaming"), "mlx-lm"), HasSubstr("a full layer"));
+}
+
+TEST(Runtimes, WhatNoneIsGiven) {
+  EXPECT_THAT(refusal(parse_policy("simlayerkv"), "vllm"), HasSubstr("fixed beforehand"));
+  for (const auto& one : {std::pair{lazy_layers(), "minference"},
+                          {lazy_heads(), "kvcache-factory"},
+                          {lazy_layers(), "openvino"},
+                          {budgets(), "tensorrt-llm"},
+                          {budgets(), "transformers"}}) {
+    SCOPED_TRACE(one.second);
+    EXPECT_NE(as_runtime_behaves(one.first, one.second, model_of("llama")).not_simulated, "");
+    EXPECT_THAT(error_of([&] { simulated_in_runtime(one.first, one.second, model_of("llama")); }),
+                HasSubstr("not simulated"));
+  }
+  EXPECT_THAT(refusal(budgets(), "transformers", "qwen2"), HasSubstr("different sizes"));
+  EXPECT_THAT(refusal(parse_policy("h2o"), "kvpress"), HasSubstr("baseline"));
+  EXPECT_THAT(refusal(parse_policy("h2o"), "transformers-cache"), HasSubstr("baseline"));
+  EXPECT_THAT(refusal(parse_policy("simlayerkv+lagkv"), "kvpress"), HasSubstr("one method"));
+  EXPECT_THAT(refusal(parse_policy("simlayerkv:opposite=1"), "kvpress"), HasSubstr("control"));
+}
+
+TEST(Runtimes, OurCacheChangesNothing) {
+  for (const char* text : {"simlayerkv:granularity=head+lagkv:variant=l2+kv4+rolling", "pod",
+                           "dynamickv", "streaming", "full+kv2"}) {
+    const auto [policy, changes, unsaid] =
+        as_runtime_behaves(parse_policy(text), "transformers-cache", model_of("llama"));
+    EXPECT_EQ(policy_text(policy), policy_text(parse_policy(text)));
+    EXPECT_THAT(changes, IsEmpty());
+  }
+}
+
+TEST(Runtimes, OurBitsAreNotTheirs) {
+  for (const char* text : {"full+kv4", "lagkv+kv4"}) {
+    const auto [policy, changes, unsaid] =
+        as_runtime_behaves(parse_policy(text), "kvpress", model_of("llama"));
+    EXPECT_EQ(policy.kv_bits, 16);
+    EXPECT_THAT(changes, Contains(HasSubstr("16 bits, not in 4")));
+  }
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate

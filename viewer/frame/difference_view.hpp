@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A screen's charts less those of the baseline's.
+#pragma once
+
+#include <vector>
+
+#include "viewer/screens/screen.hpp"
+
+class QGridLayout;
+class QLabel;
+
+namespace kvatlas::viewer {
+
+class ChartView;
+
+class DifferenceView : public Screen {
+  Q_OBJECT
+
+ public:
+  DifferenceView(Session& session, QWidget* parent);
+
+  /// Compares what both show now; `front` is of the session's profile.
+  void compare(const Screen& front, const Screen& other);
+
+  QString id() const override { return id_; }
+  QString title() const override { return title_; }
+  PicturePtr picture() const override;
+  std::vector<Chart> charts() const override;
+  Table table() const override;
+  bool act(Act /*act*/) override { return false; }
+
+ private:
+  QString id_, title_;
+  std::vector<ChartView*> views_;
+  QGridLayout* grid_;
+  QLabel* message_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a search for the best policy is asked for, and what it says while it runs. The search goes
+// on when the dialog is closed.
+#pragma once
+
+#include <QDialog>
+
+#include "viewer/frame/search_job.hpp"
+#include "viewer/screens/session.hpp"
+
+class QCheckBox;
+class QComboBox;
+class QDoubleSpinBox;
+class QLabel;
+class QLineEdit;
+class QPlainTextEdit;
+class QPushButton;
+class QSettings;
+class QSpinBox;
+
+namespace kvatlas::viewer {
+
+class SearchDialog : public QDialog {
+  Q_OBJECT
+
+ public:
+  SearchDialog(Session& session, SearchJob& job, QSettings& settings, QWidget* parent);
+
+  SearchOrder order() const;
+
+ private:
+  void make_rows();
+  void take_profile();
+  void refresh();
+  void start();
+  void show_end(SearchJob::End end);
+  void choose_file(QLineEdit& edit, bool for_output);
+
+  Session& session_;
+  SearchJob& job_;
+  QSettings& settings_;
+  QWidget* wishes_;
+  QLineEdit *model_, *memory_, *output_;
+  QComboBox *limit_, *runtime_;
+  QDoubleSpinBox *saving_, *loss_;
+  QSpinBox *context_, *batch_;
+  QCheckBox* replace_;
+  QLabel *profile_, *state_;
+  QPlainTextEdit* log_;
+  QPushButton *start_, *stop_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/screens/comparison_screen.hpp"
+
+#include <QListWidget>
+#include <QSplitter>
+#include <QStackedWidget>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/str.hpp"
+#include "viewer/screens/screens.hpp"
+
+namespace kvatlas::viewer {
+
+ComparisonScreen::ComparisonScreen(Session& session, QWidget* parent)
+    : LiveScreen(session, parent) {
+  kind_ = bar().add_combo(
+      {"kind", tr("Compare"),
+       tr("Policies of the open documents, or the profile (A) with the baseline (B).")},
+      {tr("policies"), tr("profiles, side by side"), tr("profiles, difference")},
+      [this](int index) { show_kind(static_cast<Show>(index)); });
+  share_box_ = bar().add_number(
+      {"share", tr("At KV kept"),
+       tr("Policies are compared at equal bytes: each with its best setting that keeps no more "
+          "than this share of the cache. Drag the line, or press [ and ].")},
+      {0.01, 1, 0.01, 2}, [this](double value) {
+        share_ = value;
+        if (model_) compute();
+      });
+  bar().add_button({"search", tr("Search…"),
+                    tr("Searches the best policy for a memory, a context and a runtime; its front "
+                       "opens here.")},
+                   [this] { emit action_wanted("file.search"); });
+  depth_box_ =
+      bar().add_switch({"by_depth", tr("Pair by depth"),
+                        tr("Models of other depths: compares layers of the same relative depth.")},
+                       [this](bool on) {
+                         by_depth_ = on;
+                         if (first_ && second_) compute();
+                       });
+  make_charts();
+  connect(&session, &Session::baseline_changed, this, [this] {
+    if (profiles_shown()) read_again();
+  });
+  start();
+}
+
+void ComparisonScreen::make_charts() {
+  pareto_ = add_chart(tr("Score of every policy against the cache it keeps"));
+  equal_ = add_chart(tr("The best of each policy at equal bytes"));
+  strips_ = add_chart(tr("What each policy keeps of each layer"));
+  masses_ = add_chart(tr("Layer masses of both profiles"));
+  budgets_ = add_chart(tr("Budgets of both profiles"));
+  similarity_ = add_chart(tr("Similarity of layers in both profiles"));
+  changes_ = new QListWidget(page());
+  changes_->setAccessibleName(tr("Largest changes first"));
+  changes_->setToolTip(tr("Largest changes first; Return goes to the layer"));
+  changes_->setMinimumWidth(200);
+
+  pages_ = new QStackedWidget(page());
+  auto* layout = new QVBoxLayout(page());
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(pages_);
+  const auto split = [](Qt::Orientation way,
+                        std::initializer_list<std::pair<QWidget*, int>> parts) {
+    auto* splitter = new QSplitter(way);
+    splitter->setChildrenCollapsible(false);
+    QList<int> sizes;
+    for (const auto& [part, stretch] : parts) {
+      splitter->addWidget(part);
+      splitter->setStretchFactor(static_cast<int>(sizes.size()), stretch);
+      sizes.push_back(1000 * stretch);
+    }
+    splitter->setSizes(sizes);
+    return splitter;
+  };
+  pages_->addWidget(
+      split(Qt::Vertical, {{split(Qt::Horizontal, {{pareto_, 3}, {equal_, 2}}), 3}, {strips_, 2}}));
+  pages_->addWidget(
+      split(Qt::Horizontal, {{split(Qt::Vertical, {{masses_, 1}, {budgets_, 1}}), 3},
+                             {split(Qt::Vertical, {{similarity_, 3}, {changes_, 2}}), 2}}));
+  connect(pareto_, &ChartView::handle_moved, this, [this](int, double value, bool) {
+    share_ = std::clamp(value, 0.01, 1.0);
+    ControlBar::set(*share_box_, share_);
+    if (model_) compute();
+  });
+  connect(pareto_, &ChartView::point_chosen, this, &ComparisonScreen::choose);
+  const auto go_to_change = [this](const QListWidgetItem* item) {
+    if (!item) return;
+    Selection selection = this->session().selection().current();
+    selection.layer = item->data(Qt::UserRole).toLongLong();
+    if (const QVariant head = item->data(Qt::UserRole + 1); head.isValid())
+      selection.head = head.toLongLong();
+    this->session().selection().set(selection);
+  };
+  connect(changes_, &QListWidget::currentItemChanged, this, go_to_change);
+  connect(changes_, &QListWidget::itemActivated, this,
+          [this, go_to_change](const QListWidgetItem* item) {
+            go_to_change(item);
+            if (item->data(Qt::UserRole + 1).isValid()) emit screen_wanted("maps");
+          });
+  for (ChartView* chart : {masses_, budgets_})
+    connect(chart, &ChartView::column_chosen, this,
+            [this](double x) { select_layer(std::llround(x)); });
+}
+
+void ComparisonScreen::show_kind(Show show) {
+  if (show == show_) return;
+  const bool other_model = profiles_shown() != (show != Show::policies);
+  show_ = show;
+  ControlBar::set(*kind_, static_cast<int>(show));
+  if (other_model || !first_ || !second_)
+    read_again();
+  else
+    compute();
+}
+
+std::string ComparisonScreen::arrays() const {
+  if (!profiles_shown()) return "policies";
+  const Choices& choices = session().choices();
+  const auto& [keep, identify, w_last] = choices.lazy_arrays;
+  const auto& [window, kernel, pooling] = choices.budget_counts;
+  return str("profiles ", choices.task, '\n', keep.initial, ' ', keep.recent, ' ',
+             static_cast<int>(identify), ' ', w_last, ' ', window, ' ', kernel, ' ',
+             static_cast<int>(pooling), ' ', choices.budgets.budget);
+}
+
+void ComparisonScreen::read() {
+  model_.reset();
+  first_.reset();
+  second_.reset();
+  if (!profiles_shown()) {
+    try {
+      model_ = std::make_shared<const ComparisonModel>(comparison_model(session().contents()));
+      model_arrived();
+    } catch (const Error& error) {
+      show_message(QString::fromUtf8(error.what()));
+    }
+    return;
+  }
+  OpenedProfile *profile = session().profile(), *baseline = session().baseline();
+  if (!profile || !baseline) {
+    show_message(
+        tr("Open a second profile as baseline (Ctrl+Shift+O) to compare it with the first."));
+    return;
+  }
+  const Choices choices = session().choices();
+  const auto name = [](const OpenedProfile& of) { return of.path().filename().string(); };
+  std::string first_name = name(*profile), second_name = name(*baseline);
+  if (first_name == second_name) {
+    first_name = "A, " + first_name;
+    second_name = "B, " + second_name;
+  }
+  // The second one is read when the first has arrived, each in its own thread.
+  read_model(
+      [choices, first_name,
+       positions = profile->positions(choices.task)](const profile::Reader& reader) {
+        return read_profile_numbers(reader, first_name, positions, choices);
+      },
+      [this](ProfileNumbers numbers) {
+        first_ = std::make_shared<const ProfileNumbers>(std::move(numbers));
+      });
+  baseline->read(
+      this,
+      [choices, second_name,
+       positions = baseline->positions(choices.task)](const profile::Reader& reader) {
+        return read_profile_numbers(reader, second_name, positions, choices);
+      },
+      [this, baseline](ProfileNumbers numbers) {
+        if (baseline != session().baseline() || !profiles_shown()) return;
+        second_ = std::make_shared<const ProfileNumbers>(std::move(numbers));
+        if (first_) compute();
+      },
+      [this](const std::string& text) { show_message(QString::fromStdString(text)); });
+}
+
+void ComparisonScreen::compute() {
+  if (!profiles_shown()) {
+    compute_view(
+        [model = model_, settings = ComparisonSettings{session().choices().length, share_,
+                                                       session().choices().front}] {
+          return comparison_view(*model, settings);
+        },
+        [this, model = model_](ComparisonView view) {
+          of_view_ = model;
+          view_ = std::move(view);
+          show_page(0, {view_.pareto, view_.equal, view_.strips, {}, {}, {}});
+        });
+    return;
+  }
+  if (!first_ || !second_) return;
+  const DiffSettings settings{
+      show_ == Show::difference ? DiffForm::difference : DiffForm::side_by_side, by_depth_};
+  compute_view(
+      [first = first_, second = second_, settings] { return diff_view(*first, *second, settings); },
+      [this](DiffView view) {
+        diff_ = std::move(view);
+        show_page(1, {{}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
+        show_changes();
+      });
+}
+
+/// Charts in the order of their views; those of the other page are empty.
+void ComparisonScreen::show_page(int page, const std::vector<Chart>& charts) {
+  pages_->setCurrentIndex(page);
+  const std::array views = {pareto_, equal_, strips_, masses_, budgets_, similarity_};
+  for (std::size_t i = 0; i < views.size(); ++i) set_chart(*views[i], charts[i]);
+}
+
+void ComparisonScreen::show_changes() {
+  const QSignalBlocker quiet(changes_);
+  changes_->clear();
+  for (const auto& change : diff_.changes) {
+    auto* item =
+        new QListWidgetItem(tr("layer %1: %2 %3 → %4")
+                                .arg(change.layer)
+                                .arg(QString::fromStdString(change.what),
+                                     QString::fromStdString(number_text(change.first, 3)),
+                                     QString::fromStdString(number_text(change.second, 3))),
+                            changes_);
+    item->setData(Qt::UserRole, static_cast<qlonglong>(change.layer));
+  }
+  for (const auto& change : diff_.heads) {
+    auto* item = new QListWidgetItem(tr("head L%1.H%2: map differs by %3, sink %4 → %5")
+                                         .arg(change.layer)
+                                         .arg(change.head)
+                                         .arg(change.difference, 0, 'f', 3)
+                                         .arg(change.first_sink, 0, 'f', 3)
+                                         .arg(change.second_sink, 0, 'f', 3),
+                                     changes_);
+    item->setData(Qt::UserRole, static_cast<qlonglong>(change.layer));
+    item->setData(Qt::UserRole + 1, static_cast<qlonglong>(change.head));
+  }
+}
+
+void ComparisonScreen::show_choices() {
+  ControlBar::set(*kind_, static_cast<int>(show_));
+  ControlBar::set(*share_box_, share_);
+  ControlBar::set(*depth_box_, by_depth_);
+  share_box_->setEnabled(!profiles_shown());
+  depth_box_->setEnabled(profiles_shown());
+}
+
+bool ComparisonScreen::move_threshold(double by) {
+  if (profiles_shown() || !model_) return false;
+  share_ = std::clamp(share_ + by, 0.01, 1.0);
+  ControlBar::set(*share_box_, share_);
+  compute();
+  return true;
+}
+
+void ComparisonScreen::choose(int series, int point) {
+  const auto s = static_cast<std::size_t>(series), p = static_cast<std::size_t>(point);
+  if (series < 0 || point < 0 || s >= view_.series.size() || p >= view_.series[s].size()) return;
+  const ComparedPolicy& policy = *view_.series[s][p];
+  const QString name = QString::fromStdString(policy.name + ", " + policy.setting);
+  if (policy.front_point) return choose_front(policy);
+  if (policy.section.empty()) {
+    emit session().message(tr("%1 is a control: there is nothing to set").arg(name));
+    return;
+  }
+  session().change(tr("Settings of %1").arg(name), with_policy(session().choices(), policy));
+  emit session().message(tr("%1 is chosen").arg(name));
+}
+
+void ComparisonScreen::choose_front(const ComparedPolicy& policy) {
+  const auto* profile = session().profile();
+  try {
+    session().change(tr("Point of the front"),
+                     with_front(session().choices(), policy, session().contents(),
+                                profile ? &profile->header() : nullptr));
+    emit session().message(tr("%1 is the policy now: Ctrl+S saves it, Ctrl+Shift+E exports it")
+                               .arg(QString::fromStdString(policy.setting)));
+  } catch (const Error& error) {
+    emit session().failed(QString::fromUtf8(error.what()));
+  }
+}
+
+bool ComparisonScreen::act(Act act) {
+  if (act == Act::difference || act == Act::beside) {
+    show_kind(act == Act::beside || show_ == Show::difference ? Show::profiles : Show::difference);
+    return true;
+  }
+  return LiveScreen::act(act);
+}
+
+Table ComparisonScreen::table() const {
+  if (!message().isEmpty()) return {};
+  return profiles_shown() ? diff_.table : view_.pareto.table;
+}
+
+QString ComparisonScreen::focus_text() const {
+  if (!message().isEmpty()) return {};
+  if (profiles_shown()) {
+    const auto* item = changes_->item(0);
+    return item ? tr("largest change: %1").arg(item->text()) : QString();
+  }
+  if (const auto& front = session().choices().front; front.document)
+    return tr("chosen from the front: %1").arg(QString::fromStdString(front.policy));
+  if (view_.at_equal_bytes.empty()) return {};
+  const auto& best = *view_.at_equal_bytes.front().policy;
+  return tr("best at %1 of the cache: %2, %3, score %4")
+      .arg(QString::fromStdString(percent_text(share_)), QString::fromStdString(best.name),
+           QString::fromStdString(best.setting),
+           QString::fromStdString(number_text(best.score.mean, 3)));
+}
+
+Screen* make_comparison_screen(Session& session, QWidget* parent) {
+  return new ComparisonScreen(session, parent);
+}
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies beside each other, and two profiles.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/models/comparison_model.hpp"
+#include "viewer/models/diff_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+class QListWidget;
+class QSplitter;
+class QStackedWidget;
+
+namespace kvatlas::viewer {
+
+class ComparisonScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  enum class Show : std::uint8_t { policies, profiles, difference };
+
+  ComparisonScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("comparison"); }
+  QString title() const override { return tr("Comparison"); }
+  Table table() const override;
+  bool act(Act act) override;
+  QString focus_text() const override;
+
+  void show_kind(Show show);
+  Show shown() const { return show_; }
+  const ComparisonView& view() const { return view_; }
+  const DiffView& diff() const { return diff_; }
+  ChartView& pareto_chart() const { return *pareto_; }
+  QListWidget& changes() const { return *changes_; }
+
+ protected:
+  std::string arrays() const override;
+  void read() override;
+  void compute() override;
+  void show_choices() override;
+  bool move_threshold(double by) override;
+  bool needs_profile() const override { return false; }
+
+ private:
+  void make_charts();
+  void show_page(int page, const std::vector<Chart>& charts);
+  void show_changes();
+  void choose(int series, int point);
+  void choose_front(const ComparedPolicy& policy);
+  bool profiles_shown() const { return show_ != Show::policies; }
+
+  Show show_ = Show::policies;
+  double share_ = 0.5;  // of the cache, that policies are compared at
+  bool by_depth_ = false;
+  QComboBox* kind_;
+  QDoubleSpinBox* share_box_;
+  QCheckBox* depth_box_;
+  QStackedWidget* pages_;
+  ChartView *pareto_, *equal_, *strips_, *masses_, *budgets_, *similarity_;
+  QListWidget* changes_;
+  std::shared_ptr<const ComparisonModel> model_, of_view_;  // which view_ points into
+  std::shared_ptr<const ProfileNumbers> first_, second_;
+  ComparisonView view_;
+  DiffView diff_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/screens/control_bar.hpp"
+
+#include <QHBoxLayout>
+#include <QSignalBlocker>
+#include <memory>
+
+namespace kvatlas::viewer {
+namespace {
+constexpr int kLeastHeight = 26;  // of a target
+}
+
+ControlBar::ControlBar(QWidget* parent) : QWidget(parent) {
+  auto* rows = new FlowLayout(this, 10);
+  rows->setContentsMargins(10, 8, 10, 6);
+  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Minimum);
+  policy.setHeightForWidth(true);
+  setSizePolicy(policy);
+}
+
+void ControlBar::place(QWidget* control, const Words& words, bool with_label) {
+  control->setObjectName(QString::fromLatin1(words.id));
+  control->setAccessibleName(words.name);
+  control->setAccessibleDescription(words.hint);
+  control->setToolTip(words.hint);
+  control->setMinimumHeight(kLeastHeight);
+  if (!with_label) {
+    layout()->addWidget(control);
+    return;
+  }
+  auto* pair = new QWidget(this);
+  auto* beside = new QHBoxLayout(pair);
+  beside->setContentsMargins(0, 0, 0, 0);
+  beside->setSpacing(5);
+  auto* label = new QLabel(words.name, pair);
+  label->setBuddy(control);
+  label->setToolTip(words.hint);
+  beside->addWidget(label);
+  beside->addWidget(control);
+  layout()->addWidget(pair);
+}
+
+QComboBox* ControlBar::add_combo(const Words& words, const QStringList& items,
+                                 const std::function<void(int)>& changed) {
+  auto* combo = new QComboBox(this);
+  combo->addItems(items);
+  combo->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+  place(combo, words, true);
+  connect(combo, &QComboBox::currentIndexChanged, this, [changed](int index) {
+    if (index >= 0) changed(index);
+  });
+  return combo;
+}
+
+QCheckBox* ControlBar::add_switch(const Words& words, const std::function<void(bool)>& changed) {
+  auto* box = new QCheckBox(words.name, this);
+  place(box, words, false);
+  connect(box, &QCheckBox::toggled, this, changed);
+  return box;
+}
+
+QDoubleSpinBox* ControlBar::add_number(const Words& words, const Range& range,
+                                       const std::function<void(double)>& changed) {
+  auto* box = new QDoubleSpinBox(this);
+  box->setDecimals(range.decimals);
+  box->setRange(range.least, range.most);
+  box->setSingleStep(range.step);
+  box->setSuffix(range.suffix);
+  box->setKeyboardTracking(false);
+  place(box, words, true);
+  connect(box, &QDoubleSpinBox::valueChanged, this, changed);
+  return box;
+}
+
+QSlider* ControlBar::add_slider(const Words& words, int most,
+                                const std::function<void(int, bool)>& moved) {
+  auto* slider = new QSlider(Qt::Horizontal, this);
+  slider->setRange(0, most);
+  slider->setMinimumWidth(150);
+  place(slider, words, true);
+  const auto dragged = std::make_shared<bool>(false);
+  connect(slider, &QSlider::valueChanged, this, [slider, moved, dragged](int value) {
+    *dragged = slider->isSliderDown();
+    moved(value, !*dragged);
+  });
+  connect(slider, &QSlider::sliderReleased, this, [slider, moved, dragged] {
+    if (*dragged) moved(slider->value(), true);
+    *dragged = false;
+  });
+  return slider;
+}
+
+QPushButton* ControlBar::add_button(const Words& words, const std::function<void()>& pressed) {
+  auto* button = new QPushButton(words.name, this);
+  place(button, words, false);
+  connect(button, &QPushButton::clicked, this, pressed);
+  return button;
+}
+
+QLabel* ControlBar::add_text(const Words& words) {
+  auto* label = new QLabel(this);
+  place(label, words, false);
+  return label;
+}
+
+void ControlBar::set(QComboBox& combo, int index) {
+  const QSignalBlocker quiet(combo);
+  combo.setCurrentIndex(index);
+}
+
+void ControlBar::set(QCheckBox& box, bool on) {
+  const QSignalBlocker quiet(box);
+  box.setChecked(on);
+}
+
+void ControlBar::set(QDoubleSpinBox& box, double value) {
+  const QSignalBlocker quiet(box);
+  box.setValue(value);
+}
+
+void ControlBar::set(QSlider& slider, int value) {
+  if (slider.isSliderDown()) return;  // it leads
+  const QSignalBlocker quiet(slider);
+  slider.setValue(value);
+}
+
+void ControlBar::set_items(QComboBox& combo, const QStringList& items) {
+  QStringList there;
+  for (int i = 0; i < combo.count(); ++i) there.push_back(combo.itemText(i));
+  if (there == items) return;
+  const QSignalBlocker quiet(combo);
+  const QString chosen = combo.currentText();
+  combo.clear();
+  combo.addItems(items);
+  combo.setCurrentIndex(combo.findText(chosen));
+}
+
+}  // namespace kvatlas::viewer

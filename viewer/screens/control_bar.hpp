@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controls of a screen, in one bar above it that wraps: each with its name, and a tooltip that
+// says what it means. Setting a control by code never says that it changed.
+#pragma once
+
+#include <QCheckBox>
+#include <QComboBox>
+#include <QDoubleSpinBox>
+#include <QLabel>
+#include <QPushButton>
+#include <QSlider>
+#include <QWidget>
+#include <functional>
+
+#include "viewer/screens/flow_layout.hpp"
+
+namespace kvatlas::viewer {
+
+class ControlBar : public QWidget {
+  Q_OBJECT
+
+ public:
+  struct Words {
+    const char* id;      // the control's objectName
+    QString name, hint;  // both for people
+  };
+  struct Range {
+    double least = 0, most = 1, step = 0.01;
+    int decimals = 2;
+    QString suffix = {};
+  };
+
+  explicit ControlBar(QWidget* parent);
+
+  QComboBox* add_combo(const Words& words, const QStringList& items,
+                       const std::function<void(int)>& changed);
+  QCheckBox* add_switch(const Words& words, const std::function<void(bool)>& changed);
+  /// `changed` at Return, a step or the loss of focus, not at every digit.
+  QDoubleSpinBox* add_number(const Words& words, const Range& range,
+                             const std::function<void(double)>& changed);
+  /// 0 to `most`; `moved(value, done)` while it is dragged.
+  QSlider* add_slider(const Words& words, int most, const std::function<void(int, bool)>& moved);
+  QPushButton* add_button(const Words& words, const std::function<void()>& pressed);
+  QLabel* add_text(const Words& words);
+
+  static void set(QComboBox& combo, int index);
+  static void set(QCheckBox& box, bool on);
+  static void set(QDoubleSpinBox& box, double value);
+  static void set(QSlider& slider, int value);
+  /// Other items; the choice stays where the text stays.
+  static void set_items(QComboBox& combo, const QStringList& items);
+
+ private:
+  void place(QWidget* control, const Words& words, bool with_label);
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// All heads of a model as thumbnails; reads those in sight and a ring around them.
+#pragma once
+
+#include <QAbstractScrollArea>
+#include <optional>
+#include <vector>
+
+#include "viewer/screens/grid_layout.hpp"
+#include "viewer/screens/layer_evidence.hpp"
+#include "viewer/screens/screen.hpp"
+#include "viewer/screens/thumbnails.hpp"
+
+namespace kvatlas::viewer {
+
+class HeadGrid : public QAbstractScrollArea {
+  Q_OBJECT
+
+ public:
+  explicit HeadGrid(QWidget* parent = nullptr);
+
+  /// The maps of a sample; nullptr: none. Keeps place and order for the same profile.
+  void set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction);
+  /// In this order, one after the other; with a number each. Empty: layers by heads.
+  using Place = GridLayout::Place;
+  void set_order(std::vector<Place> order);
+  /// Thumbnails less those of the baseline, centred on 0; nullptr: as they are.
+  void set_baseline(OpenedProfile* baseline);
+  const std::optional<Range>& range() const { return thumbnails_.range(); }
+  bool is_difference() const { return thumbnails_.is_difference(); }
+  /// Hides the others (GridLayout::set_shown).
+  void set_shown(std::vector<std::uint8_t> shown);
+  std::int64_t shown_count() const { return layout_.shown_count(); }
+  bool is_shown(std::int64_t layer, std::int64_t head) const {
+    return layout_.is_shown(layer, head);
+  }
+  void set_notes(std::vector<LayerNote> notes);
+  void set_scale(ScaleKind kind, bool each_its_own);
+  void set_theme(const Theme& theme);
+  void set_thumbnail_size(int pixels);
+  int thumbnail_size() const { return layout_.size(); }
+
+  void choose(std::int64_t layer, std::int64_t head);
+  std::int64_t layer() const { return layer_; }
+  std::int64_t head() const { return head_; }
+  bool act(Act act);
+  /// Thumbnails in sight, by place from the left and the top.
+  std::vector<Thumbnails::Head> in_sight() const;
+  bool is_loaded() const { return thumbnails_.is_loaded(in_sight()); }  // all of them
+  /// All heads shown on one picture, as far as they are read; `filter` tells which these are.
+  PicturePtr picture(const std::string& filter) const;
+
+ signals:
+  void chosen(qint64 layer, qint64 head);
+  void entered(qint64 layer, qint64 head);
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void hideEvent(QHideEvent* event) override;
+  void scrollContentsBy(int dx, int dy) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseDoubleClickEvent(QMouseEvent* event) override;
+  bool viewportEvent(QEvent* event) override;
+
+ private:
+  void lay_out();
+  void fit_size();
+  void reveal();  // the chosen head
+  void set_size(int pixels);
+  void want();
+  void scrolled();
+  std::vector<Thumbnails::Head> heads_at(const std::vector<GridLayout::Cell>& cells) const;
+  QString about(const Place& place) const;
+  void paint_thumbnail(QPainter& painter, const GridLayout::Cell& cell, double ratio);
+  void paint_header(QPainter& painter);
+  void paint_strip(QPainter& painter);
+  void paint_legend(QPainter& painter);
+
+  Thumbnails thumbnails_;
+  GridLayout layout_;
+  bool size_is_chosen_ = false;  // by hand
+  std::vector<LayerNote> notes_;
+  Theme theme_;
+  std::int64_t layer_ = 0, head_ = 0;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One head's map with its controls, alone or against the baseline's.
+#pragma once
+
+#include <QWidget>
+#include <optional>
+
+#include "viewer/screens/layer_evidence.hpp"
+#include "viewer/screens/map_bars.hpp"
+#include "viewer/screens/map_overlays.hpp"
+#include "viewer/screens/map_subjects.hpp"
+#include "viewer/screens/map_view.hpp"
+
+class QLabel;
+
+namespace kvatlas::viewer {
+
+class HeadPage : public QWidget {
+  Q_OBJECT
+
+ public:
+  HeadPage(Session& session, const LayerEvidence& evidence, QWidget* parent);
+
+  /// While it is not in front it reads nothing.
+  void set_in_front(bool in_front);
+  bool in_front() const { return in_front_; }
+  /// Another profile: not in front any more.
+  void profile_came();
+  /// Shows what the session's selection is now.
+  void follow();
+
+  bool act(Act act);
+  PicturePtr picture() const;
+  MapView& map() { return *map_; }
+  const MapView& map() const { return *map_; }
+  MapView& baseline_map() { return *baseline_map_; }
+  MapOverlays& overlays() { return *overlays_; }
+  void set_compare(Compare compare);
+  Compare compare() const { return compare_; }
+  void set_mean_over(MeanOver mean_over);
+
+ signals:
+  void left();
+  void content_changed();
+
+ private:
+  void connect_maps();
+  void connect_bar();
+  void baseline_came();
+  QString title() const;
+  void show_subject();
+  void show_scale();
+  void show_overlays();
+  void show_tokens();
+  void read_tokens();
+  void update_readout();
+
+  Session& session_;
+  MapOverlays* overlays_;
+  MapSubjects subjects_;
+  MapBar* bar_;
+  MapView *map_, *baseline_map_;
+  QLabel* readout_;
+  Compare compare_ = Compare::off;
+  bool in_front_ = false;
+  std::optional<Selection> shown_;  // what the map shows now
+};
+
+}  // namespace kvatlas::viewer

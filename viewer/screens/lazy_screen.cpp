@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/screens/lazy_screen.hpp"
+
+#include <QSplitter>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "base/str.hpp"
+#include "viewer/screens/screens.hpp"
+
+namespace kvatlas::viewer {
+
+using Identify = calibrate::SimLayerKv::Identify;
+
+/// The curve over thresholds that was computed last, with what it is of. Used by one computation at
+/// a time.
+struct LazyScreen::CurveCache {
+  std::shared_ptr<const LazyModel> model;
+  LazySettings of;
+  LazyCurve curve;
+
+  const LazyCurve& at(const std::shared_ptr<const LazyModel>& wanted,
+                      const LazySettings& settings) {
+    if (model != wanted || of.per_head != settings.per_head || of.fixed != settings.fixed ||
+        (settings.fixed && of.share != settings.share)) {
+      curve = lazy_curve(*wanted, settings);
+      model = wanted;
+      of = settings;
+    }
+    return curve;
+  }
+};
+
+LazyScreen::LazyScreen(Session& session, QWidget* parent)
+    : LiveScreen(session, parent), curve_(std::make_shared<CurveCache>()) {
+  make_controls();
+  make_charts();
+  start();
+}
+
+void LazyScreen::make_controls() {
+  threshold_ = bar().add_number(
+      {"threshold", tr("Threshold \u03b4"),
+       tr("A layer is lazy for an input if its layer mass, the attention on the initial and recent "
+          "tokens, is above this. Drag the line in either chart, or press [ and ].")},
+      {0, 1, 0.01, 5}, [this](double value) {
+        change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = value; });
+      });
+  identify_ = bar().add_combo(
+      {"identify", tr("Identify at"),
+       tr("Prefill: by the last prompt rows. Decode: by the first generated token.")},
+      {tr("prefill"), tr("decode")}, [this](int index) {
+        change(tr("Identify"), [&](Choices& choices) {
+          choices.lazy_arrays.identify = index == 0 ? Identify::prefill : Identify::decode;
+        });
+      });
+  w_last_ = bar().add_number(
+      {"w_last", tr("Rows"),
+       tr("How many of the last prompt rows the layer mass is the mean of; prefill only.")},
+      {1, 4096, 1, 0}, [this](double value) {
+        change(tr("Rows"), [&](Choices& choices) {
+          choices.lazy_arrays.w_last = static_cast<std::int64_t>(value);
+        });
+      });
+  proximity_ = bar().add_combo(
+      {"proximity", tr("Initial + recent"),
+       tr("The tokens that a lazy layer keeps: so many at the start and so many at the end. The "
+          "profile's grid of them.")},
+      {}, [this](int index) {
+        change(tr("Initial and recent"),
+               [&](Choices& choices) { choices.lazy_arrays.keep = proximity_at(index); });
+      });
+  granularity_ = bar().add_combo(
+      {"granularity", tr("Trim"), tr("Whole layers, or each KV head of a layer by itself.")},
+      {tr("layers"), tr("KV heads")}, [this](int index) {
+        change(tr("Layers or KV heads"),
+               [&](Choices& choices) { choices.lazy.per_head = index == 1; });
+      });
+  fixed_ = bar().add_switch(
+      {"fixed", tr("Fixed"),
+       tr("The same layers for every input: those lazy in at least the share of the samples. "
+          "Otherwise each input decides for itself.")},
+      [this](bool on) { change(tr("Fixed"), [&](Choices& choices) { choices.lazy.fixed = on; }); });
+  share_ = bar().add_number(
+      {"share", tr("Share"),
+       tr("A layer fills with hatching if it is lazy in at least this share of the samples. Drag "
+          "the line in the lower chart.")},
+      {0, 1, 0.05, 2}, [this](double value) {
+        change(tr("Share"), [&](Choices& choices) { choices.lazy.share = value; });
+      });
+  near_half_ = bar().add_number(
+      {"near_half", tr("Flag within"),
+       tr("Layers whose lazy rate is nearer to the share than this are flagged: a fixed choice "
+          "will often disagree with the input's own.")},
+      {0, 0.5, 0.05, 2}, [this](double value) {
+        change(tr("Flags"), [&](Choices& choices) { choices.lazy.near_half = value; });
+      });
+}
+
+void LazyScreen::make_charts() {
+  layers_ = add_chart(tr("Layer masses of all samples, with the threshold"));
+  strip_ = add_chart(tr("Lazy rate and consistency of each layer"));
+  heads_ = add_chart(tr("Lazy rate of each KV head"));
+  scores_ = add_chart(tr("Score and KV kept over the threshold"));
+  heads_->hide();
+  auto* left = new QSplitter(Qt::Vertical, page());
+  left->addWidget(layers_);
+  left->addWidget(strip_);
+  left->addWidget(heads_);
+  layers_->setMinimumHeight(200);
+  strip_->setMinimumHeight(180);
+  heads_->setMinimumHeight(150);
+  left->setStretchFactor(0, 5);
+  left->setStretchFactor(1, 2);
+  left->setStretchFactor(2, 3);
+  auto* all = new QSplitter(Qt::Horizontal, page());
+  all->addWidget(left);
+  all->addWidget(scores_);
+  all->setStretchFactor(0, 3);
+  all->setStretchFactor(1, 2);
+  for (QSplitter* splitter : {left, all}) splitter->setChildrenCollapsible(false);
+  auto* layout = new QVBoxLayout(page());
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(all);
+  for (const ChartView* chart : {layers_, strip_, scores_})
+    connect(chart, &ChartView::handle_moved, this,
+            [this, chart](int mark, double value, bool done) {
+              handle_moved(*chart, mark, value, done);
+            });
+  for (const ChartView* chart : {layers_, strip_})
+    connect(chart, &ChartView::column_chosen, this,
+            [this](double x) { select_layer(std::lround(x)); });
+  connect(heads_, &ChartView::cell_chosen, this,
+          [this](int, int, int column) { select_layer(column); });
+}
+
+void LazyScreen::handle_moved(const ChartView& chart, int mark, double value, bool done) {
+  const auto& marks = chart.chart().marks;
+  if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
+  value = std::clamp(value, 0.0, 1.0);
+  if (marks[mark].label == "share")
+    drag(tr("Share"), done, [&](Choices& choices) { choices.lazy.share = value; });
+  else
+    drag(tr("Threshold"), done, [&](Choices& choices) { choices.lazy.threshold = value; });
+}
+
+bool LazyScreen::move_threshold(double by) {
+  const double moved = std::clamp(session().choices().lazy.threshold + by, 0.0, 1.0);
+  change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = moved; });
+  return true;
+}
+
+bool LazyScreen::act(Act act) {
+  const auto layer = session().selection().current().layer;
+  if (act == Act::left || act == Act::right) {
+    select_layer(layer + (act == Act::right ? 1 : -1));
+    return true;
+  }
+  return LiveScreen::act(act);
+}
+
+std::string LazyScreen::arrays() const {
+  const Choices& choices = session().choices();
+  const auto& lazy = choices.lazy_arrays;
+  const bool prefill = lazy.identify == Identify::prefill;
+  return str(choices.task, '\n', lazy.keep.initial, ' ', lazy.keep.recent, ' ',
+             prefill ? lazy.w_last : 0);
+}
+
+void LazyScreen::read() {
+  const Choices& choices = session().choices();
+  read_model(
+      [positions = session().profile()->positions(choices.task), arrays = choices.lazy_arrays,
+       section = session().section("simlayerkv")](const profile::Reader& profile) {
+        return read_lazy_model(profile, positions, arrays, section);
+      },
+      [this](LazyModel model) { model_ = std::make_shared<const LazyModel>(std::move(model)); });
+}
+
+void LazyScreen::compute() {
+  LazySettings settings = session().choices().lazy;
+  settings.length = session().choices().length;
+  compute_view([model = model_, curve = curve_,
+                settings] { return lazy_view(*model, settings, curve->at(model, settings)); },
+               [this](LazyView view) {
+                 view_ = std::move(view);
+                 show_selection();
+                 set_chart(*heads_, view_.heads);
+                 set_chart(*scores_, view_.scores);
+               });
+}
+
+void LazyScreen::show_selection() {
+  const auto layer = session().selection().current().layer;
+  set_chart(*layers_, with_layer(view_.layers, layer));
+  set_chart(*strip_, with_layer(view_.strip, layer));
+}
+
+void LazyScreen::show_choices() {
+  const Choices& choices = session().choices();
+  const bool prefill = choices.lazy_arrays.identify == Identify::prefill;
+  ControlBar::set(*threshold_, choices.lazy.threshold);
+  ControlBar::set(*identify_, prefill ? 0 : 1);
+  ControlBar::set(*w_last_, static_cast<double>(choices.lazy_arrays.w_last));
+  w_last_->setEnabled(prefill);
+  ControlBar::set_items(*proximity_, proximity_words());
+  ControlBar::set(*proximity_, proximity_row(choices.lazy_arrays.keep));
+  ControlBar::set(*granularity_, choices.lazy.per_head ? 1 : 0);
+  ControlBar::set(*fixed_, choices.lazy.fixed);
+  ControlBar::set(*share_, choices.lazy.share);
+  ControlBar::set(*near_half_, choices.lazy.near_half);
+}
+
+QString LazyScreen::focus_text() const {
+  const auto layer = static_cast<std::size_t>(session().selection().current().layer);
+  if (!message().isEmpty() || layer >= view_.rates.size()) return {};
+  QString text = tr("layer %1: lazy in %2 of the samples, %3 in the fixed view")
+                     .arg(layer)
+                     .arg(QString::fromStdString(percent_text(view_.rates[layer])))
+                     .arg(view_.fixed.lazy[layer] != 0 ? tr("lazy") : tr("full"));
+  if (!view_.consistency.empty())
+    text +=
+        tr(", consistency %1").arg(QString::fromStdString(percent_text(view_.consistency[layer])));
+  return text;
+}
+
+Screen* make_lazy_screen(Session& session, QWidget* parent) {
+  return new LazyScreen(session, parent);
+}
+
+}  // namespace kvatlas::viewer

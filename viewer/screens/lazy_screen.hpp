@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SimLayerKV's screen: which layers are lazy at a threshold, and what that saves.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "viewer/models/lazy_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+namespace kvatlas::viewer {
+
+class LazyScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  LazyScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("lazy"); }
+  QString title() const override { return tr("Lazy layers"); }
+  bool act(Act act) override;
+  QString focus_text() const override;
+
+  const LazyView& view() const { return view_; }
+  /// Masses, lazy rates, KV heads, scores.
+  ChartView& masses_chart() const { return *layers_; }
+  ChartView& scores_chart() const { return *scores_; }
+
+ protected:
+  std::string arrays() const override;
+  void read() override;
+  void compute() override;
+  void show_choices() override;
+  void show_selection() override;
+  bool move_threshold(double by) override;
+
+ private:
+  void make_controls();
+  void make_charts();
+  void handle_moved(const ChartView& chart, int mark, double value, bool done);
+
+  ChartView *layers_, *strip_, *heads_, *scores_;
+  QComboBox *identify_, *proximity_, *granularity_;
+  QDoubleSpinBox *threshold_, *share_, *near_half_, *w_last_;
+  QCheckBox* fixed_;
+  std::shared_ptr<const LazyModel> model_;
+  /// Of the settings in `curve_of_`; computed anew where these change, not with the threshold.
+  struct CurveCache;
+  std::shared_ptr<CurveCache> curve_;
+  LazyView view_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetches the tiles of what one map view shows: a map, the mean of several, or a difference.
+#pragma once
+
+#include <QObject>
+#include <QPointer>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "viewer/maps/overlaid.hpp"
+#include "viewer/maps/quantised_map.hpp"
+#include "viewer/screens/session.hpp"
+
+namespace kvatlas::viewer {
+
+/// The mean of these maps of a profile; the first one gives length and levels.
+struct MapSubject {
+  QPointer<OpenedProfile> profile;
+  std::vector<MapKey> maps;
+};
+
+class MapFeed : public QObject {
+  Q_OBJECT
+
+ public:
+  explicit MapFeed(QObject* parent = nullptr) : QObject(parent) {}
+  ~MapFeed() override;
+
+  /// Shows `subject`, or it less `baseline`. An empty subject shows nothing.
+  void set(const MapSubject& subject, const std::optional<MapSubject>& baseline = {});
+
+  /// Why there is nothing to show; empty if there is.
+  const QString& problem() const { return problem_; }
+  const std::vector<MapLevel>& levels() const { return levels_; }
+  std::int64_t n_tokens() const { return n_tokens_; }
+  bool is_difference() const { return parts_.size() == 2; }
+  /// Maps of other lengths take part, laid over by relative position.
+  bool is_relative() const { return relative_; }
+  int level_for(const Viewport& viewport) const;
+
+  /// Asks for the tiles in sight and the ring around them that are not here yet.
+  void want(const Viewport& viewport);
+  /// Nothing that waits is needed any more.
+  void cancel();
+  /// What can be shown now.
+  std::vector<PlacedTile> place(const Viewport& viewport);
+  /// Why tiles in sight could not be read; empty if all could.
+  QString failure(const Viewport& viewport) const;
+
+ signals:
+  void arrived();
+
+ private:
+  struct Map {
+    MapKey key;
+    std::vector<MapLevel> levels;
+  };
+  struct Part {
+    QPointer<OpenedProfile> profile;
+    std::vector<Map> maps;
+    std::unordered_map<TileKey, QString, TileKeyHash> failures;
+  };
+
+  void add_part(const MapSubject& subject);
+  void forget_parts();
+  OtherMap other(const Map& map, std::int64_t side) const;
+  /// Of a part, laid over the first map's tile; nullptr while tiles lack.
+  std::shared_ptr<const Tile> part_tile(Part& part, const TileKey& key);
+  std::shared_ptr<const Tile> tile(const TileKey& key);
+  std::vector<TileKey> sources(const Part& part, const TileKey& key) const;
+  QString failure_of(const TileKey& key) const;
+
+  std::vector<Part> parts_;  // what is shown, and what is taken from it
+  std::vector<MapLevel> levels_;
+  std::int64_t n_tokens_ = 0;
+  bool relative_ = false;
+  QString problem_;
+  TileCache made_;  // means and differences
+};
+
+}  // namespace kvatlas::viewer

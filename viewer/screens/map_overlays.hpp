@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is marked on a map at the present choices: windows, partitions, keys that a policy keeps.
+#pragma once
+
+#include <QObject>
+#include <string>
+#include <vector>
+
+#include "viewer/screens/layer_evidence.hpp"
+#include "viewer/screens/map_view.hpp"
+#include "viewer/screens/session.hpp"
+
+namespace kvatlas::viewer {
+
+class MapOverlays : public QObject {
+  Q_OBJECT
+
+ public:
+  MapOverlays(Session& session, const LayerEvidence& evidence, QObject* parent);
+
+  void set_window(bool shown);
+  void set_partitions(bool shown);
+  void set_token_texts(bool shown);
+  /// Of the profile's axis of selections: whose kept keys are marked; -1: none.
+  void set_kept_by(int selection);
+  int kept_by() const { return kept_by_; }
+  /// Kept keys are those of a layer and head: to be called when others are chosen.
+  void read_kept();
+
+  /// For the map of the chosen head.
+  MapView::Overlays overlays() const;
+
+ signals:
+  void changed();
+
+ private:
+  KeptLane window_lane(const Selection& selection, std::int64_t n_tokens) const;
+  std::string lag_label() const;
+
+  Session& session_;
+  const LayerEvidence& evidence_;
+  bool window_ = false, partitions_ = false, token_texts_ = true;
+  int kept_by_ = -1;
+  std::vector<KeptLane> kept_;  // read from the profile
+};
+
+/// The labels of a profile's axis of selections; none: it has none.
+std::vector<std::string> selection_labels(const profile::Header& header);
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The heatmap of proximal mass, layer x token.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "viewer/models/mass_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+namespace kvatlas::viewer {
+
+class MassScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  MassScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("mass"); }
+  QString title() const override { return tr("Proximal mass"); }
+  bool act(Act act) override;
+  QString focus_text() const override;
+
+  const MassView& view() const { return view_; }
+  ChartView& heatmap_chart() const { return *heatmap_; }
+
+ protected:
+  std::string arrays() const override;
+  void read() override;
+  void compute() override;
+  void show_choices() override;
+  void show_selection() override;
+  bool move_threshold(double by) override;
+
+ private:
+  void make_controls();
+  void make_charts();
+  void show_all_tokens();
+  void select_cell(std::int64_t layer, std::int64_t column);
+  /// The column at or before the chosen query; 0 if none is.
+  std::int64_t chosen_column() const;
+
+  struct Read {
+    MassModel model;
+    std::vector<std::string> texts;  // of the prompt's tokens
+  };
+  ChartView *heatmap_, *shares_;
+  QComboBox *rows_, *proximity_, *sample_;
+  QDoubleSpinBox* threshold_;
+  std::shared_ptr<const Read> read_of_;
+  MassModel shown_;  // the part of it that is shown
+  MassView view_;
+  std::int64_t generated_ = -1;  // the chosen token if it was generated: a selection has no such
+  std::optional<std::pair<std::int64_t, std::int64_t>> computed_;  // the tokens of that part
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores over prompt length and depth.
+#pragma once
+
+#include <memory>
+
+#include "viewer/models/needle_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+namespace kvatlas::viewer {
+
+class NeedleScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  NeedleScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("needle"); }
+  QString title() const override { return tr("Needle"); }
+  bool act(Act act) override;
+
+  ChartView& chart() const { return *chart_; }
+
+ protected:
+  std::string arrays() const override { return "documents"; }
+  void read() override;
+  void compute() override;
+  void show_choices() override { ControlBar::set(*difference_box_, difference_); }
+  bool move_threshold(double) override { return false; }
+  bool needs_profile() const override { return false; }
+
+ private:
+  void show_difference(bool on);
+
+  bool difference_ = false;
+  QCheckBox* difference_box_;
+  ChartView* chart_;
+  std::shared_ptr<const NeedleModel> model_;
+};
+
+}  // namespace kvatlas::viewer

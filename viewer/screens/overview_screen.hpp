@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front page: what the profile is of, and a card for each policy.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "viewer/models/overview_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+class QGridLayout;
+
+namespace kvatlas::viewer {
+
+class FactsPanel;
+class PolicyCardView;
+
+class OverviewScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  OverviewScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("overview"); }
+  QString title() const override { return tr("Overview"); }
+  Table table() const override { return view_.table; }
+  QString focus_text() const override;
+
+  const OverviewView& view() const { return view_; }
+  const std::vector<PolicyCardView*>& cards() const { return cards_; }
+
+ protected:
+  std::string arrays() const override;
+  void read() override;
+  void compute() override;
+  void show_choices() override {}
+  bool move_threshold(double) override { return false; }
+  void resizeEvent(QResizeEvent* event) override;
+
+ private:
+  void show_view();
+  void open(const PolicyCard& card);
+  /// As many cards beside each other as there is room for.
+  void arrange(int width);
+
+  QWidget* content_;
+  QGridLayout* grid_;
+  FactsPanel *model_facts_, *profile_facts_;
+  std::vector<PolicyCardView*> cards_;
+  int columns_ = 0;
+  std::shared_ptr<const OverviewModel> model_;
+  OverviewView view_;
+};
+
+}  // namespace kvatlas::viewer

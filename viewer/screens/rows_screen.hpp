@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The screen of the last rows: which keys the end of the prompt looks at.
+#pragma once
+
+#include <memory>
+
+#include "viewer/models/rows_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+class QTableWidget;
+
+namespace kvatlas::viewer {
+
+class RowsScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  RowsScreen(Session& session, QWidget* parent);
+
+  QString id() const override { return "rows"; }
+  QString title() const override { return tr("Last rows"); }
+  bool act(Act act) override;
+  Table table() const override { return top_; }
+  QString focus_text() const override;
+
+  enum class Lines : std::uint8_t { head, kv_group, all_heads, mean };
+  void set_lines(Lines lines);
+  /// The keys that are shown.
+  std::pair<std::int64_t, std::int64_t> keys() const;
+  const ChartView& lines_view() const { return *lines_view_; }
+
+ protected:
+  std::string arrays() const override;
+  void read() override;
+  void compute() override;
+  void show_choices() override;
+  void show_selection() override;
+  bool move_threshold(double /*by*/) override { return false; }
+
+ private:
+  struct Read {
+    RowsModel model;
+    std::vector<std::string> texts;
+  };
+  void show_keys(std::int64_t first, std::int64_t last);
+  void show_table();
+  RowsChoices rows_choices() const;
+
+  ChartView *lines_view_, *heatmap_;
+  QTableWidget* table_;
+  QComboBox *lines_choice_, *dynamic_choice_, *lag_choice_;
+  Lines lines_ = Lines::head;
+  std::shared_ptr<const Read> read_of_;
+  std::pair<std::int64_t, std::int64_t> computed_{0, 0};  // the keys that the charts are of
+  Table top_;
+};
+
+}  // namespace kvatlas::viewer

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/screens/sweep_screen.hpp"
+
+#include <QVBoxLayout>
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "viewer/screens/screens.hpp"
+
+namespace kvatlas::viewer {
+
+SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
+  make_controls();
+  chart_ = add_chart(tr("Score of every lag and ratio over its compression"));
+  pattern_ = add_chart(tr("Keys that the setting keeps along a prompt"));
+  pattern_->setFixedHeight(120);
+  auto* layout = new QVBoxLayout(page());
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(chart_);
+  layout->addWidget(pattern_);
+  connect(chart_, &ChartView::handle_moved, this, [this](int mark, double value, bool done) {
+    const auto& marks = chart_->chart().marks;
+    if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
+    if (marks[mark].label == "wanted") {
+      drag(tr("Wanted compression"), done, [&](Choices& choices) {
+        choices.sweep.wanted_compression = std::clamp(value, 0.0, 1.0);
+      });
+    } else if (model_ && model_->full.mean > 0) {
+      const double share = std::clamp(value / model_->full.mean, 0.0, 1.0);
+      drag(tr("Least score"), done, [&](Choices& choices) { choices.sweep.least_share = share; });
+    }
+  });
+  connect(chart_, &ChartView::point_chosen, this, [this](int series, int point) {
+    const auto s = static_cast<std::size_t>(series), p = static_cast<std::size_t>(point);
+    if (series >= 0 && point >= 0 && s < view_.candidates.size() && p < view_.candidates[s].size())
+      choose(static_cast<int>(view_.candidates[s][p]));
+  });
+  start();
+}
+
+void SweepScreen::make_controls() {
+  score_ = bar().add_combo(
+      {"score", tr("Score"),
+       tr("Share of answers found; of digits right up to the first wrong one; of digits right at "
+          "their place; or of the attention that the kept keys had.")},
+      {tr("answers found"), tr("digits up to the first wrong"), tr("digits in place"),
+       tr("attention kept")},
+      [this](int index) {
+        change(tr("Score"),
+               [&](Choices& choices) { choices.sweep.score = static_cast<SweepScore>(index); });
+      });
+  x_ = bar().add_combo(
+      {"against", tr("Against"),
+       tr("The share of the cache that is dropped, or the tokens kept of each partition.")},
+      {tr("compression"), tr("tokens kept of a partition")}, [this](int index) {
+        change(tr("Axis"), [&](Choices& choices) { choices.sweep.against_kept = index == 1; });
+      });
+  least_ = bar().add_number(
+      {"least", tr("At least"),
+       tr("Of the full cache's score. The point that compresses most among those with so much is "
+          "named below. Drag the horizontal line, or press [ and ].")},
+      {0, 100, 1, 1, QStringLiteral(" %")}, [this](double value) {
+        change(tr("Least score"),
+               [&](Choices& choices) { choices.sweep.least_share = value / 100; });
+      });
+  wanted_ = bar().add_number(
+      {"wanted", tr("Wanted compression"),
+       tr("The best point that compresses at least so much is recommended. Drag the vertical "
+          "line.")},
+      {0, 100, 1, 1, QStringLiteral(" %")}, [this](double value) {
+        change(tr("Wanted compression"),
+               [&](Choices& choices) { choices.sweep.wanted_compression = value / 100; });
+      });
+  bar().add_button({"recommended_button", tr("Take the recommended"),
+                    tr("Forgets the chosen point: the recommended one is exported.")},
+                   [this] { choose(-1); });
+  chosen_ = bar().add_text(
+      {"chosen", tr("Chosen setting"), tr("What is exported. Click a point to choose it.")});
+}
+
+void SweepScreen::choose(int candidate) {
+  const auto at = static_cast<std::size_t>(std::max(candidate, 0));
+  if (model_ && at >= model_->candidates.size()) return;  // of an older document
+  if (candidate >= 0 && model_ && !model_->candidates[at].own()) {
+    emit session().message(tr("Only LagKV's own points can be exported."));
+    return;
+  }
+  change(tr("LagKV setting"), [&](Choices& choices) { choices.lag_candidate = candidate; });
+}
+
+void SweepScreen::read() {
+  try {
+    model_ = std::make_shared<const SweepModel>(sweep_model(session().section("lagkv")));
+    model_arrived();
+  } catch (const Error& error) {
+    model_.reset();
+    show_message(QString::fromUtf8(error.what()));
+  }
+}
+
+std::optional<std::size_t> SweepScreen::shown_candidate() const {
+  const int chosen = session().choices().lag_candidate;
+  if (model_ && chosen >= 0 && static_cast<std::size_t>(chosen) < model_->candidates.size())
+    return static_cast<std::size_t>(chosen);
+  return std::nullopt;
+}
+
+void SweepScreen::compute() {
+  SweepSettings settings = session().choices().sweep;
+  settings.length = session().choices().length;
+  compute_view([model = model_, settings,
+                chosen = shown_candidate()] { return sweep_view(*model, settings, chosen); },
+               [this](SweepView view) {
+                 view_ = std::move(view);
+                 set_chart(*chart_, view_.chart);
+                 set_chart(*pattern_, view_.pattern);
+                 chosen_->setText(focus_text());
+               });
+}
+
+bool SweepScreen::move_threshold(double by) {
+  const double moved = std::clamp(session().choices().sweep.least_share + by, 0.0, 1.0);
+  change(tr("Least score"), [&](Choices& choices) { choices.sweep.least_share = moved; });
+  return true;
+}
+
+/// Left and right walk the candidates.
+bool SweepScreen::act(Act act) {
+  if (!model_ || (act != Act::left && act != Act::right)) return LiveScreen::act(act);
+  const int step = act == Act::right ? 1 : -1;
+  const int count = static_cast<int>(model_->candidates.size());
+  const auto now = shown_candidate() ? shown_candidate() : view_.recommended;
+  int next = now ? static_cast<int>(*now) + step : 0;
+  while (next >= 0 && next < count && !model_->candidates[next].own()) next += step;
+  if (next >= 0 && next < count) choose(next);
+  return true;
+}
+
+void SweepScreen::show_choices() {
+  const SweepSettings& sweep = session().choices().sweep;
+  ControlBar::set(*score_, static_cast<int>(sweep.score));
+  ControlBar::set(*x_, sweep.against_kept ? 1 : 0);
+  ControlBar::set(*least_, sweep.least_share * 100);
+  ControlBar::set(*wanted_, sweep.wanted_compression * 100);
+}
+
+QString SweepScreen::focus_text() const {
+  if (!model_ || !message().isEmpty()) return {};
+  const auto chosen = shown_candidate();
+  const auto which = chosen ? chosen : view_.recommended;
+  if (!which) return tr("no point compresses so much");
+  if (*which >= model_->candidates.size()) return {};  // of an older document
+  const auto& candidate = model_->candidates[*which];
+  return (chosen ? tr("chosen: lag %1, ratio %2, compression %3, score %4")
+                 : tr("recommended: lag %1, ratio %2, compression %3, score %4"))
+      .arg(candidate.lag)
+      .arg(QString::fromStdString(candidate.ratio))
+      .arg(QString::fromStdString(percent_text(candidate.compression)))
+      .arg(QString::fromStdString(number_text(candidate.score.mean, 3)));
+}
+
+Screen* make_sweep_screen(Session& session, QWidget* parent) {
+  return new SweepScreen(session, parent);
+}
+
+}  // namespace kvatlas::viewer

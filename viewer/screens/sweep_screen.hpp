@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// LagKV's screen: score against compression, as calibration left it in a document.
+#pragma once
+
+#include <memory>
+
+#include "viewer/models/sweep_model.hpp"
+#include "viewer/screens/live_screen.hpp"
+
+namespace kvatlas::viewer {
+
+class SweepScreen : public LiveScreen {
+  Q_OBJECT
+
+ public:
+  SweepScreen(Session& session, QWidget* parent);
+  QString id() const override { return QStringLiteral("sweep"); }
+  QString title() const override { return tr("LagKV sweep"); }
+  bool act(Act act) override;
+  QString focus_text() const override;
+
+  const SweepView& view() const { return view_; }
+  ChartView& chart() const { return *chart_; }
+  ChartView& pattern_chart() const { return *pattern_; }
+
+ protected:
+  std::string arrays() const override { return "document"; }
+  void read() override;
+  void compute() override;
+  void show_choices() override;
+  bool move_threshold(double by) override;
+  bool needs_profile() const override { return false; }
+
+ private:
+  void make_controls();
+  void choose(int candidate);
+  /// The chosen one, or the recommended one.
+  std::optional<std::size_t> shown_candidate() const;
+
+  ChartView *chart_, *pattern_;
+  QComboBox *score_, *x_;
+  QDoubleSpinBox *least_, *wanted_;
+  QLabel* chosen_;
+  std::shared_ptr<const SweepModel> model_;
+  SweepView view_;
+};
+
+}  // namespace kvatlas::viewer
