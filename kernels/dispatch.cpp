@@ -64,7 +64,7 @@ Backend choose(const Exec& exec, Memory memory) {
   if (backend == Backend::automatic) backend = backend_from_environment();
   if (backend == Backend::automatic)
     backend = memory == Memory::device ? Backend::cuda : Backend::cpu;
-  const char* name = kBackendNames[backend];
+  const char* name = kBackendNames[static_cast<std::size_t>(backend)];
   if ((backend == Backend::cuda) != (memory == Memory::device))
     fail(ErrorCode::unsupported, "backend ", name, " was asked for, but the data lies in ",
          memory == Memory::device ? "device" : "host", " memory");

@@ -138,7 +138,7 @@ void GateCurve::add(const GateRows& in) {
         ++counted_;
         if (lowest == layer) continue;
         const double gate = 1 / (1 + std::exp(distant - proximal));
-        ++upper_[gate * kBins];
+        ++upper_[static_cast<std::size_t>(gate * kBins)];
       }
     }
 }

@@ -66,7 +66,7 @@ struct Runtime {
   /// Why architectures that are not listed are refused; empty: they are not.
   std::string refuses_others = {};
 
-  const Expression& form(Form which) const { return forms[which]; }
+  const Expression& form(Form which) const { return forms[static_cast<std::size_t>(which)]; }
 };
 
 /// Layers that `equal_groups` adds and that hold nothing.
