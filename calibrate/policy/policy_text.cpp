@@ -325,8 +325,8 @@ void check_composition(const Policy& policy) {
       const Part &a = policy.parts[i], &b = policy.parts[j];
       const auto first = name_of(a), second = name_of(b);
       if (kind_of(a) == kind_of(b))
-        fail(ErrorCode::usage, "'", first, "' and '", second, "' both ", kKindText[kind_of(a)],
-             ": a policy has one such part");
+        fail(ErrorCode::usage, "'", first, "' and '", second, "' both ",
+             kKindText[static_cast<std::size_t>(kind_of(a))], ": a policy has one such part");
       if (kind_of(a) == Kind::merges || kind_of(b) == Kind::merges)
         fail(ErrorCode::usage, "'", first, "' and '", second,
              "': minicache merges layers that hold the same tokens with keys of their own, so it "
