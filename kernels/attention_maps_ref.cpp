@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernels/attention_maps_impl.hpp"
 #include "kernels/read.hpp"
@@ -11,20 +10,23 @@
 namespace kvatlas::kernels::reference {
 namespace {
 
-/// The scores of row i of head h for its keys first_key(i)..i.
-std::vector<double> score_row(const CausalScores& scores, std::int64_t h, std::int64_t i) {
-  const std::int64_t group = scores.queries.sizes[0] / scores.keys.sizes[0];
-  std::vector<double> row;
-  for (std::int64_t j = first_key(scores, i); j <= i; ++j) {
-    double dot = 0;
-    for (std::int64_t c = 0; c < scores.queries.sizes[2]; ++c)
-      dot += read(scores.queries, h, i, c) * read(scores.keys, h / group, j, c);
-    dot *= static_cast<double>(scores.scale);
-    const double cap = scores.soft_cap;
-    row.push_back(cap > 0 ? cap * std::tanh(dot / cap) : dot);
+/// The queries of one head and the keys of its group.
+struct Head {
+  const CausalScores& scores;
+  Eigen::MatrixXd queries, keys;
+
+  Head(const CausalScores& all, std::int64_t h)
+      : scores(all),
+        queries(read_matrix(all.queries, h)),
+        keys(read_matrix(all.keys, h / (all.queries.sizes[0] / all.keys.sizes[0]))) {}
+
+  /// The scores of row i for its keys first_key(i)..i.
+  Eigen::ArrayXd row(std::int64_t i) const {
+    const std::int64_t first = first_key(scores, i);
+    return attention_scores(keys.middleRows(first, i + 1 - first), queries.row(i), scores.scale,
+                            scores.soft_cap);
   }
-  return row;
-}
+};
 
 void pool_head(const MapLevel& from, std::int64_t block, const MapLevel& to, std::int64_t n,
                std::int64_t h) {
@@ -58,14 +60,12 @@ void pool_levels(const AttentionMaps& io, std::int64_t h) {
 
 void row_logsumexp(const RowLogSumExp& io) {
   for (std::int64_t h = 0; h < io.lse.sizes[0]; ++h) {
+    const Head head(io.scores, h);
     for (std::int64_t i = 0; i < io.lse.sizes[1]; ++i) {
-      const auto row = score_row(io.scores, h, i);
-      const double top = *std::max_element(row.begin(), row.end());
-      double sum = 0;
-      for (const double score : row) sum += score == top ? 1 : std::exp(score - top);
-      const bool unusable = std::any_of(row.begin(), row.end(), [](double score) {
-        return std::isnan(score) || score == std::numeric_limits<double>::infinity();
-      });
+      const Eigen::ArrayXd row = head.row(i);
+      const double top = row.maxCoeff<Eigen::PropagateNaN>();
+      const bool unusable = std::isnan(top) || top == std::numeric_limits<double>::infinity();
+      const double sum = (row == top).select(1.0, exact_exp(row - top)).sum();
       io.lse(h, i) = unusable ? std::nanf("") : static_cast<float>(top + std::log(sum));
     }
   }
@@ -74,17 +74,20 @@ void row_logsumexp(const RowLogSumExp& io) {
 void attention_maps(const AttentionMaps& io) {
   const std::int64_t n = io.lse.sizes[1], blocks = map_blocks(n, io.block);
   for (std::int64_t h = 0; h < io.lse.sizes[0]; ++h) {
-    std::vector<double> columns(n, 0.0), sums(blocks * blocks, 0.0), maxima(blocks * blocks, 0.0);
+    const Head head(io.scores, h);
+    Eigen::ArrayXd columns = Eigen::ArrayXd::Zero(n);
+    Eigen::ArrayXXd sums = Eigen::ArrayXXd::Zero(blocks, blocks), maxima = sums;
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto row = score_row(io.scores, h, i);
-      for (std::size_t s = 0; s < row.size(); ++s) {
-        const std::int64_t j = first_key(io.scores, i) + static_cast<std::int64_t>(s);
-        double weight = std::exp(row[s] - static_cast<double>(io.lse(h, i)));
-        if (!std::isfinite(weight) || !std::isfinite(io.lse(h, i))) weight = std::nan("");
-        const std::int64_t block = i / io.block * blocks + j / io.block;
+      const std::int64_t first = first_key(io.scores, i);
+      const double lse = io.lse(h, i);
+      const Eigen::ArrayXd weights = exact_exp(head.row(i) - lse);
+      for (std::int64_t j = first; j <= i; ++j) {
+        const bool usable = std::isfinite(weights[j - first]) && std::isfinite(lse);
+        const double weight = usable ? weights[j - first] : std::nan("");
+        double& most = maxima(i / io.block, j / io.block);
         columns[j] += weight;
-        sums[block] += weight;
-        maxima[block] = max_or_nan(maxima[block], weight);
+        sums(i / io.block, j / io.block) += weight;
+        most = max_or_nan(most, weight);
       }
     }
     if (io.column_sums.data)
@@ -95,9 +98,8 @@ void attention_maps(const AttentionMaps& io) {
         const double cells = static_cast<double>(std::min(io.block, n - bi * io.block)) *
                              static_cast<double>(std::min(io.block, n - bj * io.block));
         if (io.levels[0].mean.data)
-          io.levels[0].mean(h, bi, bj) = static_cast<float>(sums[bi * blocks + bj] / cells);
-        if (io.levels[0].max.data)
-          io.levels[0].max(h, bi, bj) = static_cast<float>(maxima[bi * blocks + bj]);
+          io.levels[0].mean(h, bi, bj) = static_cast<float>(sums(bi, bj) / cells);
+        if (io.levels[0].max.data) io.levels[0].max(h, bi, bj) = static_cast<float>(maxima(bi, bj));
       }
     }
     pool_levels(io, h);

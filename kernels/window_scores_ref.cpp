@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/read.hpp"
@@ -10,39 +9,31 @@
 namespace kvatlas::kernels::reference {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
 /// Whether score `a` ranks before `b`; NaN ranks last.
 bool before(float a, float b) { return std::isnan(b) ? !std::isnan(a) : a > b; }
 
 }  // namespace
 
 void window_scores(const WindowScores& io) {
-  const auto [n_heads, q_rows, n_tokens] = io.probs.sizes;
   const auto [n_groups, n_positions] = io.scores.sizes;
-  const std::int64_t group = n_groups == 0 ? 0 : n_heads / n_groups, reach = io.kernel / 2;
-  const auto mean = [&](std::int64_t head, std::int64_t j) {
-    double sum = 0;
-    for (std::int64_t row = io.probs.sizes[1] - io.window; row < io.probs.sizes[1]; ++row)
-      sum += read(io.probs, head, row, j);
-    return sum / static_cast<double>(io.window);
-  };
-  for (std::int64_t g = 0; g < n_groups; ++g)
-    for (std::int64_t j = 0; j < n_positions; ++j) {
-      double sum = 0;
-      for (std::int64_t head = g * group; head < (g + 1) * group; ++head) {
-        const bool average = io.pooling == Pooling::average;
-        double pooled = average ? 0 : -kInf;
-        for (std::int64_t t = std::max<std::int64_t>(0, j - reach);
-             t <= std::min(n_positions - 1, j + reach); ++t)
-          pooled = average ? pooled + mean(head, t) / static_cast<double>(io.kernel)
-                           : larger(pooled, mean(head, t));
-        sum += pooled;
+  const std::int64_t group = n_groups == 0 ? 0 : io.probs.sizes[0] / n_groups,
+                     reach = io.kernel / 2;
+  const bool average = io.pooling == Pooling::average;
+  for (std::int64_t g = 0; g < n_groups; ++g) {
+    Eigen::ArrayXd sums = Eigen::ArrayXd::Zero(n_positions);
+    for (std::int64_t head = g * group; head < (g + 1) * group; ++head) {
+      const Eigen::ArrayXd means =
+          read_matrix(io.probs, head).bottomRows(io.window).colwise().mean().head(n_positions);
+      for (std::int64_t j = 0; j < n_positions; ++j) {
+        const std::int64_t begin = std::max<std::int64_t>(0, j - reach);
+        const auto pooled = means.segment(begin, std::min(n_positions, j + reach + 1) - begin);
+        sums[j] += average ? pooled.sum() / static_cast<double>(io.kernel)
+                           : pooled.maxCoeff<Eigen::PropagateNaN>();
       }
-      io.scores(g, j) = static_cast<float>(sum / static_cast<double>(group));
     }
+    for (std::int64_t j = 0; j < n_positions; ++j)
+      io.scores(g, j) = static_cast<float>(sums[j] / static_cast<double>(group));
+  }
 }
 
 void top_counts(const TopCounts& io) {
