@@ -311,7 +311,7 @@ void paint_legend(QPainter& painter, const MapLayout& layout, const Theme& theme
     for (const float value : map.sample()) {
       if (legend.kind() == ScaleKind::log && value <= 0) continue;
       const double place = legend.position(static_cast<double>(value)) * 39.999;
-      bins[place] += 1;
+      bins[static_cast<std::size_t>(place)] += 1;
     }
     const double most = std::max(1.0, *std::max_element(bins.begin(), bins.end()));
     painter.setPen(Qt::NoPen);
