@@ -12,117 +12,31 @@ namespace {
 
 using nlohmann::json;
 
-class JsonWriter : public Settings {
- public:
-  void whole(const char* key, std::int64_t& value, std::int64_t, std::int64_t,
-             const char*) override {
-    out[key] = value;
-  }
-  void optional_whole(const char* key, std::optional<std::int64_t>& value, std::int64_t,
-                      std::int64_t, const char*) override {
-    if (value) out[key] = *value;
-  }
-  void number(const char* key, double& value, double, double, const char*) override {
-    out[key] = value;
-  }
-  void seed(const char* key, std::uint64_t& value, const char*) override { out[key] = value; }
-  void flag(const char* key, bool& value, const char*) override { out[key] = value; }
-  void text(const char* key, std::string& value, const char*) override {
-    if (!value.empty()) out[key] = value;
-  }
-  void word(const char* key, std::size_t& index, std::span<const std::string_view> words,
-            const char*) override {
-    out[key] = words[index];
-  }
+json write_settings(const PartName& known, const Part& part) {
   json out = json::object();
-};
+  for (const auto& setting : known.settings)
+    if (auto value = setting.get(part); !value.is_null() && value != "")
+      out[setting.key] = std::move(value);
+  return out;
+}
 
-class JsonReader : public Settings {
- public:
-  explicit JsonReader(const json& settings) : settings_(settings) {}
-
-  void whole(const char* key, std::int64_t& value, std::int64_t low, std::int64_t high,
-             const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    // An unsigned number beyond int64 would turn negative.
-    const bool fits = found->is_number_integer() &&
-                      !(found->is_number_unsigned() && found->get<std::uint64_t>() > INT64_MAX);
-    if (!fits || found->get<std::int64_t>() < low || found->get<std::int64_t>() > high)
-      refuse(key, *found, str("a whole number from ", low, " to ", high));
-    value = found->get<std::int64_t>();
+void read_settings(const PartName& known, const json& from, Part& part) {
+  std::vector<std::string> keys;
+  for (const auto& [key, meaning, allowed, get, set] : known.settings) {
+    keys.push_back(key);
+    const auto found = from.find(key);
+    if (found == from.end()) continue;
+    if (!is_allowed(allowed, *found))
+      fail(ErrorCode::unreadable, key, " is ",
+           printable(found->dump(-1, ' ', true, json::error_handler_t::replace)), ", expected ",
+           expected_text(allowed));
+    set(part, *found);
   }
-  void optional_whole(const char* key, std::optional<std::int64_t>& value, std::int64_t low,
-                      std::int64_t high, const char* meaning) override {
-    std::int64_t number = -1;
-    whole(key, number, low, high, meaning);
-    if (number != -1) value = number;
-  }
-  void number(const char* key, double& value, double low, double high, const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    // Written so that NaN is refused.
-    if (!found->is_number() || !(found->get<double>() >= low && found->get<double>() <= high))
-      refuse(key, *found, str("a number from ", low, " to ", high));
-    value = found->get<double>();
-  }
-  void seed(const char* key, std::uint64_t& value, const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    if (!found->is_number_integer() ||
-        (!found->is_number_unsigned() && found->get<std::int64_t>() < 0))
-      refuse(key, *found, "a whole number that is not negative");
-    value = found->get<std::uint64_t>();
-  }
-  void flag(const char* key, bool& value, const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    if (!found->is_boolean()) refuse(key, *found, "true or false");
-    value = found->get<bool>();
-  }
-  void text(const char* key, std::string& value, const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    if (!found->is_string()) refuse(key, *found, "text");
-    value = found->get<std::string>();
-  }
-  void word(const char* key, std::size_t& index, std::span<const std::string_view> words,
-            const char*) override {
-    const json* found = find(key);
-    if (!found) return;
-    const auto place = found->is_string() ? std::find(words.begin(), words.end(),
-                                                      found->get_ref<const std::string&>())
-                                          : words.end();
-    if (place == words.end()) {
-      std::string known;
-      for (const auto word : words) known += (known.empty() ? "" : " or ") + std::string(word);
-      refuse(key, *found, known);
-    }
-    index = static_cast<std::size_t>(place - words.begin());
-  }
-
-  void require_all_known() const {
-    for (const auto& [key, value] : settings_.items())
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        fail(ErrorCode::unreadable, "there is no setting ", quoted(key), "; known are ",
-             list_str(known_));
-  }
-
- private:
-  const json* find(const char* key) {
-    known_.emplace_back(key);
-    const auto found = settings_.find(key);
-    return found == settings_.end() ? nullptr : &*found;
-  }
-  [[noreturn]] static void refuse(const char* key, const json& found, const std::string& expected) {
-    fail(ErrorCode::unreadable, key, " is ",
-         printable(found.dump(-1, ' ', true, json::error_handler_t::replace)), ", expected ",
-         expected);
-  }
-
-  const json& settings_;
-  std::vector<std::string> known_;
-};
+  for (const auto& [key, value] : from.items())
+    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+      fail(ErrorCode::unreadable, "there is no setting ", quoted(key), "; known are ",
+           list_str(keys));
+}
 
 json lazy_result(const LazyHeads& fixed) {
   const bool whole_layers =
@@ -211,9 +125,7 @@ const json& object_member(const json& section, const char* key) {
 /// An imported pattern: trimmed heads, given beforehand.
 Part part_of_heads(const json& section) {
   Part streaming = Streaming{};
-  JsonReader reader(object_member(section, "settings"));
-  visit_settings("streaming", streaming, reader);
-  reader.require_all_known();
+  read_settings(*find_part("streaming"), object_member(section, "settings"), streaming);
   SimLayerKv part;
   part.keep = std::get<Streaming>(streaming).keep;
   part.per_head = true;
@@ -222,9 +134,9 @@ Part part_of_heads(const json& section) {
   return part;
 }
 
-/// The name that the settings of a section's part go by.
-std::string settings_name(const std::string& section, const json& from) {
-  if (section != "baseline") return section;
+/// What a section's part is called.
+const PartName& part_name(const std::string& section, const json& from) {
+  if (section != "baseline") return *find_part(section);
   const auto name = from.find("name");
   if (name == from.end() || !name->is_string())
     fail(ErrorCode::unreadable, "name is missing, or no text");
@@ -232,7 +144,7 @@ std::string settings_name(const std::string& section, const json& from) {
   const PartName* known = find_part(text);
   if (!known || section_name(known->standard) != "baseline")
     fail(ErrorCode::unreadable, "name ", quoted(text), " is no baseline's");
-  return text;
+  return *known;
 }
 
 }  // namespace
@@ -248,10 +160,8 @@ std::string section_name(const Part& part) {
 json section_of(const Part& part) {
   const auto section = section_name(part);
   const auto name = section == "baseline" ? name_of(part) : section;
-  JsonWriter writer;
-  Part copy = part;
-  visit_settings(name, copy, writer);
-  json out = {{"settings", std::move(writer.out)}, {"result", std::visit(Result{}, part)}};
+  json out = {{"settings", write_settings(*find_part(name), part)},
+              {"result", std::visit(Result{}, part)}};
   if (section == "baseline") out["name"] = name;
   return out;
 }
@@ -262,13 +172,11 @@ Part part_of(const std::string& section, const json& from) {
       fail(ErrorCode::unreadable, "no section of a policy document");
     const auto& settings = object_member(from, "settings");
     if (section == "heads") return part_of_heads(from);
-    const auto name = settings_name(section, from);
-    Part part = find_part(name)->standard;
+    const PartName& known = part_name(section, from);
+    Part part = known.standard;
     try {
-      JsonReader reader(settings);
       in_context("settings", [&] {
-        visit_settings(name, part, reader);
-        reader.require_all_known();
+        read_settings(known, settings, part);
         check_settings(part);
       });
       std::visit(ReadResult{object_member(from, "result")}, part);

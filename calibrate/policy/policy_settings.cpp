@@ -2,92 +2,153 @@
 #include "calibrate/policy/policy_settings.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 #include "base/error.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
-using Words2 = std::array<std::string_view, 2>;
-using Words3 = std::array<std::string_view, 3>;
+using nlohmann::json;
 
-void visit_proximity(Proximity& keep, Settings& s) {
-  s.whole("initial", keep.initial, 0, kMostTokens, "first tokens kept");
-  s.whole("recent", keep.recent, 1, kMostTokens, "last tokens kept, the query's own included");
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+constexpr WholeRange kTokens{0, kMostTokens}, kSomeTokens{1, kMostTokens}, kRows{1, 4096};
+constexpr NumberRange kShare{0, 1};
+
+/// The member of a part that a path of pointers to members leads to.
+template <class P, class Member, class... Deeper>
+const auto& member_at(const Part& part, Member P::*first, Deeper... deeper) {
+  return ((std::get<P>(part).*first).*....*deeper);
+}
+template <class P, class Member, class... Deeper>
+auto& member_at(Part& part, Member P::*first, Deeper... deeper) {
+  return ((std::get<P>(part).*first).*....*deeper);
 }
 
-void visit_window_budget(WindowBudget& select, Settings& s) {
-  s.whole("window", select.window, 1, 4096, "last prompt rows, which score the others; kept");
-  s.whole("budget", select.budget, 2, kMostTokens,
-          "tokens kept a layer in the mean, the window included");
-  s.whole("kernel", select.kernel, 1, 4095, "positions that scores are pooled over, odd");
-  s.choice("pooling", select.pooling, Words2{"avg", "max"}, "how they are pooled");
+template <class... Path>
+Setting setting(const char* key, Allowed allowed, const char* meaning, Path... path) {
+  return {key, meaning, std::move(allowed),
+          [=](const Part& part) -> json { return member_at(part, path...); },
+          [=](Part& part, const json& value) { value.get_to(member_at(part, path...)); }};
 }
 
-struct Visit {
-  std::string_view name;
-  Settings& s;
+/// Kept as an enumeration or a bool: the place among the words.
+template <class... Path>
+Setting choice(const char* key, const std::vector<std::string_view>& words, const char* meaning,
+               Path... path) {
+  return {key, meaning, OneOf{words},
+          [=](const Part& part) -> json {
+            return words[static_cast<std::size_t>(member_at(part, path...))];
+          },
+          [=](Part& part, const json& value) {
+            const auto& word = value.get_ref<const std::string&>();
+            auto& member = member_at(part, path...);
+            member = static_cast<std::remove_reference_t<decltype(member)>>(
+                std::find(words.begin(), words.end(), word) - words.begin());
+          }};
+}
 
-  void operator()(Streaming& part) const {
-    if (name != "window") return visit_proximity(part.keep, s);
-    s.whole("recent", part.keep.recent, 1, kMostTokens,
-            "last tokens kept, the query's own included");
-  }
-  void operator()(SimLayerKv& part) const {
-    s.number("threshold", part.threshold, 0, 1, "layers whose proximal mass exceeds it are lazy");
-    visit_proximity(part.keep, s);
-    s.choice("identify", part.identify, Words2{"decode", "prefill"},
-             "when: at the first generated token, or at the last prompt rows");
-    s.whole("w_last", part.w_last, 1, 4096, "those prompt rows");
-    s.choice("granularity", part.per_head, Words2{"layer", "head"},
-             "what is lazy: layers, or KV heads");
-    s.flag("opposite", part.opposite, "trim as many layers, those of the smallest mass");
-  }
-  void operator()(LayerBaseline& part) const {
-    s.number("threshold", part.threshold, 0, 1,
-             "as many layers are trimmed as simlayerkv finds lazy at it");
-    s.optional_whole("layers", part.layers, 0, kMostLayers, "or so many");
-    visit_proximity(part.keep, s);
-    if (part.choose == LayerBaseline::Choose::pyramid) return;
-    s.choice("from", part.from, Words3{"lower", "upper", "all"},
-             "the half of the layers that they are drawn from");
-    s.seed("seed", part.seed, "of the draw");
-  }
-  void operator()(Pod& part) const {
-    s.number("delta", part.delta, 0, 1, "least similarity of the layers of a block");
-    s.whole("initial", part.proximal.initial, 0, kMostTokens, "first tokens, never shared");
-    s.whole("recent", part.proximal.recent, 1, kMostTokens, "last tokens, never shared");
-    s.choice("granularity", part.per_query_head, Words2{"kv-head", "head"},
-             "what has blocks of its own: KV heads, or query heads");
-    s.number("tau", part.tau, 0, 1, "gate at which a head skips the distant part; 1: never");
-    s.text("blocks", part.blocks_file,
-           "profile or policy to take the blocks from; without: the prompt's own rows");
-  }
-  void operator()(DynamicKv& part) const {
-    visit_window_budget(part.select, s);
-    s.number("r_max", part.r_max, 1, 1e6, "most tokens of a layer, in budgets");
-  }
-  void operator()(SnapKv& part) const { visit_window_budget(part.select, s); }
-  void operator()(H2o& part) const {
-    s.whole("budget", part.budget, 2, kMostTokens, "tokens kept, half of them the most recent");
-  }
-  void operator()(LagKv& part) const {
-    s.whole("sink", part.sink, 0, kMostTokens, "first tokens kept");
-    s.whole("lag", part.lag, 2, kMostTokens, "tokens a partition");
-    s.text("ratio", part.ratio, "share of a partition kept, as 0.25 or 1/4");
-    if (name == "lagkv")
-      s.choice("variant", part.variant, Words3{"lag", "local", "l2"},
-               "scored against the next partition, its own, or by the key's norm");
-  }
-  void operator()(MiniCache& part) const {
-    s.number("t", part.t, 0, 1, "where between the two layers their merged direction lies");
-    s.whole("recent", part.recent, 0, kMostTokens, "last tokens, not merged");
-  }
-  void operator()(Quest& part) const {
-    s.whole("page", part.page, 1, 4096, "tokens a page");
-    s.whole("budget", part.budget, 1, kMostTokens, "tokens read a step; all are kept");
-  }
-};
+/// How many layers are trimmed need not be given.
+Setting trimmed_layers() {
+  return {"layers", "or so many", WholeRange{0, 4096},
+          [](const Part& part) -> json {
+            const auto& layers = std::get<LayerBaseline>(part).layers;
+            return layers ? json(*layers) : json();
+          },
+          [](Part& part, const json& value) {
+            std::get<LayerBaseline>(part).layers = value.get<std::int64_t>();
+          }};
+}
+
+template <class P>
+Setting initial_kept(Proximity P::*keep) {
+  return setting("initial", kTokens, "first tokens kept", keep, &Proximity::initial);
+}
+template <class P>
+Setting recent_kept(Proximity P::*keep) {
+  return setting("recent", kSomeTokens, "last tokens kept, the query's own included", keep,
+                 &Proximity::recent);
+}
+
+std::vector<Setting> simlayerkv_settings() {
+  using P = SimLayerKv;
+  return {
+      setting("threshold", kShare, "layers whose proximal mass exceeds it are lazy", &P::threshold),
+      initial_kept(&P::keep),
+      recent_kept(&P::keep),
+      choice("identify", {"decode", "prefill"},
+             "when: at the first generated token, or at the last prompt rows", &P::identify),
+      setting("w_last", kRows, "those prompt rows", &P::w_last),
+      choice("granularity", {"layer", "head"}, "what is lazy: layers, or KV heads", &P::per_head),
+      setting("opposite", YesOrNo{}, "trim as many layers, those of the smallest mass",
+              &P::opposite)};
+}
+
+std::vector<Setting> layer_baseline_settings() {
+  using P = LayerBaseline;
+  return {setting("threshold", kShare, "as many layers are trimmed as simlayerkv finds lazy at it",
+                  &P::threshold),
+          trimmed_layers(), initial_kept(&P::keep), recent_kept(&P::keep)};
+}
+
+std::vector<Setting> random_layers_settings() {
+  auto all = layer_baseline_settings();
+  all.push_back(choice("from", {"lower", "upper", "all"},
+                       "the half of the layers that they are drawn from", &LayerBaseline::from));
+  all.push_back(setting("seed", AnySeed{}, "of the draw", &LayerBaseline::seed));
+  return all;
+}
+
+std::vector<Setting> pod_settings() {
+  return {
+      setting("delta", kShare, "least similarity of the layers of a block", &Pod::delta),
+      setting("initial", kTokens, "first tokens, never shared", &Pod::proximal,
+              &Proximity::initial),
+      setting("recent", kSomeTokens, "last tokens, never shared", &Pod::proximal,
+              &Proximity::recent),
+      choice("granularity", {"kv-head", "head"},
+             "what has blocks of its own: KV heads, or query heads", &Pod::per_query_head),
+      setting("tau", kShare, "gate at which a head skips the distant part; 1: never", &Pod::tau),
+      setting("blocks", TextLength{0, 4096},
+              "profile or policy to take the blocks from; without: the prompt's own rows",
+              &Pod::blocks_file)};
+}
+
+template <class P>
+std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
+  using W = WindowBudget;
+  return {setting("window", kRows, "last prompt rows, which score the others; kept", select,
+                  &W::window),
+          setting("budget", WholeRange{2, kMostTokens},
+                  "tokens kept a layer in the mean, the window included", select, &W::budget),
+          setting("kernel", WholeRange{1, 4095, true}, "positions that scores are pooled over, odd",
+                  select, &W::kernel),
+          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling)};
+}
+
+std::vector<Setting> dynamickv_settings() {
+  auto all = window_budget_settings(&DynamicKv::select);
+  all.push_back(setting("r_max", NumberRange{1, 1e6}, "most tokens of a layer, in budgets",
+                        &DynamicKv::r_max));
+  return all;
+}
+
+/// `local` and `l2` name a variant.
+std::vector<Setting> lag_settings() {
+  return {setting("sink", kTokens, "first tokens kept", &LagKv::sink),
+          setting("lag", WholeRange{2, kMostTokens}, "tokens a partition", &LagKv::lag),
+          setting("ratio", TextLength{1, 19}, "share of a partition kept, as 0.25 or 1/4",
+                  &LagKv::ratio)};
+}
+
+std::vector<Setting> lagkv_settings() {
+  auto all = lag_settings();
+  all.push_back(choice("variant", {"lag", "local", "l2"},
+                       "scored against the next partition, its own, or by the key's norm",
+                       &LagKv::variant));
+  return all;
+}
 
 std::vector<PartName> make_names() {
   LayerBaseline random;
@@ -97,23 +158,95 @@ std::vector<PartName> make_names() {
   LagKv local, l2;
   local.variant = LagVariant::local;
   l2.variant = LagVariant::l2;
-  return {{"streaming", "every layer keeps the first and the last tokens", Streaming{}},
-          {"window", "every layer keeps the last tokens", Streaming{{0, 1024}}},
-          {"simlayerkv", "lazy layers keep the first and the last tokens", SimLayerKv{}},
-          {"pod", "layers of a block share the keys of distant tokens", Pod{}},
-          {"dynamickv", "a budget of tokens for each layer, by the prompt's scores", DynamicKv{}},
-          {"lagkv", "partitions cut by their scores against the next one", LagKv{}},
-          {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{}},
-          {"pyramidkv", "budgets that fall linearly over the layers", pyramid},
-          {"h2o", "the tokens that took most attention, and the most recent", H2o{}},
-          {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}},
-          {"random-layers", "layers drawn by a seed trimmed", random},
-          {"minicache", "adjacent layers of the upper half merged", MiniCache{}},
-          {"local", "lagkv with variant=local", local},
-          {"l2", "lagkv with variant=l2", l2},
-          {"quest", "pages of tokens read by the bounds of their keys", Quest{}}};
+  return {
+      {"streaming",
+       "every layer keeps the first and the last tokens",
+       Streaming{},
+       {initial_kept(&Streaming::keep), recent_kept(&Streaming::keep)}},
+      {"window",
+       "every layer keeps the last tokens",
+       Streaming{{0, Proximity{}.recent}},
+       {recent_kept(&Streaming::keep)}},
+      {"simlayerkv", "lazy layers keep the first and the last tokens", SimLayerKv{},
+       simlayerkv_settings()},
+      {"pod", "layers of a block share the keys of distant tokens", Pod{}, pod_settings()},
+      {"dynamickv", "a budget of tokens for each layer, by the prompt's scores", DynamicKv{},
+       dynamickv_settings()},
+      {"lagkv", "partitions cut by their scores against the next one", LagKv{}, lagkv_settings()},
+      {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
+       window_budget_settings(&SnapKv::select)},
+      {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
+       window_budget_settings(&SnapKv::select)},
+      {"h2o",
+       "the tokens that took most attention, and the most recent",
+       H2o{},
+       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept, half of them the most recent",
+                &H2o::budget)}},
+      {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, layer_baseline_settings()},
+      {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
+      {"minicache",
+       "adjacent layers of the upper half merged",
+       MiniCache{},
+       {setting("t", kShare, "where between the two layers their merged direction lies",
+                &MiniCache::t),
+        setting("recent", kTokens, "last tokens, not merged", &MiniCache::recent)}},
+      {"local", "lagkv with variant=local", local, lag_settings()},
+      {"l2", "lagkv with variant=l2", l2, lag_settings()},
+      {"quest",
+       "pages of tokens read by the bounds of their keys",
+       Quest{},
+       {setting("page", kRows, "tokens a page", &Quest::page),
+        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}}};
 }
 
+std::string words_text(const std::vector<std::string_view>& words) {
+  std::string all;
+  for (const auto word : words) all += (all.empty() ? "" : " or ") + std::string(word);
+  return all;
+}
+
+struct RangeText {
+  std::string operator()(const WholeRange& range) const {
+    return str(range.least, " to ", range.most);
+  }
+  std::string operator()(const NumberRange& range) const {
+    return str(range.least, " to ", range.most);
+  }
+  std::string operator()(AnySeed) const { return "whole number"; }
+  std::string operator()(YesOrNo) const { return "0 or 1"; }
+  std::string operator()(TextLength) const { return ""; }
+  std::string operator()(const OneOf& choice) const { return words_text(choice.words); }
+};
+
+struct IsAllowed {
+  const json& value;
+
+  bool operator()(const WholeRange& range) const {
+    // An unsigned number beyond int64 would turn negative.
+    const bool fits = value.is_number_integer() &&
+                      !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
+    return fits && value.get<std::int64_t>() >= range.least &&
+           value.get<std::int64_t>() <= range.most;
+  }
+  bool operator()(const NumberRange& range) const {
+    // NaN fails both comparisons.
+    return value.is_number() && value.get<double>() >= range.least &&
+           value.get<double>() <= range.most;
+  }
+  bool operator()(AnySeed) const {
+    return value.is_number_integer() &&
+           (value.is_number_unsigned() || value.get<std::int64_t>() >= 0);
+  }
+  bool operator()(YesOrNo) const { return value.is_boolean(); }
+  bool operator()(TextLength) const { return value.is_string(); }
+  bool operator()(const OneOf& choice) const {
+    return value.is_string() &&
+           std::find(choice.words.begin(), choice.words.end(),
+                     value.get_ref<const std::string&>()) != choice.words.end();
+  }
+};
+
+/// Whether the settings of a part go together.
 struct Check {
   void operator()(const DynamicKv& part) const { check(part.select); }
   void operator()(const SnapKv& part) const { check(part.select); }
@@ -126,7 +259,6 @@ struct Check {
   void operator()(const Other&) const {}
 
   static void check(const WindowBudget& select) {
-    if (select.kernel % 2 == 0) fail(ErrorCode::usage, "kernel ", select.kernel, ": must be odd");
     if (select.budget <= select.window)
       fail(ErrorCode::usage, "budget ", select.budget, " must exceed the window of ", select.window,
            " tokens, which is kept");
@@ -171,11 +303,53 @@ std::string name_of(const Part& part) {
   return std::visit(Name{}, part);
 }
 
-void visit_settings(std::string_view name, Part& part, Settings& settings) {
-  std::visit(Visit{name, settings}, part);
+std::string range_text(const Allowed& allowed) { return std::visit(RangeText{}, allowed); }
+
+std::string expected_text(const Allowed& allowed) {
+  if (std::holds_alternative<AnySeed>(allowed))
+    return str("a whole number from 0 to ", std::numeric_limits<std::uint64_t>::max());
+  const char* kind = std::holds_alternative<WholeRange>(allowed)    ? "a whole number from "
+                     : std::holds_alternative<NumberRange>(allowed) ? "a number from "
+                     : std::holds_alternative<TextLength>(allowed)  ? "text"
+                                                                    : "";
+  return kind + range_text(allowed);
 }
 
-void check_settings(const Part& part) { std::visit(Check{}, part); }
+bool is_allowed(const Allowed& allowed, const json& value) {
+  return std::visit(IsAllowed{value}, allowed);
+}
+
+json value_from_text(const Allowed& allowed, const std::string& text) {
+  const auto number = [&](auto value) {
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    return read.ec == std::errc() && read.ptr == end ? json(value) : json();
+  };
+  if (std::holds_alternative<WholeRange>(allowed)) return number(std::int64_t{});
+  if (std::holds_alternative<NumberRange>(allowed)) return number(0.0);
+  if (std::holds_alternative<AnySeed>(allowed)) return number(std::uint64_t{});
+  if (std::holds_alternative<YesOrNo>(allowed))
+    return text == "1" ? json(true) : text == "0" ? json(false) : json();
+  return text;
+}
+
+std::string value_text(const json& value) {
+  if (value.is_null()) return "";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (!value.is_number_float()) return value.dump();
+  char digits[32];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), value.get<double>()).ptr;
+  return {digits, end};
+}
+
+void check_settings(const Part& part) {
+  for (const auto& setting : find_part(name_of(part))->settings)
+    if (const auto* range = std::get_if<WholeRange>(&setting.allowed); range && range->odd)
+      if (const auto value = setting.get(part).get<std::int64_t>(); value % 2 == 0)
+        fail(ErrorCode::usage, setting.key, " ", value, ": must be odd");
+  std::visit(Check{}, part);
+}
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }
 

@@ -1,60 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of each part of a policy: listed once, for inline text, documents and help.
+// The one table of all parts of a policy and of their settings. Inline text, documents, help,
+// command line options, the controls of the viewer and the checks all work from it; a test compares
+// the JSON Schema and the table of the Python package with it.
 #pragma once
 
-#include <array>
-#include <span>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::calibrate {
 
-inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-inline constexpr std::int64_t kMostLayers = 4096;
+// Which values a setting may have. Both ends belong to a range.
+struct WholeRange {
+  std::int64_t least, most;
+  bool odd = false;
+};
+struct NumberRange {
+  double least, most;
+};
+struct AnySeed {};  // a whole number from 0 to 2^64 - 1
+struct YesOrNo {};
+struct TextLength {
+  std::int64_t least, most;  // characters
+};
+struct OneOf {
+  std::vector<std::string_view> words;
+};
+using Allowed = std::variant<WholeRange, NumberRange, AnySeed, YesOrNo, TextLength, OneOf>;
 
-/// What is done with each setting in turn: read, written, described. A range includes its ends.
-class Settings {
- public:
-  virtual ~Settings() = default;
-  virtual void whole(const char* key, std::int64_t& value, std::int64_t low, std::int64_t high,
-                     const char* meaning) = 0;
-  virtual void optional_whole(const char* key, std::optional<std::int64_t>& value, std::int64_t low,
-                              std::int64_t high, const char* meaning) = 0;
-  virtual void number(const char* key, double& value, double low, double high,
-                      const char* meaning) = 0;
-  virtual void seed(const char* key, std::uint64_t& value, const char* meaning) = 0;
-  virtual void flag(const char* key, bool& value, const char* meaning) = 0;
-  /// Free text; empty: not given.
-  virtual void text(const char* key, std::string& value, const char* meaning) = 0;
-  /// One of some words; `index` is its place.
-  virtual void word(const char* key, std::size_t& index, std::span<const std::string_view> words,
-                    const char* meaning) = 0;
-
-  template <class T, std::size_t N>
-  void choice(const char* key, T& value, const std::array<std::string_view, N>& words,
-              const char* meaning) {
-    auto index = static_cast<std::size_t>(value);
-    word(key, index, words, meaning);
-    value = static_cast<T>(index);
-  }
+/// A setting of a part. Its default is what the part's standard has.
+struct Setting {
+  std::string key, meaning;
+  Allowed allowed;
+  /// The value in a part that has the setting; null or "" if it is not given.
+  std::function<nlohmann::json(const Part&)> get;
+  /// Takes an allowed value.
+  std::function<void(Part&, const nlohmann::json&)> set;
 };
 
 struct PartName {
   std::string name, meaning;
-  Part standard;  // with the settings that hold where none are given
+  Part standard;                  // with the settings that hold where none are given
+  std::vector<Setting> settings;  // in the order of the help
 };
 
 /// All names that a part may be called by, in the order of the help.
 const std::vector<PartName>& part_names();
-/// nullptr for none of them.
+/// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
 /// The name that says most about the part: "window" is streaming with initial 0.
 std::string name_of(const Part& part);
-/// Visits the settings that a part of this name has, in their fixed order.
-void visit_settings(std::string_view name, Part& part, Settings& settings);
+
+/// "0 to 1", "layer or head"; "" if every text is allowed.
+std::string range_text(const Allowed& allowed);
+/// "a number from 0 to 1": what a refused value should have been.
+std::string expected_text(const Allowed& allowed);
+bool is_allowed(const Allowed& allowed, const nlohmann::json& value);
+/// The value that a word stands for, or null if it stands for none of this kind. The value may be
+/// out of range.
+nlohmann::json value_from_text(const Allowed& allowed, const std::string& text);
+/// The shortest text that value_from_text reads as this value.
+std::string value_text(const nlohmann::json& value);
+
 /// Error(usage) for settings that contradict each other.
 void check_settings(const Part& part);
 /// Into the order that they are applied in.

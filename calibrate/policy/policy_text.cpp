@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <sstream>
 
@@ -21,12 +20,6 @@ constexpr Modifier kModifiers[] = {
     {"kv2", "what is kept is stored in 2 bits"},
     {"rolling", "windows stay at their size while decoding"},
 };
-
-std::string number_text(double value) {
-  char digits[32];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
-  return {digits, end};
-}
 
 template <class Words>
 std::string join(const Words& words, const char* separator = ", ") {
@@ -84,135 +77,45 @@ std::vector<std::string> all_names() {
        "?");
 }
 
-/// Takes the settings from "key=value" pairs.
-class TextReader : public Settings {
- public:
-  explicit TextReader(std::string_view text) {
-    if (text.empty()) return;
-    for (const auto& pair : split(text, ',')) {
-      const auto equals = pair.find('=');
-      if (equals == pair.npos || equals == 0 || equals + 1 == pair.size())
-        fail(ErrorCode::usage, quoted(pair), ": expected key=value");
-      const auto key = pair.substr(0, equals);
-      for (const auto& earlier : given_)
-        if (earlier.key == key) fail(ErrorCode::usage, "'", printable(key), "' is given twice");
-      given_.push_back({key, pair.substr(equals + 1), false});
-    }
-  }
-
-  void whole(const char* key, std::int64_t& value, std::int64_t low, std::int64_t high,
-             const char*) override {
-    if (const auto* text = find(key)) value = ranged<std::int64_t>(key, *text, low, high);
-  }
-  void optional_whole(const char* key, std::optional<std::int64_t>& value, std::int64_t low,
-                      std::int64_t high, const char*) override {
-    if (const auto* text = find(key)) value = ranged<std::int64_t>(key, *text, low, high);
-  }
-  void number(const char* key, double& value, double low, double high, const char*) override {
-    if (const auto* text = find(key)) value = ranged<double>(key, *text, low, high);
-  }
-  void seed(const char* key, std::uint64_t& value, const char*) override {
-    if (const auto* text = find(key))
-      value = ranged<std::uint64_t>(key, *text, 0, std::numeric_limits<std::uint64_t>::max());
-  }
-  void flag(const char* key, bool& value, const char* meaning) override {
-    auto index = std::size_t{value};
-    word(key, index, std::array<std::string_view, 2>{"0", "1"}, meaning);
-    value = index == 1;
-  }
-  void text(const char* key, std::string& value, const char*) override {
-    if (const auto* text = find(key)) value = *text;
-  }
-  void word(const char* key, std::size_t& index, std::span<const std::string_view> words,
-            const char*) override {
-    const auto* text = find(key);
-    if (!text) return;
-    const auto found = std::find(words.begin(), words.end(), *text);
-    if (found == words.end())
-      fail(ErrorCode::usage, key, "=", printable(*text), ": expected ", join(words, " or "));
-    index = static_cast<std::size_t>(found - words.begin());
-  }
-
-  bool given(const char* key) const {
-    return std::any_of(given_.begin(), given_.end(),
-                       [&](const Given& pair) { return pair.key == key; });
-  }
-  void require_all_known() const {
-    for (const auto& pair : given_)
-      if (!pair.known)
-        fail(ErrorCode::usage, "there is no key ", quoted(pair.key), "; known are ", join(keys_));
-  }
-
- private:
-  struct Given {
-    std::string key, value;
-    bool known;
-  };
-
-  const std::string* find(const char* key) {
-    keys_.emplace_back(key);
-    for (auto& pair : given_)
-      if (pair.key == key) {
-        pair.known = true;
-        return &pair.value;
-      }
-    return nullptr;
-  }
-
-  template <class T>
-  static T ranged(const char* key, const std::string& text, T low, T high) {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool read = error == std::errc() && end == text.data() + text.size();
-    // Written so that NaN is refused.
-    if (!read || !(value >= low && value <= high))
-      fail(ErrorCode::usage, key, "=", printable(text), ": expected a ",
-           std::is_integral_v<T> ? "whole number" : "number", " from ", low, " to ", high);
-    return value;
-  }
-
-  std::vector<Given> given_;
-  std::vector<std::string> keys_;
+struct Pair {
+  std::string key, value;
 };
 
-/// What the settings are, for help and for text.
-struct Listed {
-  std::string key, value, range, meaning;
-};
-class Lister : public Settings {
- public:
-  void whole(const char* key, std::int64_t& value, std::int64_t low, std::int64_t high,
-             const char* meaning) override {
-    list.push_back({key, str(value), str(low, " to ", high), meaning});
+std::vector<Pair> read_pairs(std::string_view text) {
+  std::vector<Pair> pairs;
+  for (const auto& piece : split(text, ',')) {
+    const auto equals = piece.find('=');
+    if (equals == piece.npos || equals == 0 || equals + 1 == piece.size())
+      fail(ErrorCode::usage, quoted(piece), ": expected key=value");
+    const auto key = piece.substr(0, equals);
+    for (const auto& earlier : pairs)
+      if (earlier.key == key) fail(ErrorCode::usage, "'", printable(key), "' is given twice");
+    pairs.push_back({key, piece.substr(equals + 1)});
   }
-  void optional_whole(const char* key, std::optional<std::int64_t>& value, std::int64_t low,
-                      std::int64_t high, const char* meaning) override {
-    list.push_back({key, value ? str(*value) : "", str(low, " to ", high), meaning});
-  }
-  void number(const char* key, double& value, double low, double high,
-              const char* meaning) override {
-    list.push_back({key, number_text(value), str(low, " to ", high), meaning});
-  }
-  void seed(const char* key, std::uint64_t& value, const char* meaning) override {
-    list.push_back({key, str(value), "whole number", meaning});
-  }
-  void flag(const char* key, bool& value, const char* meaning) override {
-    list.push_back({key, value ? "1" : "0", "0 or 1", meaning});
-  }
-  void text(const char* key, std::string& value, const char* meaning) override {
-    list.push_back({key, value, "", meaning});
-  }
-  void word(const char* key, std::size_t& index, std::span<const std::string_view> words,
-            const char* meaning) override {
-    list.push_back({key, std::string(words[index]), join(words, " or "), meaning});
-  }
-  std::vector<Listed> list;
-};
+  return pairs;
+}
 
-std::vector<Listed> settings_list(std::string_view name, Part part) {
-  Lister lister;
-  visit_settings(name, part, lister);
-  return lister.list;
+const Pair* find_pair(const std::vector<Pair>& pairs, std::string_view key) {
+  const auto found =
+      std::find_if(pairs.begin(), pairs.end(), [&](const Pair& pair) { return pair.key == key; });
+  return found == pairs.end() ? nullptr : &*found;
+}
+
+void set_all(const PartName& known, const std::vector<Pair>& pairs, Part& part) {
+  std::vector<std::string> keys;
+  for (const auto& [key, meaning, allowed, get, set] : known.settings) {
+    keys.push_back(key);
+    const Pair* given = find_pair(pairs, key);
+    if (!given) continue;
+    const auto value = value_from_text(allowed, given->value);
+    if (!is_allowed(allowed, value))
+      fail(ErrorCode::usage, key, "=", printable(given->value), ": expected ",
+           expected_text(allowed));
+    set(part, value);
+  }
+  for (const auto& pair : pairs)
+    if (std::find(keys.begin(), keys.end(), pair.key) == keys.end())
+      fail(ErrorCode::usage, "there is no key ", quoted(pair.key), "; known are ", join(keys));
 }
 
 Part parse_part(const std::string& text) {
@@ -222,12 +125,11 @@ Part parse_part(const std::string& text) {
   if (!known) fail_unknown_name(name);
   return in_context(name, [&] {
     if (colon == text.size() - 1) fail(ErrorCode::usage, "expected key=value behind the colon");
-    TextReader reader(colon == text.npos ? std::string_view{}
-                                         : std::string_view(text).substr(colon + 1));
+    std::vector<Pair> pairs;
+    if (colon != text.npos) pairs = read_pairs(std::string_view(text).substr(colon + 1));
     Part part = known->standard;
-    visit_settings(name, part, reader);
-    reader.require_all_known();
-    if (reader.given("layers") && reader.given("threshold"))
+    set_all(*known, pairs, part);
+    if (find_pair(pairs, "layers") && find_pair(pairs, "threshold"))
       fail(ErrorCode::usage, "give 'threshold' or 'layers', not both");
     check_settings(part);
     return part;
@@ -239,12 +141,11 @@ std::string part_text(Part part) {
   if (auto* baseline = std::get_if<LayerBaseline>(&part); baseline && baseline->layers)
     baseline->threshold = LayerBaseline{}.threshold;
   const auto name = name_of(part);
-  const auto listed = settings_list(name, part);
-  const auto standard = settings_list(name, find_part(name)->standard);
+  const PartName& known = *find_part(name);
   std::vector<std::string> pairs;
-  for (std::size_t i = 0; i < listed.size(); ++i)
-    if (listed[i].value != standard[i].value)
-      pairs.push_back(listed[i].key + "=" + listed[i].value);
+  for (const auto& setting : known.settings)
+    if (const auto value = setting.get(part); value != setting.get(known.standard))
+      pairs.push_back(setting.key + "=" + value_text(value));
   return pairs.empty() ? name : name + ":" + join(pairs, ",");
 }
 
@@ -349,11 +250,13 @@ void check_composition(const Policy& policy) {
 std::string policy_help() {
   std::ostringstream out;
   out << "full\n    the whole cache\n";
-  for (const auto& [name, meaning, standard] : part_names()) {
-    out << name << "\n    " << meaning << '\n';
-    for (const auto& [key, value, range, about] : settings_list(name, standard)) {
-      out << "      " << key << (value.empty() ? "" : "=" + value) << "  " << about;
-      out << (range.empty() ? "" : " (" + range + ")") << '\n';
+  for (const auto& part : part_names()) {
+    out << part.name << "\n    " << part.meaning << '\n';
+    for (const auto& setting : part.settings) {
+      const auto value = value_text(setting.get(part.standard));
+      const auto range = range_text(setting.allowed);
+      out << "      " << setting.key << (value.empty() ? "" : "=" + value) << "  ";
+      out << setting.meaning << (range.empty() ? "" : " (" + range + ")") << '\n';
     }
   }
   for (const auto& [name, meaning] : kModifiers) out << '+' << name << "\n    " << meaning << '\n';
