@@ -20,7 +20,7 @@ inline std::int64_t end_row(const CausalScores& scores, std::int64_t j) {
   return scores.window > 0 && scores.window < n - j ? j + scores.window : n;
 }
 
-/// The larger of the two; NaN if either is.
+/// The larger of the two; NaN if one of them is NaN.
 inline double max_or_nan(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::nan("");
   return std::max(a, b);
@@ -29,7 +29,8 @@ inline double max_or_nan(double a, double b) {
 namespace reference {
 void row_logsumexp(const RowLogSumExp& io);
 void attention_maps(const AttentionMaps& io);
-/// Fills levels 1.. of head h from level 0; the CPU body uses it too, for it is no work.
+/// Fills the levels from 1 on of head h from level 0. The CPU body calls it too, because this step
+/// costs next to nothing.
 void pool_levels(const AttentionMaps& io, std::int64_t h);
 }  // namespace reference
 

@@ -37,13 +37,15 @@ inline void require_range(const char* name, std::int64_t value, std::int64_t low
     fail(ErrorCode::usage, name, " is ", value, ", expected ", low, " to ", high);
 }
 
-/// Throws `usage` unless each key head serves as many query heads; without query heads any will do.
+/// Throws `usage` unless every key head serves the same number of query heads. Where there are no
+/// query heads, any number of key heads is accepted.
 inline void require_shared_heads(std::int64_t n_heads, std::int64_t n_kv_heads) {
   if (n_heads > 0 && (n_kv_heads <= 0 || n_heads % n_kv_heads != 0))
     fail(ErrorCode::usage, n_heads, " query heads cannot share ", n_kv_heads, " key heads evenly");
 }
 
-/// Throws `usage` unless it is 0 (none) or more; NaN is neither.
+/// Throws `usage` unless the soft cap is 0, which means that there is none, or greater. NaN is
+/// refused.
 inline void require_soft_cap(float soft_cap) {
   if (!(soft_cap >= 0)) fail(ErrorCode::usage, "soft_cap is ", soft_cap, ", expected 0 or more");
 }

@@ -6,7 +6,7 @@
 
 namespace kvatlas::kernels::cuda {
 
-/// Why no CUDA device can be used, in the driver's words; nothing if one can.
+/// The driver's words for why no CUDA device can be used; no value if one can.
 std::optional<std::string> device_problem();
 
 }  // namespace kvatlas::kernels::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which body of a kernel runs: what the caller asked for, what the environment forces, what is
-// there.
+// Which body of a kernel runs. The caller asks, the environment may force one, and the machine
+// decides what can run.
 #pragma once
 
 #include <optional>
@@ -16,12 +16,13 @@ namespace kvatlas::kernels {
 inline constexpr bool kHasCuda = KVATLAS_HAS_CUDA != 0;
 
 /// The body to run (never `automatic`) on data that lies in `memory`. `automatic` obeys
-/// KVATLAS_BACKEND (reference, cpu, cuda) and else takes cpu or cuda after the memory. The first
-/// call also obeys KVATLAS_CPU, the name of an instruction set. Throws Error: `usage` for an
-/// unknown name, `unsupported` for a body that cannot run here or cannot reach that memory.
+/// KVATLAS_BACKEND (reference, cpu, cuda); where that is not set, the memory decides between cpu
+/// and cuda. The first call also obeys KVATLAS_CPU, the name of an instruction set. Throws Error:
+/// `usage` for an unknown name, `unsupported` for a body that cannot run here or cannot reach that
+/// memory.
 Backend choose(const Exec& exec, Memory memory);
 
-/// Why the CUDA bodies cannot run here; nothing if they can.
+/// The reason why the CUDA bodies cannot run on this machine; no value if they can.
 std::optional<std::string> cuda_missing();
 
 /// The instruction sets that the CPU bodies are compiled for and this processor runs, best first:
@@ -31,13 +32,13 @@ std::vector<std::string> cpu_targets();
 /// The instruction set that the CPU bodies use now.
 std::string cpu_target();
 
-/// Obeys KVATLAS_CPU, once; choose() and cpu_target() do so themselves. For CPU bodies that no
-/// choose() precedes. Throws like use_cpu_target.
+/// Reads KVATLAS_CPU at the first call and obeys it. choose() and cpu_target() call it themselves;
+/// it is here for CPU bodies that run without choose(). Throws like use_cpu_target.
 void obey_cpu_environment();
 
-/// Makes the CPU bodies use one of cpu_targets(); "" is the best again. Throws Error (`usage` for
-/// an unknown name, `unsupported` for one that cannot run here). Not to be called while a kernel
-/// runs.
+/// Makes the CPU bodies use one of cpu_targets(); "" chooses the best one again. Throws Error
+/// (`usage` for an unknown name, `unsupported` for one that cannot run here). It must not be called
+/// while a kernel runs.
 void use_cpu_target(const std::string& name);
 
 }  // namespace kvatlas::kernels

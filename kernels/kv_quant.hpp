@@ -9,7 +9,7 @@
 
 namespace kvatlas::kernels {
 
-/// Elements that share a scale and a minimum; the last group of an axis may be smaller.
+/// So many elements share a scale and a minimum. The last group of an axis may be smaller.
 inline constexpr std::int64_t kQuantGroup = 32;
 constexpr std::int64_t quant_groups(std::int64_t size) {
   return (size + kQuantGroup - 1) / kQuantGroup;
@@ -18,8 +18,8 @@ constexpr std::int64_t quant_code_bytes(std::int64_t head_dim, int bits) {
   return (head_dim * bits + 7) / 8;
 }
 
-/// Along what a group runs: 32 tokens of one channel (for keys) or 32 channels of one token (for
-/// values).
+/// The direction of a group: 32 tokens of one channel (used for keys), or 32 channels of one token
+/// (used for values).
 enum class QuantAxis : std::uint8_t { per_channel, per_token };
 
 /// A quantised cache. An element is minimum + code * scale. Channel c's code lies in byte c * bits
@@ -44,7 +44,7 @@ struct KvQuantise {
   QuantisedCache to;  // out
 };
 
-/// Exact but for the float32 rounding of the sum.
+/// Restores minimum + code * scale; the only error is the float32 rounding of that sum.
 struct KvDequantise {
   QuantisedCache from;  // in
   View<float, 3> to;    // out [n_heads, n_tokens, head_dim]

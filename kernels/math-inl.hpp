@@ -16,9 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// log2(x) for normal x > 0: |error| <= 4.5e-7 + 2^-24 |log2 x|, exact at powers of two. Of no
-/// special value is it the logarithm, but always finite for finite x >= 0 (so 0 * log2(0) = 0), and
-/// x * log2(x) is infinite for x = inf, NaN for NaN, and off by less than 3e-37 for denormal x.
+/// log2(x) for normal x > 0: |error| <= 4.5e-7 + 2^-24 |log2 x|, exact at powers of two. For 0,
+/// denormal numbers, infinity and NaN the result is not the logarithm. It is finite for every
+/// finite x >= 0, so that 0 * log2(0) = 0; x * log2(x) is infinite for x = inf, NaN for NaN, and
+/// off by less than 3e-37 for denormal x.
 template <class D>
 HWY_INLINE hn::Vec<D> log2(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
@@ -54,7 +55,7 @@ HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.24022242426872253f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.6931470036506653f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  // A NaN x makes p NaN, and adding to the exponent of a NaN could unmake it: multiply instead.
+  // A NaN x makes p NaN. Adding to its exponent bits could make it a number again, so multiply.
   const auto scale = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 0x3f800000)));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, scale));
 }
