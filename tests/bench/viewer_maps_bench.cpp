@@ -32,7 +32,8 @@ std::vector<double> processor_times;
 void report(const char* what, std::vector<double> times, double goal) {
   const auto share_of = [](std::vector<double> values, double share) {
     std::sort(values.begin(), values.end());
-    return values[std::ceil(share * static_cast<double>(values.size() - 1))];
+    return values[static_cast<std::size_t>(
+        std::ceil(share * static_cast<double>(values.size() - 1)))];
   };
   const auto at = [&](double share) { return share_of(times, share); };
   std::printf("%-44s %5zu  median %8.2f  99 %% %8.2f  worst %8.2f  goal %6.0f  %s\n", what,
