@@ -37,7 +37,8 @@ def main(folder: str) -> None:
     project = (HERE / "pyproject.toml").read_text("utf-8")
     version = setting(project, "version")
     info = f"{PACKAGE}-{version}.dist-info"
-    files = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sorted((HERE / PACKAGE).glob("*.py"))}
+    sources = sorted(path for path in (HERE / PACKAGE).iterdir() if path.suffix in (".py", ".json"))
+    files = {f"{PACKAGE}/{path.name}": path.read_bytes() for path in sources}
     files[f"{info}/licenses/LICENSE"] = (HERE.parent.parent / "LICENSE").read_bytes()
     files[f"{info}/METADATA"] = metadata(project).encode()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: kvatlas\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -3,48 +3,50 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 import re
 from dataclasses import dataclass
 
 from .errors import PolicyError
 
-MOST_TOKENS = 1 << 24
-MOST_LAYERS = 4096
-
 
 @dataclass(frozen=True)
 class Whole:
     default: int | None
-    low: int
-    high: int
+    least: int
+    most: int
+    odd: bool = False
 
     def read(self, value, place: str):
         whole = isinstance(value, int) or isinstance(value, float) and value.is_integer()
         if isinstance(value, bool) or not whole:
             raise PolicyError(f"{place}: found {value!r}, expected a whole number")
-        if not self.low <= value <= self.high:
-            raise PolicyError(f"{place}: found {value}, expected {self.low} to {self.high}")
+        if not self.least <= value <= self.most:
+            raise PolicyError(f"{place}: found {value}, expected {self.least} to {self.most}")
+        if self.odd and value % 2 == 0:
+            raise PolicyError(f"{place}: found {value}, expected an odd number")
         return int(value)
 
 
 @dataclass(frozen=True)
 class Number:
     default: float
-    low: float
-    high: float
+    least: float
+    most: float
 
     def read(self, value, place: str):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise PolicyError(f"{place}: found {value!r}, expected a number")
-        if not self.low <= value <= self.high:
-            raise PolicyError(f"{place}: found {value}, expected {self.low:g} to {self.high:g}")
+        if not self.least <= value <= self.most:
+            raise PolicyError(f"{place}: found {value}, expected {self.least:g} to {self.most:g}")
         return float(value)
 
 
 @dataclass(frozen=True)
 class Word:
     default: str
-    words: tuple[str, ...]
+    words: list[str]
 
     def read(self, value, place: str):
         if value not in self.words:
@@ -65,59 +67,30 @@ class Flag:
 @dataclass(frozen=True)
 class Text:
     default: str
+    least: int
+    most: int
 
     def read(self, value, place: str):
         if not isinstance(value, str):
             raise PolicyError(f"{place}: found {value!r}, expected a text")
+        if not self.least <= len(value) <= self.most:
+            raise PolicyError(f"{place}: {len(value)} characters, expected {self.least} to {self.most}")
         return value
 
 
-_WINDOW = {"initial": Whole(4, 0, MOST_TOKENS), "recent": Whole(1024, 1, MOST_TOKENS)}
-_LAYERS = {"threshold": Number(0.9, 0, 1), "layers": Whole(None, 0, MOST_LAYERS), **_WINDOW}
-_BUDGET = {
-    "window": Whole(16, 1, 4096),
-    "budget": Whole(128, 2, MOST_TOKENS),
-    "kernel": Whole(7, 1, 4095),
-    "pooling": Word("avg", ("avg", "max")),
-}
+_KINDS = {"whole": Whole, "number": Number, "word": Word, "flag": Flag, "text": Text}
 
-SETTINGS = {
-    "simlayerkv": {
-        "threshold": Number(0.9, 0, 1),
-        **_WINDOW,
-        "identify": Word("decode", ("decode", "prefill")),
-        "w_last": Whole(32, 1, 4096),
-        "granularity": Word("layer", ("layer", "head")),
-        "opposite": Flag(False),
-    },
-    "heads": _WINDOW,
-    "pod": {
-        "delta": Number(0.5, 0, 1),
-        "initial": Whole(16, 0, MOST_TOKENS),
-        "recent": Whole(4080, 1, MOST_TOKENS),
-        "granularity": Word("kv-head", ("kv-head", "head")),
-        "tau": Number(1, 0, 1),
-        "blocks": Text(""),
-    },
-    "dynamickv": {**_BUDGET, "r_max": Number(10, 1, 1e6)},
-    "lagkv": {
-        "sink": Whole(16, 0, MOST_TOKENS),
-        "lag": Whole(128, 2, MOST_TOKENS),
-        "ratio": Text("1/4"),
-        "variant": Word("lag", ("lag", "local", "l2")),
-    },
-    "streaming": _WINDOW,
-    "window": {"recent": _WINDOW["recent"]},
-    "snapkv": _BUDGET,
-    "pyramidkv": _BUDGET,
-    "h2o": {"budget": Whole(128, 2, MOST_TOKENS)},
-    "pyramid-layers": _LAYERS,
-    "random-layers": {
-        **_LAYERS,
-        "from": Word("all", ("lower", "upper", "all")),
-        "seed": Whole(0, 0, (1 << 64) - 1),
-    },
-}
+
+def _read_table() -> dict[str, dict]:
+    """The settings of each part by its name. kvatlas writes the file from its own table."""
+    table = json.loads(importlib.resources.files(__package__).joinpath("settings.json").read_text("utf-8"))
+    return {
+        name: {key: _KINDS[row.pop("kind")](**row) for key, row in settings.items()} for name, settings in table.items()
+    }
+
+
+SETTINGS = _read_table()
+SETTINGS["heads"] = SETTINGS["streaming"]
 
 # What a part does; a policy has one of each kind at most, applied in this order.
 KINDS = {
@@ -188,8 +161,6 @@ def read_settings(name: str, given, place: str) -> dict:
         key: setting.read(given[key], f"{place}.{key}") if key in given else setting.default
         for key, setting in known.items()
     }
-    if "kernel" in out and out["kernel"] % 2 == 0:
-        raise PolicyError(f"{place}.kernel: found {out['kernel']}, expected an odd number")
     if "window" in out and out["budget"] <= out["window"]:
         raise PolicyError(f"{place}.budget: found {out['budget']}, expected more than the window of {out['window']}")
     if "ratio" in out:

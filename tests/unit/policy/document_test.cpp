@@ -149,7 +149,7 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
            "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
-           "minicache:t=0.5,recent=0", "quest:page=4,budget=64"}) {
+           "minicache:t=0.5,recent=0", "quest:page=4,budget=64", "quest:page=1,budget=1"}) {
     const Part part = parse_policy(text).parts.at(0);
     Document document = full_document();
     document.compose.clear();
