@@ -35,13 +35,9 @@ hid_t open_file(const std::filesystem::path& file) {
 }  // namespace
 
 std::filesystem::path golden_path(const std::string& name) {
-  const char* chosen = std::getenv("KVATLAS_GOLDEN");
-  const std::filesystem::path root =
-      chosen != nullptr ? chosen : source_folder() / "../shared/golden";
-  if (!std::filesystem::exists(root / name))
-    throw std::runtime_error("no golden data at " + (root / name).string() +
-                             ": set KVATLAS_GOLDEN to the folder that holds it");
-  return root / name;
+  const auto path = source_folder() / "tests/golden/data" / name;
+  if (!std::filesystem::exists(path)) throw std::runtime_error("no file " + path.string());
+  return path;
 }
 
 std::filesystem::path fetched_path(const std::string& name) {

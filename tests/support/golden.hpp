@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The golden data: where it lies, and its HDF5 arrays.
+// The reference data: where it lies, and how its HDF5 arrays are read.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace kvatlas::testing_support {
 
-/// A file or folder of the golden data: under $KVATLAS_GOLDEN, else in shared/golden beside the
-/// source tree. Throws std::runtime_error if it is not there, so that the test fails.
+/// A file or folder of the reference data in tests/golden/data. Throws std::runtime_error if it is
+/// not there, so that the test fails.
 std::filesystem::path golden_path(const std::string& name);
 
 /// A file that './dev setup' fetches: ${XDG_CACHE_HOME:-~/.cache}/kvatlas/name. Throws

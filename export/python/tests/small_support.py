@@ -29,8 +29,8 @@ SHAPE = {"layers": 30, "heads": 9, "kv_heads": 3, "head_dim": 64}
 
 
 def golden(name: str) -> pathlib.Path:
-    """A file of reference data; the folder is named by KVATLAS_GOLDEN."""
-    return pathlib.Path(os.environ["KVATLAS_GOLDEN"]) / name
+    """A file of the project's reference data."""
+    return pathlib.Path(__file__).resolve().parents[3] / "tests/golden/data" / name
 
 
 @functools.cache
