@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
-#include <cctype>
 
+#include "base/str.hpp"
 #include "export/exporters.hpp"
 
 namespace kvatlas::exporting {
@@ -13,11 +12,6 @@ using calibrate::Fit;
 using calibrate::kForms;
 using nlohmann::json;
 
-constexpr std::array<const char*, kForms> kColumns = {"lazy layers", "by input",  "lazy heads",
-                                                      "PoD",         "DynamicKV", "LagKV"};
-constexpr std::array<const char*, kForms> kKeys = {"lazy_layers", "lazy_by_input", "lazy_heads",
-                                                   "pod",         "dynamickv",     "lagkv"};
-
 const char* fit_word(Fit fit) {
   return fit == Fit::exact ? "exact" : fit == Fit::approximate ? "approximate" : "impossible";
 }
@@ -25,7 +19,7 @@ const char* fit_word(Fit fit) {
 std::string cell(const Expression& expression) {
   if (expression.fit == Fit::impossible) return "-";
   return (expression.fit == Fit::exact ? "E" : "A") +
-         (expression.losses.empty() ? "" : " " + expression.losses);
+         (expression.losses.empty() ? "" : " " + loss_letters(expression.losses));
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -37,21 +31,21 @@ std::string padded(std::string text, std::size_t width) {
 
 std::string matrix_text() {
   std::string out = padded("runtime", 20);
-  for (const char* column : kColumns) out += padded(column, 13);
+  for (const auto& form : kForms) out += padded(form.column, 13);
   out += "versions\n";
-  std::string used;
+  calibrate::Losses used;
   for (const auto& runtime : calibrate::runtimes()) {
     out += padded(runtime.name, 20);
-    for (const auto& expression : runtime.forms) {
+    for (const auto& form : kForms) {
+      const auto& expression = runtime.form(form.form);
       out += padded(cell(expression), 13);
-      used += expression.losses;
+      used.insert(expression.losses.begin(), expression.losses.end());
     }
     out += runtime.versions + '\n';
   }
   out += "\nE: exact.  A: approximate.  -: the runtime has no means for it.  Losses:\n";
-  for (char letter = 'a'; letter <= 'z'; ++letter)
-    if (used.find(letter) != std::string::npos)
-      out += std::string("  ") + letter + "  " + calibrate::loss_text(letter) + '\n';
+  for (const auto loss : used)
+    out += str("  ", calibrate::loss_letter(loss), "  ", calibrate::loss_text(loss), '\n');
   return out;
 }
 
@@ -63,10 +57,10 @@ json matrix_json() {
                 {"versions", runtime.versions},
                 {"forms", json::object()},
                 {"architectures", json::object()}};
-    for (std::size_t i = 0; i < kForms; ++i) {
-      const auto& expression = runtime.forms[i];
-      one["forms"][kKeys[i]] = {{"fit", fit_word(expression.fit)},
-                                {"losses", expression.losses},
+    for (const auto& form : kForms) {
+      const auto& expression = runtime.form(form.form);
+      one["forms"][form.key] = {{"fit", fit_word(expression.fit)},
+                                {"losses", loss_letters(expression.losses)},
                                 {"note", expression.note}};
     }
     for (const auto& note : runtime.architectures)

@@ -11,25 +11,21 @@ struct Sizes {
   std::int64_t start = 0, recent = 0, most = 0;
 };
 
-std::int64_t up_to_blocks(std::int64_t tokens, std::int64_t block) {
-  return std::max((tokens + block - 1) / block * block, block);
-}
-
 /// First and recent tokens, and one block for those that took most attention: the least it takes.
 Sizes of_streaming(const Order& order) {
   const auto keep = proximal(order.theirs.policy.parts.at(0));
-  const auto block = order.runtime.block_tokens;
+  const auto block = order.runtime.page_tokens;
   return {keep.initial, keep.recent - block, keep.initial + keep.recent};
 }
 
 /// All layers as large as the mean of them; what is kept are the first tokens, the recent ones
 /// where there is room, and for the rest those that took most attention.
 Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::int64_t recent) {
-  const auto block = order.runtime.block_tokens;
+  const auto block = order.runtime.page_tokens;
   Sizes sizes;
-  sizes.start = up_to_blocks(initial, block);
-  sizes.most = std::max(up_to_blocks(mean, block), sizes.start + 2 * block);
-  sizes.recent = std::min(up_to_blocks(recent, block), sizes.most - sizes.start - block);
+  sizes.start = calibrate::whole_pages(initial, block);
+  sizes.most = std::max(calibrate::whole_pages(mean, block), sizes.start + 2 * block);
+  sizes.recent = std::min(calibrate::whole_pages(recent, block), sizes.most - sizes.start - block);
   return sizes;
 }
 

@@ -14,6 +14,7 @@ using calibrate::DynamicKv;
 using calibrate::Fit;
 using calibrate::Form;
 using calibrate::LagKv;
+using calibrate::Loss;
 using calibrate::Pod;
 using calibrate::SimLayerKv;
 using nlohmann::json;
@@ -90,14 +91,11 @@ std::string fit_text(const calibrate::Expression& expression) {
 }
 
 /// The form's losses without those that this policy has no occasion for.
-std::string losses_of(const Order& order) {
-  std::string losses = order.runtime.form(order.form).losses;
+calibrate::Losses losses_of(const Order& order) {
+  calibrate::Losses losses = order.runtime.form(order.form).losses;
   if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;
-  const auto drop = [&](char letter, bool when) {
-    if (when) losses.erase(std::remove(losses.begin(), losses.end(), letter), losses.end());
-  };
-  drop('a', proximal(order).initial == 0);
-  drop('b', !order.theirs.policy.masks_prefill);
+  if (proximal(order).initial == 0) losses.erase(Loss::first_tokens_lost);
+  if (!order.theirs.policy.masks_prefill) losses.erase(Loss::masks_prefill);
   return losses;
 }
 
@@ -142,7 +140,7 @@ std::string static_text(const Order& order, const json& section) {
 }
 
 double kept_share(const Order& order) {
-  if (order.runtime.form(order.form).losses.find('f') != std::string::npos) return 1;
+  if (order.runtime.form(order.form).losses.contains(Loss::memory_not_freed)) return 1;
   if (!order.theirs.not_simulated.empty() || order.theirs.policy.parts.size() != 1)
     return std::nan("");
   const auto& part = order.theirs.policy.parts.front();
@@ -198,7 +196,7 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
                             calibrate::form_name(order.form) + ")");
   field("runtime", order.runtime.title + ", " + order.runtime.versions);
   field("fit", fit_text(expression));
-  if (expression.losses.find('e') != std::string::npos)
+  if (expression.losses.contains(Loss::holds_at_length))
     field("length", "for prompts of " + str(order.length) +
                         " tokens: at others the ratios keep other numbers of tokens");
   out += "\nUse\n";
@@ -212,8 +210,9 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
   }
   if (const auto losses = losses_of(order); !losses.empty()) {
     out += "\nLosses (letters as in docs/runtimes.md)\n";
-    for (const char letter : losses)
-      out += wrapped(calibrate::loss_text(letter), str("  ", letter, "  "), "     ");
+    for (const Loss loss : losses)
+      out += wrapped(calibrate::loss_text(loss), str("  ", calibrate::loss_letter(loss), "  "),
+                     "     ");
   }
   out += "\nWhat it saves and costs\n";
   const auto at = document.sections.find(section);

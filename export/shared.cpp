@@ -14,7 +14,6 @@ using calibrate::DynamicKv;
 using calibrate::LazyHeads;
 using calibrate::Proximity;
 using calibrate::SimLayerKv;
-using calibrate::Streaming;
 using nlohmann::json;
 
 LazyHeads lazy_heads(const Order& order) {
@@ -34,12 +33,7 @@ std::vector<std::uint8_t> lazy_layers(const Order& order) {
   return lazy;
 }
 
-Proximity proximal(const calibrate::Part& part) {
-  const auto* streaming = std::get_if<Streaming>(&part);
-  return streaming ? streaming->keep : std::get<SimLayerKv>(part).keep;
-}
-
-Proximity proximal(const Order& order) { return proximal(order.part); }
+Proximity proximal(const Order& order) { return calibrate::proximal(order.part); }
 
 const std::vector<std::int64_t>& budgets(const Order& order) {
   return std::get<DynamicKv>(order.part).fixed.value();

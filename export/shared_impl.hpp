@@ -19,7 +19,6 @@ calibrate::LazyHeads lazy_heads(const Order& order);
 std::vector<std::uint8_t> lazy_layers(const Order& order);
 /// The tokens that what is trimmed keeps: of Streaming and SimLayerKv.
 calibrate::Proximity proximal(const Order& order);
-calibrate::Proximity proximal(const calibrate::Part& part);
 /// [layer], the window not counted: the given budgets. For DynamicKv with budgets.
 const std::vector<std::int64_t>& budgets(const Order& order);
 

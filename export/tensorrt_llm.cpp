@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <numeric>
-
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
@@ -21,14 +19,9 @@ json window_config(const Order& order) {
 }
 
 json rocket_config(const calibrate::DynamicKv& part) {
-  auto budget = part.select.budget;
-  if (part.fixed)
-    budget = std::accumulate(part.fixed->begin(), part.fixed->end(), std::int64_t{0}) /
-                 static_cast<std::int64_t>(part.fixed->size()) +
-             part.select.window;
   return {{"sparse_attention_config",
            {{"algorithm", "rocket"},
-            {"prompt_budget", budget},
+            {"prompt_budget", calibrate::mean_budget(part)},
             {"window_size", part.select.window},
             {"kernel_size", part.select.kernel}}},
           {"kv_cache_config", {{"enable_block_reuse", false}}},

@@ -356,7 +356,7 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
 /// runtime that cannot tell layers by input gets them fixed.
 void choose_runtime(Options& o) {
   const Runtime& runtime = runtime_named(o.runtime);
-  const auto able = [&](Form form) { return runtime.form(form).fit != Fit::impossible; };
+  const auto able = [&](Form form) { return runtime.takes(form); };
   const bool lazy = o.simlayerkv.policy.per_head ? able(Form::lazy_heads) : able(Form::lazy_layers);
   const std::pair<const char*, bool> can[] = {{"simlayerkv", lazy || able(Form::lazy_by_input)},
                                               {"pod", able(Form::pod)},

@@ -140,6 +140,8 @@ Policy parse_policy(std::string_view text);
 /// The shortest text that parse_policy reads as this policy (settings that are not the default, in
 /// a fixed order). What has no inline form (fixed layers, budgets, blocks) is left out.
 std::string policy_text(const Policy& policy);
+/// The name that says most about a part: streaming with initial 0 is called "window".
+std::string name_of(const Part& part);
 /// Error(usage) for a composition that makes no sense, saying which two parts and why.
 void check_composition(const Policy& policy);
 /// The names and keys of inline policies with their meanings and defaults, for --help and docs.

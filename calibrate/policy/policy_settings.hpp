@@ -55,8 +55,6 @@ struct PartName {
 const std::vector<PartName>& part_names();
 /// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
-/// The name that says most about the part: "window" is streaming with initial 0.
-std::string name_of(const Part& part);
 
 /// "0 to 1", "layer or head"; "" if every text is allowed.
 std::string range_text(const Allowed& allowed);

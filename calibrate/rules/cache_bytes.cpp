@@ -216,7 +216,7 @@ class Accounting {
   bool masks_only() const {
     if (policy_.parts.empty()) return false;
     const auto form = form_of(policy_.parts.front());
-    return form && load_.runtime->form(*form).losses.find('f') != std::string::npos;
+    return form && load_.runtime->form(*form).losses.contains(Loss::memory_not_freed);
   }
 
   double group_padding(const std::vector<LayerBytes>& layers) const {

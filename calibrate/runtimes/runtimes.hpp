@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How each runtime behaves with an exported policy: what it can carry out, what it loses, and the
-// policy that it will really run. What is said here was read or run at the versions given.
+// How each runtime behaves with an exported policy: what it can carry out, what is lost, and the
+// policy that it really runs. Each runtime stands in the file of its name, and what is said there
+// was read in its code, or seen when it ran, at the versions given.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,100 +19,138 @@ namespace kvatlas::calibrate {
 
 /// The forms in which a method reaches a runtime.
 enum class Form : std::uint8_t {
-  lazy_layers,    // a fixed set of lazy layers; streaming: all of them
-  lazy_by_input,  // lazy layers by the threshold, for each input
+  lazy_layers,    // a fixed set of lazy layers; in streaming, all layers are lazy
+  lazy_by_input,  // lazy layers that are found by a threshold for each input
   lazy_heads,     // a fixed set of lazy KV heads
-  pod,
-  dynamickv,  // a budget for each layer
-  lagkv,
+  pod,            // layers that share keys
+  dynamickv,      // a budget for each layer
+  lagkv,          // partitions cut by lag
 };
-inline constexpr std::size_t kForms = 6;
+
+/// What a form is called: in JSON, above a column of the matrix, and in a sentence.
+struct FormName {
+  Form form;
+  const char *key, *column, *text;
+};
+/// Every form once, in the order of the enumeration.
+inline constexpr std::array<FormName, 6> kForms = {
+    {{Form::lazy_layers, "lazy_layers", "lazy layers", "fixed lazy layers"},
+     {Form::lazy_by_input, "lazy_by_input", "by input", "lazy layers found for each input"},
+     {Form::lazy_heads, "lazy_heads", "lazy heads", "lazy heads"},
+     {Form::pod, "pod", "PoD", "layers that share keys (PoD)"},
+     {Form::dynamickv, "dynamickv", "DynamicKV", "a budget for each layer (DynamicKV)"},
+     {Form::lagkv, "lagkv", "LagKV", "partitions cut by lag (LagKV)"}}};
+/// The form as it is called in a sentence.
 const char* form_name(Form form);
+
+/// What can be lost when a runtime carries out a form.
+enum class Loss : std::uint8_t {
+  first_tokens_lost,   // the window has no room for the first tokens
+  masks_prefill,       // the window already applies while the prompt is read
+  window_rolls,        // the window keeps its size while decoding, so older tokens go
+  one_window_size,     // every lazy layer has the same window size
+  holds_at_length,     // the runtime takes a ratio, which fits one prompt length
+  memory_not_freed,    // attention is masked, and the cache stays as large as it was
+  keeps_other_tokens,  // the runtime chooses tokens by a score of its own
+};
+using Losses = std::set<Loss>;
+/// The letter that stands for a loss in the matrix and in docs/runtimes.md.
+char loss_letter(Loss loss);
+/// The letters of several losses, as "abcd".
+std::string loss_letters(const Losses& losses);
+/// What the loss means, as a clause.
+const char* loss_text(Loss loss);
 
 enum class Fit : std::uint8_t { impossible, approximate, exact };
 
-/// How well a runtime carries out a form. Losses are letters:
-/// a  the first `initial` tokens are lost
-/// b  the window masks the prefill too
-/// c  the window keeps rolling while decoding
-/// d  one window size for every lazy layer
-/// e  holds at one stated prompt length, for the runtime takes a ratio
-/// f  attention is masked, the memory is not freed
-/// g  other tokens are kept than the policy's score would keep
+/// How well a runtime carries out a form.
 struct Expression {
   Fit fit = Fit::impossible;
-  std::string losses;
-  std::string note;  // a clause; may be empty
+  Losses losses = {};
+  std::string note = {};  // a clause on how the runtime is given it; may be empty
 };
 
-/// What a loss letter means, as a clause; "" for other letters.
-const char* loss_text(char letter);
-
-/// What becomes of the models of an architecture.
+/// What becomes of the models of one architecture.
 struct ArchitectureNote {
   std::string architecture;
   bool refused = false;
-  std::string text;  // why it is refused, or what must be minded
+  std::string text = {};  // why it is refused, or what the user must mind; may be empty
 };
+
+/// A policy as a runtime runs it.
+struct RuntimePolicy {
+  Policy policy;
+  std::vector<std::string> changes = {};  // one sentence for each difference from the given policy
+  /// Why what the runtime does cannot be simulated as a policy. If empty, `policy` is what it does.
+  std::string not_simulated = {};
+};
+
+/// Turns a policy of one part, in a form that the runtime takes, into what the runtime runs. The
+/// losses are those of the form. Error(usage) gives the reason why the runtime cannot run it.
+using Bend = void (*)(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model);
+/// What most runtimes do: they trim layers or heads to a window that has these losses.
+void bend_window(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model);
 
 struct Runtime {
   std::string name, title, versions;
-  std::array<Expression, kForms> forms = {};
-  bool keeps_initial = false;  // windows keep the first tokens
-  bool masks_prefill = false;  // windows mask the prefill
-  bool rolls = false;          // windows stay at their size while decoding
-  bool all_layers_alike = false;
-  std::int64_t block_tokens = 1;  // sizes are multiples of it
-  std::int64_t page_tokens = 1;   // that its cache is handed out in, unless it is told otherwise
-  /// Layers of a kind lie in groups of equal size, the last of which is padded.
-  bool equal_groups = false;
+  std::map<Form, Expression> forms = {};  // the forms that it takes
+  /// The architectures of which something is to be said.
   std::vector<ArchitectureNote> architectures = {};
-  /// Why architectures that are not listed are refused; empty: they are not.
+  /// Why the architectures that are not listed are refused. If empty, they are not refused.
   std::string refuses_others = {};
+  /// It depends on the architecture whether any form works. In other runtimes, only lazy layers
+  /// and heads depend on it.
+  bool architecture_decides = false;
+  /// It runs every policy as it is: compositions, bits, and layers and heads found by input.
+  bool runs_everything = false;
+  std::int64_t page_tokens = 1;  // its cache is handed out in pages of so many tokens
+  /// Layers of a kind lie in groups of equal size, and the last group is padded.
+  bool equal_groups = false;
+  Bend bend = bend_window;
 
-  const Expression& form(Form which) const { return forms[static_cast<std::size_t>(which)]; }
+  const Expression& form(Form form) const;
+  bool takes(Form form) const { return forms.contains(form); }
 };
 
-/// Layers that `equal_groups` adds and that hold nothing.
+/// Tokens rounded up to whole pages; one page at least.
+std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens);
+
+/// The layers that `equal_groups` adds and that hold nothing.
 struct PaddedLayers {
-  std::int64_t group = 0;  // layers a group
+  std::int64_t group = 0;  // layers in a group
   std::int64_t full = 0, sliding = 0;
 };
 PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding);
 
-/// In the order of the lists that are shown.
+/// All runtimes, in the order in which lists show them.
 const std::vector<Runtime>& runtimes();
-/// Error(usage) that lists the known ones.
+/// Error(usage), which lists the known ones, if no runtime has this name.
 const Runtime& runtime_named(std::string_view name);
 /// Why the runtime cannot window, or patch, the layers of such a model; "" if it can.
 std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 
-/// The form of a policy's part for a runtime; none for baselines, which no runtime is given.
+/// The form in which a runtime is given this part; none for baselines, which no runtime is given.
 std::optional<Form> form_of(const Part& part);
+/// The tokens that what is trimmed keeps; for Streaming and SimLayerKv.
+const Proximity& proximal(const Part& part);
+/// The mean of what the layers keep, the window included.
+std::int64_t mean_budget(const DynamicKv& part);
 
 /// A policy of a document as it is handed to a runtime.
 struct GivenPolicy {
   Policy policy;
-  bool is_static = false;  // the static view of a policy that decides by input
+  bool is_static = false;  // it is the static view of a policy that decides for each input
 };
 
-/// Lazy layers by input are fixed where the runtime cannot decide them, or `fixed` asks for it:
-/// Error(usage) if calibration left no static view in the document.
+/// Lazy layers that are found for each input become fixed ones if the runtime cannot find them, or
+/// if `fixed` asks for it. Error(usage) if calibration left no static view in the document.
 GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
                              bool fixed = false);
 
-/// What a runtime makes of a policy.
-struct RuntimePolicy {
-  Policy policy;
-  std::vector<std::string> changes;  // a sentence each, what differs from the policy as it was
-  /// Why what the runtime does is no policy that could be simulated; empty: `policy` says it.
-  std::string not_simulated = {};
-};
-
-/// Error(usage), with the reason, where the runtime cannot run the policy on the model.
+/// Error(usage), with the reason, if the runtime cannot run the policy on the model.
 RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view runtime,
                                  const ModelInfo& model);
-/// The same for those who will run it: Error(usage) also for what is not simulated.
+/// The same for callers who will simulate it: Error(usage) also for what cannot be simulated.
 RuntimePolicy simulated_in_runtime(const Policy& policy, std::string_view runtime,
                                    const ModelInfo& model);
 

@@ -226,8 +226,7 @@ class Listing {
 
   void add_simlayerkv() {
     const bool fixed =
-        !space_.runtime.empty() &&
-        runtime_named(space_.runtime).form(Form::lazy_by_input).fit == Fit::impossible;
+        !space_.runtime.empty() && !runtime_named(space_.runtime).takes(Form::lazy_by_input);
     for (const auto& keep : proximities()) {
       SimLayerKv part;
       part.keep = keep;

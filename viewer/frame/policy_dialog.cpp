@@ -48,13 +48,13 @@ std::optional<std::string> content_of(const fs::path& path) {
 
 std::string fit_text(const calibrate::Runtime& runtime) {
   std::string text = str(runtime.title, " ", runtime.versions, "\n");
-  for (std::size_t form = 0; form < calibrate::kForms; ++form) {
-    const auto& expression = runtime.forms[form];
-    text += str(calibrate::form_name(static_cast<calibrate::Form>(form)), ": ",
+  for (const auto& form : calibrate::kForms) {
+    const auto& expression = runtime.form(form.form);
+    text += str(form.text, ": ",
                 expression.fit == calibrate::Fit::exact         ? "exact"
                 : expression.fit == calibrate::Fit::approximate ? "approximate"
                                                                 : "cannot be expressed");
-    for (const char letter : expression.losses) text += str("; ", calibrate::loss_text(letter));
+    for (const auto loss : expression.losses) text += str("; ", calibrate::loss_text(loss));
     if (!expression.note.empty()) text += str("; ", expression.note);
     text += "\n";
   }

@@ -70,19 +70,27 @@ TEST(Runtimes, Matrix) {
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
-    for (const auto& [fit, losses, note] : runtime_named(name).forms)
-      row += (row.empty() ? "" : " ") + std::string(1, "-AE"[static_cast<int>(fit)]) + losses;
+    for (const auto& form : kForms) {
+      const auto& [fit, losses, note] = runtime_named(name).form(form.form);
+      row += str(row.empty() ? "" : " ", "-AE"[static_cast<int>(fit)], loss_letters(losses));
+    }
     EXPECT_EQ(row, expected) << name;
   }
   EXPECT_THAT(error_of([] { runtime_named("vlm"); }),
               testing::AllOf(HasSubstr("no runtime 'vlm'"), HasSubstr("kvpress, duo-attention")));
 }
 
-TEST(Runtimes, EveryLossHasAText) {
+TEST(Runtimes, EveryFormAndLossHasItsWords) {
+  for (std::size_t i = 0; i < kForms.size(); ++i)
+    EXPECT_EQ(static_cast<std::size_t>(kForms[i].form), i) << kForms[i].text;
+  Losses all;
   for (const auto& runtime : runtimes())
-    for (const auto& form : runtime.forms)
-      for (const char letter : form.losses) EXPECT_STRNE(loss_text(letter), "") << letter;
-  EXPECT_STREQ(loss_text('z'), "");
+    for (const auto& [form, expression] : runtime.forms) {
+      EXPECT_NE(expression.fit, Fit::impossible) << runtime.name << ", " << form_name(form);
+      all.insert(expression.losses.begin(), expression.losses.end());
+    }
+  EXPECT_EQ(loss_letters(all), "abcdefg");
+  for (const Loss loss : all) EXPECT_STRNE(loss_text(loss), "") << loss_letter(loss);
 }
 
 TEST(Runtimes, FormsOfParts) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
+#include "calibrate/runtimes/runtime_impl.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+/// SimLayerKVPress looks at the last row of the prompt, and counts that row's own token among the
+/// recent ones.
+void decide_on_prompt(RuntimePolicy& theirs, SimLayerKv& part) {
+  part.identify = SimLayerKv::Identify::prefill;
+  part.w_last = 1;
+  part.without_own_key = true;
+  theirs.changes.emplace_back(
+      "it decides on the last prompt row instead of the first generated token");
+  if (part.keep.recent > 1) {
+    --part.keep.recent;
+    theirs.changes.push_back(
+        str("it keeps ", part.keep.recent, " recent tokens, for the last row's own is counted"));
+  }
+  if (part.per_head) fail(ErrorCode::usage, "it decides for layers, not for heads");
+}
+
+void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+  Part& part = theirs.policy.parts.front();
+  if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
+    require_budgets(*dynamic);
+    set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
+  } else if (const auto* lag = std::get_if<LagKv>(&part)) {
+    require_plain(*lag);
+    theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
+  } else {
+    auto* lazy = std::get_if<SimLayerKv>(&part);
+    if (lazy && !lazy->fixed) decide_on_prompt(theirs, *lazy);
+    bend_window(theirs, losses, model);
+  }
+}
+
+}  // namespace
+
+Runtime kvpress() {
+  Runtime r{"kvpress", "NVIDIA kvpress", "0.5.5"};
+  r.forms[Form::lazy_layers] = {Fit::exact, {Loss::holds_at_length}, "as a ratio for each layer"};
+  r.forms[Form::lazy_by_input] = {
+      Fit::approximate, {}, "SimLayerKVPress decides on the last prompt row, own key not counted"};
+  r.forms[Form::lazy_heads] = {Fit::exact, {Loss::memory_not_freed}, "as a DuoAttention pattern"};
+  r.forms[Form::dynamickv] = {
+      Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
+  r.forms[Form::lagkv] = {
+      Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
+  r.bend = bend;
+  return r;
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/runtimes/runtimes.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+  theirs.not_simulated = "it makes the prefill sparse and keeps the whole cache";
+  bend_window(theirs, losses, model);
+}
+
+}  // namespace
+
+Runtime minference() {
+  const Expression prefill = {
+      Fit::approximate, {Loss::memory_not_freed}, "the prefill alone is made sparse"};
+  Runtime r{"minference", "MInference", "0.1.6"};
+  r.forms[Form::lazy_layers] = prefill;
+  r.forms[Form::lazy_heads] = prefill;
+  r.bend = bend;
+  return r;
+}
+
+}  // namespace kvatlas::calibrate

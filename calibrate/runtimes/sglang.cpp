@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/runtimes/runtime_impl.hpp"
+
+namespace kvatlas::calibrate {
+
+Runtime sglang() {
+  Runtime r{"sglang", "SGLang", "0.5.23"};
+  r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
+                                "with model-impl: transformers, for its own code ignores it"};
+  r.architectures = {{"internlm2", true, "transformers has no code for it"}};
+  return r;
+}
+
+}  // namespace kvatlas::calibrate
