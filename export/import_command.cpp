@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
 #include "export/commands.hpp"
 #include "export/importers.hpp"
 
@@ -117,7 +119,6 @@ void add_import_command(CLI::App& app) {
       app.add_subcommand("import", "Turn others' head patterns into a policy document");
   auto options = std::make_shared<Options>();
   auto& request = options->request;
-  const auto tokens = CLI::Range(std::int64_t{0}, std::int64_t{1} << 24);
   const auto share = CLI::Range(0.0, 1.0);
   command->add_option("format", options->runtime, "duo-attention, headkv or minference")
       ->required()
@@ -143,15 +144,19 @@ void add_import_command(CLI::App& app) {
       ->add_option("--threshold", request.threshold,
                    "duo-attention, headkv: heads with a lower number become lazy")
       ->type_name("X");
-  command
-      ->add_option("--initial", request.initial,
-                   "first tokens that lazy heads keep [the file's; headkv: 4]")
-      ->check(tokens)
+  // An imported pattern is kept as streaming heads.
+  const auto standard = [](const char* key) {
+    return " [the file's; headkv: " + calibrate::default_text("streaming", key) + "]";
+  };
+  calibrate::limit_to_setting(
+      command->add_option("--initial", request.initial,
+                          "first tokens that lazy heads keep" + standard("initial")),
+      "streaming", "initial")
       ->type_name("N");
-  command
-      ->add_option("--recent", request.recent,
-                   "last tokens that lazy heads keep [the file's; headkv: 1024]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+  calibrate::limit_to_setting(
+      command->add_option("--recent", request.recent,
+                          "last tokens that lazy heads keep" + standard("recent")),
+      "streaming", "recent")
       ->type_name("N");
   add_model_options(*command, *options);
   command->add_flag("--force", options->force, "replace the document if it exists");

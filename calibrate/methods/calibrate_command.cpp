@@ -19,6 +19,8 @@
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
 #include "calibrate/policy/policy_files.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas {
@@ -38,11 +40,11 @@ struct Options {
   // SimLayerKV and PoD, where both are asked for, take these for their proximal tokens.
   std::optional<std::int64_t> initial, recent, pod_initial, pod_recent;
   SimLayerRequest simlayerkv;
-  std::string identify = "decode", granularity;
+  std::string identify, granularity;
   PodRequest pod;
   std::string memory = "24GiB";
   DynamicRequest dynamickv;
-  std::string pooling = "avg";
+  std::string pooling;
   LagRequest lagkv;
 
   bool wants(const char* method) const {
@@ -135,14 +137,6 @@ void add_common_options(CLI::App& command, Options& o) {
       ->group(kModel);
 }
 
-CLI::Option* add_tokens(CLI::App& command, const char* name, std::optional<std::int64_t>& to,
-                        const char* help, const char* standard, std::int64_t least) {
-  return command.add_option(name, to, help)
-      ->check(CLI::Range(least, std::int64_t{1} << 24))
-      ->default_str(standard)
-      ->type_name("TOKENS");
-}
-
 void add_tolerance(CLI::App& command, Options& o) {
   command
       .add_option("--tolerance", o.tolerance,
@@ -154,24 +148,21 @@ void add_tolerance(CLI::App& command, Options& o) {
 
 void add_simlayerkv_options(CLI::App& command, Options& o, bool alone) {
   const char* group = alone ? "Options" : "SimLayerKV";
-  command
-      .add_option("--threshold", o.simlayerkv.threshold,
-                  "layers whose proximal mass exceeds it are lazy, 0 to 1 (default: searched for, "
-                  "which needs --model)")
-      ->check(CLI::Range(0.0, 1.0))
+  limit_to_setting(command.add_option("--threshold", o.simlayerkv.threshold,
+                                      setting_named("simlayerkv", "threshold").meaning +
+                                          ", 0 to 1 (default: searched for, which needs --model)"),
+                   "simlayerkv", "threshold")
       ->type_name("SHARE")
       ->group(group);
-  command
-      .add_option("--identify", o.identify,
-                  "when layers are told: decode (at the first generated token) or prefill (at the "
-                  "last prompt rows)")
-      ->check(CLI::IsMember({"decode", "prefill"}))
-      ->capture_default_str()
+  as_setting(command.add_option("--identify", o.identify,
+                                "when layers are told: decode (at the first generated token) or "
+                                "prefill (at the last prompt rows)"),
+             "simlayerkv", "identify")
       ->type_name("WHEN")
       ->group(group);
-  command.add_option("--w-last", o.simlayerkv.policy.w_last, "prompt rows looked at by prefill")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str()
+  as_setting(command.add_option("--w-last", o.simlayerkv.policy.w_last,
+                                "prompt rows looked at by prefill"),
+             "simlayerkv", "w_last")
       ->type_name("N")
       ->group(group);
   command
@@ -191,14 +182,15 @@ void add_simlayerkv_options(CLI::App& command, Options& o, bool alone) {
 
 void add_pod_options(CLI::App& command, Options& o, bool alone) {
   const char* group = alone ? "Options" : "PoD";
-  auto* delta =
-      command
-          .add_option("--delta", o.pod.delta,
-                      "least similarity of a block's layers, 0 to 1 (default: with --model the "
-                      "least that keeps the score, else 0.5)")
-          ->check(CLI::Range(0.0, 1.0))
-          ->type_name("SHARE")
-          ->group(group);
+  auto* delta = limit_to_setting(
+                    command.add_option(
+                        "--delta", o.pod.delta,
+                        "least similarity of a block's layers, 0 to 1 (default: with --model the "
+                        "least that keeps the score, else " +
+                            default_text("pod", "delta") + ")"),
+                    "pod", "delta")
+                    ->type_name("SHARE")
+                    ->group(group);
   command
       .add_option("--save", o.pod.wanted_saving,
                   "or the greatest that saves this share of the cache at the longest of --lengths")
@@ -206,23 +198,20 @@ void add_pod_options(CLI::App& command, Options& o, bool alone) {
       ->excludes(delta)
       ->type_name("SHARE")
       ->group(group);
-  command.add_option("--deltas", o.pod.deltas, "of the sweep (default: 0.05 to 0.95)")
+  limit_to_setting(
+      command.add_option("--deltas", o.pod.deltas, "of the sweep (default: 0.05 to 0.95)"), "pod",
+      "delta")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 1.0))
       ->type_name("SHARE,...")
       ->group(group);
-  command
-      .add_option("--granularity", o.granularity,
-                  "what has blocks of its own: kv-head or head (query heads)")
-      ->check(CLI::IsMember({"kv-head", "head"}))
-      ->default_str("kv-head")
+  as_setting(command.add_option("--granularity", o.granularity,
+                                "what has blocks of its own: kv-head or head (query heads)"),
+             "pod", "granularity")
       ->type_name("WHAT")
       ->group(group);
-  command
-      .add_option("--tau", o.pod.policy.tau,
-                  "gate from which a head skips the distant part, 0 to 1; 1: never")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str()
+  as_setting(command.add_option("--tau", o.pod.policy.tau,
+                                "gate from which a head skips the distant part, 0 to 1; 1: never"),
+             "pod", "tau")
       ->type_name("SHARE")
       ->group(group);
   command.add_option("--memory", o.memory, "memory for KV caches that the greatest batch is of")
@@ -240,51 +229,42 @@ void add_pod_options(CLI::App& command, Options& o, bool alone) {
 void add_dynamickv_options(CLI::App& command, Options& o, bool alone) {
   const char* group = alone ? "Options" : "DynamicKV";
   auto& select = o.dynamickv.policy.select;
-  command
-      .add_option("--budget", select.budget,
-                  "tokens kept a layer in the mean, the window included: the document's")
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 24))
-      ->capture_default_str()
+  as_setting(command.add_option("--budget", select.budget,
+                                setting_named("dynamickv", "budget").meaning + ": the document's"),
+             "dynamickv", "budget")
       ->type_name("TOKENS")
       ->group(group);
-  command
-      .add_option("--budgets", o.dynamickv.budgets, "of the sweep (default: those of the profile)")
+  limit_to_setting(command.add_option("--budgets", o.dynamickv.budgets,
+                                      "of the sweep (default: those of the profile)"),
+                   "dynamickv", "budget")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 24))
       ->type_name("TOKENS,...")
       ->group(group);
-  command.add_option("--window", select.window, "last prompt rows, which score the others")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str()
+  as_setting(
+      command.add_option("--window", select.window, "last prompt rows, which score the others"),
+      "dynamickv", "window")
       ->type_name("TOKENS")
       ->group(group);
-  command.add_option("--kernel", select.kernel, "positions that scores are pooled over, odd")
-      ->check(CLI::Range(1, 4095))
-      ->capture_default_str()
+  as_setting(command.add_option("--kernel", select.kernel), "dynamickv", "kernel")
       ->type_name("N")
       ->group(group);
-  command.add_option("--pooling", o.pooling, "how: avg or max")
-      ->check(CLI::IsMember({"avg", "max"}))
-      ->capture_default_str()
+  as_setting(command.add_option("--pooling", o.pooling, "how: avg or max"), "dynamickv", "pooling")
       ->type_name("HOW")
       ->group(group);
-  command.add_option("--r-max", o.dynamickv.policy.r_max, "most tokens of a layer, in budgets")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str()
+  as_setting(command.add_option("--r-max", o.dynamickv.policy.r_max), "dynamickv", "r_max")
       ->type_name("NUMBER")
       ->group(group);
 }
 
 void add_lagkv_options(CLI::App& command, Options& o, bool alone) {
   const char* group = alone ? "Options" : "LagKV";
-  command.add_option("--sink", o.lagkv.sink, "first tokens kept")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->capture_default_str()
+  as_setting(command.add_option("--sink", o.lagkv.sink), "lagkv", "sink")
       ->type_name("TOKENS")
       ->group(group);
-  command.add_option("--lags", o.lagkv.lags, "partition sizes of the sweep, in tokens")
+  limit_to_setting(
+      command.add_option("--lags", o.lagkv.lags, "partition sizes of the sweep, in tokens"),
+      "lagkv", "lag")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 24))
       ->default_str("128,512,1024")
       ->type_name("TOKENS,...")
       ->group(group);
@@ -316,8 +296,6 @@ void settle(Options& o) {
   o.pod.policy.per_query_head = o.granularity == "head";
   o.simlayerkv.tolerance = o.pod.tolerance = o.tolerance;
   o.pod.memory_bytes = static_cast<double>(parse_bytes(o.memory));
-  if (o.dynamickv.policy.select.kernel % 2 == 0)
-    fail(ErrorCode::usage, "--kernel ", o.dynamickv.policy.select.kernel, ": must be odd");
   o.dynamickv.policy.select.pooling = o.pooling == "max" ? Pooling::maximum : Pooling::average;
 }
 
@@ -458,18 +436,25 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
     const bool lazy = o.wants("simlayerkv"), pod = o.wants("pod");
     if (lazy || pod) {
       const char* both = alone ? "" : ", for SimLayerKV and PoD";
-      add_tokens(*sub, "--initial", o.initial,
-                 str("first tokens that stay with every layer", both).c_str(),
-                 lazy ? (pod ? "4; PoD 16" : "4") : "16", 0);
-      add_tokens(*sub, "--recent", o.recent,
-                 str("last tokens that do, the query's own included", both).c_str(),
-                 lazy ? (pod ? "1024; PoD 4080" : "1024") : "4080", 1);
+      const char* first = lazy ? "simlayerkv" : "pod";
+      const auto add_tokens = [&](const char* option, const char* key, auto& to, const char* help) {
+        as_setting(sub->add_option(option, to, str(help, both)), first, key)->type_name("TOKENS");
+        if (lazy && pod)
+          sub->get_option(option)->default_str(default_text("simlayerkv", key) + "; PoD " +
+                                               default_text("pod", key));
+      };
+      add_tokens("--initial", "initial", o.initial, "first tokens that stay with every layer");
+      add_tokens("--recent", "recent", o.recent, "last tokens that do, the query's own included");
       add_tolerance(*sub, o);
     }
     if (lazy && pod) {
-      add_tokens(*sub, "--pod-initial", o.pod_initial, "another --initial for PoD", "", 0)
+      limit_to_setting(sub->add_option("--pod-initial", o.pod_initial, "another --initial for PoD"),
+                       "pod", "initial")
+          ->type_name("TOKENS")
           ->group("PoD");
-      add_tokens(*sub, "--pod-recent", o.pod_recent, "another --recent for PoD", "", 1)
+      limit_to_setting(sub->add_option("--pod-recent", o.pod_recent, "another --recent for PoD"),
+                       "pod", "recent")
+          ->type_name("TOKENS")
           ->group("PoD");
     }
     if (lazy) add_simlayerkv_options(*sub, o, alone);

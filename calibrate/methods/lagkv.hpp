@@ -11,7 +11,7 @@
 namespace kvatlas::calibrate {
 
 struct LagRequest {
-  std::int64_t sink = 16;
+  std::int64_t sink = LagKv{}.sink;
   std::vector<std::int64_t> lags = {128, 512, 1024};
   std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};
   double compression = 0.5;  // share of the cache that the recommended one saves

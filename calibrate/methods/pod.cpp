@@ -16,8 +16,6 @@ namespace {
 using nlohmann::json;
 namespace name = profile::name;
 
-constexpr double kPaperDelta = 0.5;
-
 /// first / per, (first + 1) / per, ... last / per.
 std::vector<double> steps(int first, int last, double per) {
   std::vector<double> out;
@@ -328,7 +326,7 @@ Calibrated Grouping::calibrate() {
   } else {
     out_.notes.push_back("without --model nothing was tried: what the blocks cost is unknown");
   }
-  const double chosen = delta.value_or(kPaperDelta);
+  const double chosen = delta.value_or(Pod{}.delta);
   report_sweep(chosen);
   report_batches(point_at(chosen));
   report_gate(chosen);

@@ -279,6 +279,18 @@ const PartName* find_part(std::string_view name) {
   return found == names.end() ? nullptr : &*found;
 }
 
+const Setting& setting_named(std::string_view part, std::string_view key) {
+  const PartName* const known = find_part(part);
+  if (known)
+    for (const auto& setting : known->settings)
+      if (setting.key == key) return setting;
+  fail(ErrorCode::internal, "there is no setting ", key, " of ", part);
+}
+
+std::string default_text(std::string_view part, std::string_view key) {
+  return value_text(setting_named(part, key).get(find_part(part)->standard));
+}
+
 std::string name_of(const Part& part) {
   struct Name {
     std::string operator()(const Streaming& p) const {

@@ -56,6 +56,11 @@ const std::vector<PartName>& part_names();
 /// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
 
+/// A setting of the part of this name. Both must be in the table.
+const Setting& setting_named(std::string_view part, std::string_view key);
+/// What the setting is where it is not given, as value_text writes it.
+std::string default_text(std::string_view part, std::string_view key);
+
 /// "0 to 1", "layer or head"; "" if every text is allowed.
 std::string range_text(const Allowed& allowed);
 /// "a number from 0 to 1": what a refused value should have been.
