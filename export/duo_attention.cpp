@@ -12,20 +12,16 @@ Exported export_duo_attention(const Order& order) {
          "a list of a single row or column: it needs at least 2 layers and 2 KV heads, found ",
          model.layers, " and ", model.kv_heads);
   std::string table;
-  std::int64_t streaming = 0;
-  for (const auto& row : lazy_heads(order)) {
-    for (std::size_t h = 0; h < row.size(); ++h) {
+  const auto lazy = lazy_heads(order);
+  for (const auto& row : lazy) {
+    for (std::size_t h = 0; h < row.size(); ++h)
       table += str(h == 0 ? "" : "\t", row[h] != 0 ? "0.0" : "1.0");
-      streaming += row[h] != 0 ? 1 : 0;
-    }
     table += '\n';
   }
   const auto keep = proximal(order);
   // The quantile at this share lies between the zeros and the ones, so the table comes back as it
   // is; 0 and 1 are special there.
-  const std::string sparsity = nlohmann::json(static_cast<double>(streaming) /
-                                              static_cast<double>(model.layers * model.kv_heads))
-                                   .dump();
+  const std::string sparsity = nlohmann::json(lazy_share(lazy)).dump();
   Exported exported;
   exported.files = {{"full_attention_heads.tsv", table},
                     {"config.json", calibrate::canonical_json({{"sink_size", keep.initial},

@@ -11,58 +11,43 @@ using calibrate::Document;
 using calibrate::Policy;
 using calibrate::Runtime;
 
-class Exporting {
- public:
-  Exporting(const Document& document, const ExportRequest& request)
-      : document_(document),
-        request_(request),
-        runtime_(calibrate::runtime_named(request.runtime)) {
-    length_ = request.length;
-    if (length_ == 0 && !document.provenance.lengths.empty())
-      length_ = document.provenance.lengths.back();
-  }
-
-  ExportedPolicy one(const Policy& policy) const {
-    if (policy.parts.empty())
-      fail(ErrorCode::usage, runtime_.title, " gets no files for a policy of ", policy.kv_bits,
-           " bits alone: set the bits where the runtime takes them");
-    auto [given, is_static] =
-        calibrate::given_to_runtime(document_, policy, runtime_, request_.fixed);
-    const auto form = calibrate::form_of(given.parts.front());
-    auto model = document_.model;
-    model.architecture = architecture_of(model, request_.config);
-    auto theirs = calibrate::as_runtime_behaves(given, runtime_.name, model);
-    Order order{document_,         runtime_, given.parts.front(), form.value(),
-                std::move(theirs), length_,  request_.config};
-    if (length_ < 1)
-      fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
-    const Exporter exporter = exporter_of(runtime_.name);
-    if (!exporter) fail(ErrorCode::internal, runtime_.name, " has no exporter");
-    Exported exported = exporter(order);
-    ExportedPolicy out{policy.section, std::move(exported.files), {}};
-    if (is_static) out.note = static_text(order, document_.sections.at(policy.section));
-    out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
-    return out;
-  }
-
- private:
-  const Document& document_;
-  const ExportRequest& request_;
-  const Runtime& runtime_;
-  std::int64_t length_ = 0;
-};
+ExportedPolicy exported_policy(const Document& document, const Policy& policy,
+                               const Runtime& runtime, const ExportRequest& request) {
+  if (policy.parts.empty())
+    fail(ErrorCode::usage, runtime.title, " gets no files for a policy of ", policy.kv_bits,
+         " bits alone: set the bits where the runtime takes them");
+  auto [given, is_static] = calibrate::given_to_runtime(document, policy, runtime, request.fixed);
+  const auto form = calibrate::form_of(given.parts.front());
+  auto model = document.model;
+  model.architecture = architecture_of(model, request.config);
+  auto theirs = calibrate::as_runtime_behaves(given, runtime.name, model);
+  auto length = request.length;
+  if (length == 0 && !document.provenance.lengths.empty())
+    length = document.provenance.lengths.back();
+  if (length < 1)
+    fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
+  const Order order{document,          runtime, given.parts.front(), form.value(),
+                    std::move(theirs), length,  request.config};
+  const Exporter exporter = exporter_of(runtime.name);
+  if (!exporter) fail(ErrorCode::internal, runtime.name, " has no exporter");
+  Exported exported = exporter(order);
+  ExportedPolicy out{policy.section, std::move(exported.files), {}};
+  if (is_static) out.note = static_text(order, document.sections.at(policy.section));
+  out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
+  return out;
+}
 
 }  // namespace
 
 ExportResult export_document(const Document& document, const ExportRequest& request) {
-  const Exporting exporting(document, request);
+  const Runtime& runtime = calibrate::runtime_named(request.runtime);
   ExportResult result;
   std::vector<std::string> sections;
   for (const auto& policy : calibrate::policies_of(document, request.task)) {
     sections.push_back(policy.section);
     if (!request.section.empty() && policy.section != request.section) continue;
     try {
-      result.policies.push_back(exporting.one(policy));
+      result.policies.push_back(exported_policy(document, policy, runtime, request));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
       result.refused.push_back((policy.section.empty() ? "" : policy.section + ": ") +

@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "export/exporters.hpp"
 
-#include <algorithm>
-#include <array>
+#include <map>
 
 namespace kvatlas::exporting {
 
-// One function a runtime, each in a file of its name.
-Exported export_duo_attention(const Order& order);
-Exported export_dynamickv(const Order& order);
-Exported export_kvcache_factory(const Order& order);
-Exported export_kvpress(const Order& order);
-Exported export_lagkv(const Order& order);
-Exported export_llama_cpp(const Order& order);
-Exported export_minference(const Order& order);
-Exported export_mlc_llm(const Order& order);
-Exported export_mlx_lm(const Order& order);
-Exported export_openvino(const Order& order);
-Exported export_sglang(const Order& order);
-Exported export_simlayerkv(const Order& order);
-Exported export_tensorrt_llm(const Order& order);
-Exported export_transformers(const Order& order);
-Exported export_transformers_cache(const Order& order);
-Exported export_vllm(const Order& order);
+// Each stands in the file of its runtime's name.
+using Export = Exported(const Order& order);
+Export export_duo_attention, export_dynamickv, export_kvcache_factory, export_kvpress, export_lagkv,
+    export_llama_cpp, export_minference, export_mlc_llm, export_mlx_lm, export_openvino,
+    export_sglang, export_simlayerkv, export_tensorrt_llm, export_transformers,
+    export_transformers_cache, export_vllm;
 
 Exporter exporter_of(std::string_view runtime) {
-  struct Entry {
-    std::string_view runtime;
-    Exporter exporter;
-  };
-  static constexpr std::array<Entry, 16> all = {{
+  static const std::map<std::string_view, Exporter> all = {
       {"duo-attention", export_duo_attention},
       {"dynamickv", export_dynamickv},
       {"kvcache-factory", export_kvcache_factory},
@@ -46,10 +30,9 @@ Exporter exporter_of(std::string_view runtime) {
       {"transformers", export_transformers},
       {"transformers-cache", export_transformers_cache},
       {"vllm", export_vllm},
-  }};
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Entry& entry) { return entry.runtime == runtime; });
-  return found == all.end() ? nullptr : found->exporter;
+  };
+  const auto found = all.find(runtime);
+  return found == all.end() ? nullptr : found->second;
 }
 
 }  // namespace kvatlas::exporting

@@ -21,7 +21,7 @@ using calibrate::Document;
 using importing::ImportRequest;
 
 struct Options {
-  std::string runtime, file, output, config;
+  std::string format, file, output, config;
   ImportRequest request;
   std::string name, architecture;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
@@ -35,13 +35,13 @@ std::string text_of(const fs::path& path) {
 Document imported(const Options& options, const ImportRequest& request) {
   const fs::path path = options.file;
   return in_context(printable(options.file, 400), [&] {
-    if (options.runtime == "duo-attention") {
+    if (options.format == "duo-attention") {
       if (!fs::is_directory(path))
         fail(ErrorCode::usage, "expected a folder with full_attention_heads.tsv and config.json");
       return importing::import_duo_attention(text_of(path / "full_attention_heads.tsv"),
                                              text_of(path / "config.json"), request);
     }
-    if (options.runtime == "headkv") return importing::import_headkv(text_of(path), request);
+    if (options.format == "headkv") return importing::import_headkv(text_of(path), request);
     return importing::import_minference(text_of(path), request);
   });
 }
@@ -62,13 +62,13 @@ calibrate::ModelInfo known_model(const Options& options) {
 }
 
 void check_words(const Options& options) {
-  const auto only = [&](bool given, const char* option, std::string_view runtime) {
-    if (given && options.runtime != runtime)
-      fail(ErrorCode::usage, option, " is for ", runtime, " alone");
+  const auto only = [&](bool given, const char* option, std::string_view format) {
+    if (given && options.format != format)
+      fail(ErrorCode::usage, option, " is for ", format, " alone");
   };
   only(options.request.sparsity.has_value(), "--sparsity", "duo-attention");
   only(options.request.share.has_value(), "--share", "headkv");
-  if (options.request.threshold && options.runtime == "minference")
+  if (options.request.threshold && options.format == "minference")
     fail(ErrorCode::usage, "--threshold is for numbers, and minference's patterns have kinds");
   if (options.request.threshold && (options.request.sparsity || options.request.share))
     fail(ErrorCode::usage, "--threshold and ", options.request.share ? "--share" : "--sparsity",
@@ -120,7 +120,7 @@ void add_import_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto& request = options->request;
   const auto share = CLI::Range(0.0, 1.0);
-  command->add_option("format", options->runtime, "duo-attention, headkv or minference")
+  command->add_option("format", options->format, "duo-attention, headkv or minference")
       ->required()
       ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}))
       ->type_name("FORMAT");

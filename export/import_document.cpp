@@ -16,15 +16,21 @@ using nlohmann::json;
 
 constexpr std::size_t kMostLayers = 4096, kMostHeads = 4096, kMostCells = std::size_t{1} << 20;
 
+std::int64_t whole_number(const json& value, std::int64_t least, std::int64_t most,
+                          const std::string& place, const std::string& expected) {
+  const double number = value.is_number() ? value.get<double>() : -1;
+  if (!(number >= static_cast<double>(least)) || number > static_cast<double>(most) ||
+      number != std::floor(number))
+    fail(ErrorCode::unreadable, place, ": found ", printable(value.dump(-1, ' ', true), 60),
+         ", expected ", expected);
+  return static_cast<std::int64_t>(number);
+}
+
 /// A whole number of config.json, 0 where it is absent or null.
 std::int64_t count_of(const json& config, const char* key, std::int64_t most) {
   const auto at = config.find(key);
   if (at == config.end() || at->is_null()) return 0;
-  const double number = at->is_number() ? at->get<double>() : 0;
-  if (!(number >= 1) || number > static_cast<double>(most) || number != std::floor(number))
-    fail(ErrorCode::unreadable, "'", key, "': found ", printable(at->dump(-1, ' ', true), 60),
-         ", expected a whole number from 1 to ", most);
-  return static_cast<std::int64_t>(number);
+  return whole_number(*at, 1, most, str("'", key, "'"), str("a whole number from 1 to ", most));
 }
 
 std::string text_of(const json& config, const char* key) {
@@ -75,6 +81,10 @@ void check_shape(std::size_t layers, std::size_t heads) {
   if (layers > kMostLayers || heads > kMostHeads || layers * heads > kMostCells)
     fail(ErrorCode::unreadable, "found ", layers, " layers of ", heads, " heads, expected at most ",
          kMostLayers, " layers and ", kMostCells, " heads in all");
+}
+
+std::int64_t tokens_of(const json& value, std::int64_t least, const std::string& place) {
+  return whole_number(value, least, std::int64_t{1} << 24, place, "a number of tokens");
 }
 
 ModelInfo completed_model(const ImportRequest& request, std::int64_t layers, std::int64_t heads,

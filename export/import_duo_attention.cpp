@@ -51,11 +51,7 @@ HeadNumbers table_of(std::string_view text) {
 std::int64_t size_of(const json& config, const char* key, std::int64_t least) {
   const auto at = config.find(key);
   if (at == config.end()) fail(ErrorCode::unreadable, "config.json: '", key, "' is missing");
-  const double number = at->is_number() ? at->get<double>() : -1;
-  if (!(number >= static_cast<double>(least)) || number > 1 << 24 || number != std::floor(number))
-    fail(ErrorCode::unreadable, "config.json: '", key, "': found ",
-         printable(at->dump(-1, ' ', true), 60), ", expected a number of tokens");
-  return static_cast<std::int64_t>(number);
+  return tokens_of(*at, least, str("config.json: '", key, "'"));
 }
 
 LazyHeads lazy_of(const HeadNumbers& table, const ImportRequest& request) {

@@ -19,6 +19,9 @@ inline constexpr int kDeepestPattern = 8;
 /// Fails unless a model of so many layers and heads is one that a document can hold.
 void check_shape(std::size_t layers, std::size_t heads);
 
+/// A whole number of tokens, `least` or more. Error(unreadable) for anything else names the place.
+std::int64_t tokens_of(const nlohmann::json& value, std::int64_t least, const std::string& place);
+
 /// The request's model with the numbers that the file gave (0: it does not say). Error(unreadable)
 /// where they contradict each other, Error(usage) where one is known to neither.
 calibrate::ModelInfo completed_model(const ImportRequest& request, std::int64_t layers,

@@ -16,14 +16,6 @@ using calibrate::LazyHeads;
 using calibrate::Proximity;
 using nlohmann::json;
 
-std::int64_t tokens_of(const json& value, std::int64_t least, const std::string& place) {
-  const double number = value.is_number() ? value.get<double>() : -1;
-  if (!(number >= static_cast<double>(least)) || number > 1 << 24 || number != std::floor(number))
-    fail(ErrorCode::unreadable, place, ": found ", printable(value.dump(-1, ' ', true), 60),
-         ", expected a number of tokens");
-  return static_cast<std::int64_t>(number);
-}
-
 /// The window of a head; nothing where its pattern is another one.
 std::optional<Proximity> window_of(const json& pattern, const std::string& place) {
   if (!pattern.is_array() || pattern.size() != 4 || !pattern[0].is_string())

@@ -32,9 +32,15 @@ constexpr const char* kUnevenLayers =
     "of several tokens after the prompt (the question, in kvpress's pipeline) needs "
     "flash_attention_2, and eager ends in a shape error.";
 
-void add_ratios(const Order& order, const std::vector<std::int64_t>& kept, Press& press) {
+/// A ratio for each layer.
+Press ratios_press(const Order& order) {
+  std::vector<std::int64_t> kept;
   json ratios = json::array();
-  for (const auto tokens : kept) ratios.push_back(removed_ratio(tokens, order.length));
+  for (const auto& layer : kept_tokens(order, order.part)) {
+    kept.push_back(layer.front());
+    ratios.push_back(removed_ratio(layer.front(), order.length));
+  }
+  Press press;
   press.numbers["press"] = "PerLayerCompressionPress";
   press.numbers["arguments"] = {{"compression_ratios", ratios}};
   press.numbers["length"] = order.length;
@@ -45,30 +51,24 @@ void add_ratios(const Order& order, const std::vector<std::int64_t>& kept, Press
                               " tokens: every layer keeps at least as many."));
   else if (*least != *most)
     press.notes.emplace_back(kUnevenLayers);
+  return press;
 }
 
 Press lazy_layers_press(const Order& order) {
-  const auto keep = proximal(order);
-  std::vector<std::int64_t> kept;
-  for (const auto lazy : lazy_layers(order))
-    kept.push_back(lazy != 0 ? std::min(keep.initial + keep.recent, order.length) : order.length);
-  Press press;
-  add_ratios(order, kept, press);
+  const auto initial = proximal(order).initial;
+  Press press = ratios_press(order);
   press.numbers["scorer"] = "StreamingLLMPress";
-  press.numbers["scorer_arguments"] = {{"n_sink", keep.initial}};
-  if (std::holds_alternative<Streaming>(order.part) && keep.initial == 4)
-    press.registered = {{"press_name", "streaming_llm"},
-                        {"compression_ratio", removed_ratio(kept.front(), order.length)}};
+  press.numbers["scorer_arguments"] = {{"n_sink", initial}};
+  if (std::holds_alternative<Streaming>(order.part) && initial == 4)
+    press.registered = {
+        {"press_name", "streaming_llm"},
+        {"compression_ratio", press.numbers["arguments"]["compression_ratios"].front()}};
   return press;
 }
 
 Press budgets_press(const Order& order) {
   const auto& select = std::get<DynamicKv>(order.part).select;
-  std::vector<std::int64_t> kept;
-  for (const auto budget : budgets(order))
-    kept.push_back(std::min(budget + select.window, order.length));
-  Press press;
-  add_ratios(order, kept, press);
+  Press press = ratios_press(order);
   press.numbers["scorer"] = "SnapKVPress";
   press.numbers["scorer_arguments"] = {{"window_size", select.window},
                                        {"kernel_size", select.kernel}};
@@ -116,19 +116,13 @@ Press heads_press(const Order& order) {
   const auto keep = proximal(order);
   const auto lazy = lazy_heads(order);
   json rows = json::array();
-  std::int64_t streaming = 0, all = 0;
   for (const auto& row : lazy) {
     json& full = rows.emplace_back(json::array());
-    for (const auto flag : row) {
-      full.push_back(flag != 0 ? 0 : 1);
-      streaming += flag != 0 ? 1 : 0;
-      ++all;
-    }
+    for (const auto flag : row) full.push_back(flag != 0 ? 0 : 1);
   }
   Press press;
   press.numbers["press"] = "DuoAttentionPress";
-  press.numbers["arguments"] = {
-      {"head_compression_ratio", static_cast<double>(streaming) / static_cast<double>(all)}};
+  press.numbers["arguments"] = {{"head_compression_ratio", lazy_share(lazy)}};
   press.numbers["retrieval_heads"] = rows;
   press.numbers["sink_size"] = keep.initial;
   press.numbers["recent_size"] = keep.recent;

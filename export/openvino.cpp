@@ -30,12 +30,10 @@ Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::
 }
 
 std::int64_t mean_kept(const Order& order) {
-  const auto keep = proximal(order);
   std::int64_t sum = 0;
-  const auto lazy = lazy_layers(order);
-  for (const auto flag : lazy)
-    sum += flag != 0 ? std::min(keep.initial + keep.recent, order.length) : order.length;
-  return sum / static_cast<std::int64_t>(lazy.size());
+  const auto kept = kept_tokens(order, order.part);
+  for (const auto& layer : kept) sum += layer.front();
+  return sum / std::ssize(kept);
 }
 
 }  // namespace

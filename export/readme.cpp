@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <sstream>
 
 #include "base/str.hpp"
@@ -147,33 +148,22 @@ double kept_share(const Order& order) {
   const double length = static_cast<double>(order.length);
   if (const auto* lag = std::get_if<LagKv>(&part))
     return static_cast<double>(lag->kept(order.length)) / length;
-  if (const auto* select = std::get_if<DynamicKv>(&part)) {
-    if (!select->fixed) return std::nan("");
-    double kept = 0;
-    for (const auto budget : *select->fixed)
-      kept += static_cast<double>(std::min(budget + select->select.window, order.length));
-    return kept / length / static_cast<double>(select->fixed->size());
-  }
   if (const auto* pod = std::get_if<Pod>(&part)) {
     const auto dropped = found(order.document.sections.value("pod", json()), {"keys_dropped"});
     if (pod->lowest.empty() || !dropped.is_number()) return std::nan("");
     const double near = static_cast<double>(pod->proximal.initial + pod->proximal.recent);
     return 1 - dropped.get<double>() / 2 * std::max(0.0, length - near) / length;
   }
+  const auto* dynamic = std::get_if<DynamicKv>(&part);
   const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
-  if (simlayerkv && !simlayerkv->fixed) return std::nan("");
-  const Order theirs{order.document, order.runtime, part, order.form, {},
-                     order.length,   std::nullopt};
-  if (order.form != Form::lazy_layers && order.form != Form::lazy_heads) return std::nan("");
-  if (std::holds_alternative<calibrate::H2o>(part)) return std::nan("");
-  const auto keep = proximal(theirs);
-  const double trimmed = static_cast<double>(std::min(keep.initial + keep.recent, order.length));
+  if ((dynamic && !dynamic->fixed) || (simlayerkv && !simlayerkv->fixed) ||
+      std::holds_alternative<calibrate::H2o>(part))
+    return std::nan("");
   double kept = 0, heads = 0;
-  for (const auto& row : lazy_heads(theirs))
-    for (const auto lazy : row) {
-      kept += lazy != 0 ? trimmed : length;
-      ++heads;
-    }
+  for (const auto& layer : kept_tokens(order, part)) {
+    kept += static_cast<double>(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}));
+    heads += static_cast<double>(layer.size());
+  }
   return kept / length / heads;
 }
 

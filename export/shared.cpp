@@ -12,16 +12,22 @@ using calibrate::Proximity;
 using calibrate::SimLayerKv;
 using nlohmann::json;
 
-LazyHeads lazy_heads(const Order& order) {
-  const auto heads = static_cast<std::size_t>(order.document.model.kv_heads);
-  const auto layers = static_cast<std::size_t>(order.document.model.layers);
-  const auto* part = std::get_if<SimLayerKv>(&order.part);
-  if (!part) return LazyHeads(layers, std::vector<std::uint8_t>(heads, 1));
-  LazyHeads lazy = part->fixed.value();
+namespace {
+
+LazyHeads lazy_heads_of(const calibrate::Part& part, const calibrate::ModelInfo& model) {
+  const auto heads = static_cast<std::size_t>(model.kv_heads);
+  const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
+  if (!simlayerkv)
+    return LazyHeads(static_cast<std::size_t>(model.layers), std::vector<std::uint8_t>(heads, 1));
+  LazyHeads lazy = simlayerkv->fixed.value();
   for (auto& row : lazy)
     if (row.size() == 1) row.assign(heads, row.front());
   return lazy;
 }
+
+}  // namespace
+
+LazyHeads lazy_heads(const Order& order) { return lazy_heads_of(order.part, order.document.model); }
 
 std::vector<std::uint8_t> lazy_layers(const Order& order) {
   std::vector<std::uint8_t> lazy;
@@ -33,6 +39,32 @@ Proximity proximal(const Order& order) { return calibrate::proximal(order.part);
 
 const std::vector<std::int64_t>& budgets(const Order& order) {
   return std::get<DynamicKv>(order.part).fixed.value();
+}
+
+double lazy_share(const LazyHeads& lazy) {
+  double count = 0, heads = 0;
+  for (const auto& row : lazy) {
+    count += static_cast<double>(std::count(row.begin(), row.end(), 1));
+    heads += static_cast<double>(row.size());
+  }
+  return count / heads;
+}
+
+std::vector<std::vector<std::int64_t>> kept_tokens(const Order& order,
+                                                   const calibrate::Part& part) {
+  std::vector<std::vector<std::int64_t>> kept;
+  if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
+    for (const auto budget : dynamic->fixed.value())
+      kept.push_back({std::min(budget + dynamic->select.window, order.length)});
+    return kept;
+  }
+  const auto& keep = calibrate::proximal(part);
+  const auto trimmed = std::min(keep.initial + keep.recent, order.length);
+  for (const auto& row : lazy_heads_of(part, order.document.model)) {
+    auto& layer = kept.emplace_back();
+    for (const auto lazy : row) layer.push_back(lazy != 0 ? trimmed : order.length);
+  }
+  return kept;
 }
 
 double removed_ratio(std::int64_t keep, std::int64_t length) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +22,11 @@ std::vector<std::uint8_t> lazy_layers(const Order& order);
 calibrate::Proximity proximal(const Order& order);
 /// [layer], the window not counted: the given budgets. For DynamicKv with budgets.
 const std::vector<std::int64_t>& budgets(const Order& order);
+/// The share of KV heads that are lazy.
+double lazy_share(const calibrate::LazyHeads& lazy);
+/// [layer][KV head], or [layer][0] for budgets: the tokens that a part with fixed lazy layers,
+/// heads or budgets keeps of a prompt of the order's length.
+std::vector<std::vector<std::int64_t>> kept_tokens(const Order& order, const calibrate::Part& part);
 
 /// The ratio of tokens to remove so that a runtime that keeps int(length * (1 - ratio)) keeps
 /// `keep`: half a token is added, for float rounding would lose one. 0 where all are kept.
@@ -43,6 +49,8 @@ struct Windows {
 Windows windows_of(const Order& order);
 /// The fields of config.json that say so: "layer_types" and "sliding_window".
 nlohmann::json window_fields(const Windows& windows);
+/// Qwen 2 and 3 use windows only if their config.json, or the runtime, is told to.
+bool is_qwen(std::string_view architecture);
 /// As the checkpoint's config.json calls it, if there is one; otherwise as the document does.
 std::string architecture_of(const calibrate::ModelInfo& model,
                             const std::optional<nlohmann::json>& config);

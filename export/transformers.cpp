@@ -19,8 +19,7 @@ json budget_windows(const Order& order) {
 
 json lazy_windows(const Order& order) {
   json changes = window_fields(windows_of(order));
-  const auto architecture = architecture_of(order);
-  if (architecture == "qwen2" || architecture == "qwen3") changes["use_sliding_window"] = true;
+  if (is_qwen(architecture_of(order))) changes["use_sliding_window"] = true;
   return changes;
 }
 

@@ -28,9 +28,8 @@ std::string padding_note(const Windows& windows) {
 
 Exported export_vllm(const Order& order) {
   const auto windows = windows_of(order);
-  const auto architecture = architecture_of(order);
   nlohmann::json config = {{"hf-overrides", placed_in_config(order, window_fields(windows))}};
-  if (architecture == "qwen2" || architecture == "qwen3") config["model-impl"] = "transformers";
+  if (is_qwen(architecture_of(order))) config["model-impl"] = "transformers";
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(config)});
   out.use = "vllm serve $MODEL --config vllm.yaml";

@@ -31,6 +31,10 @@ std::int64_t whole_number(const json& fields, const char* key, std::int64_t miss
   return found->get<std::int64_t>();
 }
 
+bool is_gemma(std::string_view architecture) {
+  return architecture == "gemma2" || architecture == "gemma3";
+}
+
 /// Whether the model windows the layer of its own accord, where there is no list of layer types.
 bool windows_itself(const json& fields, const std::string& architecture, std::int64_t layer) {
   if (architecture == "gemma2") return layer % 2 == 0;
@@ -39,8 +43,7 @@ bool windows_itself(const json& fields, const std::string& architecture, std::in
                                      whole_number(fields, "_sliding_window_pattern", 6));
     return period == 0 || (layer + 1) % period != 0;
   }
-  if (architecture == "qwen2" || architecture == "qwen3")
-    return layer >= whole_number(fields, "max_window_layers", 28);
+  if (is_qwen(architecture)) return layer >= whole_number(fields, "max_window_layers", 28);
   return true;
 }
 
@@ -48,11 +51,10 @@ bool windows_itself(const json& fields, const std::string& architecture, std::in
 std::vector<std::int64_t> own_windows(const json& fields, const std::string& architecture,
                                       std::int64_t layers) {
   std::vector<std::int64_t> own(static_cast<std::size_t>(layers), 0);
-  const bool gemma = architecture == "gemma2" || architecture == "gemma3";
-  const bool qwen = architecture == "qwen2" || architecture == "qwen3";
-  const auto size = whole_number(fields, "sliding_window", gemma ? 4096 : 0);
+  const auto size = whole_number(fields, "sliding_window", is_gemma(architecture) ? 4096 : 0);
   // Of these the checkpoint's window is not used.
-  if (architecture == "llama" || (qwen && fields.value("use_sliding_window", json()) != true))
+  if (architecture == "llama" ||
+      (is_qwen(architecture) && fields.value("use_sliding_window", json()) != true))
     return own;
   const auto types = fields.find("layer_types");
   const bool listed = types != fields.end() && types->is_array();
@@ -86,6 +88,10 @@ void check_layer(const Order& order, const std::string& architecture, std::size_
 
 }  // namespace
 
+bool is_qwen(std::string_view architecture) {
+  return architecture == "qwen2" || architecture == "qwen3";
+}
+
 std::string architecture_of(const calibrate::ModelInfo& model, const Config& config) {
   const json* fields = language_fields(config);
   if (!fields || !fields->value("model_type", json()).is_string()) return model.architecture;
@@ -111,7 +117,7 @@ Windows windows_of(const Order& order) {
   const auto architecture = architecture_of(order);
   const auto layers = order.document.model.layers;
   const json* fields = language_fields(order.config);
-  if (!fields && (architecture == "gemma2" || architecture == "gemma3"))
+  if (!fields && is_gemma(architecture))
     fail(ErrorCode::usage, "a model of architecture ", quoted(architecture),
          " has windows of its own, which the export must not contradict: give its config.json with "
          "--config");
