@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "export/commands.hpp"
@@ -119,7 +120,7 @@ void add_import_command(CLI::App& app) {
       app.add_subcommand("import", "Turn others' head patterns into a policy document");
   auto options = std::make_shared<Options>();
   auto& request = options->request;
-  const auto share = CLI::Range(0.0, 1.0);
+  const auto share = real_range(0.0, 1.0);
   command->add_option("format", options->format, "duo-attention, headkv or minference")
       ->required()
       ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}))

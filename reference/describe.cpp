@@ -6,8 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/error.hpp"
-#include "base/json_text.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
@@ -85,18 +83,5 @@ Command describe(const CLI::App& app, const KnownValues& known) {
 }
 
 nlohmann::json to_document(const Command& program) { return program; }
-
-void join(Command& program, const std::string& document) {
-  try {
-    for (auto& command : parse_json(document).at("commands").get<std::vector<Command>>()) {
-      const auto own = std::find_if(program.commands.begin(), program.commands.end(),
-                                    [&](const Command& c) { return c.name == command.name; });
-      if (own != program.commands.end()) *own = std::move(command);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::unreadable,
-         "not what 'kvatlas-viewer reference json' prints: ", json_complaint(error));
-  }
-}
 
 }  // namespace kvatlas::reference

@@ -44,9 +44,6 @@ using KnownValues = std::map<std::string, std::vector<std::string>>;
 /// All that the help of `app` and its commands shows.
 Command describe(const CLI::App& app, const KnownValues& known);
 nlohmann::json to_document(const Command& program);
-/// Puts the commands of a document of `to_document` in the place of those of the same name.
-/// Error(unreadable) where it is no such document.
-void join(Command& program, const std::string& document);
 
 /// roff, for man.
 std::string man_page(const Command& program, const std::string& version);

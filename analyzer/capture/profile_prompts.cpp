@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/parallel.hpp"
+#include "base/real_range.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::capture {
@@ -83,7 +84,7 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
   command.add_option("--depths", options.depths, "where the answer lies, 0 to 1")
       ->delimiter(',')
       ->default_str("0.1,0.3,0.5,0.7,0.9")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_range(0.0, 1.0))
       ->type_name("D,...")
       ->group("Prompts");
   command.add_option("--seeds", options.seeds, "prompts of each task, length and depth")

@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/lagkv.hpp"
@@ -80,7 +81,7 @@ void add_common_options(CLI::App& command, Options& o) {
       .add_option("--held-out", o.request.held_out,
                   "share of the samples that the choice does not see and the loss is measured on; "
                   "nothing is held out of fewer than 10")
-      ->check(CLI::Range(0.0, 0.9))
+      ->check(real_range(0.0, 0.9))
       ->capture_default_str()
       ->type_name("SHARE")
       ->group(kSampling);
@@ -142,7 +143,7 @@ void add_tolerance(CLI::App& command, Options& o) {
       .add_option("--tolerance", o.tolerance,
                   "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
                   "one sample)")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_range(0.0, 1.0))
       ->type_name("SHARE");
 }
 
@@ -168,7 +169,7 @@ void add_simlayerkv_options(CLI::App& command, Options& o, bool alone) {
   command
       .add_option("--static-share", o.simlayerkv.static_share,
                   "share of samples from which a layer is lazy in the static view, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_range(0.0, 1.0))
       ->capture_default_str()
       ->type_name("SHARE")
       ->group(group);
@@ -194,7 +195,7 @@ void add_pod_options(CLI::App& command, Options& o, bool alone) {
   command
       .add_option("--save", o.pod.wanted_saving,
                   "or the greatest that saves this share of the cache at the longest of --lengths")
-      ->check(CLI::Range(0.0, 0.5))
+      ->check(real_range(0.0, 0.5))
       ->excludes(delta)
       ->type_name("SHARE")
       ->group(group);
@@ -276,7 +277,7 @@ void add_lagkv_options(CLI::App& command, Options& o, bool alone) {
   command
       .add_option("--compression", o.lagkv.compression,
                   "share of the cache that the recommended setting saves at least, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_range(0.0, 1.0))
       ->capture_default_str()
       ->type_name("SHARE")
       ->group(group);

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/interrupt.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
@@ -229,7 +230,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->type_name("SIZE")
       ->group(kWish);
   command.add_option("--kv-saving", o.kv_saving, "or the share of the cache to save, 0 to 1")
-      ->check(CLI::Range(0.01, 0.99))
+      ->check(real_range(0.01, 0.99))
       ->type_name("SHARE")
       ->group(kWish);
   command.add_option("--context", o.context, "prompt tokens that must fit")
@@ -249,7 +250,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->type_name("N")
       ->group(kWish);
   command.add_option("--max-loss", o.search.max_loss, "points of the score that may be lost")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(real_range(0.0, 100.0))
       ->capture_default_str()
       ->type_name("POINTS")
       ->group(kWish);
@@ -288,7 +289,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
   command
       .add_option("--held-out", o.request.held_out,
                   "share of the samples that only the finalists are tried on")
-      ->check(CLI::Range(0.0, 0.9))
+      ->check(real_range(0.0, 0.9))
       ->capture_default_str()
       ->type_name("SHARE")
       ->group("Samples");

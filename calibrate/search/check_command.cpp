@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_order.hpp"
@@ -130,7 +131,7 @@ void add_check_command(CLI::App& app) {
       ->type_name("FILE");
   add_order_options(*command, o.order);
   command->add_option("--max-loss", o.max_loss, "points of the score that may be lost")
-      ->check(CLI::Range(-100.0, 100.0))
+      ->check(real_range(-100.0, 100.0))
       ->capture_default_str()
       ->type_name("POINTS");
   command->add_flag("--surely", o.surely,

@@ -155,56 +155,53 @@ const profile::Reader& PictureSource::required_profile() const {
   return *profile;
 }
 
-const std::vector<PictureMaker>& picture_makers() {
-  constexpr const char *lazy = "profile --capture lazy", *js = "profile --capture js",
-                       *scores = "profile --capture scores";
-  static const std::vector<PictureMaker> kMakers = {
-      {"lazy", "SimLayerKV: lazy layers, scores below", lazy, lazy_picture, false},
-      {"lazy-layers", "SimLayerKV: lazy layers", lazy, chart_of<lazy_charts, &LazyView::layers>},
-      {"lazy-rates", "SimLayerKV: lazy rate and consistency", lazy,
-       chart_of<lazy_charts, &LazyView::strip>},
-      {"lazy-scores", "SimLayerKV: score and cache kept", lazy,
-       chart_of<lazy_charts, &LazyView::scores>},
-      {"blocks", "PoD: similarity of layers; with --at one head", js, blocks_picture},
-      {"blocks-sweep", "PoD: what every delta saves", js,
-       chart_of<blocks_charts, &BlocksView::sweep>},
-      {"blocks-counts", "PoD: blocks of each head", js,
-       chart_of<blocks_charts, &BlocksView::counts>, false},
-      {"gate", "PoD: distant attention skipped over tau", "profile --capture js,lazy",
-       gate_picture},
-      {"budgets", "DynamicKV: tokens by layer and task", scores,
-       chart_of<budgets_charts, &BudgetsView::heatmap>},
-      {"budgets-lines", "DynamicKV: tokens by layer, a line a task", scores,
-       chart_of<budgets_charts, &BudgetsView::lines>},
-      {"budgets-shares", "DynamicKV: each layer's share", scores,
-       chart_of<budgets_charts, &BudgetsView::shares>, false},
-      {"sweep", "LagKV: score against compression", "a document of 'calibrate lagkv'",
-       sweep_picture},
-      {"overview", "every policy at its present setting", "profile", overview_picture, false},
-      {"comparison", "score of every policy against the cache kept",
-       "a document of 'calibrate --model' or 'evaluate -o'", comparison_picture},
-      {"comparison-layers", "what each policy keeps of each layer", "a document of 'calibrate'",
-       comparison_layers_picture},
-      {"needle", "scores over length and depth", "a document of 'evaluate -o'", needle_picture},
-      {"difference", "the second profile less the first", "two profiles", difference_picture,
-       false},
-      {"mass", "Proximal mass by layer and token of a sample", lazy, mass_picture},
-      {"map", "Attention map of a head (--at), mean of blocks", "profile --capture maps",
-       make_map_picture},
-      {"grid", "Attention maps of all heads", "profile --capture maps", make_grid_picture},
-      {"rows", "Attention of the last rows; with --at one head", "profile --capture maps",
-       make_rows_picture},
-  };
-  return kMakers;
-}
-
-const PictureMaker& picture_maker(const std::string& what) {
-  std::string names;
-  for (const auto& maker : picture_makers()) {
-    if (what == maker.what) return maker;
-    names += str(names.empty() ? "" : ", ", maker.what);
+PicturePtr make_picture(PictureKind kind, const PictureSource& source,
+                        const PictureRequest& request) {
+  switch (kind) {
+    case PictureKind::lazy:
+      return lazy_picture(source, request);
+    case PictureKind::lazy_layers:
+      return chart_of<lazy_charts, &LazyView::layers>(source, request);
+    case PictureKind::lazy_rates:
+      return chart_of<lazy_charts, &LazyView::strip>(source, request);
+    case PictureKind::lazy_scores:
+      return chart_of<lazy_charts, &LazyView::scores>(source, request);
+    case PictureKind::blocks:
+      return blocks_picture(source, request);
+    case PictureKind::blocks_sweep:
+      return chart_of<blocks_charts, &BlocksView::sweep>(source, request);
+    case PictureKind::blocks_counts:
+      return chart_of<blocks_charts, &BlocksView::counts>(source, request);
+    case PictureKind::gate:
+      return gate_picture(source, request);
+    case PictureKind::budgets:
+      return chart_of<budgets_charts, &BudgetsView::heatmap>(source, request);
+    case PictureKind::budgets_lines:
+      return chart_of<budgets_charts, &BudgetsView::lines>(source, request);
+    case PictureKind::budgets_shares:
+      return chart_of<budgets_charts, &BudgetsView::shares>(source, request);
+    case PictureKind::sweep:
+      return sweep_picture(source, request);
+    case PictureKind::overview:
+      return overview_picture(source, request);
+    case PictureKind::comparison:
+      return comparison_picture(source, request);
+    case PictureKind::comparison_layers:
+      return comparison_layers_picture(source, request);
+    case PictureKind::needle:
+      return needle_picture(source, request);
+    case PictureKind::difference:
+      return difference_picture(source, request);
+    case PictureKind::mass:
+      return mass_picture(source, request);
+    case PictureKind::map:
+      return make_map_picture(source, request);
+    case PictureKind::grid:
+      return make_grid_picture(source, request);
+    case PictureKind::rows:
+      return make_rows_picture(source, request);
   }
-  fail(ErrorCode::usage, "there is no picture ", quoted(what), "; there are: ", names);
+  fail(ErrorCode::internal, "no such picture");
 }
 
 ColourMap colour_map_named(const std::string& name) {

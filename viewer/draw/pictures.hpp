@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures that `kvatlas render` makes and a report is made of, a row a picture: a new one is a
-// function and its row in pictures.cpp.
+// The pictures that `kvatlas render` makes and a report is made of. A new one is a row of
+// viewer/models/picture_list.cpp and a function here.
 #pragma once
 
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/tile_plan.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/models/picture_list.hpp"
 
 namespace kvatlas::viewer {
 
@@ -39,14 +40,9 @@ struct PictureRequest {
   std::optional<TokenRectangle> region;  // --region: a part of a map
 };
 
-struct PictureMaker {
-  const char *what, *title, *needs;
-  PicturePtr (*make)(const PictureSource& source, const PictureRequest& request);
-  bool in_report = true;  // false: another one shows the same
-};
-const std::vector<PictureMaker>& picture_makers();
-/// Error(usage), listing all, for a name that is none.
-const PictureMaker& picture_maker(const std::string& what);
+/// Error(usage), saying what is missing, if the source has not what the picture needs.
+PicturePtr make_picture(PictureKind kind, const PictureSource& source,
+                        const PictureRequest& request);
 
 /// Error(usage), listing all, for a name that is none.
 ColourMap colour_map_named(const std::string& name);

@@ -172,13 +172,13 @@ std::string document_section(const calibrate::Document& document,
 
 std::string charts_section(const OpenedFiles& files, const ReportRequest& request) {
   std::string out, missing;
-  for (const auto& maker : picture_makers()) {
-    if (!maker.in_report) continue;
+  for (const auto& entry : picture_list()) {
+    if (!entry.in_report) continue;
     try {
-      const PicturePtr picture = maker.make(files.source, request.pictures);
-      out += figure(*picture, maker.what, request.colours);
+      const PicturePtr picture = make_picture(entry.kind, files.source, request.pictures);
+      out += figure(*picture, entry.name, request.colours);
     } catch (const Error& error) {
-      missing += str("<li>", html_text(maker.title), ": ", html_text(error.what()), "</li>\n");
+      missing += str("<li>", html_text(entry.title), ": ", html_text(error.what()), "</li>\n");
     }
   }
   if (!missing.empty())

@@ -3,6 +3,7 @@
 // 3 unreadable input.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -26,6 +27,25 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 using namespace testing_support;
+
+/// A copy of the program in a folder of its own stands for a build without Qt.
+TEST_F(CommandLine, ViewersCommandsAreKnownWithoutTheViewer) {
+  const auto program =
+      std::filesystem::path(write_file("alone/note", "")).replace_filename("kvatlas");
+  std::filesystem::copy_file(kvatlas_program(), program);
+  for (const std::string command : {"view", "render", "report"}) {
+    const Finished help = run_program({program.string(), command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.out, HasSubstr("Example"));
+    const Finished started = run_program({program.string(), command});
+    EXPECT_EQ(started.status, 1);
+    EXPECT_THAT(started.err, AllOf(StartsWith("kvatlas: '" + command + "' needs "),
+                                   HasSubstr("which this build lacks: install Qt 6")));
+  }
+  const Finished refused = run_program({program.string(), "render", "--share", "nan"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("Value nan is no number (see kvatlas render --help)"));
+}
 
 TEST_F(CommandLine, ShowsHelpAndVersion) {
   for (const std::vector<std::string>& arguments :

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reference_test.py KVATLAS FOLDER HAS_VIEWER: the man page and the completions in FOLDER hold every command and every
+"""reference_test.py KVATLAS FOLDER: the man page and the completions in FOLDER hold every command and every
 option that --help shows; bash, and where they are installed zsh, fish, man and mandoc, read them."""
 import re
 import shutil
@@ -10,9 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM, FOLDER, HAS_VIEWER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3] == "1"
+PROGRAM, FOLDER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 FILES = {"man": "kvatlas.1", "bash": "kvatlas", "zsh": "_kvatlas", "fish": "kvatlas.fish"}
-FROM_VIEWER = ("view", "render", "report")
 
 
 def run(*words: str | Path, **more) -> subprocess.CompletedProcess:
@@ -26,8 +25,7 @@ def helped(words: tuple[str, ...] = ()) -> dict[tuple[str, ...], set[str]]:
     below = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.M)
     out = {words: options}
     for name in re.findall(r"^  (\w[\w-]*)", below.group(1), re.M) if below else ():
-        if HAS_VIEWER or name not in FROM_VIEWER:
-            out |= helped((*words, name))
+        out |= helped((*words, name))
     return out
 
 
@@ -70,9 +68,8 @@ class Reference(unittest.TestCase):
         self.assertIn("vllm", completed("kvatlas", "export", "policy.json", "--to", ""))
         self.assertEqual(completed("kvatlas", "export", "--to", "vllm,sgl"), ["vllm,sglang"])
         self.assertEqual(completed("kvatlas", "import", "head"), ["headkv"])
-        self.assertEqual(completed("kvatlas", "reference", "--with", "calibrate", "z"), ["zsh"])
-        if HAS_VIEWER:
-            self.assertEqual(completed("kvatlas", "render", "--what", "lazy-l"), ["lazy-layers"])
+        self.assertEqual(completed("kvatlas", "reference", "z"), ["zsh"])
+        self.assertEqual(completed("kvatlas", "render", "--what", "lazy-l"), ["lazy-layers"])
 
     def test_bash_completes_files(self) -> None:
         with tempfile.TemporaryDirectory() as name:

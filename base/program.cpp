@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/program.hpp"
+
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.hpp"
+#include "base/interrupt.hpp"
+#include "base/str.hpp"
+
+namespace kvatlas {
+
+namespace {
+
+int report(int status, const std::string& text) {
+  std::cerr << "kvatlas: " << without_controls(text, "\n") << '\n';
+  return status;
+}
+
+/// What is wrong with the words of the command line, and where their right use is shown.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty())
+    return str(error.what(), " (see kvatlas ", chosen.front()->get_name(), " --help)");
+  const auto words = app.remaining();
+  const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
+  return str(
+      is_command ? "there is no command " + quoted(words.front()) : std::string(error.what()),
+      " (see kvatlas --help)");
+}
+
+int run(int argc, char** argv, const std::function<void(CLI::App&)>& add_commands) {
+  CLI::App app("Profiles a language model's attention and calibrates KV-cache policies from it",
+               "kvatlas");
+  app.set_version_flag("--version", "kvatlas " KVATLAS_VERSION);
+  app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
+  add_commands(app);
+  catch_interrupts();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::RuntimeError& verdict) {  // said already
+    return verdict.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return report(exit_status(ErrorCode::usage), usage_error(app, error));
+  }
+  if (app.get_subcommands().empty()) std::cout << app.help();
+  return 0;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const std::function<void(CLI::App&)>& add_commands) {
+  try {
+    const int status = run(argc, argv, add_commands);
+    if (status == 0 && !std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+    return status;
+  } catch (const Error& error) {
+    return report(exit_status(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(exit_status(ErrorCode::resource), "not enough memory");
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // LibTorch's go on with a list of calls
+    return report(exit_status(ErrorCode::internal),
+                  "internal error: " + text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace kvatlas

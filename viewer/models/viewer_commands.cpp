@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/viewer_commands.hpp"
+
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "base/real_range.hpp"
+#include "base/str.hpp"
+#include "viewer/maps/colour_maps.hpp"
+#include "viewer/models/picture_list.hpp"
+
+namespace kvatlas::viewer {
+
+const std::vector<std::string> kIdentifyWords = {"decode", "prefill"};
+const std::vector<std::string> kPoolingWords = {"avg", "max"};
+const std::vector<std::string> kFormWords = {"raw", "scaled", "exact"};
+const std::vector<std::string> kScoreWords = {"score", "digits-prefix", "digits-in-place",
+                                              "attention"};
+
+namespace {
+
+constexpr const char* kViewExamples = R"(Examples:
+  kvatlas view p.h5 policy.json                      a profile, and the policy calibrated from it
+  kvatlas view p.h5 --screen lazy --at L12.H3        straight to a place
+  kvatlas view new.h5 --baseline old.h5              two profiles, compared on every screen
+  kvatlas view 'kvatlas:/data/p.h5#screen=maps&at=L12.H3'   a link that "Copy link" made
+
+Without a display, 'kvatlas render' draws one chart or map and 'kvatlas report' makes a page.)";
+
+void add_view(CLI::App& app, std::function<void(const ViewOptions&)> run) {
+  CLI::App* command = app.add_subcommand("view", "Look at profiles and policies in a window");
+  const auto options = std::make_shared<ViewOptions>();
+  command->add_option("files", options->files,
+                      "Profiles (.h5), policy documents (.json) and links (kvatlas:…)");
+  command->add_option("--baseline", options->baseline, "A profile to compare with");
+  command->add_option("--screen", options->screen, "The screen to begin with, such as lazy");
+  command->add_option("--at", options->at, "The layer and head to begin with, such as L12.H3");
+  command->add_flag("--dark", options->dark, "Dark, this time");
+  command->footer(kViewExamples);
+  command->callback([options, run = std::move(run)] { run(*options); });
+}
+
+/// The options that were given, but for those that say where the file goes.
+std::string settings_text(const CLI::App& command) {
+  std::string out;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || name.rfind("--", 0) != 0 || name == "--output" ||
+        name == "--force" || name == "--help")
+      continue;
+    out += (out.empty() ? "" : " ") + name;
+    if (option->get_expected_max() > 0)
+      for (const auto& value : option->results()) out += " " + printable(value, 200);
+  }
+  return out;
+}
+
+void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
+  CLI::App* command = app.add_subcommand(
+      "render", "Draw one chart or map to a PNG, SVG or CSV file, without a window");
+  const auto options = std::make_shared<RenderOptions>();
+  RenderOptions& o = *options;
+  command->add_option("files", o.files, "a profile (.h5), a second one as baseline, documents")
+      ->type_name("FILE");
+  command->add_option("--what", o.what, "what to draw; 'list' shows all")->type_name("NAME");
+  command->add_option("-o,--output", o.output, "the file to write: .png, .svg or .csv")
+      ->type_name("FILE");
+  command->add_flag("--force", o.force, "replace a file that exists");
+
+  const char* const kLook = "Look";
+  command->add_option("--size", o.size, "in units of a pixel at scale 1 [what suits the picture]")
+      ->type_name("WxH")
+      ->group(kLook);
+  command->add_option("--scale", o.scale, "pixels a unit, PNG alone")
+      ->check(real_range(0.1, 16.0))
+      ->capture_default_str()
+      ->group(kLook);
+  command->add_flag("--dark", o.dark, "light on dark")->group(kLook);
+  command->add_flag("--transparent", o.transparent, "no background")->group(kLook);
+  command->add_option("--colours,--colors", o.colours, "viridis, cividis, magma or grey")
+      ->capture_default_str()
+      ->group(kLook);
+
+  const char* const kSamples = "What of the profile";
+  command->add_option("--task", o.task, "samples of this task [all]")->group(kSamples);
+  command->add_option("--sample", o.sample, "one sample, by its index")->group(kSamples);
+  command->add_option("--at", o.at, "layer and head, as L12.H3")->group(kSamples);
+  command
+      ->add_option("--region", o.region,
+                   "map: queries 5000 to 5255 and keys 0 to 511 are 5000:5256,0:512 [all]")
+      ->type_name("Q:Q,K:K")
+      ->group(kSamples);
+  command->add_option("--length", o.length, "prompt tokens that savings are for [the longest]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->group(kSamples);
+
+  // Settings that a document has are its own unless given.
+  const char* const kSettings = "Settings [a document's, or the defaults]";
+  command->add_option("--initial", o.initial, "first tokens kept")->group(kSettings);
+  command->add_option("--recent", o.recent, "last tokens kept")->group(kSettings);
+  const auto share = [&](const char* name, std::optional<double>& value, const char* help) {
+    command->add_option(name, value, help)->check(real_range(0.0, 1.0))->group(kSettings);
+  };
+  share("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy");
+  const auto word = [&](const char* name, std::optional<std::string>& value,
+                        const std::vector<std::string>& words, const char* help) {
+    command->add_option(name, value, help)
+        ->check(CLI::IsMember(words))
+        ->type_name("WORD")
+        ->group(kSettings);
+  };
+  word("--identify", o.identify, kIdentifyWords, "SimLayerKV: when layers are told");
+  command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
+  share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
+  command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
+      ->group(kSettings);
+  share("--delta", o.delta, "PoD: similarity that joins layers");
+  share("--saving", o.saving, "PoD: share of the cache to find a delta for");
+  command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
+      ->group(kSettings);
+  command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
+  command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
+  command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
+  word("--pooling", o.pooling, kPoolingWords, "DynamicKV: how scores are pooled");
+  word("--form", o.form, kFormWords, "DynamicKV: which budgets are shown");
+  word("--score", o.score, kScoreWords, "LagKV: what the sweep is judged by");
+  command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
+      ->group(kSettings);
+  share("--least", o.least_share, "LagKV: share of the full cache's score");
+  share("--compression", o.wanted_compression, "LagKV: compression wanted");
+  command->footer(
+      "Examples:\n"
+      "  kvatlas render --what list\n"
+      "  kvatlas render p.h5 policy.json --what lazy --threshold 0.9 -o lazy.png --scale 2\n"
+      "  kvatlas render p.h5 --what blocks --at L0.H3 --delta 0.6 -o head3.svg --dark\n"
+      "  kvatlas render p.h5 --what map --at L12.H3 --region 5000:5256,0:512 -o part.png\n"
+      "  kvatlas render policy.json --what sweep -o sweep.csv");
+  command->callback([options, command, run = std::move(run)] {
+    options->given = settings_text(*command);
+    run(*options);
+  });
+}
+
+void add_report(CLI::App& app, std::function<void(const ReportOptions&)> run) {
+  CLI::App* command =
+      app.add_subcommand("report", "Make one HTML page of a profile and its policies");
+  const auto options = std::make_shared<ReportOptions>();
+  command
+      ->add_option("files", options->files,
+                   "a profile (.h5) and the documents made from it (.json)")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "the page to write")->type_name("FILE");
+  command->add_flag("--force", options->force, "replace a file that exists");
+  command->add_option("--title", options->title, "heading [the model's name]")->type_name("TEXT");
+  command->add_option("--task", options->task, "samples of this task [all]")->type_name("NAME");
+  command
+      ->add_option("--length", options->length, "prompt tokens that savings are for [the longest]")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->type_name("N");
+  command->add_option("--colours,--colors", options->colours, "viridis, cividis, magma or grey")
+      ->capture_default_str();
+  command->footer(
+      "The page needs nothing else: no script, no network; it follows the reader's light or dark.\n"
+      "\nExample:\n  kvatlas report p.h5 policy.json -o report.html");
+  command->callback([options, run = std::move(run)] { run(*options); });
+}
+
+}  // namespace
+
+void add_viewer_commands(CLI::App& app, const ViewerCommands& commands) {
+  add_view(app, commands.view);
+  add_render(app, commands.render);
+  add_report(app, commands.report);
+}
+
+std::vector<std::string> known_pictures() {
+  std::vector<std::string> names = {"list"};
+  for (const auto& picture : picture_list()) names.emplace_back(picture.name);
+  return names;
+}
+
+std::vector<std::string> known_colours() {
+  std::vector<std::string> names;
+  for (const auto map : kColourMaps)
+    if (!is_diverging(map)) names.emplace_back(colour_map_name(map));
+  return names;
+}
+
+}  // namespace kvatlas::viewer
