@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/real_range.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 
@@ -25,7 +26,7 @@ struct Limit {
         "");
   }
   void operator()(const NumberRange& range) const {
-    option->check(CLI::Range(range.least, range.most));
+    option->check(real_range(range.least, range.most));
   }
   void operator()(const OneOf& choice) const {
     option->check(
