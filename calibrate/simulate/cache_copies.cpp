@@ -6,11 +6,9 @@
 #include <ATen/ops/tensor.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
-#include "base/error.hpp"
 #include "calibrate/simulate/cache_copies_impl.hpp"
 #include "kernels/gather.hpp"
 #include "kernels/kv_quant.hpp"
-#include "kernels/minicache_merge.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -70,7 +68,8 @@ std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequ
   return out;
 }
 
-void CacheCopies::quantise(std::int64_t layer, const std::vector<CopiedRows>& heads, int bits) {
+void CacheCopies::quantise(std::int64_t layer, const CopiedRows& head, int bits) {
+  if (head.length() == 0) return;
   const Layer& of = layers_[layer];
   const std::int64_t d = config_.head_dim;
   const auto run = [&](const at::Tensor& rows, kernels::QuantAxis axis) {
@@ -91,36 +90,8 @@ void CacheCopies::quantise(std::int64_t layer, const std::vector<CopiedRows>& he
     kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
     rows.copy_(restored);
   };
-  for (const auto& head : heads) {
-    if (head.length() == 0) continue;
-    run(of.key.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_channel);
-    run(of.value.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_token);
-  }
-}
-
-void CacheCopies::merge(std::int64_t layer, const std::vector<CopiedRows>& lower,
-                        const std::vector<CopiedRows>& upper, const MiniCache& how) {
-  const Layer &below = layers_[layer], &above = layers_[layer + 1];
-  for (std::size_t g = 0; g < lower.size(); ++g) {
-    if (!lower[g].tokens || !upper[g].tokens || *lower[g].tokens != *upper[g].tokens)
-      fail(ErrorCode::usage,
-           "minicache merges layers that keep the same tokens: it cannot be "
-           "composed with a policy that selects other tokens in each layer");
-    const std::int64_t count = lower[g].length() - how.recent;
-    if (count <= 0) continue;
-    const auto run = [&](const at::Tensor& from_below, const at::Tensor& from_above) {
-      const at::Tensor a = from_below.narrow(0, lower[g].start, count).unsqueeze(0),
-                       b = from_above.narrow(0, upper[g].start, count).unsqueeze(0);
-      const at::Tensor merged_a = at::empty(a.sizes(), options_.dtype(at::kFloat));
-      const at::Tensor merged_b = at::empty_like(merged_a);
-      kernels::minicache_merge({any_view<3>(a), any_view<3>(b), how.t, view_of<float, 3>(merged_a),
-                                view_of<float, 3>(merged_b)});
-      a.copy_(merged_a);
-      b.copy_(merged_b);
-    };
-    run(below.key, above.key);
-    run(below.value, above.value);
-  }
+  run(of.key.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_channel);
+  run(of.value.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_token);
 }
 
 }  // namespace kvatlas::calibrate

@@ -42,11 +42,8 @@ class CacheCopies {
   /// Copies tokens[g] of KV head g; heads without tokens get no rows.
   std::vector<CopiedRows> add(std::int64_t layer, const capture::Sequence::Cache& from,
                               const std::vector<std::vector<std::int64_t>>& tokens);
-  /// What 4 or 2 bits make of the rows, in place.
-  void quantise(std::int64_t layer, const std::vector<CopiedRows>& heads, int bits);
-  /// Merges a layer with the next one, save the most recent tokens.
-  void merge(std::int64_t layer, const std::vector<CopiedRows>& lower,
-             const std::vector<CopiedRows>& upper, const MiniCache& how);
+  /// What 4 or 2 bits make of a head's rows, in place.
+  void quantise(std::int64_t layer, const CopiedRows& head, int bits);
 
  private:
   struct Layer {

@@ -59,29 +59,11 @@ void Continuations::State::copy_prompt(Stream& stream) {
     const auto rows = copies.add(l, prompt.cache(l), tokens);
     for (std::size_t g = 0; g < rows.size(); ++g) layer.heads[g].copied = rows[g];
   }
-  const auto copied_of = [&](std::int64_t l) {
-    std::vector<CopiedRows> rows;
-    for (const auto& head : stream.layers[l].heads) rows.push_back(head.copied);
-    return rows;
-  };
-  if (plan.minicache)
-    for (std::int64_t l = config.n_layers / 2; l + 1 < config.n_layers; l += 2)
-      copies.merge(l, copied_of(l), copied_of(l + 1), *plan.minicache);
+  if (plan.minicache) merge_layers(stream);
   if (plan.kv_bits < 16)
     for (std::int64_t l = 0; l < config.n_layers; ++l)
-      copies.quantise(l, copied_of(l), plan.kv_bits);
-  if (!plan.pod) return;
-  for (std::int64_t l = 0; l < config.n_layers; ++l)
-    for (std::int64_t m = 0; m < l; ++m)
-      for (std::int64_t g = 0; g < K(); ++g) {
-        const auto& cut = plan.heads[m][g];
-        if (cut.tokens.empty() || !stream.shares(l, m, g, group())) continue;
-        std::vector<std::vector<std::int64_t>> tokens(static_cast<std::size_t>(K()));
-        tokens[g] = cut.tokens;
-        const auto rows = copies.add(l, {prompt.cache(m).key, prompt.cache(l).value}, tokens);
-        if (plan.kv_bits < 16) copies.quantise(l, rows, plan.kv_bits);
-        stream.borrowed[{l, m, g}] = rows[g];
-      }
+      for (const auto& head : stream.layers[l].heads) copies.quantise(l, head.copied, plan.kv_bits);
+  if (plan.pod) copy_borrowed(stream);
 }
 
 Continuations::Continuations(capture::Engine& engine, const capture::Sequence& prompt,

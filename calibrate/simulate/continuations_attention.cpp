@@ -2,7 +2,6 @@
 // What the continuations of a step attend to in one layer: parts of the prompt's cache, of copied
 // rows and of generated ones, joined by their log-sum-exps.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
@@ -50,93 +49,56 @@ void Reads::add(std::int64_t row, const std::vector<Ranges>& runs) {
   }
 }
 
+void LayerReads::add(std::int64_t row, const HeadRuns& runs) {
+  prompt.add(row, runs.prompt);
+  copies.add(row, runs.copies);
+  generated.add(row, runs.generated);
+}
+
+void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, std::int64_t l,
+                                    std::int64_t m, std::int64_t g, HeadRuns& runs) const {
+  const auto at = static_cast<std::size_t>(g);
+  runs.prompt[at] =
+      shifted(intersect(seen, stream.head(m, g).ranges), g * head_step(prompt.cache(l).key));
+  runs.copies[at] = rows_of(seen, stream.copied(l, m, g));
+  runs.generated[at] = shifted(stream.generated(seen, m), generated_start(stream, g));
+}
+
 /// What every row reads by its own queries and keys.
 void Continuations::State::add_own(const ContinuationRows& in, Parts& parts) {
-  const auto cache = prompt.cache(in.layer);
-  const std::int64_t step = head_step(cache.key);
-  Reads from_prompt, from_copies, from_generated;
-  std::vector<Ranges> of_prompt(static_cast<std::size_t>(K())), of_copies(of_prompt),
-      of_generated(of_prompt);
+  const std::int64_t l = in.layer;
+  LayerReads reads;
   for (std::size_t r = 0; r < active.size(); ++r) {
     Stream& stream = *active[r];
     const auto row = static_cast<std::int64_t>(r);
+    HeadRuns runs(K());
     for (std::int64_t g = 0; g < K(); ++g) {
-      const Head& head = stream.head(in.layer, g);
-      Ranges seen = head.seen_from(in.position, in.window, stream.first);
+      Ranges seen = stream.head(l, g).seen_from(in.position, in.window, stream.first);
       if (stream.plan->pod)
         seen = intersect(seen, proximal_to(in.position, stream.plan->pod->proximal));
-      const auto at = static_cast<std::size_t>(g);
-      of_prompt[at] = shifted(intersect(seen, head.ranges), g * step);
-      of_copies[at] = rows_of(seen, head.copied);
-      of_generated[at] = shifted(stream.generated(seen, in.layer), generated_start(stream, g));
+      add_runs(stream, seen, l, l, g, runs);
     }
     if (stream.plan->quest) {
-      of_prompt =
-          quest.choose(*stream.plan->quest, in, row, cache.key, stream.first, stream.read_bytes);
-      for (std::int64_t g = 0; g < K(); ++g) {
-        auto& of_head = of_prompt[g];
-        of_head = shifted(std::move(of_head), g * step);
-      }
+      const auto key = prompt.cache(l).key;
+      runs.prompt =
+          quest.choose(*stream.plan->quest, in, row, key, stream.first, stream.read_bytes);
+      for (std::int64_t g = 0; g < K(); ++g)
+        runs.prompt[g] = shifted(std::move(runs.prompt[g]), g * head_step(key));
     }
-    from_prompt.add(row, of_prompt);
-    from_copies.add(row, of_copies);
-    from_generated.add(row, of_generated);
+    reads.add(row, runs);
   }
-  const auto l = static_cast<std::size_t>(in.layer);
-  read(from_prompt, queries[l], flat(cache.key), flat(cache.value), in, false, parts);
-  read(from_copies, queries[l], flat(copies.keys(in.layer)), flat(copies.values(in.layer)), in,
-       false, parts);
-  read(from_generated, queries[l], flat(generated_key[l]), flat(generated_value[l]), in, false,
-       parts);
+  read(reads, l, in, parts);
 }
 
-/// PoD's distant tokens: by the query and keys of the lowest layer of each head's block.
-void Continuations::State::add_borrowed(const ContinuationRows& in, Parts& parts) {
-  const std::int64_t l = in.layer, step = head_step(prompt.cache(l).key);
-  for (std::int64_t m = 0; m <= l; ++m) {
-    Reads from_prompt, from_copies, from_generated;
-    for (std::size_t r = 0; r < active.size(); ++r) {
-      const Stream& stream = *active[r];
-      if (!stream.plan->pod) continue;
-      const Ranges distant = distant_from(in.position, stream.plan->pod->proximal);
-      std::vector<Ranges> of_prompt(static_cast<std::size_t>(K())), of_copies(of_prompt),
-          of_generated(of_prompt);
-      for (std::int64_t g = 0; g < K(); ++g) {
-        if (!stream.shares(l, m, g, group())) continue;
-        const Head &lowest = stream.head(m, g), &own = stream.head(l, g);
-        const auto seen_by = [&](const Head& head) {
-          return head.seen_from(in.position, in.window, stream.first);
-        };
-        const Ranges seen = intersect(intersect(seen_by(lowest), seen_by(own)), distant);
-        const auto at = static_cast<std::size_t>(g);
-        of_prompt[at] = shifted(intersect(seen, lowest.ranges), g * step);
-        of_copies[at] = rows_of(seen, stream.copied(l, m, g));
-        of_generated[at] = shifted(stream.generated(seen, m), generated_start(stream, g));
-      }
-      const auto row = static_cast<std::int64_t>(r);
-      from_prompt.add(row, of_prompt);
-      from_copies.add(row, of_copies);
-      from_generated.add(row, of_generated);
-    }
-    std::size_t part = parts.rows.size(), call = parts.lse.size();
-    const at::Tensor& query = queries[m];
-    read(from_prompt, query, flat(prompt.cache(m).key), flat(prompt.cache(l).value), in, m < l,
-         parts);
-    read(from_copies, query, flat(copies.keys(l)), flat(copies.values(l)), in, m < l, parts);
-    read(from_generated, query, flat(generated_key[m]), flat(generated_value[l]), in, m < l, parts);
-    // Of the heads that were computed, those of other blocks.
-    for (; call < parts.lse.size(); ++call) {
-      const std::int64_t count = parts.lse[call].size(0);
-      at::Tensor hidden = at::zeros({count, config.n_heads}, at::kBool);
-      for (std::int64_t i = 0; i < count; ++i, ++part) {
-        const Pod& pod = *active[parts.rows[part]]->plan->pod;
-        for (std::int64_t h = 0; h < config.n_heads; ++h)
-          hidden.mutable_data_ptr<bool>()[i * config.n_heads + h] = pod.lowest[h][l] != m;
-      }
-      parts.lse[call].masked_fill_(hidden.to(parts.lse[call].device()),
-                                   -std::numeric_limits<float>::infinity());
-    }
-  }
+void Continuations::State::read(const LayerReads& reads, std::int64_t m, const ContinuationRows& in,
+                                Parts& parts) const {
+  const std::int64_t l = in.layer;
+  const bool distant = m < l;
+  read(reads.prompt, queries[m], flat(prompt.cache(m).key), flat(prompt.cache(l).value), in,
+       distant, parts);
+  read(reads.copies, queries[m], flat(copies.keys(l)), flat(copies.values(l)), in, distant, parts);
+  read(reads.generated, queries[m], flat(generated_key[m]), flat(generated_value[l]), in, distant,
+       parts);
 }
 
 void Continuations::State::read(const Reads& reads, const at::Tensor& query, const AnyView<2>& keys,
@@ -162,43 +124,6 @@ void Continuations::State::read(const Reads& reads, const at::Tensor& query, con
   parts.lse.push_back(lse);
   parts.rows.insert(parts.rows.end(), reads.rows.begin(), reads.rows.end());
   parts.distant.insert(parts.distant.end(), reads.rows.size(), distant ? 1 : 0);
-}
-
-/// Heads whose proximal part outweighs the distant one by enough skip the distant one.
-void Continuations::State::apply_gates(const ContinuationRows& in, Parts& parts) {
-  const auto H = config.n_heads;
-  const at::Tensor lse = at::cat(parts.lse).cpu();
-  const auto log_sum = [&](std::size_t row, std::int64_t h, bool distant) {
-    double sum = 0;
-    for (std::size_t p = 0; p < parts.rows.size(); ++p)
-      if (parts.rows[p] == static_cast<std::int64_t>(row) && (parts.distant[p] != 0) == distant)
-        sum += std::exp(
-            static_cast<double>(lse.const_data_ptr<float>()[static_cast<std::int64_t>(p) * H + h]));
-    return std::log(sum);
-  };
-  at::Tensor skip = at::zeros({static_cast<std::int64_t>(parts.rows.size()), H}, at::kBool);
-  for (std::size_t r = 0; r < active.size(); ++r) {
-    Stream& stream = *active[r];
-    if (!stream.plan->pod || stream.plan->pod->tau >= 1) continue;
-    for (std::int64_t h = 0; h < H; ++h) {
-      if (stream.plan->pod->lowest[h][in.layer] == in.layer) continue;
-      const double distant = log_sum(r, h, true);
-      if (distant == -std::numeric_limits<double>::infinity()) continue;  // there is none
-      ++stream.gates;
-      const double g = 1 / (1 + std::exp(distant - log_sum(r, h, false)));
-      if (!(g >= stream.plan->pod->tau)) continue;
-      ++stream.skipped;
-      for (std::size_t p = 0; p < parts.rows.size(); ++p)
-        if (parts.rows[p] == static_cast<std::int64_t>(r) && parts.distant[p] != 0)
-          skip.mutable_data_ptr<bool>()[static_cast<std::int64_t>(p) * H + h] = true;
-    }
-  }
-  std::int64_t first = 0;
-  for (auto& of_call : parts.lse) {
-    of_call.masked_fill_(skip.narrow(0, first, of_call.size(0)).to(of_call.device()),
-                         -std::numeric_limits<float>::infinity());
-    first += of_call.size(0);
-  }
 }
 
 /// One softmax over all parts of a row.
@@ -230,13 +155,8 @@ void Continuations::State::attend(const ContinuationRows& in) {
 
   Parts parts;
   add_own(in, parts);
-  const auto any = [&](auto test) {
-    return std::any_of(active.begin(), active.end(), [&](const Stream* stream) {
-      return stream->plan->pod && test(*stream->plan->pod);
-    });
-  };
-  if (any([](const Pod&) { return true; })) add_borrowed(in, parts);
-  if (any([](const Pod& pod) { return pod.tau < 1; })) apply_gates(in, parts);
+  add_borrowed(in, parts);
+  apply_gates(in, parts);
   join(parts, in);
 }
 

@@ -6,44 +6,21 @@
 
 namespace kvatlas::calibrate {
 
+void add_range(Ranges& ranges, const Range& range) {
+  if (range.length() > 0) ranges.push_back(range);
+}
+
 Ranges intersect(const Ranges& a, const Ranges& b) {
   Ranges both;
   for (const auto& x : a)
-    for (const auto& y : b) {
-      const Range common{std::max(x.begin, y.begin), std::min(x.end, y.end)};
-      if (common.length() > 0) both.push_back(common);
-    }
+    for (const auto& y : b) add_range(both, {std::max(x.begin, y.begin), std::min(x.end, y.end)});
   return both;
-}
-
-namespace {
-
-/// Positions begin .. end - 1, none if that is none.
-void add_range(Ranges& ranges, std::int64_t begin, std::int64_t end) {
-  if (end > begin) ranges.push_back({begin, end});
-}
-
-}  // namespace
-
-Ranges proximal_to(std::int64_t position, const Proximity& proximal) {
-  const std::int64_t recent = std::max(proximal.initial, position - proximal.recent + 1);
-  Ranges near;
-  add_range(near, 0, std::min(proximal.initial, position + 1));
-  add_range(near, recent, position + 1);
-  return near;
-}
-
-Ranges distant_from(std::int64_t position, const Proximity& proximal) {
-  Ranges distant;
-  add_range(distant, proximal.initial, position - proximal.recent + 1);
-  return distant;
 }
 
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied) {
   Ranges rows;
   for (const auto& range : positions) {
-    const Range run = copied.run(range.begin, range.end);
-    add_range(rows, run.begin, run.end);
+    add_range(rows, copied.run(range.begin, range.end));
   }
   return rows;
 }
@@ -73,30 +50,16 @@ Ranges Continuations::State::Head::seen_from(std::int64_t position, std::int64_t
   const std::int64_t recent =
       std::max(window->initial, (rolling ? position + 1 : first) - window->recent);
   Ranges kept;
-  add_range(kept, 0, std::min(window->initial, position + 1));
-  add_range(kept, recent, position + 1);
+  add_range(kept, {0, std::min(window->initial, position + 1)});
+  add_range(kept, {recent, position + 1});
   return intersect(seen, kept);
 }
 
 Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int64_t l) const {
   Ranges rows;
   for (const auto& range : positions)
-    add_range(rows, std::max(range.begin - first, layer(l).generated_from), range.end - first);
+    add_range(rows, {std::max(range.begin - first, layer(l).generated_from), range.end - first});
   return rows;
-}
-
-CopiedRows Continuations::State::Stream::copied(std::int64_t l, std::int64_t m,
-                                                std::int64_t g) const {
-  if (m == l) return head(l, g).copied;
-  const auto found = borrowed.find({l, m, g});
-  return found == borrowed.end() ? CopiedRows{} : found->second;
-}
-
-bool Continuations::State::Stream::shares(std::int64_t l, std::int64_t m, std::int64_t g,
-                                          std::int64_t group) const {
-  const auto first_head = plan->pod->lowest.begin() + static_cast<std::ptrdiff_t>(g * group);
-  return std::any_of(first_head, first_head + static_cast<std::ptrdiff_t>(group),
-                     [&](const auto& lowest) { return lowest[l] == m; });
 }
 
 std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
@@ -112,11 +75,8 @@ double Continuations::State::bytes_of_row(const Plan& plan, std::int64_t layer, 
   const auto d = static_cast<double>(config.head_dim);
   // Codes and, for every 32 of them, a 16-bit scale and minimum.
   const double value_bytes = plan.kv_bits == 16 ? 2 : plan.kv_bits / 8.0 + 4.0 / 32;
-  const bool pair =
-      layer >= config.n_layers / 2 &&
-      (layer - config.n_layers / 2) / 2 * 2 + config.n_layers / 2 + 1 < config.n_layers;
   // Two layers share a direction, and each has its norm.
-  if (merged && pair) return 2 * (d * value_bytes / 2 + 2);
+  if (merged && is_merged(layer, config.n_layers)) return 2 * (d * value_bytes / 2 + 2);
   return 2 * d * value_bytes;
 }
 

@@ -18,6 +18,8 @@
 namespace kvatlas::calibrate {
 
 using Ranges = std::vector<Range>;  // ascending, none empty
+/// Unless it is empty.
+void add_range(Ranges& ranges, const Range& range);
 Ranges intersect(const Ranges& a, const Ranges& b);
 
 /// Parts of one array of keys and values that rows of the step attend to: up to one run of cached
@@ -27,6 +29,21 @@ struct Reads {
   void add(std::int64_t row, const std::vector<Ranges>& runs);
 
   std::vector<std::int64_t> rows, starts, lengths;  // [part], [part * KV head] twice
+};
+
+/// What one row of a step reads in each KV head.
+struct HeadRuns {
+  explicit HeadRuns(std::int64_t kv_heads)
+      : prompt(static_cast<std::size_t>(kv_heads)), copies(prompt), generated(prompt) {}
+
+  std::vector<Ranges> prompt, copies, generated;
+};
+
+/// What the rows of a step read of the three arrays that hold a layer's keys.
+struct LayerReads {
+  void add(std::int64_t row, const HeadRuns& runs);
+
+  Reads prompt, copies, generated;
 };
 
 /// Softmax parts of all rows, to be joined by their log-sum-exps.
@@ -102,15 +119,26 @@ struct Continuations::State {
   // What a step attends to (continuations_attention.cpp).
   void attend(const capture::ContinuationRows& in);
   void add_own(const capture::ContinuationRows& in, Parts& parts);
-  void add_borrowed(const capture::ContinuationRows& in, Parts& parts);
+  /// Of the positions that are seen, those that KV head g of layer l reads by layer m's keys.
+  void add_runs(const Stream& stream, const Ranges& seen, std::int64_t l, std::int64_t m,
+                std::int64_t g, HeadRuns& runs) const;
+  /// Reads by layer m's keys and this layer's values.
+  void read(const LayerReads& reads, std::int64_t m, const capture::ContinuationRows& in,
+            Parts& parts) const;
   void read(const Reads& reads, const at::Tensor& query, const AnyView<2>& keys,
             const AnyView<2>& values, const capture::ContinuationRows& in, bool distant,
             Parts& parts) const;
-  void apply_gates(const capture::ContinuationRows& in, Parts& parts);
   void join(const Parts& parts, const capture::ContinuationRows& in) const;
 
-  // LagKV while decoding (continuations_lag.cpp): as soon as a partition is complete, the one
-  // before it is cut.
+  // PoD (pod.cpp).
+  void copy_borrowed(Stream& stream);
+  void add_borrowed(const capture::ContinuationRows& in, Parts& parts);
+  void apply_gates(const capture::ContinuationRows& in, Parts& parts);
+
+  // MiniCache (minicache.cpp).
+  void merge_layers(const Stream& stream) const;
+
+  // LagKV (lagkv.cpp): as soon as a partition is complete, the one before it is cut.
   struct Rows {
     at::Tensor keys, values;  // [rows, d]
     std::vector<std::int64_t> positions;
@@ -129,6 +157,8 @@ struct Continuations::State {
 /// PoD's positions near `position`, and those that are not.
 Ranges proximal_to(std::int64_t position, const Proximity& proximal);
 Ranges distant_from(std::int64_t position, const Proximity& proximal);
+/// Whether MiniCache merges the layer with a neighbour.
+bool is_merged(std::int64_t layer, std::int64_t layers);
 /// The copied rows of tokens at these positions.
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied);
 std::int64_t length_of(const Ranges& ranges);

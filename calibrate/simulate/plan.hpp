@@ -84,4 +84,12 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
 /// Whether make_plan needs the first decode step.
 bool decides_while_decoding(const Policy& policy);
 
+/// Every head keeps the first n tokens: [layer][KV head].
+std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n);
+
+using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer]
+/// The windows of a policy whose windows mask the prefill too. Error(usage) where they are not
+/// windows of whole layers that are known before the prompt is read.
+LayerWindows prefill_windows(const Policy& policy, const model::Config& config);
+
 }  // namespace kvatlas::calibrate

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Quest: the cache is not cut; each step reads the pages whose keys may score highest.
 #include <algorithm>
 
 #include <ATen/TensorOperators.h>
@@ -9,9 +10,16 @@
 #include <ATen/ops/topk.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
+#include "calibrate/simulate/plan_impl.hpp"
 #include "calibrate/simulate/quest_impl.hpp"
 
 namespace kvatlas::calibrate {
+
+PartPlanner planner_of(const Quest& part) {
+  PartPlanner planner;
+  planner.cut = [&part](Draft& draft) { draft.plan.quest = part; };
+  return planner;
+}
 
 const QuestPages::Bounds& QuestPages::bounds(std::int64_t layer, std::int64_t page,
                                              const AnyView<3>& keys, std::int64_t n_tokens) {

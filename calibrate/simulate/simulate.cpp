@@ -57,27 +57,6 @@ struct Live {
   std::int64_t delay() const { return full() ? 1 : progress->plan->delay; }
 };
 
-/// The layers' windows where they mask the prefill too.
-std::vector<std::optional<Proximity>> prefill_mask(const Policy& policy,
-                                                   const model::Config& config) {
-  std::vector<std::optional<Proximity>> mask(static_cast<std::size_t>(config.n_layers));
-  for (const auto& part : policy.parts) {
-    if (const auto* streaming = std::get_if<Streaming>(&part)) {
-      std::fill(mask.begin(), mask.end(), streaming->keep);
-    } else if (const auto* lazy = std::get_if<SimLayerKv>(&part);
-               lazy && lazy->fixed && lazy->fixed->size() == mask.size()) {
-      for (std::size_t layer = 0; layer < mask.size(); ++layer)
-        if (std::find(lazy->fixed->at(layer).begin(), lazy->fixed->at(layer).end(), 0) ==
-            lazy->fixed->at(layer).end())
-          mask[layer] = lazy->keep;
-    } else {
-      fail(ErrorCode::usage, policy.name,
-           ": only windows of whole layers that are known beforehand can mask the prefill");
-    }
-  }
-  return mask;
-}
-
 std::vector<Range> kept_ranges(const HeadCut& cut) {
   std::vector<Range> out = cut.ranges;
   for (const auto token : cut.tokens) {
@@ -114,7 +93,7 @@ class Simulation {
     for (std::size_t i = 0; i < plain.size(); ++i) out.policies[plain[i]] = outcomes[i];
     for (const auto i : masked)
       out.policies[i] =
-          run_group({&policies[i], 1}, prefill_mask(policies[i], config_), false, out).front();
+          run_group({&policies[i], 1}, prefill_windows(policies[i], config_), false, out).front();
     return out;
   }
 
@@ -122,9 +101,8 @@ class Simulation {
   std::int64_t questions() const { return static_cast<std::int64_t>(question_.size()); }
 
   /// Policies that share a prefill. With `leads`, the full model's continuation is made on the way.
-  std::vector<Outcome> run_group(std::span<const Policy> policies,
-                                 const std::vector<std::optional<Proximity>>& mask, bool leads,
-                                 Simulated& out) {
+  std::vector<Outcome> run_group(std::span<const Policy> policies, const LayerWindows& mask,
+                                 bool leads, Simulated& out) {
     auto start = Clock::now();
     capture::Sequence prompt = engine_.sequence();
     PromptFacts facts(needs_of(policies), config_, cut_);
@@ -174,10 +152,7 @@ class Simulation {
   Plan full_plan() const {
     Plan plan;
     plan.delay = 1;
-    HeadCut all;
-    all.ranges = {{0, cut_ + 1}};
-    plan.heads.assign(static_cast<std::size_t>(config_.n_layers),
-                      std::vector<HeadCut>(static_cast<std::size_t>(config_.n_kv_heads), all));
+    plan.heads = keep_all(config_, cut_ + 1);
     return plan;
   }
 

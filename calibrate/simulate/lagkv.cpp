@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LagKV while decoding: as soon as a partition is complete, the one before it is cut.
+// LagKV: a partition of tokens is cut as soon as the next one is complete, first in the prompt and
+// then while decoding.
 #include <algorithm>
 #include <numeric>
 
@@ -7,8 +8,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
-#include "analyzer/capture/tensors-inl.hpp"
+#include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
+#include "calibrate/simulate/plan_impl.hpp"
 #include "kernels/lag_scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -16,6 +18,67 @@ namespace kvatlas::calibrate {
 using capture::any_view;
 using capture::tensor_of;
 using capture::view_of;
+
+namespace {
+
+bool cuts_any(const std::vector<std::uint8_t>& heads) {
+  return std::find(heads.begin(), heads.end(), 1) != heads.end();
+}
+
+/// The tokens that stay of a prompt, as scored by its keys and values: for each KV head.
+std::vector<std::vector<std::int64_t>> kept_of_prompt(const LagKv& part, const Draft& draft,
+                                                      std::int64_t layer) {
+  const std::int64_t n = draft.n, keep = part.keep();
+  const std::int64_t partitions = kernels::lag_cut_partitions(n, part.sink, part.lag);
+  const auto cache = draft.prompt.cache(layer);
+  kernels::LagScores io;
+  io.keys = cache.key;
+  io.values = cache.value;
+  io.keys.sizes[1] = io.values.sizes[1] = n;
+  io.sink = part.sink;
+  io.variant = part.variant;
+  io.lags = {part.lag};
+  const auto on = capture::float_on(cache.key);
+  const at::Tensor scores = at::empty({draft.kv_heads(), partitions * part.lag}, on);
+  io.scores = {view_of<float, 2>(scores)};
+  kernels::lag_scores(io);
+  const std::int64_t length = kernels::lag_length(n, part.sink, part.lag, keep);
+  const at::Tensor positions = at::empty({draft.kv_heads(), length}, on.dtype(at::kLong));
+  kernels::lag_kept({view_of<const float, 2>(scores), n, part.sink, part.lag, keep,
+                     view_of<std::int64_t, 2>(positions)});
+  const at::Tensor kept = positions.cpu();
+  std::vector<std::vector<std::int64_t>> out;
+  for (std::int64_t g = 0; g < draft.kv_heads(); ++g) {
+    const auto* first = kept.const_data_ptr<std::int64_t>() + g * length;
+    out.emplace_back(first, first + length);
+  }
+  return out;
+}
+
+void cut_prompt(const LagKv& part, Draft& draft) {
+  LazyHeads& cut = draft.plan.lag_heads;
+  draft.plan.lag = part;
+  cut.assign(draft.trimmed.size(), std::vector<std::uint8_t>(draft.trimmed[0].size(), 0));
+  const bool any = kernels::lag_cut_partitions(draft.n, part.sink, part.lag) > 0;
+  // L2 does not cut the first two layers.
+  for (std::int64_t layer = part.variant == LagVariant::l2 ? 2 : 0; layer < draft.layers();
+       ++layer) {
+    for (std::int64_t g = 0; g < draft.kv_heads(); ++g)
+      cut[layer][g] = draft.full(layer, g) ? 1 : 0;
+    if (!any || !cuts_any(cut[layer])) continue;
+    auto kept = kept_of_prompt(part, draft, layer);
+    for (std::int64_t g = 0; g < draft.kv_heads(); ++g)
+      if (draft.full(layer, g)) draft.select(layer, g, std::move(kept[g]));
+  }
+}
+
+}  // namespace
+
+PartPlanner planner_of(const LagKv& part) {
+  PartPlanner planner;
+  planner.cut = [&part](Draft& draft) { cut_prompt(part, draft); };
+  return planner;
+}
 
 /// All rows that a head holds, in the order of their positions: keys of layer m, values of layer l.
 Continuations::State::Rows Continuations::State::gather(const Stream& stream, std::int64_t l,
@@ -89,7 +152,7 @@ void Continuations::State::cut_further(Stream& stream, std::int64_t tokens) {
   if (tokens < sink + 2 * lag || (tokens - sink) % lag != 0) return;
   for (std::int64_t m = 0; m < config.n_layers; ++m) {
     const auto& cut = plan.lag_heads[m];
-    if (std::find(cut.begin(), cut.end(), 1) == cut.end()) continue;
+    if (!cuts_any(cut)) continue;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Rows own = gather(stream, m, m, g);
       std::vector<std::int64_t> kept;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// DynamicKV, SnapKV and PyramidKV: each KV head keeps the prompt's last tokens, the window, and of
+// the others those that the window's rows score highest, as many as its layer's budget.
+#include <algorithm>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "analyzer/capture/tensors-inl.hpp"
+#include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
+#include "calibrate/simulate/plan_impl.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/layer_budgets.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using capture::view_of;
+
+/// Scores of the tokens before the window, for groups of heads: [layers, groups, n - window], on
+/// the host.
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft) {
+  const at::Tensor& last = draft.facts.rows;
+  const std::int64_t positions = draft.facts.n - select.window, held = last.size(2);
+  const at::Tensor scores = at::empty({draft.layers(), groups, positions}, last.options());
+  for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
+    const at::Tensor rows = last.select(0, layer).narrow(1, held - select.window, select.window);
+    const at::Tensor to = scores.select(0, layer);
+    kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
+                            select.pooling, view_of<float, 2>(to)});
+  }
+  return scores.cpu();
+}
+
+std::vector<std::int64_t> budgets_of(const SnapKv& part, const Draft& draft) {
+  const std::int64_t mean = part.select.budget - part.select.window;
+  if (part.pyramid) return pyramid_budgets(mean, draft.layers());
+  return std::vector<std::int64_t>(static_cast<std::size_t>(draft.layers()), mean);
+}
+
+std::vector<std::int64_t> budgets_of(const DynamicKv& part, const Draft& draft) {
+  const std::int64_t positions = draft.facts.n - part.select.window, layers = draft.layers();
+  if (part.fixed) {
+    auto budgets = *part.fixed;
+    if (static_cast<std::int64_t>(budgets.size()) != layers)
+      fail(ErrorCode::usage, draft.policy.name, ": the policy has budgets for ", budgets.size(),
+           " layers, the model has ", layers);
+    for (auto& budget : budgets) budget = std::min(budget, positions);
+    return budgets;
+  }
+  const std::int64_t base = part.select.budget - part.select.window, heads = draft.config.n_heads;
+  const at::Tensor scores = window_scores(part.select, heads, draft);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(layers));
+  kernels::top_counts({view_of<const float, 3>(scores),
+                       {std::min(base, positions) * heads * layers},
+                       {counts.data(), {1, layers}}});
+  return kernels::layer_budgets(counts, heads, base, positions, part.r_max).exact;
+}
+
+template <class P>
+PartPlanner budget_planner(const P& part) {
+  PartPlanner planner;
+  planner.needs.rows = part.select.window;
+  planner.cut = [&part](Draft& draft) {
+    const WindowBudget& select = part.select;
+    if (select.budget <= select.window)
+      fail(ErrorCode::usage, draft.policy.name, ": a budget of ", select.budget,
+           " tokens leaves none beside the window of ", select.window);
+    const std::int64_t positions = draft.facts.n - select.window;
+    if (positions < 1) return;
+    const auto budgets = budgets_of(part, draft);
+    const at::Tensor scores = window_scores(select, draft.kv_heads(), draft);
+    draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
+      draft.select(layer, g,
+                   best_and_rest(scores[layer][g].const_data_ptr<float>(), positions,
+                                 budgets[layer], positions, draft.n));
+    });
+    draft.plan.budgets = budgets;
+  };
+  return planner;
+}
+
+}  // namespace
+
+PartPlanner planner_of(const DynamicKv& part) { return budget_planner(part); }
+PartPlanner planner_of(const SnapKv& part) { return budget_planner(part); }
+
+}  // namespace kvatlas::calibrate

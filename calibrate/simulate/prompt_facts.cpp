@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a prompt's prefill and first decode step show of it, as far as the policies need it.
+#include <algorithm>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include "analyzer/capture/kernel_inputs-inl.hpp"
+#include "calibrate/simulate/plan_impl.hpp"
+#include "kernels/kernels.hpp"
+
+namespace kvatlas::calibrate {
+
+using capture::float_on;
+using capture::last_rows_of;
+using capture::view_of;
+
+PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t n_tokens)
+    : state_(std::make_unique<State>(State{std::move(needs), config, n_tokens})) {
+  State& s = *state_;
+  s.columns.resize(static_cast<std::size_t>(config.n_layers));
+  s.prefill_mass.resize(s.needs.prefill_masses.size());
+  s.decode_mass.resize(s.needs.decode_masses.size());
+}
+PromptFacts::~PromptFacts() = default;
+PromptFacts::PromptFacts(PromptFacts&&) noexcept = default;
+
+namespace {
+
+/// Adds the proximal masses of the last `rows` rows, the mean over rows: [n_heads].
+void add_masses(std::vector<double>& masses, const capture::AttentionInputs& in,
+                const Proximity& proximity, std::int64_t rows) {
+  const std::int64_t heads = in.query.sizes[0];
+  const at::Tensor mass = at::empty({1, heads, rows}, float_on(in.query));
+  kernels::LastRows io = last_rows_of(in, rows);
+  io.grid = {proximity};
+  io.mass = view_of<float, 3>(mass);
+  kernels::last_rows(io);
+  const at::Tensor mean = mass[0].to(at::kDouble).mean(1).cpu();
+  masses.insert(masses.end(), mean.const_data_ptr<double>(), mean.const_data_ptr<double>() + heads);
+}
+
+}  // namespace
+
+void PromptFacts::prefill(const capture::AttentionInputs& in) {
+  State& s = *state_;
+  const std::int64_t heads = in.query.sizes[0];
+  if (const std::int64_t rows = std::min(s.needs.rows, s.n); rows > 0) {
+    if (!s.rows.defined())
+      s.rows = at::empty({s.config.n_layers, heads, rows, s.n}, float_on(in.query));
+    const at::Tensor probs = s.rows.select(0, in.layer);
+    kernels::LastRows io = last_rows_of(in, rows);
+    io.probs = view_of<float, 3>(probs);
+    kernels::last_rows(io);
+  }
+  for (std::size_t i = 0; i < s.needs.prefill_masses.size(); ++i) {
+    const auto& [proximity, w_last] = s.needs.prefill_masses[i];
+    add_masses(s.prefill_mass[i], in, proximity, std::min(w_last, s.n));
+  }
+  if (s.needs.columns) {
+    at::Tensor lse;
+    kernels::AttentionMaps io = capture::maps_of(in, [&] {
+      return lse = at::empty({heads, s.n}, float_on(in.query));
+    });
+    const at::Tensor columns = at::empty({heads, s.n}, float_on(in.query));
+    io.column_sums = view_of<float, 2>(columns);
+    kernels::attention_maps(io);
+    const std::int64_t kv_heads = s.config.n_kv_heads;
+    s.columns[in.layer] = columns.view({kv_heads, heads / kv_heads, s.n})
+                              .to(at::kDouble)
+                              .mean(1)
+                              .to(at::kFloat)
+                              .cpu();
+  }
+}
+
+void PromptFacts::first_step(const capture::AttentionInputs& in) {
+  State& s = *state_;
+  for (std::size_t i = 0; i < s.needs.decode_masses.size(); ++i)
+    add_masses(s.decode_mass[i], in, s.needs.decode_masses[i], 1);
+}
+
+namespace {
+
+template <class T>
+const std::vector<double>& found(const std::vector<std::vector<double>>& masses,
+                                 const std::vector<T>& known, const T& wanted) {
+  return masses[std::find(known.begin(), known.end(), wanted) - known.begin()];
+}
+
+}  // namespace
+
+const std::vector<double>& PromptFacts::State::prefill_mass_of(const Proximity& keep,
+                                                               std::int64_t w_last) const {
+  return found(prefill_mass, needs.prefill_masses, {keep, w_last});
+}
+const std::vector<double>& PromptFacts::State::decode_mass_of(const Proximity& keep) const {
+  return found(decode_mass, needs.decode_masses, keep);
+}
+
+}  // namespace kvatlas::calibrate
