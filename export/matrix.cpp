@@ -63,8 +63,12 @@ json matrix_json() {
                                 {"losses", loss_letters(expression.losses)},
                                 {"note", expression.note}};
     }
-    for (const auto& note : runtime.architectures)
-      one["architectures"][note.architecture] = {{"refused", note.refused}, {"note", note.text}};
+    auto& architectures = one["architectures"];
+    for (const auto& name : runtime.architectures)
+      architectures[name] = {{"refused", false}, {"note", ""}};
+    for (const auto& [name, note] : runtime.notes) architectures[name]["note"] = note;
+    for (const auto& [name, why] : runtime.refuses)
+      architectures[name] = {{"refused", true}, {"note", why}};
     if (!runtime.refuses_others.empty()) one["other_architectures"] = runtime.refuses_others;
     out.push_back(std::move(one));
   }

@@ -8,7 +8,7 @@ Runtime duo_attention() {
   r.forms[Form::lazy_layers] = {
       Fit::exact, {Loss::window_rolls}, "as rows of zeros of a head pattern"};
   r.forms[Form::lazy_heads] = {Fit::exact, {Loss::window_rolls}, "as a head pattern"};
-  r.architectures = {{"llama"}, {"mistral"}};
+  r.architectures = {"llama", "mistral"};
   r.refuses_others = "it knows Llama and Mistral alone";
   return r;
 }

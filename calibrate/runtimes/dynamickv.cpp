@@ -2,28 +2,23 @@
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
-  auto& part = std::get<DynamicKv>(theirs.policy.parts.front());
-  if (part.fixed)
-    theirs.changes.emplace_back(
-        "it finds the budgets anew for each prompt: those given are not used");
-  part.fixed.reset();
-}
-
-}  // namespace
 
 Runtime dynamickv() {
   Runtime r{"dynamickv", "DynamicKV's repository", "8ab3c08"};
   r.forms[Form::dynamickv] = {
       Fit::approximate, {}, "it takes the settings, and finds the budgets anew for each prompt"};
-  r.architectures = {{"llama"}, {"mistral"}, {"qwen2"}, {"internlm2"}};
+  r.architectures = {"llama", "mistral", "qwen2", "internlm2"};
   r.refuses_others =
       "its code patches Llama, Mistral, Qwen 2 and InternLM 2 alone, and changes "
       "nothing of others";
   r.architecture_decides = true;
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+    auto& part = std::get<DynamicKv>(theirs.policy.parts.front());
+    if (part.fixed)
+      theirs.changes.emplace_back(
+          "it finds the budgets anew for each prompt: those given are not used");
+    part.fixed.reset();
+  };
   return r;
 }
 

@@ -2,24 +2,6 @@
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
-  auto* part = std::get_if<DynamicKv>(&theirs.policy.parts.front());
-  if (!part) {
-    theirs.not_simulated = "each head selects as many tokens as it has, by its own scores";
-    return;
-  }
-  require_budgets(*part);
-  WindowBudget& select = part->select;
-  const std::int64_t rows = 8;
-  select.budget += rows - select.window;
-  set(theirs, select.window, rows, "its window has 8 rows, kept on top of the budgets");
-  set(theirs, select.kernel, 7, "it pools scores over 7 positions");
-  set(theirs, select.pooling, Pooling::maximum, "it pools scores by their greatest");
-}
-
-}  // namespace
 
 Runtime kvcache_factory() {
   Runtime r{"kvcache-factory", "KVCache-Factory", "c97f9d7"};
@@ -28,10 +10,23 @@ Runtime kvcache_factory() {
                                "as budgets: the proximal tokens of a lazy head, else the prompt"};
   r.forms[Form::dynamickv] = {
       Fit::exact, {}, "as a HeadKV file: max pooling over 7, a window of 8 rows"};
-  r.architectures = {{"llama"}, {"mistral"}};
+  r.architectures = {"llama", "mistral"};
   r.refuses_others = "its code patches Llama and Mistral alone, and changes nothing of others";
   r.architecture_decides = true;
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+    auto* part = std::get_if<DynamicKv>(&theirs.policy.parts.front());
+    if (!part) {
+      theirs.not_simulated = "each head selects as many tokens as it has, by its own scores";
+      return;
+    }
+    require_budgets(*part);
+    WindowBudget& select = part->select;
+    const std::int64_t rows = 8;
+    select.budget += rows - select.window;
+    set(theirs, select.window, rows, "its window has 8 rows, kept on top of the budgets");
+    set(theirs, select.kernel, 7, "it pools scores over 7 positions");
+    set(theirs, select.pooling, Pooling::maximum, "it pools scores by their greatest");
+  };
   return r;
 }
 

@@ -21,21 +21,6 @@ void decide_on_prompt(RuntimePolicy& theirs, SimLayerKv& part) {
   if (part.per_head) fail(ErrorCode::usage, "it decides for layers, not for heads");
 }
 
-void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
-  Part& part = theirs.policy.parts.front();
-  if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
-    require_budgets(*dynamic);
-    set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
-  } else if (const auto* lag = std::get_if<LagKv>(&part)) {
-    require_plain(*lag);
-    theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
-  } else {
-    auto* lazy = std::get_if<SimLayerKv>(&part);
-    if (lazy && !lazy->fixed) decide_on_prompt(theirs, *lazy);
-    bend_window(theirs, losses, model);
-  }
-}
-
 }  // namespace
 
 Runtime kvpress() {
@@ -48,7 +33,20 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
   r.forms[Form::lagkv] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+    Part& part = theirs.policy.parts.front();
+    if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
+      require_budgets(*dynamic);
+      set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
+    } else if (const auto* lag = std::get_if<LagKv>(&part)) {
+      require_plain(*lag);
+      theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
+    } else {
+      auto* lazy = std::get_if<SimLayerKv>(&part);
+      if (lazy && !lazy->fixed) decide_on_prompt(theirs, *lazy);
+      bend_window(theirs, losses, model);
+    }
+  };
   return r;
 }
 

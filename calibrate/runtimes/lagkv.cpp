@@ -2,18 +2,13 @@
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
-  require_plain(std::get<LagKv>(theirs.policy.parts.front()));
-}
-
-}  // namespace
 
 Runtime lagkv() {
   Runtime r{"lagkv", "LagKV's repository", "2a9d19e"};
   r.forms[Form::lagkv] = {Fit::exact};
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+    require_plain(std::get<LagKv>(theirs.policy.parts.front()));
+  };
   return r;
 }
 

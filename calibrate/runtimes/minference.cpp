@@ -2,14 +2,6 @@
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
-  theirs.not_simulated = "it makes the prefill sparse and keeps the whole cache";
-  bend_window(theirs, losses, model);
-}
-
-}  // namespace
 
 Runtime minference() {
   const Expression prefill = {
@@ -17,7 +9,10 @@ Runtime minference() {
   Runtime r{"minference", "MInference", "0.1.6"};
   r.forms[Form::lazy_layers] = prefill;
   r.forms[Form::lazy_heads] = prefill;
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+    theirs.not_simulated = "it makes the prefill sparse and keeps the whole cache";
+    bend_window(theirs, losses, model);
+  };
   return r;
 }
 

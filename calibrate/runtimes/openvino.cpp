@@ -19,21 +19,6 @@ void add_spare_block(RuntimePolicy& theirs, Proximity& keep) {
   set(theirs, theirs.policy.rolling, true, "the cache keeps its size while decoding");
 }
 
-void bend(RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
-  Part& part = theirs.policy.parts.front();
-  if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
-    // The first block, the last ones, and one for the tokens that took most attention.
-    const auto budget = std::max(whole_pages(mean_budget(*dynamic), kBlock), 3 * kBlock);
-    theirs.changes.push_back(
-        str("every layer keeps the ", budget, " tokens that took most attention"));
-    part = H2o{budget};
-  } else if (leaves_full_layers(part)) {
-    theirs.not_simulated = "all layers have the mean of what the policy keeps";
-  } else {
-    add_spare_block(theirs, proximal(part));
-  }
-}
-
 }  // namespace
 
 Runtime openvino() {
@@ -42,7 +27,20 @@ Runtime openvino() {
   r.forms[Form::lazy_layers] = {Fit::approximate, losses, "one setting for all layers"};
   r.forms[Form::dynamickv] = {Fit::approximate, losses, "one budget for all layers"};
   r.page_tokens = kBlock;
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+    Part& part = theirs.policy.parts.front();
+    if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
+      // The first block, the last ones, and one for the tokens that took most attention.
+      const auto budget = std::max(whole_pages(mean_budget(*dynamic), kBlock), 3 * kBlock);
+      theirs.changes.push_back(
+          str("every layer keeps the ", budget, " tokens that took most attention"));
+      part = H2o{budget};
+    } else if (leaves_full_layers(part)) {
+      theirs.not_simulated = "all layers have the mean of what the policy keeps";
+    } else {
+      add_spare_block(theirs, proximal(part));
+    }
+  };
   return r;
 }
 

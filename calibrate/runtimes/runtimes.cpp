@@ -140,9 +140,10 @@ const Runtime& runtime_named(std::string_view name) {
 }
 
 std::string refusal_of(const Runtime& runtime, std::string_view architecture) {
-  for (const auto& note : runtime.architectures)
-    if (note.architecture == architecture) return note.refused ? note.text : "";
-  return runtime.refuses_others;
+  const std::string name(architecture);
+  if (runtime.architectures.contains(name)) return "";
+  const auto refused = runtime.refuses.find(name);
+  return refused == runtime.refuses.end() ? runtime.refuses_others : refused->second;
 }
 
 std::optional<Form> form_of(const Part& part) {
@@ -201,9 +202,9 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
     error.in(str(runtime.title, " cannot run '", policy_text(theirs.policy), "'"));
     throw;
   }
-  for (const auto& note : runtime.architectures)
-    if (by_architecture && note.architecture == model.architecture && !note.text.empty())
-      theirs.changes.push_back(runtime.title + " on " + note.architecture + ": " + note.text);
+  const auto note = runtime.notes.find(model.architecture);
+  if (by_architecture && note != runtime.notes.end())
+    theirs.changes.push_back(str(runtime.title, " on ", note->first, ": ", note->second));
   return theirs;
 }
 

@@ -70,13 +70,6 @@ struct Expression {
   std::string note = {};  // a clause on how the runtime is given it; may be empty
 };
 
-/// What becomes of the models of one architecture.
-struct ArchitectureNote {
-  std::string architecture;
-  bool refused = false;
-  std::string text = {};  // why it is refused, or what the user must mind; may be empty
-};
-
 /// A policy as a runtime runs it.
 struct RuntimePolicy {
   Policy policy;
@@ -93,9 +86,10 @@ void bend_window(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& m
 
 struct Runtime {
   std::string name, title, versions;
-  std::map<Form, Expression> forms = {};  // the forms that it takes
-  /// The architectures of which something is to be said.
-  std::vector<ArchitectureNote> architectures = {};
+  std::map<Form, Expression> forms = {};     // the forms that it takes
+  std::set<std::string> architectures = {};  // that it is known to run
+  /// By architecture: what the user must mind there, and why it is refused.
+  std::map<std::string, std::string> notes = {}, refuses = {};
   /// Why the architectures that are not listed are refused. If empty, they are not refused.
   std::string refuses_others = {};
   /// It depends on the architecture whether any form works. In other runtimes, only lazy layers

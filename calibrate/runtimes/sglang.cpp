@@ -7,7 +7,7 @@ Runtime sglang() {
   Runtime r{"sglang", "SGLang", "0.5.23"};
   r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
                                 "with model-impl: transformers, for its own code ignores it"};
-  r.architectures = {{"internlm2", true, "transformers has no code for it"}};
+  r.refuses = {{"internlm2", "transformers has no code for it"}};
   return r;
 }
 

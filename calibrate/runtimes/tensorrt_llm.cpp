@@ -2,16 +2,6 @@
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
-  if (std::holds_alternative<DynamicKv>(theirs.policy.parts.front()))
-    theirs.not_simulated = "RocketKV selects pages of tokens by its own scores";
-  else
-    bend_window(theirs, losses, model);
-}
-
-}  // namespace
 
 Runtime tensorrt_llm() {
   Runtime r{"tensorrt-llm", "TensorRT-LLM", "main of autumn 2026, schema 1.4.0rc0"};
@@ -20,19 +10,22 @@ Runtime tensorrt_llm() {
   r.forms[Form::dynamickv] = {Fit::approximate,
                               {Loss::keeps_other_tokens},
                               "the mean budget for all layers, as RocketKV's; needs an SM100 GPU"};
-  r.architectures = {
-      {"gemma3"},
-      {"mistral", false, "needs a version with windows for Mistral (spring 2026)"},
-      {"ministral"},
-      {"llama", true,
-       "its Llama code passes no window, so a list of windows changes nothing; the "
-       "checkpoint can be served as Ministral, which does: give its config.json, with "
-       "model_type ministral, with --config"},
-      {"qwen2", true, "its Qwen 2 code passes no window, so a list of windows changes nothing"},
-      {"qwen3", true, "its Qwen 3 code passes no window, so a list of windows changes nothing"}};
+  r.architectures = {"gemma3", "mistral", "ministral"};
+  r.notes = {{"mistral", "needs a version with windows for Mistral (spring 2026)"}};
+  r.refuses = {{"llama",
+                "its Llama code passes no window, so a list of windows changes nothing; the "
+                "checkpoint can be served as Ministral, which does: give its config.json, with "
+                "model_type ministral, with --config"},
+               {"qwen2", "its Qwen 2 code passes no window, so a list of windows changes nothing"},
+               {"qwen3", "its Qwen 3 code passes no window, so a list of windows changes nothing"}};
   r.refuses_others = "its code for this architecture is not known to pass a window";
   r.page_tokens = 32;
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+    if (std::holds_alternative<DynamicKv>(theirs.policy.parts.front()))
+      theirs.not_simulated = "RocketKV selects pages of tokens by its own scores";
+    else
+      bend_window(theirs, losses, model);
+  };
   return r;
 }
 

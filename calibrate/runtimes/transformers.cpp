@@ -3,25 +3,6 @@
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-void bend(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
-  const bool llama = model.architecture == "llama";
-  if (const auto* dynamic = std::get_if<DynamicKv>(&theirs.policy.parts.front())) {
-    if (!llama)
-      fail(ErrorCode::usage,
-           "windows of different sizes end in an error on architectures other than llama");
-    require_budgets(*dynamic);
-    theirs.not_simulated = "every layer has a window of its own size";
-    return;
-  }
-  Losses here = losses;
-  // Llama's cache is cut by windows that its mask does not know.
-  if (llama) here.erase(Loss::masks_prefill);
-  bend_window(theirs, here, model);
-}
-
-}  // namespace
 
 Runtime transformers() {
   Runtime r{"transformers", "Hugging Face transformers", "5.2.0 to 5.23.0"};
@@ -31,21 +12,31 @@ Runtime transformers() {
       Fit::approximate,
       {Loss::first_tokens_lost, Loss::window_rolls, Loss::keeps_other_tokens},
       "as a window for each layer; llama alone, from 5.23 on"};
-  r.architectures = {
-      {"llama", false,
-       "the mask is not applied: the cache of a lazy layer is cut after a full prefill, for "
-       "one prompt without padding, with sdpa"},
-      {"qwen2"},
-      {"qwen3"},
-      {"gemma2"},
-      {"gemma3"},
-      {"ministral"},
-      {"mistral", true,
+  r.architectures = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "ministral"};
+  r.notes = {{"llama",
+              "the mask is not applied: the cache of a lazy layer is cut after a full prefill, for "
+              "one prompt without padding, with sdpa"}};
+  r.refuses = {
+      {"mistral",
        "windows of single layers end in a shape error there; its checkpoints load under "
        "model_type ministral, which works: give its config.json, so changed, with --config"},
-      {"phi3", true, "windows of single layers end in a shape error there"}};
+      {"phi3", "windows of single layers end in a shape error there"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
-  r.bend = bend;
+  r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+    const bool llama = model.architecture == "llama";
+    if (const auto* dynamic = std::get_if<DynamicKv>(&theirs.policy.parts.front())) {
+      if (!llama)
+        fail(ErrorCode::usage,
+             "windows of different sizes end in an error on architectures other than llama");
+      require_budgets(*dynamic);
+      theirs.not_simulated = "every layer has a window of its own size";
+      return;
+    }
+    Losses here = losses;
+    // Llama's cache is cut by windows that its mask does not know.
+    if (llama) here.erase(Loss::masks_prefill);
+    bend_window(theirs, here, model);
+  };
   return r;
 }
 

@@ -9,15 +9,10 @@ Runtime vllm() {
   Runtime r{"vllm", "vLLM", "0.33.0"};
   r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
                                 "as overrides of the model's layer types and window"};
-  r.architectures = {
-      {"llama"},
-      {"mistral"},
-      {"gemma2"},
-      {"gemma3"},
-      {"phi3"},
-      {"qwen2", false, by_transformers},
-      {"qwen3", false, by_transformers},
-      {"internlm2", true, "its own code reads no layer types, and transformers has none for it"}};
+  r.architectures = {"llama", "mistral", "gemma2", "gemma3", "phi3", "qwen2", "qwen3"};
+  r.notes = {{"qwen2", by_transformers}, {"qwen3", by_transformers}};
+  r.refuses = {
+      {"internlm2", "its own code reads no layer types, and transformers has none for it"}};
   r.refuses_others = "its code for this architecture is not known to read layer types";
   r.page_tokens = 16;
   r.equal_groups = true;
