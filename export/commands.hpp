@@ -7,9 +7,9 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas export`: a policy document to the files that runtimes read.
+/// `kvatlas export` turns a policy document into the files that runtimes read.
 void add_export_command(CLI::App& app);
-/// `kvatlas import`: others' head patterns to a policy document.
+/// `kvatlas import` turns head patterns of other software into a policy document.
 void add_import_command(CLI::App& app);
 
 }  // namespace kvatlas

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DuoAttention: a head pattern, 1 for retrieval heads and 0 for streaming ones.
+// DuoAttention reads a head pattern, with 1 for retrieval heads and 0 for streaming heads.
 #include "base/error.hpp"
 #include "export/shared_impl.hpp"
 
@@ -19,8 +19,8 @@ Exported export_duo_attention(const Order& order) {
     table += '\n';
   }
   const auto keep = proximal(order);
-  // The quantile at this share lies between the zeros and the ones, so the table comes back as it
-  // is; 0 and 1 are special there.
+  // DuoAttention takes the quantile at this share as its threshold. It lies between the zeros and
+  // the ones, so that the table stays as it is.
   const std::string sparsity = nlohmann::json(lazy_share(lazy)).dump();
   Exported exported;
   exported.files = {{"full_attention_heads.tsv", table},

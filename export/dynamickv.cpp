@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// DynamicKV's repository: the settings of its program, which finds the budgets by itself.
+// DynamicKV's repository takes the settings of its program, which finds the budgets by itself.
 #include "base/str.hpp"
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
 namespace {
 
-/// What the program looks for in a model's name; it changes nothing of a model without.
+/// The word that the program looks for in a model's name. It leaves models without it as they are.
 std::string name_of(const Order& order) {
   const auto architecture = architecture_of(order);
   return architecture == "internlm2" ? "internlm" : architecture;

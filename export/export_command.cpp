@@ -30,7 +30,7 @@ struct Options {
   bool list = false, json = false, force = false;
 };
 
-/// A file with where it will lie.
+/// A file and the place where it will lie.
 struct Target {
   fs::path path;
   std::string content;
@@ -58,8 +58,8 @@ void write_targets(const Options& options, const std::vector<Target>& targets) {
   calibrate::write_whole_files(files, options.force);
 }
 
-/// What goes below the output folder: a folder a runtime where there are several, and in it one a
-/// policy where the document holds several.
+/// The files below the output folder. Several runtimes have a folder each, and in it several
+/// policies of a document have a folder each.
 std::vector<Target> targets_of(const Options& options, const fs::path& folder,
                                const std::vector<ExportedPolicy>& policies, bool several) {
   std::vector<Target> targets;
@@ -71,7 +71,7 @@ std::vector<Target> targets_of(const Options& options, const fs::path& folder,
   return targets;
 }
 
-/// What the user should know of one runtime; `brief` where there are many.
+/// Tells the user what was exported for one runtime and what was left out; in one line if `brief`.
 void report(const std::string& runtime, const exporting::ExportResult& result, bool brief) {
   if (brief) {
     std::cerr << "kvatlas: " << runtime << ':';
@@ -108,7 +108,7 @@ std::vector<std::string> wanted_runtimes(const Options& options) {
   return names;
 }
 
-/// The model that config.json is of.
+/// Reads config.json into the request, and returns the model that it describes.
 calibrate::ModelInfo read_config(Options& options) {
   const auto text = read_text_file(options.config, kLargestConfig);
   return in_context(printable(options.config, 400), [&] {
@@ -120,7 +120,7 @@ calibrate::ModelInfo read_config(Options& options) {
   });
 }
 
-/// The document of a policy written in a word or two.
+/// The document of a policy that was given as text, such as lagkv:lag=128.
 calibrate::Document inline_document(const std::string& text,
                                     const std::optional<calibrate::ModelInfo>& model) {
   const auto policy = calibrate::parse_policy(text);
@@ -142,7 +142,8 @@ calibrate::Document inline_document(const std::string& text,
   return document;
 }
 
-/// Compares what config.json says; it may leave numbers to its code.
+/// Error(usage) if config.json describes another model. Numbers that it does not give are not
+/// compared.
 void require_same_model(const calibrate::ModelInfo& found, const calibrate::ModelInfo& expected,
                         const std::string& config) {
   const auto require = [&](const char* what, std::int64_t of_config, std::int64_t of_policy) {

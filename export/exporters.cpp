@@ -5,7 +5,7 @@
 
 namespace kvatlas::exporting {
 
-// Each stands in the file of its runtime's name.
+// Each exporter stands in the file of its runtime's name.
 using Export = Exported(const Order& order);
 Export export_duo_attention, export_dynamickv, export_kvcache_factory, export_kvpress, export_lagkv,
     export_llama_cpp, export_minference, export_mlc_llm, export_mlx_lm, export_openvino,

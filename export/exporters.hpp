@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy documents to the files that runtimes read. Pure: equal input gives equal bytes, and
-// nothing is read or written. One file of code a runtime; exporters.cpp lists them.
+// Turns policy documents into the files that runtimes read. These functions neither read nor write
+// files, and equal input gives equal bytes. The exporter of each runtime stands in the file of its
+// name, and exporters.cpp lists them.
 #pragma once
 
 #include <cstdint>
@@ -15,65 +16,70 @@
 
 namespace kvatlas::exporting {
 
-/// A file to be written: its path below the folder that is exported to, and all of its bytes.
+/// A file that is to be written: its path below the output folder, and its whole content.
 struct ExportFile {
   std::string path, content;
 };
 
-/// One part of a policy, for one runtime that can take it (runtimes.hpp has checked that).
+/// One part of a policy for one runtime, which can take it: that has been checked already.
 struct Order {
   const calibrate::Document& document;
   const calibrate::Runtime& runtime;
-  calibrate::Part part;  // as in the document
+  calibrate::Part part;  // as it stands in the document
   calibrate::Form form = calibrate::Form::lazy_layers;
   calibrate::RuntimePolicy theirs;  // what the runtime makes of it
-  std::int64_t length = 0;          // prompt tokens that ratios hold for
-  /// The checkpoint's config.json, where it was given: files that extend it are then whole.
+  std::int64_t length = 0;          // ratios are computed for prompts of so many tokens
+  /// The checkpoint's config.json, if it was given. Exporters that change some of its fields then
+  /// write the whole file.
   std::optional<nlohmann::json> config;
 };
 
-/// What an exporter makes of an order. README.txt is written from it (readme_impl.hpp).
+/// What an exporter makes of an order. README.txt is written from it.
 struct Exported {
   std::vector<ExportFile> files;
-  /// How the files are passed to the runtime: exact commands or lines of code, with $MODEL for the
-  /// model; each line indented by four spaces in README.txt.
+  /// How the files are passed to the runtime: exact commands or lines of code, in which $MODEL
+  /// stands for the model.
   std::string use;
-  /// What the reader must know beside the losses: a sentence each.
+  /// What the user must know besides the losses: one or more sentences in each note.
   std::vector<std::string> notes;
 };
 
-/// Error(usage) where the runtime cannot take it for a reason that only shows here.
+/// Writes the files. Error(usage) if only the exporter can see that the runtime cannot take them.
 using Exporter = Exported (*)(const Order& order);
-/// nullptr for a runtime without one.
+/// nullptr if the runtime has none.
 Exporter exporter_of(std::string_view runtime);
 
-/// What is asked of an export.
+/// What the user asks of an export.
 struct ExportRequest {
   std::string runtime;
-  std::string section;  // "lagkv"; empty: every policy of the document that the runtime takes
-  std::string task;     // DynamicKV's budgets of this task; empty: overall
-  bool fixed = false;   // the static view of a per-input policy, though the runtime could decide
-  std::int64_t length = 0;  // prompt tokens that ratios hold for; 0: the longest calibrated one
+  /// Such as "lagkv". If empty, every policy of the document that the runtime takes is exported.
+  std::string section;
+  std::string task;  // whose budgets of DynamicKV are exported; if empty, those for all tasks
+  /// Export the static view of a policy that decides for each input, though the runtime could
+  /// decide too.
+  bool fixed = false;
+  /// Prompt tokens that ratios are computed for; 0 stands for the longest prompt of the
+  /// calibration.
+  std::int64_t length = 0;
   std::optional<nlohmann::json> config;
 };
 
 /// One exported policy of a document.
 struct ExportedPolicy {
-  std::string section;            // of the document; calibrate::kComposition for a composed one
-  std::vector<ExportFile> files;  // README.txt among them
-  std::string note;               // that it is a static view, and what inputs say; else empty
+  std::string section;            // of the document, or calibrate::kComposition
+  std::vector<ExportFile> files;  // with README.txt
+  std::string note;  // says of a static view how often inputs decide otherwise; else empty
 };
 
 struct ExportResult {
   std::vector<ExportedPolicy> policies;
-  std::vector<std::string> refused;  // "lagkv: why it was left out"
+  std::vector<std::string> refused;  // each as "lagkv: why it was left out"
 };
 
-/// Every policy of the document for one runtime. Error(usage) with the reasons if none can be
-/// exported.
+/// Exports the policies that are asked for. Error(usage) with the reasons if none can be exported.
 ExportResult export_document(const calibrate::Document& document, const ExportRequest& request);
 
-/// The matrix of runtimes and forms, for people.
+/// The matrix of runtimes and the forms that they take, as `kvatlas export --list` prints it.
 std::string matrix_text();
 nlohmann::json matrix_json();
 

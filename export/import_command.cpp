@@ -47,7 +47,7 @@ Document imported(const Options& options, const ImportRequest& request) {
   });
 }
 
-/// What config.json says, and over it what the command line does.
+/// What the command line says of the model; the rest is taken from config.json.
 calibrate::ModelInfo known_model(const Options& options) {
   calibrate::ModelInfo known;
   if (!options.config.empty())

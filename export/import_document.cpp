@@ -26,7 +26,7 @@ std::int64_t whole_number(const json& value, std::int64_t least, std::int64_t mo
   return static_cast<std::int64_t>(number);
 }
 
-/// A whole number of config.json, 0 where it is absent or null.
+/// A whole number of config.json; 0 if it is absent or null.
 std::int64_t count_of(const json& config, const char* key, std::int64_t most) {
   const auto at = config.find(key);
   if (at == config.end() || at->is_null()) return 0;
@@ -38,14 +38,16 @@ std::string text_of(const json& config, const char* key) {
   return at != config.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
-/// One number that the file, the request or both know.
+/// Takes over the file's number, which is 0 if the file does not give it. Error(unreadable) if the
+/// number is known already and differs.
 void join(std::int64_t& known, std::int64_t of_file, const char* what) {
   if (of_file != 0 && known != 0 && known != of_file)
     fail(ErrorCode::unreadable, "the file has ", of_file, ' ', what, ", the model ", known);
   if (of_file != 0) known = of_file;
 }
 
-/// Likewise one that files need not have.
+/// The same for a number that must be known in the end: Error(usage) names the option that gives
+/// it.
 void complete(std::int64_t& known, std::int64_t of_file, const char* what, const char* option) {
   join(known, of_file, what);
   if (known == 0)
@@ -58,7 +60,7 @@ void complete(std::int64_t& known, std::int64_t of_file, const char* what, const
 ModelInfo model_of_config(const json& config) {
   if (!config.is_object())
     fail(ErrorCode::unreadable, "expected a JSON object, a checkpoint's config.json");
-  // Models that see images have the language model's numbers one level below.
+  // In models that see images, the numbers of the language model lie one level deeper.
   const auto inner = config.find("text_config");
   const json& text = inner != config.end() && inner->is_object() ? *inner : config;
   ModelInfo model;
@@ -140,7 +142,7 @@ calibrate::Document document_of(const ImportRequest& request, const ModelInfo& m
                                  {{"initial", request.initial.value_or(file.initial)},
                                   {"recent", request.recent.value_or(file.recent)}}},
                                 {"result", {{"lazy_heads", std::move(rows)}}}};
-  // What is written is what is read: with the checks of a document that comes from elsewhere.
+  // Written and read again, so that it passes all checks of a document that is read from a file.
   return calibrate::parse_document(calibrate::document_text(document));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DuoAttention's pattern: a table of a row a layer and a column a KV head, and two sizes.
+// DuoAttention's pattern is a table, with a row for each layer and a column for each KV head, and
+// two sizes.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -59,7 +60,7 @@ LazyHeads lazy_of(const HeadNumbers& table, const ImportRequest& request) {
   const std::size_t heads = table.size() * table.front().size();
   if (request.sparsity) {
     if (*request.sparsity >= 1) return lowest(table, heads);
-    // Its threshold is the quantile at this share, between two of the sorted numbers.
+    // DuoAttention's threshold is the quantile at this share, between two of the sorted numbers.
     const double rank = std::max(*request.sparsity, 0.0) * static_cast<double>(heads - 1);
     return lowest(table, static_cast<std::size_t>(std::ceil(rank)));
   }

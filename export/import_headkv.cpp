@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HeadKV's head scores: an object "layer-head" -> list of numbers, whose mean is the score.
+// HeadKV's head scores are an object of "layer-head" -> list of numbers, whose mean is the score.
 #include <charconv>
 #include <cmath>
 
@@ -50,7 +50,8 @@ HeadNumbers scores_of(const json& object) {
   std::size_t layers = 0, heads = 0;
   for (const auto& [key, list] : object.items()) {
     const auto place = place_of(key);
-    // As many as there are entries; this also keeps the sums below from overflowing.
+    // Layers and heads are numbered from 0, so none reaches the count of the entries. This check
+    // also keeps the sums below from overflowing.
     if (place.layer >= object.size() || place.head >= object.size())
       fail(ErrorCode::unreadable, "found the key ", quoted(key, 40), " among ", object.size(),
            " heads: some are missing");

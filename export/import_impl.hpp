@@ -10,29 +10,32 @@
 
 namespace kvatlas::importing {
 
-/// [layer][head] a number each; every row has as many.
+/// [layer][head]. All rows have the same length.
 using HeadNumbers = std::vector<std::vector<double>>;
 
-/// Depth that no pattern reaches.
+/// How deep the JSON of a pattern may nest; all real ones are flatter.
 inline constexpr int kDeepestPattern = 8;
 
-/// Fails unless a model of so many layers and heads is one that a document can hold.
+/// Error(unreadable) if a document cannot hold a model of so many layers and heads.
 void check_shape(std::size_t layers, std::size_t heads);
 
-/// A whole number of tokens, `least` or more. Error(unreadable) for anything else names the place.
+/// A whole number of tokens, at least `least`. For anything else Error(unreadable) names the place.
 std::int64_t tokens_of(const nlohmann::json& value, std::int64_t least, const std::string& place);
 
-/// The request's model with the numbers that the file gave (0: it does not say). Error(unreadable)
-/// where they contradict each other, Error(usage) where one is known to neither.
+/// The request's model, completed by the numbers of the file, which are 0 if it does not give them.
+/// Error(unreadable) if they contradict the request, Error(usage) if neither of them knows a
+/// number.
 calibrate::ModelInfo completed_model(const ImportRequest& request, std::int64_t layers,
                                      std::int64_t heads, std::int64_t kv_heads);
 
-/// The `count` lowest are lazy; of equal ones those of lower layers, then heads, come first.
+/// The heads with the `count` lowest numbers are lazy. Of equal numbers, those of lower layers come
+/// first, and in a layer those of lower heads.
 calibrate::LazyHeads lowest(const HeadNumbers& numbers, std::size_t count);
-/// Those below the threshold are lazy.
+/// The heads with a number below the threshold are lazy.
 calibrate::LazyHeads below(const HeadNumbers& numbers, double threshold);
 
-/// The document of these heads; the sizes are `file`'s unless the request has others.
+/// The document that makes these heads lazy. `file` holds the tokens that lazy heads keep according
+/// to the file; those of the request come first.
 calibrate::Document document_of(const ImportRequest& request, const calibrate::ModelInfo& model,
                                 const calibrate::LazyHeads& lazy, calibrate::Proximity file);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MInference's best_pattern: a list over layers of objects "head" -> [kind, x, y, score].
+// MInference's best_pattern is a list with an object for each layer: "head" -> [kind, x, y, score].
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -16,7 +16,7 @@ using calibrate::LazyHeads;
 using calibrate::Proximity;
 using nlohmann::json;
 
-/// The window of a head; nothing where its pattern is another one.
+/// The window of a head; nothing if the head has another pattern.
 std::optional<Proximity> window_of(const json& pattern, const std::string& place) {
   if (!pattern.is_array() || pattern.size() != 4 || !pattern[0].is_string())
     fail(ErrorCode::unreadable, place, ": expected [kind, number, number, score]");
@@ -28,7 +28,7 @@ std::optional<Proximity> window_of(const json& pattern, const std::string& place
   return Proximity{tokens_of(pattern[1], 0, place), tokens_of(pattern[2], 1, place)};
 }
 
-/// [layer][query head] 1 where the head has a window, and the window of all of them.
+/// The heads that have a window, as flags[layer][query head], and the size that all windows have.
 class Windows {
  public:
   Windows(const json& layers, std::int64_t heads, bool sizes_given)

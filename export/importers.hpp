@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Others' head patterns to policy documents with a section "heads". Pure: texts in, a document out.
+// Turns head patterns of other software into policy documents with a section "heads". These
+// functions are given the texts of files, and read no files themselves.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,38 @@
 
 namespace kvatlas::importing {
 
-/// What is asked of an import, and what the files do not say.
+/// What the user asks of an import, and what the files do not say.
 struct ImportRequest {
-  calibrate::ModelInfo model;           // what is known of it; 0 where it is not
-  std::optional<std::int64_t> initial;  // instead of the files'
+  calibrate::ModelInfo model;           // what is known of the model; unknown numbers are 0
+  std::optional<std::int64_t> initial;  // if given, they replace the numbers of the files
   std::optional<std::int64_t> recent;
   std::optional<double> sparsity;   // DuoAttention: the share of KV heads that become lazy
   std::optional<double> share;      // HeadKV: the share of KV heads that stay full
-  std::optional<double> threshold;  // heads whose number is lower become lazy
+  std::optional<double> threshold;  // heads with a lower number become lazy
   std::string tool_version;
 };
 
-/// Most bytes of a file that is imported.
+/// The largest file that is imported, in bytes.
 inline constexpr std::size_t kLargestPattern = std::size_t{16} << 20;
 
-/// A checkpoint's config.json: layers, heads, their dimension, the architecture and the name.
-/// Error(unreadable) for numbers of no sane size; what it does not say is 0.
+/// What a checkpoint's config.json says of the model: layers, heads, their dimension, the
+/// architecture and the name. Numbers that it does not give are 0. Error(unreadable) for numbers
+/// that no model has.
 calibrate::ModelInfo model_of_config(const nlohmann::json& config);
 
-// Error(unreadable), naming the place, for what is no such file, or has the numbers of another
-// model; Error(usage) for what the request lacks.
+// The importers fail with Error(unreadable), which names the place, if the text is not of the
+// format, or if its numbers are those of another model; with Error(usage) if the request lacks
+// something.
 
-/// full_attention_heads.tsv and config.json. A table of zeros and ones is taken as it is, others
-/// need `sparsity` or `threshold`.
+/// Reads full_attention_heads.tsv and config.json. A table of zeros and ones is taken as it is.
+/// Other tables need `sparsity` or `threshold`.
 calibrate::Document import_duo_attention(std::string_view table, std::string_view config,
                                          const ImportRequest& request);
-/// Scores, or capacities, of query heads: a KV head has the mean of its query heads.
+/// Reads scores or capacities of query heads. The number of a KV head is the mean of those of its
+/// query heads.
 calibrate::Document import_headkv(std::string_view text, const ImportRequest& request);
-/// A KV head is lazy if all of its query heads have the pattern stream_llm.
+/// Reads patterns of query heads. A KV head is lazy if all of its query heads have the pattern
+/// stream_llm.
 calibrate::Document import_minference(std::string_view text, const ImportRequest& request);
 
 }  // namespace kvatlas::importing

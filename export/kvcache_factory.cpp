@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// KVCache-Factory: a HeadKV file, from which run_longbench.py computes a capacity for each query
-// head: round(value / sum of values * cap * heads of all layers), where head_beta is 1.
+// KVCache-Factory reads a HeadKV file, from which run_longbench.py computes a capacity for each
+// query head. If head_beta is 1, this is round(value / sum of values * cap * heads of all layers).
 #include <algorithm>
 #include <numeric>
 
@@ -12,9 +12,9 @@ namespace {
 
 using calibrate::Form;
 
-constexpr std::int64_t kWindow = 8;  // tokens kept on top of a capacity
+constexpr std::int64_t kWindow = 8;  // tokens that are kept besides a capacity
 
-/// [layer][KV head] tokens kept beside the window.
+/// [layer][KV head], the tokens that are kept besides the window.
 std::vector<std::vector<std::int64_t>> capacities(const Order& order) {
   const auto kv_heads = static_cast<std::size_t>(order.document.model.kv_heads);
   std::vector<std::vector<std::int64_t>> out;
@@ -31,9 +31,9 @@ std::vector<std::vector<std::int64_t>> capacities(const Order& order) {
   return out;
 }
 
-/// --max_capacity_prompts is a whole number, and the sum of what the program computes is that times
-/// the heads. So each value is moved by what the mean lacks to a whole number: by less than half a
-/// token, and rounding brings the capacities back.
+/// The capacities that the program computes have --max_capacity_prompts as their mean, which is a
+/// whole number. So each value in the file is moved by what the mean lacks to a whole number. That
+/// is less than half a token, and rounding brings the capacities back.
 struct HeadFile {
   std::int64_t cap = 0;
   std::string line;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvpress: the numbers of a press as JSON and a loader that builds it; evaluate.py's configuration
-// where a press of its registry suffices.
+// kvpress is given the numbers of a press as JSON, and a loader that builds the press. If a press
+// of its registry suffices, it is given the configuration of its evaluate.py too.
 #include <algorithm>
 #include <string>
 
@@ -20,10 +20,10 @@ using calibrate::SimLayerKv;
 using calibrate::Streaming;
 using nlohmann::json;
 
-/// A press's numbers, and what is said of them.
+/// The numbers of a press, and what the user must know of it.
 struct Press {
   json numbers;
-  json registered;  // evaluate.py's settings; null where its registry has no such press
+  json registered;  // evaluate.py's settings; null if its registry has no such press
   std::vector<std::string> notes;
 };
 
@@ -32,7 +32,7 @@ constexpr const char* kUnevenLayers =
     "of several tokens after the prompt (the question, in kvpress's pipeline) needs "
     "flash_attention_2, and eager ends in a shape error.";
 
-/// A ratio for each layer.
+/// A press with a ratio for each layer.
 Press ratios_press(const Order& order) {
   std::vector<std::int64_t> kept;
   json ratios = json::array();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// LagKV's repository: the arguments of its cache class.
+// LagKV's repository takes the arguments of its cache class.
 #include "base/str.hpp"
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
 namespace {
 
-/// A ratio r with int(r * lag) == keep in floating point: keep / lag where that has it as the file
-/// writes it, otherwise half a token more.
+/// A ratio r for which int(r * lag) is `keep` in floating point. This is keep / lag, in the digits
+/// of the file, if that works, and otherwise half a token more.
 double kept_ratio(std::int64_t keep, std::int64_t lag) {
   const auto tokens = static_cast<double>(lag);
   const double plain = static_cast<double>(keep) / tokens;

@@ -8,8 +8,8 @@ KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, KVATLAS_EXPORT_FOLDER "/set_gguf
 namespace kvatlas::exporting {
 namespace {
 
-/// llama.cpp's period: of so many layers all but the last have the window; 0: all layers have it.
-/// Its code for Gemma reads no list of layers: it passes over one in silence.
+/// Whether the layers have llama.cpp's period: of so many layers, all but the last have the window.
+/// With the period 0 all layers have it. The code for Gemma ignores lists of layers.
 bool has_period(const std::vector<std::uint8_t>& layers, std::size_t period) {
   for (std::size_t layer = 0; layer < layers.size(); ++layer)
     if ((period == 0 || layer % period < period - 1) != (layers[layer] != 0)) return false;
@@ -43,7 +43,7 @@ Exported export_llama_cpp(const Order& order) {
       "pip install gguf\n"
       "python set_gguf_metadata.py gguf_metadata.json $MODEL.gguf $MODEL-windows.gguf\n"
       "llama-server -m $MODEL-windows.gguf";
-  // A period that the code assumes anyway needs no key in the file.
+  // llama.cpp assumes this period without a key in the file.
   if (period == (architecture == "gemma3" ? 6U : 2U))
     out.use += str("\n# or, without another file:\nllama-server -m $MODEL.gguf --override-kv ",
                    window_key, "=int:", windows.size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MInference: a pattern for each query head, for the prefill.
+// MInference reads a pattern for each query head, which it uses in the prefill.
 #include "base/str.hpp"
 #include "export/shared_impl.hpp"
 

@@ -6,7 +6,7 @@ namespace kvatlas::exporting {
 
 Exported export_mlc_llm(const Order& order) {
   const auto keep = proximal(order.theirs.policy.parts.at(0));
-  // The first tokens are counted in the window.
+  // MLC-LLM's window includes the first tokens.
   const auto window = keep.initial + keep.recent;
   Exported out;
   out.files.push_back({"mlc_chat_config_overrides.json",

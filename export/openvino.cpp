@@ -11,15 +11,16 @@ struct Sizes {
   std::int64_t start = 0, recent = 0, most = 0;
 };
 
-/// First and recent tokens, and one block for those that took most attention: the least it takes.
+/// The first and the recent tokens, and one block for those that took most attention, for OpenVINO
+/// needs a block for them.
 Sizes of_streaming(const Order& order) {
   const auto keep = proximal(order.theirs.policy.parts.at(0));
   const auto block = order.runtime.page_tokens;
   return {keep.initial, keep.recent - block, keep.initial + keep.recent};
 }
 
-/// All layers as large as the mean of them; what is kept are the first tokens, the recent ones
-/// where there is room, and for the rest those that took most attention.
+/// Every layer has the mean size. It keeps the first tokens, then the recent ones as far as there
+/// is room, and otherwise the tokens that took most attention.
 Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::int64_t recent) {
   const auto block = order.runtime.page_tokens;
   Sizes sizes;

@@ -28,7 +28,7 @@ std::string rounded(double value, int digits) {
 
 std::string percent(double share) { return rounded(100 * share, 1) + " %"; }
 
-/// Text in lines of at most 96 characters, all indented.
+/// The text in lines of at most 96 characters. `first` begins the first line, `others` the others.
 std::string wrapped(const std::string& text, const std::string& first, const std::string& others) {
   std::istringstream words(text);
   std::string out, line = first, word;
@@ -47,7 +47,7 @@ std::string wrapped(const std::string& text, const std::string& first, const std
 
 std::string item(const std::string& text) { return wrapped(text, "  - ", "    "); }
 
-/// "0.900 (0.833 to 0.967)"; "" where it is no estimate.
+/// Such as "0.900 (0.833 to 0.967)"; "" if the JSON is no estimate.
 std::string estimate(const json& of) {
   if (!of.is_object() || !of.value("mean", json()).is_number()) return {};
   std::string text = rounded(of.at("mean").get<double>(), 3);
@@ -57,7 +57,7 @@ std::string estimate(const json& of) {
   return text;
 }
 
-/// What a "measured" says, as a sentence; "" if it says nothing.
+/// What a section's "measured" says, as a sentence; "" if it says nothing.
 std::string measured_text(const json& measured) {
   if (!measured.is_object()) return {};
   const auto of = [&](const char* key) { return measured.value(key, json()); };
@@ -75,7 +75,7 @@ std::string measured_text(const json& measured) {
   return text;
 }
 
-/// The member of the section that `path` leads to; null if there is none.
+/// The member of the section that `path` leads to, or null.
 json found(const json& section, std::initializer_list<const char*> path) {
   const json* at = &section;
   for (const char* key : path) {
@@ -91,7 +91,7 @@ std::string fit_text(const calibrate::Expression& expression) {
   return text;
 }
 
-/// The form's losses without those that this policy has no occasion for.
+/// The losses of the form without those that cannot happen to this policy.
 calibrate::Losses losses_of(const Order& order) {
   calibrate::Losses losses = order.runtime.form(order.form).losses;
   if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;

@@ -7,17 +7,17 @@
 
 namespace kvatlas::exporting {
 
-/// README.txt: what the files are, how they are used, what the runtime does otherwise and what that
-/// costs. `section` is the part's in the document; `is_static` says that the policy decides for
-/// each input and the runtime is given its static view.
+/// The content of README.txt: what the files are, how they are used, what the runtime does
+/// otherwise and what that costs. `section` is where the document holds the part. `is_static` says
+/// that the policy decides for each input, and that the runtime is given its static view.
 std::string readme_text(const Order& order, const std::string& section, bool is_static,
                         const Exported& exported);
 
-/// How often inputs decide otherwise than the static view of the document's `section`: a sentence.
+/// Sentences on how often inputs decide otherwise than the static view in the section.
 std::string static_text(const Order& order, const nlohmann::json& section);
 
-/// The share of the cache that the runtime keeps of a prompt of the order's length; NaN where it
-/// depends on the input.
+/// The share of the cache that the runtime keeps of a prompt of the order's length. NaN if it
+/// depends on the input, or is not known.
 double kept_share(const Order& order);
 
 }  // namespace kvatlas::exporting

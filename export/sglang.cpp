@@ -12,7 +12,7 @@ using nlohmann::json;
 Exported export_sglang(const Order& order) {
   auto windows = windows_of(order);
   const auto recent = windows.size;
-  // The backend attends to the window and the query's own position beside it.
+  // SGLang's window does not include the query's own position.
   --windows.size;
   json changes = window_fields(windows);
   changes["is_hybrid_swa"] = true;

@@ -83,7 +83,7 @@ ExportFile config_file(const Order& order, const json& changes) {
   if (!order.config) return {"config_overrides.json", calibrate::canonical_json(placed)};
   json whole = *order.config;
   whole.merge_patch(placed);
-  // Not canonical: 1.0 must stay a float for readers that check types.
+  // The canonical form would write 1.0 as 1, and some readers check that it is a float.
   return {"config.json", whole.dump(2) + '\n'};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimLayerKV's repository: the threshold, which its generate() takes.
+// SimLayerKV's repository takes the threshold alone, as an argument of its generate().
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {

@@ -6,7 +6,8 @@ namespace {
 
 using nlohmann::json;
 
-/// A full layer is one whose window reaches max_seq_len; longer ones are cut to that.
+/// The window of a full layer. TensorRT-LLM cuts windows to max_seq_len, and treats layers with a
+/// window of that size as full ones.
 constexpr std::int64_t kLongerThanAnySequence = std::int64_t{1} << 24;
 
 json window_config(const Order& order) {

@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A window of its own for each layer, as large as its budget.
+/// Each layer has a window as large as its budget.
 json budget_windows(const Order& order) {
   const auto window = std::get<calibrate::DynamicKv>(order.part).select.window;
   json layers = json::object();

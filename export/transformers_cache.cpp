@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvatlas_transformers, the package in export/python: it reads the document itself.
+// kvatlas_transformers is the package in export/python. It reads the policy document itself.
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {

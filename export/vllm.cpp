@@ -8,8 +8,8 @@
 namespace kvatlas::exporting {
 namespace {
 
-/// What vLLM's groups of layers cost: it puts layers of a kind into groups of equal size, and pads
-/// the last one.
+/// Says what memory is lost because vLLM puts layers of a kind into groups of equal size, and pads
+/// the last group.
 std::string padding_note(const Windows& windows) {
   const auto lazy = std::count(windows.layers.begin(), windows.layers.end(), 1);
   const auto full = static_cast<std::ptrdiff_t>(windows.layers.size()) - lazy;

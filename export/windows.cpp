@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer windows of a policy, against those that the model has of its own.
+// The windows of a policy's layers, compared with those that the model has by itself.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -16,7 +16,7 @@ bool has_text_config(const Config& config) {
   return config && config->contains("text_config") && config->at("text_config").is_object();
 }
 
-/// The fields of the language model; null without a config.json.
+/// The fields of the language model; nullptr if there is no config.json.
 const json* language_fields(const Config& config) {
   if (!config) return nullptr;
   return has_text_config(config) ? &config->at("text_config") : &*config;
@@ -35,7 +35,7 @@ bool is_gemma(std::string_view architecture) {
   return architecture == "gemma2" || architecture == "gemma3";
 }
 
-/// Whether the model windows the layer of its own accord, where there is no list of layer types.
+/// Whether the model itself gives the layer a window, if its config.json lists no layer types.
 bool windows_itself(const json& fields, const std::string& architecture, std::int64_t layer) {
   if (architecture == "gemma2") return layer % 2 == 0;
   if (architecture == "gemma3") {
@@ -47,12 +47,12 @@ bool windows_itself(const json& fields, const std::string& architecture, std::in
   return true;
 }
 
-/// [layer], the window of the model itself, 0 where it has none.
+/// [layer], the size of the window that the model itself gives it; 0 if it has none.
 std::vector<std::int64_t> own_windows(const json& fields, const std::string& architecture,
                                       std::int64_t layers) {
   std::vector<std::int64_t> own(static_cast<std::size_t>(layers), 0);
   const auto size = whole_number(fields, "sliding_window", is_gemma(architecture) ? 4096 : 0);
-  // Of these the checkpoint's window is not used.
+  // These models do not use the window in their config.json.
   if (architecture == "llama" ||
       (is_qwen(architecture) && fields.value("use_sliding_window", json()) != true))
     return own;

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether every reader takes the word for text if it stands without quotes. The library writes
-/// some without quotes that YAML 1.1 or 1.2 reads as numbers or truth values.
+/// Whether every reader takes the word for text even without quotes. By itself the library also
+/// leaves the quotes out of words that YAML 1.1 or 1.2 reads as numbers or truth values.
 bool is_plain(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
