@@ -265,7 +265,7 @@ std::vector<double> retention_shares(const std::vector<std::vector<std::int64_t>
 // LagKV -----------------------------------------------------------------------------------------
 
 struct LagShape {
-  std::int64_t sink = 16, lag = 128, keep = 32;
+  std::int64_t sink = 0, lag = 0, keep = 0;
 };
 /// Tokens left of n; n itself while n < sink + 2 lag.
 std::int64_t lag_kept_tokens(std::int64_t n_tokens, const LagShape& shape);

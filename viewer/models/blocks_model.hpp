@@ -29,10 +29,10 @@ BlocksModel read_blocks_model(const profile::Reader& profile,
                               const nlohmann::json& section);
 
 struct BlocksSettings {
-  double delta = 0.5;
+  double delta = calibrate::Pod{}.delta;
   bool per_query_head = false;
   bool show_divergence = false;  // in the matrices, instead of the similarity
-  calibrate::Proximity proximal{16, 4080};
+  calibrate::Proximity proximal = calibrate::Pod{}.proximal;
   std::int64_t length = 0, new_tokens = 128;  // prompt and generated tokens
   double memory_bytes = 24.0 * (1LL << 30);   // that the greatest batch is for
   std::optional<double> wanted_saving;        // share of the cache, to read off a delta

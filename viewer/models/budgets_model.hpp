@@ -16,8 +16,9 @@ namespace kvatlas::viewer {
 
 /// What decides which counts are read: one of the profile's window kinds.
 struct BudgetChoices {
-  std::int64_t window = 16, kernel = 7;
-  calibrate::Pooling pooling = calibrate::Pooling::average;
+  std::int64_t window = calibrate::WindowBudget{}.window;
+  std::int64_t kernel = calibrate::WindowBudget{}.kernel;
+  calibrate::Pooling pooling = calibrate::WindowBudget{}.pooling;
 };
 
 struct BudgetsModel {
@@ -42,9 +43,9 @@ BudgetsModel read_budgets_model(const profile::Reader& profile,
 enum class BudgetForm : std::uint8_t { raw, scaled, exact };  // exact is what is exported
 
 struct BudgetSettings {
-  std::int64_t budget = 128;  // of a level
+  std::int64_t budget = calibrate::WindowBudget{}.budget;  // of a level
   BudgetForm form = BudgetForm::exact;
-  double r_max = 10;
+  double r_max = calibrate::DynamicKv{}.r_max;
 };
 
 struct TaskBudgets {

@@ -17,9 +17,9 @@ namespace kvatlas::viewer {
 
 /// What decides which arrays are read: a change reads anew.
 struct LazyChoices {
-  calibrate::Proximity keep{4, 1024};
-  calibrate::SimLayerKv::Identify identify = calibrate::SimLayerKv::Identify::decode;
-  std::int64_t w_last = 32;
+  calibrate::Proximity keep = calibrate::SimLayerKv{}.keep;
+  calibrate::SimLayerKv::Identify identify = calibrate::SimLayerKv{}.identify;
+  std::int64_t w_last = calibrate::SimLayerKv{}.w_last;
 };
 
 struct LazyModel {
@@ -40,7 +40,7 @@ LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std:
 
 /// What moves while one looks.
 struct LazySettings {
-  double threshold = 0.9;
+  double threshold = calibrate::SimLayerKv{}.threshold;
   bool per_head = false, fixed = false;
   double share = 0.5;       // lazy rate from which the static view counts a layer as lazy
   double near_half = 0.15;  // lazy rates so near to the share are flagged

@@ -19,7 +19,7 @@ namespace kvatlas::viewer {
 struct RowsChoices {
   std::int64_t layer = 0;
   std::vector<std::int64_t> heads;  // a line each; empty: one line, the mean over the layer's heads
-  kernels::Proximity keep{4, 1024};     // SimLayerKV's
+  kernels::Proximity keep = {};     // SimLayerKV's
   std::vector<std::string> selections;  // of the profile's axis, whose kept keys are marked
   std::int64_t kept_of_head = 0;        // they differ by KV head
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/document_numbers.hpp"
@@ -25,7 +26,7 @@ struct SweepModel {
     double digits_prefix = kNoNumber, digits_in_place = kNoNumber, attention = kNoNumber;
     bool own() const { return variant == "lag"; }
   };
-  std::int64_t sink = 16;
+  std::int64_t sink = calibrate::LagKv{}.sink;
   std::vector<Candidate> candidates;  // in the document's order
   Interval full;
 };

@@ -55,7 +55,7 @@ void BudgetsScreen::make_controls() {
   r_max_ = bar().add_number(
       {"r_max", tr("Cap r_max"),
        tr("No layer keeps more than this times the mean budget; the paper has 10.")},
-      {1, 100, 1, 1}, [this](double value) {
+      ControlBar::range_of("dynamickv", "r_max", 1, 1), [this](double value) {
         change(tr("Cap"), [&](Choices& choices) { choices.budgets.r_max = value; });
       });
 }

@@ -5,9 +5,20 @@
 #include <QSignalBlocker>
 #include <memory>
 
+#include "calibrate/policy/policy_settings.hpp"
+
 namespace kvatlas::viewer {
 namespace {
 constexpr int kLeastHeight = 26;  // of a target
+}
+
+ControlBar::Range ControlBar::range_of(const char* part, const char* key, double step,
+                                       int decimals) {
+  const auto& allowed = calibrate::setting_named(part, key).allowed;
+  if (const auto* whole = std::get_if<calibrate::WholeRange>(&allowed))
+    return {static_cast<double>(whole->least), static_cast<double>(whole->most), step, decimals};
+  const auto& number = std::get<calibrate::NumberRange>(allowed);
+  return {number.least, number.most, step, decimals};
 }
 
 ControlBar::ControlBar(QWidget* parent) : QWidget(parent) {

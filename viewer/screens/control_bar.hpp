@@ -29,6 +29,8 @@ class ControlBar : public QWidget {
     int decimals = 2;
     QString suffix = {};
   };
+  /// What a setting of a policy may be, by the table of settings: one that is a number.
+  static Range range_of(const char* part, const char* key, double step, int decimals);
 
   explicit ControlBar(QWidget* parent);
 

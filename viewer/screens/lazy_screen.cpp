@@ -44,7 +44,7 @@ void LazyScreen::make_controls() {
       {"threshold", tr("Threshold \u03b4"),
        tr("A layer is lazy for an input if its layer mass, the attention on the initial and recent "
           "tokens, is above this. Drag the line in either chart, or press [ and ].")},
-      {0, 1, 0.01, 5}, [this](double value) {
+      ControlBar::range_of("simlayerkv", "threshold", 0.01, 5), [this](double value) {
         change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = value; });
       });
   identify_ = bar().add_combo(
@@ -58,7 +58,7 @@ void LazyScreen::make_controls() {
   w_last_ = bar().add_number(
       {"w_last", tr("Rows"),
        tr("How many of the last prompt rows the layer mass is the mean of; prefill only.")},
-      {1, 4096, 1, 0}, [this](double value) {
+      ControlBar::range_of("simlayerkv", "w_last", 1, 0), [this](double value) {
         change(tr("Rows"), [&](Choices& choices) {
           choices.lazy_arrays.w_last = static_cast<std::int64_t>(value);
         });
