@@ -18,7 +18,7 @@ const char* const kMembers[] = {"schema",    "model",   "provenance", "simlayerk
                                 "dynamickv", "lagkv",   "baseline",   "heads",      "compose",
                                 "kv_bits",   "runtime", "pareto",     "search"};
 
-/// Error(unreadable) unless this kvatlas can read documents of that schema; its minor version.
+/// The minor version of the document. Error(unreadable) if this kvatlas cannot read it.
 int readable_minor(const json& document) {
   if (!document.is_object() || !document.contains("schema") || !document.at("schema").is_string())
     fail(ErrorCode::unreadable, "no policy document: it has no 'schema'");
@@ -64,7 +64,7 @@ json to_json(const Document& document) {
   return out;
 }
 
-/// Of JSON that meets the schema.
+/// The JSON must meet the schema.
 Document from_json(json all, int minor) {
   Document document;
   const auto& model = all.at("model");
@@ -110,7 +110,7 @@ void require_count(const std::string& what, std::size_t found, std::int64_t expe
          of);
 }
 
-/// What a part's result must be for the model.
+/// Refuses a part whose result does not fit the model.
 struct Fits {
   const ModelInfo& model;
 
@@ -147,7 +147,7 @@ const json* task_budgets(const Document& document) {
   return result.contains("tasks") ? &result.at("tasks") : nullptr;
 }
 
-/// Error(unreadable) for what the schema cannot say. The document meets the schema.
+/// Checks what the schema cannot say, of a document that meets the schema.
 void check_document(const Document& document) {
   const ModelInfo& model = document.model;
   if (model.heads % model.kv_heads != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the document's sources share.
+// What the sources that read and write documents share.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ inline constexpr std::size_t kLargestDocument = std::size_t{64} << 20;
 inline constexpr std::array<const char*, 6> kSections = {"simlayerkv", "pod",      "dynamickv",
                                                          "lagkv",      "baseline", "heads"};
 
-/// What the schema finds wrong first, with its place ("simlayerkv.settings.recent: ..."); "" if
-/// nothing is.
+/// The first thing that the schema finds wrong, with its place ("simlayerkv.settings.recent: ...").
+/// "" if the document meets the schema.
 std::string schema_complaint(const nlohmann::json& json);
 
 }  // namespace kvatlas::calibrate

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front that a search leaves in its document: every point of it is a policy of its own.
+// The front that a search leaves in its document: the policies that no other beats in both memory
+// and score. Every point of it is a policy that can be chosen.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,13 @@
 
 namespace kvatlas::calibrate {
 
-/// The document with this point of its front as the policy, marked as the chosen one. Error(usage)
-/// without such a point, Error(unreadable) where the point is no policy of the model.
+/// The document with this point of its front as its policy, and the point marked as chosen.
+/// Error(usage) if there is no such point, Error(unreadable) if the point is no policy of the
+/// model.
 Document with_front_point(const Document& document, std::size_t point);
 
-/// Writes what was measured of the document's policy into each section that it is made of; under
-/// the runtime's name if the policy was tried as one carries it out.
+/// Writes what was measured of the document's policy into each of its sections. If the policy was
+/// tried as a runtime carries it out, the figures stand under the name of that runtime.
 void add_measured(Document& document, const nlohmann::json& measured, const std::string& runtime);
 
 }  // namespace kvatlas::calibrate

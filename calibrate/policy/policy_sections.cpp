@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts as sections of a document, and back.
+// Writes parts as sections of a document, and reads them back.
 #include <algorithm>
 #include <cmath>
 
@@ -122,7 +122,7 @@ const json& object_member(const json& section, const char* key) {
   return *found;
 }
 
-/// An imported pattern: trimmed heads, given beforehand.
+/// A pattern that was imported: it says beforehand which heads are trimmed.
 Part part_of_heads(const json& section) {
   Part streaming = Streaming{};
   read_settings(*find_part("streaming"), object_member(section, "settings"), streaming);
@@ -181,7 +181,7 @@ Part part_of(const std::string& section, const json& from) {
       });
       std::visit(ReadResult{object_member(from, "result")}, part);
     } catch (const Error& error) {
-      // The same checks call it wrong usage where the text is a command line's.
+      // The same checks also serve the command line, where such an error is one of usage.
       throw Error(ErrorCode::unreadable, error.what());
     }
     return part;

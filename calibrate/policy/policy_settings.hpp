@@ -35,7 +35,7 @@ struct OneOf {
 };
 using Allowed = std::variant<WholeRange, NumberRange, AnySeed, YesOrNo, TextLength, OneOf>;
 
-/// A setting of a part. Its default is what the part's standard has.
+/// A setting of a part. Its default is the value that the part's standard has.
 struct Setting {
   std::string key, meaning;
   Allowed allowed;
@@ -74,7 +74,7 @@ std::string value_text(const nlohmann::json& value);
 
 /// Error(usage) for settings that contradict each other.
 void check_settings(const Part& part);
-/// Into the order that they are applied in.
+/// Sorts parts into the order in which they are applied.
 void order_parts(std::vector<Part>& parts);
 
 }  // namespace kvatlas::calibrate
