@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import torch
 
-from . import selection
 from .rows import Rows
 
 
@@ -58,28 +57,6 @@ class Band:
         begin = int((self.key_positions < before).sum(1).min())
         if begin > 0:
             self.take(torch.arange(begin, self.key_positions.shape[1]).expand(self.count, -1))
-
-    def kept_rows(self, lag, done: int, wanted: int) -> torch.Tensor:
-        """LagKV: of the rows of keys, those that stay when partitions done … wanted - 1 are cut, each by its scores
-        against the next: [heads, rows]."""
-        size = lag["lag"]
-        begin, length = lag["sink"] + done * size, (wanted - done) * size
-        shape = (self.count, wanted - done + 1, size, -1)
-
-        def partitions(rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-            row = int((positions[0] < begin).sum())
-            return rows[:, row : row + length + size].reshape(shape)
-
-        scores = selection.lag_scores(
-            partitions(self.keys.all(), self.key_positions),
-            partitions(self.values.all(), self.value_positions),
-            lag["variant"],
-        )
-        best = selection.largest(scores, lag["keep"]).cpu() + torch.arange(wanted - done)[:, None] * size
-        row = int((self.key_positions[0] < begin).sum())
-        before = torch.arange(row).expand(self.count, -1)
-        behind = torch.arange(row + length, len(self.keys)).expand(self.count, -1)
-        return torch.cat([before, row + best.reshape(self.count, -1), behind], dim=1)
 
     def tensors(self) -> list[torch.Tensor]:
         return self.keys.tensors() + self.values.tensors()

@@ -7,11 +7,12 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from . import attention, pod
+from . import attention
 from .band import Band
 from .errors import PolicyError
+from .parts import ModelShape, Part
 from .plan import Plan
-from .policy import Policy
+from .pod import Source
 from .rows import Rows
 
 
@@ -58,10 +59,9 @@ class PolicyCache(Cache):
     policy says. What follows is appended and kept, save where the policy says otherwise. Cuts happen at the end of a
     forward pass."""
 
-    def __init__(self, policy: Policy):
-        super().__init__(layers=[_Layer(self) for _ in range(policy.shape.layers)])
-        self.policy, self.shape = policy, policy.shape
-        self.group = self.shape.heads // self.shape.kv_heads
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int):
+        super().__init__(layers=[_Layer(self) for _ in range(shape.layers)])
+        self.shape, self.parts, self.kv_bits = shape, parts, kv_bits
         self.reset()
 
     # What a user asks.
@@ -95,7 +95,7 @@ class PolicyCache(Cache):
 
     def reset(self) -> None:
         """Ready for another sequence."""
-        self.plan = Plan(self.policy)
+        self.plan = Plan(self.shape, self.parts)
         self.bands: list[list[Band]] = [[] for _ in range(self.shape.layers)]
         self.queries: dict[int, torch.Tensor] = {}  # PoD: [layer] of [heads, tokens, channels], of this pass
         self.seen = 0  # tokens of all finished passes
@@ -168,7 +168,6 @@ class PolicyCache(Cache):
         if self.seen == 0:
             if layer == 0:
                 _refuse_padding(mask, key.shape[2], sliding_window)
-                self.plan.prompt = key.shape[2]
             out, _ = attention.usual_attention(module, query, key, value, mask, scaling, dropout, **kwargs)
             self._take_prompt(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
         else:
@@ -179,17 +178,15 @@ class PolicyCache(Cache):
         return out
 
     def _take_prompt(self, layer: int, query, key, value, scaling, softcap, window) -> None:
-        plan = self.plan
-        length = key.shape[1]
-        if (needed := min(plan.rows_needed, length)) > 0:
-            plan.observe(
-                attention.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
-            )
-        if plan.columns_needed:
-            plan.columns.append(attention.column_sums(query, key, scaling, softcap, window))
+        length, rows, columns = key.shape[1], None, None
+        if (needed := min(self.plan.rows, length)) > 0:
+            rows = attention.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
+        if self.plan.columns:
+            columns = attention.column_sums(query, key, scaling, softcap, window)
+        self.plan.observe(rows, columns)
         positions = torch.arange(length).expand(self.shape.kv_heads, -1)
         self.bands[layer] = [Band(0, Rows(_own(key)), Rows(_own(value)), positions)]
-        if plan.is_local:
+        if self.plan.is_local:
             self._cut(layer)
 
     def _continue(self, layer: int, query, key, value, scaling, softcap, window) -> torch.Tensor:
@@ -201,18 +198,29 @@ class PolicyCache(Cache):
             band.append(key, value, self.seen)
             if window and not (self.plan.lag or self.plan.pod) and self.is_cut:
                 band.forget(self.seen - window + 1)
-            if self.is_cut and pod.borrows(self, layer, band):
-                outs.append(pod.attend(self, layer, band, query, scaling, softcap, window))
+            if band.shares:
+                outs.append(self._attend_shared(layer, band, query, scaling, softcap, window))
             else:
                 outs.append(self._attend_band(band, query, scaling, softcap, window))
         return torch.cat(outs)
 
+    def _attend_shared(self, layer: int, band: Band, query, scaling, softcap, window) -> torch.Tensor:
+        sources = []
+        for source in self.plan.pod.sources(layer, band.first):
+            lender, place = self._band_of(source, band.first)
+            keys = lender.keys.all()[place].to(query.device)
+            sources.append(Source(source, lender.key_positions[place], keys, self.queries[source]))
+        out, gates, skipped = self.plan.pod.attend(band, layer, query, sources, self.seen, scaling, softcap, window)
+        self.gates += gates
+        self.skipped += skipped
+        return out
+
     def _attend_band(self, band: Band, query, scaling, softcap, window) -> torch.Tensor:
         heads, tokens, channels = query.shape
-        mine = query[band.first * self.group : (band.first + band.count) * self.group]
-        grouped = mine.reshape(band.count, self.group * tokens, channels)
+        mine = query[band.first * self.shape.group : (band.first + band.count) * self.shape.group]
+        grouped = mine.reshape(band.count, self.shape.group * tokens, channels)
         scores = attention.capped(grouped @ band.keys.all().transpose(1, 2) * scaling, softcap)
-        scores = scores.view(band.count, self.group, tokens, -1)
+        scores = scores.view(band.count, self.shape.group, tokens, -1)
         if tokens > 1 or window and int(band.key_positions[:, 0].min()) <= self.seen - window:
             row = torch.arange(self.seen, self.seen + tokens)[None, :, None]
             held = band.key_positions[:, None, :]
@@ -224,7 +232,7 @@ class PolicyCache(Cache):
         if not self.is_cut and self.plan.delay:
             # One band of all heads: the first token behind the prompt decides.
             self.plan.observe_first_step(weights.view(heads, tokens, -1)[:, :1, : self.seen + 1])
-        weights = weights.to(query.dtype).view(band.count, self.group * tokens, -1)
+        weights = weights.to(query.dtype).view(band.count, self.shape.group * tokens, -1)
         return (weights @ band.values.all()).view(-1, tokens, channels)
 
     # Cuts.
@@ -240,23 +248,23 @@ class PolicyCache(Cache):
                     self._cut(layer)
             self.is_cut = True
             if self.plan.lag:
-                self.partitions = self.plan.partitions(self.seen)
+                self.partitions = self.plan.lag.partitions(self.seen)
             self.plan.forget()
             return
         self.queries = {}
         if self.plan.lag:
             self._cut_partitions()
-        if self.plan.pod:
-            for layer, bands in enumerate(self.bands):
-                for band in bands:
-                    pod.forget_keys(self, layer, band)
+        for layer, band in self._sharing_bands():
+            rows = self._near_keys(layer, band.first, band.key_positions[0], self.seen - 1)
+            if len(rows) < len(band.keys):
+                band.take(rows.view(1, -1))
 
     def _cut(self, layer: int) -> None:
         """What the policy keeps of all that the layer holds."""
         plan, (whole,) = self.plan, self.bands[layer]
         own = plan.kept(layer, whole)
         heads = self.shape.kv_heads
-        apart = [pod.layout(self, layer, head, own[head]) for head in range(heads)] if plan.pod else [None] * heads
+        apart = [self._layout(layer, head, own[head], len(whole.keys) - 1) for head in range(heads)]
         lag = [plan.cut_by_lag(layer, head) for head in range(heads)]
         bands, first = [], 0
         while first < heads:
@@ -274,7 +282,7 @@ class PolicyCache(Cache):
 
     def _cut_band(self, whole: Band, first: int, own: torch.Tensor, apart, lag: bool) -> Band:
         """own: [heads, tokens]; apart: rows of keys among own, and positions of values, where PoD shares keys."""
-        count, bits = len(own), self.policy.kv_bits
+        count, bits = len(own), self.kv_bits
         keys, values = whole.keys.heads(first, count), whole.values.heads(first, count)
         if apart is None and count == self.shape.kv_heads and own.shape[1] == len(whole.keys):
             of_values = own
@@ -289,17 +297,52 @@ class PolicyCache(Cache):
         return Band(first, keys.take(apart[0]), values, own.gather(1, apart[0]), of_values, lag=lag)
 
     def _cut_partitions(self) -> None:
-        done, wanted = self.partitions, self.plan.partitions(self.seen)
-        if wanted <= done:
+        lag, done = self.plan.lag, self.partitions
+        self.partitions = lag.partitions(self.seen)
+        if self.partitions <= done:
             return
-        self.partitions = wanted
-        for layer, bands in enumerate(self.bands):
+        for bands in self.bands:
             for band in bands:
-                if not band.lag:
-                    continue
-                band.take(band.kept_rows(self.plan.lag, done, wanted))
-                if band.shares:
-                    pod.forget_values(self, layer, band)
+                if band.lag:
+                    band.take(lag.kept_rows(band, done, self.partitions))
+        for layer, band in self._sharing_bands():
+            if band.lag:
+                # Values stay of the tokens whose keys are left here or where they are read.
+                left = torch.cat([band.key_positions[0], *self._lent(layer, band.first)])
+                band.take_values(torch.isin(band.value_positions[0], left).nonzero().view(1, -1))
+
+    # What PoD shares.
+
+    def _sharing_bands(self) -> list[tuple[int, Band]]:
+        return [(layer, band) for layer, bands in enumerate(self.bands) for band in bands if band.shares]
+
+    def _band_of(self, layer: int, kv_head: int) -> tuple[Band, int]:
+        """The band that holds a KV head, and the head's place in it."""
+        for band in self.bands[layer]:
+            if band.first <= kv_head < band.first + band.count:
+                return band, kv_head - band.first
+        raise AssertionError("every KV head is in a band")
+
+    def _lent(self, layer: int, kv_head: int) -> list[torch.Tensor]:
+        """Positions of the keys of other layers that the head reads."""
+        lenders = [source for source in self.plan.pod.sources(layer, kv_head) if source != layer]
+        return [band.key_positions[place] for band, place in (self._band_of(lender, kv_head) for lender in lenders)]
+
+    def _near_keys(self, layer: int, kv_head: int, positions: torch.Tensor, last: int) -> torch.Tensor:
+        reach = 2 * self.plan.lag.part["lag"] if self.plan.lag else 0  # LagKV will score them
+        return self.plan.pod.near_keys(layer, kv_head, positions, last, reach)
+
+    def _layout(self, layer: int, kv_head: int, own: torch.Tensor, last: int):
+        """What a head keeps of its own tokens at the cut: rows of keys among them [1, rows], and positions of values
+        [1, rows]; None where all its query heads use its own keys."""
+        lent = self._lent(layer, kv_head) if self.plan.pod else []
+        if not lent:
+            return None
+        rows = self._near_keys(layer, kv_head, own, last)
+        values = torch.unique(torch.cat([own[rows], *lent]))
+        if self.plan.trimmed(layer)[kv_head]:
+            values = values[torch.isin(values, own)]  # of the others its values are gone
+        return rows.unsqueeze(0), values.unsqueeze(0)
 
 
 def _own(rows: torch.Tensor) -> torch.Tensor:

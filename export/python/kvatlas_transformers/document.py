@@ -8,8 +8,8 @@ import os
 import re
 
 from .errors import PolicyError
-from .parts import KINDS, NOT_RUN, Part, read_settings
-from .policy import ModelShape, Policy
+from .parts import KINDS, NOT_RUN, ModelShape, Part, read_settings
+from .policy import Policy
 
 MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20

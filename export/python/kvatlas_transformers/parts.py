@@ -121,6 +121,22 @@ def kept_of_partition(ratio: str, lag: int, place: str = "ratio") -> int:
     return top * lag // bottom
 
 
+@dataclass(frozen=True)
+class ModelShape:
+    """What a document says about the model that it is for, as far as it can be told in transformers."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    name: str = ""
+
+    @property
+    def group(self) -> int:
+        """Query heads of a KV head."""
+        return self.heads // self.kv_heads
+
+
 @dataclass
 class Part:
     """One part of a policy: its name ("simlayerkv", "streaming", …), settings, and what calibration has fixed."""
@@ -142,12 +158,6 @@ class Part:
     def keep(self) -> tuple[int, int]:
         """Initial and recent tokens kept."""
         return self.settings.get("initial", 0), self.settings["recent"]
-
-    @property
-    def decides_while_decoding(self) -> bool:
-        if self.name == "simlayerkv":
-            return self.lazy is None and self["identify"] == "decode"
-        return self.name in ("pyramid-layers", "random-layers") and self["layers"] is None
 
 
 def read_settings(name: str, given, place: str) -> dict:

@@ -3,21 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .errors import PolicyError
-from .parts import Part
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What a document says about the model that it is for, as far as it can be told in transformers."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    name: str = ""
+from .parts import ModelShape, Part
 
 
 class Policy:
@@ -27,14 +14,6 @@ class Policy:
         self.shape = shape
         self.parts = parts
         self.kv_bits = kv_bits
-
-    def part(self, *names: str) -> Part | None:
-        return next((part for part in self.parts if part.name in names), None)
-
-    @property
-    def decides_while_decoding(self) -> bool:
-        """Whether the cache is cut only after the first token behind the prompt."""
-        return any(part.decides_while_decoding for part in self.parts)
 
     def __repr__(self) -> str:
         names = [part.name for part in self.parts] + ([f"kv{self.kv_bits}"] if self.kv_bits != 16 else [])
@@ -52,7 +31,7 @@ class Policy:
         config = model.config.get_text_config()
         if config._attn_implementation != NAME:
             raise PolicyError(f"{type(model).__name__} does not let its attention function be set")
-        return PolicyCache(self)
+        return PolicyCache(self.shape, self.parts, self.kv_bits)
 
     def _check(self, model) -> None:
         """Refuses a model that the policy is not for."""

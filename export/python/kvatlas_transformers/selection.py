@@ -15,6 +15,12 @@ def largest(scores: torch.Tensor, count: int) -> torch.Tensor:
     return torch.sort(order[..., :count], dim=-1).values
 
 
+def best_and_rest(scores: torch.Tensor, best: int, begin: int, length: int) -> torch.Tensor:
+    """The `best` largest of scores [heads, positions], ascending, then begin … length - 1."""
+    chosen = largest(scores, min(best, scores.shape[1])).cpu()
+    return torch.cat([chosen, torch.arange(begin, length).expand(len(scores), -1)], dim=1)
+
+
 def proximal(length: int, initial: int, recent: int) -> torch.Tensor:
     """Positions < initial and the last `recent` of `length`."""
     begin = max(0, length - recent)

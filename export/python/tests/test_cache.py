@@ -194,6 +194,14 @@ class Memory(OfASmallModel):
         self.assertEqual((cache.lengths(), cache.decided()["lazy"]), ([12] * 4, [0, 1, 2, 3]))
 
 
+    def test_budgets_are_told_where_no_layer_is_cut_by_them(self):
+        lazy = {"settings": {"initial": 2, "recent": 10}, "result": {"lazy_heads": [[True]] * 4}}
+        budgets = {"settings": {"window": 4, "budget": 12}}
+        cache = self.cache({"heads": lazy, "dynamickv": budgets}, compose=["heads", "dynamickv"])
+        self.logits(prompt(40), cache)
+        self.assertEqual((cache.lengths(), sum(cache.decided()["budgets"])), ([12] * 4, 8 * 4))
+
+
 class Refusals(OfASmallModel):
     def refused(self, message: str, call, *args, **how) -> None:
         with self.assertRaises(PolicyError) as caught:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DynamicKV, SnapKV and PyramidKV: each KV head keeps the prompt's last tokens, the window, and of the others those that
+the window's rows score highest, as many as its layer's budget."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from . import selection
+from .band import Band
+from .planner import Planner
+
+
+class Budgets(Planner):
+    def __init__(self, part, shape):
+        super().__init__(part, shape)
+        self.rows = part["window"]
+        self.is_local = part.name != "dynamickv" or part.budgets is not None
+        self.scores: list[torch.Tensor] = []  # [layer] of [heads, positions before the window]
+
+    def observe(self, rows, columns):
+        if rows.shape[2] > self.rows:
+            scores = selection.window_scores(rows[:, -self.rows :], self.part["kernel"], self.part["pooling"])
+            self.scores.append(scores)
+
+    @cached_property
+    def budgets(self) -> list[int] | None:
+        """[layer], the window not counted; None for a prompt that is no longer than the window."""
+        part, shape = self.part, self.shape
+        if not self.scores:
+            return None
+        positions, base = self.scores[0].shape[1], part["budget"] - part["window"]
+        if part.name == "snapkv":
+            return [base] * shape.layers
+        if part.name == "pyramidkv":
+            return selection.pyramid_budgets(base, shape.layers)
+        if part.budgets is not None:
+            return [min(budget, positions) for budget in part.budgets]
+        count = min(base, positions) * shape.heads * shape.layers
+        return selection.layer_budgets(selection.top_counts(self.scores, count), shape.heads, base, positions)
+
+    def selected(self, layer: int, band: Band) -> torch.Tensor | None:
+        if self.budgets is None:
+            return None
+        scores = self.scores[layer].view(self.shape.kv_heads, self.shape.group, -1).mean(1)
+        return selection.best_and_rest(scores, self.budgets[layer], scores.shape[1], len(band.keys))
+
+    def decided(self):
+        return {} if self.budgets is None else {"budgets": self.budgets}
+
+    def forget(self):
+        self.decided()  # while the scores are there
+        self.scores = []

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LagKV: a partition of tokens is cut as soon as the next one is complete, first in the prompt and then while
+decoding."""
+
+from __future__ import annotations
+
+import torch
+
+from . import selection
+from .band import Band
+from .planner import Planner
+
+
+class LagKv(Planner):
+    def cuts(self, layer: int) -> bool:
+        """L2 does not cut the first two layers."""
+        return self.part["variant"] != "l2" or layer >= 2
+
+    def partitions(self, length: int) -> int:
+        """How many are cut at that many tokens."""
+        return max(0, (length - self.part["sink"]) // self.part["lag"] - 1)
+
+    def selected(self, layer: int, band: Band) -> torch.Tensor | None:
+        wanted = self.partitions(len(band.keys))
+        return self.kept_rows(band, 0, wanted) if wanted > 0 and self.cuts(layer) else None
+
+    def kept_rows(self, band: Band, done: int, wanted: int) -> torch.Tensor:
+        """Of the rows of a band's keys, those that stay when partitions done … wanted - 1 are cut, each by its scores
+        against the next: [heads, rows]."""
+        part, size = self.part, self.part["lag"]
+        begin, length = part["sink"] + done * size, (wanted - done) * size
+        shape = (band.count, wanted - done + 1, size, -1)
+
+        def partitions(rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            row = int((positions[0] < begin).sum())
+            return rows[:, row : row + length + size].reshape(shape)
+
+        scores = selection.lag_scores(
+            partitions(band.keys.all(), band.key_positions),
+            partitions(band.values.all(), band.value_positions),
+            part["variant"],
+        )
+        best = selection.largest(scores, part["keep"]).cpu() + torch.arange(wanted - done)[:, None] * size
+        row = int((band.key_positions[0] < begin).sum())
+        before = torch.arange(row).expand(band.count, -1)
+        behind = torch.arange(row + length, len(band.keys)).expand(band.count, -1)
+        return torch.cat([before, row + best.reshape(band.count, -1), behind], dim=1)
