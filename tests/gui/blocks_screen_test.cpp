@@ -31,7 +31,7 @@ TEST(BlocksScreen, HandlesKeysAndSwitches) {
   EXPECT_EQ(shown->message(), QString());
   expect_same(shown);
   grab_screenshots(*shown, shown.session(), "blocks-screen");
-  shown.drag_handle(shown->sweep_chart(), "delta", {200, 0});
+  shown.drag_handle(shown->sweep_chart(), Handle::similarity, {200, 0});
   EXPECT_GT(shown.choices().blocks.delta, 0.5);
   expect_same(shown);
   EXPECT_EQ(shown.session().undo().count(), 1);
@@ -49,7 +49,7 @@ TEST(BlocksScreen, HandlesKeysAndSwitches) {
   EXPECT_EQ(shown->matrices_chart().chart().matrices[0].unit, "divergence");
   EXPECT_DOUBLE_EQ(shown->matrices_chart().chart().marks[0].at, 0.4);
   // On the legend of divergences the line goes the other way.
-  shown.drag_handle(shown->enlarged_chart(), "delta", {0, 20});
+  shown.drag_handle(shown->enlarged_chart(), Handle::divergence, {0, 20});
   EXPECT_GT(shown.choices().blocks.delta, 0.6);
 }
 
@@ -60,7 +60,7 @@ TEST(BlocksScreen, WantedSavingIsReadOffByASecondHandle) {
   shown.settle();
   EXPECT_NEAR(shown.choices().blocks.wanted_saving.value(), 0.07, 1e-12);
   ASSERT_TRUE(shown->view().delta_for_saving);
-  shown.drag_handle(shown->sweep_chart(), "wanted saving", {0, -30});
+  shown.drag_handle(shown->sweep_chart(), Handle::wanted_saving, {0, -30});
   EXPECT_GT(*shown.choices().blocks.wanted_saving, 0.07);
   expect_same(shown);
 }

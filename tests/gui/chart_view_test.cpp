@@ -34,14 +34,14 @@ class ShownChart {
 TEST(ChartView, HandlesSayWhereTheyAreDragged) {
   ShownChart shown(layers_chart());
   QSignalSpy moved(&shown.view, &ChartView::handle_moved);
-  const QPoint grip = shown.view.handle_place(0);
+  const QPoint grip = shown.view.handle_place(Handle::lazy_threshold);
   ASSERT_FALSE(grip.isNull());
-  EXPECT_TRUE(shown.view.handle_place(9).isNull());
+  EXPECT_TRUE(shown.view.handle_place(Handle::gate_threshold).isNull());
   QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
   QTest::mouseMove(&shown.view, grip - QPoint(0, 40));
   QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, grip - QPoint(0, 80));
   ASSERT_EQ(moved.size(), 2);
-  EXPECT_EQ(moved[0][0].toInt(), 0);
+  EXPECT_EQ(moved[0][0].value<Handle>(), Handle::lazy_threshold);
   const double halfway = moved[0][1].toDouble(), end = moved[1][1].toDouble();
   EXPECT_FALSE(moved[0][2].toBool());
   EXPECT_TRUE(moved[1][2].toBool());
@@ -55,17 +55,17 @@ TEST(ChartView, HandlesSayWhereTheyAreDragged) {
 
 TEST(ChartView, AHandleFollowsTheNewChart) {
   ShownChart shown(layers_chart());
-  const int before = shown.view.handle_place(0).y();
+  const int before = shown.view.handle_place(Handle::lazy_threshold).y();
   Chart chart = layers_chart();
   chart.marks[0].at = 0.75;
   shown.view.set_chart(chart);
-  EXPECT_LT(shown.view.handle_place(0).y(), before);
+  EXPECT_LT(shown.view.handle_place(Handle::lazy_threshold).y(), before);
 }
 
 TEST(ChartView, TheHandleOfMatricesIsOnTheirLegend) {
   ShownChart shown(matrices_chart(3, 6));
   QSignalSpy moved(&shown.view, &ChartView::handle_moved);
-  const QPoint grip = shown.view.handle_place(0);
+  const QPoint grip = shown.view.handle_place(Handle::similarity);
   QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
   QTest::mouseRelease(&shown.view, Qt::LeftButton, {}, grip + QPoint(0, 2000));
   ASSERT_EQ(moved.size(), 1);
@@ -113,8 +113,10 @@ TEST(ChartView, ClicksChoosePointsColumnsAndCells) {
   EXPECT_EQ(points[1], (QVariantList{1, 1}));
   EXPECT_EQ(columns.size(), 0);
   // The bar of layer 1, and the free ground of column 0 above everything.
-  shown.click({shown.view.point_place(0, 1).x() + 40, shown.view.handle_place(0).y() + 150});
-  shown.click({shown.view.point_place(0, 0).x(), shown.view.handle_place(0).y() - 130});
+  shown.click({shown.view.point_place(0, 1).x() + 40,
+               shown.view.handle_place(Handle::lazy_threshold).y() + 150});
+  shown.click({shown.view.point_place(0, 0).x(),
+               shown.view.handle_place(Handle::lazy_threshold).y() - 130});
   ASSERT_EQ(columns.size(), 2);
   EXPECT_EQ(columns[0][0].toDouble(), 1);
   EXPECT_EQ(columns[1][0].toDouble(), 0);
@@ -179,7 +181,7 @@ TEST(ChartView, WhatIsInUseMayGo) {
 
   ShownChart marks(layers_chart());
   QSignalSpy moved(&marks.view, &ChartView::handle_moved);
-  const QPoint handle = marks.view.handle_place(0);
+  const QPoint handle = marks.view.handle_place(Handle::lazy_threshold);
   ASSERT_FALSE(handle.isNull());
   QTest::mousePress(&marks.view, Qt::LeftButton, {}, handle);
   Chart bare = layers_chart();
@@ -195,7 +197,8 @@ TEST(ChartView, BrushingIsAskedFor) {
   std::vector<std::pair<double, double>> ranges;
   QObject::connect(&shown.view, &ChartView::range_brushed,
                    [&](double first, double last) { ranges.emplace_back(first, last); });
-  const QPoint from(shown.view.point_place(0, 1).x(), shown.view.handle_place(0).y() - 100);
+  const QPoint from(shown.view.point_place(0, 1).x(),
+                    shown.view.handle_place(Handle::lazy_threshold).y() - 100);
   const QPoint to(shown.view.point_place(0, 2).x(), from.y());
   const auto drag = [&] {
     QTest::mousePress(&shown.view, Qt::LeftButton, {}, to);

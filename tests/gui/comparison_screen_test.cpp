@@ -80,7 +80,7 @@ TEST_F(ComparisonTest, PoliciesOfDocuments) {
 
   // The handle: at 30 % only DynamicKV and the lower threshold are left.
   EXPECT_EQ(screen.view().at_equal_bytes.size(), 2u);
-  emit screen.pareto_chart().handle_moved(0, 0.22, true);
+  emit screen.pareto_chart().handle_moved(Handle::compared_share, 0.22, true);
   ASSERT_TRUE(wait_until([&] { return screen.view().at_equal_bytes.size() == 1; }));
   EXPECT_EQ(screen.view().at_equal_bytes[0].policy->method, "DynamicKV");
   EXPECT_TRUE(screen.act(Act::handle_up_fast));

@@ -49,7 +49,7 @@ TEST(LazyScreen, DraggingTheThresholdIsOneStepOfUndo) {
   Shown shown;
   const double before = shown.choices().lazy.threshold;
   QSignalSpy changes(&shown.session(), &Session::choices_changed);
-  shown.drag_handle(shown->masses_chart(), "threshold", {0, 60});
+  shown.drag_handle(shown->masses_chart(), Handle::lazy_threshold, {0, 60});
   EXPECT_GE(changes.count(), 2);
   EXPECT_LT(shown.choices().lazy.threshold, before);
   expect_same(shown);
@@ -59,7 +59,7 @@ TEST(LazyScreen, DraggingTheThresholdIsOneStepOfUndo) {
 
   // The same handle beside it, and a step of its own.
   const double between = shown.choices().lazy.threshold;
-  shown.drag_handle(shown->scores_chart(), "threshold", {-40, 0});
+  shown.drag_handle(shown->scores_chart(), Handle::lazy_threshold, {-40, 0});
   EXPECT_LT(shown.choices().lazy.threshold, between);
   expect_same(shown);
   ASSERT_EQ(shown.session().undo().count(), 2);

@@ -21,7 +21,7 @@ TEST(MassScreen, ThresholdSampleAndCells) {
   grab_screenshots(*shown, shown.session(), "mass-screen");
   shown.change([](Choices& choices) { choices.lazy.threshold = 0.7; });
   EXPECT_DOUBLE_EQ(shown->view().lazy_shares[1], 0.8);
-  shown.drag_handle(shown->heatmap_chart(), "threshold", {0, -300});
+  shown.drag_handle(shown->heatmap_chart(), Handle::lazy_threshold, {0, -300});
   EXPECT_GT(shown.choices().lazy.threshold, 0.9);
   EXPECT_DOUBLE_EQ(shown->view().lazy_shares[1], 0);
 

@@ -29,7 +29,8 @@ inline Chart layers_chart() {
   kept.right = true;
   chart.lines = {kept};
   chart.bands = {{"interval", {{0, 0, {}, 0.5, 0.6}, {3, 0, {}, 0.7, 0.9}}}};
-  chart.marks = {{"threshold", 0.5, false, true, Emphasis::strong}, {"known", 1.5}};
+  chart.marks = {{"threshold", 0.5, false, Handle::lazy_threshold, Emphasis::strong},
+                 {"known", 1.5}};
   chart.table.columns = {{"layer"}, {"mass", "share"}};
   chart.table.rows = {{0.0, 0.25}, {1.0, "a,b"}};
   return chart;
@@ -51,7 +52,7 @@ inline Chart matrices_chart(int count, int size) {
     }
     chart.matrices.push_back(matrix);
   }
-  chart.marks = {{"delta", 0.5, false, true, Emphasis::strong}};
+  chart.marks = {{"delta", 0.5, false, Handle::similarity, Emphasis::strong}};
   return chart;
 }
 

@@ -47,13 +47,9 @@ class ShownScreen {
     session().change(QStringLiteral("change"), changed);
     settle();
   }
-  /// Takes the handle of a mark and drags it by so many pixels, in steps.
-  void drag_handle(ChartView& chart, const char* label, QPoint by) {
-    const auto& marks = chart.chart().marks;
-    const auto found = std::find_if(marks.begin(), marks.end(),
-                                    [&](const Mark& mark) { return mark.label == label; });
-    ASSERT_NE(found, marks.end());
-    const QPoint from = chart.handle_place(static_cast<int>(found - marks.begin()));
+  /// Takes a handle and drags it by so many pixels, in steps.
+  void drag_handle(ChartView& chart, Handle handle, QPoint by) {
+    const QPoint from = chart.handle_place(handle);
     ASSERT_FALSE(from.isNull());
     QTest::mousePress(&chart, Qt::LeftButton, {}, from);
     for (int step = 1; step <= 4; ++step) {

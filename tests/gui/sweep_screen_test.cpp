@@ -73,7 +73,7 @@ TEST(SweepScreen, PointsAndHandles) {
   shown.settle();
   EXPECT_EQ(shown.choices().lag_candidate, -1);
   const double before = shown.choices().sweep.wanted_compression;
-  shown.drag_handle(shown->chart(), "wanted", {-200, 0});
+  shown.drag_handle(shown->chart(), Handle::wanted_compression, {-200, 0});
   EXPECT_LT(shown.choices().sweep.wanted_compression, before);
   shown->act(Act::handle_down);
   EXPECT_NEAR(shown.choices().sweep.least_share, 0.94, 1e-12);

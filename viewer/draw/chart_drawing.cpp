@@ -208,43 +208,41 @@ Part ChartDrawing::part_at(const QPointF& at) const {
   return {};
 }
 
-double ChartDrawing::mark_pixel(std::size_t mark) const {
-  const auto& of = chart_.marks[mark];
+double ChartDrawing::mark_pixel(const Mark& mark) const {
   if (!layout_.has_plot) {  // on the legend of the matrices
     if (chart_.matrices.empty()) return kNoNumber;
     const auto [low, high] = chart_.matrices.front().range;
-    const double part = (of.at - low) / (high - low);
+    const double part = (mark.at - low) / (high - low);
     if (!(part >= 0 && part <= 1)) return kNoNumber;
     return layout_.legend_bar.bottom() - part * layout_.legend_bar.height();
   }
-  const PlotAxis& axis = of.vertical ? layout_.x : layout_.y;
-  return axis.holds(of.at) ? axis.pixel(of.at) : kNoNumber;
+  const PlotAxis& axis = mark.vertical ? layout_.x : layout_.y;
+  return axis.holds(mark.at) ? axis.pixel(mark.at) : kNoNumber;
 }
 
-double ChartDrawing::mark_value(std::size_t mark, const QPointF& at) const {
-  const auto& of = chart_.marks[mark];
+double ChartDrawing::mark_value(const Mark& mark, const QPointF& at) const {
   if (!layout_.has_plot) {
     const auto [low, high] = chart_.matrices.front().range;
     const double part = (layout_.legend_bar.bottom() - at.y()) / layout_.legend_bar.height();
     return low + std::clamp(part, 0.0, 1.0) * (high - low);
   }
-  const PlotAxis& axis = of.vertical ? layout_.x : layout_.y;
-  return std::clamp(axis.value(of.vertical ? at.x() : at.y()), axis.low, axis.high);
+  const PlotAxis& axis = mark.vertical ? layout_.x : layout_.y;
+  return std::clamp(axis.value(mark.vertical ? at.x() : at.y()), axis.low, axis.high);
 }
 
-int ChartDrawing::handle_at(const QPointF& at) const {
-  int best = -1;
+const Mark* ChartDrawing::handle_at(const QPointF& at) const {
+  const Mark* best = nullptr;
   double nearest = 8;
   const QRectF room = layout_.has_plot ? layout_.plot.adjusted(-16, -16, 16, 16)
                                        : layout_.legend_bar.adjusted(-16, -8, 80, 8);
-  if (!room.contains(at)) return -1;
-  for (std::size_t i = 0; i < chart_.marks.size(); ++i) {
-    if (!chart_.marks[i].handle) continue;
-    const bool across = layout_.has_plot && chart_.marks[i].vertical;
-    const double distance = std::abs(mark_pixel(i) - (across ? at.x() : at.y()));
+  if (!room.contains(at)) return nullptr;
+  for (const Mark& mark : chart_.marks) {
+    if (!mark.can_be_dragged()) continue;
+    const bool across = layout_.has_plot && mark.vertical;
+    const double distance = std::abs(mark_pixel(mark) - (across ? at.x() : at.y()));
     if (distance <= nearest) {
       nearest = distance;
-      best = static_cast<int>(i);
+      best = &mark;
     }
   }
   return best;

@@ -36,12 +36,12 @@ class ChartDrawing {
   const ChartLayout& layout() const { return layout_; }
 
   Part part_at(const QPointF& at) const;
-  /// Of a handle or its line; -1: none.
-  int handle_at(const QPointF& at) const;
-  /// Where a mark's line is, in pixels along its axis; NaN: not to be seen.
-  double mark_pixel(std::size_t mark) const;
-  /// The value that dragging a mark to here gives it, within its axis.
-  double mark_value(std::size_t mark, const QPointF& at) const;
+  /// The mark whose handle or line is here and can be dragged; nullptr if there is none.
+  const Mark* handle_at(const QPointF& at) const;
+  /// Where a mark's line is, in pixels along its axis; NaN if it cannot be seen.
+  double mark_pixel(const Mark& mark) const;
+  /// The value that a mark gets by being dragged to here, within its axis.
+  double mark_value(const Mark& mark, const QPointF& at) const;
   /// Where a ring goes around it; empty if it cannot be seen.
   QRectF area_of(const Part& part) const;
   /// "needle, layer 3: 0.82, 0.7 to 0.9".

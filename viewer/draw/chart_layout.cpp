@@ -135,7 +135,7 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   const auto add = [&](Kind kind, int number, Emphasis emphasis, const std::string& label,
                        int shape = 0) {
     const QString text = QString::fromStdString(label);
-    // A line and its band of the same name are one entry.
+    // Series of the same name are one entry.
     for (const auto& entry : out)
       if (entry.text == text) return;
     if (!label.empty()) out.push_back({kind, number, shape, emphasis, text});

@@ -6,7 +6,6 @@
 #include <QPolygonF>
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "viewer/draw/chart_drawing_impl.hpp"
@@ -311,28 +310,26 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
   painter.setFont(font);
   std::vector<QRectF> taken;
   // What can be dragged, or is strong, has the first choice of a place for its label.
-  const auto is_strong = [this](std::size_t i) {
-    return chart_.marks[i].handle || chart_.marks[i].emphasis == Emphasis::strong;
+  const auto is_strong = [](const Mark& mark) {
+    return mark.can_be_dragged() || mark.emphasis == Emphasis::strong;
   };
-  std::vector<std::size_t> order(chart_.marks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_partition(order.begin(), order.end(), is_strong);
+  auto by_rank = chart_.marks;
+  std::stable_partition(by_rank.begin(), by_rank.end(), is_strong);
   struct Label {
     QRectF area;
     QString text;
     QColor colour;
   };
   std::vector<Label> labels;
-  for (const auto i : order) {
-    const auto& mark = chart_.marks[i];
-    const double at = mark_pixel(i);
+  for (const Mark& mark : by_rank) {
+    const double at = mark_pixel(mark);
     if (std::isnan(at)) continue;
     const bool on_legend = !layout_.has_plot;
     const bool vertical = mark.vertical && !on_legend;
     const QRectF plot = on_legend ? layout_.legend_bar.adjusted(-6, 0, 6, 0) : layout_.plot;
     QPen pen(theme_.faint_text, 1.2, Qt::DashLine);
-    if (is_strong(i)) pen = QPen(theme_.accent, 2);
-    if (!mark.handle && mark.emphasis == Emphasis::faint)
+    if (is_strong(mark)) pen = QPen(theme_.accent, 2);
+    if (!mark.can_be_dragged() && mark.emphasis == Emphasis::faint)
       pen = QPen(theme_.faint_text, 1, Qt::DotLine);
     painter.setPen(pen);
     if (vertical)
@@ -340,7 +337,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     else
       painter.drawLine(QPointF(plot.left(), at), QPointF(plot.right(), at));
     QString text = QString::fromStdString(mark.label);
-    if (mark.handle) text += " " + plain_number(mark.at, 4);
+    if (mark.can_be_dragged()) text += " " + plain_number(mark.at, 4);
     const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
     if (text.isEmpty()) continue;
     // The first free place beside the line.
@@ -363,7 +360,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
                                      [&](const QRectF& other) { return other.intersects(apart); });
       if (!inside || !free) continue;
       taken.push_back(area);
-      labels.push_back({area, text, is_strong(i) ? theme_.accent : theme_.faint_text});
+      labels.push_back({area, text, is_strong(mark) ? theme_.accent : theme_.faint_text});
       break;
     }
   }
@@ -372,12 +369,12 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     painter.setPen(label.colour);
     painter.drawText(label.area, Qt::AlignCenter, label.text);
   }
-  for (std::size_t i = 0; i < chart_.marks.size(); ++i) {
-    const double at = mark_pixel(i);
-    if (!chart_.marks[i].handle || std::isnan(at)) continue;
+  for (const Mark& mark : chart_.marks) {
+    const double at = mark_pixel(mark);
+    if (!mark.can_be_dragged() || std::isnan(at)) continue;
     if (!layout_.has_plot)
       paint_grip(painter, {layout_.legend_bar.left() - 8, at}, false, theme_);
-    else if (chart_.marks[i].vertical)
+    else if (mark.vertical)
       paint_grip(painter, {at, layout_.plot.bottom() - kGripIn}, true, theme_);
     else
       paint_grip(painter, {layout_.plot.left() + kGripIn, at}, false, theme_);

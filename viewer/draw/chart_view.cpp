@@ -26,8 +26,8 @@ struct ChartView::State {
   QPoint hover_at{-1, -1};
   QString hover_text;
 
-  int handle = -1;  // that is dragged
-  bool dragging = false;
+  Handle dragged = Handle::none;
+  bool is_dragging() const { return dragged != Handle::none; }
   bool brushing = false;
   std::optional<QPoint> brush_start;
   std::optional<std::pair<double, double>> brushed;
@@ -67,9 +67,8 @@ void ChartView::set_chart(Chart chart) {
       (state.focused.kind != Part::Kind::none && state.drawing.area_of(state.focused).isEmpty()))
     state.focused = {};
   state.hovered = {};
-  if (static_cast<std::size_t>(std::max(state.handle, 0)) >= this->chart().marks.size())
-    state.dragging = false;  // what was dragged has gone
-  if (underMouse() && state.hover_at.x() >= 0 && !state.dragging) set_hover(state.hover_at);
+  if (!mark_of(this->chart(), state.dragged)) state.dragged = Handle::none;
+  if (underMouse() && state.hover_at.x() >= 0 && !state.is_dragging()) set_hover(state.hover_at);
   if (retitled) setAccessibleName(QString::fromStdString(this->chart().title));
 }
 
@@ -85,16 +84,16 @@ QString ChartView::hover_text() const { return state_->hover_text; }
 
 QString ChartView::focus_text() const { return state_->drawing.words(state_->focused); }
 
-QPoint ChartView::handle_place(int mark) const {
+QPoint ChartView::handle_place(Handle handle) const {
   const auto& drawing = state_->drawing;
-  if (mark < 0 || mark >= static_cast<int>(drawing.chart().marks.size())) return {};
-  const double at = drawing.mark_pixel(static_cast<std::size_t>(mark));
+  const Mark* mark = mark_of(chart(), handle);
+  if (!mark) return {};
+  const double at = drawing.mark_pixel(*mark);
   if (std::isnan(at)) return {};
   const auto& layout = drawing.layout();
   if (!layout.has_plot) return QPointF(layout.legend_bar.center().x(), at).toPoint();
-  return drawing.chart().marks[mark].vertical
-             ? QPointF(at, layout.plot.bottom() - kGripIn).toPoint()
-             : QPointF(layout.plot.left() + kGripIn, at).toPoint();
+  return mark->vertical ? QPointF(at, layout.plot.bottom() - kGripIn).toPoint()
+                        : QPointF(layout.plot.left() + kGripIn, at).toPoint();
 }
 
 QPoint ChartView::point_place(int series, int point) const {
@@ -142,7 +141,7 @@ void ChartView::paintEvent(QPaintEvent* /*event*/) {
     const double right = std::min(layout.x.pixel(state.brushed->second), layout.plot.right());
     painter.fillRect(QRectF(left, layout.plot.top(), right - left, layout.plot.height()), shade);
   }
-  if (state.hover_at.x() >= 0 && layout.has_plot && !state.dragging &&
+  if (state.hover_at.x() >= 0 && layout.has_plot && !state.is_dragging() &&
       layout.plot.contains(state.hover_at)) {
     painter.setPen(QPen(state.theme.faint_text, 1, Qt::DotLine));
     const QPointF at =
@@ -177,19 +176,17 @@ void ChartView::set_hover(const QPoint& at) {
       (part.kind == Part::Kind::cell || state.hovered.kind == Part::Kind::cell))
     emit cell_hovered(part.kind == Part::Kind::cell ? part.index : -1, part.row, part.column);
   state.hovered = part;
-  const int handle = state.drawing.handle_at(at);
+  const Mark* handle = state.drawing.handle_at(at);
   QString text = state.drawing.words(state.hovered);
-  if (text.isEmpty() && handle >= 0) {
-    const auto& mark = chart().marks[handle];
+  if (text.isEmpty() && handle)
     text = tr("%1 %2, drag to change it")
-               .arg(QString::fromStdString(mark.label), plain_number(mark.at, 4));
-  }
+               .arg(QString::fromStdString(handle->label), plain_number(handle->at, 4));
   state.hover_text = text;
-  if (handle < 0 || state.hovered.kind == Part::Kind::point)
+  if (!handle || state.hovered.kind == Part::Kind::point)
     setCursor(state.hovered.kind == Part::Kind::none ? Qt::ArrowCursor : Qt::PointingHandCursor);
   else
-    setCursor(state.drawing.layout().has_plot && chart().marks[handle].vertical ? Qt::SplitHCursor
-                                                                                : Qt::SplitVCursor);
+    setCursor(state.drawing.layout().has_plot && handle->vertical ? Qt::SplitHCursor
+                                                                  : Qt::SplitVCursor);
   update();
 }
 
@@ -197,13 +194,12 @@ void ChartView::mousePressEvent(QMouseEvent* event) {
   State& state = *state_;
   if (event->button() != Qt::LeftButton) return;
   const QPoint at = event->position().toPoint();
-  const int handle = state.drawing.handle_at(at);
+  const Mark* handle = state.drawing.handle_at(at);
   // A point beneath a handle's line can still be chosen; the grip itself always drags.
   const bool on_point = state.drawing.part_at(at).kind == Part::Kind::point &&
-                        (handle < 0 || (handle_place(handle) - at).manhattanLength() > 16);
-  if (handle >= 0 && !on_point) {
-    state.handle = handle;
-    state.dragging = true;
+                        (!handle || (handle_place(handle->handle) - at).manhattanLength() > 16);
+  if (handle && !on_point) {
+    state.dragged = handle->handle;
     QToolTip::hideText();
     return;
   }
@@ -213,10 +209,9 @@ void ChartView::mousePressEvent(QMouseEvent* event) {
 void ChartView::mouseMoveEvent(QMouseEvent* event) {
   State& state = *state_;
   const QPoint at = event->position().toPoint();
-  if (state.dragging) {
+  if (const Mark* mark = mark_of(chart(), state.dragged)) {
     state.hover_at = at;
-    emit handle_moved(state.handle,
-                      state.drawing.mark_value(static_cast<std::size_t>(state.handle), at), false);
+    emit handle_moved(mark->handle, state.drawing.mark_value(*mark, at), false);
     return;
   }
   if (state.brush_start && (event->buttons() & Qt::LeftButton)) {
@@ -241,10 +236,8 @@ void ChartView::mouseReleaseEvent(QMouseEvent* event) {
   State& state = *state_;
   if (event->button() != Qt::LeftButton) return;
   const QPoint at = event->position().toPoint();
-  if (state.dragging) {
-    state.dragging = false;
-    const auto mark = static_cast<std::size_t>(state.handle);
-    emit handle_moved(state.handle, state.drawing.mark_value(mark, at), true);
+  if (const Mark* mark = mark_of(chart(), std::exchange(state.dragged, Handle::none))) {
+    emit handle_moved(mark->handle, state.drawing.mark_value(*mark, at), true);
     return;
   }
   if (state.brush_start) {
@@ -408,10 +401,10 @@ void ChartView::keyPressEvent(QKeyEvent* event) {
     case Qt::Key_Space:
       return choose_focused();
     case Qt::Key_Escape:
-      if (state.dragging || state.brush_start || state.focused.kind != Part::Kind::none) {
+      if (state.is_dragging() || state.brush_start || state.focused.kind != Part::Kind::none) {
         state.brush_start.reset();
         state.brushed.reset();
-        state.dragging = false;
+        state.dragged = Handle::none;
         state.focused = {};
         announce();
         return;

@@ -30,8 +30,8 @@ class ChartView : public QWidget {
   /// What is under the mouse, and what the keyboard is at; empty: nothing.
   QString hover_text() const;
   QString focus_text() const;
-  /// Where marks[mark] can be taken hold of, in the widget; for tests and guides. Empty if unseen.
-  QPoint handle_place(int mark) const;
+  /// Where a handle can be taken hold of, in the widget; (0, 0) if it cannot be seen.
+  QPoint handle_place(Handle handle) const;
   /// The middle of a point or a cell, likewise.
   QPoint point_place(int series, int point) const;
   QPoint cell_place(int matrix, int row, int column) const;
@@ -40,8 +40,8 @@ class ChartView : public QWidget {
   QSize minimumSizeHint() const override;
 
  signals:
-  /// While the handle of marks[mark] is dragged; in axis units. `done` at the release.
-  void handle_moved(int mark, double value, bool done);
+  /// The mark of this handle was dragged to a value of its axis; `done`: and released there.
+  void handle_moved(kvatlas::viewer::Handle handle, double value, bool done);
   /// A click or Return on points[series].points[point], lines likewise after points.
   void point_chosen(int series, int point);
   /// A click, Return or arrow on a cell of matrices[matrix].

@@ -241,10 +241,9 @@ void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& the
     const auto lower = visible_parts(low, false, layout.x, layout.y);
     const auto upper = visible_parts(high, false, layout.x, layout.y);
     if (lower.size() != 1 || upper.size() != 1) continue;
-    // In the look of the line of the same name.
-    int look = static_cast<int>(i) + 5;
-    for (std::size_t l = 0; l < chart.lines.size(); ++l)
-      if (chart.lines[l].label == chart.bands[i].label) look = line_look(chart, l);
+    const int line = chart.bands[i].line;
+    const int look =
+        line < 0 ? static_cast<int>(i) + 5 : line_look(chart, static_cast<std::size_t>(line));
     plan.areas.push_back({in_values(lower.front(), layout.x, layout.y),
                           in_values(upper.front(), layout.x, layout.y),
                           theme.series_brush(look, Emphasis::faint)});

@@ -22,8 +22,8 @@ class ChartPicture : public Picture {
   explicit ChartPicture(Chart chart) : chart_(std::move(chart)) {
     // Nothing can be dragged here: a handle is a line with its value.
     for (auto& mark : chart_.marks) {
-      if (!mark.handle) continue;
-      mark.handle = false;
+      if (!mark.can_be_dragged()) continue;
+      mark.handle = Handle::none;
       mark.emphasis = Emphasis::strong;
       mark.label += " " + plain_number(mark.at, 4).toStdString();
     }

@@ -137,15 +137,15 @@ std::string card_section(const PolicyCard& card) {
   return out + "</section>\n";
 }
 
-/// The cards have the reasons and risks, which would press numbers together here.
-void without_sentences(Table& table) {
-  for (const char* title : {"reason", "risk"})
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      if (table.columns[c].title != title) continue;
-      table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
-      for (auto& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
-      break;
-    }
+/// Removes the reasons and risks: they stand on the cards, and would leave no room for numbers
+/// here.
+void remove_sentences(Table& table) {
+  for (std::size_t c = table.columns.size(); c-- > 0;) {
+    if (!table.columns[c].sentences) continue;
+    const auto place = static_cast<std::ptrdiff_t>(c);
+    table.columns.erase(table.columns.begin() + place);
+    for (auto& row : table.rows) row.erase(row.begin() + place);
+  }
 }
 
 /// The settings of every section of a document, as it has them.
@@ -296,7 +296,7 @@ std::string report_html(const OpenedFiles& files, const ReportRequest& request) 
   out += "</div>\n<h2 id=\"comparison\">Comparison</h2>\n<div class=\"scroll\">";
   Chart comparison;
   comparison.table = view.table;
-  without_sentences(comparison.table);
+  remove_sentences(comparison.table);
   out += html_tables(chart_csv(comparison), kMostRows) + "</div>\n";
   out += "<h2 id=\"charts\">Charts</h2>\n" + charts_section(files, request);
   out += "<h2 id=\"settings\">Settings of the documents</h2>\n";

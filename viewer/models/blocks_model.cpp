@@ -72,7 +72,8 @@ Chart empty_matrices(const BlocksModel& model, const BlocksSettings& settings) {
       "similarity is 1 minus the mean Jensen-Shannon divergence of the last rows");
   chart.x = chart.y = layer_axis(model.shape.layers);
   chart.marks.push_back({"delta", settings.show_divergence ? 1 - settings.delta : settings.delta,
-                         false, true, Emphasis::strong});
+                         false, settings.show_divergence ? Handle::divergence : Handle::similarity,
+                         Emphasis::strong});
   return chart;
 }
 
@@ -145,9 +146,9 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
   chart.lines.push_back(std::move(dropped));
   chart.lines.push_back(std::move(saved));
   chart.lines.push_back(std::move(batch));
-  chart.marks.push_back({"delta", settings.delta, true, true, Emphasis::strong});
+  chart.marks.push_back({"delta", settings.delta, true, Handle::similarity, Emphasis::strong});
   if (settings.wanted_saving) {
-    chart.marks.push_back({"wanted saving", *settings.wanted_saving, false, true});
+    chart.marks.push_back({"wanted saving", *settings.wanted_saving, false, Handle::wanted_saving});
     if (view.delta_for_saving)
       chart.marks.push_back({"delta that saves it", *view.delta_for_saving});
     else
@@ -276,7 +277,7 @@ GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, doub
     chart.table.rows.push_back({at, skipped});
   }
   chart.lines.push_back(std::move(line));
-  chart.marks.push_back({"tau", tau, true, true, Emphasis::strong});
+  chart.marks.push_back({"tau", tau, true, Handle::gate_threshold, Emphasis::strong});
   return view;
 }
 

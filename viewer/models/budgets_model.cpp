@@ -91,7 +91,7 @@ void draw_lines(const BudgetsModel& model, const BudgetSettings& settings, const
       line.points.push_back(
           {static_cast<double>(l), mean, {}, std::max(0.0, mean - spread), mean + spread});
     }
-    chart.bands.push_back({task.task, line.points});
+    chart.bands.push_back({"", line.points, static_cast<int>(chart.lines.size())});
     chart.lines.push_back(std::move(line));
   }
   Line equal{"equal", {}, Emphasis::reference}, pyramid{"pyramid", {}, Emphasis::reference};

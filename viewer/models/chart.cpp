@@ -39,6 +39,12 @@ bool has_content(const Chart& chart) {
          !chart.bars.empty() || !chart.boxes.empty() || !chart.matrices.empty();
 }
 
+const Mark* mark_of(const Chart& chart, Handle handle) {
+  for (const Mark& mark : chart.marks)
+    if (handle != Handle::none && mark.handle == handle) return &mark;
+  return nullptr;
+}
+
 std::string chart_csv(const Chart& chart) {
   std::string out = csv_comment(chart.title);
   for (const auto& note : chart.notes) out += csv_comment(note);

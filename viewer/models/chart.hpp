@@ -20,11 +20,15 @@ struct AxisTick {
   bool operator==(const AxisTick&) const = default;
 };
 
+/// What the values of an axis count, where that matters to comparing two charts.
+enum class AxisKind : std::uint8_t { other, layers, tokens };
+
 struct Axis {
   std::string title, unit;                              // the unit may be empty
   std::vector<AxisTick> ticks = {};                     // empty: the drawing chooses
   std::optional<std::pair<double, double>> range = {};  // none: what the series need
   bool logarithmic = false;
+  AxisKind kind = AxisKind::other;
 };
 
 /// How a series or a part of it stands out; drawings tell these apart without colour too.
@@ -47,8 +51,9 @@ struct Line {
 };
 
 struct Band {
-  std::string label;
+  std::string label;         // empty: the legend has only its line
   std::vector<Point> edges;  // x, low and high
+  int line = -1;             // of Chart::lines, in whose look it is drawn; -1: in one of its own
 };
 
 struct Points {
@@ -76,12 +81,29 @@ struct Box {
   bool flagged = false;
 };
 
-/// A straight line over the whole chart, with its name; `handle` can be dragged.
+/// The setting that a mark changes when it is dragged.
+enum class Handle : std::uint8_t {
+  none,  // the mark cannot be dragged
+  lazy_threshold,
+  lazy_share,
+  similarity,
+  divergence,
+  wanted_saving,
+  gate_threshold,
+  wanted_compression,
+  least_score,
+  compared_share,
+};
+
+/// A straight line over the whole chart, with its name.
 struct Mark {
   std::string label;
   double at = 0;
-  bool vertical = true, handle = false;
+  bool vertical = true;
+  Handle handle = Handle::none;
   Emphasis emphasis = Emphasis::reference;
+
+  bool can_be_dragged() const { return handle != Handle::none; }
 };
 
 /// A small matrix, row by row from the top.
@@ -105,6 +127,7 @@ struct Matrix {
 struct Table {
   struct Column {
     std::string title, unit = {};
+    bool sentences = false;  // its cells are long texts
   };
   /// A number, or text. (As a std::variant it trips GCC 12's -Wfree-nonheap-object.)
   struct Cell {
@@ -138,6 +161,8 @@ struct Chart {
 
 /// Something to draw besides axes and marks.
 bool has_content(const Chart& chart);
+/// The mark that has this handle; nullptr if the chart has none.
+const Mark* mark_of(const Chart& chart, Handle handle);
 
 /// The table in CSV (RFC 4180, line ends "\n"), title and notes above it in lines that begin with
 /// '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity "inf".

@@ -27,7 +27,7 @@ struct Shift {
 };
 
 Shift shift_between(const Axis& mine, const Axis& other) {
-  if (!is_token_axis(mine) || !mine.range || !other.range) return {};
+  if (mine.kind != AxisKind::tokens || !mine.range || !other.range) return {};
   const auto [low, high] = *mine.range;
   const auto [other_low, other_high] = *other.range;
   if (!(high > low) || !(other_high > other_low)) return {};
@@ -35,7 +35,8 @@ Shift shift_between(const Axis& mine, const Axis& other) {
 }
 
 bool other_layers(const Axis& mine, const Axis& other) {
-  return is_layer_axis(mine) && is_layer_axis(other) && mine.range != other.range;
+  return mine.kind == AxisKind::layers && other.kind == AxisKind::layers &&
+         mine.range != other.range;
 }
 
 /// For each column of a matrix that of the other: of the same label, or of the same share of the
@@ -156,7 +157,7 @@ class Difference {
     const Matrix* other = partner(mine_.matrices, at, other_.matrices);
     const std::size_t rows = matrix.row_labels.size(), columns = matrix.column_labels.size();
     if (!other || other->row_labels.size() != rows) return;
-    const auto pairs = paired_columns(matrix, *other, is_token_axis(mine_.x));
+    const auto pairs = paired_columns(matrix, *other, mine_.x.kind == AxisKind::tokens);
     if (std::count(pairs.begin(), pairs.end(), std::nullopt) == std::ssize(pairs)) return;
     Matrix difference = matrix;
     difference.unit = matrix.unit.empty() ? "difference" : "\u0394 " + matrix.unit;

@@ -67,7 +67,8 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
         chart.points[s].points[i].low = chart.points[s].points[i].high = kNoNumber;
   if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
   if (settings.share)
-    chart.marks.push_back({"compared at", *settings.share, true, true, Emphasis::strong});
+    chart.marks.push_back(
+        {"compared at", *settings.share, true, Handle::compared_share, Emphasis::strong});
   if (model.most_share > 0 && model.most_share <= 1)
     chart.marks.push_back({"memory allowed", model.most_share, true});
   if (model.least_score > 0) chart.marks.push_back({"loss allowed", model.least_score, false});

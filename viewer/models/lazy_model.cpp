@@ -97,7 +97,8 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
   chart.flagged_boxes = str("within ", percent_text(settings.near_half), " of that");
   chart.points.push_back(std::move(samples));
   if (!fixed.bars.empty()) chart.bars.push_back(std::move(fixed));
-  chart.marks.push_back({"threshold", settings.threshold, false, true, Emphasis::strong});
+  chart.marks.push_back(
+      {"threshold", settings.threshold, false, Handle::lazy_threshold, Emphasis::strong});
   return chart;
 }
 
@@ -126,7 +127,7 @@ Chart strip_chart(const LazyModel& model, const LazySettings& settings, const La
   }
   chart.bars.push_back(std::move(rates));
   if (!consistency.bars.empty()) chart.bars.push_back(std::move(consistency));
-  chart.marks.push_back({"share", settings.share, false, true});
+  chart.marks.push_back({"share", settings.share, false, Handle::lazy_share});
   return chart;
 }
 
@@ -158,8 +159,9 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
   }
   chart.lines.push_back(std::move(kept));
   for (const auto& published : kPublished)
-    chart.marks.push_back({published.label, published.at, true, false, Emphasis::faint});
-  chart.marks.push_back({"threshold", settings.threshold, true, true, Emphasis::strong});
+    chart.marks.push_back({published.label, published.at, true, Handle::none, Emphasis::faint});
+  chart.marks.push_back(
+      {"threshold", settings.threshold, true, Handle::lazy_threshold, Emphasis::strong});
   return chart;
 }
 

@@ -140,7 +140,8 @@ MassView mass_view(const MassModel& model, double threshold,
           : str("the prompt's last rows, from ", model.prompt_tokens,
                 " on the generated tokens; 'kvatlas profile --capture default,heatmap' takes rows "
                 "along the whole prompt"));
-  chart.x = {"token", "", {}, {{-0.5, static_cast<double>(columns) - 0.5}}};
+  chart.x = {"token",         "", {}, {{-0.5, static_cast<double>(columns) - 0.5}}, false,
+             AxisKind::tokens};
   chart.y = layer_axis(model.layers);
   chart.table.columns = {{"layer"}, {"token"}, {"text"}, {"mass", "share"}, {"lazy"}};
   Matrix matrix{"proximal mass", "share", {}, {}, model.masses};
@@ -168,7 +169,7 @@ MassView mass_view(const MassModel& model, double threshold,
         {static_cast<double>(l), view.lazy_shares.back(), percent_text(view.lazy_shares.back())});
   }
   chart.matrices.push_back(std::move(matrix));
-  chart.marks.push_back({"threshold", threshold, false, true, Emphasis::strong});
+  chart.marks.push_back({"threshold", threshold, false, Handle::lazy_threshold, Emphasis::strong});
 
   Chart& shares = view.shares;
   shares.title = str("Tokens at which a layer is lazy, threshold ", number_text(threshold, 3));

@@ -21,12 +21,8 @@ std::int64_t heads_per_kv_head(const profile::Header& header) {
 }
 
 Axis layer_axis(std::int64_t layers) {
-  return {"layer", "", {}, {{-0.5, static_cast<double>(layers) - 0.5}}};
+  return {"layer", "", {}, {{-0.5, static_cast<double>(layers) - 0.5}}, false, AxisKind::layers};
 }
-
-bool is_layer_axis(const Axis& axis) { return axis.title == layer_axis(1).title; }
-
-bool is_token_axis(const Axis& axis) { return axis.title.find("token") != std::string::npos; }
 
 void require_captured(const profile::Reader& profile, const char* array, const char* part) {
   if (!profile.has(array))

@@ -18,9 +18,6 @@ calibrate::CacheShape cache_shape(const profile::Header& header);
 std::int64_t heads_per_kv_head(const profile::Header& header);
 /// 0 to layers - 1, room for a column at both ends.
 Axis layer_axis(std::int64_t layers);
-bool is_layer_axis(const Axis& axis);
-/// Of positions in a prompt.
-bool is_token_axis(const Axis& axis);
 /// Error(usage), naming the --capture that brings it, if an array was not captured.
 void require_captured(const profile::Reader& profile, const char* array, const char* part);
 std::vector<std::size_t> all_samples(const profile::Reader& profile);

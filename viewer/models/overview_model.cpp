@@ -159,7 +159,7 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
   }
   card.chart.lines.push_back(std::move(line));
   card.chart.marks.push_back(
-      {number_text(settings.delta, 2), settings.delta, true, false, Emphasis::strong});
+      {number_text(settings.delta, 2), settings.delta, true, Handle::none, Emphasis::strong});
 }
 
 void show_budgets(const BudgetsModel& model, const Choices& choices,
@@ -341,8 +341,8 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   show(3, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {
     show_sweep(sweep, choices, model.shape, card);
   });
-  view.table.columns = {{"policy"}, {"setting"}, {"KV kept", "share"}, {"bytes"}, {"score change"},
-                        {"reason"}, {"risk"},    {"missing"}};
+  view.table.columns = {{"policy"},       {"setting"},          {"KV kept", "share"}, {"bytes"},
+                        {"score change"}, {"reason", "", true}, {"risk", "", true},   {"missing"}};
   for (const auto& card : view.cards)
     view.table.rows.push_back({card.title, card.setting, card.kept_share, card.kept_bytes,
                                card.score, card.advice.reason, card.advice.risk, card.missing});

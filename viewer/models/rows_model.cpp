@@ -95,6 +95,7 @@ Chart lines_chart(const RowsModel& model, std::int64_t first, std::int64_t last,
   const std::int64_t step =
       std::max<std::int64_t>(1, (last - first + kMostPoints - 1) / kMostPoints);
   chart.x = {"key token", ""};
+  chart.x.kind = AxisKind::tokens;
   chart.x.range = {{static_cast<double>(first) - 0.5, static_cast<double>(last) - 0.5}};
   chart.y = {"attention", "share"};
   chart.y.logarithmic = true;
@@ -158,6 +159,7 @@ Chart rows_heatmap(const RowsModel& model, std::int64_t first, std::int64_t last
   chart.title = str("Each of the rows, ", line.label);
   if (step > 1) chart.notes.push_back(str("each cell is the greatest of ", step, " keys"));
   chart.x = {"key token", ""};
+  chart.x.kind = AxisKind::tokens;
   chart.y = {"query token", ""};
   Matrix matrix;
   matrix.label = line.label;

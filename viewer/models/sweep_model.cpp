@@ -192,6 +192,7 @@ Chart pattern_chart(const SweepModel& model, const Candidate& candidate, std::in
   chart.title = str("Keys kept of ", length, " tokens by lag ", candidate.lag, ", ratio ",
                     candidate.ratio, ": ", kept);
   chart.x = {"token", ""};
+  chart.x.kind = AxisKind::tokens;
   chart.table.columns = {{"first token"}, {"last token"}, {"kept", "share"}};
   Matrix strip{"keys kept", "share", {"kept"}, {}, {}};
   const std::int64_t columns = std::min(length, kMostColumns);
@@ -265,15 +266,18 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
     std::int64_t most = 1;
     for (const auto& candidate : model.candidates) most = std::max(most, candidate.keep);
     const double end = settings.against_kept ? static_cast<double>(most) : 1;
-    chart.bands.push_back({"full cache",
+    chart.bands.push_back({"",
                            {{0, model.full.mean, {}, model.full.low, model.full.high},
-                            {end, model.full.mean, {}, model.full.low, model.full.high}}});
+                            {end, model.full.mean, {}, model.full.low, model.full.high}},
+                           static_cast<int>(chart.lines.size())});
     chart.lines.push_back(
         {"full cache", {{0, model.full.mean}, {end, model.full.mean}}, Emphasis::reference});
-    chart.marks.push_back({"at least", settings.least_share * model.full.mean, false, true});
+    chart.marks.push_back(
+        {"at least", settings.least_share * model.full.mean, false, Handle::least_score});
   }
   if (!settings.against_kept)
-    chart.marks.push_back({"wanted", settings.wanted_compression, true, true});
+    chart.marks.push_back(
+        {"wanted", settings.wanted_compression, true, Handle::wanted_compression});
   draw(model, settings, chosen, view);
   const auto shown = chosen && *chosen < model.candidates.size() ? chosen : view.recommended;
   if (shown && settings.length > 0)

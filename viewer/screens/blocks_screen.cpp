@@ -136,10 +136,7 @@ void BlocksScreen::make_charts() {
   layout->addWidget(all);
 
   for (const ChartView* chart : {matrices_, enlarged_, sweep_, gate_})
-    connect(chart, &ChartView::handle_moved, this,
-            [this, chart](int mark, double value, bool done) {
-              handle_moved(*chart, mark, value, done);
-            });
+    connect(chart, &ChartView::handle_moved, this, &BlocksScreen::handle_moved);
   connect(matrices_, &ChartView::cell_chosen, this,
           [this](int matrix, int row, int) { select_group(matrix, row); });
   // A pointer that rests on a cell shows its rows until it leaves; a click lets them stay.
@@ -187,21 +184,17 @@ void BlocksScreen::select_group(std::int64_t group, std::int64_t layer) {
   if (selection.head >= 0 && selection.head < header.n_heads) session().selection().set(selection);
 }
 
-void BlocksScreen::handle_moved(const ChartView& chart, int mark, double value, bool done) {
-  const auto& marks = chart.chart().marks;
-  if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
-  const std::string& label = marks[mark].label;
+void BlocksScreen::handle_moved(Handle handle, double value, bool done) {
   value = std::clamp(value, 0.0, 1.0);
-  if (label == "tau") {
+  if (handle == Handle::gate_threshold) {
     ControlBar::set(*tau_, value);
     compute_gate();
-  } else if (label == "wanted saving") {
+  } else if (handle == Handle::wanted_saving) {
     drag(tr("Wanted saving"), done,
          [&](Choices& choices) { choices.blocks.wanted_saving = std::min(value, 0.5); });
   } else {
-    const bool of_divergence = &chart != sweep_ && session().choices().blocks.show_divergence;
-    drag(tr("Similarity"), done,
-         [&](Choices& choices) { choices.blocks.delta = of_divergence ? 1 - value : value; });
+    const double delta = handle == Handle::divergence ? 1 - value : value;
+    drag(tr("Similarity"), done, [&](Choices& choices) { choices.blocks.delta = delta; });
   }
 }
 

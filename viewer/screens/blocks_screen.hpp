@@ -41,7 +41,7 @@ class BlocksScreen : public LiveScreen {
  private:
   void make_controls();
   void make_charts();
-  void handle_moved(const ChartView& chart, int mark, double value, bool done);
+  void handle_moved(Handle handle, double value, bool done);
   std::int64_t group_of(std::int64_t query_head) const;
   void select_group(std::int64_t group, std::int64_t layer);
   void read_gate();

@@ -81,7 +81,7 @@ void ComparisonScreen::make_charts() {
   pages_->addWidget(
       split(Qt::Horizontal, {{split(Qt::Vertical, {{masses_, 1}, {budgets_, 1}}), 3},
                              {split(Qt::Vertical, {{similarity_, 3}, {changes_, 2}}), 2}}));
-  connect(pareto_, &ChartView::handle_moved, this, [this](int, double value, bool) {
+  connect(pareto_, &ChartView::handle_moved, this, [this](Handle, double value, bool) {
     share_ = std::clamp(value, 0.01, 1.0);
     ControlBar::set(*share_box_, share_);
     if (model_) compute();

@@ -124,10 +124,7 @@ void LazyScreen::make_charts() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(all);
   for (const ChartView* chart : {layers_, strip_, scores_})
-    connect(chart, &ChartView::handle_moved, this,
-            [this, chart](int mark, double value, bool done) {
-              handle_moved(*chart, mark, value, done);
-            });
+    connect(chart, &ChartView::handle_moved, this, &LazyScreen::handle_moved);
   for (const ChartView* chart : {layers_, strip_})
     connect(chart, &ChartView::column_chosen, this,
             [this](double x) { select_layer(std::lround(x)); });
@@ -135,11 +132,9 @@ void LazyScreen::make_charts() {
           [this](int, int, int column) { select_layer(column); });
 }
 
-void LazyScreen::handle_moved(const ChartView& chart, int mark, double value, bool done) {
-  const auto& marks = chart.chart().marks;
-  if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
+void LazyScreen::handle_moved(Handle handle, double value, bool done) {
   value = std::clamp(value, 0.0, 1.0);
-  if (marks[mark].label == "share")
+  if (handle == Handle::lazy_share)
     drag(tr("Share"), done, [&](Choices& choices) { choices.lazy.share = value; });
   else
     drag(tr("Threshold"), done, [&](Choices& choices) { choices.lazy.threshold = value; });

@@ -36,7 +36,7 @@ class LazyScreen : public LiveScreen {
  private:
   void make_controls();
   void make_charts();
-  void handle_moved(const ChartView& chart, int mark, double value, bool done);
+  void handle_moved(Handle handle, double value, bool done);
 
   ChartView *layers_, *strip_, *heads_, *scores_;
   QComboBox *identify_, *proximity_, *granularity_;

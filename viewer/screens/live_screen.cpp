@@ -199,8 +199,8 @@ kernels::Proximity LiveScreen::proximity_at(int row) const {
 }
 
 Chart with_layer(Chart chart, std::int64_t layer) {
-  chart.marks.push_back(
-      {"layer " + std::to_string(layer), static_cast<double>(layer), true, false, Emphasis::faint});
+  chart.marks.push_back({"layer " + std::to_string(layer), static_cast<double>(layer), true,
+                         Handle::none, Emphasis::faint});
   return chart;
 }
 

@@ -63,7 +63,7 @@ void MassScreen::make_charts() {
   auto* layout = new QVBoxLayout(page());
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(all);
-  connect(heatmap_, &ChartView::handle_moved, this, [this](int, double value, bool done) {
+  connect(heatmap_, &ChartView::handle_moved, this, [this](Handle, double value, bool done) {
     drag(tr("Threshold"), done,
          [&](Choices& choices) { choices.lazy.threshold = std::clamp(value, 0.0, 1.0); });
   });

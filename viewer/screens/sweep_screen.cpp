@@ -18,10 +18,8 @@ SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session
   layout->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(chart_);
   layout->addWidget(pattern_);
-  connect(chart_, &ChartView::handle_moved, this, [this](int mark, double value, bool done) {
-    const auto& marks = chart_->chart().marks;
-    if (mark < 0 || static_cast<std::size_t>(mark) >= marks.size()) return;
-    if (marks[mark].label == "wanted") {
+  connect(chart_, &ChartView::handle_moved, this, [this](Handle handle, double value, bool done) {
+    if (handle == Handle::wanted_compression) {
       drag(tr("Wanted compression"), done, [&](Choices& choices) {
         choices.sweep.wanted_compression = std::clamp(value, 0.0, 1.0);
       });

@@ -25,7 +25,7 @@ Chart lines(const std::string& label, std::vector<Point> points) {
 
 TEST(ChartDifference, LinesAreComparedBetweenTheOthersPoints) {
   Chart mine = lines("a", {{0, 1}, {0.5, 2}, {1, 3}});
-  mine.marks.push_back({"threshold", 0.5, true, true});
+  mine.marks.push_back({"threshold", 0.5, true, Handle::lazy_threshold});
   const Chart theirs = lines("a", {{0, 0.5}, {1, 1.5}});
   const Chart chart = chart_difference(mine, "p.h5", theirs, "q.h5");
   EXPECT_EQ(chart.title, "Masses: p.h5 less q.h5");

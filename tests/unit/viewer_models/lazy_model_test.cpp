@@ -99,7 +99,7 @@ TEST(LazyModel, LayersFillAndNearHalvesAreFlagged) {
   ASSERT_EQ(chart.table.rows.size(), 4u);
   for (const auto& row : chart.table.rows) EXPECT_EQ(row.size(), chart.table.columns.size());
   ASSERT_EQ(chart.marks.size(), 1u);
-  EXPECT_TRUE(chart.marks[0].handle && !chart.marks[0].vertical);
+  EXPECT_TRUE(chart.marks[0].can_be_dragged() && !chart.marks[0].vertical);
 
   const Chart& strip = view.strip;
   ASSERT_EQ(strip.bars.size(), 2u);
@@ -108,7 +108,7 @@ TEST(LazyModel, LayersFillAndNearHalvesAreFlagged) {
   EXPECT_EQ(strip.bars[0].bars[0].emphasis, Emphasis::normal);
   // Of two later tokens the last one is always low.
   EXPECT_DOUBLE_EQ(strip.bars[1].bars[3].height, 0.5);
-  EXPECT_TRUE(strip.marks.at(0).handle);
+  EXPECT_EQ(strip.marks.at(0).handle, Handle::lazy_share);
   EXPECT_THAT(strip.notes, testing::Contains(HasSubstr("near the share: layers [2]")));
   EXPECT_TRUE(view.heads.matrices.empty());
   LazySettings by_head = at(0.6055);

@@ -40,7 +40,7 @@ TEST(MassModel, LastRowsThenGeneratedTokens) {
   EXPECT_EQ(view.heatmap.table.rows[0][2].text, "292 word");
   EXPECT_EQ(view.heatmap.table.rows[8][2].text, "300 generated 1");
   EXPECT_EQ(view.heatmap.table.rows[11][4].text, "yes");
-  EXPECT_TRUE(view.heatmap.marks.at(0).handle);
+  EXPECT_EQ(view.heatmap.marks.at(0).handle, Handle::lazy_threshold);
   EXPECT_DOUBLE_EQ(view.shares.bars.at(0).bars.at(1).height, 10.0 / 11);
 }
 
