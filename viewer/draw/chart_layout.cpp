@@ -314,16 +314,18 @@ QString tick_text(double value, const std::string& label) {
   return std::abs(value) >= 1000 ? plain_number(value, 6) : QString::fromStdString(label);
 }
 
-double PlotAxis::pixel(double value) const {
-  if (!logarithmic) return first + (value - low) / (high - low) * (last - first);
-  if (value <= 0) return kNoNumber;
-  return first + std::log(value / low) / std::log(high / low) * (last - first);
+double PlotAxis::share(double value) const {
+  if (!logarithmic) return (value - low) / (high - low);
+  return value > 0 ? std::log(value / low) / std::log(high / low) : kNoNumber;
 }
 
-double PlotAxis::value(double pixel) const {
-  const double part = (pixel - first) / (last - first);
-  return logarithmic ? low * std::pow(high / low, part) : low + part * (high - low);
+double PlotAxis::at_share(double share) const {
+  return logarithmic ? low * std::pow(high / low, share) : low + share * (high - low);
 }
+
+double PlotAxis::pixel(double value) const { return first + share(value) * (last - first); }
+
+double PlotAxis::value(double pixel) const { return at_share((pixel - first) / (last - first)); }
 
 QFont sized_font(const QFont& font, double factor, bool bold) {
   QFont out(font);

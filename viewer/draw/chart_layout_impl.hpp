@@ -15,13 +15,16 @@
 
 namespace kvatlas::viewer {
 
-/// An axis on the screen. Values that a logarithmic axis cannot show are NaN pixels.
+/// An axis on the screen. A value that a logarithmic axis cannot show lies at NaN.
 struct PlotAxis {
   double low = 0, high = 1;
   bool logarithmic = false;
   double first = 0, last = 1;  // pixels of low and high
   std::vector<AxisTick> ticks = {};
 
+  /// How far along the axis a value lies: 0 at `low`, 1 at `high`.
+  double share(double value) const;
+  double at_share(double share) const;
   double pixel(double value) const;
   double value(double pixel) const;
   bool holds(double value) const { return value >= low && value <= high; }

@@ -34,41 +34,47 @@ class PaintedItem : public QGraphicsItem {
   const std::function<void(QPainter&)>* paint_;
 };
 
-bool finite(const QPointF& point) { return std::isfinite(point.x()) && std::isfinite(point.y()); }
-
-/// The part of a segment inside the rectangle, or false.
-bool cut(QPointF& a, QPointF& b, const QRectF& box) {
+/// The part of a segment that both axes hold; false if they hold none of it. An end that they hold
+/// stays as it is.
+bool cut(QPointF& a, QPointF& b, const PlotAxis& x, const PlotAxis& y) {
+  const auto held = [&](const QPointF& p) { return x.holds(p.x()) && y.holds(p.y()); };
+  if (held(a) && held(b)) return true;
+  const QPointF start(x.share(a.x()), y.share(a.y()));
+  const QPointF d = QPointF(x.share(b.x()), y.share(b.y())) - start;
   double from = 0, to = 1;
-  const QPointF d = b - a;
   const auto side = [&](double step, double room) {  // step * t <= room
     if (step == 0) return room >= 0;
     const double t = room / step;
     step < 0 ? from = std::max(from, t) : to = std::min(to, t);
     return from <= to;
   };
-  if (!side(-d.x(), a.x() - box.left()) || !side(d.x(), box.right() - a.x()) ||
-      !side(-d.y(), a.y() - box.top()) || !side(d.y(), box.bottom() - a.y()))
+  if (!side(-d.x(), start.x()) || !side(d.x(), 1 - start.x()) || !side(-d.y(), start.y()) ||
+      !side(d.y(), 1 - start.y()))
     return false;
-  const QPointF start = a;
-  a = start + from * d;
-  b = start + to * d;
+  const auto point = [&](double t) {
+    const QPointF at = start + t * d;
+    return QPointF(x.at_share(at.x()), y.at_share(at.y()));
+  };
+  if (from > 0) a = point(from);
+  if (to < 1) b = point(to);
   return true;
 }
 
-/// Of the points of one column of pixels: the first, the least, the most and the last.
-std::vector<QPointF> thinned(const std::vector<QPointF>& points, double columns) {
-  if (static_cast<double>(points.size()) <= 2 * columns) return points;
-  std::vector<QPointF> out;
-  for (std::size_t i = 0; i < points.size();) {
-    const double column = std::floor(points[i].x());
-    std::size_t end = i, least = i, most = i;
-    for (; end < points.size() && std::floor(points[end].x()) == column; ++end) {
-      if (points[end].y() < points[least].y()) least = end;
-      if (points[end].y() > points[most].y()) most = end;
-    }
-    out.push_back(points[std::min(least, most)]);
-    if (least != most) out.push_back(points[std::max(least, most)]);
-    i = end;
+/// Of the points in one column of pixels: the first of the least and of the greatest.
+QList<QPointF> thinned(const QList<QPointF>& points, const PlotAxis& x) {
+  if (static_cast<double>(points.size()) <= 2 * (x.last - x.first)) return points;
+  const auto column_of = [&](const QPointF& point) { return std::floor(x.pixel(point.x())); };
+  QList<QPointF> out;
+  for (auto first = points.begin(); first != points.end();) {
+    const double column = column_of(*first);
+    const auto end = std::find_if(first, points.end(),
+                                  [&](const QPointF& point) { return column_of(point) != column; });
+    const auto lower = [](const QPointF& a, const QPointF& b) { return a.y() < b.y(); };
+    const auto low = std::min_element(first, end, lower);
+    const auto high = std::max_element(first, end, lower);
+    out.push_back(*std::min(low, high));
+    if (low != high) out.push_back(*std::max(low, high));
+    first = end;
   }
   return out;
 }
@@ -111,40 +117,30 @@ void replace(QLineSeries& series, const QList<QPointF>& points) {
   if (series.points() != points) series.replace(points);
 }
 
-QList<QPointF> in_values(const std::vector<QPointF>& pixels, const PlotAxis& x, const PlotAxis& y) {
-  QList<QPointF> out;
-  out.reserve(static_cast<qsizetype>(pixels.size()));
-  for (const auto& point : pixels) out.push_back({x.value(point.x()), y.value(point.y())});
-  return out;
-}
-
 }  // namespace
 
-std::vector<std::vector<QPointF>> visible_parts(const std::vector<Point>& points, bool steps,
-                                                const PlotAxis& x, const PlotAxis& y) {
-  const QRectF box(QPointF(x.first, std::min(y.first, y.last)),
-                   QPointF(x.last, std::max(y.first, y.last)));
-  std::vector<std::vector<QPointF>> runs(1);
+std::vector<QList<QPointF>> visible_parts(const std::vector<Point>& points, bool steps,
+                                          const PlotAxis& x, const PlotAxis& y) {
+  std::vector<QList<QPointF>> runs(1);
   for (const auto& point : points) {
-    const QPointF at(x.pixel(point.x), y.pixel(point.y));
-    if (!finite(at)) {
+    if (!std::isfinite(x.share(point.x)) || !std::isfinite(y.share(point.y))) {
       if (!runs.back().empty()) runs.emplace_back();
       continue;
     }
-    if (steps && !runs.back().empty()) runs.back().push_back({at.x(), runs.back().back().y()});
-    runs.back().push_back(at);
+    if (steps && !runs.back().empty()) runs.back().push_back({point.x, runs.back().back().y()});
+    runs.back().push_back({point.x, point.y});
   }
-  std::vector<std::vector<QPointF>> out;
+  std::vector<QList<QPointF>> out;
   for (const auto& run : runs) {
-    const auto some = thinned(run, box.width());
+    const auto some = thinned(run, x);
     bool joined = false;
-    for (std::size_t i = 1; i < some.size(); ++i) {
+    for (qsizetype i = 1; i < some.size(); ++i) {
       QPointF a = some[i - 1], b = some[i];
-      if (!cut(a, b, box)) {
+      if (!cut(a, b, x, y)) {
         joined = false;
         continue;
       }
-      if (!joined || (out.back().back() - a).manhattanLength() > 1e-6) out.push_back({a});
+      if (!joined) out.push_back({a});
       out.back().push_back(b);
       joined = b == some[i];
     }
@@ -152,7 +148,7 @@ std::vector<std::vector<QPointF>> visible_parts(const std::vector<Point>& points
   return out;
 }
 
-/// What is to be drawn, in values.
+/// What Qt Charts draws, in values of the axes.
 struct Curves::Plan {
   struct Curve {
     QList<QPointF> points;
@@ -244,17 +240,14 @@ void Curves::set(const Chart& chart, const ChartLayout& layout, const Theme& the
     const int line = chart.bands[i].line;
     const int look =
         line < 0 ? static_cast<int>(i) + 5 : line_look(chart, static_cast<std::size_t>(line));
-    plan.areas.push_back({in_values(lower.front(), layout.x, layout.y),
-                          in_values(upper.front(), layout.x, layout.y),
-                          theme.series_brush(look, Emphasis::faint)});
+    plan.areas.push_back({lower.front(), upper.front(), theme.series_brush(look, Emphasis::faint)});
   }
   for (std::size_t i = 0; i < chart.lines.size(); ++i) {
     const auto& line = chart.lines[i];
     const bool right = line.right && layout.has_right;
     const PlotAxis& y = right ? layout.right : layout.y;
     for (const auto& part : visible_parts(line.points, line.steps, layout.x, y))
-      plan.curves.push_back({in_values(part, layout.x, y),
-                             theme.series_pen(line_look(chart, i), line.emphasis), right});
+      plan.curves.push_back({part, theme.series_pen(line_look(chart, i), line.emphasis), right});
   }
   std::vector<bool> sides;
   for (const auto& curve : plan.curves) sides.push_back(curve.right);

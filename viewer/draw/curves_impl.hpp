@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QGraphicsScene>
+#include <QList>
 #include <QPointF>
 #include <functional>
 #include <memory>
@@ -18,10 +19,10 @@ class QPainter;
 
 namespace kvatlas::viewer {
 
-/// The parts of a line that can be seen: split where a value is missing, cut at the plot's edges
-/// (an SVG knows no clipping), at most two points for each column of pixels. In pixels.
-std::vector<std::vector<QPointF>> visible_parts(const std::vector<Point>& points, bool steps,
-                                                const PlotAxis& x, const PlotAxis& y);
+/// The parts of a line that can be seen, in values of the axes: split where a value is missing, cut
+/// at the plot's edges (an SVG knows no clipping), at most two points for each column of pixels.
+std::vector<QList<QPointF>> visible_parts(const std::vector<Point>& points, bool steps,
+                                          const PlotAxis& x, const PlotAxis& y);
 
 class Curves {
  public:
