@@ -5,22 +5,21 @@
 #include <QComboBox>
 #include <QDialogButtonBox>
 #include <QDoubleSpinBox>
-#include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
 #include <exception>
 #include <utility>
 
+#include "viewer/frame/dialog_parts.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
 constexpr int kPng = 0, kSvg = 1;
 const char* const kEndings[] = {".png", ".svg", ".csv"};
-constexpr int kTargetHeight = 26;
 }  // namespace
 
 ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origin origin,
@@ -46,11 +45,6 @@ ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origi
   light_->setChecked(true);
   path_ = new QLineEdit(path + kEndings[kPng], this);
   path_->setObjectName("path");
-  auto* browse = new QPushButton(tr("Choose…"), this);
-  browse->setAccessibleName(tr("Choose the file"));
-  auto* row = new QHBoxLayout;
-  row->addWidget(path_, 1);
-  row->addWidget(browse);
   problem_ = new QLabel(this);
   problem_->setObjectName("problem");
   problem_->setWordWrap(true);
@@ -64,12 +58,11 @@ ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origi
   form->addRow(tr("Size"), size_);
   form->addRow({}, transparent_);
   form->addRow({}, light_);
-  form->addRow(tr("File"), row);
+  form->addRow(tr("File"), path_row(path_, tr("Export view to"), PathUse::write));
   form->addRow(problem_);
   form->addRow(buttons);
-  for (QWidget* target : {static_cast<QWidget*>(format_), static_cast<QWidget*>(scale_),
-                          static_cast<QWidget*>(path_), static_cast<QWidget*>(browse)})
-    target->setMinimumHeight(kTargetHeight);
+  for (QWidget* control : {static_cast<QWidget*>(format_), static_cast<QWidget*>(scale_)})
+    control->setMinimumHeight(kControlHeight);
   connect(format_, &QComboBox::currentIndexChanged, this, [this](int format) {
     const QFileInfo file(path_->text());
     path_->setText(file.path() + "/" + file.completeBaseName() + kEndings[format]);
@@ -77,14 +70,6 @@ ExportViewDialog::ExportViewDialog(PicturePtr picture, const Theme& theme, Origi
   });
   connect(path_, &QLineEdit::textChanged, this, &ExportViewDialog::refresh);
   connect(scale_, &QDoubleSpinBox::valueChanged, this, &ExportViewDialog::refresh);
-  connect(browse, &QPushButton::clicked, this, [this] {
-    auto* dialog = new QFileDialog(this, tr("Export view to"), QFileInfo(path_->text()).path());
-    dialog->setAttribute(Qt::WA_DeleteOnClose);
-    dialog->setAcceptMode(QFileDialog::AcceptSave);
-    dialog->setOption(QFileDialog::DontConfirmOverwrite);  // the button says "Replace" then
-    connect(dialog, &QFileDialog::fileSelected, path_, &QLineEdit::setText);
-    dialog->open();
-  });
   connect(save_, &QPushButton::clicked, this, &ExportViewDialog::save);
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::close);
   refresh();

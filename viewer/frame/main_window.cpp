@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "viewer/frame/dialog_parts.hpp"
 #include "viewer/frame/difference_view.hpp"
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
@@ -27,7 +28,6 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr int kBarWidth = 120, kTargetHeight = 28;
-constexpr int kMostTokens = 100'000'000;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 
 }  // namespace
@@ -172,11 +172,9 @@ void MainWindow::make_top_bar() {
   task_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   task_->setMaximumWidth(220);
   add_named(tr("Samples"), task_);
-  length_ = new QSpinBox(top_);
+  length_ = new_token_box(top_);
   length_->setObjectName("length");
   length_->setToolTip(tr("Prompt length that savings are given for"));
-  length_->setRange(1, kMostTokens);
-  length_->setSuffix(tr(" tokens"));
   length_->setGroupSeparatorShown(true);
   length_->setKeyboardTracking(false);
   length_->setStepType(QAbstractSpinBox::AdaptiveDecimalStepType);
@@ -195,9 +193,7 @@ void MainWindow::make_top_bar() {
     if (auto* front = screen()) front->setFocus();
   });
   connect(task_, &QComboBox::activated, this, [this](int index) {
-    Choices choices = session_.choices();
-    choices.task = task_->itemData(index).toString().toStdString();
-    if (choices.task != session_.choices().task) session_.change(tr("sample set"), choices);
+    session_.choose_task(task_->itemData(index).toString().toStdString());
   });
   connect(length_, &QSpinBox::valueChanged, this, [this](int tokens) {
     Choices choices = session_.choices();
@@ -271,7 +267,7 @@ void MainWindow::refresh_top_bar() {
                    QString::fromStdString(task));
   const auto& choices = session_.choices();
   task_->setCurrentIndex(std::max(0, task_->findData(QString::fromStdString(choices.task))));
-  length_->setValue(static_cast<int>(std::clamp<std::int64_t>(choices.length, 1, kMostTokens)));
+  length_->setValue(in_token_box(choices.length));
 }
 
 Screen* MainWindow::screen() const {

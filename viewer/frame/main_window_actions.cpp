@@ -23,6 +23,7 @@
 
 #include "base/str.hpp"
 #include "viewer/draw/chart_view.hpp"
+#include "viewer/frame/dialog_parts.hpp"
 #include "viewer/frame/export_view_dialog.hpp"
 #include "viewer/frame/keys_dialog.hpp"
 #include "viewer/frame/main_window.hpp"
@@ -287,10 +288,7 @@ void MainWindow::edit_note() {
   place.screen.clear();
   place.filter.clear();
   place.tokens.reset();
-  auto* dialog = new QInputDialog(this);
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setWindowTitle(tr("Note"));
-  dialog->setLabelText(tr("Note on the selection (empty: none):"));
+  auto* dialog = new_question(this, tr("Note"), tr("Note on the selection (empty: none):"));
   dialog->setOption(QInputDialog::UsePlainTextEditForTextInput);
   dialog->setTextValue(pins_->note_at(place));
   connect(dialog, &QInputDialog::textValueSelected, this,
@@ -299,10 +297,8 @@ void MainWindow::edit_note() {
 }
 
 void MainWindow::ask_for_memory() {
-  auto* dialog = new QInputDialog(this);
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setWindowTitle(tr("Memory for maps"));
-  dialog->setLabelText(tr("MiB of map tiles that are kept of each profile:"));
+  auto* dialog = new_question(this, tr("Memory for maps"),
+                              tr("MiB of map tiles that are kept of each profile:"));
   dialog->setInputMode(QInputDialog::IntInput);
   dialog->setIntRange(kLeastTileMib, kMostTileMib);
   dialog->setIntValue(static_cast<int>(session_.tile_bytes() >> 20));
@@ -314,10 +310,7 @@ void MainWindow::ask_for_memory() {
 }
 
 void MainWindow::save_layout() {
-  auto* dialog = new QInputDialog(this);
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  dialog->setWindowTitle(tr("Save layout"));
-  dialog->setLabelText(tr("Name of the layout:"));
+  auto* dialog = new_question(this, tr("Save layout"), tr("Name of the layout:"));
   connect(dialog, &QInputDialog::textValueSelected, this, [this](const QString& text) {
     const auto name = text.simplified().remove('/').remove('\\').left(40);
     if (!name.isEmpty()) settings_.setValue("layouts/" + name, saveState(kLayoutVersion));

@@ -111,11 +111,7 @@ void MainWindow::take(const Jump& jump) {
   if (jump.key && !jump.query && selection.query >= 0 && selection.query < selection.key)
     selection.query = -1;
   session_.selection().set(selection);
-  if (jump.task) {
-    Choices choices = session_.choices();
-    choices.task = *jump.task;
-    if (choices.task != session_.choices().task) session_.change(tr("sample set"), choices);
-  }
+  if (jump.task) session_.choose_task(*jump.task);
   if (!jump.screen.empty()) show_screen(QString::fromStdString(jump.screen));
 }
 

@@ -115,7 +115,6 @@ void ModelTree::filter(const QString& text) {
 void ModelTree::chosen(QTreeWidgetItem* item) {
   if (!item || !session_.profile()) return;
   Selection selection = session_.selection().current();
-  Choices choices = session_.choices();
   const qint64 first = item->data(0, kFirst).toLongLong();
   switch (static_cast<Kind>(item->data(0, kKind).toInt())) {
     case Kind::none:
@@ -133,9 +132,7 @@ void ModelTree::chosen(QTreeWidgetItem* item) {
       break;
     case Kind::all_samples:
     case Kind::task:
-      choices.task = item == samples_ ? "" : item->text(0).toStdString();
-      if (choices.task != session_.choices().task) session_.change(tr("sample set"), choices);
-      return;
+      return session_.choose_task(item == samples_ ? "" : item->text(0).toStdString());
   }
   session_.selection().set(selection);
 }

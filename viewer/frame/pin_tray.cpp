@@ -151,11 +151,8 @@ PinCard* PinTray::make_card(const Pin& pin) {
 
 /// Cards are made anew: there are few, and their tiles are in the cache.
 void PinTray::refresh() {
-  const auto focused = std::find_if(cards_.begin(), cards_.end(), [](const PinCard* card) {
-    return card->isAncestorOf(QApplication::focusWidget());
-  });
-  const auto row = focused - cards_.begin();
-  const bool had_focus = focused != cards_.end();
+  const std::size_t row = card_in_focus();
+  const bool had_focus = row < cards_.size();
   for (PinCard* card : cards_) {
     card->hide();
     card->deleteLater();  // it may be the sender
@@ -168,15 +165,21 @@ void PinTray::refresh() {
   }
   resizeEvent(nullptr);
   if (!had_focus || cards_.empty()) return;
-  PinCard* next = cards_[std::min(static_cast<std::size_t>(row), cards_.size() - 1)];
+  PinCard* next = cards_[std::min(row, cards_.size() - 1)];
   (next->map() ? static_cast<QWidget*>(next->map()) : next)->setFocus();
 }
 
 bool PinTray::act(Act act) {
-  const auto focused = std::find_if(cards_.begin(), cards_.end(), [](const PinCard* card) {
+  const std::size_t focused = card_in_focus();
+  return focused < cards_.size() && cards_[focused]->act(act);
+}
+
+std::size_t PinTray::card_in_focus() const {
+  const auto has_focus = [](const PinCard* card) {
     return card->isAncestorOf(QApplication::focusWidget());
-  });
-  return focused != cards_.end() && (*focused)->act(act);
+  };
+  return static_cast<std::size_t>(std::find_if(cards_.begin(), cards_.end(), has_focus) -
+                                  cards_.begin());
 }
 
 /// Maps are square.

@@ -51,6 +51,8 @@ class PinTray : public QWidget {
   void refresh();
   PinCard* make_card(const Pin& pin);
   void save();
+  /// The card's position; cards().size() if none has the focus.
+  std::size_t card_in_focus() const;
 
   Session& session_;
   Sidecar sidecar_;

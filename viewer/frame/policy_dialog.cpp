@@ -4,10 +4,8 @@
 #include <QCheckBox>
 #include <QComboBox>
 #include <QDialogButtonBox>
-#include <QFileDialog>
 #include <QFontDatabase>
 #include <QFormLayout>
-#include <QHBoxLayout>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -22,6 +20,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "viewer/frame/dialog_parts.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/text_diff.hpp"
 
@@ -33,7 +32,6 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kLargestShown = std::uintmax_t{4} << 20;
 // Sources that are no opened document.
 constexpr int kChoices = -1, kFrontPoint = -2;
-constexpr int kTargetHeight = 26, kMostTokens = 100'000'000;
 
 std::optional<std::string> content_of(const fs::path& path) {
   std::error_code problem;
@@ -86,7 +84,7 @@ void PolicyDialog::make_rows() {
   const auto add = [&](const QString& words, QWidget* control, const char* name, bool shown) {
     control->setObjectName(name);
     control->setAccessibleName(words);
-    control->setMinimumHeight(kTargetHeight);
+    control->setMinimumHeight(kControlHeight);
     form->addRow(words, control);
     form->labelForField(control)->setVisible(shown);
     control->setVisible(shown);
@@ -120,23 +118,16 @@ void PolicyDialog::make_rows() {
     for (const auto& task : tasks) task_->addItem(task, task);
   }
   add(tr("Budgets of task"), task_, "task", for_runtime);
-  length_ = new QSpinBox(this);
-  length_->setRange(1, kMostTokens);
-  length_->setSuffix(tr(" tokens"));
-  length_->setValue(
-      static_cast<int>(std::clamp<std::int64_t>(session_.choices().length, 1, kMostTokens)));
+  length_ = new_token_box(this);
+  length_->setValue(in_token_box(session_.choices().length));
   length_->setKeyboardTracking(false);
   add(tr("Prompt length of ratios"), length_, "length", for_runtime);
   where_ = new QLineEdit(this);
-  auto* browse = new QPushButton(tr("Choose…"), this);
-  browse->setMinimumHeight(kTargetHeight);
-  auto* row = new QHBoxLayout;
-  row->addWidget(where_, 1);
-  row->addWidget(browse);
   where_->setObjectName("where");
-  where_->setMinimumHeight(kTargetHeight);
   where_->setAccessibleName(for_runtime ? tr("Folder") : tr("File"));
-  form->addRow(for_runtime ? tr("Folder") : tr("File"), row);
+  form->addRow(where_->accessibleName(),
+               for_runtime ? path_row(where_, tr("Folder to write to"), PathUse::write_into_folder)
+                           : path_row(where_, tr("Save to"), PathUse::write));
 
   files_ = new QListWidget(this);
   files_->setObjectName("files");
@@ -183,16 +174,6 @@ void PolicyDialog::make_rows() {
           [this] { show_result(targets_, remarks_->toPlainText()); });
   connect(write_, &QPushButton::clicked, this, &PolicyDialog::write);
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::close);
-  connect(browse, &QPushButton::clicked, this, [this, for_runtime] {
-    auto* dialog = new QFileDialog(this, for_runtime ? tr("Folder to write to") : tr("Save to"),
-                                   where_->text());
-    dialog->setAttribute(Qt::WA_DeleteOnClose);
-    dialog->setFileMode(for_runtime ? QFileDialog::Directory : QFileDialog::AnyFile);
-    if (!for_runtime) dialog->setAcceptMode(QFileDialog::AcceptSave);
-    dialog->setOption(QFileDialog::DontConfirmOverwrite);  // the check box decides
-    connect(dialog, &QFileDialog::fileSelected, where_, &QLineEdit::setText);
-    dialog->open();
-  });
 }
 
 void PolicyDialog::fail_with(const QString& message) {

@@ -6,7 +6,6 @@
 #include <QDialogButtonBox>
 #include <QDir>
 #include <QDoubleSpinBox>
-#include <QFileDialog>
 #include <QFileInfo>
 #include <QFontDatabase>
 #include <QFormLayout>
@@ -22,12 +21,13 @@
 
 #include "base/error.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
+#include "viewer/frame/dialog_parts.hpp"
 
 namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kTargetHeight = 26, kMostTokens = 100'000'000, kMostLines = 5000;
+constexpr int kMostLines = 5000;
 enum Limit : std::uint8_t { kSaving, kMemory };
 
 /// Under which the model of a profile is remembered.
@@ -56,30 +56,17 @@ void SearchDialog::make_rows() {
   auto* form = new QFormLayout(wishes_);
   form->setContentsMargins({});
   const auto add = [&](const QString& words, QWidget* control, const char* name,
-                       const QString& hint, QWidget* beside = nullptr) {
+                       const QString& hint, QHBoxLayout* row = nullptr) {
     control->setObjectName(name);
     control->setAccessibleName(words);
     control->setToolTip(hint);
-    control->setMinimumHeight(kTargetHeight);
-    if (!beside) return form->addRow(words, control);
-    beside->setMinimumHeight(kTargetHeight);
-    auto* row = new QHBoxLayout;
-    row->addWidget(control, 1);
-    row->addWidget(beside);
-    form->addRow(words, row);
+    control->setMinimumHeight(kControlHeight);
+    row ? form->addRow(words, row) : form->addRow(words, control);
   };
-  const auto button_for = [this](QLineEdit*& edit, bool for_output) {
-    edit = new QLineEdit(wishes_);
-    auto* button = new QPushButton(tr("Choose…"), wishes_);
-    connect(button, &QPushButton::clicked, this,
-            [this, &edit, for_output] { choose_file(*edit, for_output); });
-    connect(edit, &QLineEdit::textChanged, this, &SearchDialog::refresh);
-    return button;
-  };
-  auto* model_button = button_for(model_, false);
+  model_ = new QLineEdit(wishes_);
   add(tr("Model"), model_, "model",
       tr("The GGUF file, or the folder of a checkpoint, that the profile was taken of."),
-      model_button);
+      path_row(model_, tr("Model"), PathUse::read));
   profile_ = new QLabel(wishes_);
   profile_->setTextFormat(Qt::PlainText);
   form->addRow(tr("Profile"), profile_);
@@ -97,23 +84,20 @@ void SearchDialog::make_rows() {
   memory_->setObjectName("memory");
   memory_->setAccessibleName(tr("Memory"));
   memory_->setToolTip(tr("Such as 24GiB"));
-  auto* amounts = new QWidget(wishes_);
-  auto* amounts_row = new QHBoxLayout(amounts);
-  amounts_row->setContentsMargins({});
-  amounts_row->addWidget(saving_);
-  amounts_row->addWidget(memory_);
-  add(tr("Memory"), limit_, "limit", tr("What must fit, at this context and batch."), amounts);
-  const auto count = [this](int value) {
-    auto* box = new QSpinBox(wishes_);
-    box->setRange(1, kMostTokens);
-    box->setGroupSeparatorShown(true);
-    box->setValue(value);
-    return box;
-  };
-  context_ = count(4096);
-  context_->setSuffix(tr(" tokens"));
+  auto* limit_row = new QHBoxLayout;
+  limit_row->addWidget(limit_, 1);
+  for (QWidget* amount : {static_cast<QWidget*>(saving_), static_cast<QWidget*>(memory_)}) {
+    amount->setMinimumHeight(kControlHeight);
+    limit_row->addWidget(amount);
+  }
+  add(tr("Memory"), limit_, "limit", tr("What must fit, at this context and batch."), limit_row);
+  context_ = new_token_box(wishes_);
+  context_->setGroupSeparatorShown(true);
+  context_->setValue(4096);
   add(tr("Context"), context_, "context", tr("Prompt tokens that must fit."));
-  batch_ = count(1);
+  batch_ = new QSpinBox(wishes_);
+  batch_->setRange(1, kMostTokens);
+  batch_->setGroupSeparatorShown(true);
   add(tr("Batch"), batch_, "batch", tr("Sequences at a time."));
   loss_ = new QDoubleSpinBox(wishes_);
   loss_->setRange(0, 100);
@@ -127,9 +111,10 @@ void SearchDialog::make_rows() {
     runtime_->addItem(QString::fromStdString(runtime.title), QString::fromStdString(runtime.name));
   add(tr("Runtime"), runtime_, "runtime",
       tr("Policies are tried as this runtime carries them out."));
-  auto* output_button = button_for(output_, true);
+  output_ = new QLineEdit(wishes_);
   add(tr("Write to"), output_, "output",
-      tr("The policy document, with the front that it was chosen from."), output_button);
+      tr("The policy document, with the front that it was chosen from."),
+      path_row(output_, tr("Write the policy to"), PathUse::write));
   replace_ = new QCheckBox(tr("Replace the file that is there"), wishes_);
   replace_->setObjectName("replace");
   form->addRow({}, replace_);
@@ -156,7 +141,8 @@ void SearchDialog::make_rows() {
   column->addWidget(buttons);
 
   connect(limit_, &QComboBox::currentIndexChanged, this, &SearchDialog::refresh);
-  connect(memory_, &QLineEdit::textChanged, this, &SearchDialog::refresh);
+  for (const QLineEdit* edit : {model_, memory_, output_})
+    connect(edit, &QLineEdit::textChanged, this, &SearchDialog::refresh);
   connect(replace_, &QCheckBox::toggled, this, &SearchDialog::refresh);
   connect(start_, &QPushButton::clicked, this, &SearchDialog::start);
   connect(stop_, &QPushButton::clicked, this, [this] {
@@ -164,18 +150,6 @@ void SearchDialog::make_rows() {
     refresh();
   });
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::close);
-}
-
-void SearchDialog::choose_file(QLineEdit& edit, bool for_output) {
-  auto* dialog = new QFileDialog(this, for_output ? tr("Write the policy to") : tr("Model"),
-                                 QFileInfo(edit.text()).path());
-  dialog->setAttribute(Qt::WA_DeleteOnClose);
-  if (for_output) {
-    dialog->setAcceptMode(QFileDialog::AcceptSave);
-    dialog->setOption(QFileDialog::DontConfirmOverwrite);  // the check box decides
-  }
-  connect(dialog, &QFileDialog::fileSelected, &edit, &QLineEdit::setText);
-  dialog->open();
 }
 
 void SearchDialog::take_profile() {
@@ -188,7 +162,7 @@ void SearchDialog::take_profile() {
   if (profile) {
     std::int64_t longest = 1;
     for (const auto& sample : profile->samples()) longest = std::max(longest, sample.n_tokens);
-    context_->setValue(static_cast<int>(std::min<std::int64_t>(longest, kMostTokens)));
+    context_->setValue(in_token_box(longest));
   }
   const QString folder = profile ? QFileInfo(path).path() : QDir::currentPath();
   output_->setText(folder + "/policy-auto.json");

@@ -34,7 +34,6 @@ class SearchDialog : public QDialog {
   void refresh();
   void start();
   void show_end(SearchJob::End end);
-  void choose_file(QLineEdit& edit, bool for_output);
 
   Session& session_;
   SearchJob& job_;

@@ -237,6 +237,13 @@ void Session::change(const QString& name, const Choices& choices, bool going_on)
   undo_.push(new ChangeChoices(*this, name, choices, going_on));
 }
 
+void Session::choose_task(const std::string& task) {
+  if (task == choices_.task) return;
+  Choices choices = choices_;
+  choices.task = task;
+  change(tr("sample set"), choices);
+}
+
 void Session::set_choices(const Choices& choices) {
   choices_ = choices;
   emit choices_changed();

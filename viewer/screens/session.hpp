@@ -112,6 +112,8 @@ class Session : public QObject {
   const Choices& choices() const { return choices_; }
   /// One step of undo, with this name; steps that follow within one drag (`going_on`) become one.
   void change(const QString& name, const Choices& choices, bool going_on = false);
+  /// Has all numbers made from the samples of this task alone (empty: of all tasks).
+  void choose_task(const std::string& task);
   QUndoStack& undo() { return undo_; }
 
   /// From now on the leader's baseline is the profile here; documents, settings, place and look are
