@@ -19,10 +19,9 @@ class QSettings;
 namespace kvatlas::viewer {
 
 struct ActionEntry {
-  const char* id;    // "go.jump": for settings and tests
-  const char* text;  // marked for translation
-  const char* keys;  // portable texts, "; " between; may be empty
-  const char* group;
+  const char* id;               // "go.jump": the menu's name, a dot, and a name within the menu
+  const char* text;             // marked for translation
+  const char* keys;             // portable texts, "; " between; may be empty
   std::optional<Act> act = {};  // what the screen in front is asked for
   bool checkable = false;
 };
@@ -39,7 +38,9 @@ class Actions : public QObject {
   /// In the order of the table.
   const std::vector<QAction*>& all() const { return actions_; }
   const ActionEntry& entry(const QAction* action) const;
+  /// The name of its menu ("go"), and the title that the menu has ("Go").
   static QString group_of(const ActionEntry& entry);
+  static QString title_of(const QString& group);
   static QString text_of(const ActionEntry& entry);
 
   static QList<QKeySequence> default_keys(const ActionEntry& entry);

@@ -105,11 +105,12 @@ void KeysDialog::refresh() {
   const auto before =
       tree_->currentItem() ? tree_->currentItem()->data(0, Qt::UserRole) : QVariant();
   tree_->clear();
-  QTreeWidgetItem* group = nullptr;
+  std::map<QString, QTreeWidgetItem*> groups;
   for (auto* action : actions_.all()) {
     const auto name = Actions::group_of(actions_.entry(action));
-    if (!group || group->text(0) != name) {
-      group = new QTreeWidgetItem(tree_, {name});
+    auto*& group = groups[name];
+    if (!group) {
+      group = new QTreeWidgetItem(tree_, {Actions::title_of(name)});
       group->setFlags(Qt::ItemIsEnabled);
       QFont bold = font();
       bold.setBold(true);

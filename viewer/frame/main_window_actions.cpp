@@ -64,12 +64,11 @@ bool takes_navigation(const QWidget* widget, int key) {
 }  // namespace
 
 void MainWindow::make_menus() {
-  std::vector<std::pair<QString, QMenu*>> menus;
+  std::map<QString, QMenu*> menus;
   const auto menu_of = [&](const QString& group) {
-    for (const auto& [name, menu] : menus)
-      if (name == group) return menu;
-    menus.emplace_back(group, menuBar()->addMenu(group));
-    return menus.back().second;
+    auto*& menu = menus[group];
+    if (!menu) menu = menuBar()->addMenu(Actions::title_of(group));
+    return menu;
   };
   for (auto* action : actions_->all()) {
     const auto& entry = actions_->entry(action);
@@ -99,7 +98,7 @@ void MainWindow::make_menus() {
       connect(recent_menu_, &QMenu::aboutToShow, this, [this] { fill_recent(*recent_menu_); });
     }
   }
-  auto* go = menu_of(QCoreApplication::translate("Actions", "Go"));
+  auto* go = menu_of("go");
   go->addSeparator();
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     auto* action = go->addAction(QCoreApplication::translate("Screens", entries_[i].title));
@@ -112,13 +111,13 @@ void MainWindow::make_menus() {
             [this, i] { show_screen(QString::fromUtf8(entries_[i].id)); });
     screen_actions_.push_back(action);
   }
-  auto* window = menu_of(QCoreApplication::translate("Actions", "Window"));
+  auto* window = menu_of("view");
   window->addSeparator();
   for (auto* dock : {tree_dock_, details_dock_, pins_dock_})
     window->addAction(dock->toggleViewAction());
   layouts_menu_ = window->addMenu(tr("Layouts"));
   connect(layouts_menu_, &QMenu::aboutToShow, this, [this] { fill_layouts(*layouts_menu_); });
-  auto* look = menu_of(QCoreApplication::translate("Actions", "Look"));
+  auto* look = menu_of("theme");
   look->addSeparator();
   colours_ = new QActionGroup(this);
   for (const auto map : kColourMaps) {
