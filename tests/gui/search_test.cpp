@@ -185,7 +185,7 @@ TEST_F(Searching, RunsTheProgramAndOpensWhatItFound) {
   EXPECT_TRUE(control<QPushButton>("start").isEnabled());
   MainWindow again(session(), text("v.ini"));
   again.actions()["file.search"]->trigger();
-  EXPECT_EQ(again.findChild<SearchDialog*>()->order().model, "model.gguf");
+  EXPECT_EQ(again.findChild<SearchDialog*>()->request().model, "model.gguf");
 }
 
 TEST_F(Searching, StopsAndGoesOn) {

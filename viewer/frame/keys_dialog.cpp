@@ -17,9 +17,9 @@ KeysDialog::KeysDialog(Actions& actions, QWidget* parent) : QDialog(parent), act
   setWindowTitle(tr("Keys"));
   setAttribute(Qt::WA_DeleteOnClose);
   resize(620, 620);
-  auto* search = new QLineEdit(this);
-  search->setPlaceholderText(tr("Find an action or a key"));
-  search->setAccessibleName(tr("Find an action or a key"));
+  auto* find = new QLineEdit(this);
+  find->setPlaceholderText(tr("Find an action or a key"));
+  find->setAccessibleName(tr("Find an action or a key"));
   tree_ = new QTreeWidget(this);
   tree_->setObjectName("keys");
   tree_->setAccessibleName(tr("Actions and their keys"));
@@ -45,7 +45,7 @@ KeysDialog::KeysDialog(Actions& actions, QWidget* parent) : QDialog(parent), act
   row->addWidget(reset);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close, this);
   auto* layout = new QVBoxLayout(this);
-  layout->addWidget(search);
+  layout->addWidget(find);
   layout->addWidget(tree_, 1);
   layout->addWidget(new QLabel(tr("Single letters act only outside text fields. Wheel and drag "
                                   "zoom and pan; a click chooses."),
@@ -55,7 +55,7 @@ KeysDialog::KeysDialog(Actions& actions, QWidget* parent) : QDialog(parent), act
   layout->addWidget(buttons);
   refresh();
   connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::close);
-  connect(search, &QLineEdit::textChanged, this, [this](const QString& text) {
+  connect(find, &QLineEdit::textChanged, this, [this](const QString& text) {
     for (int g = 0; g < tree_->topLevelItemCount(); ++g) {
       auto* group = tree_->topLevelItem(g);
       for (int i = 0; i < group->childCount(); ++i) {

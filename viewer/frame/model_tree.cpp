@@ -14,7 +14,7 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr int kKind = Qt::UserRole, kFirst = Qt::UserRole + 1, kSecond = Qt::UserRole + 2;
-/// More samples are found by the search and the jump box.
+/// More samples are found by the line above the tree and by the jump box.
 constexpr std::size_t kMostSamples = 20000;
 
 /// Whether the item or one below it has the text; hides those that have not.
@@ -31,11 +31,11 @@ bool show_matching(QTreeWidgetItem* item, const QString& text, bool parent_has) 
 }  // namespace
 
 ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), session_(session) {
-  search_ = new QLineEdit(this);
-  search_->setPlaceholderText(tr("Find a layer, task or sample"));
-  search_->setAccessibleName(tr("Find in model and samples"));
-  search_->setClearButtonEnabled(true);
-  search_->setMinimumHeight(28);
+  find_ = new QLineEdit(this);
+  find_->setPlaceholderText(tr("Find a layer, task or sample"));
+  find_->setAccessibleName(tr("Find in model and samples"));
+  find_->setClearButtonEnabled(true);
+  find_->setMinimumHeight(28);
   tree_ = new QTreeWidget(this);
   tree_->setAccessibleName(tr("Model and samples"));
   tree_->setHeaderHidden(true);
@@ -47,9 +47,9 @@ ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), sessi
   tree_->header()->setStretchLastSection(false);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
-  layout->addWidget(search_);
+  layout->addWidget(find_);
   layout->addWidget(tree_, 1);
-  connect(search_, &QLineEdit::textChanged, this, &ModelTree::filter);
+  connect(find_, &QLineEdit::textChanged, this, &ModelTree::filter);
   connect(tree_, &QTreeWidget::currentItemChanged, this,
           [this](QTreeWidgetItem* item) { chosen(item); });
   connect(&session_, &Session::profile_changed, this, &ModelTree::rebuild);
@@ -103,7 +103,7 @@ void ModelTree::rebuild() {
   model_->setExpanded(true);
   samples_->setExpanded(true);
   if (tasks.size() == 1) tasks.begin()->second->setExpanded(true);
-  filter(search_->text());
+  filter(find_->text());
   follow_selection();
 }
 

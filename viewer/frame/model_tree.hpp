@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's layers and heads, and the profile's samples by task.
+// A tree of the model's layers and heads, and of the profile's samples by task.
 #pragma once
 
 #include <QWidget>
@@ -22,7 +22,7 @@ class ModelTree : public QWidget {
  public:
   ModelTree(Session& session, QWidget* parent);
 
-  /// What layers are called for: "lazy" -> those that are.
+  /// Shows a word such as "lazy" beside each layer for which it holds.
   void set_predicates(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& all);
 
  private:
@@ -35,7 +35,7 @@ class ModelTree : public QWidget {
   void follow_selection();
 
   Session& session_;
-  QLineEdit* search_;
+  QLineEdit* find_;
   QTreeWidget* tree_;
   QTreeWidgetItem *model_ = nullptr, *samples_ = nullptr;
   std::vector<QTreeWidgetItem*> layers_, sample_items_;

@@ -169,22 +169,22 @@ void SearchDialog::take_profile() {
   refresh();
 }
 
-SearchOrder SearchDialog::order() const {
-  SearchOrder order;
+SearchRequest SearchDialog::request() const {
+  SearchRequest request;
   // The child has the window's folder as its own.
-  order.model = model_->text().trimmed().toStdString();
-  if (const auto* profile = session_.profile()) order.profile = profile->path().string();
+  request.model = model_->text().trimmed().toStdString();
+  if (const auto* profile = session_.profile()) request.profile = profile->path().string();
   if (limit_->currentIndex() == kSaving)
-    order.saving = saving_->value() / 100;
+    request.saving = saving_->value() / 100;
   else
-    order.memory = memory_->text().trimmed().toStdString();
-  order.context = context_->value();
-  order.batch = batch_->value();
-  order.max_loss = loss_->value();
-  order.runtime = runtime_->currentData().toString().toStdString();
-  order.output = output_->text().trimmed().toStdString();
-  order.replace = replace_->isChecked();
-  return order;
+    request.memory = memory_->text().trimmed().toStdString();
+  request.context = context_->value();
+  request.batch = batch_->value();
+  request.max_loss = loss_->value();
+  request.runtime = runtime_->currentData().toString().toStdString();
+  request.output = output_->text().trimmed().toStdString();
+  request.replace = replace_->isChecked();
+  return request;
 }
 
 void SearchDialog::refresh() {
@@ -198,7 +198,7 @@ void SearchDialog::refresh() {
   start_->setEnabled(false);
   if (runs) return;
   try {
-    const auto words = search_words(order());
+    const auto words = search_words(request());
     const bool goes_on = std::find(words.begin(), words.end(), "--resume") != words.end();
     start_->setEnabled(true);
     start_->setText(goes_on ? tr("Go on") : tr("Start"));
@@ -214,7 +214,7 @@ void SearchDialog::refresh() {
 
 void SearchDialog::start() {
   try {
-    job_.start(order());
+    job_.start(request());
     settings_.setValue(model_key(session_.profile()), model_->text().trimmed());
     if (job_.is_running())
       state_->setText(tr("The search runs. It goes on when this window is closed."));

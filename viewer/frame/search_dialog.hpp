@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a search for the best policy is asked for, and what it says while it runs. The search goes
-// on when the dialog is closed.
+// The dialog that starts a search for the best policy and shows what the search says. The search
+// goes on when the dialog is closed.
 #pragma once
 
 #include <QDialog>
@@ -26,7 +26,7 @@ class SearchDialog : public QDialog {
  public:
   SearchDialog(Session& session, SearchJob& job, QSettings& settings, QWidget* parent);
 
-  SearchOrder order() const;
+  SearchRequest request() const;
 
  private:
   void make_rows();

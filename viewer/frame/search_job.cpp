@@ -53,11 +53,11 @@ SearchJob::~SearchJob() {
   process_.waitForFinished(1000);
 }
 
-void SearchJob::start(const SearchOrder& order) {
+void SearchJob::start(const SearchRequest& request) {
   if (is_running()) fail(ErrorCode::usage, "a search is running already");
   QStringList words;
-  for (const auto& word : search_words(order)) words << QString::fromStdString(word);
-  output_ = QString::fromStdString(order.output.string());
+  for (const auto& word : search_words(request)) words << QString::fromStdString(word);
+  output_ = QString::fromStdString(request.output.string());
   last_line_.clear();
   unfinished_.clear();
   stopping_ = false;

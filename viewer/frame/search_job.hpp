@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvatlas calibrate auto` as a child process: what it says line by line, how it ended.
+// A search for the best policy: runs `kvatlas calibrate auto` as a child process, reports each line
+// that it prints and how it ended.
 #pragma once
 
 #include <QObject>
@@ -8,7 +9,7 @@
 #include <QStringList>
 #include <QTimer>
 
-#include "viewer/models/search_order.hpp"
+#include "viewer/models/search_request.hpp"
 
 namespace kvatlas::viewer {
 
@@ -18,17 +19,17 @@ class SearchJob : public QObject {
  public:
   enum class End : std::uint8_t { found, not_met, stopped, failed };
 
-  /// `program`: the kvatlas that is run.
+  /// `program` is the path of the kvatlas to run.
   SearchJob(QString program, QObject* parent);
-  /// A search that still runs is stopped; what it tried is kept beside its output.
+  /// Stops a search that still runs; its trials are kept beside its output.
   ~SearchJob() override;
 
-  /// Error(usage) for an order that is not complete, or while another search runs.
-  void start(const SearchOrder& order);
-  /// It ends when the trial at hand is over.
+  /// Throws Error(usage) if the request is incomplete, or while another search runs.
+  void start(const SearchRequest& request);
+  /// Asks the search to end, which it does after its present trial.
   void stop();
   bool is_running() const { return process_.state() != QProcess::NotRunning; }
-  /// Another program from the next start on.
+  /// Has the next start run another program.
   void set_program(const QString& program) { program_ = program; }
   const QString& output() const { return output_; }
   const QString& last_line() const { return last_line_; }
@@ -43,7 +44,7 @@ class SearchJob : public QObject {
   void finish(End end);
 
   QString program_, output_, last_line_;
-  QByteArray unfinished_;  // a line whose end has not come
+  QByteArray unfinished_;  // the beginning of a line whose end has not come yet
   bool stopping_ = false;
   QTimer patience_;
   QProcess process_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/search_order.hpp"
+#include "viewer/models/search_request.hpp"
 
 #include <fstream>
 
@@ -19,21 +19,21 @@ using testing::HasSubstr;
 using testing::Not;
 using testing_support::error_of;
 
-class SearchOrderTest : public testing::Test {
+class SearchRequestTest : public testing::Test {
  protected:
-  SearchOrder order() const {
-    SearchOrder order;
-    order.model = "m.gguf";
-    order.saving = 0.5;
-    order.context = 4096;
-    order.output = folder_.path() / "p.json";
-    return order;
+  SearchRequest request() const {
+    SearchRequest request;
+    request.model = "m.gguf";
+    request.saving = 0.5;
+    request.context = 4096;
+    request.output = folder_.path() / "p.json";
+    return request;
   }
   testing_support::TemporaryFolder folder_;
 };
 
-TEST_F(SearchOrderTest, BecomesTheWordsOfTheCommand) {
-  SearchOrder wish = order();
+TEST_F(SearchRequestTest, BecomesTheWordsOfTheCommand) {
+  SearchRequest wish = request();
   const std::string output = wish.output.string();
   EXPECT_THAT(search_words(wish),
               ElementsAre("calibrate", "auto", "--model", "m.gguf", "--kv-saving", "0.5",
@@ -48,20 +48,20 @@ TEST_F(SearchOrderTest, BecomesTheWordsOfTheCommand) {
                           "1", "--for", "vllm", "-o", output));
 }
 
-TEST_F(SearchOrderTest, SaysWhatIsMissing) {
+TEST_F(SearchRequestTest, SaysWhatIsMissing) {
   const auto refusal = [&](auto change) {
-    SearchOrder wish = order();
+    SearchRequest wish = request();
     change(wish);
     return error_of([&] { search_words(wish); });
   };
-  EXPECT_THAT(refusal([](SearchOrder& o) { o.model.clear(); }), HasSubstr("which model"));
-  EXPECT_THAT(refusal([](SearchOrder& o) { o.saving.reset(); }), HasSubstr("how much memory"));
-  EXPECT_THAT(refusal([](SearchOrder& o) { o.context = 0; }), HasSubstr("context"));
-  EXPECT_THAT(refusal([](SearchOrder& o) { o.output.clear(); }), HasSubstr("where to write"));
+  EXPECT_THAT(refusal([](SearchRequest& o) { o.model.clear(); }), HasSubstr("which model"));
+  EXPECT_THAT(refusal([](SearchRequest& o) { o.saving.reset(); }), HasSubstr("how much memory"));
+  EXPECT_THAT(refusal([](SearchRequest& o) { o.context = 0; }), HasSubstr("context"));
+  EXPECT_THAT(refusal([](SearchRequest& o) { o.output.clear(); }), HasSubstr("where to write"));
 }
 
-TEST_F(SearchOrderTest, GoesOnAndReplacesOnlyWhenAllowed) {
-  SearchOrder wish = order();
+TEST_F(SearchRequestTest, GoesOnAndReplacesOnlyWhenAllowed) {
+  SearchRequest wish = request();
   std::ofstream(calibrate::search_journal(wish.output)) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));
   std::ofstream(wish.output) << "{}\n";

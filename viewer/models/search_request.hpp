@@ -10,7 +10,7 @@
 
 namespace kvatlas::viewer {
 
-struct SearchOrder {
+struct SearchRequest {
   std::string model;
   std::string profile;           // empty: the model is profiled first
   std::string memory;            // "24GiB" for weights and caches, or
@@ -24,6 +24,6 @@ struct SearchOrder {
 
 /// The words behind the program's name. A search of the same output that was interrupted goes on.
 /// Error(usage) for what is missing.
-std::vector<std::string> search_words(const SearchOrder& order);
+std::vector<std::string> search_words(const SearchRequest& order);
 
 }  // namespace kvatlas::viewer
