@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart as it is drawn, in a window or in a file, and what lies at a place of the drawing.
+// Draws a chart, for a window or a file, and finds what lies at a place of the drawing.
 #pragma once
 
 #include <QImage>
@@ -19,22 +19,23 @@ namespace kvatlas::viewer {
 /// A part of a chart that can be pointed at.
 struct Part {
   enum class Kind : std::uint8_t { none, point, line_point, bar, box, cell } kind = Kind::none;
-  int series = -1, index = -1;  // of a cell: its matrix
+  int series = -1, index = -1;  // of a cell, `index` is the matrix
   int row = -1, column = -1;
   bool operator==(const Part&) const = default;
 };
 
 class ChartDrawing {
  public:
-  /// What is equal to what was there is not done again.
+  /// Draws this chart from now on. Images of matrices that are as before are kept.
   void set(Chart chart, const Theme& theme, const QRectF& area);
-  /// The same chart elsewhere.
+  /// Moves the chart to another area.
   void place(const QRectF& area);
   void paint(QPainter& painter) const;
 
   const Chart& chart() const { return chart_; }
   const ChartLayout& layout() const { return layout_; }
 
+  /// The part under a pixel, or near to it.
   Part part_at(const QPointF& at) const;
   /// The mark whose handle or line is here and can be dragged; nullptr if there is none.
   const Mark* handle_at(const QPointF& at) const;
@@ -42,11 +43,11 @@ class ChartDrawing {
   double mark_pixel(const Mark& mark) const;
   /// The value that a mark gets by being dragged to here, within its axis.
   double mark_value(const Mark& mark, const QPointF& at) const;
-  /// Where a ring goes around it; empty if it cannot be seen.
+  /// The rectangle around a part; empty if the part cannot be seen.
   QRectF area_of(const Part& part) const;
-  /// "needle, layer 3: 0.82, 0.7 to 0.9".
+  /// A part in words: its series, place and value, such as "needle: layer 3, 0.82 (0.7 to 0.9)".
   QString words(const Part& part) const;
-  /// All that the keyboard can walk, series by series and from left to right.
+  /// All parts that the keyboard can move between, series by series, each from left to right.
   std::vector<Part> parts() const;
 
  private:
@@ -68,7 +69,7 @@ class ChartDrawing {
   Theme theme_;
   ChartLayout layout_;
   std::unique_ptr<Curves> curves_;
-  std::vector<QImage> images_;  // of the matrices, a pixel a cell
+  std::vector<QImage> images_;  // one for each matrix, with one pixel for each cell
 };
 
 }  // namespace kvatlas::viewer

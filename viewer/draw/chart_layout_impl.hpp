@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where everything of a chart goes: axes between values and pixels, ticks, room for text, the grid
-// of small multiples. Numbers and rectangles; nothing is painted here.
+// Computes where the parts of a chart lie: axes and their ticks, titles, notes, the legend, and the
+// grid of matrices. Nothing is painted here.
 #pragma once
 
 #include <QFont>
@@ -31,14 +31,14 @@ struct PlotAxis {
   bool operator==(const PlotAxis&) const = default;
 };
 
-/// How a series is told apart in the legend.
+/// One entry of the legend.
 struct LegendEntry {
   enum class Kind { line, band, points, colour, bars, box, flag } kind = Kind::line;
-  int number = 0;  // of its look; bars: of the series
+  int number = 0;  // of the look (see line_look()); for bars, of the series
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;
   QString text;
-  QRectF area = {};  // filled by the layout
+  QRectF area = {};  // set by layout_of()
 };
 
 struct ChartLayout {
@@ -51,38 +51,41 @@ struct ChartLayout {
     QRectF label, cells;
     bool row_labels = false, column_labels = false;
   };
-  std::vector<MatrixPlace> places;  // of each matrix
+  std::vector<MatrixPlace> places;  // one for each matrix
 };
 
-/// Sizes in units of a 96-dpi pixel, so that windows, PNG and SVG agree.
+/// The font at `factor` times its size, measured in pixels of 96 dpi, so that text has the same
+/// size in windows, PNG and SVG files.
 QFont sized_font(const QFont& font, double factor, bool bold = false);
 inline constexpr double kTickFont = 0.88, kTitleFont = 1.08, kNoteFont = 0.88;
 
-/// A handle's grip lies so far inside the plot, beside the labels of the ticks.
+/// How far inside the plot a handle's grip lies, so that it does not cover labels of ticks.
 inline constexpr double kGripIn = 12;
 
-/// Whether there is something to draw between two axes.
+/// Whether the chart has something to draw between two axes.
 bool has_plot(const Chart& chart);
-/// Colours by place in a sequence where a stack has more series than colours.
+/// If a stack has more series than this, each gets its colour by its place in the stack.
 inline constexpr std::size_t kMostColours = 8;
 ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area);
 
-/// At most so many digits, but whole numbers and thousands in full: "0.88246", "131072".
+/// A number with at most so many digits; whole numbers and thousands are written in full, such as
+/// "0.88246" and "131072".
 QString plain_number(double value, int digits);
-/// The label of a chosen tick, without powers of ten where a number will do.
+/// The label of a tick; thousands are written in full, not as powers of ten.
 QString tick_text(double value, const std::string& label);
-/// "KV kept (share)".
+/// The title of an axis and its unit, such as "KV kept (share)".
 QString axis_words(const Axis& axis);
 
-/// Series numbers of looks: lines first, then points, then bars.
+/// The look of a series, a number that the theme turns into a colour and a dash. Lines have the
+/// first numbers, points follow, then bars.
 int line_look(const Chart& chart, std::size_t line);
 int points_look(const Chart& chart, std::size_t series);
-int point_colour_look(int colour);  // not black, which is for lines
+int point_colour_look(int colour);  // never black, which lines have
 int bars_look(const Chart& chart, std::size_t series);
 
-/// Height of bar `index` of a series with the stack below it: bottom and top.
+/// The bottom and the top of bar `index` of a series, in axis units, on the stack below it.
 std::pair<double, double> bar_ends(const Chart& chart, std::size_t series, std::size_t index);
-/// The bar's left and right ends in axis units.
+/// The left and right sides of the bar, in axis units.
 std::pair<double, double> bar_sides(const Chart& chart, std::size_t series, std::size_t index);
 
 }  // namespace kvatlas::viewer

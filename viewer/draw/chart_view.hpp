@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart in a window: what chart_picture() draws, with hovering, handles to drag and a focus that
-// the keyboard moves.
+// A widget that shows a chart as chart_picture() draws it. The mouse reads values, drags handles
+// and chooses parts; the keyboard moves a focus between the parts.
 #pragma once
 
 #include <QWidget>
@@ -19,20 +19,20 @@ class ChartView : public QWidget {
   explicit ChartView(QWidget* parent = nullptr);
   ~ChartView() override;
 
-  /// Replaces what is shown; keeps hover and focus where series stay the same. Cheap enough for
-  /// every move of a handle.
+  /// Shows another chart. The focus stays where it is if the chart has as many series as before.
+  /// This is quick enough to be called for every move of a handle.
   void set_chart(Chart chart);
   const Chart& chart() const;
   void set_theme(const Theme& theme);
-  /// Whether dragging across the plot brushes a range of x.
+  /// Sets whether dragging across the plot chooses a range of x.
   void set_brushing(bool on);
 
-  /// What is under the mouse, and what the keyboard is at; empty: nothing.
+  /// The part under the mouse and the part in focus, in words; empty if there is none.
   QString hover_text() const;
   QString focus_text() const;
   /// Where a handle can be taken hold of, in the widget; (0, 0) if it cannot be seen.
   QPoint handle_place(Handle handle) const;
-  /// The middle of a point or a cell, likewise.
+  /// The middle of a point or a cell, in the widget.
   QPoint point_place(int series, int point) const;
   QPoint cell_place(int matrix, int row, int column) const;
 
@@ -42,15 +42,15 @@ class ChartView : public QWidget {
  signals:
   /// The mark of this handle was dragged to a value of its axis; `done`: and released there.
   void handle_moved(kvatlas::viewer::Handle handle, double value, bool done);
-  /// A click or Return on points[series].points[point], lines likewise after points.
+  /// A click or Return on points[series].points[point]. Lines are numbered after all points.
   void point_chosen(int series, int point);
   /// A click, Return or arrow on a cell of matrices[matrix].
   void cell_chosen(int matrix, int row, int column);
-  /// The pointer came to a cell; -1: to no cell any more.
+  /// The mouse came to a cell; -1 if it has left the cells.
   void cell_hovered(int matrix, int row, int column);
-  /// A click or Return on column x of a chart over layers (bars, boxes).
+  /// A click or Return on the column at x of a chart with bars or boxes.
   void column_chosen(double x);
-  /// A range of x was brushed.
+  /// A range of x was chosen by dragging across the plot.
   void range_brushed(double first, double last);
 
  protected:

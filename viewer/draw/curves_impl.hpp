@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart's axes, grid, lines and bands, drawn by Qt Charts; all else is painted above or below.
+// The axes, grid, lines and bands of a chart. Qt Charts draws them; it is given values, which it
+// maps to pixels. Everything else of a chart is painted below or above them.
 #pragma once
 
 #include <QGraphicsScene>
@@ -28,9 +29,9 @@ class Curves {
  public:
   Curves();
   ~Curves();
-  /// Updates what changed; builds anew only if series come or go.
+  /// Draws this chart from now on. Series are made anew only if their number changes.
   void set(const Chart& chart, const ChartLayout& layout, const Theme& theme);
-  /// `below` is painted above the grid and below the lines.
+  /// Paints the chart; `below` paints what lies above the grid and below the lines.
   void paint(QPainter& painter, const std::function<void(QPainter&)>& below) const;
 
  private:
@@ -40,12 +41,12 @@ class Curves {
   void set_frame(const Frame& frame);
 
   QGraphicsScene scene_;
-  QChart* chart_;              // of the scene
-  QGraphicsItem* below_item_;  // likewise
+  QChart* chart_;              // owned by the scene
+  QGraphicsItem* below_item_;  // owned by the scene; calls paint_below_
   QAbstractAxis *x_ = nullptr, *y_ = nullptr, *right_ = nullptr;
   std::vector<QLineSeries*> lines_;
   std::vector<QAreaSeries*> areas_;
-  std::vector<bool> line_sides_;  // right?
+  std::vector<bool> line_sides_;  // of each line, whether it belongs to the right axis
   std::unique_ptr<Frame> frame_;
   mutable std::function<void(QPainter&)> paint_below_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qt without a display, for the commands that only write files.
+// Lets the commands that only write files use Qt without a display, and opens their files.
 #pragma once
 
 #include <QApplication>
@@ -11,8 +11,8 @@
 
 namespace kvatlas::viewer {
 
-/// A QApplication on the "offscreen" platform, whatever display there is, unless QT_QPA_PLATFORM
-/// says otherwise. Fonts do not depend on the desktop, so that equal input gives equal pictures.
+/// A QApplication on the "offscreen" platform, unless QT_QPA_PLATFORM names another one. Its fonts
+/// do not depend on the desktop, so that equal input gives equal pictures.
 class Headless {
  public:
   Headless();
@@ -25,8 +25,8 @@ class Headless {
   std::unique_ptr<QApplication> application_;
 };
 
-/// Files that were opened, told apart by what they hold: the first profile, the second as its
-/// baseline, documents.
+/// Files that were opened. What they hold tells what they are: the first profile, a second one,
+/// which is the baseline, and policy documents.
 struct OpenedFiles {
   std::unique_ptr<profile::Reader> profile, baseline;
   std::filesystem::path profile_path, baseline_path;
@@ -34,8 +34,8 @@ struct OpenedFiles {
 };
 OpenedFiles open_files(const std::vector<std::filesystem::path>& paths);
 
-/// Positions of the samples of a task (empty: all); Error(usage), listing them, for one that none
-/// has.
+/// Positions of the samples of a task; of all samples if `task` is empty. Throws Error(usage),
+/// which lists the tasks, if no sample has this one.
 std::vector<std::size_t> sample_positions(const profile::Reader& profile, const std::string& task);
 
 }  // namespace kvatlas::viewer

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of maps made at once from a file, for `kvatlas render` and reports.
+// Pictures of attention maps for `kvatlas render` and reports, which read the maps from the
+// profile.
 #pragma once
 
 #include "viewer/draw/pictures.hpp"
 
 namespace kvatlas::viewer {
 
-/// The map of the head `at`; Error(usage) if the sample has no maps.
+/// The map of the head that the request names. Throws Error(usage) if the sample has no maps.
 PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& request);
-/// Thumbnails of all heads.
+/// The maps of all heads, small.
 PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& request);
-/// The last rows of the head `at`.
+/// The attention of the last rows, of the head that the request names.
 PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& request);
-/// "100:200,0:50": queries 100 to 199, keys 0 to 49; Error(usage) for what is no such text, for a
-/// part that is empty, and for one that no query sees.
+/// The rectangle that a text names: "100:200,0:50" is queries 100 to 199 and keys 0 to 49. Throws
+/// Error(usage) for any other text, for an empty rectangle, and for one whose keys all come after
+/// its queries.
 TokenRectangle parse_region(const std::string& text);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a painted map around its cells.
+// Paints the parts of a map that lie around its cells or on them.
 #pragma once
 
 #include "viewer/draw/map_scene.hpp"
@@ -14,7 +14,7 @@ void paint_overlays(QPainter& painter, const MapLayout& layout, const Theme& the
                     const MapScene& scene);
 void paint_axes(QPainter& painter, const MapLayout& layout, const Theme& theme,
                 const MapScene& scene);
-/// The cursor's lines to both edges, and what it says, in `area`.
+/// Paints, within `area`, the lines from the cursor's cell to both edges, and the cursor's text.
 void paint_hover(QPainter& painter, const QRectF& area, const Theme& theme, const MapScene& scene,
                  std::int64_t query, std::int64_t key, QString text);
 

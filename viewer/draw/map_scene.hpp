@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head's map as it is painted, in a window or in a picture: cells, axes, edge strips, overlays
-// and legend.
+// The attention map of one head as it is painted, in a window or in a picture: its cells, axes, the
+// strips along its edges, overlays and legend.
 #pragma once
 
 #include <QImage>
@@ -19,25 +19,25 @@ namespace kvatlas::viewer {
 
 using TokenList = std::shared_ptr<const std::vector<std::string>>;
 
-/// Keys that a policy keeps: a row of marks under the axis.
+/// The keys that a policy keeps, shown as a row of marks under the axis.
 struct KeptLane {
   std::string label;
-  std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // first to last - 1
+  std::vector<std::pair<std::int64_t, std::int64_t>> kept;  // ranges: first, and one past the last
 };
 
 struct MapScene {
   std::string title;
-  std::vector<std::string> notes;  // under the legend
+  std::vector<std::string> notes;  // shown under the legend
   std::int64_t n_tokens = 0, finest_block = 1;
   Reduction reduction = Reduction::mean;
   bool locked_range = false;
-  bool bare = false;  // cells alone: no title, axes, strips or legend
-  Viewport viewport;  // in units of a 96-dpi pixel; its size is that of the layout's map
+  bool bare = false;  // the cells alone are painted, without title, axes, strips and legend
+  Viewport viewport;  // in pixels of 96 dpi; as large as MapLayout::map
   std::shared_ptr<const QuantisedMap> map;
-  std::shared_ptr<const QuantisedMap> swiped;  // right of `swipe`, if there
-  double swipe = 1;                            // 0 to 1 of the width
-  double swiped_scale = 1;                     // its length, as a multiple of the other's
-  TokenList tokens;                            // texts; may be null
+  std::shared_ptr<const QuantisedMap> swiped;  // shown right of `swipe`; may be null
+  double swipe = 1;                            // where it begins, as a share of the width
+  double swiped_scale = 1;                     // its tokens for each token of `map`
+  TokenList tokens;                            // texts of the tokens; may be null
 
   // Overlays.
   std::optional<std::pair<std::int64_t, std::int64_t>> window;      // initial and recent
@@ -45,44 +45,44 @@ struct MapScene {
   std::vector<KeptLane> lanes;
   bool token_texts = true;
   std::optional<TokenRectangle> focus;  // the cell in focus
-  std::vector<TokenRectangle> added;    // those whose sum is asked for
+  std::vector<TokenRectangle> added;    // cells whose sum is asked for
   std::optional<TokenRectangle> region;
-  /// Of the other reduction, for the rectangle's statistics; may be empty.
+  /// Tiles of the other reduction (mean or maximum), for the statistics of `region`; may be empty.
   std::vector<PlacedTile> other;
-  bool several = false;  // a mean of maps: its maxima are not stored
+  bool several = false;  // the map is a mean of maps, of which no maxima are stored
 };
 
-/// Of the scene's rectangle, which it has, as far as its tiles are there.
+/// Statistics of scene.region, which must be set, from those tiles that have been read.
 RegionStatistics region_statistics(const MapScene& scene, std::int64_t block_tokens);
 
 struct MapLayout {
   QRectF title, map, top_strip, right_strip, left_axis, bottom_axis, lanes, legend, legend_bar,
       legend_histogram, legend_notes;
 };
-/// Where the parts lie; the legend and the axes have fixed sizes, the map takes the rest. Of a bare
-/// scene the map is all.
+/// Where the parts lie in `area`. The legend and the axes have fixed sizes, and the map takes the
+/// rest; a bare scene is filled by its map.
 MapLayout map_layout(const QRectF& area, const MapScene& scene);
 
-/// The same part of a map `factor` times as long.
+/// The viewport that shows the same part of a map of `factor` times as many tokens.
 Viewport scaled(Viewport viewport, double factor);
 
-/// Whether a token is wide enough for its text.
+/// Whether tokens are wide enough for their texts to be shown.
 bool shows_token_texts(const MapScene& scene);
-/// The text of a token as it is; empty where none is known.
+/// The text of a token; empty if it is not known.
 std::string token_text(const TokenList& tokens, std::int64_t token);
 
 void paint_map(QPainter& painter, const QRectF& area, const Theme& theme, const MapScene& scene);
-/// The cells alone, `ratio` device pixels a unit; missing ones are hatched.
+/// The cells alone, with `ratio` device pixels for each pixel of 96 dpi; missing cells are hatched.
 QImage map_image(const QuantisedMap& map, const Viewport& viewport, const Theme& theme,
                  double ratio);
 
-/// The legend's own scale, which reaches beyond the range to all values in sight.
+/// The scale of the legend, which reaches beyond the range of colours to all values in sight.
 Scale legend_scale(const QuantisedMap& map);
-/// Where a value lies on the legend, from its top; for handles.
+/// Where a value lies on the legend, and which value lies at a place; for handles.
 double legend_place(const QRectF& bar, const Scale& legend, double value);
 double legend_value(const QRectF& bar, const Scale& legend, double y);
 
-/// The scene at a size; its CSV has the cells in sight.
+/// A picture of the scene at this size. Its CSV has the cells in sight.
 PicturePtr map_picture(MapScene scene, QSizeF size);
 
 }  // namespace kvatlas::viewer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be drawn anywhere: a widget, a PNG, an SVG, a report. Windows export what they show as
-// pictures, and `kvatlas render` makes the same ones without a window.
+// Pictures, which can be drawn into a widget, a PNG or SVG file, or a report. The window exports
+// what it shows as a picture, and `kvatlas render` makes the same pictures without a window.
 #pragma once
 
 #include <QImage>
@@ -22,32 +22,33 @@ class Picture {
  public:
   virtual ~Picture() = default;
   virtual std::string title() const = 0;
-  /// In units of a 96-dpi pixel, what reads well.
+  /// The size at which it reads well, in pixels of 96 dpi.
   virtual QSizeF size() const = 0;
-  /// Fills the rectangle. Axes and text are drawn as vectors, cells of maps as one image.
+  /// Fills the rectangle. Axes and text are drawn as vectors, the cells of a map as one image.
   virtual void paint(QPainter& painter, const QRectF& area, const Theme& theme) const = 0;
-  /// The numbers behind it, units and selection in lines that begin with '#'.
+  /// The numbers behind the picture; lines that begin with '#' say what they are of.
   virtual std::string csv() const = 0;
 };
 using PicturePtr = std::shared_ptr<const Picture>;
 
-/// A chart with all that it has: series, marks, matrices, legend, notes below.
+/// A picture of a chart, with its title, legend and notes.
 PicturePtr chart_picture(Chart chart);
-/// One below the other, or side by side.
+/// Several pictures, one below the other or side by side.
 PicturePtr stacked_picture(std::string title, std::vector<PicturePtr> parts, bool side_by_side);
 
-/// Where it comes from, in the file: tEXt chunks of a PNG, <title> and <desc> of an SVG, '#' lines
-/// of a CSV. ("Profile", "smollm2.h5, fingerprint …"), ("Settings", "threshold=0.885").
+/// What a picture was made from, as names and values such as ("Settings", "threshold=0.885"). A PNG
+/// file keeps it in tEXt chunks, an SVG file in <desc>, a CSV file in lines that begin with '#'.
 using Origin = std::vector<std::pair<std::string, std::string>>;
 
 struct ImageOptions {
-  double scale = 1;  // device pixels a unit; PNG only
+  double scale = 1;  // device pixels for each pixel of 96 dpi; of PNG files alone
   bool transparent = false;
-  QSizeF size = {};  // empty: the picture's own
+  QSizeF size = {};  // empty: the picture's own size
 };
 QImage to_image(const Picture& picture, const Theme& theme, const ImageOptions& options);
-/// By the ending: .png, .svg or .csv. Not over an existing file unless `force`; takes its name in
-/// one step. Error(usage) for another ending or sizes beyond 32767 pixels.
+/// Writes a picture as PNG, SVG or CSV, by the ending of the path. The file takes its name in one
+/// step, and replaces an existing one only if `force` is set. Throws Error(usage) for another
+/// ending, and for a size beyond 32767 pixels.
 void save_picture(const Picture& picture, const Theme& theme, const ImageOptions& options,
                   const Origin& origin, const std::filesystem::path& path, bool force);
 

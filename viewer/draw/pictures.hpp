@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures that `kvatlas render` makes and a report is made of. A new one is a row of
-// viewer/models/picture_list.cpp and a function here.
+// The pictures that `kvatlas render` makes and that a report is made of. To add a picture, write
+// its row in viewer/models/picture_list.cpp and its function here.
 #pragma once
 
 #include <filesystem>
@@ -17,40 +17,41 @@
 
 namespace kvatlas::viewer {
 
-/// What was opened; a picture says with Error(usage) what it misses.
+/// What pictures are made from. A picture throws Error(usage) for what it needs and does not find.
 struct PictureSource {
-  const profile::Reader* profile = nullptr;   // may be missing: some pictures need a document alone
-  const profile::Reader* baseline = nullptr;  // a second profile
+  const profile::Reader* profile = nullptr;   // may be null: some pictures need documents alone
+  const profile::Reader* baseline = nullptr;  // the profile to compare with; may be null
   std::vector<calibrate::Document> documents;
-  std::vector<std::filesystem::path> document_paths;  // a path a document
+  std::vector<std::filesystem::path> document_paths;  // one for each document
 
-  /// Error(usage) without a profile.
+  /// The profile; throws Error(usage) if there is none.
   const profile::Reader& required_profile() const;
 };
 
-/// What of it is to be seen.
+/// What a picture shall show.
 struct PictureRequest {
   Choices choices;
-  std::vector<std::size_t> positions;  // samples, those of choices.task
+  std::vector<std::size_t> positions;  // of the samples of choices.task
   struct Place {
     std::int64_t layer = 0, head = 0;
   };
   std::optional<Place> at;               // --at L12.H3
-  std::optional<std::size_t> sample;     // --sample: position in the profile
+  std::optional<std::size_t> sample;     // --sample: its position in the profile
   std::optional<TokenRectangle> region;  // --region: a part of a map
 };
 
-/// Error(usage), saying what is missing, if the source has not what the picture needs.
+/// The picture of this kind. Throws Error(usage), saying what is missing, if the source does not
+/// have what the picture needs.
 PicturePtr make_picture(PictureKind kind, const PictureSource& source,
                         const PictureRequest& request);
 
-/// Error(usage), listing all, for a name that is none.
+/// The colour map of a name. Throws Error(usage), which lists all names, for another name.
 ColourMap colour_map_named(const std::string& name);
 
-/// "L12.H3", "12.3"; Error(usage) for what is no such text.
+/// The layer and head that "L12.H3" or "12.3" names. Throws Error(usage) for any other text.
 PictureRequest::Place parse_place(const std::string& text);
 
-/// Profiles, documents and settings, as they are written into files.
+/// The profiles, documents and settings that a picture was made from, for its file.
 Origin origin_of(const PictureSource& source, const std::filesystem::path& profile,
                  const std::filesystem::path& baseline, const std::string& settings);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One page of a profile and its policies: HTML 5 that needs nothing else, no script, no network.
+// Writes a report on a profile and its policies: one HTML 5 page that holds its own pictures and
+// needs neither scripts nor a network.
 #pragma once
 
 #include <string>
@@ -9,17 +10,18 @@
 namespace kvatlas::viewer {
 
 struct ReportRequest {
-  std::string title;  // empty: of the model
+  std::string title;  // empty: the name of the model
   PictureRequest pictures;
   ColourMap colours = ColourMap::viridis;
 };
-/// The profile is required. What cannot be shown is named with its reason.
+/// The page, which needs a profile. What it cannot show it names, with the reason.
 std::string report_html(const OpenedFiles& files, const ReportRequest& request);
 
-/// Text between tags or in an attribute, whatever it holds.
+/// The text with all characters escaped that mean something in HTML, for use between tags and in
+/// attributes.
 std::string html_text(const std::string& text);
-/// The tables of a CSV (comment lines left out, an empty line between tables), at most `most` rows
-/// each.
+/// The tables of a CSV text as HTML, with at most `most` rows each. An empty line divides two
+/// tables; lines that begin with '#' are left out.
 std::string html_tables(const std::string& csv, std::size_t most);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is painted many times alike: painted once, then copied.
+// Quick painting of many shapes and areas that look alike.
 #pragma once
 
 #include <QBrush>
@@ -14,14 +14,14 @@ class QRectF;
 
 namespace kvatlas::viewer {
 
-/// The shape of a point, about (0, 0): circle, square, triangle, diamond, cross, …
+/// Paints the shape of a point around `at`: a circle, square, triangle, diamond, cross and so on.
 void paint_shape(QPainter& painter, const QPointF& at, int shape, double radius);
 
-/// Many shapes of few looks: each look is painted once, then copied to whole pixels.
+/// Paints shapes: each look is painted once as an image, which is then copied to whole pixels.
 class Stamps {
  public:
   explicit Stamps(QPainter& painter);
-  /// With the painter's pen and brush.
+  /// Paints a shape with the painter's pen and brush.
   void paint(const QPointF& at, int shape, double radius);
 
  private:
@@ -30,20 +30,20 @@ class Stamps {
   std::map<std::tuple<int, QRgb, QRgb>, QImage> looks_;
 };
 
-/// Filled and hatched rectangles. Where pixels are painted, hatching is a picture of itself and
-/// tall areas are filled slice by slice: Qt is slow with patterns, and hands the rows of tall areas
-/// to threads, which takes longer than to fill them.
+/// Paints filled and hatched rectangles. Qt is slow with patterns and hands the rows of tall areas
+/// to threads, which takes longer than to fill them. So on an image, hatching is painted from a
+/// prepared picture, and tall areas are filled slice by slice.
 class Fills {
  public:
   explicit Fills(QPainter& painter);
-  /// With the painter's pen, which may be none.
+  /// Paints a rectangle with the painter's pen, which may be none.
   void rect(const QRectF& area, const QBrush& brush);
 
  private:
   QBrush quick(const QBrush& brush);
 
   QPainter& painter_;
-  double scale_ = 0;  // 0: vectors are painted
+  double scale_ = 0;  // 0: the painter paints vectors
   std::map<QRgb, QBrush> hatches_;
 };
 

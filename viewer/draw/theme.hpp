@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one visual language of windows, pictures and reports, light and dark.
+// Colours and fonts of windows, pictures and reports, light and dark.
 #pragma once
 
 #include <QBrush>
@@ -17,10 +17,10 @@ namespace kvatlas::viewer {
 struct Theme {
   bool dark = false;
   QColor background, panel, text, faint_text, grid, accent, warning, missing;
-  QFont font;                              // of the system; titles are bold, ticks smaller
+  QFont font;                              // titles are bold, labels of ticks are smaller
   ColourMap colours = ColourMap::viridis;  // of maps and matrices
-  /// The look of series `number`: one of Okabe and Ito's colours (black is white on dark ground)
-  /// with a dash of its own, for nothing is told by colour alone.
+  /// The look of series `number`: one of the colours of Okabe and Ito (on dark ground white takes
+  /// the place of black), with a dash of its own, so that colour is never the only difference.
   QPen series_pen(int number, Emphasis emphasis) const;
   QBrush series_brush(int number, Emphasis emphasis) const;  // strong: hatched
   QColor series_colour(int number) const;

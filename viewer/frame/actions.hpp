@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All actions of the window in one table: menus, keys, the sheet of keys, the command palette and
-// the tests are made from it.
+// The table of all actions of the window. The menus, the keys, the dialog that lists the keys, the
+// command palette and the tests are made from it.
 #pragma once
 
 #include <QAction>
@@ -20,14 +20,14 @@ namespace kvatlas::viewer {
 
 struct ActionEntry {
   const char* id;               // "go.jump": the menu's name, a dot, and a name within the menu
-  const char* text;             // marked for translation
-  const char* keys;             // portable texts, "; " between; may be empty
-  std::optional<Act> act = {};  // what the screen in front is asked for
-  bool checkable = false;
+  const char* text;             // in menus, in English; marked for translation
+  const char* keys;             // as QKeySequence names them, "; " between several
+  std::optional<Act> act = {};  // what it asks of the screen in front; none: the window does it
+  bool checkable = false;       // it can be on or off
 };
 const std::vector<ActionEntry>& action_table();
 
-/// The actions with the keys that the user has given them.
+/// The actions, with the keys that the user has given them.
 class Actions : public QObject {
   Q_OBJECT
 
@@ -35,7 +35,7 @@ class Actions : public QObject {
   Actions(QSettings& settings, QObject* parent);
 
   QAction* operator[](const QString& id) const;
-  /// In the order of the table.
+  /// All actions, in the order of the table.
   const std::vector<QAction*>& all() const { return actions_; }
   const ActionEntry& entry(const QAction* action) const;
   /// The name of its menu ("go"), and the title that the menu has ("Go").
@@ -44,11 +44,11 @@ class Actions : public QObject {
   static QString text_of(const ActionEntry& entry);
 
   static QList<QKeySequence> default_keys(const ActionEntry& entry);
-  /// Other keys for an action, kept in the settings; nullptr, or the action that has one of them
-  /// already (then nothing is changed).
+  /// Gives an action other keys and keeps them in the settings. If another action has one of the
+  /// keys already, nothing is changed and that action is returned; otherwise nullptr.
   QAction* set_keys(QAction* action, const QList<QKeySequence>& keys);
   void reset_keys();
-  /// The action that this key is for, whatever has the focus.
+  /// The action that has this key; nullptr if none has it.
   QAction* for_key(const QKeySequence& key) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages at the top of the window that nobody must answer.
+// Messages at the top of the window, which stay until they are dismissed but need no answer.
 #pragma once
 
 #include <QString>
@@ -17,15 +17,16 @@ class Banners : public QWidget {
   explicit Banners(QWidget* parent);
 
   struct Message {
-    QString text, details = {};  // details: shown when asked for
-    QString offer = {};          // of a button; empty: none
-    std::function<void()> accept = {};
-    QString subject = {};  // replaces an earlier message of the same one; empty: the text
+    QString text;
+    QString details = {};               // shown when the button "Details" is pressed
+    QString offer = {};                 // text of a further button; empty: there is none
+    std::function<void()> accept = {};  // what that button does
+    QString subject = {};  // replaces an earlier message with the same subject; empty: the text
     bool is_failure = true;
   };
   void show_message(const Message& message);
   void dismiss(const QString& subject);
-  /// What is shown now, the oldest first.
+  /// The texts of the messages that are shown, the oldest first.
   QStringList texts() const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The screen in front once more, of the baseline: beside it, over it right of a line that is
-// dragged, or taken from it.
+// Compares the screen in front with the same screen of the baseline: both side by side; both in one
+// place, divided by a line that can be dragged; or the difference of their charts.
 #pragma once
 
 #include <QTimer>
@@ -22,28 +22,28 @@ class BaselineBeside : public QWidget {
   Q_OBJECT
 
  public:
-  /// `front`: the screens, of which this becomes the parent.
+  /// `front` holds the screens; this widget becomes its parent.
   BaselineBeside(Session& session, const std::vector<ScreenEntry>& entries, QStackedWidget* front,
                  QWidget* parent);
   ~BaselineBeside() override;
 
-  /// This form, or none if it is the present one. False without a baseline, and on screens that
-  /// compare by themselves.
+  /// Compares in this form, or no more if it does so already. Returns false if there is no
+  /// baseline, or if the screen in front does its own comparing.
   bool toggle(Compare form);
   Compare form() const { return form_; }
-  /// The baseline's screen; nullptr while there is none.
+  /// The baseline's screen; nullptr while nothing is compared.
   Screen* other() const { return other_; }
-  /// The difference; nullptr while it is not shown.
+  /// The view of the difference; nullptr while it is not shown.
   DifferenceView* difference() const;
-  /// Of what is shown: one screen, the difference, or both.
+  /// A picture of what is shown: one screen, the difference, or two screens.
   PicturePtr picture() const;
-  /// Where the line stands, as a share of the width.
+  /// Moves the dividing line to this share of the width.
   void set_line(double share);
 
   QSize minimumSizeHint() const override;
 
  signals:
-  /// Another form, or another screen of the baseline.
+  /// The form of comparing changed, or the screen of the baseline did.
   void form_changed();
 
  protected:
@@ -59,11 +59,11 @@ class BaselineBeside : public QWidget {
 
   Session& session_;
   const std::vector<ScreenEntry>& entries_;
-  std::unique_ptr<Session> follower_;  // whose profile is the baseline
+  std::unique_ptr<Session> follower_;  // a session in which the baseline is the profile
   QStackedWidget* front_;
   Screen* other_ = nullptr;
   DifferenceView* difference_;
-  QTimer soon_;  // one comparison for many changes
+  QTimer soon_;  // joins many changes into one comparison
   QMetaObject::Connection front_changes_;
   QLabel* names_;
   QWidget* line_;

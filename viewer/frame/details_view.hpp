@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The selection in words: sample, layer, head, tokens, notes.
+// A table that describes the selection: its sample, layer, head, tokens and notes.
 #pragma once
 
 #include <QWidget>
@@ -20,7 +20,7 @@ class DetailsView : public QWidget {
 
   void set_focus_text(const QString& text);
   void set_notes(const QStringList& notes);
-  /// The text beside this name; empty: there is no such row.
+  /// The text in the row of this name; empty if there is no such row.
   QString value(const QString& name) const;
 
  private:

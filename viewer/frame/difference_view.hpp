@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A screen's charts less those of the baseline's.
+// Charts of the difference between a screen and the same screen of the baseline.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class DifferenceView : public Screen {
  public:
   DifferenceView(Session& session, QWidget* parent);
 
-  /// Compares what both show now; `front` is of the session's profile.
+  /// Compares what both screens show now; `front` shows the profile, `other` the baseline.
   void compare(const Screen& front, const Screen& other);
 
   QString id() const override { return id_; }

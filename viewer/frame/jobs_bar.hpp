@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes on and takes longer than one notices: its name, progress, and a button to end it.
+// Shows the name of the work that is going on, as soon as it takes noticeably long, with a button
+// that cancels it.
 #pragma once
 
 #include <QTimer>
@@ -19,11 +20,11 @@ class JobsBar : public QWidget {
  public:
   explicit JobsBar(QWidget* parent, int patience_ms = 300);
 
-  /// `cancel` may be empty. Returns the job's number.
+  /// Adds a job and returns its number. `cancel` may be empty: then it cannot be cancelled.
   int begin(const QString& name, std::function<void()> cancel);
   void rename(int job, const QString& name);
   void end(int job);
-  void end(const QString& name);  // the oldest of that name
+  void end(const QString& name);  // ends the oldest job of that name
   int count() const { return static_cast<int>(jobs_.size()); }
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line to type into, with suggestions below it: the jump box, and after '>' the command palette.
+// The jump box: a line to type a place into, with suggestions below it. After '>' it suggests
+// commands instead.
 #pragma once
 
 #include <QLineEdit>
@@ -17,7 +18,7 @@ struct Suggestion {
 };
 struct Suggestions {
   std::vector<Suggestion> list;
-  QString problem;  // why there are none
+  QString problem;  // why the list is empty
 };
 
 class JumpBox : public QLineEdit {
@@ -27,12 +28,12 @@ class JumpBox : public QLineEdit {
   using Suggest = std::function<Suggestions(const QString&)>;
   JumpBox(Suggest suggest, QWidget* parent);
 
-  /// Takes the focus, with this text in it.
+  /// Moves the keyboard's focus here and sets the text.
   void begin(const QString& text);
   const Suggestions& suggestions() const { return suggestions_; }
 
  signals:
-  void left();  // something was taken, or Esc pressed
+  void left();  // a suggestion was taken, or Esc was pressed
 
  protected:
   void keyPressEvent(QKeyEvent* event) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sheet of all keys, made from the table of actions; they can be changed there.
+// The dialog that lists the keys of all actions and changes them.
 #pragma once
 
 #include <QDialog>

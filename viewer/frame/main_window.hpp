@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The window: screens in the middle, and around them what holds for all of them.
+// The window: the screens are in the middle; around them is what belongs to all screens.
 #pragma once
 
 #include <QMainWindow>
@@ -41,22 +41,23 @@ class MainWindow : public QMainWindow {
   Q_OBJECT
 
  public:
-  /// What is kept from one run to the next is in `settings_file`. Tests bring screens of their own.
+  /// `settings_file` keeps what the next run of the program shall know. Tests pass other screens.
   MainWindow(Session& session, const QString& settings_file,
              std::vector<ScreenEntry> entries = screens());
   ~MainWindow() override;
 
-  /// The screen in front; nullptr on the start page.
+  /// The screen in front; nullptr while the start page is shown.
   Screen* screen() const;
-  /// Brings a screen to the front, which is made if it is the first time; false: there is none of
-  /// that name.
+  /// Brings a screen to the front, and makes it the first time. Returns false if nothing is open or
+  /// if no screen has that name.
   bool show_screen(const QString& id);
 
-  /// Profiles, documents and links ("kvatlas:…"), as on the command line or dropped.
+  /// Opens profiles, documents and links ("kvatlas:…").
   void open_all(const QStringList& files, bool as_baseline = false);
-  /// What is typed into the jump box, taken at its best; a message if it is not understood.
+  /// Goes where the jump box's first suggestion for this text leads; shows a message if there is no
+  /// suggestion.
   void jump(const QString& text);
-  /// Light, dark, or as the system has it ("system").
+  /// Sets the look to "light", "dark" or "system", which follows the desktop.
   void set_look(const QString& look, bool remember = true);
 
   Actions& actions() { return *actions_; }
@@ -69,7 +70,7 @@ class MainWindow : public QMainWindow {
   Place place_now() const;
   QString link_now() const;
   void go_to(const Place& place);
-  /// Likewise, once what is being opened is there.
+  /// Goes there as soon as a profile is open.
   void go_to_when_open(const Place& place);
 
  protected:
@@ -131,12 +132,12 @@ class MainWindow : public QMainWindow {
   JumpContext jump_context() const;
   void take(const Jump& jump);
 
-  static constexpr int kLayoutVersion = 1;  // of the docks, in settings
+  static constexpr int kLayoutVersion = 1;  // of the stored layout of the docks
   static constexpr int kLeastTileMib = 16, kMostTileMib = 65536;
 
   Session& session_;
   const std::vector<ScreenEntry> entries_;
-  std::vector<Screen*> made_;  // by entry; nullptr: not yet
+  std::vector<Screen*> made_;  // the screen of each entry; nullptr: it was not yet shown
   QSettings settings_;
   Actions* actions_;
   SampleFacts* facts_;
@@ -148,7 +149,7 @@ class MainWindow : public QMainWindow {
   QStackedWidget* stack_ = nullptr;
   BaselineBeside* beside_ = nullptr;
   QWidget* screens_page_ = nullptr;
-  QStackedWidget* pages_ = nullptr;  // the start page, or the screens
+  QStackedWidget* pages_ = nullptr;  // shows the start page or the screens
   StartPage* start_ = nullptr;
   Banners* banners_ = nullptr;
   ModelTree* tree_ = nullptr;
@@ -167,9 +168,9 @@ class MainWindow : public QMainWindow {
   FileWatch* watch_;
   SearchJob* search_;
   SearchDialog* search_dialog_ = nullptr;
-  int search_shown_ = 0;      // its number among the jobs
-  bool front_waits_ = false;  // the document to come has a front to be shown
-  int openings_ = 0;          // that go on
+  int search_shown_ = 0;      // number of the search's job in jobs_
+  bool front_waits_ = false;  // a document with the front of a search is being opened
+  int openings_ = 0;          // number of openings that go on
 
   QString look_ = "system";
   const bool system_is_dark_;
@@ -177,7 +178,7 @@ class MainWindow : public QMainWindow {
   bool was_maximised_ = false;
   std::optional<Selection> centred_;
   std::optional<Place> pending_;  // to go to once the profile is here
-  int parts_ = 0;                 // samples beside the profile's file
+  int parts_ = 0;                 // finished samples that are not yet in the profile's file
 };
 
 }  // namespace kvatlas::viewer

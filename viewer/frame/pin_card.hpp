@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pinned view: of an attention map the map itself, of others a picture.
+// A pinned view. An attention map is shown as a live map, other views as a picture.
 #pragma once
 
 #include <QFrame>
@@ -19,14 +19,14 @@ class PinCard : public QFrame {
  public:
   PinCard(Session& session, const Pin& pin, QWidget* parent);
 
-  /// What another screen showed when it was pinned.
+  /// Sets the picture of the view as it was when it was pinned.
   void set_image(const QImage& image);
   void set_theme(const Theme& theme);
-  /// nullptr: it is no map, or of one that the profile does not have.
+  /// The live map; nullptr if the pin is of another view, or if the profile lacks the map.
   MapView* map() const { return map_; }
-  /// Whose it is; empty: of no sample.
+  /// The sample of the pinned view; empty if the view belongs to no sample.
   const QString& sample_name() const { return sample_name_; }
-  /// What keys ask of the card in focus; false: it has no use for it.
+  /// Does what a key asks for; returns false if the card has no use for it.
   bool act(Act act);
 
  signals:

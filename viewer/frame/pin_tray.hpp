@@ -27,20 +27,22 @@ class PinTray : public QWidget {
 
   void pin(const Place& place, const QString& title, const QImage& image);
   void unpin(int index);
-  void set_note(const Place& place, const QString& text);  // empty: takes it away
-  /// Of exactly this place, or of its layer and head.
+  void set_note(const Place& place, const QString& text);  // an empty text removes the note
+  /// The notes on the layer and head of this place, for its sample or for all samples.
   QStringList notes_at(const Place& place) const;
+  /// The note on exactly this place; empty if there is none.
   QString note_at(const Place& place) const;
   const Sidecar& sidecar() const { return sidecar_; }
-  /// A card a pin, in their order.
+  /// One card for each pin, in the order of the pins.
   const std::vector<PinCard*>& cards() const { return cards_; }
-  /// What keys ask of the pin in focus; false: none is, or it has no use for it.
+  /// Has the card in focus do what a key asks for; returns false if no card is in focus or if it
+  /// has no use for it.
   bool act(Act act);
 
  signals:
   void wanted(const kvatlas::viewer::Place& place);
   void notes_changed();
-  void pins_came();  // with the file
+  void pins_came();  // the profile that was opened has pins
   void failed(const QString& message);
 
  protected:
@@ -57,8 +59,8 @@ class PinTray : public QWidget {
   Session& session_;
   Sidecar sidecar_;
   std::filesystem::path path_;
-  bool readable_ = false;  // what is there may be replaced
-  bool reading_ = false;   // what is pinned meanwhile is added to what is read
+  bool readable_ = false;  // the file was read, or is absent: it may be replaced
+  bool reading_ = false;   // while this lasts, new pins wait to be added to those of the file
   QHash<QString, QImage> images_;
   QScrollArea* area_;
   QHBoxLayout* row_;

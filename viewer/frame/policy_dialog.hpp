@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy document, of the choices made in the window or an opened one: for a runtime, with a
-// preview of its files beside what lies in the folder, or saved as it is.
+// The dialog that saves a policy document, or exports it for a runtime and shows before how the
+// files in the folder would change. The document is made from the choices in the window, or it is
+// one that was opened.
 #pragma once
 
 #include <QDialog>
@@ -29,19 +30,19 @@ class PolicyDialog : public QDialog {
 
  public:
   enum class Purpose : std::uint8_t { save, for_runtime };
-  /// `section`: of the document, to begin with; empty: all.
+  /// `section` is the section of the document that is chosen first; empty: all sections.
   PolicyDialog(Session& session, Purpose purpose, const QString& folder, const QString& section,
                QWidget* parent);
   ~PolicyDialog() override;
 
-  /// A file to be written, and what lies there now.
+  /// A file to be written, and the content that the file has now.
   struct Target {
     std::filesystem::path path;
     std::string content;
     std::optional<std::string> there;
   };
   const std::vector<Target>& targets() const { return targets_; }
-  /// Nothing is computed any more, and what is shown is what was asked for.
+  /// Whether all computing has ended, so that the dialog shows the result of the last change.
   bool is_settled() const { return settled_; }
 
  signals:
@@ -63,7 +64,7 @@ class PolicyDialog : public QDialog {
   std::optional<calibrate::Document> document_;
   std::vector<Target> targets_;
   bool settled_ = false;
-  int asked_ = 0;  // results of an older question are not shown
+  int asked_ = 0;  // number of the last question; results of older ones are not shown
   QComboBox *source_, *runtime_, *section_, *task_;
   QSpinBox* length_;
   QLineEdit* where_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one sees while nothing is open: what to do.
+// The page that is shown while nothing is open: it says how to begin, and lists recent files.
 #pragma once
 
 #include <QWidget>

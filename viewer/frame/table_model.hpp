@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes a chart's table available to Qt's views.
 #pragma once
 
 #include <QAbstractTableModel>
@@ -7,12 +8,12 @@
 
 namespace kvatlas::viewer {
 
-/// A table of numbers and words, sorted by what the cells are, not by how they are written.
+/// A table of numbers and words. Views sort it by the numbers themselves, not by their texts.
 class TableModel : public QAbstractTableModel {
   Q_OBJECT
 
  public:
-  /// The cell as what it is: a double or a QString.
+  /// The role under which a cell gives its value, a double or a QString.
   static constexpr int kValueRole = Qt::UserRole;
 
   using QAbstractTableModel::QAbstractTableModel;

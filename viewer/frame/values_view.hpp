@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table behind the view in front: what a screen reader walks and what is copied as CSV.
+// Shows the numbers of the screen in front as a table, for screen readers and for copying as CSV.
 #pragma once
 
 #include <QPointer>
@@ -22,9 +22,10 @@ class ValuesView : public QWidget {
  public:
   explicit ValuesView(QWidget* parent);
 
-  /// Follows this screen; nullptr: none. Its table is asked for while this is visible alone.
+  /// Shows the table of this screen from now on; nullptr: an empty table. The screen is asked for
+  /// its table only while this view is visible.
   void set_screen(Screen* screen);
-  /// As the rows are sorted now.
+  /// The table as CSV, its rows in the order in which they are shown.
   QString csv() const;
   QTableView& view() const { return *view_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chart shows, as plain numbers and words: one vocabulary for the window, for PNG and SVG,
-// and for the table twin that a screen reader walks and that the CSV is made of.
+// What a chart shows, as plain numbers and words. The window and the PNG and SVG files draw it; its
+// table has the same numbers for screen readers and CSV files.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,22 @@ enum class AxisKind : std::uint8_t { other, layers, tokens };
 
 struct Axis {
   std::string title, unit;                              // the unit may be empty
-  std::vector<AxisTick> ticks = {};                     // empty: the drawing chooses
-  std::optional<std::pair<double, double>> range = {};  // none: what the series need
+  std::vector<AxisTick> ticks = {};                     // empty: the drawing chooses them
+  std::optional<std::pair<double, double>> range = {};  // none: as wide as the series need
   bool logarithmic = false;
   AxisKind kind = AxisKind::other;
 };
 
-/// How a series or a part of it stands out; drawings tell these apart without colour too.
+/// How a series or a part of it stands out. Drawings make the difference visible without colour
+/// too.
 enum class Emphasis : std::uint8_t { normal, strong, faint, reference };
 
 struct Point {
   double x = 0, y = 0;
-  std::string label = {};  // for hovering
+  std::string label = {};  // shown where the mouse is on the point
   double low = kNoNumber, high = kNoNumber;
   Emphasis emphasis = Emphasis::normal;
-  int colour = -1;  // in Chart::point_colours; -1: that of its series
+  int colour = -1;  // index in Chart::point_colours; -1: the colour of its series
 };
 
 struct Line {
@@ -47,19 +48,19 @@ struct Line {
   std::vector<Point> points;
   Emphasis emphasis = Emphasis::normal;
   bool steps = false;  // y holds until the next x
-  bool right = false;  // against the axis on the right
+  bool right = false;  // its values belong to the axis on the right
 };
 
 struct Band {
   std::string label;         // empty: the legend has only its line
-  std::vector<Point> edges;  // x, low and high
-  int line = -1;             // of Chart::lines, in whose look it is drawn; -1: in one of its own
+  std::vector<Point> edges;  // of which x, low and high are used
+  int line = -1;             // index of the line whose look it has; -1: it has a look of its own
 };
 
 struct Points {
   std::string label;
   std::vector<Point> points;
-  int shape = 0;  // series of other shapes look different
+  int shape = 0;  // number of the shape that is painted at each point
 };
 
 struct Bar {
@@ -70,14 +71,14 @@ struct Bar {
 struct Bars {
   std::string label;
   std::vector<Bar> bars;
-  bool stacked = false;  // on the series before it
+  bool stacked = false;  // its bars stand on those of the series before it
 };
 
-/// Of the values at x: their quartiles and ends.
+/// The quartiles, the least and the greatest of the values at x.
 struct Box {
   double x = 0;
   double least = 0, lower = 0, median = 0, upper = 0, most = 0;
-  Emphasis emphasis = Emphasis::normal;  // strong: filled and hatched
+  Emphasis emphasis = Emphasis::normal;  // a strong box is filled and hatched
   bool flagged = false;
 };
 
@@ -106,18 +107,18 @@ struct Mark {
   bool can_be_dragged() const { return handle != Handle::none; }
 };
 
-/// A small matrix, row by row from the top.
+/// A small matrix, whose first row is at the top.
 struct Matrix {
   std::string label, unit;
   std::vector<std::string> row_labels, column_labels;
-  std::vector<double> values;  // [row][column]; NaN: missing
+  std::vector<double> values;  // row by row; NaN: missing
   std::pair<double, double> range = {0, 1};
   struct Outline {
     std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
   };
   std::vector<Outline> outlines = {};
-  std::optional<double> contour = {};          // a line around the cells above it
-  std::vector<std::string> column_texts = {};  // for hovering, in the place of labels
+  std::optional<double> contour = {};          // a line is drawn around the cells above this value
+  std::vector<std::string> column_texts = {};  // shown where the mouse is, instead of column_labels
 
   double at(std::size_t row, std::size_t column) const {
     return values[row * column_labels.size() + column];
@@ -144,35 +145,37 @@ struct Table {
 
 struct Chart {
   std::string title;
-  std::vector<std::string> notes;  // what the numbers are of; what is missing, and why
+  std::vector<std::string> notes;  // say what the numbers are of, and what is missing and why
   Axis x, y;
   std::optional<Axis> right;
   std::vector<Line> lines;
   std::vector<Band> bands;
   std::vector<Points> points;
-  std::vector<std::string> point_colours;  // what these stand for, for the legend
+  std::vector<std::string> point_colours;  // what each colour of points stands for, for the legend
   std::vector<Bars> bars;
   std::vector<Box> boxes;
-  std::string strong_boxes, flagged_boxes;  // what these are, for the legend
+  std::string strong_boxes, flagged_boxes;  // what such boxes stand for, for the legend
   std::vector<Mark> marks;
-  std::vector<Matrix> matrices;  // several: small multiples
+  std::vector<Matrix> matrices;  // several are drawn side by side
   Table table;
 };
 
-/// Something to draw besides axes and marks.
+/// Whether the chart has something to draw besides axes and marks.
 bool has_content(const Chart& chart);
 /// The mark that has this handle; nullptr if the chart has none.
 const Mark* mark_of(const Chart& chart, Handle handle);
 
-/// The table in CSV (RFC 4180, line ends "\n"), title and notes above it in lines that begin with
-/// '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity "inf".
+/// The table as CSV (RFC 4180, but lines end with "\n"). Title and notes stand above it in lines
+/// that begin with '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity
+/// "inf".
 std::string chart_csv(const Chart& chart);
 
-/// Text for titles: "0.885"; "-" for NaN, "infinite".
+/// A number for titles and texts, such as "0.885"; NaN is "-", infinity is "infinite".
 std::string number_text(double value, int decimals);
 std::string percent_text(double share);  // "37.5 %"
 
-/// Least, quartiles and most (linear between ranks), at x; NaN values are left out.
+/// The box of these values at x; NaN values are left out. Quartiles are interpolated linearly
+/// between ranks.
 Box box_of(double x, std::vector<double> values);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work off the window's thread, one piece after the other.
+// Runs pieces of work in a thread of its own, one after the other.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,12 @@ namespace kvatlas::viewer {
 class Errands {
  public:
   Errands() = default;
-  /// Waits until all work is done.
+  /// Waits until all work that was started is done.
   ~Errands();
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;
 
-  /// `work` throws nothing.
+  /// Runs `work`, which must not throw, after all work that was started before.
   void start(std::function<void()> work);
 
  private:
@@ -28,7 +28,7 @@ class Errands {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool ending_ = false;
-  std::thread thread_;  // from the first piece of work on
+  std::thread thread_;  // runs from the first start() on
 };
 
 }  // namespace kvatlas::viewer

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices that a file is replaced, grows or goes, and how many samples of an unfinished run lie
-// beside it.
+// Notices when a file is replaced, changed or removed, and how many finished samples of a run that
+// still writes it lie beside it.
 #pragma once
 
 #include <QFileSystemWatcher>
@@ -19,18 +19,20 @@ class FileWatch : public QObject {
   Q_OBJECT
 
  public:
-  /// Looks by itself every so many milliseconds: not all file systems tell.
+  /// Also looks at the files every `poll_ms` milliseconds, for not every file system reports
+  /// changes.
   explicit FileWatch(QObject* parent, int poll_ms = 2000);
 
-  /// From now on as it is now; a file that is not there yet may come.
+  /// Reports every change of this file from now on. The file need not exist yet.
   void watch(const std::filesystem::path& path);
   void forget(const std::filesystem::path& path);
-  /// What the file looks like, without reading it.
+  /// What the file system says of the file; its content is not read.
   struct Look {
     bool there = false;
     std::int64_t modified = 0;
-    std::uint64_t bytes = 0, number = 0;  // the inode's: another file of the same name
-    std::size_t parts = 0;                // finished samples beside it
+    std::uint64_t bytes = 0;
+    std::uint64_t number = 0;  // of the inode, which another file of the same name does not share
+    std::size_t parts = 0;     // finished samples beside the file
     bool operator==(const Look&) const = default;
   };
   static Look look_at(const std::filesystem::path& path);
@@ -39,7 +41,7 @@ class FileWatch : public QObject {
   void look_now();
 
  signals:
-  void replaced(const QString& path);  // or came
+  void replaced(const QString& path);  // it changed, or it exists now and did not before
   void removed(const QString& path);
   void parts_changed(const QString& path, int parts);
 
@@ -52,7 +54,7 @@ class FileWatch : public QObject {
   std::map<std::string, Look> looks_;
   bool looking_ = false;
   Mailbox mailbox_;
-  Errands errands_;  // last: its thread uses the others
+  Errands errands_;  // the last member, for its thread uses the others
 };
 
 }  // namespace kvatlas::viewer

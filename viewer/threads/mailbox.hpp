@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads have to say to the window, in its own thread.
+// Lets other threads run functions in the window's thread.
 #pragma once
 
 #include <QObject>
@@ -13,8 +13,8 @@ class Mailbox : public QObject {
  public:
   using QObject::QObject;
 
-  /// From any thread: `work` runs in the mailbox's thread when its event loop comes to it, in the
-  /// order of the calls; not at all once the mailbox has gone.
+  /// Has `work` run by the event loop of the mailbox's thread, in the order of the calls. May be
+  /// called from any thread. Work that has not run when the mailbox is destroyed never runs.
   void post(std::function<void()> work);
 
  protected:
