@@ -62,6 +62,21 @@ TEST(ChartView, AHandleFollowsTheNewChart) {
   EXPECT_LT(shown.view.handle_place(Handle::lazy_threshold).y(), before);
 }
 
+TEST(ChartView, ADraggedHandleIsKnownByItsIdWhateverMarksComeBeforeIt) {
+  ShownChart shown(layers_chart());
+  QSignalSpy moved(&shown.view, &ChartView::handle_moved);
+  const QPoint grip = shown.view.handle_place(Handle::lazy_threshold);
+  QTest::mousePress(&shown.view, Qt::LeftButton, {}, grip);
+  Chart chart = layers_chart();
+  chart.marks.insert(chart.marks.begin(), {"threshold", 2, true, Handle::lazy_share});
+  shown.view.set_chart(chart);
+  QTest::mouseMove(&shown.view, grip - QPoint(0, 40));
+  ASSERT_EQ(moved.size(), 1);
+  EXPECT_EQ(moved[0][0].value<Handle>(), Handle::lazy_threshold);
+  EXPECT_GT(moved[0][1].toDouble(), 0.5);
+  EXPECT_LT(moved[0][1].toDouble(), 1);
+}
+
 TEST(ChartView, TheHandleOfMatricesIsOnTheirLegend) {
   ShownChart shown(matrices_chart(3, 6));
   QSignalSpy moved(&shown.view, &ChartView::handle_moved);
