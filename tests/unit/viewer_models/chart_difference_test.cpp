@@ -57,9 +57,9 @@ TEST(ChartDifference, StepsHoldAndWhatLiesOutsideIsLeftOut) {
 
 TEST(ChartDifference, TokensOfOtherLengthsAreComparedAtTheSameShare) {
   Chart mine = lines("L0.H0", {{0, 10}, {10, 10}});
-  mine.x = {"key token", "", {}, {{0, 10}}};
+  mine.x = {"key token", "", {}, {{0, 10}}, false, AxisKind::tokens};
   Chart theirs = lines("L0.H0", {{0, 1}, {10, 2}, {20, 4}});
-  theirs.x = {"key token", "", {}, {{0, 20}}};
+  theirs.x = {"key token", "", {}, {{0, 20}}, false, AxisKind::tokens};
   const Chart chart = chart_difference(mine, "p", theirs, "q");
   ASSERT_EQ(chart.lines.size(), 1u);
   EXPECT_EQ(chart.lines[0].points[0].y, 9);
