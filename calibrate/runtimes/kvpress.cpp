@@ -5,7 +5,7 @@
 namespace kvatlas::calibrate {
 namespace {
 
-/// SimLayerKVPress looks at the last row of the prompt, and counts that row's own token among the
+/// SimLayerKVPress decides on the last row of the prompt, and counts that row's own token among the
 /// recent ones.
 void decide_on_prompt(RuntimePolicy& theirs, SimLayerKv& part) {
   part.identify = SimLayerKv::Identify::prefill;

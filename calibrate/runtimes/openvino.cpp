@@ -7,9 +7,9 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // tokens; its sizes are multiples of it
+constexpr std::int64_t kBlock = 32;  // in tokens; all sizes are multiples of it
 
-/// Whole blocks, and one block more than the first and the recent ones.
+/// The first and the recent tokens fill whole blocks, and one more block is kept.
 void add_spare_block(RuntimePolicy& theirs, Proximity& keep) {
   set(theirs, keep.initial, whole_pages(keep.initial, kBlock),
       "the first tokens are rounded up to whole blocks of 32");
@@ -30,7 +30,7 @@ Runtime openvino() {
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
     Part& part = theirs.policy.parts.front();
     if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
-      // The first block, the last ones, and one for the tokens that took most attention.
+      // At least the first block, the last one, and one for the tokens that took most attention.
       const auto budget = std::max(whole_pages(mean_budget(*dynamic), kBlock), 3 * kBlock);
       theirs.changes.push_back(
           str("every layer keeps the ", budget, " tokens that took most attention"));

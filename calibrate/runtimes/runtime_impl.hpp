@@ -24,8 +24,9 @@ void set(RuntimePolicy& theirs, T& value, const std::type_identity_t<T>& its,
 void require_budgets(const DynamicKv& part);
 /// Error(usage) for the variants of LagKV, which no other software has.
 void require_plain(const LagKv& part);
-/// Whether streaming, or a fixed set of lazy layers, leaves any layer full.
+/// Whether any layer stays full. For streaming, and for fixed lazy layers.
 bool leaves_full_layers(const Part& part);
+/// As in runtimes.hpp, to be changed.
 Proximity& proximal(Part& part);
 
 }  // namespace kvatlas::calibrate

@@ -7,7 +7,7 @@
 
 namespace kvatlas::calibrate {
 
-// Each stands in the file of its name.
+// Each runtime stands in the file of its name.
 Runtime kvpress(), duo_attention(), vllm(), tensorrt_llm(), transformers(), sglang(), llama_cpp(),
     mlx_lm(), mlc_llm(), openvino(), minference(), simlayerkv(), dynamickv(), lagkv(),
     kvcache_factory(), transformers_cache();
@@ -26,19 +26,19 @@ namespace {
 
 using nlohmann::json;
 
-/// The static view that calibration left beside a per-input policy.
+/// The static view that calibration left in the section of a policy that decides for each input.
 std::optional<LazyHeads> static_view(const json& section, bool per_head) {
   const char* view = per_head ? "per_head" : "static";
   const char* list = per_head ? "lazy_heads" : "lazy_layers";
   if (!section.contains(view) || !section.at(view).is_object() || !section.at(view).contains(list))
     return std::nullopt;
-  // Read as the result it would be, with the checks of one.
+  // It is read like a result, so that it passes the same checks.
   const json as_result = {{"settings", section.at("settings")},
                           {"result", {{list, section.at(view).at(list)}}}};
   return std::get<SimLayerKv>(part_of("simlayerkv", as_result)).fixed;
 }
 
-/// Whether the runtime is given the static view of this policy.
+/// Whether the runtime must be given the static view of the policy, or is to be given it.
 bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed) {
   if (policy.parts.size() != 1) return false;
   const auto* part = std::get_if<SimLayerKv>(&policy.parts.front());
@@ -48,7 +48,7 @@ bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed)
   return fixed || !decides;
 }
 
-/// Error(usage) for baselines.
+/// The form of a part. Error(usage) for baselines, which have none.
 Form form_to_export(const Part& part) {
   const auto form = form_of(part);
   if (!form)

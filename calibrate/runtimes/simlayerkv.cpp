@@ -12,7 +12,7 @@ Runtime simlayerkv() {
       Fit::exact, {}, "the threshold; 4 initial and 1024 recent tokens are fixed there"};
   r.architectures = {"llama", "mistral", "qwen2"};
   r.refuses_others = "its code patches Llama (Mistral with it) and Qwen 2 alone";
-  // The repository's program takes a threshold, and has its other numbers in its code.
+  // The repository's program takes a threshold; its other numbers stand in its code.
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
     auto* part = std::get_if<SimLayerKv>(&theirs.policy.parts.front());
     if (!part) fail(ErrorCode::usage, "it takes the threshold alone");

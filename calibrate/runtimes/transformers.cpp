@@ -33,7 +33,7 @@ Runtime transformers() {
       return;
     }
     Losses here = losses;
-    // Llama's cache is cut by windows that its mask does not know.
+    // In Llama the windows cut the cache, and the mask does not know of them.
     if (llama) here.erase(Loss::masks_prefill);
     bend_window(theirs, here, model);
   };
