@@ -15,7 +15,7 @@ using nlohmann::json;
 json write_settings(const PartName& known, const Part& part) {
   json out = json::object();
   for (const auto& setting : known.settings)
-    if (auto value = setting.get(part); !value.is_null() && value != "")
+    if (auto value = setting.get(part); !value_text(value).empty())
       out[setting.key] = std::move(value);
   return out;
 }
