@@ -287,6 +287,10 @@ const Setting& setting_named(std::string_view part, std::string_view key) {
   fail(ErrorCode::internal, "there is no setting ", key, " of ", part);
 }
 
+const std::vector<std::string_view>& setting_words(std::string_view part, std::string_view key) {
+  return std::get<OneOf>(setting_named(part, key).allowed).words;
+}
+
 std::string default_text(std::string_view part, std::string_view key) {
   return value_text(setting_named(part, key).get(find_part(part)->standard));
 }

@@ -61,6 +61,9 @@ const Setting& setting_named(std::string_view part, std::string_view key);
 /// What the setting is where it is not given, as value_text writes it.
 std::string default_text(std::string_view part, std::string_view key);
 
+/// The words of a setting that is a choice, in the order of the enumeration that keeps it.
+const std::vector<std::string_view>& setting_words(std::string_view part, std::string_view key);
+
 /// "0 to 1", "layer or head"; "" if every text is allowed.
 std::string range_text(const Allowed& allowed);
 /// "a number from 0 to 1": what a refused value should have been.

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 #include "viewer/draw/commands.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/map_makers.hpp"
@@ -42,9 +43,8 @@ QSizeF parse_size(const std::string& text) {
 }
 
 /// Takes one of the words, if it is given: the command line has checked it.
-template <class Enum>
-void take_word(const std::optional<std::string>& from, const std::vector<std::string>& words,
-               Enum& to) {
+template <class Words, class Enum>
+void take_word(const std::optional<std::string>& from, const Words& words, Enum& to) {
   if (from) to = static_cast<Enum>(std::find(words.begin(), words.end(), *from) - words.begin());
 }
 
@@ -90,7 +90,8 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
   take(options.recent, choices.lazy_arrays.keep.recent);
   take(options.initial, choices.blocks.proximal.initial);
   take(options.recent, choices.blocks.proximal.recent);
-  take_word(options.identify, kIdentifyWords, choices.lazy_arrays.identify);
+  take_word(options.identify, calibrate::setting_words("simlayerkv", "identify"),
+            choices.lazy_arrays.identify);
   take(options.w_last, choices.lazy_arrays.w_last);
   take(options.threshold, choices.lazy.threshold);
   take(options.share, choices.lazy.share);
@@ -100,7 +101,8 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
   choices.blocks.show_divergence = options.divergence;
   take(options.window, choices.budget_counts.window);
   take(options.kernel, choices.budget_counts.kernel);
-  take_word(options.pooling, kPoolingWords, choices.budget_counts.pooling);
+  take_word(options.pooling, calibrate::setting_words("dynamickv", "pooling"),
+            choices.budget_counts.pooling);
   take(options.budget, choices.budgets.budget);
   take_word(options.form, kFormWords, choices.budgets.form);
   take_word(options.score, kScoreWords, choices.sweep.score);

@@ -8,13 +8,12 @@
 
 #include "base/real_range.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/setting_option.hpp"
 #include "viewer/maps/colour_maps.hpp"
 #include "viewer/models/picture_list.hpp"
 
 namespace kvatlas::viewer {
 
-const std::vector<std::string> kIdentifyWords = {"decode", "prefill"};
-const std::vector<std::string> kPoolingWords = {"avg", "max"};
 const std::vector<std::string> kFormWords = {"raw", "scaled", "exact"};
 const std::vector<std::string> kScoreWords = {"score", "digits-prefix", "digits-in-place",
                                               "attention"};
@@ -103,7 +102,13 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
   const auto share = [&](const char* name, std::optional<double>& value, const char* help) {
     command->add_option(name, value, help)->check(real_range(0.0, 1.0))->group(kSettings);
   };
-  share("--threshold", o.threshold, "SimLayerKV: mass from which a layer is lazy");
+  const auto setting = [&](const char* part, const char* key, const char* name, auto& value,
+                           const char* help) {
+    return calibrate::limit_to_setting(command->add_option(name, value, help), part, key)
+        ->group(kSettings);
+  };
+  setting("simlayerkv", "threshold", "--threshold", o.threshold,
+          "SimLayerKV: mass from which a layer is lazy");
   const auto word = [&](const char* name, std::optional<std::string>& value,
                         const std::vector<std::string>& words, const char* help) {
     command->add_option(name, value, help)
@@ -111,19 +116,21 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
         ->type_name("WORD")
         ->group(kSettings);
   };
-  word("--identify", o.identify, kIdentifyWords, "SimLayerKV: when layers are told");
+  setting("simlayerkv", "identify", "--identify", o.identify, "SimLayerKV: when layers are told")
+      ->type_name("WORD");
   command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
   share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
   command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
       ->group(kSettings);
-  share("--delta", o.delta, "PoD: similarity that joins layers");
+  setting("pod", "delta", "--delta", o.delta, "PoD: similarity that joins layers");
   share("--saving", o.saving, "PoD: share of the cache to find a delta for");
   command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
       ->group(kSettings);
   command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
   command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
   command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
-  word("--pooling", o.pooling, kPoolingWords, "DynamicKV: how scores are pooled");
+  setting("dynamickv", "pooling", "--pooling", o.pooling, "DynamicKV: how scores are pooled")
+      ->type_name("WORD");
   word("--form", o.form, kFormWords, "DynamicKV: which budgets are shown");
   word("--score", o.score, kScoreWords, "LagKV: what the sweep is judged by");
   command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")

@@ -45,7 +45,7 @@ struct ReportOptions {
 };
 
 // The words that options of `render` take, in the order of the enumerations that they stand for.
-extern const std::vector<std::string> kIdentifyWords, kPoolingWords, kFormWords, kScoreWords;
+extern const std::vector<std::string> kFormWords, kScoreWords;
 
 /// What each command does once its options are read.
 struct ViewerCommands {
