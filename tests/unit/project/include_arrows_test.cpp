@@ -102,8 +102,10 @@ const Folder* find_folder(std::string_view name) {
   return found == kFolders.end() ? nullptr : &*found;
 }
 
-/// Tests and main.cpp put everything together: they may use whatever they like.
-bool is_free(std::string_view file) { return begins(file, "tests/") || file == "main.cpp"; }
+/// Tests and the two programs put everything together: they may use whatever they like.
+bool is_free(std::string_view file) {
+  return begins(file, "tests/") || file == "main.cpp" || file == "viewer/main.cpp";
+}
 
 /// A header that others include: not one folder's own (*_impl.hpp), not a body (*-inl.hpp, .cuh).
 bool is_public_header(std::string_view file) {
