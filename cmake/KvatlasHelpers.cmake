@@ -42,6 +42,15 @@ function(kvatlas_folder_library name)
   target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
+# kvatlas_embed_files(texts.cpp texts/prose.txt …): the source holds these files (base/embedded_file.hpp), so it is
+# compiled anew when one of them changes.
+function(kvatlas_embed_files source)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
+  set_source_files_properties(${source} PROPERTIES
+    COMPILE_DEFINITIONS KVATLAS_EMBEDDED_FROM="${CMAKE_CURRENT_SOURCE_DIR}"
+    OBJECT_DEPENDS "${files}")
+endfunction()
+
 # kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
 # makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
 # Gpu/… need a CUDA device: they get the label gpu instead. ALONE: its tests take all cores, so no other runs meanwhile.

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/json_text.hpp"
-#include "calibrate/policy/policy_files.hpp"
+#include "base/whole_file.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
@@ -41,12 +41,12 @@ void check_targets(const Options& options, const std::vector<Target>& targets) {
     fail(ErrorCode::usage, quoted(options.output, 400), " is a file, expected a folder");
   if (options.force) return;
   for (const auto& target : targets)
-    if (fs::exists(target.path)) calibrate::fail_exists(target.path);
+    if (fs::exists(target.path)) fail_exists(target.path);
 }
 
 void write_targets(const Options& options, const std::vector<Target>& targets) {
   check_targets(options, targets);
-  std::vector<calibrate::WholeFile> files;
+  std::vector<WholeFile> files;
   for (const auto& target : targets) {
     std::error_code problem;
     fs::create_directories(target.path.parent_path(), problem);
@@ -55,7 +55,7 @@ void write_targets(const Options& options, const std::vector<Target>& targets) {
            quoted(target.path.parent_path().string(), 400), " failed: ", problem.message());
     files.push_back({target.path, target.content});
   }
-  calibrate::write_whole_files(files, options.force);
+  write_whole_files(files, options.force);
 }
 
 /// The files below the output folder. Several runtimes have a folder each, and in it several

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <string>
 
+#include "base/embedded_file.hpp"
 #include "base/error.hpp"
-#include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
 
-KVATLAS_EMBEDDED_FILE(load_press_script, KVATLAS_EXPORT_FOLDER "/load_press.py")
-
 namespace kvatlas::exporting {
+
+KVATLAS_EMBEDDED_FILE(load_press_script, "load_press.py")
+
 namespace {
 
 using calibrate::DynamicKv;

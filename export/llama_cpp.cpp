@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/embedded_file.hpp"
 #include "base/error.hpp"
-#include "export/embedded_impl.hpp"
 #include "export/shared_impl.hpp"
 
-KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, KVATLAS_EXPORT_FOLDER "/set_gguf_metadata.py")
-
 namespace kvatlas::exporting {
+
+KVATLAS_EMBEDDED_FILE(set_gguf_metadata_script, "set_gguf_metadata.py")
+
 namespace {
 
 /// Whether the layers have llama.cpp's period: of so many layers, all but the last have the window.

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <memory>
 #include <string>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analyzer/profile/hdf5_impl.hpp"
 #include "analyzer/profile/output_file_impl.hpp"
+#include "base/whole_file.hpp"
 
 namespace kvatlas::profile {
 namespace {
 
 /// The file as HDF5's driver sees it. The first failure is kept, and nothing is written after it.
 struct Output {
-  int descriptor = -1;
+  int descriptor;
   int failure = 0;  // errno
 
-  ~Output() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
   void note(bool right) {
     if (!right && failure == 0) failure = errno != 0 ? errno : EIO;
   }
@@ -139,48 +134,30 @@ hid_t driver() {
   return id;
 }
 
-[[noreturn]] void fail_writing(const std::filesystem::path& path, int failure) {
-  fail(ErrorCode::resource, "writing ", quoted(path.string(), 400),
-       " failed: ", std::strerror(failure));
-}
-
 }  // namespace
-
-void sync_folder(const std::filesystem::path& folder) {
-  const Output output{.descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  // Some file systems cannot sync a folder, and say EINVAL.
-  if (output.descriptor < 0 || (::fsync(output.descriptor) != 0 && errno != EINVAL))
-    fail_writing(folder, errno);
-}
 
 void write_file(const std::filesystem::path& temporary, const std::filesystem::path& path,
                 const std::function<void(hid_t file)>& write) {
-  // Made anew, so that neither a link nor a file of somebody else is written through.
-  ::unlink(temporary.c_str());
-  Output output{.descriptor =
-                    ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
-  if (output.descriptor < 0) fail_writing(temporary, errno);
+  UnfinishedFile unfinished(path, temporary);
+  Output output{.descriptor = unfinished.descriptor()};
   try {
-    {
-      const H5Properties access = file_access();
-      const Order order = {&output};
-      check(H5Pset_driver(access.get(), driver(), &order), "choosing the file driver");
-      const H5Properties creation(H5Pcreate(H5P_FILE_CREATE), "making file properties");
-      set_object_properties(creation);
-      H5File file(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
-                  temporary.string());
-      write(file.get());
-      file.close(temporary.string());
-    }
-    if (output.failure == 0) output.note(::fsync(output.descriptor) == 0);
-    if (output.failure != 0) fail_writing(path, output.failure);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail_writing(path, errno);
+    const H5Properties access = file_access();
+    const Order order = {&output};
+    check(H5Pset_driver(access.get(), driver(), &order), "choosing the file driver");
+    const H5Properties creation(H5Pcreate(H5P_FILE_CREATE), "making file properties");
+    set_object_properties(creation);
+    H5File file(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+                temporary.string());
+    write(file.get());
+    file.close(temporary.string());
   } catch (...) {
-    ::unlink(temporary.c_str());
     // What HDF5 found wrong with a file that stopped growing is not the reason.
     if (output.failure != 0) fail_writing(path, output.failure);
     throw;
   }
+  if (output.failure != 0) fail_writing(path, output.failure);
+  unfinished.finish();
+  unfinished.take_name(true);
   sync_folder(parent_of(path));
 }
 

@@ -17,12 +17,4 @@ namespace kvatlas::profile {
 void write_file(const std::filesystem::path& temporary, const std::filesystem::path& path,
                 const std::function<void(hid_t file)>& write);
 
-/// The folder that holds a file.
-inline std::filesystem::path parent_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : ".";
-}
-
-/// Waits until the names in a folder are on the disk.
-void sync_folder(const std::filesystem::path& folder);
-
 }  // namespace kvatlas::profile

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fcntl.h>
 #include <optional>
 #include <string>
@@ -10,9 +9,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
 #include "base/error.hpp"
+#include "base/whole_file.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -41,11 +40,6 @@ void for_each_name(const fs::path& folder, const Visit& visit) {
     visit(entry->path().filename().string());
 }
 
-[[noreturn]] void fail_here(const fs::path& path, int reason) {
-  fail(ErrorCode::resource, "writing ", quoted(path.string(), 400),
-       " failed: ", std::strerror(reason));
-}
-
 /// Opens the lock's file and locks it. -1: another process holds it.
 int take_lock(const fs::path& folder) {
   const fs::path path = folder / kLock;
@@ -53,10 +47,10 @@ int take_lock(const fs::path& folder) {
     if (::mkdir(folder.c_str(), 0777) == 0)
       sync_folder(parent_of(folder));
     else if (errno != EEXIST)
-      fail_here(folder, errno);
+      fail_writing(folder, errno);
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno == ENOENT) continue;  // its last holder has just removed the folder
-    if (descriptor < 0) fail_here(path, errno);
+    if (descriptor < 0) fail_writing(path, errno);
     const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int reason = errno;
     // The file may have been removed by its last holder in between: then it locks nothing.
@@ -67,7 +61,7 @@ int take_lock(const fs::path& folder) {
     if (locked && same) return descriptor;
     ::close(descriptor);
     if (!locked && reason == EWOULDBLOCK) return -1;
-    if (!locked) fail_here(path, reason);
+    if (!locked) fail_writing(path, reason);
   }
 }
 
@@ -150,7 +144,7 @@ bool Workplace::begun_anew() const { return is_there(mark()); }
 
 void Workplace::begin_anew() const {
   const int descriptor = ::open(mark().c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor < 0) fail_here(mark(), errno);
+  if (descriptor < 0) fail_writing(mark(), errno);
   ::close(descriptor);
   sync_folder(folder_);
 }

@@ -222,8 +222,6 @@ Document parse_document(std::string_view text);
 Document read_document(const std::filesystem::path& path);
 /// Replaces an existing file only if `force` is true. The file is there as a whole or not at all.
 void write_document(const Document& document, const std::filesystem::path& path, bool force);
-/// Writes any text in the same way.
-void write_whole(std::string_view text, const std::filesystem::path& path, bool force);
 /// The JSON Schema (draft-07) that every document meets.
 std::string_view document_schema();
 

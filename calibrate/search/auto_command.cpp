@@ -13,6 +13,7 @@
 #include "base/exit_codes.hpp"
 #include "base/interrupt.hpp"
 #include "base/real_range.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "calibrate/runtimes/runtimes.hpp"

@@ -11,6 +11,7 @@
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
 #include "base/real_range.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_order.hpp"

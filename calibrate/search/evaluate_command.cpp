@@ -10,7 +10,7 @@
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
-#include "calibrate/policy/policy_files.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_order.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/policy/policy_files.hpp"
 #include "viewer/draw/commands.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/report.hpp"
@@ -19,8 +19,7 @@ void run_report(const ReportOptions& options) {
   if (options.files.empty())
     fail(ErrorCode::usage, "report needs a profile, and the policy documents made from it");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the page to write");
-  if (!options.force && std::filesystem::exists(options.output))
-    calibrate::fail_exists(options.output);
+  if (!options.force && std::filesystem::exists(options.output)) fail_exists(options.output);
   ReportRequest request;
   request.title = options.title;
   request.colours = colour_map_named(options.colours);
@@ -35,7 +34,7 @@ void run_report(const ReportOptions& options) {
   pictures.positions = sample_positions(profile, options.task);
   if (options.length > 0) set_length(pictures.choices, options.length);
   const Headless headless;
-  calibrate::write_whole(report_html(files, request), options.output, options.force);
+  write_whole(report_html(files, request), options.output, options.force);
   std::cout << options.output.string() << '\n';
 }
 

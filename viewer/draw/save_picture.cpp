@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/policy/policy_files.hpp"
 #include "viewer/draw/picture.hpp"
 #include "viewer/draw/picture_impl.hpp"
 
@@ -125,11 +125,11 @@ void save_picture(const Picture& picture, const Theme& theme, const ImageOptions
   if (ending != ".png" && ending != ".svg" && ending != ".csv")
     fail(ErrorCode::usage, quoted(path.string(), 400),
          " ends in neither .png, .svg nor .csv, which says what to write");
-  if (!force && std::filesystem::exists(path)) calibrate::fail_exists(path);
+  if (!force && std::filesystem::exists(path)) fail_exists(path);
   const std::string bytes = ending == ".png"   ? png_bytes(picture, theme, options, origin)
                             : ending == ".svg" ? svg_bytes(picture, theme, options, origin)
                                                : csv_bytes(picture, origin);
-  calibrate::write_whole(bytes, path, force);
+  write_whole(bytes, path, force);
 }
 
 }  // namespace kvatlas::viewer

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/whole_file.hpp"
 #include "viewer/frame/dialog_parts.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/text_diff.hpp"
@@ -317,7 +318,7 @@ void PolicyDialog::write() {
       const bool same = content_of(target.path) == target.there;
       if (target.path.has_parent_path()) fs::create_directories(target.path.parent_path());
       if (same && target.there == target.content) continue;
-      calibrate::write_whole(target.content, target.path, force && same);
+      write_whole(target.content, target.path, force && same);
     }
     return [this, where] {
       emit written(where);

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "viewer/models/head_filter.hpp"
 
@@ -168,7 +169,7 @@ void write_sidecar(const Sidecar& sidecar, const std::filesystem::path& path) {
     entry["text"] = note.text;
     value["notes"].push_back(entry);
   }
-  calibrate::write_whole(calibrate::canonical_json(value), path, true);
+  write_whole(calibrate::canonical_json(value), path, true);
 }
 
 }  // namespace kvatlas::viewer

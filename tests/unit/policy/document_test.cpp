@@ -6,14 +6,12 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "calibrate/policy/policy_files.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/places.hpp"
 #include "tests/unit/policy/documents.hpp"
@@ -376,46 +374,6 @@ TEST_F(DocumentFile, FailuresLeaveNothing) {
               HasSubstr("failed"));
   EXPECT_THAT(error_of([&] { read_document(folder_ / "absent.json"); }), HasSubstr("absent.json"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
-}
-
-TEST_F(DocumentFile, SeveralAreAllThereOrNone) {
-  std::ofstream(folder_ / "a") << "earlier";
-  const WholeFile files[] = {{folder_ / "a", "one"}, {folder_ / "no/b", "two"}};
-  EXPECT_THAT(error_of([&] { write_whole_files(files, true); }), HasSubstr("No such file"));
-  EXPECT_EQ(content_of(folder_ / "a"), "earlier");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "no strays";
-  std::filesystem::create_directory(folder_ / "no");
-  write_whole_files(files, true);
-  EXPECT_EQ(content_of(folder_ / "a"), "one");
-  EXPECT_EQ(content_of(folder_ / "no/b"), "two");
-}
-
-TEST_F(DocumentFile, OneOfTwoThatWriteAtOnceHasTheName) {
-  const std::string content(100000, 'x');
-  for (int round = 0; round < 30; ++round) {
-    int written = 0;
-    const auto path = folder_ / str("both", round);
-    const auto try_it = [&] {
-      try {
-        const WholeFile file[] = {{path, content}};
-        write_whole_files(file, false);
-        ++written;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::usage) << error.what();
-      }
-    };
-    // Another process, for a process has one temporary name.
-    const pid_t other = fork();
-    if (other == 0) {
-      try_it();
-      _exit(written);
-    }
-    try_it();
-    int status = 0;
-    ASSERT_EQ(waitpid(other, &status, 0), other);
-    EXPECT_EQ(written + WEXITSTATUS(status), 1);
-    EXPECT_EQ(content_of(path), content);
-  }
 }
 
 TEST(Document, FourBitsAloneAreTheFullCacheInThem) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/whole_file.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <set>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace kvatlas {
+
+namespace fs = std::filesystem;
+
+UnfinishedFile::UnfinishedFile(fs::path path, fs::path temporary)
+    : path_(std::move(path)), temporary_(std::move(temporary)) {
+  ::unlink(temporary_.c_str());
+  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail_writing(path_, errno);
+}
+
+UnfinishedFile::~UnfinishedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (temporary_is_there_) ::unlink(temporary_.c_str());
+}
+
+UnfinishedFile::UnfinishedFile(UnfinishedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      temporary_is_there_(std::exchange(other.temporary_is_there_, false)) {}
+
+void UnfinishedFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t done = ::write(descriptor_, text.data(), text.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) fail_writing(path_, errno);
+    text.remove_prefix(static_cast<std::size_t>(done));
+  }
+}
+
+void UnfinishedFile::finish() {
+  if (::fsync(descriptor_) != 0) fail_writing(path_, errno);
+  ::close(std::exchange(descriptor_, -1));  // there may be many files at once
+}
+
+void UnfinishedFile::take_name(bool force) {
+  const char *from = temporary_.c_str(), *to = path_.c_str();
+  bool renamed = false;
+  if (!force) {
+    renamed = ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0;
+    if (!renamed && errno == EEXIST) fail_exists(path_);
+    // Some file systems know no renameat2: there the plain rename must do.
+    if (!renamed && errno != EINVAL && errno != ENOSYS) fail_writing(path_, errno);
+  }
+  if (!renamed && ::rename(from, to) != 0) fail_writing(path_, errno);
+  temporary_is_there_ = false;
+}
+
+void write_whole(std::string_view text, const fs::path& path, bool force) {
+  const WholeFile file[] = {{path, text}};
+  write_whole_files(file, force);
+}
+
+void write_whole_files(std::span<const WholeFile> files, bool force) {
+  std::vector<UnfinishedFile> written;
+  for (const auto& file : files) {
+    if (!force && fs::exists(file.path)) fail_exists(file.path);
+    auto& unfinished =
+        written.emplace_back(file.path, file.path.string() + str(".", ::getpid(), ".tmp"));
+    unfinished.write(file.text);
+    unfinished.finish();
+  }
+  for (auto& file : written) file.take_name(force);
+  std::set<fs::path> folders;
+  for (const auto& file : files) folders.insert(parent_of(file.path));
+  for (const auto& folder : folders) sync_folder(folder);
+}
+
+void fail_exists(const fs::path& path) {
+  fail(ErrorCode::usage, quoted(path.string(), 400), " is there already; --force replaces it");
+}
+
+void fail_writing(const fs::path& path, int reason) {
+  fail(ErrorCode::resource, "writing ", quoted(path.string(), 400),
+       " failed: ", std::strerror(reason));
+}
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+void sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    if (errno == EACCES) return;
+    fail_writing(folder, errno);
+  }
+  const int reason = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  if (reason != 0 && reason != EINVAL) fail_writing(folder, reason);
+}
+
+}  // namespace kvatlas

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/whole_file.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "tests/support/model_bytes.hpp"
+
+namespace kvatlas {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::error_of;
+using testing_support::TemporaryFolder;
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class WholeFiles : public testing::Test {
+ protected:
+  std::ptrdiff_t files_there() const {
+    return std::distance(std::filesystem::directory_iterator(folder_), {});
+  }
+  const TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
+};
+
+TEST_F(WholeFiles, SeveralAreAllThereOrNone) {
+  std::ofstream(folder_ / "a") << "earlier";
+  const WholeFile files[] = {{folder_ / "a", "one"}, {folder_ / "no/b", "two"}};
+  EXPECT_THAT(error_of([&] { write_whole_files(files, true); }), HasSubstr("No such file"));
+  EXPECT_EQ(content_of(folder_ / "a"), "earlier");
+  EXPECT_EQ(files_there(), 1) << "no strays";
+  std::filesystem::create_directory(folder_ / "no");
+  write_whole_files(files, true);
+  EXPECT_EQ(content_of(folder_ / "a"), "one");
+  EXPECT_EQ(content_of(folder_ / "no/b"), "two");
+}
+
+TEST_F(WholeFiles, OneOfTwoThatWriteAtOnceHasTheName) {
+  const std::string content(100000, 'x');
+  for (int round = 0; round < 30; ++round) {
+    int written = 0;
+    const auto path = folder_ / str("both", round);
+    const auto try_it = [&] {
+      try {
+        write_whole(content, path, false);
+        ++written;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::usage) << error.what();
+      }
+    };
+    // Another process, for a process has one temporary name.
+    const pid_t other = fork();
+    if (other == 0) {
+      try_it();
+      _exit(written);
+    }
+    try_it();
+    int status = 0;
+    ASSERT_EQ(waitpid(other, &status, 0), other);
+    EXPECT_EQ(written + WEXITSTATUS(status), 1);
+    EXPECT_EQ(content_of(path), content);
+  }
+}
+
+TEST_F(WholeFiles, WhatNeverTakesItsNameLeavesNothing) {
+  const auto path = folder_ / "a", temporary = folder_ / "a.tmp";
+  std::ofstream(path) << "earlier";
+  std::ofstream(temporary) << "left over";
+  {
+    UnfinishedFile file(path, temporary);
+    file.write("new");
+    file.finish();
+    EXPECT_EQ(content_of(temporary), "new");
+    EXPECT_THAT(error_of([&] { file.take_name(false); }), HasSubstr("--force"));
+  }
+  EXPECT_EQ(content_of(path), "earlier");
+  EXPECT_EQ(files_there(), 1);
+}
+
+}  // namespace
+}  // namespace kvatlas
