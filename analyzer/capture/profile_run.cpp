@@ -173,12 +173,7 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
   profile::Sample sample = capture.take();
   if (tokenizer) add_texts(*tokenizer, from.tokens, sample);
   sample.index = index;
-  sample.id = from.prompt.id;
-  sample.task = from.prompt.task;
-  sample.length = from.prompt.length;
-  sample.depth = from.prompt.depth;
-  sample.seed = from.prompt.seed;
-  sample.answers = from.prompt.answers;
+  static_cast<PromptDescription&>(sample) = from.prompt;
   sample.tokens.assign(from.tokens.begin(), from.tokens.end());
   return sample;
 }

@@ -30,27 +30,7 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
 }
 
 void add_model_options(CLI::App& command, RunOptions& options) {
-  command.add_option("-m,--model", options.model, "GGUF file or Hugging Face folder")
-      ->required()
-      ->type_name("PATH");
-  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  command
-      .add_option("--dtype", options.dtype,
-                  "auto (float32 on a CPU, bfloat16 on a GPU), float32, float16 or bfloat16")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command.add_option("--threads", options.threads, "CPU threads; 0 takes all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N");
-  command
-      .add_option(
-          "--memory-budget", options.memory_budget,
-          "memory the run may take, as 6GiB; a model that does not fit is streamed layer by "
-          "layer (default: no limit)")
-      ->type_name("SIZE");
+  kvatlas::add_model_options(command, static_cast<ModelOptions&>(options))->required();
   command
       .add_option("--chat", options.chat,
                   "write each text prompt as a user's message: auto (the model's own format), "
@@ -136,7 +116,7 @@ std::int64_t address_space_left() {
 
 }  // namespace
 
-EngineOptions engine_options(const RunOptions& options) {
+EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.memory_budget = options.memory_budget.empty() ? 0 : parse_bytes(options.memory_budget);
   if (const auto left = address_space_left(); left > 0)

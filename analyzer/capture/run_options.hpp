@@ -8,6 +8,7 @@
 
 #include "analyzer/capture/engine.hpp"
 #include "analyzer/model/chat.hpp"
+#include "base/model_options.hpp"
 #include "data/prompts.hpp"
 
 namespace CLI {
@@ -17,16 +18,11 @@ class App;
 namespace kvatlas::capture {
 
 /// What every command that runs a model takes.
-struct RunOptions {
-  std::string model;
+struct RunOptions : ModelOptions {
   std::vector<std::string> prompt_texts;
   std::string prompts_file;
   std::int64_t max_new = 64;
   bool ignore_eos = false;
-  std::string device = "auto";
-  std::string dtype = "auto";
-  int threads = 0;
-  std::string memory_budget;
   std::string chat = "none";
 };
 
@@ -52,6 +48,6 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
                                         model::ChatFormat chat);
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);
 /// Device, number format, threads and budget; what depends on the prompts is not set.
-EngineOptions engine_options(const RunOptions& options);
+EngineOptions engine_options(const ModelOptions& options);
 
 }  // namespace kvatlas::capture

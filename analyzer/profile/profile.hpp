@@ -23,6 +23,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/prompt_description.hpp"
+
 namespace kvatlas::profile {
 
 inline constexpr int kSchemaMajor = 1, kSchemaMinor = 0;
@@ -94,15 +96,10 @@ struct Header {
 };
 
 /// One prompt: where it came from, its tokens, and what was captured.
-struct Sample {
+struct Sample : PromptDescription {
   std::int64_t index = 0;  // in the plan
-  std::string id, task;
-  std::int64_t length = 0;  // asked for; 0: not a generated prompt
-  double depth = -1;        // of what is to be found, 0 to 1; -1: not of that kind
-  std::int64_t seed = -1;   // -1: not a generated prompt
   std::vector<std::int32_t> tokens;
   std::int64_t n_tokens = 0;  // filled by Reader, which leaves `tokens` to Reader::tokens()
-  std::vector<std::string> answers;
   std::map<std::string, Array> arrays;  // by Description::name; which are absent was not captured
 };
 

@@ -190,13 +190,8 @@ namespace {
 class MemorySource : public SampleSource {
  public:
   MemorySource(const Header& header, const Sample& sample) {
+    static_cast<PromptDescription&>(about_) = sample;
     about_.index = sample.index;
-    about_.id = sample.id;
-    about_.task = sample.task;
-    about_.length = sample.length;
-    about_.depth = sample.depth;
-    about_.seed = sample.seed;
-    about_.answers = sample.answers;
     about_.n_tokens = static_cast<std::int64_t>(sample.tokens.size());
     Array tokens(Type::i32, {about_.n_tokens});
     std::copy(sample.tokens.begin(), sample.tokens.end(), tokens.values<std::int32_t>().begin());

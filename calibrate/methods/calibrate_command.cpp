@@ -97,45 +97,25 @@ void add_common_options(CLI::App& command, Options& o) {
       ->type_name("N,...")
       ->group(kSampling);
 
-  command
-      .add_option("-m,--model", o.trials.model,
-                  "GGUF file or Hugging Face folder of the profile's model, to try candidates on")
-      ->type_name("PATH")
-      ->group(kModel);
-  command.add_option("--device", o.trials.device, "auto, cpu, cuda or cuda:N")
-      ->capture_default_str()
-      ->type_name("DEVICE")
-      ->group(kModel);
-  command
-      .add_option("--dtype", o.trials.dtype,
-                  "auto (float32 on a CPU, bfloat16 on a GPU), float32, float16 or bfloat16")
-      ->capture_default_str()
-      ->type_name("TYPE")
-      ->group(kModel);
-  command.add_option("--threads", o.trials.threads, "CPU threads; 0 takes all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N")
-      ->group(kModel);
-  command
-      .add_option("--memory-budget", o.trials.memory_budget,
-                  "memory the run may take, as 6GiB (default: no limit)")
-      ->type_name("SIZE")
-      ->group(kModel);
+  command.option_defaults()->group(kModel);
+  add_model_options(command, o.trials)
+      ->description(
+          "GGUF file or Hugging Face folder of the profile's model, to try candidates on");
+  command.get_option("--memory-budget")
+      ->description("memory the run may take, as 6GiB (default: no limit)");
   command
       .add_option("--for", o.runtime,
                   "try candidates as this runtime would run them (" + runtime_names() +
                       "), so that the policy is the best for it; lazy layers are then the same "
                       "for every input")
-      ->type_name("RUNTIME")
-      ->group(kModel);
+      ->type_name("RUNTIME");
   command
       .add_option("--new", o.trials.max_new,
                   "tokens generated of each sample; 0: as many as the task's answers need")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->capture_default_str()
-      ->type_name("N")
-      ->group(kModel);
+      ->type_name("N");
+  command.option_defaults()->group("Options");
 }
 
 void add_tolerance(CLI::App& command, Options& o) {

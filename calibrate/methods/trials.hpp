@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/model_options.hpp"
 #include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::profile {
@@ -31,15 +32,11 @@ struct Trial {
 using RunTrials = std::function<std::vector<std::vector<Trial>>(
     std::span<const Policy> policies, std::span<const std::size_t> samples)>;
 
-/// How the model is run for them: as `kvatlas profile` and `generate` have it.
-struct TrialOptions {
-  std::string model;  // GGUF file or Hugging Face folder
-  std::string device = "auto", dtype = "auto";
-  int threads = 0;            // 0: all cores
-  std::string memory_budget;  // "6GiB"; empty: no limit
-  std::int64_t max_new = 0;   // tokens generated; 0: as many as the task's answers need
-  bool progress = true;       // shown on stderr, if that is a terminal
-  bool compare = false;       // KL divergence along the full model's continuation is wanted
+/// How the model is run for them.
+struct TrialOptions : ModelOptions {
+  std::int64_t max_new = 0;  // tokens generated; 0: as many as the task's answers need
+  bool progress = true;      // shown on stderr, if that is a terminal
+  bool compare = false;      // KL divergence along the full model's continuation is wanted
 };
 
 /// Opens the model and checks that the profile is of it. The profile must outlive what it returns.

@@ -157,11 +157,7 @@ void run_auto(AutoCommand o) {
             ": what holds there needs a profile of prompts of that length"));
 
   TrialOptions trials;
-  trials.model = o.run.model;
-  trials.device = o.run.device;
-  trials.dtype = o.run.dtype;
-  trials.threads = o.run.threads;
-  trials.memory_budget = o.run.memory_budget;
+  static_cast<ModelOptions&>(trials) = o.run;
   trials.max_new = o.max_new;
   trials.progress = false;
   trials.compare = true;

@@ -67,12 +67,8 @@ struct Trials {
 RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile) {
   capture::restart_with_sleeping_threads();
   capture::RunOptions run;
-  run.model = given.model;
-  run.device = given.device;
-  run.dtype = given.dtype;
-  run.threads = given.threads;
-  run.memory_budget = given.memory_budget;
-  capture::EngineOptions engine = capture::engine_options(run);
+  static_cast<ModelOptions&>(run) = given;
+  capture::EngineOptions engine = capture::engine_options(given);
   const auto model = model::ModelFile::open(run.model);
   const auto& header = profile.header();
   if (header.model_fingerprint != model->fingerprint())
@@ -81,13 +77,8 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
          model->fingerprint(), "): profile this model, or name the one that was profiled");
   std::vector<capture::ProfilePrompt> prompts;
   for (std::size_t i = 0; i < profile.samples().size(); ++i) {
-    const auto& sample = profile.samples()[i];
     data::Prompt prompt;
-    prompt.id = sample.id;
-    prompt.task = sample.task;
-    prompt.answers = sample.answers;
-    prompt.length = sample.length;
-    prompt.depth = sample.depth;
+    static_cast<PromptDescription&>(prompt) = profile.samples()[i];
     const auto tokens = profile.tokens(i);
     prompts.push_back({std::move(prompt), {tokens.begin(), tokens.end()}});
   }
