@@ -11,11 +11,12 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from .errors import PolicyError
 
 NAME = "kvatlas"
-MARK = "_kvatlas_cache"  # on keys that come from one of our caches: whose they are
+MARK = "_kvatlas_cache"  # attribute of keys that one of our caches handed out: that cache
 
 
 def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **kwargs):
-    """query: [1, heads, tokens, channels]; key and value are the new ones alone where the cache is ours."""
+    """query is [1, heads, tokens, channels]. If the cache is one of ours, key and value are only those of the new
+    tokens; otherwise they are those of all tokens."""
     cache = getattr(key, MARK, None)
     if cache is None:
         return usual_attention(module, query, key, value, attention_mask, scaling, dropout, **kwargs)
@@ -29,7 +30,7 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
 
 
 def usual_attention(module, query, key, value, attention_mask, scaling, dropout, **kwargs):
-    """What "sdpa" does; with a softcap, which it lacks, what "eager" does."""
+    """Does what "sdpa" does or, if there is a softcap, which "sdpa" does not know, what "eager" does."""
     softcap = kwargs.pop("softcap", None)
     if not softcap:
         return sdpa_attention_forward(
@@ -54,8 +55,8 @@ def capped(scores: torch.Tensor, softcap: float | None) -> torch.Tensor:
 
 
 def last_rows(query, keys, first: int, scaling: float, softcap, window) -> torch.Tensor:
-    """Attention rows [heads, rows, tokens] in float32 of queries [heads, rows, channels] at positions first … on keys
-    [KV heads, tokens, channels] at positions 0 …"""
+    """The attention rows of some queries, [heads, rows, tokens] in float32. The queries [heads, rows, channels] are at
+    the positions from `first` on, the keys [KV heads, tokens, channels] at the positions from 0 on."""
     heads, count, channels = query.shape
     grouped = query.float().reshape(keys.shape[0], -1, channels)
     scores = capped((grouped @ keys.float().transpose(1, 2)).view(heads, count, -1) * scaling, softcap)
@@ -68,7 +69,8 @@ def last_rows(query, keys, first: int, scaling: float, softcap, window) -> torch
 
 
 def column_sums(query, keys, scaling: float, softcap, window) -> torch.Tensor:
-    """The sums over all rows of the attention on each key, the mean over the KV group: [KV heads, tokens]."""
+    """How much attention each key gets from all rows together, as the mean over the query heads of a KV head:
+    [KV heads, tokens]."""
     heads, tokens, _ = query.shape
     precise = torch.float32 if query.device.type == "mps" else torch.float64
     sums = torch.zeros(heads, tokens, dtype=precise, device=query.device)

@@ -9,15 +9,15 @@ from .rows import Rows
 
 
 class Band:
-    """KV heads first … first + count - 1 of a layer. Rows ascend by position. Only where PoD shares keys do a head's
-    keys and values belong to different positions."""
+    """The `count` KV heads of a layer from `first` on. Rows are in the order of their positions. A head's keys and
+    values belong to different positions only where PoD shares keys."""
 
     def __init__(self, first: int, keys: Rows, values: Rows, key_positions, value_positions=None, lag: bool = False):
         self.first = first
         self.keys, self.values = keys, values
         self.key_positions = key_positions  # [heads, rows], on the CPU
-        self._value_positions = value_positions  # None: those of the keys
-        self.lag = lag  # whether LagKV cuts it
+        self._value_positions = value_positions  # None if they are those of the keys
+        self.lag = lag  # whether LagKV cuts these heads
 
     @property
     def count(self) -> int:
@@ -33,7 +33,7 @@ class Band:
         return self._value_positions is not None
 
     def append(self, keys: torch.Tensor, values: torch.Tensor, position: int) -> None:
-        """keys, values: [KV heads of the layer, tokens, channels]."""
+        """Adds new tokens from `position` on. keys and values are [KV heads of the layer, tokens, channels]."""
         mine = slice(self.first, self.first + self.count)
         new = torch.arange(position, position + keys.shape[1]).expand(self.count, -1)
         self.keys, self.values = self.keys.append(keys[mine]), self.values.append(values[mine])
@@ -42,7 +42,7 @@ class Band:
             self._value_positions = torch.cat([self._value_positions, new], dim=1)
 
     def take(self, rows: torch.Tensor) -> None:
-        """Keeps these rows [heads, count] alone. Where keys are shared, of the keys."""
+        """Keeps only these rows [heads, count]. Where keys are shared, it keeps those of the keys and all values."""
         self.keys = self.keys.take(rows)
         self.key_positions = self.key_positions.gather(1, rows)
         if not self.shares:
@@ -53,7 +53,7 @@ class Band:
         self._value_positions = self._value_positions.gather(1, rows)
 
     def forget(self, before: int) -> None:
-        """Drops tokens at positions before that, as many as every head has."""
+        """Drops the tokens before that position, of every head as many as the head that has fewest of them."""
         begin = int((self.key_positions < before).sum(1).min())
         if begin > 0:
             self.take(torch.arange(begin, self.key_positions.shape[1]).expand(self.count, -1))

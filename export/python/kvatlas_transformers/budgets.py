@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamicKV, SnapKV and PyramidKV: each KV head keeps the prompt's last tokens, the window, and of the others those that
-the window's rows score highest, as many as its layer's budget."""
+"""DynamicKV, SnapKV and PyramidKV. Each KV head keeps the last tokens of the prompt, which are the window, and of the
+other tokens those that the window's rows score highest, as many as the budget of its layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Budgets(Planner):
 
     @cached_property
     def budgets(self) -> list[int] | None:
-        """[layer], the window not counted; None for a prompt that is no longer than the window."""
+        """[layer], without the tokens of the window. None for a prompt that is no longer than the window."""
         part, shape = self.part, self.shape
         if not self.scores:
             return None
@@ -51,5 +51,5 @@ class Budgets(Planner):
         return {} if self.budgets is None else {"budgets": self.budgets}
 
     def forget(self):
-        self.decided()  # while the scores are there
+        self.decided()  # finds the budgets while the scores are there
         self.scores = []

@@ -17,7 +17,7 @@ from .rows import Rows
 
 
 class _Layer(CacheLayerMixin):
-    """What transformers asks of a layer; what is held is in PolicyCache.bands."""
+    """Answers what transformers asks of a layer. The keys and values themselves are in PolicyCache.bands."""
 
     def __init__(self, cache: "PolicyCache"):
         super().__init__()
@@ -29,7 +29,7 @@ class _Layer(CacheLayerMixin):
 
     @is_initialized.setter
     def is_initialized(self, value: bool) -> None:
-        pass  # set by the base class
+        pass  # the base class sets it
 
     def lazy_initialization(self, *args) -> None:
         raise PolicyError("a kvatlas cache cannot be set up before it sees keys")
@@ -41,14 +41,14 @@ class _Layer(CacheLayerMixin):
         return self.cache.seen
 
     def get_mask_sizes(self, query) -> tuple[int, int]:
-        # Before transformers 5.3 it is given the positions instead of their number.
+        # Before transformers 5.3 the argument is the positions, later their number.
         length = query if isinstance(query, int) else query.shape[0]
         return self.cache.seen + length, 0
 
     def get_max_length(self) -> int:
         return -1
 
-    get_max_cache_shape = get_max_length  # its name before transformers 5.3
+    get_max_cache_shape = get_max_length  # what it was called before transformers 5.3
 
     def reset(self) -> None:
         self.cache.reset()
@@ -67,18 +67,19 @@ class PolicyCache(Cache):
     # What a user asks.
 
     def kept(self) -> list[list[list[int]]]:
-        """The positions of the tokens held: [layer][KV head]. Where PoD shares keys, those of the values."""
+        """The positions of the tokens that are held: [layer][KV head]. Where PoD shares keys, the positions of the
+        values."""
         out = []
         for bands in self.bands:
             out.append([row.tolist() for band in bands for row in band.value_positions])
         return out
 
     def lengths(self) -> list[int]:
-        """Tokens held by the KV head of each layer that holds most."""
+        """For each layer, how many tokens the KV head holds that holds most."""
         return [max(band.value_positions.shape[1] for band in bands) for bands in self.bands]
 
     def bytes(self) -> int:
-        """Bytes of memory that the keys and values take: of the storages behind them, each once."""
+        """How many bytes of memory the keys and values take. Each storage behind them counts once."""
         storages = {}
         for bands in self.bands:
             for band in bands:
@@ -88,20 +89,21 @@ class PolicyCache(Cache):
         return sum(storages.values())
 
     def decided(self) -> dict:
-        """What this input decided, once it is cut: "lazy" layers, "lazy_heads", "mass", "budgets", "lowest_layer"."""
+        """What the policy decided on this prompt, once the cache is cut: the layers that are "lazy", "lazy_heads",
+        "mass", "budgets", "lowest_layer", as far as it decides them."""
         return self.plan.decided() if self.is_cut else {}
 
     # What transformers calls.
 
     def reset(self) -> None:
-        """Ready for another sequence."""
+        """Forgets everything, so that the cache is ready for another sequence."""
         self.plan = Plan(self.shape, self.parts)
         self.bands: list[list[Band]] = [[] for _ in range(self.shape.layers)]
-        self.queries: dict[int, torch.Tensor] = {}  # PoD: [layer] of [heads, tokens, channels], of this pass
-        self.seen = 0  # tokens of all finished passes
+        self.queries: dict[int, torch.Tensor] = {}  # of this pass, for PoD: [layer] of [heads, tokens, channels]
+        self.seen = 0  # how many tokens the finished passes had
         self.is_cut = False
-        self.partitions = 0  # LagKV: that are cut
-        self.gates = self.skipped = 0  # PoD: gates looked at, and those that skipped the distant tokens
+        self.partitions = 0  # how many partitions LagKV has cut
+        self.gates = self.skipped = 0  # PoD: how many gates there were, and how many skipped the distant tokens
         self._layer = self._next_layer = 0
         self._pending = False
 
@@ -118,7 +120,7 @@ class PolicyCache(Cache):
         return 1
 
     def update(self, key_states, value_states, layer_idx: int, *args, **kwargs):
-        """Marks the new keys and values for our attention function, which does the rest."""
+        """Marks the new keys, so that our attention function knows this cache and calls attend()."""
         if self._pending:
             self._pending = False
             raise PolicyError(
@@ -160,7 +162,7 @@ class PolicyCache(Cache):
 
     @torch.no_grad()
     def attend(self, module, query, key, value, mask, scaling, dropout, sliding_window=None, softcap=None, **kwargs):
-        """[1, tokens, heads, channels] for the next layer."""
+        """The attention of the layer that update() was called for: [1, tokens, heads, channels]."""
         self._pending = False
         layer = self._layer
         self._next_layer = (layer + 1) % self.shape.layers
@@ -190,7 +192,7 @@ class PolicyCache(Cache):
             self._cut(layer)
 
     def _continue(self, layer: int, query, key, value, scaling, softcap, window) -> torch.Tensor:
-        """[heads, tokens, channels]"""
+        """The attention of a pass after the prompt: [heads, tokens, channels]."""
         if self.plan.pod and self.is_cut:
             self.queries[layer] = query
         outs = []
@@ -230,7 +232,7 @@ class PolicyCache(Cache):
             scores = scores.masked_fill(hidden.unsqueeze(1).to(scores.device), float("-inf"))
         weights = torch.softmax(scores, dim=-1, dtype=torch.float32)
         if not self.is_cut and self.plan.delay:
-            # One band of all heads: the first token behind the prompt decides.
+            # The first token behind the prompt decides. Nothing is cut yet, so that one band holds all heads.
             self.plan.observe_first_step(weights.view(heads, tokens, -1)[:, :1, : self.seen + 1])
         weights = weights.to(query.dtype).view(band.count, self.shape.group * tokens, -1)
         return (weights @ band.values.all()).view(-1, tokens, channels)
@@ -260,7 +262,7 @@ class PolicyCache(Cache):
                 band.take(rows.view(1, -1))
 
     def _cut(self, layer: int) -> None:
-        """What the policy keeps of all that the layer holds."""
+        """Leaves of all tokens of the layer only what the policy keeps."""
         plan, (whole,) = self.plan, self.bands[layer]
         own = plan.kept(layer, whole)
         heads = self.shape.kv_heads
@@ -281,7 +283,8 @@ class PolicyCache(Cache):
         self.bands[layer] = bands
 
     def _cut_band(self, whole: Band, first: int, own: torch.Tensor, apart, lag: bool) -> Band:
-        """own: [heads, tokens]; apart: rows of keys among own, and positions of values, where PoD shares keys."""
+        """The band that keeps the tokens `own` [heads, tokens] of its heads. Where PoD shares keys, `apart` says which
+        of them keep their keys, and the positions of the values."""
         count, bits = len(own), self.kv_bits
         keys, values = whole.keys.heads(first, count), whole.values.heads(first, count)
         if apart is None and count == self.shape.kv_heads and own.shape[1] == len(whole.keys):
@@ -290,7 +293,7 @@ class PolicyCache(Cache):
             of_values = own if apart is None else apart[1]
             keys, values = keys.take(own), values.take(of_values)
         if bits != 16:
-            # Groups of keys are of the head's own tokens, whichever of them stay.
+            # All of the head's own keys are quantised together, also those that do not stay.
             keys, values = keys.quantised(bits, by_channel=True), values.quantised(bits, by_channel=False)
         if apart is None:
             return Band(first, keys, values, own, lag=lag)
@@ -307,7 +310,7 @@ class PolicyCache(Cache):
                     band.take(lag.kept_rows(band, done, self.partitions))
         for layer, band in self._sharing_bands():
             if band.lag:
-                # Values stay of the tokens whose keys are left here or where they are read.
+                # Values stay for the tokens whose keys are left here or in the layers that lend keys.
                 left = torch.cat([band.key_positions[0], *self._lent(layer, band.first)])
                 band.take_values(torch.isin(band.value_positions[0], left).nonzero().view(1, -1))
 
@@ -317,36 +320,37 @@ class PolicyCache(Cache):
         return [(layer, band) for layer, bands in enumerate(self.bands) for band in bands if band.shares]
 
     def _band_of(self, layer: int, kv_head: int) -> tuple[Band, int]:
-        """The band that holds a KV head, and the head's place in it."""
+        """The band that holds the KV head, and the place of the head in it."""
         for band in self.bands[layer]:
             if band.first <= kv_head < band.first + band.count:
                 return band, kv_head - band.first
         raise AssertionError("every KV head is in a band")
 
     def _lent(self, layer: int, kv_head: int) -> list[torch.Tensor]:
-        """Positions of the keys of other layers that the head reads."""
+        """The positions of the keys that the head reads in other layers."""
         lenders = [source for source in self.plan.pod.sources(layer, kv_head) if source != layer]
         return [band.key_positions[place] for band, place in (self._band_of(lender, kv_head) for lender in lenders)]
 
     def _near_keys(self, layer: int, kv_head: int, positions: torch.Tensor, last: int) -> torch.Tensor:
-        reach = 2 * self.plan.lag.part["lag"] if self.plan.lag else 0  # LagKV will score them
+        reach = 2 * self.plan.lag.part["lag"] if self.plan.lag else 0  # the keys that LagKV will score
         return self.plan.pod.near_keys(layer, kv_head, positions, last, reach)
 
     def _layout(self, layer: int, kv_head: int, own: torch.Tensor, last: int):
-        """What a head keeps of its own tokens at the cut: rows of keys among them [1, rows], and positions of values
-        [1, rows]; None where all its query heads use its own keys."""
+        """What a head keeps of its own tokens when it is cut: which of them keep their keys [1, rows], and the
+        positions of the values [1, rows]. None if all query heads of the head use its own keys."""
         lent = self._lent(layer, kv_head) if self.plan.pod else []
         if not lent:
             return None
         rows = self._near_keys(layer, kv_head, own, last)
         values = torch.unique(torch.cat([own[rows], *lent]))
         if self.plan.trimmed(layer)[kv_head]:
-            values = values[torch.isin(values, own)]  # of the others its values are gone
+            values = values[torch.isin(values, own)]  # the values of other tokens are gone
         return rows.unsqueeze(0), values.unsqueeze(0)
 
 
 def _own(rows: torch.Tensor) -> torch.Tensor:
-    """In memory of their own: what the model hands over may lie in a larger array, such as of fused projections."""
+    """The rows in memory of their own. What the model hands over may be part of a larger array, as fused projections
+    make it, which would stay in memory as a whole."""
     rows = rows.detach().contiguous()
     if rows.untyped_storage().nbytes() > rows.numel() * rows.element_size():
         rows = rows.clone()
@@ -354,7 +358,8 @@ def _own(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_padding(mask, length: int, window) -> None:
-    """The prompt's last row must see all keys, save those that the model's own window hides."""
+    """Raises PolicyError unless the last row of the prompt sees all keys, except those that the model's own window
+    hides."""
     if mask is None or not isinstance(mask, torch.Tensor) or mask.dim() != 4:
         return
     begin = max(0, length - window) if window else 0

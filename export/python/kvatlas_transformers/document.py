@@ -28,9 +28,9 @@ RESULTS = {
 
 
 def load(path, section: str | None = None, task: str | None = None) -> Policy:
-    """The policy of a document: a file's path, or the document as a dict.
+    """The policy of a document, which is given as the path of its file or as a dict.
 
-    section: which one, where the document holds several; task: DynamicKV's budgets of that task."""
+    section: which policy, if the document holds several. task: take the budgets that DynamicKV has for this task."""
     if isinstance(path, dict):
         return _policy(path, section, task)
     name = os.fspath(path)

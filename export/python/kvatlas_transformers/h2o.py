@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""H2O: half of the budget goes to the last tokens, half to those that got most attention."""
+"""H2O: half of the budget goes to the last tokens, half to those of the others that got most attention."""
 
 from __future__ import annotations
 

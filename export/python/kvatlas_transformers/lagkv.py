@@ -13,11 +13,11 @@ from .planner import Planner
 
 class LagKv(Planner):
     def cuts(self, layer: int) -> bool:
-        """L2 does not cut the first two layers."""
+        """Whether the layer is cut: the variant "l2" leaves the first two layers whole."""
         return self.part["variant"] != "l2" or layer >= 2
 
     def partitions(self, length: int) -> int:
-        """How many are cut at that many tokens."""
+        """How many partitions are cut once there are so many tokens."""
         return max(0, (length - self.part["sink"]) // self.part["lag"] - 1)
 
     def selected(self, layer: int, band: Band) -> torch.Tensor | None:
@@ -25,8 +25,8 @@ class LagKv(Planner):
         return self.kept_rows(band, 0, wanted) if wanted > 0 and self.cuts(layer) else None
 
     def kept_rows(self, band: Band, done: int, wanted: int) -> torch.Tensor:
-        """Of the rows of a band's keys, those that stay when partitions done … wanted - 1 are cut, each by its scores
-        against the next: [heads, rows]."""
+        """The rows of the band's keys that stay when the partitions from `done` to wanted - 1 are cut: [heads, rows].
+        Each partition is scored against the next one."""
         part, size = self.part, self.part["lag"]
         begin, length = part["sink"] + done * size, (wanted - done) * size
         shape = (band.count, wanted - done + 1, size, -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The baselines of SimLayerKV: as many layers are trimmed as it would trim, but the highest ones, or layers drawn by a
+"""The baselines of SimLayerKV: they trim as many layers as it would, but the highest ones or layers drawn by a
 seed."""
 
 from __future__ import annotations

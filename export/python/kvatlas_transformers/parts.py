@@ -105,7 +105,7 @@ NOT_RUN = {
 
 
 def kept_of_partition(ratio: str, lag: int, place: str = "ratio") -> int:
-    """int(ratio * lag), exactly, for "1/6" and "0.25"."""
+    """How many tokens of a partition are kept: int(ratio * lag), computed exactly for ratios as "1/6" and "0.25"."""
     fraction = re.fullmatch(r"(\d{1,9})/(\d{1,9})", ratio, re.ASCII)
     decimal = re.fullmatch(r"(\d{0,9})(?:\.(\d{1,9}))?", ratio, re.ASCII)
     if fraction:
@@ -123,7 +123,7 @@ def kept_of_partition(ratio: str, lag: int, place: str = "ratio") -> int:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What a document says about the model that it is for, as far as it can be told in transformers."""
+    """What a document says about the model that it is for, as far as transformers can tell it of a model."""
 
     layers: int
     heads: int
@@ -133,7 +133,7 @@ class ModelShape:
 
     @property
     def group(self) -> int:
-        """Query heads of a KV head."""
+        """How many query heads share a KV head."""
         return self.heads // self.kv_heads
 
 
@@ -143,7 +143,7 @@ class Part:
 
     name: str
     settings: dict
-    lazy: list[list[bool]] | None = None  # [layer][KV head or one for all]
+    lazy: list[list[bool]] | None = None  # [layer][KV head], or one entry for all heads of a layer
     budgets: list[int] | None = None  # [layer]
     lowest: list[list[int]] | None = None  # [query head][layer]
 
@@ -156,7 +156,7 @@ class Part:
 
     @property
     def keep(self) -> tuple[int, int]:
-        """Initial and recent tokens kept."""
+        """How many initial and how many recent tokens are kept."""
         return self.settings.get("initial", 0), self.settings["recent"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a policy and what a prompt's prefill showed to what every KV head keeps of the prompt."""
+"""The plan of a prompt: what every KV head keeps of it, decided by a policy and by what the prefill showed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pod import Pod
 from .simlayerkv import SimLayerKv
 from .streaming import Streaming
 
-# The table of parts: each has its planner in a file of its own.
+# The table of parts. Each part has its planner in a file of its own.
 PLANNERS = {
     "simlayerkv": SimLayerKv,
     "heads": SimLayerKv,
@@ -56,7 +56,7 @@ class Plan:
             planner.observe_first_step(row)
 
     def trimmed(self, layer: int) -> list[bool]:
-        """[KV head]"""
+        """For each KV head of the layer, whether it keeps only its initial and recent tokens."""
         return self.trims.trimmed(layer) if self.trims else [False] * self.shape.kv_heads
 
     def cut_by_lag(self, layer: int, kv_head: int) -> bool:
@@ -64,7 +64,7 @@ class Plan:
         return self.lag is not None and self.lag.cuts(layer) and not self.trimmed(layer)[kv_head]
 
     def kept(self, layer: int, band: Band) -> list[torch.Tensor]:
-        """Of a layer's tokens, all of which `band` holds, those that each KV head keeps."""
+        """The positions that each KV head of a layer keeps. `band` holds the whole layer."""
         length, trimmed = len(band.keys), self.trimmed(layer)
         chosen = self.selects.selected(layer, band) if self.selects and not all(trimmed) else None
         window = selection.proximal(length, *self.trims.part.keep) if any(trimmed) else None
@@ -75,7 +75,7 @@ class Plan:
         return out
 
     def decided(self) -> dict:
-        """What this prompt decided, for reports."""
+        """What was decided on this prompt, for reports."""
         return {key: value for planner in self.planners for key, value in planner.decided().items()}
 
     def forget(self) -> None:

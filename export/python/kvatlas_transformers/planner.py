@@ -9,27 +9,27 @@ from .parts import ModelShape, Part
 
 
 class Planner:
-    """How one part of a policy decides what is kept of a prompt: what it must see of it, and what it cuts. Parts that
-    trim layers have trimmed(layer), parts that select tokens have selected(layer, band)."""
+    """How one part of a policy is planned: what it must see of a prompt, and what it cuts. A part that trims layers
+    also has trimmed(layer), a part that selects tokens also has selected(layer, band)."""
 
-    rows = 0  # last attention rows of every layer of the prompt that it looks at
-    columns = False  # whether it looks at the sums of all attention columns
+    rows = 0  # how many of the last attention rows of every layer it must see
+    columns = False  # whether it must see the sums of all attention columns
     delay = False  # whether it decides by the first token behind the prompt
-    is_local = True  # whether it cuts a layer before the next one is prefilled
+    is_local = True  # whether it can cut a layer before the next one is prefilled
 
     def __init__(self, part: Part, shape: ModelShape):
         self.part, self.shape = part, shape
 
     def observe(self, rows: torch.Tensor, columns: torch.Tensor | None) -> None:
-        """Of the next layer of the prompt: at least the last rows that it looks at, [heads, rows, tokens], and the sums
-        of all columns, [KV heads, tokens]."""
+        """Called for every layer of the prompt in order. rows [heads, rows, tokens] are at least the last rows that it
+        must see, columns [KV heads, tokens] the sums of all columns if some part must see them."""
 
     def observe_first_step(self, row: torch.Tensor) -> None:
-        """row: [heads, 1, tokens], of the first token behind the prompt in the next layer."""
+        """Called for every layer in order, for the first token behind the prompt. row is [heads, 1, tokens]."""
 
     def decided(self) -> dict:
-        """What this prompt decided, for reports."""
+        """What was decided on this prompt, for reports."""
         return {}
 
     def forget(self) -> None:
-        """Everything is cut: what was observed is no longer needed."""
+        """Called when everything is cut and what was observed is no longer needed."""

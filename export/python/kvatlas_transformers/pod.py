@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PoD: within a block of layers only the lowest keeps keys of distant tokens; the others score them by its queries and
-keys, and weigh their own values. What is held is the cache's: here is said what it keeps and reads of it."""
+"""PoD: within a block of layers only the lowest keeps the keys of distant tokens. The others score those tokens by its
+queries and keys, and weigh their own values. The cache holds all of them; this file decides what it keeps and reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .attention import capped
 from .band import Band
 from .planner import Planner
 
-ROWS = 16  # last prompt rows by which layers are compared
+ROWS = 16  # how many of the last prompt rows layers are compared by
 
 
 @dataclass
@@ -22,13 +22,13 @@ class Source:
     """What one KV head of a layer lends to the same head of this layer or of one above it."""
 
     layer: int
-    positions: torch.Tensor  # of its keys: [tokens]
+    positions: torch.Tensor  # the positions of its keys: [tokens]
     keys: torch.Tensor  # [tokens, channels]
-    queries: torch.Tensor | None  # of all query heads of its layer in this pass: [heads, tokens, channels]
+    queries: torch.Tensor | None  # all query heads of its layer in this pass: [heads, tokens, channels]
 
 
 def _pick(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """rows [n, channels] at an ascending index: a view where it is one run."""
+    """The rows [n, channels] at an ascending index. They are not copied if they follow each other."""
     if len(index) and int(index[-1]) - int(index[0]) + 1 == len(index):
         return rows.narrow(0, int(index[0]), len(index))
     return rows.index_select(0, index.to(rows.device))
@@ -47,7 +47,7 @@ class Pod(Planner):
 
     @cached_property
     def lowest(self) -> list[list[int]]:
-        """The lowest layer of the head's block: [query head][layer]."""
+        """The lowest layer of the block that the layer is in: [query head][layer]."""
         if self.part.lowest is not None:
             return self.part.lowest
         per_query_head = self.part["granularity"] == "head"
@@ -63,23 +63,25 @@ class Pod(Planner):
         return range(kv_head * self.shape.group, (kv_head + 1) * self.shape.group)
 
     def sources(self, layer: int, kv_head: int) -> list[int]:
-        """Layers by whose keys the query heads of a KV head score distant tokens, ascending."""
+        """The layers by whose keys the query heads of a KV head score distant tokens, ascending."""
         return sorted({self.lowest[head][layer] for head in self.heads(kv_head)})
 
     def _near(self, positions: torch.Tensor, last: int, recent: int) -> torch.Tensor:
         return (positions < self.part["initial"]) | (positions > last - recent)
 
     def near_keys(self, layer: int, kv_head: int, positions: torch.Tensor, last: int, reach: int) -> torch.Tensor:
-        """Which of the keys at these positions the head keeps when `last` is the last token: all where its distant keys
-        are read, else the near ones and at least the `reach` last ones. Rows, ascending."""
+        """Which of the keys at these positions the head keeps when `last` is the last position: their rows, ascending.
+        All stay if distant keys of the head are read, else those of near tokens and of at least the `reach` last
+        tokens."""
         if layer in self.sources(layer, kv_head):
             return torch.arange(len(positions))
         return self._near(positions, last, max(self.part["recent"], reach)).nonzero().view(-1)
 
     def attend(self, band: Band, layer: int, query, sources: list[Source], first: int, scaling, softcap, window):
-        """The attention of a band of one KV head on its own near keys and the sources' distant ones, for tokens at
-        positions first …: [query heads, tokens, channels]. Also the number of gates looked at, and of those that
-        skipped the distant tokens. A token at a time, as what is distant differs."""
+        """The attention of a band of one KV head on its own near keys and on the distant keys of the sources, for
+        tokens at the positions from `first` on: [query heads, tokens, channels]. Also how many gates there were, and
+        how many of them skipped the distant tokens. Tokens are taken one by one, because each has other distant
+        tokens."""
         initial, recent, tau = self.part["initial"], self.part["recent"], self.part["tau"]
         heads = self.heads(band.first)
         held, of_values = band.key_positions[0], band.value_positions[0]

@@ -8,7 +8,7 @@ from .parts import ModelShape, Part
 
 
 class Policy:
-    """What `load` reads. `policy.cache(model)` makes a cache for one sequence."""
+    """The policy that `load` reads from a document. `policy.cache(model)` makes a cache for one sequence."""
 
     def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int = 16):
         self.shape = shape
@@ -34,7 +34,7 @@ class Policy:
         return PolicyCache(self.shape, self.parts, self.kv_bits)
 
     def _check(self, model) -> None:
-        """Refuses a model that the policy is not for."""
+        """Raises PolicyError for a model that the policy is not for."""
         config = model.config.get_text_config()
         if getattr(model.config, "is_encoder_decoder", False):
             raise PolicyError(f"{type(model).__name__} is an encoder-decoder, policies are for decoders")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys or values of some KV heads, a row a token: as they are, or quantised."""
+"""Keys or values of some KV heads, one row for each token, either as they are or quantised."""
 
 from __future__ import annotations
 
 import torch
 
-GROUP = 32  # values that share a scale and a minimum
+GROUP = 32  # so many values share a scale and a minimum
 
 
 def _gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """rows [heads, n, …] at index [heads, m]."""
+    """Of rows [heads, n, …] those at index [heads, m]."""
     shape = index.shape + (1,) * (rows.dim() - 2)
     return torch.gather(rows, 1, index.view(shape).expand(index.shape + rows.shape[2:]))
 
@@ -44,7 +44,7 @@ class Rows:
 
 
 class QuantisedRows(Rows):
-    """The prompt's rows in 4 or 2 bits, and behind them what was generated, as it is.
+    """The rows of the prompt in 4 or 2 bits, and behind them the generated rows as they are.
 
     Keys are quantised by channel: 32 tokens of one channel share a scale; values by token: 32 channels of one token.
     An element is minimum + code * scale, the two as float16."""
@@ -53,7 +53,7 @@ class QuantisedRows(Rows):
         self.bits = self.channels = 0
         self.by_channel = False
         self.codes = self.scales = self.minima = self.tail = None
-        self.groups = None  # of each row [heads, tokens], by channel; None: 32 rows after 32 rows
+        self.groups = None  # by channel: the group of each row [heads, tokens]; None if each 32 rows are one
         self.__dict__.update(vars(like) if like else {})
         self.__dict__.update(changes)
 
@@ -119,7 +119,7 @@ class QuantisedRows(Rows):
         old = self.codes.shape[1]
         inside = index < old
         counts = inside.sum(1)
-        # Where heads keep unequally many of the prompt's rows, the odd ones join the tail, restored.
+        # If some heads keep more of the prompt's rows than others, those beyond the fewest are restored into the tail.
         count = int(counts.min())
         kept, rest = index[:, :count], index[:, count:]
         tail = _gather(self.all(), rest) if bool((counts > count).any()) else _gather(self.tail, rest - old)
@@ -127,7 +127,7 @@ class QuantisedRows(Rows):
         if not self.by_channel:
             out.scales, out.minima = _gather(self.scales, kept), _gather(self.minima, kept)
             return out
-        # Groups of which no row is left are dropped, as far as all heads have dropped them.
+        # Groups are dropped once no head has a row of them left.
         groups = kept // GROUP if self.groups is None else self.groups.gather(1, kept)
         used, groups = torch.unique(groups, return_inverse=True)
         regular = torch.arange(kept.shape[1], device=kept.device) // GROUP

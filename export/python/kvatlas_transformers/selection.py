@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tokens, layers and blocks a policy takes: pure functions."""
+"""Pure functions that choose tokens, layers and blocks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import torch.nn.functional as F
 
 
 def largest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """Places of the `count` largest along the last axis, ascending; of equal ones the earlier."""
+    """The places of the `count` largest scores along the last axis, ascending. Of equal scores the earlier one
+    counts."""
     order = torch.sort(scores, dim=-1, descending=True, stable=True).indices
     return torch.sort(order[..., :count], dim=-1).values
 
 
 def best_and_rest(scores: torch.Tensor, best: int, begin: int, length: int) -> torch.Tensor:
-    """The `best` largest of scores [heads, positions], ascending, then begin … length - 1."""
+    """The places of the `best` largest of scores [heads, positions], ascending, and behind them the positions from
+    `begin` to length - 1."""
     chosen = largest(scores, min(best, scores.shape[1])).cpu()
     return torch.cat([chosen, torch.arange(begin, length).expand(len(scores), -1)], dim=1)
 
 
 def proximal(length: int, initial: int, recent: int) -> torch.Tensor:
-    """Positions < initial and the last `recent` of `length`."""
+    """Of `length` positions the first `initial` and the last `recent`."""
     begin = max(0, length - recent)
     if initial >= begin:
         return torch.arange(length)
@@ -30,7 +32,7 @@ def proximal(length: int, initial: int, recent: int) -> torch.Tensor:
 
 
 def proximal_mass(rows: torch.Tensor, initial: int, recent: int) -> torch.Tensor:
-    """rows: [heads, rows, keys], the last rows of causal attention; the mass on proximal keys: [heads, rows]."""
+    """The mass on proximal keys, [heads, rows], of the last rows of causal attention, [heads, rows, keys]."""
     count, keys = rows.shape[1:]
     row = torch.arange(keys - count, keys)[:, None]
     key = torch.arange(keys)[None, :]
@@ -39,8 +41,8 @@ def proximal_mass(rows: torch.Tensor, initial: int, recent: int) -> torch.Tensor
 
 
 def window_scores(rows: torch.Tensor, kernel: int, pooling: str) -> torch.Tensor:
-    """rows: [heads, window, keys], the last attention rows; the scores of the keys before the window: [heads, keys -
-    window]."""
+    """The scores of the keys before the window, [heads, keys - window], by the last attention rows, [heads, window,
+    keys]."""
     window, keys = rows.shape[1:]
     mean = rows[..., : keys - window].mean(1).unsqueeze(1)
     if pooling == "avg":
@@ -51,7 +53,7 @@ def window_scores(rows: torch.Tensor, kernel: int, pooling: str) -> torch.Tensor
 
 
 def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
-    """How many of the `count` largest of all scores lie in each layer; of equal ones those of lower layers count."""
+    """How many of the `count` largest of all scores lie in each layer. Of equal scores those of lower layers count."""
     if count <= 0:
         return [0] * len(scores)
     flat = torch.cat([layer.flatten() for layer in scores])
@@ -66,7 +68,7 @@ def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
 
 
 def layer_budgets(counts: list[int], heads: int, base: int, positions: int) -> list[int]:
-    """DynamicKV's tokens of each layer, the window not counted: they sum to base * layers."""
+    """How many tokens each layer keeps under DynamicKV, without the window. Their sum is base * layers."""
     if base >= positions:
         return [positions] * len(counts)
     budgets = [count // heads for count in counts]
@@ -78,14 +80,15 @@ def layer_budgets(counts: list[int], heads: int, base: int, positions: int) -> l
 
 
 def pyramid_budgets(mean: int, layers: int) -> list[int]:
-    """PyramidKV's, falling linearly from 2 mean - mean / 20 to mean / 20."""
+    """PyramidKV's budgets, which fall linearly over the layers from 2 mean - mean / 20 to mean / 20."""
     least = mean / 20
     ways = [layer / (layers - 1) if layers > 1 else 0.5 for layer in range(layers)]
     return round_to_total([2 * mean - least - way * 2 * (mean - least) for way in ways], mean * layers)
 
 
 def round_to_total(values: list[float], total: int) -> list[int]:
-    """Largest remainders; of equal ones the earlier."""
+    """Whole numbers near the values with this sum. What rounding down leaves goes to the largest remainders, of equal
+    ones to the earlier."""
     scale = total / sum(values) if sum(values) > 0 else 0
     shares = [value * scale for value in values]
     whole = [math.floor(share + 1e-9) for share in shares]
@@ -102,8 +105,8 @@ def round_to_total(values: list[float], total: int) -> list[int]:
 
 
 def lag_scores(keys: torch.Tensor, values: torch.Tensor, variant: str) -> torch.Tensor:
-    """keys, values: [heads, partitions + 1, lag, channels]; the scores of all partitions but the last, which is only
-    the last one's reference: [heads, partitions, lag]."""
+    """The scores of all partitions but the last, [heads, partitions, lag]. keys and values are [heads, partitions + 1,
+    lag, channels]; the last partition only serves as a reference for the one before it."""
     if variant == "l2":
         return -torch.linalg.vector_norm(keys[:, :-1].float(), dim=-1)
 
@@ -124,15 +127,16 @@ def entropy(rows: torch.Tensor) -> torch.Tensor:
 
 
 def layer_similarity(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """1 - the mean Jensen-Shannon divergence of two layers' attention rows [heads, rows, keys]: [heads]."""
+    """How similar the attention rows [heads, rows, keys] of two layers are: 1 - their mean Jensen-Shannon divergence,
+    [heads]."""
     a, b = a.double(), b.double()
     divergence = entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
     return 1 - divergence.mean(-1)
 
 
 def pod_blocks(rows: list[torch.Tensor], kv_heads: int, per_query_head: bool, delta: float) -> list[list[int]]:
-    """rows: [layer] of [heads, rows, keys]; the lowest layer of each block: [query head][layer]. A layer joins a block
-    if it is at least delta similar to every layer in it."""
+    """The lowest layer of the block that each layer is in, [query head][layer], by the layers' attention rows, [layer]
+    of [heads, rows, keys]. A layer joins the block below it if it is at least delta similar to every layer in it."""
     heads = rows[0].shape[0]
     units = heads if per_query_head else kv_heads
     lowest: list[list[int]] = [[] for _ in range(units)]
@@ -150,7 +154,7 @@ def pod_blocks(rows: list[torch.Tensor], kv_heads: int, per_query_head: bool, de
 
 
 def drawn_layers(seed: int, layers: range, count: int) -> list[int]:
-    """As many of the layers, drawn by the seed as kvatlas draws them (splitmix64)."""
+    """Draws `count` of the layers by the seed. kvatlas draws the same ones (by splitmix64)."""
     mask = (1 << 64) - 1
     state = seed
 

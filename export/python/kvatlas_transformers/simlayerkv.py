@@ -13,7 +13,7 @@ from .planner import Planner
 
 
 class SimLayerKv(Planner):
-    """Also of the part "heads", whose lazy heads are always known."""
+    """Also plans the part "heads", whose lazy heads are always known beforehand."""
 
     def __init__(self, part, shape):
         super().__init__(part, shape)
@@ -45,13 +45,13 @@ class SimLayerKv(Planner):
 
     @cached_property
     def _opposite_layers(self) -> list[int]:
-        """As many layers as are lazy, of the others those of the smallest mass."""
+        """Of the layers that are not lazy those of the smallest mass, as many as are lazy."""
         lazy = self.lazy_layers
         others = sorted(set(range(self.shape.layers)) - set(lazy), key=self.layer_mass)
         return others[: len(lazy)]
 
     def trimmed(self, layer: int) -> list[bool]:
-        """[KV head]"""
+        """For each KV head of the layer, whether it is trimmed."""
         heads = self.shape.kv_heads
         if self.part.lazy is not None:
             row = self.part.lazy[layer]
