@@ -13,13 +13,13 @@
 
 namespace kvatlas::calibrate {
 
-/// Copied rows of one KV head: the tokens' keys and values, one after the other.
+/// Where the copied keys and values of one KV head lie: those of its tokens, row after row.
 struct CopiedRows {
   std::int64_t start = 0;
-  std::shared_ptr<const std::vector<std::int64_t>> tokens;  // ascending
+  std::shared_ptr<const std::vector<std::int64_t>> tokens;  // positions, ascending
 
   std::int64_t length() const { return tokens ? static_cast<std::int64_t>(tokens->size()) : 0; }
-  /// The rows of tokens begin .. end - 1.
+  /// The rows of the tokens at positions from `begin` to end - 1.
   Range run(std::int64_t begin, std::int64_t end) const {
     if (!tokens || end <= begin) return {start, start};
     const auto first = std::lower_bound(tokens->begin(), tokens->end(), begin);
@@ -28,21 +28,22 @@ struct CopiedRows {
   }
 };
 
-/// Rows that plans select or change, one array a layer for all continuations. Nothing is ever
-/// written twice, so that continuations may share them.
+/// Copies of keys and values, for plans that select or change them. Each layer has one array for
+/// all continuations. Once a plan is added its rows are not written again, so that continuations
+/// may share them.
 class CacheCopies {
  public:
   CacheCopies(const model::Config& config, const at::TensorOptions& options);
 
   const at::Tensor& keys(std::int64_t layer) const;    // [rows, d]
-  const at::Tensor& values(std::int64_t layer) const;  // likewise
+  const at::Tensor& values(std::int64_t layer) const;  // [rows, d]
 
-  /// Makes room for so many more rows of a layer.
+  /// Makes room for so many further rows of a layer.
   void reserve(std::int64_t layer, std::int64_t rows);
-  /// Copies tokens[g] of KV head g; heads without tokens get no rows.
+  /// Copies the tokens tokens[g] of KV head g. Heads without tokens get no rows.
   std::vector<CopiedRows> add(std::int64_t layer, const capture::Sequence::Cache& from,
                               const std::vector<std::vector<std::int64_t>>& tokens);
-  /// What 4 or 2 bits make of a head's rows, in place.
+  /// Rounds a head's rows, in place, to what 4 or 2 bits can store.
   void quantise(std::int64_t layer, const CopiedRows& head, int bits);
 
  private:

@@ -13,10 +13,10 @@
 
 namespace kvatlas::calibrate {
 
-/// What one continuation holds and reads.
+/// How much of the cache one continuation holds and reads.
 struct CacheUse {
-  std::vector<std::int64_t> lengths;  // [layer], tokens held, the longest KV head's
-  double stored_bytes = 0;            // keys and values, at 16 bits or as the plan says
+  std::vector<std::int64_t> lengths;  // [layer]: tokens that the longest KV head holds
+  double stored_bytes = 0;            // keys and values, at 16 bits or at the plan's kv_bits
   double read_bytes = 0;              // by the last step
 };
 
@@ -25,29 +25,32 @@ struct CacheUse {
 /// copied.
 class Continuations {
  public:
-  /// The prompt's first `n_tokens` are what is cut; the sequence may hold one more. `steps`: the
-  /// most that any of them is run.
+  /// The first `n_tokens` of the sequence are the prompt that is cut; it may hold one token more.
+  /// No continuation is run for more than `steps` steps.
   Continuations(capture::Engine& engine, const capture::Sequence& prompt, std::int64_t n_tokens,
                 std::int64_t steps);
   ~Continuations();
 
-  /// Makes room for plans, and for a fork of each, before they are added: growing later costs more.
+  /// Makes room for these plans, and if `forks` for a fork of each, before they are added. Without
+  /// it the arrays grow while plans are added, which takes longer.
   void reserve(std::span<const Plan* const> plans, bool forks);
-  /// Begins one: for a plan with a delay at the position behind the first step. Gives its number.
+  /// Begins a continuation and gives its number. Its first position is behind the prompt and, if
+  /// the plan has a delay, behind the first step.
   std::size_t add(const Plan& plan);
-  /// One more that has seen and held the same so far.
+  /// Begins one that has seen the same tokens and holds the same so far.
   std::size_t fork(std::size_t number);
-  /// Bytes that a plan and its fork will take here.
+  /// The bytes that a continuation of the plan and its fork will take.
   std::int64_t bytes_of(const Plan& plan) const;
 
-  /// Runs one token of each of `which`, all at `position`; rows of logits come in that order.
+  /// Runs one token of each continuation in `which`, all at `position`, and hands over the logits
+  /// in the same order.
   void step(std::span<const std::size_t> which, std::span<const std::int64_t> tokens,
             std::int64_t position,
             const std::function<void(std::size_t row, std::span<const float> logits)>& logits);
 
   CacheUse use(std::size_t number) const;
-  /// PoD's gate: the share of (head, layer) above the lowest of its block that skipped the distant
-  /// part so far; NaN where there is none.
+  /// How often PoD's gate made a head skip the distant tokens so far, as a share of the heads and
+  /// layers that borrow keys. NaN if there was no gate.
   double skipped(std::size_t number) const;
 
  private:

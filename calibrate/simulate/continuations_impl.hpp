@@ -17,21 +17,22 @@
 
 namespace kvatlas::calibrate {
 
-using Ranges = std::vector<Range>;  // ascending, none empty
-/// Unless it is empty.
+using Ranges = std::vector<Range>;  // ascending, and none is empty
+/// Appends a range unless it is empty.
 void add_range(Ranges& ranges, const Range& range);
 Ranges intersect(const Ranges& a, const Ranges& b);
 
-/// Parts of one array of keys and values that rows of the step attend to: up to one run of cached
-/// rows a KV head each.
+/// What the rows of a step read of one array of keys and values. It is cut into parts: a part is of
+/// one row, and has at most one run of consecutive array rows for each KV head.
 struct Reads {
-  /// Row `row` reads runs[g], rows of the array, by KV head g.
+  /// Row `row` reads the array rows runs[g] in KV head g.
   void add(std::int64_t row, const std::vector<Ranges>& runs);
 
-  std::vector<std::int64_t> rows, starts, lengths;  // [part], [part * KV head] twice
+  std::vector<std::int64_t> rows;             // [part]
+  std::vector<std::int64_t> starts, lengths;  // [part * KV head]
 };
 
-/// What one row of a step reads in each KV head.
+/// What one row of a step reads: for each KV head, the rows of the three arrays that hold keys.
 struct HeadRuns {
   explicit HeadRuns(std::int64_t kv_heads)
       : prompt(static_cast<std::size_t>(kv_heads)), copies(prompt), generated(prompt) {}
@@ -39,18 +40,18 @@ struct HeadRuns {
   std::vector<Ranges> prompt, copies, generated;
 };
 
-/// What the rows of a step read of the three arrays that hold a layer's keys.
+/// What all rows of a step read of the three arrays that hold a layer's keys.
 struct LayerReads {
   void add(std::int64_t row, const HeadRuns& runs);
 
   Reads prompt, copies, generated;
 };
 
-/// Softmax parts of all rows, to be joined by their log-sum-exps.
+/// The attention on each part, before the parts of a row are joined by their log-sum-exps.
 struct Parts {
-  std::vector<at::Tensor> out, lse;   // a call each: [parts, n_heads, d], [parts, n_heads]
-  std::vector<std::int64_t> rows;     // of the step
-  std::vector<std::uint8_t> distant;  // of a PoD head that borrows its keys
+  std::vector<at::Tensor> out, lse;   // of each call: [parts, n_heads, d] and [parts, n_heads]
+  std::vector<std::int64_t> rows;     // [part]: the row of the step
+  std::vector<std::uint8_t> distant;  // [part]: 1 if its keys are borrowed (PoD)
 };
 
 struct Continuations::State {
@@ -68,20 +69,21 @@ struct Continuations::State {
     std::optional<Proximity> window;
     bool rolling = false;
 
-    /// The positions that `position` sees: of its own window, and of the model's (0: all).
+    /// The positions that a token at `position` sees through the plan's window and the model's own
+    /// (0 if the model has none).
     Ranges seen_from(std::int64_t position, std::int64_t model_window, std::int64_t first) const;
   };
   struct Layer {
     std::vector<Head> heads;
-    std::int64_t generated_from = 0;  // generated rows before it are among the copied ones
+    std::int64_t generated_from = 0;  // generated rows before this one have been copied
   };
   struct Stream {
     std::shared_ptr<const Plan> plan;
-    std::int64_t first = 0;  // position of generated row 0
-    std::int64_t taken = 0;  // generated rows
+    std::int64_t first = 0;  // position of the first generated row
+    std::int64_t taken = 0;  // number of generated rows
     std::vector<Layer> layers;
-    /// PoD over copies: [layer, lowest layer, KV head] -> the lowest layer's tokens with its keys
-    /// and this layer's values.
+    /// For PoD where tokens are copied: [layer, lowest layer of the block, KV head] to the tokens
+    /// of the lowest layer, with its keys and the layer's values.
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, CopiedRows> borrowed;
     std::int64_t gates = 0, skipped = 0;
     double read_bytes = 0;
@@ -89,19 +91,19 @@ struct Continuations::State {
     Layer& layer(std::int64_t l) { return layers[l]; }
     const Layer& layer(std::int64_t l) const { return layers[l]; }
     const Head& head(std::int64_t l, std::int64_t g) const { return layer(l).heads[g]; }
-    /// Those of the positions that are generated rows of a layer, as rows.
+    /// The generated rows of a layer that are at these positions.
     Ranges generated(const Ranges& positions, std::int64_t l) const;
-    /// The copied rows whose keys are of layer m and whose values are of layer l.
+    /// The copied rows with keys of layer m and values of layer l.
     CopiedRows copied(std::int64_t l, std::int64_t m, std::int64_t g) const;
-    /// Whether a query head of KV head g reads distant tokens of layer l by layer m's keys.
+    /// Whether some query head of KV head g scores the distant tokens of layer l by layer m's keys.
     bool shares(std::int64_t l, std::int64_t m, std::int64_t g, std::int64_t group) const;
   };
   std::vector<Stream> streams;
   std::vector<at::Tensor> generated_key, generated_value;  // [layer] of [streams, K, steps, d]
 
-  // Of the step that runs.
+  // The step that runs.
   std::vector<Stream*> active;
-  at::Tensor generated_index;       // rows of the flat generated arrays, [rows * K]
+  at::Tensor generated_index;  // [rows * K]: where the step writes in the generated arrays, flat
   std::vector<at::Tensor> queries;  // [layer] of [rows, n_heads, d], kept for PoD
 
   State(capture::Engine& engine, const capture::Sequence& prompt, std::int64_t n_tokens,
@@ -119,10 +121,10 @@ struct Continuations::State {
   // What a step attends to (continuations_attention.cpp).
   void attend(const capture::ContinuationRows& in);
   void add_own(const capture::ContinuationRows& in, Parts& parts);
-  /// Of the positions that are seen, those that KV head g of layer l reads by layer m's keys.
+  /// Adds what KV head g of layer l reads by layer m's keys: the seen positions that it holds.
   void add_runs(const Stream& stream, const Ranges& seen, std::int64_t l, std::int64_t m,
                 std::int64_t g, HeadRuns& runs) const;
-  /// Reads by layer m's keys and this layer's values.
+  /// Attends to these parts by layer m's queries and keys and this layer's values.
   void read(const LayerReads& reads, std::int64_t m, const capture::ContinuationRows& in,
             Parts& parts) const;
   void read(const Reads& reads, const at::Tensor& query, const AnyView<2>& keys,
@@ -154,16 +156,16 @@ struct Continuations::State {
   double stored_bytes(const Stream& stream) const;
 };
 
-/// PoD's positions near `position`, and those that are not.
+/// The positions that PoD counts as near `position`, and those that it counts as distant.
 Ranges proximal_to(std::int64_t position, const Proximity& proximal);
 Ranges distant_from(std::int64_t position, const Proximity& proximal);
-/// Whether MiniCache merges the layer with a neighbour.
+/// Whether MiniCache merges the layer with one beside it.
 bool is_merged(std::int64_t layer, std::int64_t layers);
 /// The copied rows of tokens at these positions.
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied);
 std::int64_t length_of(const Ranges& ranges);
 
-/// [heads, tokens, d] as rows: row g * head_step + token.
+/// The cache [heads, tokens, d] as rows: token t of head g is row g * head_step + t.
 AnyView<2> flat(const AnyView<3>& cache);
 std::int64_t head_step(const AnyView<3>& cache);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a policy and what a prompt's prefill showed to what every KV head keeps of the prompt.
+// A policy and the facts of a prompt give a plan, which says what every KV head keeps of the
+// prompt.
 #pragma once
 
 #include <cstdint>
@@ -13,59 +14,63 @@
 
 namespace kvatlas::calibrate {
 
-/// Tokens begin .. end - 1.
+/// The tokens from `begin` up to, but without, `end`.
 struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t length() const { return end - begin; }
   bool operator==(const Range&) const = default;
 };
 
-/// What one KV head of one layer keeps of the prompt: either ranges of it, which are read where the
-/// prompt's cache lies, or single tokens, which are copied.
+/// What one KV head of one layer keeps of the prompt. It has either ranges, which are read in place
+/// from the prompt's cache, or single tokens, which are copied out of it.
 struct HeadCut {
   std::vector<Range> ranges;
   std::vector<std::int64_t> tokens;  // ascending
-  std::optional<Proximity> window;   // that this is; none: chosen otherwise
-  bool rolling = false;              // while decoding too, nothing but the window is seen
+  std::optional<Proximity> window;   // set if what is kept is a window
+  bool rolling = false;              // the window also moves along while decoding
   bool operator==(const HeadCut&) const = default;
 };
 
-/// What a policy does to one prompt. Equal plans decode alike.
+/// What a policy does to one prompt. Two policies with equal plans generate the same, so that only
+/// one of them needs to be run.
 struct Plan {
-  /// Decode steps that see the full cache before the cut: 1 where the first one decides.
+  /// How many decode steps see the full cache before it is cut: 1 if the policy decides by the
+  /// first step, else 0.
   std::int64_t delay = 0;
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
   int kv_bits = 16;
-  std::optional<LagKv> lag;  // goes on cutting while decoding, where `lag_heads` says
-  LazyHeads lag_heads;       // [layer][KV head]
-  std::optional<Pod> pod;    // with `lowest`
+  std::optional<LagKv> lag;  // goes on cutting while decoding, in the heads of `lag_heads`
+  LazyHeads lag_heads;       // [layer][KV head], 1 where LagKV cuts
+  std::optional<Pod> pod;    // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;
 
-  // What was decided, for reports: of the policies that decide it.
-  std::vector<double> mass;           // [layer], or [layer * KV head]
-  std::vector<std::int64_t> lazy;     // layers trimmed
-  std::vector<std::int64_t> budgets;  // [layer], the window not counted
+  // For reports: what the policy decided on this prompt. Empty where it has no such decision.
+  std::vector<double> mass;  // [layer], or [layer * KV head] if KV heads are decided one by one
+  std::vector<std::int64_t> lazy;     // the layers that were trimmed as a whole
+  std::vector<std::int64_t> budgets;  // [layer], without the tokens of the window
 };
 
-/// What the policies need of a prompt beside its cache.
+/// What policies must know of a prompt beside its cache.
 struct Needs {
-  std::int64_t rows = 0;  // last attention rows of every layer
-  bool columns = false;   // sums of all attention columns
-  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses;  // with w_last
+  std::int64_t rows = 0;  // how many of the last attention rows of every layer
+  bool columns = false;   // the sums of all attention columns
+  /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first
+  /// decode step.
+  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses;
   std::vector<Proximity> decode_masses;
 };
 Needs needs_of(std::span<const Policy> policies);
 
-/// What a prefill showed of a prompt. Made by PromptFacts::observe while the model runs.
+/// What the model showed of a prompt while it ran: all that some policies need.
 class PromptFacts {
  public:
   PromptFacts(Needs needs, const model::Config& config, std::int64_t n_tokens);
   ~PromptFacts();
   PromptFacts(PromptFacts&&) noexcept;
 
-  /// For every layer of the prefill, and of the first decode step.
+  /// Called for every layer, in order: during the prefill, and during the first decode step.
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
 
@@ -76,20 +81,20 @@ class PromptFacts {
   std::unique_ptr<State> state_;
 };
 
-/// Error(usage) for a policy that cannot be applied to this model or prompt. The sequence holds the
-/// prompt, and for a plan with a delay its first generated token.
+/// The sequence holds the prompt and, if the policy decides by the first decode step, one token
+/// more. Error(usage) for a policy that cannot be applied to this model or prompt.
 Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Sequence& prompt,
                const model::Config& config);
 
-/// Whether make_plan needs the first decode step.
+/// Whether the policy decides by the first decode step.
 bool decides_while_decoding(const Policy& policy);
 
-/// Every head keeps the first n tokens: [layer][KV head].
+/// The full cache of n tokens: [layer][KV head].
 std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n);
 
-using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer]
-/// The windows of a policy whose windows mask the prefill too. Error(usage) where they are not
-/// windows of whole layers that are known before the prompt is read.
+using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer], empty where it has none
+/// The windows of the layers, for a policy whose windows mask the prefill too. Error(usage) if a
+/// part of it is no window of whole layers, or only known once the prompt is read.
 LayerWindows prefill_windows(const Policy& policy, const model::Config& config);
 
 }  // namespace kvatlas::calibrate

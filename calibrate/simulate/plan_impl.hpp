@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the parts share: the facts of a prompt, a plan in the making, and the planner
-// that each part gives.
+// What the files of the parts share: the facts of a prompt, the draft of a plan, and the table of
+// the parts' planners.
 #pragma once
 
 #include <cstdint>
@@ -27,43 +27,46 @@ struct PromptFacts::State {
   const std::vector<double>& decode_mass_of(const Proximity& keep) const;
 };
 
-/// A plan in the making. It begins with the full cache, and the parts of the policy change it one
-/// after the other.
+/// A plan while it is made. It begins with the full cache, and the parts of the policy change it
+/// one after the other.
 struct Draft {
   const Policy& policy;
   const PromptFacts::State& facts;
   const capture::Sequence& prompt;
   const model::Config& config;
-  std::int64_t n = 0;  // tokens that are cut: the prompt's, and the first step's if a part needs it
+  /// How many tokens are cut: the prompt's and, if the policy decides by it, the first step's.
+  std::int64_t n = 0;
   Plan plan = {};
-  LazyHeads trimmed = {};  // heads that a part has trimmed; the parts after it leave them alone
+  /// [layer][KV head], 1 where a part has trimmed. Later parts do not change those heads.
+  LazyHeads trimmed = {};
 
   std::int64_t layers() const { return config.n_layers; }
   std::int64_t kv_heads() const { return config.n_kv_heads; }
   bool full(std::int64_t layer, std::int64_t g) const { return trimmed[layer][g] == 0; }
 
-  /// The head keeps the initial and the recent tokens.
+  /// Lets the head keep only its initial and its recent tokens.
   void keep_window(std::int64_t layer, std::int64_t g, const Proximity& keep);
-  /// The same, and no later part changes the head.
+  /// Does the same and marks the head, or the layer, as trimmed.
   void trim(std::int64_t layer, std::int64_t g, const Proximity& keep);
   void trim_layer(std::int64_t layer, const Proximity& keep);
-  /// The head keeps these tokens.
+  /// Lets the head keep only these tokens, which ascend.
   void select(std::int64_t layer, std::int64_t g, std::vector<std::int64_t> tokens);
-  /// Calls change(layer, KV head) for all heads that no part has trimmed.
+  /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
-  /// Every head keeps copies, because what is stored is changed.
+  /// Lets every head keep copies of its tokens, so that what is stored may be changed.
   void copy_everything();
 };
 
-/// How one part of a policy is planned. It refers to the part.
+/// How one part of a policy is planned. It refers to the part, which must outlive it.
 struct PartPlanner {
-  Needs needs = {};                 // what it must know of the prompt
-  std::function<void(Draft&)> cut;  // what it does to the plan
-  /// The window of a whole layer. Absent where no window is known before the prompt is read.
+  Needs needs = {};                 // what the part must know of the prompt
+  std::function<void(Draft&)> cut;  // what the part does to the plan
+  /// The window of a whole layer, if it has one. Left empty by parts that are no windows, or whose
+  /// windows are only known once the prompt is read.
   std::function<std::optional<Proximity>(std::int64_t layer)> window_of = {};
 };
 
-// The table of parts: each has its function in a file of its own.
+// The table of parts. Each part has its planner in a file of its own.
 PartPlanner planner_of(const Streaming& part);      // streaming.cpp
 PartPlanner planner_of(const SimLayerKv& part);     // simlayerkv.cpp
 PartPlanner planner_of(const LayerBaseline& part);  // layer_baseline.cpp
@@ -75,10 +78,12 @@ PartPlanner planner_of(const LagKv& part);          // lagkv.cpp
 PartPlanner planner_of(const MiniCache& part);      // minicache.cpp
 PartPlanner planner_of(const Quest& part);          // quest.cpp
 
-/// Means over groups of so many neighbouring query heads: those of a layer, or of a KV head.
+/// The means over groups of `heads` neighbouring query heads, such as those of a layer or of a KV
+/// head.
 std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_t heads);
 
-/// The `best` largest of scores [positions], ascending, then begin .. n - 1.
+/// The positions of the `best` largest of the scores [positions], ascending, and behind them the
+/// positions from `begin` to n - 1.
 std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positions,
                                         std::int64_t best, std::int64_t begin, std::int64_t n);
 

@@ -6,8 +6,9 @@
 
 namespace kvatlas::calibrate {
 
-/// Finds the blocks of a Pod part that names a file: of a profile by the divergence it holds, of a
-/// policy document as they stand there. Error(usage) if they are of a model of another shape.
+/// Finds the blocks of a Pod part that names a file. From a profile they are computed, by the
+/// divergence of its layers; from a policy document they are taken as they are. Error(usage) if the
+/// file is of a model of another shape.
 void load_blocks(Policy& policy, const model::Config& config);
 
 }  // namespace kvatlas::calibrate

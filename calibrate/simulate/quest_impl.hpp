@@ -13,13 +13,14 @@
 
 namespace kvatlas::calibrate {
 
-/// Quest: of all pages of the prompt, each step reads those whose keys may score highest, by the
-/// least and the greatest value of every channel.
+/// Quest's pages. Of every page of the prompt the least and the greatest value of each channel are
+/// known, which bound the scores of its keys. A step reads the pages with the highest bounds.
 class QuestPages {
  public:
   explicit QuestPages(const model::Config& config) : config_(config) {}
 
-  /// The pages that a row reads in this layer, [KV head]; adds the bytes of what it reads.
+  /// The tokens that row `row` of the step reads in this layer, for each KV head. Adds the bytes
+  /// that it reads to `read_bytes`.
   std::vector<std::vector<Range>> choose(const Quest& quest, const capture::ContinuationRows& in,
                                          std::int64_t row, const AnyView<3>& prompt_keys,
                                          std::int64_t n_tokens, double& read_bytes);
