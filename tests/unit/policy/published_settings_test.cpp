@@ -34,7 +34,7 @@ std::string laid_out(const json& value, std::size_t indent = 0, std::size_t befo
     return (value.is_object() ? "{" : "[") + out + (out.empty() ? "" : last) +
            (value.is_object() ? "}" : "]");
   };
-  const auto line = list("", ", ", "", true);
+  auto line = list("", ", ", "", true);
   if (line.find('\n') == line.npos && indent + before + line.size() < 120) return line;
   const auto next = "\n" + std::string(indent + 2, ' ');
   return list(next, "," + next, "\n" + std::string(indent, ' '), false);
