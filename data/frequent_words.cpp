@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 
+#include "base/plain_text.hpp"
 #include "data/tasks_impl.hpp"
 
 namespace kvatlas::data {
@@ -40,8 +41,7 @@ Prompt make_frequent_words(const TaskRequest& request, const Options&, const Cou
       if (answers.size() < 3) answers.push_back(word);
     }
     Random(request.seed, "order").shuffle(entries);
-    std::string text;
-    for (const auto& word : entries) text += (text.empty() ? "" : " ") + word;
+    const std::string text = join(entries, " ");
     Prompt prompt;
     prompt.context =
         "Below is a text in made-up words. Keep track of how often each of them stands in it.\n\n" +

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "base/plain_text.hpp"
 #include "data/longbench.hpp"
 #include "data/metrics.hpp"
 
@@ -107,9 +108,8 @@ std::string metric_name(const Prompt& prompt) {
 
 void require_metric(std::string_view name, ErrorCode code) {
   if (find_rule(name)) return;
-  std::string names;
-  for (const auto& rule : kRules) names += str(names.empty() ? "" : ", ", rule.name);
-  fail(code, "there is no metric ", quoted(name), "; there are ", names);
+  fail(code, "there is no metric ", quoted(name), "; there are ",
+       join(kRules, ", ", [](const auto& rule) { return rule.name; }));
 }
 
 DigitScores digit_scores(std::string_view key, std::string_view generated) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks_impl.hpp"
 
@@ -169,9 +170,7 @@ void Options::set(const TaskOption& option, std::string_view value) {
 
 std::string values_text(const TaskOption& option) {
   if (option.choices.empty()) return str(option.lowest, " to ", option.most);
-  std::string text;
-  for (const auto choice : option.choices) text += str(text.empty() ? "" : "|", choice);
-  return text;
+  return join(option.choices, "|");
 }
 
 std::string random_digits(Random& random, std::int64_t digits) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "export/readme_impl.hpp"
 
 namespace kvatlas::exporting {
@@ -59,8 +60,7 @@ ExportResult export_document(const Document& document, const ExportRequest& requ
     fail(ErrorCode::usage, "the document has no policy ", quoted(request.section), "; it has ",
          list_str(sections));
   if (result.policies.empty()) {
-    std::string reasons;
-    for (const auto& reason : result.refused) reasons += (reasons.empty() ? "" : "; ") + reason;
+    const std::string reasons = join(result.refused, "; ");
     fail(ErrorCode::usage, reasons.empty() ? "the document holds no policy" : reasons);
   }
   return result;

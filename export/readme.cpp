@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 #include <sstream>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "export/readme_impl.hpp"
 
@@ -19,14 +19,6 @@ using calibrate::Loss;
 using calibrate::Pod;
 using calibrate::SimLayerKv;
 using nlohmann::json;
-
-std::string rounded(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-std::string percent(double share) { return rounded(100 * share, 1) + " %"; }
 
 /// The text in lines of at most 96 characters. `first` begins the first line, `others` the others.
 std::string wrapped(const std::string& text, const std::string& first, const std::string& others) {
@@ -50,10 +42,10 @@ std::string item(const std::string& text) { return wrapped(text, "  - ", "    ")
 /// Such as "0.900 (0.833 to 0.967)"; "" if the JSON is no estimate.
 std::string estimate(const json& of) {
   if (!of.is_object() || !of.value("mean", json()).is_number()) return {};
-  std::string text = rounded(of.at("mean").get<double>(), 3);
+  std::string text = fixed_text(of.at("mean").get<double>(), 3);
   if (of.value("low", json()).is_number() && of.value("high", json()).is_number())
-    text += " (" + rounded(of.at("low").get<double>(), 3) + " to " +
-            rounded(of.at("high").get<double>(), 3) + ")";
+    text += " (" + fixed_text(of.at("low").get<double>(), 3) + " to " +
+            fixed_text(of.at("high").get<double>(), 3) + ")";
   return text;
 }
 
@@ -105,7 +97,7 @@ std::string cost(const Order& order, const json& section, bool is_static) {
   std::string out;
   if (const double share = kept_share(order); !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(order.length) +
-                " tokens: " + percent(share) + " of the cache's bytes.");
+                " tokens: " + percent_text(share) + " of the cache's bytes.");
   else if (order.theirs.not_simulated.empty() && order.form != Form::pod)
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
@@ -134,7 +126,7 @@ std::string static_text(const Order& order, const json& section) {
       order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
   return "The policy decides for each input; the runtime is given what is lazy most often. " +
          (differs.is_number()
-              ? "For " + percent(differs.get<double>()) +
+              ? "For " + percent_text(differs.get<double>()) +
                     " of the layers and inputs of the calibration the input itself "
                     "decides otherwise."
               : std::string("How often an input decides otherwise was not measured."));

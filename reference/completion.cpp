@@ -2,6 +2,7 @@
 // Scripts that complete commands, options, values of which all are known, and files.
 #include <functional>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "reference/reference.hpp"
 
@@ -22,12 +23,6 @@ std::string escaped(const std::string& text, const std::string& special) {
     if (special.find(c) != special.npos) out += '\\';
     out += c;
   }
-  return out;
-}
-
-std::string words(const std::vector<std::string>& parts, const char* separator = " ") {
-  std::string out;
-  for (const auto& part : parts) out += (out.empty() ? "" : separator) + part;
   return out;
 }
 
@@ -111,7 +106,7 @@ complete -F _kvatlas kvatlas
 
 std::string bash_values(const Option& option) {
   if (option.values.empty()) return option.is_file() ? "files=1" : "";
-  return "values=" + shell_word(words(option.values)) + (option.with_commas ? " commas=1" : "");
+  return "values=" + shell_word(join(option.values, " ")) + (option.with_commas ? " commas=1" : "");
 }
 
 }  // namespace
@@ -121,10 +116,10 @@ std::string bash_completion(const Command& program) {
   each_command(program, [&](const Command& command) {
     const auto places = positionals(command);
     tables += str("    ", shell_word(command.name),
-                  ") commands=", shell_word(words(own_names(command.commands))),
+                  ") commands=", shell_word(join(own_names(command.commands), " ")),
                   " places=", places.size(),
-                  "\n      options=", shell_word(words(option_names(command, false))),
-                  "\n      valued=", shell_word(words(option_names(command, true))), " ;;\n");
+                  "\n      options=", shell_word(join(option_names(command, false), " ")),
+                  "\n      valued=", shell_word(join(option_names(command, true), " ")), " ;;\n");
     for (std::size_t i = 0; i < places.size(); ++i)
       if (const auto set = bash_values(places[i]); !set.empty())
         values += str("    ", shell_word(str(command.name, ' ', i + 1)), ") ", set, " ;;\n");
@@ -133,7 +128,7 @@ std::string bash_completion(const Command& program) {
       if (set.empty() || option.names.empty()) continue;
       std::vector<std::string> keys;
       for (const auto& name : option.names) keys.push_back(shell_word(command.name + " " + name));
-      values += "    " + words(keys, " | ") + ") " + set + " ;;\n";
+      values += "    " + join(keys, " | ") + ") " + set + " ;;\n";
     }
   });
   return "# bash completion for kvatlas: what 'kvatlas reference bash' prints.\n"
@@ -148,7 +143,7 @@ namespace {
 std::string zsh_value(const Option& option) {
   const std::string label = ":" + escaped(option.value, ":\\") + ":";
   if (option.values.empty()) return label + (option.is_file() ? "_files" : " ");
-  const std::string all = words(option.values);
+  const std::string all = join(option.values, " ");
   return label + (option.with_commas ? "_sequence compadd - " + all : "(" + all + ")");
 }
 
@@ -157,7 +152,7 @@ std::string zsh_option(const Option& option) {
       "[" + escaped(option.text, "[]\\:") + "]" + (option.value.empty() ? "" : zsh_value(option));
   std::string out;
   for (const auto& name : option.names) {
-    const std::string others = option.repeats ? "*" : "(" + words(option.names) + ")";
+    const std::string others = option.repeats ? "*" : "(" + join(option.names, " ") + ")";
     const char* sign = option.value.empty() ? "" : name.rfind("--", 0) == 0 ? "=" : "+";
     out += " \\\n    " + shell_word(others + name + sign + what);
   }
@@ -209,7 +204,7 @@ std::string fish_completion(const Command& program) {
         "complete -c kvatlas -n " + shell_word("test (__kvatlas_path) = \"" + command.name + "\"");
     const auto value = [](const Option& option) -> std::string {
       if (option.values.empty()) return option.is_file() ? " -r -F" : " -x";
-      const std::string all = words(option.values);
+      const std::string all = join(option.values, " ");
       return " -x -a " + shell_word(option.with_commas ? "(__fish_append , " + all + ")" : all);
     };
     if (positionals(command).empty()) lines += start + " -f\n";
@@ -220,7 +215,7 @@ std::string fish_completion(const Command& program) {
     for (const auto& option : command.options) {
       if (option.names.empty()) {
         if (!option.values.empty())
-          lines += start + " -a " + shell_word(words(option.values)) + "\n";
+          lines += start + " -a " + shell_word(join(option.values, " ")) + "\n";
         continue;
       }
       lines += start;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sstream>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "reference/reference.hpp"
 
@@ -35,8 +36,7 @@ std::string as_written(const std::string& text) {
 }
 
 std::string option_entry(const Option& option) {
-  std::string names;
-  for (const auto& name : option.names) names += (names.empty() ? "" : ", ") + bold(name);
+  std::string names = join(option.names, ", ", bold);
   if (!option.value.empty())
     names += (names.empty() ? "" : " ") + italic(option.value) +
              (option.repeats && !option.with_commas ? " ..." : "");

@@ -23,6 +23,7 @@
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/parallel.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas {
 namespace {
@@ -61,9 +62,8 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
     shortest = std::min(shortest, n);
     longest = std::max(longest, n);
   }
-  std::string kinds;
-  for (const auto& [task, count] : tasks)
-    kinds += str(kinds.empty() ? "" : ", ", count, " ", printable(task));
+  const std::string kinds = join(
+      tasks, ", ", [](const auto& task) { return str(task.second, " ", printable(task.first)); });
   const auto say = [](const auto&... parts) { std::cerr << "kvatlas: " << str(parts...) << '\n'; };
   say(model.config().name.empty() ? "model" : printable(model.config().name), ", ",
       model.config().n_layers, " layers, on ", capture::device_text(plan.engine.placement), " in ",

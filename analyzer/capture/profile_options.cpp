@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::capture {
@@ -90,12 +91,10 @@ CaptureOptions::CaptureOptions() {
 
 void add_capture_options(CLI::App& command, CaptureOptions& options) {
   const auto list = [&](const char* name, auto& to, const char* help, const char* type) {
-    std::string standard;
-    for (const auto& value : to) standard += str(standard.empty() ? "" : ",", value);
     return command.add_option(name, to, help)
         ->delimiter(',')
         ->type_name(type)
-        ->default_str(standard)
+        ->default_str(join(to, ","))
         ->group("Statistics");
   };
   const auto numbers = [&](const char* name, std::vector<std::int64_t>& to, const char* help) {

@@ -15,6 +15,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas {
 namespace {
@@ -49,11 +50,10 @@ std::string rope_text(const model::Rope& rope) {
 std::string window_text(const model::Config& config) {
   std::map<std::int64_t, int> layers;
   for (auto window : config.window) ++layers[window];
-  std::string text;
-  for (const auto& [window, count] : layers)
-    text += str(text.empty() ? "" : ", ", window > 0 ? str(window, " tokens") : "all tokens",
-                " in ", count, count == 1 ? " layer" : " layers");
-  return text;
+  return join(layers, ", ", [](const auto& of) {
+    return str(of.first > 0 ? str(of.first, " tokens") : "all tokens", " in ", of.second,
+               of.second == 1 ? " layer" : " layers");
+  });
 }
 
 std::string chat_text(const model::Tokenizer* tokenizer) {

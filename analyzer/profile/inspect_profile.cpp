@@ -11,6 +11,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/json_text.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas {
@@ -140,9 +141,8 @@ void print_card(const json& card, const profile::Header& header) {
     const auto name = array.at("name").get<std::string>(), group = without_number(name);
     const int count = std::exchange(members[group], 0);
     if (count == 0) continue;  // told with the first
-    std::string axes;
-    for (const auto& axis : array.at("axes"))
-      axes += (axes.empty() ? "" : " x ") + axis.get<std::string>();
+    const std::string axes =
+        join(array.at("axes"), " x ", [](const json& axis) { return axis.get<std::string>(); });
     std::cout << "    "
               << printable(str(count > 1 ? str(group, "/*, ", count, " of them") : name, ": ", axes,
                                ", ", array.at("unit").get<std::string>(), ", in ",

@@ -7,6 +7,7 @@
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
 #include "base/json_text.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -22,9 +23,7 @@ std::string all_backends(const Files& files) {
   for (const auto& file : files)
     if (std::find(names.begin(), names.end(), file->header().backend) == names.end())
       names.push_back(file->header().backend);
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : "; ") + name;
-  return text;
+  return join(names, "; ");
 }
 
 /// Where each part of a merged profile came from: a list of the plans, flat.

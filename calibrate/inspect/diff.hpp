@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/profile/profile.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/rules.hpp"
 
 namespace kvatlas::calibrate {

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "calibrate/inspect/diff.hpp"
+#include "calibrate/rules/calibrated.hpp"
 
 namespace kvatlas::calibrate {
 namespace {

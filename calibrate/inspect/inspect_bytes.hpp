@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/plain_text.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
-#include "calibrate/rules/calibrated.hpp"
 
 namespace kvatlas::calibrate {
 

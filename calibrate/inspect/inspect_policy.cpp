@@ -10,6 +10,7 @@
 #include "analyzer/model/model_file.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/inspect_bytes.hpp"
 #include "calibrate/policy/policy.hpp"
@@ -38,9 +39,7 @@ std::string ranges(const std::vector<std::int64_t>& numbers) {
 }
 
 std::string joined(const std::vector<std::string>& words, const char* separator = ", ") {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : separator) + printable(word);
-  return text;
+  return join(words, separator, [](const std::string& word) { return printable(word); });
 }
 
 /// What was found for a part, a line each.

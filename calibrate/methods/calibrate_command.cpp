@@ -13,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/plain_text.hpp"
 #include "base/real_range.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/methods/commands.hpp"
@@ -55,12 +56,6 @@ struct Options {
 
 const char* const kSampling = "Samples";
 const char* const kModel = "Model";
-
-std::string runtime_names() {
-  std::string names;
-  for (const auto& runtime : runtimes()) names += (names.empty() ? "" : ", ") + runtime.name;
-  return names;
-}
 
 void add_common_options(CLI::App& command, Options& o) {
   command.add_option("-p,--profile", o.profile, "the profile, as 'kvatlas profile' writes it")
@@ -105,7 +100,8 @@ void add_common_options(CLI::App& command, Options& o) {
       ->description("memory the run may take, as 6GiB (default: no limit)");
   command
       .add_option("--for", o.runtime,
-                  "try candidates as this runtime would run them (" + runtime_names() +
+                  "try candidates as this runtime would run them (" +
+                      join(runtimes(), ", ", &Runtime::name) +
                       "), so that the policy is the best for it; lazy layers are then the same "
                       "for every input")
       ->type_name("RUNTIME");

@@ -8,6 +8,7 @@
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "kernels/layer_budgets.hpp"
 
@@ -33,8 +34,7 @@ std::int64_t kind_row(const Evidence& evidence, const WindowBudget& select) {
   const auto& table = evidence.axis("window_kind");
   const bool maximum = select.pooling == Pooling::maximum;
   if (const auto row = profile::row_of(table, {select.window, select.kernel, maximum})) return *row;
-  std::string there;
-  for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
+  const std::string there = join(table.labels, "; ");
   fail(ErrorCode::usage, "the profile has no window scores for window=", select.window,
        ",kernel=", select.kernel, ",pooling=", maximum ? "max" : "avg", ", but for ",
        there.empty() ? "none" : printable(there, 400),

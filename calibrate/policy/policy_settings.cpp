@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -199,11 +200,7 @@ std::vector<PartName> make_names() {
         setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}}};
 }
 
-std::string words_text(const std::vector<std::string_view>& words) {
-  std::string all;
-  for (const auto word : words) all += (all.empty() ? "" : " or ") + std::string(word);
-  return all;
-}
+std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
 
 struct RangeText {
   std::string operator()(const WholeRange& range) const {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 
@@ -20,16 +21,6 @@ constexpr Modifier kModifiers[] = {
     {"kv2", "what is kept is stored in 2 bits"},
     {"rolling", "windows stay at their size while decoding"},
 };
-
-template <class Words>
-std::string join(const Words& words, const char* separator = ", ") {
-  std::string all;
-  for (const auto& word : words) {
-    if (!all.empty()) all += separator;
-    all += word;
-  }
-  return all;
-}
 
 std::vector<std::string> split(std::string_view text, char at) {
   std::vector<std::string> pieces;

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/plain_text.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "calibrate/rules/rules.hpp"
 
@@ -23,13 +24,6 @@ struct Request {
   bool force = false;  // calibrate where too little or too poor evidence is refused
 };
 
-/// A table for people.
-struct Table {
-  std::string title;
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-
 /// A method's section of the policy document (policy.hpp), its tables, and what a user should know,
 /// a sentence each.
 struct Calibrated {
@@ -38,12 +32,6 @@ struct Calibrated {
   std::vector<std::string> notes;
 };
 
-/// The table in columns as wide as they need, with its title above.
-std::string table_text(const Table& table);
-
-// How they are written in tables.
-std::string fixed_text(double value, int digits);                     // "-" for NaN, "infinite"
-std::string percent_text(double share);                               // "37.5 %"
 std::string estimate_text(const Estimate& estimate, int digits = 3);  // "0.900 [0.833, 0.967]"
 
 }  // namespace kvatlas::calibrate

@@ -6,6 +6,7 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -40,12 +41,9 @@ Evidence::Evidence(const profile::Reader& profile, const Request& request)
     lengths.insert(samples[i].length > 0 ? samples[i].length : samples[i].n_tokens);
   }
   for (const auto& task : request.tasks)
-    if (!found.count(task)) {
-      std::string names;
-      for (const auto& name : known) names += (names.empty() ? "" : ", ") + name;
+    if (!found.count(task))
       fail(ErrorCode::usage, "the profile has no sample of task ", quoted(task), "; it has ",
-           names);
-    }
+           join(known));
   if (positions_.empty()) fail(ErrorCode::usage, "the profile has no samples");
   lengths_ = request.lengths;
   if (lengths_.empty()) {
@@ -97,8 +95,7 @@ const profile::AxisTable& Evidence::axis(const std::string& name) const {
 std::int64_t Evidence::proximity_row(Proximity keep) const {
   const auto& table = axis("proximity");
   if (const auto row = profile::row_of(table, {keep.initial, keep.recent})) return *row;
-  std::string there;
-  for (const auto& label : table.labels) there += (there.empty() ? "" : "; ") + label;
+  const std::string there = join(table.labels, "; ");
   fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
        ",recent=", keep.recent, ", but for ", there.empty() ? "none" : printable(there, 600),
        ": choose --initial and --recent among them, or run 'kvatlas profile --initial ",

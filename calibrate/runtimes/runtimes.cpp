@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -131,12 +132,10 @@ PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding) {
 }
 
 const Runtime& runtime_named(std::string_view name) {
-  std::string known;
-  for (const auto& runtime : runtimes()) {
+  for (const auto& runtime : runtimes())
     if (runtime.name == name) return runtime;
-    known += (known.empty() ? "" : ", ") + runtime.name;
-  }
-  fail(ErrorCode::usage, "there is no runtime ", quoted(name), "; known are ", known);
+  fail(ErrorCode::usage, "there is no runtime ", quoted(name), "; known are ",
+       join(runtimes(), ", ", &Runtime::name));
 }
 
 std::string refusal_of(const Runtime& runtime, std::string_view architecture) {

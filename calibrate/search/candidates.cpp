@@ -7,6 +7,7 @@
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
@@ -30,8 +31,7 @@ constexpr double kKeepsAll = 0.99;
 using Kept = std::vector<Masses>;  // [sample][layer][KV head]
 
 std::string family_of(const Policy& policy) {
-  std::string family;
-  for (const auto& part : policy.parts) family += (family.empty() ? "" : "+") + section_name(part);
+  const std::string family = join(policy.parts, "+", section_name);
   return family.empty() ? "kv4" : family;
 }
 

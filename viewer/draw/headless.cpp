@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::viewer {
@@ -56,9 +57,8 @@ std::vector<std::size_t> sample_positions(const profile::Reader& profile, const 
     if (task.empty() || profile.samples()[i].task == task) out.push_back(i);
   }
   if (!out.empty() || task.empty()) return out;
-  std::string names;
-  for (const auto& name : tasks) names += (names.empty() ? "" : ", ") + printable(name);
-  fail(ErrorCode::usage, "no sample has the task ", quoted(task), "; the profile has ", names);
+  fail(ErrorCode::usage, "no sample has the task ", quoted(task), "; the profile has ",
+       join(tasks, ", ", [](const std::string& name) { return printable(name); }));
 }
 
 }  // namespace kvatlas::viewer

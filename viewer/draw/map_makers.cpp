@@ -98,12 +98,11 @@ std::vector<PlacedTile> read_tiles(TileSource& tiles, const MapKey& key,
 std::vector<std::string> region_notes(const MapScene& scene, std::int64_t block) {
   const RegionStatistics found = region_statistics(scene, block);
   const TokenRectangle& part = *scene.region;
-  return {
-      str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
-          part.first_key, " to ", part.first_key + part.keys - 1, ":"),
-      str("sum ", number_text(found.sum, 4), ", mean ", number_text(found.mean, 4), ", greatest ",
-          number_text(found.maximum, 4), ", entropy ", number_text(found.entropy, 2), " bits, ",
-          number_text(100 * found.share_of_rows, 1), " % of its rows")};
+  return {str("queries ", part.first_query, " to ", part.first_query + part.queries - 1, ", keys ",
+              part.first_key, " to ", part.first_key + part.keys - 1, ":"),
+          str("sum ", fixed_text(found.sum, 4), ", mean ", fixed_text(found.mean, 4), ", greatest ",
+              fixed_text(found.maximum, 4), ", entropy ", fixed_text(found.entropy, 2), " bits, ",
+              fixed_text(100 * found.share_of_rows, 1), " % of its rows")};
 }
 
 }  // namespace

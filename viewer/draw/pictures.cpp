@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/models/choices_document.hpp"
@@ -205,12 +206,10 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
 }
 
 ColourMap colour_map_named(const std::string& name) {
-  std::string names;
-  for (const auto map : kColourMaps) {
+  for (const auto map : kColourMaps)
     if (name == colour_map_name(map)) return map;
-    names += str(names.empty() ? "" : ", ", colour_map_name(map));
-  }
-  fail(ErrorCode::usage, "there is no colour map ", quoted(name), "; there are: ", names);
+  fail(ErrorCode::usage, "there is no colour map ", quoted(name),
+       "; there are: ", join(kColourMaps, ", ", colour_map_name));
 }
 
 PictureRequest::Place parse_place(const std::string& text) {

@@ -100,10 +100,10 @@ std::string figure(const Picture& picture, const char* id, ColourMap colours) {
 }
 
 std::string interval_text(const Interval& interval, int decimals) {
-  std::string out = number_text(interval.mean, decimals);
+  std::string out = fixed_text(interval.mean, decimals);
   if (std::isfinite(interval.low) && std::isfinite(interval.high))
-    out += str(" [", number_text(interval.low, decimals), ", ",
-               number_text(interval.high, decimals), "]");
+    out += str(" [", fixed_text(interval.low, decimals), ", ", fixed_text(interval.high, decimals),
+               "]");
   return out;
 }
 

@@ -42,15 +42,15 @@ Advice lazy_advice(const LazyModel& model, const LazySettings& settings) {
   Advice advice;
   if (lazy > 0)
     advice.reason =
-        str(number_text(lazy, 1), " of ", model.shape.layers, " layers put more than ",
-            number_text(settings.threshold, 3), " of their attention on the first ",
+        str(fixed_text(lazy, 1), " of ", model.shape.layers, " layers put more than ",
+            fixed_text(settings.threshold, 3), " of their attention on the first ",
             model.choices.keep.initial, " and last ", model.choices.keep.recent,
-            " tokens, most of all layer ", laziest, " (", number_text(means[laziest], 3), ").");
+            " tokens, most of all layer ", laziest, " (", fixed_text(means[laziest], 3), ").");
   else
-    advice.reason = str("No layer puts more than ", number_text(settings.threshold, 3),
+    advice.reason = str("No layer puts more than ", fixed_text(settings.threshold, 3),
                         " of its attention on the first ", model.choices.keep.initial, " and last ",
                         model.choices.keep.recent, " tokens: layer ", laziest,
-                        " comes nearest with ", number_text(means[laziest], 3), ".");
+                        " comes nearest with ", fixed_text(means[laziest], 3), ".");
   advice.layer = laziest;
 
   std::vector<std::size_t> near_half;
@@ -105,7 +105,7 @@ Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
   Advice advice;
   advice.head = longest.head;
   if (longest.last == longest.first) {
-    advice.reason = str("At delta ", number_text(settings.delta, 2),
+    advice.reason = str("At delta ", fixed_text(settings.delta, 2),
                         " no two neighbouring layers attend alike: nothing is shared.");
     advice.risk = "A smaller delta joins layers that are less alike.";
     return advice;
@@ -116,7 +116,7 @@ Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
           " of the keys of distant tokens are those of a lower layer; the longest run is layers ",
           longest.first, " to ", longest.last, " of head ", longest.head, ".");
   advice.risk = str("Layers ", least.a, " and ", least.b, " of head ", least.head,
-                    " share keys at a similarity of only ", number_text(least.similarity, 2),
+                    " share keys at a similarity of only ", fixed_text(least.similarity, 2),
                     "; the method is made for models trained with it.");
   return advice;
 }
@@ -160,8 +160,8 @@ Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
                       " of the digits are at their place, ", percent_text(candidate.digits_prefix),
                       " before the first wrong one.");
   else if (!std::isnan(candidate.score.low) && candidate.score.low < candidate.full)
-    advice.risk = str("The score may be as low as ", number_text(candidate.score.low, 3),
-                      " where the full cache has ", number_text(candidate.full, 3), ".");
+    advice.risk = str("The score may be as low as ", fixed_text(candidate.score.low, 3),
+                      " where the full cache has ", fixed_text(candidate.full, 3), ".");
   else
     advice.risk =
         "Tokens are judged by the next partition alone, whatever the question will ask for.";

@@ -81,7 +81,7 @@ Chart matrices_chart(const BlocksModel& model, const Similarity& shown, const Bl
                      const BlocksSettings& settings, const BlocksView& view) {
   Chart chart = empty_matrices(model, settings);
   chart.title =
-      str("PoD at delta ", number_text(settings.delta, 2), ": ", view.point.blocks, " blocks, ",
+      str("PoD at delta ", fixed_text(settings.delta, 2), ": ", view.point.blocks, " blocks, ",
           percent_text(view.point.dropped), " of the keys dropped, ", percent_text(view.saved),
           " of the cache saved at ", settings.length, " tokens");
   chart.notes.push_back("blocks are counted over query heads");
@@ -108,7 +108,7 @@ Chart counts_chart(const Blocks& blocks, const BlocksSettings& settings) {
   for (std::size_t head = 0; head < blocks.size(); ++head) {
     const auto x = static_cast<double>(head);
     const auto count = static_cast<double>(block_count(blocks[head]));
-    bars.bars.push_back({x, count, number_text(count, 0)});
+    bars.bars.push_back({x, count, fixed_text(count, 0)});
     chart.table.rows.push_back({x, count});
   }
   chart.bars.push_back(std::move(bars));
@@ -220,7 +220,7 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
   const auto lowest = calibrate::layer_blocks(one, settings.delta).front();
   Chart chart = empty_matrices(model, settings);
   chart.title = str("PoD: ", head_word(settings), " ", head, ", ", block_count(lowest),
-                    " blocks at delta ", number_text(settings.delta, 2));
+                    " blocks at delta ", fixed_text(settings.delta, 2));
   chart.matrices.push_back(head_matrix(shown, lowest, settings, head));
   chart.table.columns = {{"layer a"}, {"layer b"}, {shown_word(settings)}, {"same block"}};
   for (std::size_t a = 0; a < layers; ++a)
@@ -264,7 +264,7 @@ GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, doub
   view.skipped = curve.skipped(tau);
   Chart& chart = view.chart;
   chart.title = str("PoD: ", percent_text(view.skipped), " of the distant parts skipped at tau ",
-                    number_text(tau, 2));
+                    fixed_text(tau, 2));
   chart.x = {"tau", "", {}, {{0, 1}}};
   chart.y = {"skipped", "share", {}, {{0, 1}}};
   chart.table.columns = {{"tau"}, {"skipped", "share"}};

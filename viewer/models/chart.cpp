@@ -66,19 +66,6 @@ std::string chart_csv(const Chart& chart) {
   return out;
 }
 
-std::string number_text(double value, int decimals) {
-  if (std::isnan(value)) return "-";
-  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
-  char text[400];  // the longest double has 309 digits before its point
-  const auto end =
-      std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, decimals);
-  return {text, end.ptr};
-}
-
-std::string percent_text(double share) {
-  return std::isnan(share) ? "-" : number_text(100 * share, 1) + " %";
-}
-
 Box box_of(double x, std::vector<double> values) {
   values.erase(std::remove_if(values.begin(), values.end(), [](double v) { return std::isnan(v); }),
                values.end());

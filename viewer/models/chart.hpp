@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/plain_text.hpp"
+
 namespace kvatlas::viewer {
 
 inline constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
@@ -169,10 +171,6 @@ const Mark* mark_of(const Chart& chart, Handle handle);
 /// that begin with '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity
 /// "inf".
 std::string chart_csv(const Chart& chart);
-
-/// A number for titles and texts, such as "0.885"; NaN is "-", infinity is "infinite".
-std::string number_text(double value, int decimals);
-std::string percent_text(double share);  // "37.5 %"
 
 /// The box of these values at x; NaN values are left out. Quartiles are interpolated linearly
 /// between ranks.

@@ -149,7 +149,7 @@ class Difference {
     if (std::isnan(mine) || std::isnan(other)) return;
     const double height = note(series, x, mine, other);
     raise(most_, height);
-    bars.bars.push_back({x, height, number_text(height, 4)});
+    bars.bars.push_back({x, height, fixed_text(height, 4)});
   }
 
   void add_matrix(Chart& out, std::size_t at) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "viewer/models/sweep_model.hpp"
 
@@ -238,8 +239,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
     } else if (model.layers != shape.layers) {
       continue;  // of another model
     }
-    std::string family;
-    for (const auto& name : document.compose) family += (family.empty() ? "" : "+") + name;
+    const std::string family = join(document.compose, "+");
     for (const Method& method : kMethods) {
       const auto found = document.sections.find(method.section);
       if (found == document.sections.end()) continue;

@@ -61,7 +61,7 @@ Chart layer_chart(const std::string& title, const std::string& unit,
     const double from = first[l], to = second[pairs[l]];
     left.points.push_back({x, from});
     right.points.push_back({x, to});
-    bars.bars.push_back({x, to - from, number_text(to - from, 4)});
+    bars.bars.push_back({x, to - from, fixed_text(to - from, 4)});
     most = std::max(most, std::abs(to - from));
     chart.table.rows.push_back({x, from, to, to - from});
     view.changes.push_back({title, static_cast<std::int64_t>(l), from, to});

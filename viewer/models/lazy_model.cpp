@@ -28,7 +28,7 @@ calibrate::LazyChoice choice_of(const LazySettings& settings) {
 Chart heads_chart(const LazySettings& settings, const LazyView& view) {
   Chart chart;
   chart.title = "SimLayerKV: lazy rate of KV heads";
-  chart.notes.push_back(str("threshold ", number_text(settings.threshold, 5)));
+  chart.notes.push_back(str("threshold ", fixed_text(settings.threshold, 5)));
   chart.x = layer_axis(static_cast<std::int64_t>(view.head_rates.size()));
   chart.y = {"KV head", ""};
   chart.table.columns = {{"layer"}, {"KV head"}, {"lazy rate", "share"}};
@@ -47,16 +47,16 @@ Chart heads_chart(const LazySettings& settings, const LazyView& view) {
 }
 
 std::string title_of(const LazyModel& model, const LazySettings& settings, const LazyView& view) {
-  return str("SimLayerKV: ", number_text(view.lazy_layers, 1), " of ", model.shape.layers,
-             " layers lazy, layer ratio ", number_text(view.savings.layer_ratio, 2), ", KV ratio ",
-             number_text(view.savings.kv_ratio, 2), " at ", settings.length, " tokens, ",
-             number_text(view.savings.kv_ratio_4bit, 2), " with 4 bits");
+  return str("SimLayerKV: ", fixed_text(view.lazy_layers, 1), " of ", model.shape.layers,
+             " layers lazy, layer ratio ", fixed_text(view.savings.layer_ratio, 2), ", KV ratio ",
+             fixed_text(view.savings.kv_ratio, 2), " at ", settings.length, " tokens, ",
+             fixed_text(view.savings.kv_ratio_4bit, 2), " with 4 bits");
 }
 
 Chart layers_chart(const LazyModel& model, const LazySettings& settings, const LazyView& view) {
   Chart chart;
   chart.title = title_of(model, settings, view);
-  chart.notes.push_back(str("threshold ", number_text(settings.threshold, 5), ", initial ",
+  chart.notes.push_back(str("threshold ", fixed_text(settings.threshold, 5), ", initial ",
                             model.choices.keep.initial, ", recent ", model.choices.keep.recent,
                             ", ", model.positions.size(), " samples"));
   if (model.left_out > 0)

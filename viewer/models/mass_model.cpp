@@ -172,7 +172,7 @@ MassView mass_view(const MassModel& model, double threshold,
   chart.marks.push_back({"threshold", threshold, false, Handle::lazy_threshold, Emphasis::strong});
 
   Chart& shares = view.shares;
-  shares.title = str("Tokens at which a layer is lazy, threshold ", number_text(threshold, 3));
+  shares.title = str("Tokens at which a layer is lazy, threshold ", fixed_text(threshold, 3));
   shares.x = layer_axis(model.layers);
   shares.y = {"tokens", "share", {}, {{0, 1}}};
   shares.table.columns = {{"layer"}, {"lazy tokens", "share"}};

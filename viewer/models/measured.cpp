@@ -57,13 +57,13 @@ std::optional<Measured> measured_of(const json& measured) {
 
 std::string change_text(const Measured& measured) {
   const Interval& change = measured.change;
-  if (std::isnan(change.mean)) return "score " + number_text(measured.score.mean, 3);
+  if (std::isnan(change.mean)) return "score " + fixed_text(measured.score.mean, 3);
   std::string text = std::abs(change.mean) < 0.05
                          ? "no change of the score"
-                         : str(number_text(std::abs(change.mean), 1),
+                         : str(fixed_text(std::abs(change.mean), 1),
                                change.mean < 0 ? " points lost" : " points won");
   if (!std::isnan(change.low))
-    text += str(" [", number_text(change.low, 1), ", ", number_text(change.high, 1), "]");
+    text += str(" [", fixed_text(change.low, 1), ", ", fixed_text(change.high, 1), "]");
   if (measured.samples > 0)
     text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples");
   return text;

@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -71,9 +72,8 @@ std::vector<Fact> provenance_facts(const profile::Reader& profile) {
     lengths.insert(sample.n_tokens);
     if (sample.seed >= 0) seeds.insert(sample.seed);
   }
-  std::string samples;
-  for (const auto& [task, count] : tasks)
-    samples += str(samples.empty() ? "" : ", ", count, " ", printable(task));
+  std::string samples = join(
+      tasks, ", ", [](const auto& task) { return str(task.second, " ", printable(task.first)); });
   if (!profile.complete())
     samples += str(" (", profile.samples().size(), " of ", header.planned_samples, " planned)");
   std::vector<Fact> facts = {{"samples", samples},
@@ -115,13 +115,13 @@ void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card)
   const auto savings =
       calibrate::layer_savings(lazy, model.shape, settings.length, model.choices.keep);
   card.setting =
-      str("threshold ", number_text(settings.threshold, 3), ", initial ",
-          model.choices.keep.initial, ", recent ", model.choices.keep.recent,
-          settings.per_head ? ", KV heads" : "", settings.fixed ? ", the same for all inputs" : "");
+      str("threshold ", fixed_text(settings.threshold, 3), ", initial ", model.choices.keep.initial,
+          ", recent ", model.choices.keep.recent, settings.per_head ? ", KV heads" : "",
+          settings.fixed ? ", the same for all inputs" : "");
   set_kept(savings.kept_bytes / savings.full_bytes, model.shape, settings.length, card);
   card.advice = lazy_advice(model, settings);
   card.chart.title =
-      str("lazy rate: ", number_text(lazy, 1), " of ", model.shape.layers, " layers in the mean");
+      str("lazy rate: ", fixed_text(lazy, 1), " of ", model.shape.layers, " layers in the mean");
   card.chart.x = layer_axis(model.shape.layers);
   card.chart.y = share_axis();
   card.chart.table.columns = {{"layer"}, {"lazy rate", "share"}};
@@ -141,7 +141,7 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
                                             settings.per_query_head, settings.delta);
   const double dropped = calibrate::keys_dropped(blocks, model.shape.kv_heads);
   card.setting =
-      str("delta ", number_text(settings.delta, 2), ", initial ", settings.proximal.initial,
+      str("delta ", fixed_text(settings.delta, 2), ", initial ", settings.proximal.initial,
           ", recent ", settings.proximal.recent, settings.per_query_head ? ", query heads" : "");
   set_kept(1 - calibrate::pod_saved(dropped, choices.length, settings.proximal), model.shape,
            choices.length, card);
@@ -159,7 +159,7 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
   }
   card.chart.lines.push_back(std::move(line));
   card.chart.marks.push_back(
-      {number_text(settings.delta, 2), settings.delta, true, Handle::none, Emphasis::strong});
+      {fixed_text(settings.delta, 2), settings.delta, true, Handle::none, Emphasis::strong});
 }
 
 void show_budgets(const BudgetsModel& model, const Choices& choices,

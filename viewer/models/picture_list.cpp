@@ -2,6 +2,7 @@
 #include "viewer/models/picture_list.hpp"
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::viewer {
@@ -46,12 +47,10 @@ const std::vector<PictureEntry>& picture_list() {
 }
 
 const PictureEntry& picture_named(const std::string& name) {
-  std::string names;
-  for (const auto& picture : picture_list()) {
+  for (const auto& picture : picture_list())
     if (name == picture.name) return picture;
-    names += str(names.empty() ? "" : ", ", picture.name);
-  }
-  fail(ErrorCode::usage, "there is no picture ", quoted(name), "; there are: ", names);
+  fail(ErrorCode::usage, "there is no picture ", quoted(name), "; there are: ",
+       join(picture_list(), ", ", [](const auto& picture) { return picture.name; }));
 }
 
 }  // namespace kvatlas::viewer

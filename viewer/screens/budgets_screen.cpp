@@ -200,11 +200,11 @@ QString BudgetsScreen::focus_text() const {
   if (!message().isEmpty() || layer >= view_.all.mean.size()) return {};
   QString text = tr("layer %1: %2 tokens in the mean")
                      .arg(layer)
-                     .arg(QString::fromStdString(number_text(view_.all.mean[layer], 1)));
+                     .arg(QString::fromStdString(fixed_text(view_.all.mean[layer], 1)));
   for (const auto& task : view_.tasks)
     text += tr(", %1 %2")
                 .arg(QString::fromStdString(task.task))
-                .arg(QString::fromStdString(number_text(task.summary.mean[layer], 1)));
+                .arg(QString::fromStdString(fixed_text(task.summary.mean[layer], 1)));
   return text;
 }
 

@@ -213,13 +213,12 @@ void ComparisonScreen::show_changes() {
   const QSignalBlocker quiet(changes_);
   changes_->clear();
   for (const auto& change : diff_.changes) {
-    auto* item =
-        new QListWidgetItem(tr("layer %1: %2 %3 → %4")
-                                .arg(change.layer)
-                                .arg(QString::fromStdString(change.what),
-                                     QString::fromStdString(number_text(change.first, 3)),
-                                     QString::fromStdString(number_text(change.second, 3))),
-                            changes_);
+    auto* item = new QListWidgetItem(tr("layer %1: %2 %3 → %4")
+                                         .arg(change.layer)
+                                         .arg(QString::fromStdString(change.what),
+                                              QString::fromStdString(fixed_text(change.first, 3)),
+                                              QString::fromStdString(fixed_text(change.second, 3))),
+                                     changes_);
     item->setData(Qt::UserRole, static_cast<qlonglong>(change.layer));
   }
   for (const auto& change : diff_.heads) {
@@ -304,7 +303,7 @@ QString ComparisonScreen::focus_text() const {
   return tr("best at %1 of the cache: %2, %3, score %4")
       .arg(QString::fromStdString(percent_text(share_)), QString::fromStdString(best.name),
            QString::fromStdString(best.setting),
-           QString::fromStdString(number_text(best.score.mean, 3)));
+           QString::fromStdString(fixed_text(best.score.mean, 3)));
 }
 
 Screen* make_comparison_screen(Session& session, QWidget* parent) {

@@ -208,7 +208,7 @@ QString MassScreen::focus_text() const {
       .arg(layer)
       .arg(position)
       .arg(text)
-      .arg(QString::fromStdString(number_text(mass, 4)))
+      .arg(QString::fromStdString(fixed_text(mass, 4)))
       .arg(calibrate::is_lazy(mass, session().choices().lazy.threshold) ? tr("lazy")
                                                                         : tr("not lazy"));
 }

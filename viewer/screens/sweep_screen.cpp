@@ -154,7 +154,7 @@ QString SweepScreen::focus_text() const {
       .arg(candidate.lag)
       .arg(QString::fromStdString(candidate.ratio))
       .arg(QString::fromStdString(percent_text(candidate.compression)))
-      .arg(QString::fromStdString(number_text(candidate.score.mean, 3)));
+      .arg(QString::fromStdString(fixed_text(candidate.score.mean, 3)));
 }
 
 Screen* make_sweep_screen(Session& session, QWidget* parent) {

@@ -24,10 +24,10 @@ TEST(ChartCsv, QuotesNotesAndNumbers) {
 }
 
 TEST(Numbers, AsText) {
-  EXPECT_EQ(number_text(1.25, 1), "1.2");
-  EXPECT_EQ(number_text(kNoNumber, 1), "-");
-  EXPECT_EQ(number_text(std::numeric_limits<double>::infinity(), 1), "infinite");
-  EXPECT_EQ(number_text(std::numeric_limits<double>::max(), 2).size(), 312u);
+  EXPECT_EQ(fixed_text(1.25, 1), "1.2");
+  EXPECT_EQ(fixed_text(kNoNumber, 1), "-");
+  EXPECT_EQ(fixed_text(std::numeric_limits<double>::infinity(), 1), "infinite");
+  EXPECT_EQ(fixed_text(std::numeric_limits<double>::max(), 2).size(), 312u);
   EXPECT_EQ(percent_text(0.375), "37.5 %");
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How lists, numbers and tables are written for people.
+#pragma once
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvatlas {
+
+/// The parts one after the other, with the separator between them: "a, b". `word_of` gives what is
+/// written of a part, if that is not the part itself: a member, or a function.
+template <class Parts, class WordOf = std::identity>
+std::string join(const Parts& parts, std::string_view separator = ", ", WordOf word_of = {}) {
+  std::ostringstream out;
+  bool first = true;
+  for (const auto& part : parts) {
+    if (!first) out << separator;
+    out << std::invoke(word_of, part);
+    first = false;
+  }
+  return out.str();
+}
+
+/// A number with so many digits after its point; "-" for NaN, "infinite" or "-infinite".
+std::string fixed_text(double value, int digits);
+/// "37.5 %" for 0.375; "-" for NaN.
+std::string percent_text(double share);
+
+struct Table {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// The table in columns as wide as they need, with its title above.
+std::string table_text(const Table& table);
+
+}  // namespace kvatlas
