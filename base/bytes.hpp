@@ -7,11 +7,12 @@
 
 namespace kvatlas {
 
-/// "24GiB", "1.5 GB", "512MiB", "1000000" -> bytes. KiB, MiB, GiB, TiB are powers of 1024; KB, MB,
-/// GB, TB of 1000; K, M, G, T mean the former. Anything else is an Error(usage).
+/// The number of bytes that a text such as "24GiB", "1.5 GB", "512MiB" or "1000000" names. KiB,
+/// MiB, GiB and TiB are powers of 1024, and so are K, M, G and T; KB, MB, GB and TB are powers of
+/// 1000. Error(usage) for any other text.
 std::int64_t parse_bytes(std::string_view text);
 
-/// 1536 -> "1.5 KiB".
+/// A number of bytes for people: 1536 is "1.5 KiB".
 std::string bytes_str(std::int64_t bytes);
 
 }  // namespace kvatlas

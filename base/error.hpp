@@ -12,12 +12,14 @@ namespace kvatlas {
 /// What kind of failure it is; `exit_status` turns it into the program's exit code.
 enum class ErrorCode { usage, unreadable, unsupported, numeric, resource, cancelled, internal };
 
-/// The one exception the libraries throw: a code and one clear sentence (what, where, what to do).
+/// The one exception that the libraries throw. It has a code, and one clear sentence that says what
+/// is wrong, where, and what can be done.
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string text) : code_(code), text_(std::move(text)) {}
 
-  /// Puts "place: " in front, so that a message names its thing from the outside in.
+  /// Puts "place: " before the sentence. Each caller adds its own, so that a message reads from the
+  /// outside in: file, part of the file, member.
   Error& in(const std::string& place) {
     text_ = place + ": " + text_;
     return *this;
@@ -31,7 +33,7 @@ class Error : public std::exception {
   std::string text_;
 };
 
-/// Runs `fn`; an Error that leaves it is given "place: " in front.
+/// Runs `fn`. An Error that it throws gets "place: " before its sentence.
 template <class Fn>
 decltype(auto) in_context(const std::string& place, Fn&& fn) {
   try {
@@ -42,7 +44,7 @@ decltype(auto) in_context(const std::string& place, Fn&& fn) {
   }
 }
 
-/// Throws Error(code, the parts joined).
+/// Throws an Error whose sentence is made of the parts, as str() writes them.
 template <class... Parts>
 [[noreturn]] void fail(ErrorCode code, const Parts&... parts) {
   throw Error(code, str(parts...));

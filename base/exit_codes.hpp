@@ -3,8 +3,8 @@
 
 namespace kvatlas {
 
-/// The program's exit status where what was asked for is not met: a verdict, no failure (those are
-/// exit_status of error.hpp).
+/// The program's exit status if it ran well and its verdict is "not met". The exit statuses of
+/// failures are those of exit_status() in error.hpp.
 inline constexpr int kExitNotMet = 4;
 
 }  // namespace kvatlas

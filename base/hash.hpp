@@ -9,7 +9,8 @@
 
 namespace kvatlas {
 
-/// FNV-1a, 64 bits: tells files and settings apart, and is no protection against forgery.
+/// The hash FNV-1a with 64 bits. It tells files and settings apart; it does not protect against
+/// forgery.
 class Fnv1a {
  public:
   void add(std::span<const std::byte> bytes) {
@@ -17,14 +18,14 @@ class Fnv1a {
       value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
   }
   void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// Its eight bytes, the lowest first.
+  /// Adds the number's eight bytes, the lowest first.
   void add(std::uint64_t number) {
     for (int shift = 0; shift < 64; shift += 8) {
       const auto byte = static_cast<std::byte>(number >> shift);
       add(std::span(&byte, 1));
     }
   }
-  /// 16 hex digits.
+  /// The hash so far, as 16 hexadecimal digits.
   std::string hex() const {
     std::string digits(16, '0');
     for (std::size_t i = 0; i < 16; ++i)

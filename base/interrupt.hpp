@@ -4,18 +4,18 @@
 namespace kvatlas {
 
 /// From now on the first SIGINT or SIGTERM only sets a flag; a second one ends the process at once.
-/// A SIGHUP, of a terminal that goes away, sets it too.
+/// A SIGHUP, which comes when the terminal is closed, sets it too.
 void catch_interrupts();
 
-/// From now on writing to a pipe that nobody reads fails, and does not end the process: for runs
-/// whose work is worth more than what they say.
+/// From now on writing to a pipe that nobody reads fails instead of ending the process. This is for
+/// runs whose work must go on when nobody reads what they print.
 void outlive_readers();
 
-/// Whether one has come.
+/// Whether one of these signals has come.
 bool interrupted();
 
-/// Throws Error(cancelled) if one has come. Long loops call it between steps that may be left
-/// unfinished.
+/// Throws Error(cancelled) if one of these signals has come. Long loops call it at points where
+/// they may stop.
 void stop_if_interrupted();
 
 }  // namespace kvatlas

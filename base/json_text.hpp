@@ -13,10 +13,10 @@ namespace kvatlas {
 /// A text file's whole content; Error(unreadable) if it is larger than `most_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::size_t most_bytes);
 
-/// JSON text as a tree. Error(unreadable) where it is not JSON or nests deeper than `most_depth`.
+/// JSON text as a tree. Error(unreadable) if it is not JSON or nests deeper than `most_depth`.
 nlohmann::json parse_json(std::string_view text, int most_depth = 32);
 
-/// What nlohmann's exception says, without its own prefix.
+/// The message of an exception of nlohmann::json, without the library's prefix.
 std::string json_complaint(const nlohmann::json::exception& error);
 
 }  // namespace kvatlas

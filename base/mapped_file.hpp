@@ -13,8 +13,8 @@ namespace kvatlas {
 /// each use. Movable; thread-safe for reading.
 class MappedFile {
  public:
-  /// Throws Error(unreadable) naming the path: missing, a folder, no permission, not a regular
-  /// file.
+  /// Error(unreadable), with the path, if there is no such file, if it may not be read, or if it is
+  /// a folder or anything else that is no regular file.
   static MappedFile open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&&) noexcept;
@@ -28,7 +28,8 @@ class MappedFile {
   /// opened.
   void require_intact() const;
 
-  /// Hints to the kernel about a part of bytes(): will be read soon / may be dropped from memory.
+  /// Tell the operating system that a part of bytes() will be read soon, or that it may be dropped
+  /// from memory.
   void will_need(std::span<const std::byte> part) const;
   void release(std::span<const std::byte> part) const;
 

@@ -6,8 +6,8 @@
 
 namespace kvatlas {
 
-/// Text between tags or in an attribute of HTML or XML, whatever it holds: control bytes, which
-/// neither allows, become '?'. What is no UTF-8 stays so.
+/// Any text, escaped so that it can stand between tags or in an attribute of HTML or XML. Control
+/// bytes, which neither of them allows, become '?'. Bytes that are not UTF-8 are left as they are.
 std::string markup_text(std::string_view text);
 
 }  // namespace kvatlas

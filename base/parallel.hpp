@@ -6,10 +6,11 @@
 
 namespace kvatlas {
 
-/// Threads that parallel_for uses, the caller included. Defaults to the cores this process may use.
+/// The number of threads that parallel_for uses, the calling thread included. At first it is the
+/// number of cores that this process may use.
 int thread_count();
 
-/// Sets it (at least 1). Not to be called while a parallel_for runs.
+/// Sets that number, which is at least 1. Must not be called while a parallel_for runs.
 void set_thread_count(int threads);
 
 /// Runs fn(worker) once on each of `workers` threads at the same time and waits for all.
@@ -19,8 +20,8 @@ using ThreadRunner = std::function<void(int workers, const std::function<void(in
 /// fight for the cores. An empty runner goes back to our own.
 void set_thread_runner(ThreadRunner runner);
 
-/// While one lives, parallel_for runs in place in the thread that made it: for background work that
-/// must not take the cores from the foreground.
+/// While such an object lives, a parallel_for in the thread that made it runs in that thread alone.
+/// Background work uses it, so as not to take the cores from the foreground.
 class SerialSection {
  public:
   SerialSection();

@@ -25,10 +25,10 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  /// 0 to count - 1. The remainder's bias is below count / 2^64.
+  /// A whole number from 0 to count - 1. The remainder's bias is below count / 2^64.
   std::size_t below(std::size_t count) { return static_cast<std::size_t>(next() % count); }
 
-  /// 0 to 1, without 1.
+  /// A real number from 0 to 1; never 1 itself.
   double share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   template <class T>

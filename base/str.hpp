@@ -30,8 +30,8 @@ std::string list_str(const Range& values) {
   return out.str();
 }
 
-/// The text with '?' in place of each control character but those in `kept`, those that UTF-8
-/// writes in two bytes (U+0080 to U+009F) too.
+/// The text with '?' in place of each control character, also of those that take two bytes in UTF-8
+/// (U+0080 to U+009F). The characters in `kept` stay.
 inline std::string without_controls(std::string_view text, std::string_view kept = "") {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -45,7 +45,8 @@ inline std::string without_controls(std::string_view text, std::string_view kept
   return out;
 }
 
-/// Foreign text made safe for a message: without control characters, long text cut with "...".
+/// Text from outside the program, made safe for a message: without control characters, and cut off
+/// with "..." if it is long.
 inline std::string printable(std::string_view text, std::size_t most = 80) {
   if (text.size() <= most) return without_controls(text);
   // Not inside a character, whose first byte at most three others follow.
@@ -56,7 +57,7 @@ inline std::string printable(std::string_view text, std::size_t most = 80) {
   return without_controls(text.substr(0, end)) + "...";
 }
 
-/// printable(), in single quotes.
+/// The same in single quotes.
 inline std::string quoted(std::string_view text, std::size_t most = 80) {
   return "'" + printable(text, most) + "'";
 }

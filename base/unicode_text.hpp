@@ -8,7 +8,7 @@
 
 namespace kvatlas {
 
-/// What SentencePiece writes for a space, "▁" (U+2581).
+/// The character that SentencePiece writes in place of a space: "▁" (U+2581).
 inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
 
 /// One character read from UTF-8 text. Where the bytes are not UTF-8, `code` is U+FFFD, `valid` is
@@ -26,7 +26,7 @@ void append_utf8(std::string& out, char32_t code);
 bool is_utf8(std::string_view text);
 /// The text, with U+FFFD in place of what is not UTF-8.
 std::string repaired_utf8(std::string_view text);
-/// How many bytes at the end begin a character that is not whole yet (0 to 3).
+/// How many bytes at the end of the text begin a character that is not whole yet: 0 to 3.
 std::size_t unfinished_utf8(std::string_view text);
 
 /// Character classes, as the Rust and Oniguruma patterns of tokenizer files mean them.

@@ -32,7 +32,8 @@ constexpr std::array<std::int64_t, N> dense_strides(const std::array<std::int64_
   return strides;
 }
 
-/// A borrowed N-dimensional array: pointer, sizes, strides in elements, and where it lies.
+/// An array of N dimensions that belongs to somebody else: a pointer, the sizes, the strides in
+/// elements, and where the memory lies.
 template <class T, std::size_t N>
 struct View {
   T* data = nullptr;
@@ -72,7 +73,7 @@ struct View {
   }
 };
 
-/// A borrowed read-only array whose element type is known at run time only.
+/// The same, read-only, for arrays whose element type is known only when the program runs.
 template <std::size_t N>
 struct AnyView {
   const void* data = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Just as much of Unicode as the metrics need, the same on every machine.
+// What the metrics need to know of Unicode's characters. It is the same on every machine.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace kvatlas::data {
 
-/// The characters of a UTF-8 text. Each byte that is no part of one becomes U+FFFD.
+/// The characters of a UTF-8 text. Each byte that is part of none becomes U+FFFD.
 std::u32string characters(std::string_view text);
 
 /// The small letter of a capital of the Latin, Greek or Cyrillic script (the full-width Latin
@@ -17,14 +17,14 @@ char32_t small_letter(char32_t c);
 std::u32string in_small_letters(std::u32string text);
 
 bool is_blank(char32_t c);
-/// One of 0 to 9, or of their full-width forms.
+/// Whether it is a digit from 0 to 9, or the full-width form of one.
 bool is_digit(char32_t c);
-/// Can it be part of a word: is it a letter, a digit, "_" or an ideograph? Of the characters beyond
-/// ASCII the blocks of punctuation, symbols and combining marks are not.
+/// Whether it can be part of a word: a letter, a digit, "_" or an ideograph. Beyond ASCII these are
+/// all characters outside the blocks of punctuation, symbols and combining marks.
 bool is_word_character(char32_t c);
 
 bool is_ascii_punctuation(char32_t c);
-/// Of ASCII, or a mark that Chinese text uses.
+/// Whether it is punctuation of ASCII, or a mark that Chinese text uses.
 bool is_punctuation(char32_t c);
 
 /// The texts between blanks, none of them empty.

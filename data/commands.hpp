@@ -7,7 +7,7 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas tasks`: lists the tasks, or makes prompts of one.
+/// Adds `kvatlas tasks`, which lists the tasks, or makes prompts of one task.
 void add_tasks_command(CLI::App& app);
 
 }  // namespace kvatlas

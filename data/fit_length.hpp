@@ -9,9 +9,10 @@
 
 namespace kvatlas::data {
 
-/// What `make` makes of so many pieces that it has at most `length` tokens and lacks few of them. A
-/// piece is a few tokens long; `least` is the fewest that make sense. Counting is what costs time
-/// here: three or four calls are usual.
+/// Finds the number of pieces with which `make` gives a prompt that is as long as possible, but of
+/// at most `length` tokens, and returns that prompt. A piece is a few tokens long, and `least` is
+/// the smallest number of pieces that makes sense. Counting tokens is what takes time; it is
+/// usually done three or four times.
 Prompt fit_length(std::int64_t length, std::int64_t least, const CountTokens& count,
                   const std::function<Prompt(std::int64_t pieces)>& make);
 

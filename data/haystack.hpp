@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needles are hidden in.
+// The long texts that needles are hidden in.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace kvatlas::data {
 
-/// Text without end, in pieces that a few tokens write: words of a bundled text, or short
-/// sentences.
+/// A text without end. It comes in pieces of a few tokens each, which are words of a bundled text
+/// or short sentences.
 class Haystack {
  public:
   /// The same five sentences again and again.
@@ -22,7 +22,7 @@ class Haystack {
   static Haystack code(std::uint64_t seed);
   static Haystack named(std::string_view name, std::uint64_t seed);  // "repeat" or "prose"
 
-  /// The first pieces.
+  /// The text of the first pieces.
   std::string first(std::int64_t pieces) const;
 
  private:
@@ -33,7 +33,7 @@ class Haystack {
   std::size_t start_ = 0;          // the piece that comes first
 };
 
-/// Behind which bytes a sentence ends; the text's own end counts as one.
+/// The places behind which a sentence ends, in bytes. The end of the text counts as one.
 std::vector<std::size_t> sentence_ends(std::string_view text);
 
 struct Needle {

@@ -23,14 +23,15 @@ struct LongBenchDataset {
   std::string fill(std::string_view context, std::string_view input) const;
 };
 
-/// All 21, in LongBench's order.
+/// All 21 datasets, in LongBench's order.
 std::span<const LongBenchDataset> longbench_datasets();
 
-/// The dataset that a task is, or null. LongBench-E's are the same with "_e" behind the name.
+/// The dataset of that name; null if the task is none. The datasets of LongBench-E are the same and
+/// have "_e" behind their names.
 const LongBenchDataset* longbench_dataset(std::string_view task);
 
-/// The first half and the last half of the tokens, `most` in all, for the middle of a prompt is
-/// what it can best do without; all of them if they are no more.
+/// At most `most` tokens: half of them from the start and half from the end, because a prompt can
+/// best do without its middle. A shorter list stays as it is.
 std::vector<std::int64_t> truncate_middle(std::span<const std::int64_t> tokens, std::int64_t most);
 
 }  // namespace kvatlas::data

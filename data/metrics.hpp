@@ -9,17 +9,18 @@
 
 namespace kvatlas::data {
 
-/// What texts are compared by. Chinese, which writes no blanks between words, by character.
+/// The units that texts are compared by. Chinese has no blanks between words and is compared by
+/// characters.
 enum class Unit { word, character };
 
-/// Is the answer in the text, capitals or not (RULER)?
+/// 1 if the answer is in the text, where capitals do not matter; else 0 (RULER).
 bool is_found(std::string_view generated, std::string_view answer);
 
 /// SQuAD's F1: of the words (or characters) that both have, as often as both have them. Capitals,
 /// punctuation and the words a, an, the do not count.
 double f1(std::string_view generated, std::string_view answer, Unit unit);
 
-/// Are they the same but for what f1 leaves out?
+/// 1 if both are the same, apart from what f1 leaves out; else 0.
 bool is_exact(std::string_view generated, std::string_view answer, Unit unit);
 
 /// ROUGE-L's F measure as the package `rouge` has it: of the distinct words that stand in a longest
@@ -27,8 +28,8 @@ bool is_exact(std::string_view generated, std::string_view answer, Unit unit);
 /// first 4096 words (or characters) are compared.
 double rouge_l(std::string_view generated, std::string_view answer, Unit unit);
 
-/// The right class is named: 1 divided by the number of classes that the text names. Names within
-/// the right one's do not count.
+/// If the text names the right class, 1 divided by the number of classes that it names; else 0.
+/// Names that are part of the right one's name do not count.
 double classification(std::string_view generated, std::string_view answer,
                       std::span<const std::string> classes);
 

@@ -22,7 +22,7 @@ struct Prompt : PromptDescription {
   std::string context, input;
   std::vector<std::string> all_classes;  // the names that a classification chooses from
   std::string language;                  // LongBench's "en", "zh" or "code"; else as the line says
-  std::string metric;  // one that data/scores.hpp knows, if the task's is not wanted
+  std::string metric;  // replaces the task's metric; one that data/scores.hpp knows, or empty
 
   /// The prompt as text: `text`; the template of a LongBench dataset, filled; or context and input
   /// with an empty line between.
@@ -33,10 +33,10 @@ struct Prompt : PromptDescription {
 /// line.
 std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
-/// One line; the error names neither file nor line.
+/// Reads one line. Errors name neither file nor line.
 Prompt parse_prompt(std::string_view line);
 
-/// The line that parse_prompt reads as this prompt, without its end.
+/// The line, without its line break, that parse_prompt reads as this prompt.
 std::string prompt_line(const Prompt& prompt);
 
 }  // namespace kvatlas::data

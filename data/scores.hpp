@@ -10,15 +10,17 @@
 
 namespace kvatlas::data {
 
-/// 0 to 1, by the metric that the prompt says, or its task's; NaN if it has no answers. A task is
-/// one of tasks(), a LongBench dataset, "qa" (any answer found), or an unknown one (share of
-/// answers found).
+/// The score of a generated text, 0 to 1, by the prompt's metric, or by its task's metric if it
+/// names none; NaN if the prompt has no answers. A task is one of tasks(), a dataset of LongBench,
+/// or "qa", where one answer that is found suffices. Any other task is scored by the share of the
+/// answers that are found.
 double score(const Prompt& prompt, std::string_view generated);
 
-/// What `score` is, for people: "F1", "share of answers found"; "none" if there are no answers.
+/// The name of that score for people, such as "F1" or "share of answers found"; "none" if the
+/// prompt has no answers.
 std::string metric_name(const Prompt& prompt);
 
-/// Fails if there is no metric of that name; the message says which there are.
+/// Fails if there is no metric of that name. The message lists the metrics.
 void require_metric(std::string_view name, ErrorCode code);
 
 /// The shares of a pass key's digits that are right up to the first wrong one, and right at their

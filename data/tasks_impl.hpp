@@ -16,7 +16,7 @@
 
 namespace kvatlas::data {
 
-/// The options of a task's name, or what stands for those not given.
+/// The options in a task's name, and the standard values of those that it does not give.
 class Options {
  public:
   Options(const TaskInfo& info, std::string_view given);  // ":keys=4,values=2", or nothing
@@ -42,10 +42,10 @@ Prompt make_frequent_words(const TaskRequest&, const Options&, const CountTokens
 Prompt make_prose(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_code(const TaskRequest&, const Options&, const CountTokens&);
 
-/// A number of so many digits, the first of them not 0.
+/// A number of so many digits that does not begin with 0.
 std::string random_digits(Random& random, std::int64_t digits);
 
-/// What `draw` draws first that is not among `taken`; it is put there.
+/// Calls `draw` until it gives something that is not in `taken`, puts that there and returns it.
 template <class Draw>
 std::string draw_new(std::set<std::string>& taken, Draw draw) {
   for (;;) {

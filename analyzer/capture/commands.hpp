@@ -7,10 +7,11 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas profile`: a model run over prompts, and what its attention does written to a file.
+/// Adds `kvatlas profile`, which runs a model over prompts and writes to a file what its attention
+/// does.
 void add_profile_command(CLI::App& app);
 
-/// `kvatlas generate`: greedy continuation of prompts.
+/// Adds `kvatlas generate`, which continues prompts greedily.
 void add_generate_command(CLI::App& app);
 
 }  // namespace kvatlas

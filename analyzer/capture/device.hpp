@@ -10,7 +10,7 @@ namespace kvatlas::capture {
 struct Placement {
   std::string device;   // "cpu", "cuda:0"
   std::string dtype;    // "float32", "float16", "bfloat16"
-  std::string because;  // one phrase: which GPU, or why `auto` took none; "": nothing to say
+  std::string because;  // which GPU it is, or why `auto` took none; empty if neither applies
 };
 
 /// Settles --device (auto, cpu, cuda, cuda:N) and --dtype (auto, float32, float16, bfloat16) for
@@ -18,7 +18,7 @@ struct Placement {
 /// missing is an error that says what is missing; `auto` falls back to the CPU.
 Placement choose_placement(const std::string& device, const std::string& dtype);
 
-/// For people: "cpu", "cuda:0 (NVIDIA H100)", "cpu (no GPU: why)".
+/// The placement for people: "cpu", "cuda:0 (NVIDIA H100)", "cpu (no GPU: why)".
 std::string device_text(const Placement& placement);
 
 /// LibTorch's threads wait for each other by spinning, which on a machine that does something else

@@ -34,7 +34,7 @@ struct EngineOptions {
   /// that even that does not fit is an Error(resource) that says what is needed.
   std::int64_t memory_budget = 0;
   std::int64_t all_tokens = 0;  // tokens of all sequences that will be held at once, for the budget
-  std::int64_t longest = 0;     // tokens of the longest
+  std::int64_t longest = 0;     // tokens of the longest sequence
   bool keep_caches = true;      // sequences are continued, so their keys and values are held
   std::int64_t other_bytes = 0;  // what the caller takes beside the model, for the budget
   enum class Weights { automatic, resident, streaming } weights = Weights::automatic;
@@ -44,7 +44,7 @@ struct EngineOptions {
 struct MemoryPlan {
   bool streaming = false;
   std::int64_t weight_bytes = 0;       // all weights
-  std::int64_t held_weight_bytes = 0;  // of them at a time
+  std::int64_t held_weight_bytes = 0;  // the weights that are held at a time
   std::int64_t total_bytes = 0;        // the whole process
 };
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options);
@@ -119,7 +119,7 @@ class Engine {
   struct Step {
     Sequence* sequence;
     std::vector<std::int64_t> tokens;  // appended to the sequence
-    /// With Logits::all: of the last so many of these tokens.
+    /// With Logits::all, for how many of the last of these tokens logits are computed.
     std::int64_t logit_rows = std::numeric_limits<std::int64_t>::max();
     /// [n_layers] or empty: in layers where it is set, every token attends to its proximal keys
     /// alone.
@@ -149,13 +149,14 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-/// Error(code) if an id is none of the model's.
+/// Error(code) if an id is not in the model's vocabulary.
 void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Config& config,
                            ErrorCode code);
 
 /// The id of the largest of the logits; the lowest id of equal ones.
 std::int64_t argmax(std::span<const float> logits);
-/// The ids of the `count` largest (of all, if there are fewer), largest first, lower id first.
+/// The ids of the `count` largest logits, or of all if there are fewer. The largest comes first,
+/// and of equal ones the lower id.
 std::vector<std::int64_t> best_tokens(std::span<const float> logits, std::size_t count);
 
 /// Error(numeric), naming the prompt, if the sequence's last logits hold NaN.

@@ -18,19 +18,21 @@ struct CaptureOptions {
   std::vector<std::string> capture = {"default"};
   std::vector<std::string> keep;
   std::vector<std::int64_t> keep_layers;
-  std::vector<std::int64_t> initial, recent;           // each with each: the proximities
-  std::vector<std::int64_t> windows, kernels;          // and with each pooling: the
-  std::vector<std::string> poolings = {"avg", "max"};  // window kinds
+  /// Every pair of one of `initial` and one of `recent` is a proximity.
+  std::vector<std::int64_t> initial, recent;
+  /// Every combination of one of each is a kind of window scores.
+  std::vector<std::int64_t> windows, kernels;
+  std::vector<std::string> poolings = {"avg", "max"};
   std::string map_type = "float16";
-  profile::CaptureSettings settings;  // what the options above do not make
+  profile::CaptureSettings settings;  // what no member above says
 
   CaptureOptions();  // the grids of the default settings
 };
 
 void add_capture_options(CLI::App& command, CaptureOptions& options);
 
-/// The settings for a model and prompts of at most `longest` tokens. Error(usage) for what makes no
-/// sense.
+/// The settings for a model and prompts of at most `longest` tokens. Error(usage) if the options
+/// make no sense.
 profile::CaptureSettings settle_capture(const CaptureOptions& options, const model::Config& config,
                                         std::int64_t longest);
 

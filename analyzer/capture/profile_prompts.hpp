@@ -20,11 +20,11 @@ struct PromptOptions {
   std::vector<std::int64_t> lengths;
   std::vector<double> depths;
   std::int64_t seeds = 1;  // prompts of each task, length and depth
-  std::int64_t seed = 0;   // of the first of them
+  std::int64_t seed = 0;   // the seed of the first of them
   bool quick = false;
 };
 
-/// Adds what they are made with, and --prompt and --prompts for prompts of one's own.
+/// Adds the options for generated prompts, and --prompt and --prompts for the user's own prompts.
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run);
 
 /// The prompts as token ids, and a canonical JSON object that says where they came from. Standard

@@ -33,12 +33,12 @@ struct ProfilePlan {
 /// What the plan will take, before any of it is done.
 struct ProfileEstimate {
   MemoryPlan memory;
-  double seconds = 0;  // by the speed of a matrix product measured now
+  double seconds = 0;  // estimated from a matrix product that is timed now
   std::int64_t file_bytes = 0;
 };
 
-/// Settles the batch and whether weights are streamed so that --memory-budget is kept.
-/// Error(resource) if it cannot be.
+/// Decides how large a batch is and whether weights are streamed, so that the run stays within
+/// --memory-budget. Error(resource) if that is not possible.
 void fit_memory(ProfilePlan& plan, const model::ModelFile& model);
 ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model);
 
@@ -51,7 +51,7 @@ struct ProfileObserver {
   std::function<void(const profile::Sample&)> finished;                      // written and safe
 };
 
-/// Runs the samples that `next` hands out (their indices; nothing at the end) and writes each.
+/// Runs the samples whose indices `next` hands out, until it hands out none, and writes each.
 void run_profile(Engine& engine, const ProfilePlan& plan, profile::Writer& writer,
                  const std::function<std::optional<std::int64_t>()>& next,
                  const ProfileObserver& observer);

@@ -8,14 +8,14 @@
 
 namespace kvatlas::capture {
 
-/// "3 h 20 min", "4 min 5 s", "12 s".
+/// A duration for people: "3 h 20 min", "4 min 5 s", "12 s".
 std::string duration_str(double seconds);
 
-/// The progress of a profile on stderr: on a terminal one line that is written over, otherwise a
-/// line a finished sample, but not more than one in ten seconds.
+/// Shows the progress of a profile on stderr. On a terminal this is one line that is written over;
+/// elsewhere it is a line for each finished sample, but at most one in ten seconds.
 class Progress {
  public:
-  /// `tokens`: of all samples that are to be run.
+  /// `tokens` is the number of tokens of all samples that are to be run.
   Progress(std::int64_t samples, std::int64_t tokens, std::int64_t layers);
   ~Progress();
 

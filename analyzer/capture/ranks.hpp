@@ -19,7 +19,7 @@ class Ranks {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual int local_rank() const = 0;  // among those of this machine
+  virtual int local_rank() const = 0;  // the rank among the processes on this machine
   virtual int local_size() const = 0;
 
   /// Waits, without taking the processor, until every process has come here.
@@ -27,9 +27,9 @@ class Ranks {
   /// Rank 0 answers the others in the background from `next`, and for itself; `next` is called by
   /// one thread at a time.
   virtual void serve(std::function<std::optional<std::int64_t>(int rank)> next) = 0;
-  /// The next piece of work, of rank 0's giving; nothing when there is none left.
+  /// The next piece of work, which rank 0 gives out; nothing if there is none left.
   virtual std::optional<std::int64_t> take() = 0;
-  /// Ends all processes of the run: one cannot go on.
+  /// Ends all processes of the run, because one cannot go on.
   virtual void abort(int status) = 0;
 };
 

@@ -17,7 +17,7 @@ class App;
 
 namespace kvatlas::capture {
 
-/// What every command that runs a model takes.
+/// How a command runs a model, and the prompts that it runs.
 struct RunOptions : ModelOptions {
   std::vector<std::string> prompt_texts;
   std::string prompts_file;
@@ -41,13 +41,13 @@ struct Session {
 };
 Session open_session(const RunOptions& options);
 
-/// Its steps, for commands that need more than one list of prompts.
+// The steps of open_session, for commands that need more than one list of prompts.
 std::vector<data::Prompt> collect_prompts(const RunOptions& options);
 model::ChatFormat settle_chat(const std::string& chat, const model::Tokenizer* tokenizer);
 std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
                                         model::ChatFormat chat);
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);
-/// Device, number format, threads and budget; what depends on the prompts is not set.
+/// Device, number format, threads and memory budget. What depends on the prompts is not set.
 EngineOptions engine_options(const ModelOptions& options);
 
 }  // namespace kvatlas::capture

@@ -10,7 +10,7 @@
 
 namespace kvatlas::capture {
 
-/// Bytes that capturing one sample of n_tokens takes until it is written.
+/// How many bytes the capture of one sample of n_tokens takes until it is written.
 std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
                            std::int64_t n_tokens, bool with_maps);
 
@@ -19,14 +19,14 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
 /// take().
 class SampleCapture {
  public:
-  /// `with_maps`: one of the samples that column sums, maps and raw tensors are taken of.
+  /// `with_maps` says that column sums, maps and raw tensors are taken of this sample.
   SampleCapture(const profile::CaptureSettings& settings, const model::Config& config,
                 std::int64_t n_tokens, bool with_maps);
   SampleCapture(SampleCapture&&) noexcept;
   ~SampleCapture();
 
   void prefill(const AttentionInputs& in);
-  /// What needs all layers at once, and the next token's logits [vocab_size].
+  /// Takes what needs all layers at once, and the next token's logits [vocab_size].
   void end_prefill(const std::vector<float>& logits);
   /// The generated token `step` (0: the first), as it is run.
   void begin_decode(std::int64_t step, std::int64_t token);
@@ -37,7 +37,7 @@ class SampleCapture {
 
   struct State;
 
-  /// The arrays; tokens, id and the rest are the caller's.
+  /// Returns the arrays. The caller fills in tokens and description.
   profile::Sample take();
 
  private:

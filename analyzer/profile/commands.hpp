@@ -14,15 +14,16 @@ namespace kvatlas {
 /// A kind of file that `kvatlas inspect` shows besides models and profiles.
 struct InspectedKind {
   std::function<bool(const std::string& path)> is_one;
-  std::function<void(const std::string& path, bool as_json)> inspect;  // prints
-  /// What it takes beside --json, added to the command line; may be empty.
+  std::function<void(const std::string& path, bool as_json)> inspect;  // prints what is in it
+  /// Adds the options that it takes besides --json; may be empty.
   std::function<void(CLI::App& command)> add_options = {};
 };
 
-/// `kvatlas inspect`: a model's card, without loading its weights, a profile's, or one of `others`.
+/// Adds `kvatlas inspect`, which describes a model without loading its weights, a profile, or a
+/// file of one of the `others`.
 void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others = {});
 
-/// `kvatlas merge`: several profiles into one.
+/// Adds `kvatlas merge`, which makes one profile of several.
 void add_merge_command(CLI::App& app);
 
 }  // namespace kvatlas

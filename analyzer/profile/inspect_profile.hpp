@@ -5,7 +5,7 @@
 
 namespace kvatlas {
 
-/// Prints a profile's card: of what, how taken, which samples, what was captured.
+/// Prints what a profile was taken of, how it was taken, its samples, and what was captured.
 void inspect_profile(const std::string& path, bool as_json);
 
 }  // namespace kvatlas

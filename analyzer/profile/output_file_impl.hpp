@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that HDF5 writes and that we own: where the disk is full, HDF5 is not told (its own way to
-// fail there leaves the file open, and prints), the rest is dropped, and write_file() says why.
+// Files that HDF5 writes by way of our own driver. If the disk is full, HDF5 is not told, because
+// it would print a message and leave the file open. The driver then drops the rest, and
+// write_file() says what happened.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@
 
 namespace kvatlas::profile {
 
-/// Has `write` fill a new file that lies at `temporary` until it is whole and on the disk; then it
-/// is at `path`, whatever was there. Error(resource) with the system's reason, and no file left
-/// over, where that fails.
+/// Has `write` fill a new file at `temporary`. When it is whole and on the disk, it is moved to
+/// `path`, whatever was there before. If that fails, no file is left over, and Error(resource)
+/// gives the system's reason.
 void write_file(const std::filesystem::path& temporary, const std::filesystem::path& path,
                 const std::function<void(hid_t file)>& write);
 

@@ -55,18 +55,20 @@ struct Array {
   }
 };
 
-/// What an array is, the same in every sample; written beside it as attributes.
+/// What an array is. It is the same in every sample and is written with the array as attributes.
 struct Description {
   std::string name;               // "js/divergence"; '/' makes groups
-  std::vector<std::string> axes;  // "head", "layer", …, without the sample
+  std::vector<std::string> axes;  // "head", "layer", …; the axis of samples is not among them
   std::string unit;               // "share", "bit", "nat", "count", "log2 of a share", …
   std::string meaning;            // one sentence
   Type type = Type::f32;
-  /// Sizes that hold for all samples: the array is a row of one dataset statistics/NAME [sample,
-  /// …], and a sample without it is a row of NaN (-1 in integers). Empty: sizes differ from sample
-  /// to sample, or only some samples have it, and it lies in samples/INDEX/NAME.
+  /// The sizes, if all samples have the same. Then the array is a row of one dataset
+  /// statistics/NAME [sample, …], and the row of a sample without it is NaN (-1 in integers). Empty
+  /// if sizes differ from sample to sample, or if only some samples have the array; then it lies in
+  /// samples/INDEX/NAME.
   std::vector<std::int64_t> sizes;
-  /// For arrays of a sample: so many leading axes are read one index at a time (layer, head).
+  /// For arrays in samples/INDEX: how many of the leading axes, such as layer and head, are read
+  /// one index at a time.
   int single_axes = 0;
 };
 
@@ -97,15 +99,15 @@ struct Header {
 
 /// One prompt: where it came from, its tokens, and what was captured.
 struct Sample : PromptDescription {
-  std::int64_t index = 0;  // in the plan
+  std::int64_t index = 0;  // its place in the plan
   std::vector<std::int32_t> tokens;
   std::int64_t n_tokens = 0;  // filled by Reader, which leaves `tokens` to Reader::tokens()
-  std::map<std::string, Array> arrays;  // by Description::name; which are absent was not captured
+  std::map<std::string, Array> arrays;  // by Description::name; only those that were captured
 };
 
 struct WriterOptions {
-  bool resume = false;  // go on with an unfinished file, or find that nothing is left to do
-  bool force = false;   // begin anew, whatever is there
+  bool resume = false;  // go on with an unfinished file; a finished one is left as it is
+  bool force = false;   // begin anew and replace what is there
 };
 
 /// Writes a profile so that a crash at any moment loses no finished sample. A sample is first a
@@ -114,27 +116,28 @@ struct WriterOptions {
 /// always whole, and the same whatever interruptions came before.
 class Writer {
  public:
-  /// Takes the lock. Error(usage): the file is there (without force or resume), an unfinished one
-  /// is (likewise), settings differ (names which, and both values), another process writes it.
+  /// Takes the lock. Error(usage) if a finished or unfinished file is there and neither force nor
+  /// resume is set, if another process writes it, or if it was begun with other settings; then the
+  /// message names them with both values.
   Writer(const std::filesystem::path& path, const Header& header, const WriterOptions& options);
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// For further processes of the same run: adds samples beside the one that holds the lock, and
-  /// never assembles. Its finish() does nothing.
+  /// For the other processes of the same run: adds samples while one process holds the lock. Only
+  /// that process assembles the file, so finish() does nothing here.
   static std::unique_ptr<Writer> join(const std::filesystem::path& path, const Header& header);
 
   /// The samples that need not be computed again.
   std::set<std::int64_t> finished() const;
-  /// Checks the arrays against the header's descriptions, and writes; Error(resource) if the disk
-  /// does not take it, and what was added before stays. A sample that is finished already is left
-  /// as it is. Thread safe.
+  /// Checks the arrays against the header's descriptions, and writes the sample. Error(resource) if
+  /// the disk does not take it; what was added before stays. A sample that is finished already is
+  /// left as it is. Several threads may call it.
   void add(const Sample& sample);
-  /// Writes p.h5 with every finished sample, complete if that is all, and removes the parts it
-  /// holds. Without it the destructor does so, as far as it can.
+  /// Writes p.h5 with every finished sample, marks it as complete if these are all samples, and
+  /// removes their parts. If it was not called, the destructor does this as far as it can.
   void finish();
-  /// What happened that a user should know and that stopped nothing, a sentence each.
+  /// What a user should know of, although it stopped nothing; one sentence each.
   std::vector<std::string> warnings() const;
 
  private:
@@ -143,12 +146,12 @@ class Writer {
   std::unique_ptr<State> state_;
 };
 
-/// Whether a file is meant as a profile: it begins as an HDF5 file does, or it is not there and an
-/// unfinished run's samples lie beside it.
+/// Whether a file is meant as a profile: it begins like an HDF5 file, or it is not there yet and
+/// samples of an unfinished run lie beside it.
 bool is_profile(const std::filesystem::path& path);
 
-/// An opened profile. Error(unreadable) for what is no profile, is damaged, or is of a newer major
-/// version; not thread safe.
+/// An opened profile. Error(unreadable) if it is no profile, is damaged, or has a newer major
+/// version. Only one thread at a time may use it.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path);
@@ -156,11 +159,11 @@ class Reader {
 
   const Header& header() const;
   bool complete() const;  // as many samples as were planned
-  /// What is known of the samples but their tokens and arrays, by index in the plan.
+  /// The samples in the order of the plan, without their tokens and arrays.
   const std::vector<Sample>& samples() const;
   std::vector<std::int32_t> tokens(std::size_t position) const;
 
-  /// Whether it was captured (for any sample; for this one).
+  /// Whether an array was captured for any sample, or for the sample at `position`.
   bool has(const std::string& name) const;
   bool has(std::size_t position, const std::string& name) const;
   /// A fixed-size statistic over all samples, in the order of samples(): [n_samples, …].
@@ -173,9 +176,10 @@ class Reader {
               std::initializer_list<std::int64_t> at) const {
     return array(position, name, std::span(at.begin(), at.size()));
   }
-  /// The sizes of an array of a sample; nothing of it is read.
+  /// The sizes of an array of a sample. Its content is not read.
   std::vector<std::int64_t> shape(std::size_t position, const std::string& name) const;
-  /// The block of `extent` elements at `start` of such an array: reads the chunks it touches alone.
+  /// The block of `extent` elements at `start` of such an array. Only the chunks that it touches
+  /// are read.
   Array block(std::size_t position, const std::string& name, std::span<const std::int64_t> start,
               std::span<const std::int64_t> extent) const;
 
@@ -184,9 +188,9 @@ class Reader {
   std::unique_ptr<State> state_;
 };
 
-/// Writes the samples of all inputs, in order, into one profile: those of one and the same index
-/// plan (shards) by index, otherwise renumbered. Error(usage) if their models or capture settings
-/// differ, naming the difference.
+/// Writes the samples of all inputs into one profile. Shards of one plan keep their indices and are
+/// put in that order; other samples come one input after the other and are numbered anew.
+/// Error(usage) names the difference if models or capture settings differ.
 void merge(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
            bool force);
 

@@ -9,7 +9,7 @@
 
 namespace kvatlas::profile {
 
-/// Whether something has that name; false too where it cannot be known.
+/// Whether something has that name. False also if that cannot be found out.
 bool is_there(const std::filesystem::path& path);
 
 class Workplace {
@@ -21,12 +21,12 @@ class Workplace {
   /// Makes the folder and takes the lock, which ends with this object or this process; Error(usage)
   /// if another one holds it.
   static Workplace lock(const std::filesystem::path& profile);
-  /// The folder as another process made it, without the lock.
+  /// The folder that another process made and whose lock it holds.
   static Workplace join(const std::filesystem::path& profile);
 
   Workplace(Workplace&& other) noexcept;
   Workplace& operator=(Workplace&&) = delete;
-  /// Removes the folder where only the lock is left in it.
+  /// Removes the folder if only the lock is left in it.
   ~Workplace();
 
   const std::filesystem::path& profile() const { return profile_; }
@@ -35,14 +35,14 @@ class Workplace {
   std::filesystem::path assembled() const;
   std::set<std::int64_t> parts() const;
 
-  /// A mark that the profile there is of an older run and is to be replaced.
+  /// The mark which says that the profile there is of an older run and is to be replaced.
   bool begun_anew() const;
   void begin_anew() const;
   void end_anew() const;
 
   void remove_part(std::int64_t index) const;
   void remove_parts() const;
-  /// What a killed process left half written.
+  /// Removes the files that a killed process left half written.
   void remove_half_written() const;
 
  private:
@@ -50,7 +50,7 @@ class Workplace {
   std::filesystem::path mark() const;
 
   std::filesystem::path profile_, folder_;
-  int descriptor_;  // of the lock; -1: not ours
+  int descriptor_;  // the lock's file; -1 if another process holds the lock
 };
 
 }  // namespace kvatlas::profile
