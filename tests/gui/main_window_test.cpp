@@ -130,6 +130,22 @@ TEST(MainWindow, LazyLayersAreNamedInTheTree) {
   ASSERT_TRUE(wait_until([&] { return !words(3).contains("lazy"); }));
 }
 
+TEST(MainWindow, AtShareZeroALayerThatIsNeverLazyIsNotCalledLazy) {
+  ShownWindow shown;
+  Choices choices = shown.session().choices();
+  choices.lazy.threshold = 0.7;
+  choices.lazy.share = 0;
+  shown.session().change("share", choices);
+  auto* tree = shown.window().findChild<ModelTree*>()->findChild<QTreeWidget*>();
+  const auto words = [&](int layer) { return tree->topLevelItem(0)->child(layer)->text(1); };
+  ASSERT_TRUE(wait_until([&] { return words(3).contains("lazy"); }));
+  EXPECT_TRUE(words(1).contains("lazy"));
+  EXPECT_FALSE(words(0).contains("lazy"));
+  EXPECT_FALSE(words(2).contains("lazy"));
+  shown.window().jump("not lazy");
+  EXPECT_EQ(shown.selection().layer, 2);
+}
+
 TEST(MainWindow, TopBarSetsTaskAndLengthWithUndo) {
   ShownWindow shown;
   auto* task = shown.window().findChild<QComboBox*>("task");

@@ -30,7 +30,7 @@ DetailsView::DetailsView(Session& session, SampleFacts& facts, QWidget* parent)
   connect(&session_, &Session::profile_changed, this, &DetailsView::refresh);
   connect(&session_.selection(), &SelectionModel::changed, this, &DetailsView::refresh);
   connect(&facts_, &SampleFacts::tokens_changed, this, &DetailsView::refresh);
-  connect(&facts_, &SampleFacts::predicates_changed, this, &DetailsView::refresh);
+  connect(&session_.evidence(), &EvidenceCache::layers_changed, this, &DetailsView::refresh);
   refresh();
 }
 
@@ -61,7 +61,7 @@ void DetailsView::refresh() {
         profile->samples()[std::min(selection.sample, profile->samples().size() - 1)];
     if (!focus_.isEmpty()) rows.emplace_back(tr("In focus"), focus_);
     QString layer = tr("%1 of %2").arg(selection.layer).arg(header.n_layers);
-    for (const auto& [name, layers] : facts_.predicates())
+    for (const auto& [name, layers] : session_.evidence().words())
       if (std::find(layers.begin(), layers.end(), selection.layer) != layers.end())
         layer += ", " + QString::fromStdString(name);
     rows.emplace_back(tr("Layer"), layer);

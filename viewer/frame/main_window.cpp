@@ -132,8 +132,8 @@ void MainWindow::make_docks() {
   values_dock_->hide();
   resizeDocks({tree_dock_, details_dock_}, {206, 210}, Qt::Horizontal);
   resizeDocks({pins_dock_}, {150}, Qt::Vertical);
-  connect(facts_, &SampleFacts::predicates_changed, this,
-          [this] { tree_->set_predicates(facts_->predicates()); });
+  connect(&session_.evidence(), &EvidenceCache::layers_changed, this,
+          [this] { tree_->set_predicates(session_.evidence().words()); });
   connect(pins_, &PinTray::wanted, this, &MainWindow::go_to);
   connect(pins_, &PinTray::notes_changed, this, &MainWindow::refresh_details);
   connect(pins_, &PinTray::pins_came, pins_dock_, &QWidget::show);

@@ -40,7 +40,7 @@ JumpContext MainWindow::jump_context() const {
   context.tasks.assign(tasks.begin(), tasks.end());
   if (selection.sample < profile->samples().size())
     context.tokens = profile->samples()[selection.sample].n_tokens;
-  context.predicates = facts_->predicates();
+  context.predicates = session_.evidence().words();
   context.token_texts = facts_->token_texts();
   return context;
 }

@@ -35,10 +35,9 @@ std::string layers_text(const std::vector<std::size_t>& layers) {
 
 Advice lazy_advice(const LazyModel& model, const LazySettings& settings) {
   const auto means = calibrate::mean_masses(model.masses.layers);
-  const auto rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
   const auto laziest = greatest(means);
-  const double lazy = calibrate::mean_lazy_layers(
-      model.masses, settings.threshold, {settings.per_head, settings.fixed, settings.share});
+  const LazyDecisions decisions = lazy_decisions(model, settings);
+  const double lazy = decisions.lazy_layers;
   Advice advice;
   if (lazy > 0)
     advice.reason =
@@ -53,23 +52,19 @@ Advice lazy_advice(const LazyModel& model, const LazySettings& settings) {
                         " comes nearest with ", fixed_text(means[laziest], 3), ".");
   advice.layer = laziest;
 
-  std::vector<std::size_t> near_half;
-  for (std::size_t l = 0; l < rates.size(); ++l)
-    if (std::abs(rates[l] - settings.share) < settings.near_half) near_half.push_back(l);
+  const auto& near_half = decisions.near_half;
   const auto steps = calibrate::layer_consistency(model.steps, settings.threshold);
   std::size_t unsteady = steps.size();
   for (std::size_t l = 0; l < steps.size(); ++l)
     if (steps[l] < kConsistent && (unsteady == steps.size() || steps[l] < steps[unsteady]))
       unsteady = l;
   if (!near_half.empty()) {
-    const auto view =
-        calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
     std::string which = layers_text(near_half);
     which.front() = 'L';
     advice.risk = str(which, near_half.size() == 1 ? " is" : " are",
                       " lazy in about half of the samples: fixed layers differ from the "
                       "input's own decision in ",
-                      percent_text(view.disagreement), ".");
+                      percent_text(decisions.fixed.disagreement), ".");
     advice.layer = static_cast<std::int64_t>(near_half.front());
   } else if (unsteady < steps.size()) {
     advice.risk = str("Layer ", unsteady, " is what it was at the first generated token in only ",
@@ -122,8 +117,8 @@ Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
 }
 
 Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
-                      const BudgetsView& view) {
-  const auto& budgets = view.all.budgets;
+                      const BudgetDecisions& decisions) {
+  const auto& budgets = decisions.all.budgets;
   const auto most = greatest(budgets);
   const auto least = std::min_element(budgets.begin(), budgets.end()) - budgets.begin();
   Advice advice;
@@ -132,9 +127,9 @@ Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
                       " only ", budgets[least], "; the same for all would be ",
                       settings.budget - model.choices.window, ".");
   const auto farthest =
-      std::max_element(view.tasks.begin(), view.tasks.end(),
+      std::max_element(decisions.tasks.begin(), decisions.tasks.end(),
                        [](const auto& a, const auto& b) { return a.distance < b.distance; });
-  if (view.tasks.size() < 2)
+  if (decisions.tasks.size() < 2)
     advice.risk = "The samples are of one task: other tasks may need their tokens in other layers.";
   else if (farthest->distance > kFarTask)
     advice.risk = str("'", farthest->task, "' has ", percent_text(farthest->distance),

@@ -24,7 +24,7 @@ Advice lazy_advice(const LazyModel& model, const LazySettings& settings);
 Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
                      const calibrate::Blocks& blocks);
 Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
-                      const BudgetsView& view);
+                      const BudgetDecisions& decisions);
 /// Of the candidate that was chosen.
 Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
                     const SweepModel::Candidate& candidate);

@@ -44,6 +44,10 @@ Blocks grouped_blocks(const Blocks& of_query_heads, std::int64_t groups) {
 const char* shown_word(const BlocksSettings& settings) {
   return settings.show_divergence ? "divergence" : "similarity";
 }
+/// Of what is grouped.
+const Similarity& shown_similarity(const BlocksModel& model, const BlocksSettings& settings) {
+  return settings.per_query_head ? model.similarity : model.of_kv_heads;
+}
 const char* head_word(const BlocksSettings& settings) {
   return settings.per_query_head ? "head" : "KV head";
 }
@@ -183,15 +187,20 @@ BlocksModel read_blocks_model(const profile::Reader& profile,
   return model;
 }
 
+BlockDecisions block_decisions(const BlocksModel& model, const BlocksSettings& settings) {
+  BlockDecisions out;
+  out.blocks = calibrate::for_query_heads(
+      calibrate::layer_blocks(shown_similarity(model, settings), settings.delta),
+      model.similarity.heads);
+  out.point = {settings.delta, calibrate::keys_dropped(out.blocks, model.shape.kv_heads),
+               calibrate::count_blocks(out.blocks)};
+  out.saved = calibrate::pod_saved(out.point.dropped, settings.length, settings.proximal);
+  return out;
+}
+
 BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings) {
-  BlocksView view;
-  const std::int64_t kv_heads = model.shape.kv_heads;
-  const Similarity& shown = settings.per_query_head ? model.similarity : model.of_kv_heads;
-  view.blocks = calibrate::for_query_heads(calibrate::layer_blocks(shown, settings.delta),
-                                           model.similarity.heads);
-  view.point = {settings.delta, calibrate::keys_dropped(view.blocks, kv_heads),
-                calibrate::count_blocks(view.blocks)};
-  view.saved = calibrate::pod_saved(view.point.dropped, settings.length, settings.proximal);
+  BlocksView view{block_decisions(model, settings)};
+  const Similarity& shown = shown_similarity(model, settings);
   const std::int64_t end = settings.length + settings.new_tokens;
   view.full_batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end);
   view.batch =
@@ -209,7 +218,7 @@ BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings)
 }
 
 Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std::int64_t head) {
-  const Similarity& shown = settings.per_query_head ? model.similarity : model.of_kv_heads;
+  const Similarity& shown = shown_similarity(model, settings);
   if (head < 0 || head >= shown.heads)
     fail(ErrorCode::usage, "there is no ", head_word(settings), " ", head, ", but ", shown.heads,
          " of them");

@@ -38,15 +38,20 @@ struct BlocksSettings {
   std::optional<double> wanted_saving;        // share of the cache, to read off a delta
 };
 
-struct BlocksView {
+/// What the settings make of the layers.
+struct BlockDecisions {
   calibrate::Blocks blocks;  // of query heads
   calibrate::PodPoint point;
   double saved = 0;  // share of the cache at `length`
+};
+BlockDecisions block_decisions(const BlocksModel& model, const BlocksSettings& settings);
+
+struct BlocksView : BlockDecisions {
   std::int64_t full_batch = 0, batch = 0;
-  std::optional<double> delta_for_saving;
-  Chart matrices;  // a matrix a head, blocks outlined
-  Chart sweep;     // over all delta
-  Chart counts;    // blocks a head
+  std::optional<double> delta_for_saving = {};
+  Chart matrices = {};  // a matrix a head, blocks outlined
+  Chart sweep = {};     // over all delta
+  Chart counts = {};    // blocks a head
 };
 BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings);
 

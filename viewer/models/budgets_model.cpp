@@ -174,7 +174,7 @@ BudgetsModel read_budgets_model(const profile::Reader& profile,
   return model;
 }
 
-BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings) {
+BudgetDecisions budget_decisions(const BudgetsModel& model, const BudgetSettings& settings) {
   const auto& level = level_of(model, settings.budget);
   std::vector<Counts> all;
   std::map<std::string, std::vector<Counts>> by_task;
@@ -182,23 +182,29 @@ BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settin
     all.push_back(budgets_of(model, sample, settings));
     by_task[sample.task].push_back(all.back());
   }
-  BudgetsView view;
-  view.all = calibrate::summarise_budgets(all);
-  const double total = std::accumulate(view.all.mean.begin(), view.all.mean.end(), 0.0);
+  BudgetDecisions out;
+  out.all = calibrate::summarise_budgets(all);
+  const double total = std::accumulate(out.all.mean.begin(), out.all.mean.end(), 0.0);
   for (const auto& [task, budgets] : by_task) {
     BudgetSummary summary = calibrate::summarise_budgets(budgets);
-    const double distance = total > 0 ? moved(summary.mean, view.all.mean) / total : 0;
-    view.tasks.push_back({task, budgets.size(), std::move(summary), distance});
+    const double distance = total > 0 ? moved(summary.mean, out.all.mean) / total : 0;
+    out.tasks.push_back({task, budgets.size(), std::move(summary), distance});
   }
-  order_by_likeness(view.tasks);
+  order_by_likeness(out.tasks);
+  return out;
+}
 
-  const double farthest =
-      std::max_element(view.tasks.begin(), view.tasks.end(), [](const auto& a, const auto& b) {
-        return a.distance < b.distance;
-      })->distance;
+BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings) {
+  BudgetsView view{budget_decisions(model, settings)};
+  std::size_t samples = 0;
+  double farthest = 0;
+  for (const auto& task : view.tasks) {
+    samples += task.samples;
+    farthest = std::max(farthest, task.distance);
+  }
   Chart chart;
-  chart.notes = {str("window ", model.choices.window, ", budget ", settings.budget, ", ",
-                     level.samples.size(), " samples; the window's own tokens are kept beside"),
+  chart.notes = {str("window ", model.choices.window, ", budget ", settings.budget, ", ", samples,
+                     " samples; the window's own tokens are kept beside"),
                  str("the task farthest from the mean has ", percent_text(farthest),
                      " of the tokens in other layers")};
   chart.table = table_of(view);

@@ -55,10 +55,15 @@ struct TaskBudgets {
   /// Tokens that another layer has than in the summary of all samples, as a share of the total.
   double distance = 0;
 };
-struct BudgetsView {
+/// What the settings give each layer.
+struct BudgetDecisions {
   calibrate::BudgetSummary all;
   std::vector<TaskBudgets> tasks;  // alike ones beside each other
-  Chart heatmap, lines, shares;    // shares: stacked, who gives to whom
+};
+BudgetDecisions budget_decisions(const BudgetsModel& model, const BudgetSettings& settings);
+
+struct BudgetsView : BudgetDecisions {
+  Chart heatmap = {}, lines = {}, shares = {};  // shares: stacked, who gives to whom
 };
 BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings);
 

@@ -51,13 +51,12 @@ json lazy_section(const Source& from) {
 json pod_section(const Source& from) {
   const BlocksModel model = read_blocks_model(from.profile, from.positions, nullptr);
   const BlocksSettings& settings = from.choices.blocks;
-  calibrate::Pod part{.proximal = settings.proximal,
-                      .delta = settings.delta,
-                      .per_query_head = settings.per_query_head};
-  part.lowest = calibrate::pod_blocks(model.similarity, model.shape.kv_heads,
-                                      settings.per_query_head, settings.delta);
-  json section = calibrate::section_of(part);
-  section["keys_dropped"] = calibrate::keys_dropped(part.lowest, model.shape.kv_heads);
+  const BlockDecisions decisions = block_decisions(model, settings);
+  json section = calibrate::section_of(calibrate::Pod{.proximal = settings.proximal,
+                                                      .delta = settings.delta,
+                                                      .per_query_head = settings.per_query_head,
+                                                      .lowest = decisions.blocks});
+  section["keys_dropped"] = decisions.point.dropped;
   section["samples"] = model.positions.size();
   return section;
 }
@@ -68,14 +67,14 @@ json dynamic_section(const Source& from) {
       read_budgets_model(from.profile, from.positions, choices.budget_counts);
   BudgetSettings settings = choices.budgets;
   settings.form = BudgetForm::exact;
-  const BudgetsView view = budgets_view(model, settings);
+  const BudgetDecisions decisions = budget_decisions(model, settings);
   const calibrate::DynamicKv part{{choices.budget_counts.window, settings.budget,
                                    choices.budget_counts.kernel, choices.budget_counts.pooling},
                                   settings.r_max,
-                                  view.all.budgets};
+                                  decisions.all.budgets};
   json section = calibrate::section_of(part);
   std::size_t samples = 0;
-  for (const auto& task : view.tasks) {
+  for (const auto& task : decisions.tasks) {
     if (!task.task.empty()) section["result"]["tasks"][task.task] = task.summary.budgets;
     samples += task.samples;
   }

@@ -146,9 +146,9 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
   });
   try_read(out, [&] {
     const auto model = read_budgets_model(profile, positions, choices.budget_counts);
-    const auto view = budgets_view(model, choices.budgets);
-    const double total = std::accumulate(view.all.mean.begin(), view.all.mean.end(), 0.0);
-    for (const double mean : view.all.mean) out.budget.push_back(total > 0 ? mean / total : 0);
+    const auto means = budget_decisions(model, choices.budgets).all.mean;
+    const double total = std::accumulate(means.begin(), means.end(), 0.0);
+    for (const double mean : means) out.budget.push_back(total > 0 ? mean / total : 0);
   });
   try_read(out, [&] {
     const auto blocks = read_blocks_model(profile, positions, nullptr);

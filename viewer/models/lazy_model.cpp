@@ -230,14 +230,19 @@ LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings) {
   return curve;
 }
 
-LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve) {
-  LazyView view;
-  view.lazy_layers =
+LazyDecisions lazy_decisions(const LazyModel& model, const LazySettings& settings) {
+  LazyDecisions out;
+  out.lazy_layers =
       calibrate::mean_lazy_layers(model.masses, settings.threshold, choice_of(settings));
-  view.rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
-  view.fixed = calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
-  for (std::size_t l = 0; l < view.rates.size(); ++l)
-    if (std::abs(view.rates[l] - settings.share) < settings.near_half) view.near_half.push_back(l);
+  out.rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
+  out.fixed = calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
+  for (std::size_t l = 0; l < out.rates.size(); ++l)
+    if (std::abs(out.rates[l] - settings.share) < settings.near_half) out.near_half.push_back(l);
+  return out;
+}
+
+LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve) {
+  LazyView view{lazy_decisions(model, settings)};
   if (settings.per_head)
     view.head_rates =
         calibrate::head_view(model.masses.heads, settings.threshold, settings.share).rates;

@@ -53,18 +53,23 @@ struct LazyCurve {
 };
 LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings);
 
-struct LazyView {
+/// What the settings make of the layers.
+struct LazyDecisions {
   double lazy_layers = 0;     // in the mean over samples
   std::vector<double> rates;  // [layer]
   calibrate::StaticView fixed;
-  std::vector<std::size_t> near_half;           // layers
-  std::vector<std::vector<double>> head_rates;  // [layer][KV head]; only per_head
-  std::vector<double> consistency;              // [layer]; empty if unknown
-  calibrate::Savings savings;
-  Chart layers;  // masses, with the threshold as a handle
-  Chart strip;   // lazy rate and consistency of each layer, with the share as a handle
-  Chart heads;   // lazy rates of KV heads; only per_head
-  Chart scores;  // score and cache kept over the threshold, with the same handle
+  std::vector<std::size_t> near_half;  // layers whose rate is near the share
+};
+LazyDecisions lazy_decisions(const LazyModel& model, const LazySettings& settings);
+
+struct LazyView : LazyDecisions {
+  std::vector<std::vector<double>> head_rates = {};  // [layer][KV head]; only per_head
+  std::vector<double> consistency = {};              // [layer]; empty if unknown
+  calibrate::Savings savings = {};
+  Chart layers = {};  // masses, with the threshold as a handle
+  Chart strip = {};   // lazy rate and consistency of each layer, with the share as a handle
+  Chart heads = {};   // lazy rates of KV heads; only per_head
+  Chart scores = {};  // score and cache kept over the threshold, with the same handle
 };
 /// `curve`: of the same model and settings.
 LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve);

@@ -31,15 +31,6 @@ constexpr Kind kKinds[] = {{"simlayerkv", "SimLayerKV", "lazy", "simlayerkv"},
 
 std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
 
-template <class Model, class Read>
-OrReason<Model> try_read(Read read) {
-  try {
-    return {read(), {}};
-  } catch (const Error& error) {
-    return {std::nullopt, error.what()};
-  }
-}
-
 /// "1015 to 1024", or one number.
 std::string range_text(const std::set<std::int64_t>& values) {
   if (values.empty()) return "-";
@@ -109,45 +100,41 @@ Axis share_axis() { return {"", "", {{0, "0"}, {1, "1"}}, {{0, 1}}}; }
 void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card) {
   LazySettings settings = choices.lazy;
   settings.length = choices.length;
-  const auto rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
-  const double lazy = calibrate::mean_lazy_layers(
-      model.masses, settings.threshold, {settings.per_head, settings.fixed, settings.share});
-  const auto savings =
-      calibrate::layer_savings(lazy, model.shape, settings.length, model.choices.keep);
+  const LazyDecisions decisions = lazy_decisions(model, settings);
+  const auto savings = calibrate::layer_savings(decisions.lazy_layers, model.shape, settings.length,
+                                                model.choices.keep);
   card.setting =
       str("threshold ", fixed_text(settings.threshold, 3), ", initial ", model.choices.keep.initial,
           ", recent ", model.choices.keep.recent, settings.per_head ? ", KV heads" : "",
           settings.fixed ? ", the same for all inputs" : "");
   set_kept(savings.kept_bytes / savings.full_bytes, model.shape, settings.length, card);
   card.advice = lazy_advice(model, settings);
-  card.chart.title =
-      str("lazy rate: ", fixed_text(lazy, 1), " of ", model.shape.layers, " layers in the mean");
+  card.chart.title = str("lazy rate: ", fixed_text(decisions.lazy_layers, 1), " of ",
+                         model.shape.layers, " layers in the mean");
   card.chart.x = layer_axis(model.shape.layers);
   card.chart.y = share_axis();
   card.chart.table.columns = {{"layer"}, {"lazy rate", "share"}};
   Bars bars{"lazy rate", {}};
-  for (std::size_t l = 0; l < rates.size(); ++l) {
+  for (std::size_t l = 0; l < decisions.rates.size(); ++l) {
     const auto x = static_cast<double>(l);
-    bars.bars.push_back({x, rates[l], percent_text(rates[l]),
-                         rates[l] >= settings.share ? Emphasis::strong : Emphasis::normal});
-    card.chart.table.rows.push_back({x, rates[l]});
+    const double rate = decisions.rates[l];
+    bars.bars.push_back({x, rate, percent_text(rate),
+                         decisions.fixed.lazy[l] != 0 ? Emphasis::strong : Emphasis::normal});
+    card.chart.table.rows.push_back({x, rate});
   }
   card.chart.bars.push_back(std::move(bars));
 }
 
 void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& card) {
-  const BlocksSettings& settings = choices.blocks;
-  const auto blocks = calibrate::pod_blocks(model.similarity, model.shape.kv_heads,
-                                            settings.per_query_head, settings.delta);
-  const double dropped = calibrate::keys_dropped(blocks, model.shape.kv_heads);
+  BlocksSettings settings = choices.blocks;
+  settings.length = choices.length;
+  const BlockDecisions decisions = block_decisions(model, settings);
   card.setting =
       str("delta ", fixed_text(settings.delta, 2), ", initial ", settings.proximal.initial,
           ", recent ", settings.proximal.recent, settings.per_query_head ? ", query heads" : "");
-  set_kept(1 - calibrate::pod_saved(dropped, choices.length, settings.proximal), model.shape,
-           choices.length, card);
-  card.advice = blocks_advice(model, settings, blocks);
-  card.chart.title =
-      str(calibrate::count_blocks(blocks), " blocks; distant keys not stored, over delta");
+  set_kept(1 - decisions.saved, model.shape, settings.length, card);
+  card.advice = blocks_advice(model, settings, decisions.blocks);
+  card.chart.title = str(decisions.point.blocks, " blocks; distant keys not stored, over delta");
   card.chart.x = {"delta", "", {}, {{0, 1}}};
   card.chart.y = share_axis();
   card.chart.table.columns = {{"delta"}, {"keys not stored", "share"}, {"blocks"}};
@@ -165,25 +152,26 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
 void show_budgets(const BudgetsModel& model, const Choices& choices,
                   const calibrate::CacheShape& shape, PolicyCard& card) {
   const BudgetSettings& settings = choices.budgets;
-  const BudgetsView view = budgets_view(model, settings);
+  const BudgetDecisions decisions = budget_decisions(model, settings);
   const bool maximum = model.choices.pooling == calibrate::Pooling::maximum;
   card.setting = str("budget ", settings.budget, " a layer, window ", model.choices.window,
                      ", kernel ", model.choices.kernel, maximum ? " (max)" : " (avg)");
   const auto length = static_cast<double>(choices.length);
   set_kept(std::min(length, static_cast<double>(settings.budget)) / std::max(1.0, length), shape,
            choices.length, card);
-  card.advice = budgets_advice(model, settings, view);
+  card.advice = budgets_advice(model, settings, decisions);
   card.chart.title = "tokens kept by layer, beside the window";
   card.chart.x = layer_axis(model.layers);
   card.chart.table.columns = {{"layer"}, {"tokens kept", "tokens"}};
   Bars bars{"tokens kept", {}};
-  for (std::size_t l = 0; l < view.all.budgets.size(); ++l) {
-    const auto x = static_cast<double>(l), kept = static_cast<double>(view.all.budgets[l]);
-    bars.bars.push_back({x, kept, str(view.all.budgets[l])});
+  const auto& budgets = decisions.all.budgets;
+  for (std::size_t l = 0; l < budgets.size(); ++l) {
+    const auto x = static_cast<double>(l), kept = static_cast<double>(budgets[l]);
+    bars.bars.push_back({x, kept, str(budgets[l])});
     card.chart.table.rows.push_back({x, kept});
   }
   card.chart.bars.push_back(std::move(bars));
-  const auto most = *std::max_element(view.all.budgets.begin(), view.all.budgets.end());
+  const auto most = *std::max_element(budgets.begin(), budgets.end());
   const auto top = std::max(1.0, static_cast<double>(most));
   card.chart.y = {"", "", {{0, "0"}, {top, str(most)}}, {{0, top}}};
   const auto even = static_cast<double>(settings.budget - model.choices.window);
@@ -281,34 +269,39 @@ Fact file_date(const std::filesystem::path& path) {
   return {"file written", text.data()};
 }
 
-OverviewModel read_overview_model(const profile::Reader& profile,
-                                  const std::vector<std::size_t>& positions, const Choices& choices,
+OverviewModel read_overview_model(const profile::Reader& profile, MethodModels methods,
                                   std::span<const calibrate::Document> documents) {
   OverviewModel model;
   model.shape = cache_shape(profile.header());
   model.facts = model_facts(profile.header(), model.shape);
   model.provenance = provenance_facts(profile);
-  const auto section = [&](std::size_t kind) -> const json& {
-    return section_in(documents, kKinds[kind].section);
-  };
-  model.lazy = try_read<LazyModel>(
-      [&] { return read_lazy_model(profile, positions, choices.lazy_arrays, section(0)); });
-  model.blocks =
-      try_read<BlocksModel>([&] { return read_blocks_model(profile, positions, section(1)); });
-  model.budgets = try_read<BudgetsModel>(
-      [&] { return read_budgets_model(profile, positions, choices.budget_counts); });
-  if (section(3).is_null())
+  model.methods = std::move(methods);
+  const json& sweep = section_in(documents, "lagkv");
+  if (sweep.is_null())
     model.sweep.reason =
         "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
         "open here";
   else
-    model.sweep = try_read<SweepModel>([&] { return sweep_model(section(3)); });
+    model.sweep = try_read([&] { return sweep_model(sweep); });
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
     const json known = section_alone_in(documents, kKinds[kind].section);
     model.measured[kind] = measured_of(member_of(known, "measured"));
     model.known[kind] = member_of(known, "settings");
   }
   return model;
+}
+
+OverviewModel read_overview_model(const profile::Reader& profile,
+                                  const std::vector<std::size_t>& positions, const Choices& choices,
+                                  std::span<const calibrate::Document> documents) {
+  const auto section = [&](const char* name) -> const json& { return section_in(documents, name); };
+  MethodModels methods{
+      try_read([&] {
+        return read_lazy_model(profile, positions, choices.lazy_arrays, section("simlayerkv"));
+      }),
+      try_read([&] { return read_blocks_model(profile, positions, section("pod")); }),
+      try_read([&] { return read_budgets_model(profile, positions, choices.budget_counts); })};
+  return read_overview_model(profile, std::move(methods), documents);
 }
 
 OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
@@ -331,11 +324,11 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
     }
     view.cards.push_back(std::move(card));
   };
-  show(0, model.lazy,
+  show(0, model.methods.lazy,
        [&](const LazyModel& lazy, PolicyCard& card) { show_lazy(lazy, choices, card); });
-  show(1, model.blocks,
+  show(1, model.methods.blocks,
        [&](const BlocksModel& blocks, PolicyCard& card) { show_blocks(blocks, choices, card); });
-  show(2, model.budgets, [&](const BudgetsModel& budgets, PolicyCard& card) {
+  show(2, model.methods.budgets, [&](const BudgetsModel& budgets, PolicyCard& card) {
     show_budgets(budgets, choices, model.shape, card);
   });
   show(3, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {

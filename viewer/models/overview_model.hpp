@@ -12,7 +12,7 @@
 
 #include "calibrate/policy/policy.hpp"
 #include "viewer/models/advice.hpp"
-#include "viewer/models/choices.hpp"
+#include "viewer/models/method_models.hpp"
 
 namespace kvatlas::viewer {
 
@@ -20,20 +20,11 @@ struct Fact {
   std::string name, value;
 };
 
-/// What is read: a policy's numbers, or why there are none.
-template <class Model>
-struct OrReason {
-  std::optional<Model> model;
-  std::string reason;
-};
-
 struct OverviewModel {
   std::vector<Fact> facts;       // of the model
   std::vector<Fact> provenance;  // of the profile
   calibrate::CacheShape shape;
-  OrReason<LazyModel> lazy;
-  OrReason<BlocksModel> blocks;
-  OrReason<BudgetsModel> budgets;
+  MethodModels methods;
   OrReason<SweepModel> sweep;
   std::array<std::optional<Measured>, 4> measured;  // of these policies, in a document
   std::array<nlohmann::json, 4> known;              // settings that were measured
@@ -42,7 +33,10 @@ struct OverviewModel {
 /// When the file was last written, which is not when the profile was begun: that is not stored.
 Fact file_date(const std::filesystem::path& path);
 
-/// It reads the profile, its tokens too.
+/// It reads the profile's tokens too. `methods`: the models of the same choices and documents.
+OverviewModel read_overview_model(const profile::Reader& profile, MethodModels methods,
+                                  std::span<const calibrate::Document> documents);
+/// It reads these models as well.
 OverviewModel read_overview_model(const profile::Reader& profile,
                                   const std::vector<std::size_t>& positions, const Choices& choices,
                                   std::span<const calibrate::Document> documents);

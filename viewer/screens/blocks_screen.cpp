@@ -222,22 +222,15 @@ bool BlocksScreen::act(Act act) {
   }
 }
 
-std::string BlocksScreen::arrays() const { return session().choices().task; }
+std::string BlocksScreen::arrays() const { return str(session().evidence().blocks().version); }
 
 void BlocksScreen::read() {
-  read_model(
-      [positions = session().profile()->positions(session().choices().task),
-       section = session().section("pod")](const profile::Reader& profile) {
-        return read_blocks_model(profile, positions, section);
-      },
-      [this](BlocksModel model) {
-        model_ = std::make_shared<const BlocksModel>(std::move(model));
-        show_note(*gate_, tr("Press 'Read gate': its numbers are large."));
-        show_note(*rows_, tr("Choose a cell of the enlarged matrix: click it, or move with the "
-                             "arrow keys."));
-        gate_model_.reset();
-        gate_read_.clear();
-      });
+  show_note(*gate_, tr("Press 'Read gate': its numbers are large."));
+  show_note(*rows_, tr("Choose a cell of the enlarged matrix: click it, or move with the arrow "
+                       "keys."));
+  gate_model_.reset();
+  gate_read_.clear();
+  take_model(session().evidence().blocks(), model_);
 }
 
 void BlocksScreen::compute() {

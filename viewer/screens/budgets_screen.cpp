@@ -132,24 +132,9 @@ bool BudgetsScreen::act(Act act) {
   return true;
 }
 
-std::string BudgetsScreen::arrays() const {
-  const Choices& choices = session().choices();
-  const auto& counts = choices.budget_counts;
-  return str(choices.task, '\n', counts.window, ' ', counts.kernel, ' ',
-             counts.pooling == Pooling::maximum);
-}
+std::string BudgetsScreen::arrays() const { return str(session().evidence().budgets().version); }
 
-void BudgetsScreen::read() {
-  const Choices& choices = session().choices();
-  read_model(
-      [positions = session().profile()->positions(choices.task),
-       counts = choices.budget_counts](const profile::Reader& profile) {
-        return read_budgets_model(profile, positions, counts);
-      },
-      [this](BudgetsModel model) {
-        model_ = std::make_shared<const BudgetsModel>(std::move(model));
-      });
-}
+void BudgetsScreen::read() { take_model(session().evidence().budgets(), model_); }
 
 void BudgetsScreen::compute() {
   BudgetSettings settings = session().choices().budgets;

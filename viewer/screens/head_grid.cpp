@@ -59,8 +59,8 @@ void HeadGrid::set_shown(std::vector<std::uint8_t> shown) {
   if (layout_.set_shown(std::move(shown))) lay_out();
 }
 
-void HeadGrid::set_notes(std::vector<LayerNote> notes) {
-  notes_ = std::move(notes);
+void HeadGrid::set_decisions(std::vector<LayerDecision> decisions) {
+  decisions_ = std::move(decisions);
   viewport()->update();
 }
 
@@ -232,18 +232,18 @@ void HeadGrid::paint_strip(QPainter& painter) {
     };
     const std::int64_t layer = layout_.layer_of(row);
     text(2, QString("L%1").arg(layer), layer == layer_ ? theme_.accent : theme_.text);
-    if (static_cast<std::size_t>(layer) >= notes_.size()) continue;
-    const LayerNote& note = notes_[layer];
-    if (note.lazy) {
+    if (static_cast<std::size_t>(layer) >= decisions_.size()) continue;
+    const LayerDecision& decision = decisions_[layer];
+    if (decision.lazy) {
       // Filled and hatched: lazy; an empty frame: not.
       const QRect mark(38, box.center().y() - 7, 14, 14);
       painter.setPen(theme_.text);
-      painter.setBrush(*note.lazy ? QBrush(theme_.accent, Qt::BDiagPattern) : Qt::NoBrush);
+      painter.setBrush(*decision.lazy ? QBrush(theme_.accent, Qt::BDiagPattern) : Qt::NoBrush);
       painter.drawRect(mark);
       painter.setBrush(Qt::NoBrush);
     }
-    if (note.budget >= 0) text(64, QString::number(note.budget), theme_.text);
-    if (!note.blocks.empty()) text(110, QString::fromStdString(note.blocks), theme_.text);
+    if (decision.budget >= 0) text(64, QString::number(decision.budget), theme_.text);
+    if (!decision.blocks.empty()) text(110, QString::fromStdString(decision.blocks), theme_.text);
   }
 }
 
@@ -283,12 +283,13 @@ void HeadGrid::paint_legend(QPainter& painter) {
 
 QString HeadGrid::about(const Place& place) const {
   QString text = QString("L%1.H%2").arg(place.layer).arg(place.head);
-  if (static_cast<std::size_t>(place.layer) < notes_.size()) {
-    const LayerNote& note = notes_[place.layer];
-    if (note.lazy) text += *note.lazy ? tr("\nlazy at the present threshold") : tr("\nnot lazy");
-    if (note.budget >= 0) text += tr("\nDynamicKV budget: %1 tokens").arg(note.budget);
-    if (!note.blocks.empty())
-      text += tr("\nheads that begin a PoD block: %1").arg(QString::fromStdString(note.blocks));
+  if (static_cast<std::size_t>(place.layer) < decisions_.size()) {
+    const LayerDecision& decision = decisions_[place.layer];
+    if (decision.lazy)
+      text += *decision.lazy ? tr("\nlazy at the present threshold") : tr("\nnot lazy");
+    if (decision.budget >= 0) text += tr("\nDynamicKV budget: %1 tokens").arg(decision.budget);
+    if (!decision.blocks.empty())
+      text += tr("\nheads that begin a PoD block: %1").arg(QString::fromStdString(decision.blocks));
   }
   const QString failure = thumbnails_.failure({place.layer, place.head});
   if (!failure.isEmpty()) text += "\n" + failure;

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "viewer/models/layer_decisions.hpp"
 #include "viewer/screens/grid_layout.hpp"
-#include "viewer/screens/layer_evidence.hpp"
 #include "viewer/screens/screen.hpp"
 #include "viewer/screens/thumbnails.hpp"
 
@@ -34,7 +34,8 @@ class HeadGrid : public QAbstractScrollArea {
   bool is_shown(std::int64_t layer, std::int64_t head) const {
     return layout_.is_shown(layer, head);
   }
-  void set_notes(std::vector<LayerNote> notes);
+  /// Shown in the strip at the left of layers by heads.
+  void set_decisions(std::vector<LayerDecision> decisions);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);
   void set_thumbnail_size(int pixels);
@@ -81,7 +82,7 @@ class HeadGrid : public QAbstractScrollArea {
   Thumbnails thumbnails_;
   GridLayout layout_;
   bool size_is_chosen_ = false;  // by hand
-  std::vector<LayerNote> notes_;
+  std::vector<LayerDecision> decisions_;
   Theme theme_;
   std::int64_t layer_ = 0, head_ = 0;
 };

@@ -13,10 +13,10 @@
 
 namespace kvatlas::viewer {
 
-HeadPage::HeadPage(Session& session, const LayerEvidence& evidence, QWidget* parent)
+HeadPage::HeadPage(Session& session, QWidget* parent)
     : QWidget(parent),
       session_(session),
-      overlays_(new MapOverlays(session, evidence, this)),
+      overlays_(new MapOverlays(session, this)),
       subjects_(session) {
   auto* box = new QVBoxLayout(this);
   box->setContentsMargins(0, 0, 0, 0);

@@ -5,7 +5,6 @@
 #include <QWidget>
 #include <optional>
 
-#include "viewer/screens/layer_evidence.hpp"
 #include "viewer/screens/map_bars.hpp"
 #include "viewer/screens/map_overlays.hpp"
 #include "viewer/screens/map_subjects.hpp"
@@ -19,7 +18,7 @@ class HeadPage : public QWidget {
   Q_OBJECT
 
  public:
-  HeadPage(Session& session, const LayerEvidence& evidence, QWidget* parent);
+  HeadPage(Session& session, QWidget* parent);
 
   /// While it is not in front it reads nothing.
   void set_in_front(bool in_front);

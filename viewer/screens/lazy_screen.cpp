@@ -155,23 +155,9 @@ bool LazyScreen::act(Act act) {
   return LiveScreen::act(act);
 }
 
-std::string LazyScreen::arrays() const {
-  const Choices& choices = session().choices();
-  const auto& lazy = choices.lazy_arrays;
-  const bool prefill = lazy.identify == Identify::prefill;
-  return str(choices.task, '\n', lazy.keep.initial, ' ', lazy.keep.recent, ' ',
-             prefill ? lazy.w_last : 0);
-}
+std::string LazyScreen::arrays() const { return str(session().evidence().lazy().version); }
 
-void LazyScreen::read() {
-  const Choices& choices = session().choices();
-  read_model(
-      [positions = session().profile()->positions(choices.task), arrays = choices.lazy_arrays,
-       section = session().section("simlayerkv")](const profile::Reader& profile) {
-        return read_lazy_model(profile, positions, arrays, section);
-      },
-      [this](LazyModel model) { model_ = std::make_shared<const LazyModel>(std::move(model)); });
-}
+void LazyScreen::read() { take_model(session().evidence().lazy(), model_); }
 
 void LazyScreen::compute() {
   LazySettings settings = session().choices().lazy;

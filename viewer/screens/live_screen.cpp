@@ -33,6 +33,9 @@ void LiveScreen::start() {
   connect(&session(), &Session::choices_changed, this, &LiveScreen::refresh);
   connect(&session(), &Session::profile_changed, this, &LiveScreen::read_again);
   connect(&session(), &Session::documents_changed, this, &LiveScreen::read_again);
+  connect(&session().evidence(), &EvidenceCache::changed, this, [this] {
+    if (session().profile() && arrays() != read_) refresh();
+  });
   connect(&session(), &Session::theme_changed, this, [this] {
     for (ChartView* view : charts_) view->set_theme(session().theme());
   });

@@ -71,6 +71,11 @@ class LiveScreen : public Screen {
   void compute_view(Make make, Take take);
   /// The model is there; read_model() says so itself.
   void model_arrived();
+  /// Instead: the model is not there yet; arrays() changes when it comes.
+  void wait_for_model() { reading_ = true; }
+  /// In place of read_model() where the model is one of the session's evidence.
+  template <class Model>
+  void take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into);
   /// read() and compute() anew.
   void read_again();
 
@@ -120,6 +125,15 @@ void LiveScreen::read_model(Work work, Take take) {
         model_arrived();
       },
       [this, generation](const std::string& text) { failed(generation, text); });
+}
+
+template <class Model>
+void LiveScreen::take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into) {
+  wait_for_model();
+  if (!found.reason.empty()) failed(generation_, found.reason);
+  if (!found.model) return;
+  into = found.model;
+  model_arrived();
 }
 
 template <class Make, class Take>

@@ -39,15 +39,14 @@ std::vector<std::string> selection_labels(const profile::Header& header) {
   return {};
 }
 
-MapOverlays::MapOverlays(Session& session, const LayerEvidence& evidence, QObject* parent)
-    : QObject(parent), session_(session), evidence_(evidence) {
+MapOverlays::MapOverlays(Session& session, QObject* parent) : QObject(parent), session_(session) {
   connect(&session_, &Session::profile_changed, this, [this] {
     kept_by_ = -1;
     kept_.clear();
     emit changed();
   });
   connect(&session_, &Session::choices_changed, this, &MapOverlays::changed);
-  connect(&evidence_, &LayerEvidence::changed, this, &MapOverlays::changed);
+  connect(&session_.evidence(), &EvidenceCache::layers_changed, this, &MapOverlays::changed);
 }
 
 void MapOverlays::set_window(bool shown) {
@@ -72,7 +71,7 @@ void MapOverlays::set_kept_by(int selection) {
 
 KeptLane MapOverlays::window_lane(const Selection& selection, std::int64_t n_tokens) const {
   const auto& keep = session_.choices().lazy_arrays.keep;
-  const auto lazy = evidence_.note(selection.layer).lazy;
+  const auto lazy = session_.evidence().layer(selection.layer).lazy;
   KeptLane lane;
   lane.label = !lazy ? "if lazy" : *lazy ? "SimLayerKV lazy" : "SimLayerKV full";
   if (lazy && !*lazy)

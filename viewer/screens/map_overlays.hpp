@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "viewer/screens/layer_evidence.hpp"
 #include "viewer/screens/map_view.hpp"
 #include "viewer/screens/session.hpp"
 
@@ -16,7 +15,7 @@ class MapOverlays : public QObject {
   Q_OBJECT
 
  public:
-  MapOverlays(Session& session, const LayerEvidence& evidence, QObject* parent);
+  MapOverlays(Session& session, QObject* parent);
 
   void set_window(bool shown);
   void set_partitions(bool shown);
@@ -38,7 +37,6 @@ class MapOverlays : public QObject {
   std::string lag_label() const;
 
   Session& session_;
-  const LayerEvidence& evidence_;
   bool window_ = false, partitions_ = false, token_texts_ = true;
   int kept_by_ = -1;
   std::vector<KeptLane> kept_;  // read from the profile

@@ -25,9 +25,7 @@ Screen* make_maps_screen(Session& session, QWidget* parent) {
 }
 
 MapsScreen::MapsScreen(Session& session, QWidget* parent)
-    : Screen(session, parent),
-      evidence_(new LayerEvidence(session, this)),
-      order_(new HeadOrder(session, this)) {
+    : Screen(session, parent), order_(new HeadOrder(session, this)) {
   make_pages();
   connect_grid();
   connect_session();
@@ -57,7 +55,7 @@ void MapsScreen::make_pages() {
   grid_box->addWidget(grid_bar_);
   grid_box->addWidget(grid_);
 
-  head_page_ = new HeadPage(session(), *evidence_, this);
+  head_page_ = new HeadPage(session(), this);
   pages_->addWidget(head_page_);
 }
 
@@ -72,8 +70,9 @@ void MapsScreen::connect_grid() {
   connect(grid_bar_, &GridBar::difference_chosen, this, &MapsScreen::set_grid_difference);
   connect(order_, &HeadOrder::changed, this, &MapsScreen::show_order);
   connect(grid_bar_, &GridBar::filter_chosen, this, &MapsScreen::choose_filter);
-  connect(evidence_, &LayerEvidence::changed, this, [this] {
-    grid_->set_notes(evidence_->notes());
+  grid_->set_decisions(session().evidence().layers());
+  connect(&session().evidence(), &EvidenceCache::layers_changed, this, [this] {
+    grid_->set_decisions(session().evidence().layers());
     show_filter();
   });
 }
@@ -236,12 +235,12 @@ void MapsScreen::show_filter() {
   }
   for (std::int64_t layer = 0; !filter.empty() && layer < header.n_layers; ++layer)
     for (std::int64_t head = 0; head < header.n_heads; ++head) {
-      const LayerNote note = evidence_->note(layer);
+      const LayerDecision decision = session().evidence().layer(layer);
       HeadFacts facts;
       facts.layer = layer;
       facts.head = head;
-      facts.lazy = note.lazy;
-      if (note.budget >= 0) facts.budget = static_cast<double>(note.budget);
+      facts.lazy = decision.lazy;
+      if (decision.budget >= 0) facts.budget = static_cast<double>(decision.budget);
       if (measures && measures->size() == count) {
         const auto& found = measures->at(static_cast<std::size_t>(layer * header.n_heads + head));
         facts.sink = found.sink;
@@ -325,9 +324,9 @@ Table MapsScreen::table() const {
         const auto& found = measures->at(static_cast<std::size_t>(layer * header.n_heads + head));
         row.insert(row.end(), {found.sink, found.recency, found.entropy});
       }
-      const LayerNote note = evidence_->note(layer);
-      row.emplace_back(note.lazy ? (*note.lazy ? "yes" : "no") : "");
-      row.emplace_back(note.budget >= 0 ? static_cast<double>(note.budget) : kNoNumber);
+      const LayerDecision decision = session().evidence().layer(layer);
+      row.emplace_back(decision.lazy ? (*decision.lazy ? "yes" : "no") : "");
+      row.emplace_back(decision.budget >= 0 ? static_cast<double>(decision.budget) : kNoNumber);
       table.rows.push_back(std::move(row));
     }
   return table;

@@ -5,7 +5,6 @@
 #include "viewer/screens/head_grid.hpp"
 #include "viewer/screens/head_order.hpp"
 #include "viewer/screens/head_page.hpp"
-#include "viewer/screens/layer_evidence.hpp"
 #include "viewer/screens/screen.hpp"
 
 class QLabel;
@@ -51,7 +50,6 @@ class MapsScreen : public Screen {
   void choose(std::int64_t layer, std::int64_t head);
   void choose_reduction(Reduction reduction);
 
-  LayerEvidence* evidence_;
   HeadOrder* order_;
   QStackedWidget* pages_;
   QLabel* message_;

@@ -56,20 +56,17 @@ OverviewScreen::OverviewScreen(Session& session, QWidget* parent) : LiveScreen(s
 }
 
 std::string OverviewScreen::arrays() const {
-  const Choices& choices = session().choices();
-  const auto& [keep, identify, w_last] = choices.lazy_arrays;
-  const auto& [window, kernel, pooling] = choices.budget_counts;
-  return str(choices.task, '\n', keep.initial, ' ', keep.recent, ' ', static_cast<int>(identify),
-             ' ', w_last, ' ', window, ' ', kernel, ' ', static_cast<int>(pooling));
+  const auto& evidence = session().evidence();
+  return str(evidence.lazy().version, ' ', evidence.blocks().version, ' ',
+             evidence.budgets().version);
 }
 
 void OverviewScreen::read() {
-  const Choices& choices = session().choices();
+  if (!session().evidence().is_read()) return wait_for_model();
   read_model(
-      [positions = session().profile()->positions(choices.task), choices,
-       path = session().profile()->path(),
+      [methods = session().evidence().models(), path = session().profile()->path(),
        documents = session().contents()](const profile::Reader& profile) {
-        auto model = read_overview_model(profile, positions, choices, documents);
+        auto model = read_overview_model(profile, methods, documents);
         model.provenance.push_back(file_date(path));
         return model;
       },

@@ -20,6 +20,7 @@
 #include "viewer/maps/tile_cache.hpp"
 #include "viewer/maps/tile_loader.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/screens/evidence_cache.hpp"
 #include "viewer/screens/map_cursor.hpp"
 #include "viewer/screens/selection.hpp"
 #include "viewer/threads/errands.hpp"
@@ -107,6 +108,9 @@ class Session : public QObject {
   void set_tile_bytes(std::int64_t bytes);
   std::int64_t tile_bytes() const { return tile_bytes_; }
 
+  /// What the profile says of the methods at the present choices.
+  EvidenceCache& evidence() { return evidence_; }
+
   SelectionModel& selection() { return selection_; }
   MapCursor& map_cursor() { return map_cursor_; }
   const Choices& choices() const { return choices_; }
@@ -160,6 +164,7 @@ class Session : public QObject {
   QUndoStack undo_;
   Theme theme_;
   Session* leader_ = nullptr;
+  EvidenceCache evidence_{*this};
   std::int64_t tile_bytes_ = TileCache::kDefaultBytes;
   std::uint64_t generation_ = 0;  // of openings: those before were cancelled
   Mailbox mailbox_;

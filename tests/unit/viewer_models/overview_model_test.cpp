@@ -89,6 +89,17 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   EXPECT_THAT(view.cards[0].advice.reason, HasSubstr("No layer"));
 }
 
+TEST(OverviewModel, AtShareZeroALayerThatIsNeverLazyIsDrawnAsFull) {
+  const OpenProfile profile;
+  Choices choices = choices_of_small();
+  choices.lazy.share = 0;
+  const auto model =
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {});
+  const auto& bars = overview_view(model, choices).cards[0].chart.bars.front().bars;
+  EXPECT_EQ(bars[0].emphasis, Emphasis::normal);
+  EXPECT_EQ(bars[1].emphasis, Emphasis::strong);
+}
+
 TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   const OpenProfile profile;
   Choices choices = choices_of_small();
