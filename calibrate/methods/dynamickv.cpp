@@ -10,12 +10,10 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/judging.hpp"
-#include "kernels/layer_budgets.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
-using kernels::LayerBudgets;
 using nlohmann::json;
 namespace name = profile::name;
 
@@ -28,27 +26,6 @@ json budgets_json(const BudgetSummary& summary) {
           {"least", summary.least},
           {"most", summary.most},
           {"exact", summary.budgets}};
-}
-
-std::int64_t kind_row(const Evidence& evidence, const WindowBudget& select) {
-  const auto& table = evidence.axis("window_kind");
-  const bool maximum = select.pooling == Pooling::maximum;
-  if (const auto row = profile::row_of(table, {select.window, select.kernel, maximum})) return *row;
-  const std::string there = join(table.labels, "; ");
-  fail(ErrorCode::usage, "the profile has no window scores for window=", select.window,
-       ",kernel=", select.kernel, ",pooling=", maximum ? "max" : "avg", ", but for ",
-       there.empty() ? "none" : printable(there, 400),
-       ": choose --window, --kernel and --pooling among them, or run 'kvatlas profile --windows ",
-       select.window, " --kernels ", select.kernel, " --poolings ", maximum ? "max" : "avg", "'");
-}
-
-std::int64_t budget_row(const Evidence& evidence, std::int64_t budget) {
-  const auto& values = evidence.axis("budget").values;
-  const auto at = std::find(values.begin(), values.end(), budget);
-  if (at == values.end())
-    fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
-         list_str(values), ": choose among them, or run 'kvatlas profile --budgets ", budget, "'");
-  return at - values.begin();
 }
 
 class Budgeting {
@@ -214,10 +191,11 @@ void Budgeting::measure(const std::vector<Level>& levels) {
 }
 
 Calibrated Budgeting::calibrate() {
-  evidence_.require(name::kCounts, "scores");
-  const std::int64_t kind = kind_row(evidence_, select_);
-  std::vector<std::int64_t> budgets =
-      request_.budgets.empty() ? evidence_.axis("budget").values : request_.budgets;
+  require_captured(evidence_.profile(), name::kCounts, "scores");
+  const std::int64_t kind = window_kind_row(evidence_.profile(), select_);
+  std::vector<std::int64_t> budgets = request_.budgets.empty()
+                                          ? profile::axis_of(evidence_.header(), "budget").values
+                                          : request_.budgets;
   if (std::find(budgets.begin(), budgets.end(), select_.budget) == budgets.end())
     budgets.push_back(select_.budget);
   std::sort(budgets.begin(), budgets.end());
@@ -262,17 +240,11 @@ BudgetSummary BudgetsOfSamples::summary(const std::vector<std::size_t>& of) cons
 }
 
 BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part) {
-  const auto& [window, budget, kernel, pooling] = part.select;
-  const std::int64_t kind = kind_row(evidence, part.select), row = budget_row(evidence, budget);
+  const CountsOfSamples found = read_counts(evidence.profile(), evidence.positions(), part.select);
   BudgetsOfSamples out;
-  for (const auto position : evidence.longer_than(window)) {
-    const auto counts =
-        profile::window_counts(evidence.profile(), position, {kind, row, window, budget});
-    if (!counts) continue;
-    LayerBudgets budgets =
-        kernels::layer_budgets(*counts, evidence.header().n_heads, budget - window,
-                               evidence.sample(position).n_tokens - window, part.r_max);
-    out.positions.push_back(position);
+  out.positions = found.positions;
+  for (std::size_t i = 0; i < found.positions.size(); ++i) {
+    LayerBudgets budgets = found.budgets(i, part.r_max);
     out.raw.push_back(std::move(budgets.raw));
     out.scaled.push_back(std::move(budgets.scaled));
     out.exact.push_back(std::move(budgets.exact));

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "calibrate/methods/judging.hpp"
@@ -105,10 +106,10 @@ void Sweep::list_candidates() {
 
 /// The attention that the profile says is kept, for those candidates that it has.
 void Sweep::read_attention() {
-  if (!run_) evidence_.require(name::kKeptMass, "kept");
+  if (!run_) require_captured(evidence_.profile(), name::kKeptMass, "kept");
   if (!evidence_.profile().has(name::kKeptMass)) return;
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, LagVariant>, std::int64_t> rows;
-  const auto& labels = evidence_.axis("selection").labels;
+  const auto& labels = profile::axis_of(evidence_.header(), "selection").labels;
   std::string there;
   for (std::size_t row = 0; row < labels.size(); ++row) {
     if (labels[row].rfind("lagkv:", 0) != 0) continue;
@@ -130,8 +131,8 @@ void Sweep::read_attention() {
     std::vector<double> shares;
     for (const auto position : candidate.positions)
       for (const float share :
-           evidence_.floats(position, name::kKeptMass, {row->second},
-                            {evidence_.header().n_layers, evidence_.header().n_kv_heads}))
+           profile::floats_of(evidence_.profile(), position, name::kKeptMass, {row->second},
+                              {evidence_.header().n_layers, evidence_.header().n_kv_heads}))
         if (!std::isnan(share)) shares.push_back(share);
     candidate.attention = mean_of(shares);
   }

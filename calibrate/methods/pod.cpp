@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -55,7 +56,7 @@ class Grouping {
     return policy;
   }
 
-  void read_similarity();
+  void read();
   std::optional<double> delta_from_saving();
   std::optional<double> delta_from_trials(const Split& split);
   void measure(const Split& split, double delta);
@@ -67,21 +68,17 @@ class Grouping {
   const Evidence& evidence_;
   const PodRequest& request_;
   const RunTrials& run_;
-  Similarity similarity_;
+  SimilarityOfSamples similarity_;
   std::vector<double> deltas_;
-  std::vector<std::size_t> positions_;
   json report_ = json::object();
   std::vector<double> delta_scores_;
   Calibrated out_;
 };
 
-void Grouping::read_similarity() {
-  evidence_.require(name::kDivergence, "js");
-  const auto [divergences, positions] = read_divergences(evidence_, evidence_.positions());
-  require_samples(divergences.size(), "with layer similarities", evidence_.request().force, out_);
-  positions_ = positions;
-  similarity_ =
-      layer_similarity(divergences, evidence_.header().n_heads, evidence_.header().n_layers);
+void Grouping::read() {
+  similarity_ = read_similarity(evidence_.profile(), evidence_.positions());
+  require_samples(similarity_.positions.size(), "with layer similarities",
+                  evidence_.request().force, out_);
 }
 
 std::optional<double> Grouping::delta_from_saving() {
@@ -175,11 +172,11 @@ void Grouping::report_sweep(double delta) {
                    [&](double other) { return std::abs(other - delta) < 1e-9; }))
     shown.push_back(delta);
   std::sort(shown.begin(), shown.end());
-  Table table{
-      str("PoD: blocks by the similarity that joins layers, for ",
-          per_query_head() ? "query heads" : "KV heads", " (", positions_.size(), " samples)"),
-      {"delta", "blocks", "keys dropped"},
-      {}};
+  Table table{str("PoD: blocks by the similarity that joins layers, for ",
+                  per_query_head() ? "query heads" : "KV heads", " (", similarity_.positions.size(),
+                  " samples)"),
+              {"delta", "blocks", "keys dropped"},
+              {}};
   for (const auto length : evidence_.lengths())
     table.columns.push_back(str("KV saved at ", length));
   if (!delta_scores_.empty()) table.columns.push_back("score");
@@ -245,19 +242,9 @@ void Grouping::report_gate(double delta) {
         "them");
     return;
   }
-  const auto row = evidence_.proximity_row(request_.policy.proximal);
-  const auto& header = evidence_.header();
   GateCurve curve(pod_blocks(similarity_, kv_heads(), request_.policy.per_query_head, delta));
-  const std::vector<std::int64_t> sizes = {header.n_layers, header.n_heads};
-  for (const auto position : positions_) {
-    const auto proximal = evidence_.floats(position, name::kProximalLse, {row}, sizes);
-    const auto distant = evidence_.floats(position, name::kDistantLse, {row}, sizes);
-    if (proximal.size() != distant.size())
-      fail(ErrorCode::unreadable, "the profile has ", proximal.size(), " proximal and ",
-           distant.size(), " distant log-sum-exps of a sample");
-    curve.add({proximal, distant, header.n_layers, header.n_heads,
-               static_cast<std::int64_t>(proximal.size()) / header.n_layers / header.n_heads});
-  }
+  for (const auto position : similarity_.positions)
+    curve.add(read_gate_sums(evidence_.profile(), position, request_.policy.proximal).view());
   if (curve.rows() == 0) {
     out_.notes.push_back(str("no prompt has more than the ", request_.policy.proximal.initial,
                              " + ", request_.policy.proximal.recent,
@@ -276,7 +263,7 @@ void Grouping::report_gate(double delta) {
 }
 
 void Grouping::report_agreement() {
-  const auto& counts = evidence_.axis("proximal_count").values;
+  const auto& counts = profile::axis_of(evidence_.header(), "proximal_count").values;
   if (!evidence_.profile().has(name::kAgreement)) {
     out_.notes.push_back(
         "proximal agreement was not captured; 'kvatlas profile --capture default,agreement' takes "
@@ -284,8 +271,9 @@ void Grouping::report_agreement() {
     return;
   }
   std::vector<std::vector<double>> shares(counts.size());
-  for (const auto position : positions_) {
-    const auto of_sample = evidence_.floats(position, name::kAgreement, {}, {});
+  for (const auto position : similarity_.positions) {
+    const auto of_sample =
+        profile::floats_of(evidence_.profile(), position, name::kAgreement, {}, {});
     for (std::size_t i = 0; i < counts.size() && i < of_sample.size(); ++i)
       if (!std::isnan(of_sample[i])) shares[i].push_back(of_sample[i]);
   }
@@ -302,7 +290,7 @@ void Grouping::report_agreement() {
 }
 
 Calibrated Grouping::calibrate() {
-  read_similarity();
+  read();
   deltas_ = request_.deltas.empty() ? steps(1, 19, 20) : request_.deltas;
   std::sort(deltas_.begin(), deltas_.end());
   std::optional<double> delta = request_.delta;
@@ -332,7 +320,7 @@ Calibrated Grouping::calibrate() {
   report_gate(chosen);
   report_agreement();
   report_["keys_dropped"] = point_at(chosen).dropped;
-  report_["samples"] = positions_.size();
+  report_["samples"] = similarity_.positions.size();
   json section = section_of(part_at(chosen, request_.policy.tau, proximal));
   section.update(report_);
   section.update(out_.section);
@@ -341,20 +329,6 @@ Calibrated Grouping::calibrate() {
 }
 
 }  // namespace
-
-DivergencesOfSamples read_divergences(const Evidence& evidence,
-                                      const std::vector<std::size_t>& positions) {
-  const auto& header = evidence.header();
-  DivergencesOfSamples out;
-  for (const auto position : positions) {
-    auto values = evidence.floats(position, name::kDivergence, {},
-                                  {header.n_heads, header.n_layers, header.n_layers});
-    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
-    out.values.push_back(std::move(values));
-    out.positions.push_back(position);
-  }
-  return out;
-}
 
 Calibrated calibrate_pod(const Evidence& evidence, const PodRequest& request,
                          const RunTrials& run) {

@@ -12,14 +12,6 @@
 
 namespace kvatlas::calibrate {
 
-/// Jensen-Shannon divergences of samples that have them: [sample] of [head, layer, layer].
-struct DivergencesOfSamples {
-  std::vector<std::vector<float>> values;
-  std::vector<std::size_t> positions;  // in the profile
-};
-DivergencesOfSamples read_divergences(const Evidence& evidence,
-                                      const std::vector<std::size_t>& positions);
-
 struct PodRequest {
   Pod policy;  // proximal tokens, granularity, tau; not delta and blocks
   /// This similarity; else with trials the least that keeps the score, without them 0.5.

@@ -15,23 +15,6 @@ namespace {
 using nlohmann::json;
 namespace name = profile::name;
 
-/// The masses of one sample, by KV head: [layer][KV head].
-Masses head_masses(const Evidence& evidence, const SimLayerKv& policy, std::size_t position,
-                   std::int64_t proximity) {
-  const auto& header = evidence.header();
-  const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
-  const auto values = evidence.floats(position, prefill ? name::kMass : name::kDecodeMass,
-                                      {proximity}, {header.n_layers, header.n_heads});
-  const auto heads = static_cast<std::size_t>(header.n_layers * header.n_heads);
-  const std::size_t rows = values.size() / heads;
-  if (prefill && policy.w_last > static_cast<std::int64_t>(rows))
-    fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
-         policy.w_last, ": choose --w-last ", rows,
-         " or less, or run 'kvatlas profile --last-rows ", policy.w_last, "'");
-  return kv_head_masses(values, header.n_layers, header.n_heads, header.n_kv_heads,
-                        prefill ? policy.w_last : 1);
-}
-
 LazyHeads rows_of_one(const LayerFlags& lazy) {
   LazyHeads rows;
   for (const auto flag : lazy) rows.push_back({flag});
@@ -91,7 +74,7 @@ class Search {
 void Search::collect() {
   const SimLayerKv& policy = request_.policy;
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
-  evidence_.require(prefill ? name::kMass : name::kDecodeMass, "lazy");
+  require_captured(evidence_.profile(), prefill ? name::kMass : name::kDecodeMass, "lazy");
   const std::int64_t proximal = policy.keep.initial + policy.keep.recent;
   const auto longer = evidence_.longer_than(proximal);
   const std::size_t all = evidence_.positions().size();
@@ -102,7 +85,7 @@ void Search::collect() {
   if (longer.size() < all)
     out_.notes.push_back(str(all - longer.size(), " of ", all, " prompts have at most the ",
                              proximal, " tokens that are kept anyway, and are left out"));
-  sighted_ = read_masses(evidence_, policy, longer);
+  sighted_ = read_masses(evidence_.profile(), longer, policy);
   require_samples(sighted_.positions.size(), "with more tokens than are kept",
                   evidence_.request().force, out_);
 }
@@ -202,15 +185,9 @@ void Search::measure(const Split& split, double threshold) {
 
 void Search::report(double threshold) {
   const auto& header = evidence_.header();
-  const bool generated = evidence_.profile().has(name::kGeneratedMass);
-  StepMasses steps;
-  if (generated)
-    for (const auto position : sighted_.positions)
-      add_steps(
-          steps,
-          evidence_.floats(position, name::kGeneratedMass,
-                           {evidence_.proximity_row(request_.policy.keep)}, {header.n_layers}),
-          header.n_layers);
+  const StepMasses steps =
+      read_steps(evidence_.profile(), sighted_.positions, request_.policy.keep);
+  const bool generated = !steps.empty();
   report_.merge_patch(lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep},
                                   threshold, choice(), evidence_.lengths()));
   if (generated && !report_.contains("consistency"))
@@ -280,16 +257,6 @@ Calibrated Search::calibrate() {
 }
 
 }  // namespace
-
-MassesOfSamples read_masses(const Evidence& evidence, const SimLayerKv& policy,
-                            const std::vector<std::size_t>& positions) {
-  const std::int64_t proximity = evidence.proximity_row(policy.keep);
-  MassesOfSamples out;
-  for (const auto position : positions)
-    if (out.add(head_masses(evidence, policy, position, proximity)))
-      out.positions.push_back(position);
-  return out;
-}
 
 Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
                                 const RunTrials& run) {

@@ -11,13 +11,6 @@
 
 namespace kvatlas::calibrate {
 
-/// The masses that a policy decides by, of samples that have them.
-struct MassesOfSamples : SampleMasses {
-  std::vector<std::size_t> positions;  // in the profile
-};
-MassesOfSamples read_masses(const Evidence& evidence, const SimLayerKv& policy,
-                            const std::vector<std::size_t>& positions);
-
 struct SimLayerRequest {
   SimLayerKv policy;                // which tokens are kept, how layers are told; not the threshold
   std::optional<double> threshold;  // this one; else it is searched for, which needs trials

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/profile/checked_arrays.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 
@@ -20,11 +19,7 @@ bool is_of_task(const std::string& task, const std::string& wanted) {
 
 Evidence::Evidence(const profile::Reader& profile, const Request& request)
     : profile_(&profile), request_(request) {
-  const auto& model = profile.header();
-  if (model.n_layers < 1 || model.n_kv_heads < 1 || model.n_heads < 1 ||
-      model.n_heads % model.n_kv_heads != 0)
-    fail(ErrorCode::unreadable, "the profile's model has ", model.n_layers, " layers, ",
-         model.n_heads, " heads and ", model.n_kv_heads, " KV heads");
+  cache_shape(profile.header());
   const auto& samples = profile.samples();
   std::set<std::string> known, found;
   std::set<std::int64_t> lengths;
@@ -55,13 +50,6 @@ Evidence::Evidence(const profile::Reader& profile, const Request& request)
   std::sort(lengths_.begin(), lengths_.end());
 }
 
-std::vector<std::size_t> Evidence::longer_than(std::int64_t n_tokens) const {
-  std::vector<std::size_t> out;
-  for (const auto position : positions_)
-    if (sample(position).n_tokens > n_tokens) out.push_back(position);
-  return out;
-}
-
 std::vector<std::size_t> Evidence::answered(const std::vector<std::size_t>& positions) const {
   std::vector<std::size_t> out;
   for (const auto position : positions)
@@ -76,36 +64,6 @@ Split Evidence::split(const std::vector<std::size_t>& positions) const {
   for (auto* part : {&split.choice, &split.held_out})
     for (auto& index : *part) index = positions[index];
   return split;
-}
-
-CacheShape Evidence::shape() const {
-  return {header().n_layers, header().n_kv_heads, header().head_dim};
-}
-
-void Evidence::require(const char* array, const char* part) const {
-  if (!profile_->has(array))
-    fail(ErrorCode::usage, "the profile lacks ", array, ", which 'kvatlas profile --capture ", part,
-         "' takes");
-}
-
-const profile::AxisTable& Evidence::axis(const std::string& name) const {
-  return profile::axis_of(header(), name);
-}
-
-std::int64_t Evidence::proximity_row(Proximity keep) const {
-  const auto& table = axis("proximity");
-  if (const auto row = profile::row_of(table, {keep.initial, keep.recent})) return *row;
-  const std::string there = join(table.labels, "; ");
-  fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
-       ",recent=", keep.recent, ", but for ", there.empty() ? "none" : printable(there, 600),
-       ": choose --initial and --recent among them, or run 'kvatlas profile --initial ",
-       keep.initial, " --recent ", keep.recent, "'");
-}
-
-std::vector<float> Evidence::floats(std::size_t position, const char* array,
-                                    std::initializer_list<std::int64_t> at,
-                                    const std::vector<std::int64_t>& leading_sizes) const {
-  return profile::floats_of(*profile_, position, array, at, leading_sizes);
 }
 
 void require_samples(std::size_t count, const std::string& which, bool force, Calibrated& out) {

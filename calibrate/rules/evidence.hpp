@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/policy_reports.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -37,29 +36,17 @@ class Evidence {
   /// Positions in the profile of the samples of the wanted tasks.
   const std::vector<std::size_t>& positions() const { return positions_; }
   /// Those of more tokens than that.
-  std::vector<std::size_t> longer_than(std::int64_t n_tokens) const;
+  std::vector<std::size_t> longer_than(std::int64_t n_tokens) const {
+    return calibrate::longer_than(*profile_, positions_, n_tokens);
+  }
   /// Those of a list that have answers.
   std::vector<std::size_t> answered(const std::vector<std::size_t>& positions) const;
   /// Choice and held out, as positions in the profile.
   Split split(const std::vector<std::size_t>& positions) const;
 
-  CacheShape shape() const;
+  CacheShape shape() const { return cache_shape(header()); }
   /// Prompt tokens at which savings are given, ascending.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
-
-  /// Error(usage), naming the --capture that brings it, if an array was not captured.
-  void require(const char* array, const char* part) const;
-  /// The row of the proximity axis. Error(usage): not in the grid, which there are, and the options
-  /// that bring it.
-  std::int64_t proximity_row(Proximity keep) const;
-  /// The table of an axis; an empty one if the profile has none.
-  const profile::AxisTable& axis(const std::string& name) const;
-
-  /// A float array of one sample, at its leading indices, of so many axes with the sizes given; the
-  /// last one may have any size. Error(unreadable) for other shapes.
-  std::vector<float> floats(std::size_t position, const char* array,
-                            std::initializer_list<std::int64_t> at,
-                            const std::vector<std::int64_t>& leading_sizes) const;
 
  private:
   const profile::Reader* profile_;

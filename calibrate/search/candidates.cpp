@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
@@ -146,7 +147,7 @@ class Listing {
   /// What the profile's selections keep: the settings that DynamicKV and LagKV are tried at.
   void read_selections() {
     if (!evidence_.profile().has(name::kKeptMass)) return;
-    const auto& labels = evidence_.axis("selection").labels;
+    const auto& labels = profile::axis_of(evidence_.header(), "selection").labels;
     for (std::size_t row = 0; row < labels.size(); ++row) {
       Policy policy = parse_policy(labels[row]);
       if (policy.parts.size() != 1) continue;
@@ -171,7 +172,8 @@ class Listing {
 
   /// [layer][KV head]; empty where it was not captured.
   Masses kept_in(std::size_t position, std::int64_t row) const {
-    const auto values = evidence_.floats(position, name::kKeptMass, {row}, {model_.layers});
+    const auto values =
+        profile::floats_of(evidence_.profile(), position, name::kKeptMass, {row}, {model_.layers});
     if (static_cast<std::int64_t>(values.size()) != model_.layers * model_.kv_heads)
       fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
            " values a selection, expected ", model_.layers, " layers x ", model_.kv_heads,
@@ -190,7 +192,7 @@ class Listing {
 
   std::vector<Proximity> proximities() const {
     std::vector<Proximity> out;
-    const auto& values = evidence_.axis("proximity").values;
+    const auto& values = profile::axis_of(evidence_.header(), "proximity").values;
     for (std::size_t i = 0; i + 1 < values.size(); i += 2)
       out.push_back({values[i], values[i + 1]});
     return out;
@@ -230,7 +232,7 @@ class Listing {
     for (const auto& keep : proximities()) {
       SimLayerKv part;
       part.keep = keep;
-      const auto masses = read_masses(evidence_, part, samples_);
+      const auto masses = read_masses(evidence_.profile(), samples_, part);
       if (masses.positions.size() != samples_.size()) continue;
       for (const bool per_head : {false, true}) {
         part.per_head = per_head;
@@ -249,13 +251,12 @@ class Listing {
   }
 
   void add_pod() {
-    const auto divergences = read_divergences(evidence_, samples_);
-    if (divergences.positions.size() != samples_.size()) return;
-    const auto similarity = layer_similarity(divergences.values, model_.heads, model_.layers);
+    const auto similarity = read_similarity(evidence_.profile(), samples_);
+    if (similarity.positions.size() != samples_.size()) return;
     for (const auto& keep : proximities()) {
       SimLayerKv window;
       window.keep = keep;
-      const auto masses = read_masses(evidence_, window, samples_);
+      const auto masses = read_masses(evidence_.profile(), samples_, window);
       if (masses.positions.size() != samples_.size()) continue;
       for (const bool per_query_head : {false, true})
         for (const double delta : kDeltas) {
@@ -325,7 +326,7 @@ Document document_of(const Candidate& candidate, const Evidence& evidence,
     if (candidate.policy.parts.size() > 1) document.compose.push_back(section);
     const auto* lazy = std::get_if<SimLayerKv>(&part);
     if (!lazy) continue;
-    const auto masses = read_masses(evidence, *lazy, samples);
+    const auto masses = read_masses(evidence.profile(), samples, *lazy);
     document.sections[section].update(
         lazy_report({masses, {}, evidence.shape(), lazy->keep}, lazy->threshold,
                     {lazy->per_head, lazy->fixed.has_value()}, evidence.lengths()));

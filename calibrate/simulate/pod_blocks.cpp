@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/simulate/pod_blocks.hpp"
 
-#include <algorithm>
-#include <cmath>
+#include <numeric>
 
-#include "analyzer/profile/checked_arrays.hpp"
-#include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -20,22 +17,14 @@ std::vector<std::vector<std::int64_t>> blocks_of_profile(const Pod& pod,
       header.n_kv_heads != config.n_kv_heads)
     fail(ErrorCode::usage, "the profile is of a model of ", header.n_layers, " layers and ",
          header.n_heads, " heads, this one has ", config.n_layers, " and ", config.n_heads);
-  if (!profile.has(profile::name::kDivergence))
-    fail(ErrorCode::usage,
-         "the profile holds no divergence of layers: profile again with --capture js");
-  std::vector<std::vector<float>> samples;
-  for (std::size_t i = 0; i < profile.samples().size(); ++i) {
-    auto values = profile::floats_of(profile, i, profile::name::kDivergence, {},
-                                     {header.n_heads, header.n_layers, header.n_layers});
-    if (std::none_of(values.begin(), values.end(), [](float value) { return std::isnan(value); }))
-      samples.push_back(std::move(values));
-  }
-  if (samples.empty())
+  std::vector<std::size_t> all(profile.samples().size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const SimilarityOfSamples similarity = read_similarity(profile, all);
+  if (similarity.positions.empty())
     fail(ErrorCode::usage,
          "no sample of the profile has the divergence of its layers: profile longer prompts with "
          "--capture js");
-  return pod_blocks(layer_similarity(samples, header.n_heads, header.n_layers), header.n_kv_heads,
-                    pod.per_query_head, pod.delta);
+  return pod_blocks(similarity, header.n_kv_heads, pod.per_query_head, pod.delta);
 }
 
 std::vector<std::vector<std::int64_t>> blocks_of_document(const Pod& pod) {

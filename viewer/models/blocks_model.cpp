@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyzer/profile/checked_arrays.hpp"
-#include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -13,7 +11,6 @@
 namespace kvatlas::viewer {
 namespace {
 
-namespace name = profile::name;
 using calibrate::Blocks;
 using calibrate::PodPoint;
 using calibrate::Similarity;
@@ -166,23 +163,15 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
 BlocksModel read_blocks_model(const profile::Reader& profile,
                               const std::vector<std::size_t>& positions,
                               const nlohmann::json& section) {
-  const auto& header = profile.header();
-  require_captured(profile, name::kDivergence, "js");
   BlocksModel model;
-  model.shape = cache_shape(header);
-  std::vector<std::vector<float>> divergences;
-  for (const auto position : positions) {
-    auto values = profile::floats_of(profile, position, name::kDivergence, {},
-                                     {header.n_heads, header.n_layers, header.n_layers});
-    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
-    divergences.push_back(std::move(values));
-    model.positions.push_back(position);
-  }
-  if (divergences.empty()) fail(ErrorCode::usage, "no sample chosen has layer similarities");
-  model.similarity = calibrate::layer_similarity(divergences, header.n_heads, header.n_layers);
-  model.of_kv_heads = calibrate::of_kv_heads(model.similarity, header.n_kv_heads);
-  model.by_kv_head = calibrate::pod_hundredths(model.similarity, header.n_kv_heads, false);
-  model.by_query_head = calibrate::pod_hundredths(model.similarity, header.n_kv_heads, true);
+  model.shape = calibrate::cache_shape(profile.header());
+  auto found = calibrate::read_similarity(profile, positions);
+  if (found.positions.empty()) fail(ErrorCode::usage, "no sample chosen has layer similarities");
+  model.similarity = std::move(found);
+  model.positions = std::move(found.positions);
+  model.of_kv_heads = calibrate::of_kv_heads(model.similarity, model.shape.kv_heads);
+  model.by_kv_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, false);
+  model.by_query_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, true);
   model.scores = score_curve(section, "delta");
   return model;
 }
@@ -242,33 +231,15 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
 
 GateModel read_gate_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           calibrate::Proximity proximal) {
-  const auto& header = profile.header();
-  cache_shape(header);
-  require_captured(profile, name::kProximalLse, "lazy");
-  const auto row =
-      profile::row_of(profile::axis_of(header, "proximity"), {proximal.initial, proximal.recent});
-  if (!row)
-    fail(ErrorCode::usage, "the profile has no log-sum-exps for initial=", proximal.initial,
-         ",recent=", proximal.recent, "; 'kvatlas profile --initial ", proximal.initial,
-         " --recent ", proximal.recent, "' takes them");
-  GateModel model{{}, header.n_layers, header.n_heads};
-  const std::vector<std::int64_t> sizes = {header.n_layers, header.n_heads};
-  for (const auto position : positions) {
-    auto own = profile::floats_of(profile, position, name::kProximalLse, {*row}, sizes);
-    auto distant = profile::floats_of(profile, position, name::kDistantLse, {*row}, sizes);
-    if (own.size() != distant.size())
-      fail(ErrorCode::unreadable, "the profile has ", own.size(), " proximal and ", distant.size(),
-           " distant log-sum-exps of a sample");
-    model.samples.push_back({std::move(own), std::move(distant)});
-  }
+  GateModel model;
+  for (const auto position : positions)
+    model.samples.push_back(calibrate::read_gate_sums(profile, position, proximal));
   return model;
 }
 
 GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, double tau) {
   calibrate::GateCurve curve(blocks);
-  for (const auto& sample : model.samples)
-    curve.add({sample.proximal, sample.distant, model.layers, model.heads,
-               static_cast<std::int64_t>(sample.proximal.size()) / model.layers / model.heads});
+  for (const auto& sample : model.samples) curve.add(sample.view());
   GateView view;
   view.skipped = curve.skipped(tau);
   Chart& chart = view.chart;

@@ -9,7 +9,7 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/chart.hpp"
 #include "viewer/models/document_numbers.hpp"
 
@@ -61,11 +61,7 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
 /// The gate's evidence: log-sum-exps of the last rows. It is as large as samples x layers x heads x
 /// rows, so it is read on request, and its chart takes longer than a move of delta may.
 struct GateModel {
-  struct Sample {
-    std::vector<float> proximal, distant;  // [layer, head, row]
-  };
-  std::vector<Sample> samples;
-  std::int64_t layers = 0, heads = 0;
+  std::vector<calibrate::GateSums> samples;
 };
 GateModel read_gate_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           calibrate::Proximity proximal);

@@ -15,25 +15,22 @@
 namespace kvatlas::viewer {
 namespace {
 
-namespace name = profile::name;
 using calibrate::BudgetSummary;
 using Counts = std::vector<std::int64_t>;
 
 const BudgetsModel::Level& level_of(const BudgetsModel& model, std::int64_t budget) {
   std::vector<std::int64_t> there;
   for (const auto& level : model.levels) {
-    if (level.budget == budget) return level;
-    there.push_back(level.budget);
+    if (level.select.budget == budget) return level;
+    there.push_back(level.select.budget);
   }
   fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
        list_str(there));
 }
 
-Counts budgets_of(const BudgetsModel& model, const BudgetsModel::Sample& sample,
+Counts budgets_of(const BudgetsModel::Level& level, std::size_t sample,
                   const BudgetSettings& settings) {
-  auto found =
-      calibrate::layer_budgets(sample.counts, model.heads, settings.budget - model.choices.window,
-                               sample.positions, settings.r_max);
+  auto found = level.budgets(sample, settings.r_max);
   switch (settings.form) {
     case BudgetForm::raw:
       return std::move(found.raw);
@@ -142,35 +139,21 @@ Table table_of(const BudgetsView& view) {
 BudgetsModel read_budgets_model(const profile::Reader& profile,
                                 const std::vector<std::size_t>& positions,
                                 const BudgetChoices& choices) {
-  const auto& header = profile.header();
-  require_captured(profile, name::kCounts, "scores");
-  BudgetsModel model{choices, cache_shape(header).layers, header.n_heads, {}};
-  const bool maximum = choices.pooling == calibrate::Pooling::maximum;
-  const auto kind = profile::row_of(profile::axis_of(header, "window_kind"),
-                                    {choices.window, choices.kernel, maximum});
-  if (!kind)
-    fail(ErrorCode::usage, "the profile has no window scores for window=", choices.window,
-         ",kernel=", choices.kernel, ",pooling=", maximum ? "max" : "avg",
-         "; 'kvatlas profile --windows ", choices.window, " --kernels ", choices.kernel,
-         " --poolings ", maximum ? "max" : "avg", "' takes them");
-  const auto& budgets = profile::axis_of(header, "budget").values;
-  for (std::size_t row = 0; row < budgets.size(); ++row) {
-    if (budgets[row] <= choices.window) continue;
-    BudgetsModel::Level level{budgets[row], {}};
-    for (const auto position : positions) {
-      const auto& sample = profile.samples()[position];
-      if (sample.n_tokens <= choices.window) continue;
-      auto counts = profile::window_counts(
-          profile, position, {*kind, static_cast<std::int64_t>(row), choices.window, budgets[row]});
-      if (counts)
-        level.samples.push_back(
-            {sample.task, sample.n_tokens - choices.window, std::move(*counts)});
-    }
-    if (!level.samples.empty()) model.levels.push_back(std::move(level));
+  BudgetsModel model{choices, calibrate::cache_shape(profile.header()).layers, {}};
+  calibrate::WindowBudget select{choices.window, 0, choices.kernel, choices.pooling};
+  calibrate::require_captured(profile, profile::name::kCounts, "scores");
+  calibrate::window_kind_row(profile, select);
+  for (const auto budget : profile::axis_of(profile.header(), "budget").values) {
+    if (budget <= choices.window) continue;
+    select.budget = budget;
+    BudgetsModel::Level level{calibrate::read_counts(profile, positions, select)};
+    for (const auto position : level.positions)
+      level.tasks.push_back(profile.samples()[position].task);
+    if (!level.positions.empty()) model.levels.push_back(std::move(level));
   }
   if (model.levels.empty()) fail(ErrorCode::usage, "no sample chosen has window scores");
   std::sort(model.levels.begin(), model.levels.end(),
-            [](const auto& a, const auto& b) { return a.budget < b.budget; });
+            [](const auto& a, const auto& b) { return a.select.budget < b.select.budget; });
   return model;
 }
 
@@ -178,9 +161,9 @@ BudgetDecisions budget_decisions(const BudgetsModel& model, const BudgetSettings
   const auto& level = level_of(model, settings.budget);
   std::vector<Counts> all;
   std::map<std::string, std::vector<Counts>> by_task;
-  for (const auto& sample : level.samples) {
-    all.push_back(budgets_of(model, sample, settings));
-    by_task[sample.task].push_back(all.back());
+  for (std::size_t sample = 0; sample < level.positions.size(); ++sample) {
+    all.push_back(budgets_of(level, sample, settings));
+    by_task[level.tasks[sample]].push_back(all.back());
   }
   BudgetDecisions out;
   out.all = calibrate::summarise_budgets(all);

@@ -9,7 +9,7 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/chart.hpp"
 
 namespace kvatlas::viewer {
@@ -22,18 +22,12 @@ struct BudgetChoices {
 };
 
 struct BudgetsModel {
-  struct Sample {
-    std::string task;
-    std::int64_t positions = 0;        // prompt tokens before the window
-    std::vector<std::int64_t> counts;  // [layer], of the largest window scores
-  };
-  struct Level {
-    std::int64_t budget = 0;  // tokens a layer, the window included
-    std::vector<Sample> samples;
+  struct Level : calibrate::CountsOfSamples {
+    std::vector<std::string> tasks = {};  // of the samples
   };
   BudgetChoices choices;
-  std::int64_t layers = 0, heads = 0;
-  std::vector<Level> levels;  // the budgets of the profile, ascending
+  std::int64_t layers = 0;
+  std::vector<Level> levels;  // a budget of the profile each, ascending
 };
 /// Error(usage) for what was not captured.
 BudgetsModel read_budgets_model(const profile::Reader& profile,

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
@@ -134,7 +134,7 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
                                     const Choices& choices) {
   ProfileNumbers out;
   out.name = name;
-  out.layers = cache_shape(profile.header()).layers;
+  out.layers = calibrate::cache_shape(profile.header()).layers;
   for (const auto position : positions) {
     const auto n = profile.samples()[position].n_tokens;
     out.lengths = {out.lengths.first == 0 ? n : std::min(out.lengths.first, n),

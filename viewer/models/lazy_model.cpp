@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyzer/profile/checked_arrays.hpp"
-#include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
 namespace {
-
-namespace name = profile::name;
-using Identify = calibrate::SimLayerKv::Identify;
 
 /// Thresholds in the method's own code.
 const std::vector<AxisTick> kPublished = {
@@ -169,50 +165,24 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
 
 LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           const LazyChoices& choices, const nlohmann::json& section) {
-  const auto& header = profile.header();
-  const bool prefill = choices.identify == Identify::prefill;
-  const char* array = prefill ? name::kMass : name::kDecodeMass;
-  require_captured(profile, array, "lazy");
-  const auto row = profile::row_of(profile::axis_of(header, "proximity"),
-                                   {choices.keep.initial, choices.keep.recent});
-  if (!row)
-    fail(ErrorCode::usage, "the profile has no masses for initial=", choices.keep.initial,
-         ",recent=", choices.keep.recent, "; 'kvatlas profile --initial ", choices.keep.initial,
-         " --recent ", choices.keep.recent, "' takes them");
+  calibrate::SimLayerKv policy;
+  policy.keep = choices.keep;
+  policy.identify = choices.identify;
+  policy.w_last = choices.w_last;
   LazyModel model;
   model.choices = choices;
-  model.shape = cache_shape(header);
+  model.shape = calibrate::cache_shape(profile.header());
   model.scores = score_curve(section, "threshold");
-  const bool generated = profile.has(name::kGeneratedMass);
-  for (const auto position : positions) {
-    const auto& sample = profile.samples()[position];
-    if (sample.n_tokens <= choices.keep.initial + choices.keep.recent) {
-      ++model.left_out;
-      continue;
-    }
-    const auto values =
-        profile::floats_of(profile, position, array, {*row}, {header.n_layers, header.n_heads});
-    const auto rows = static_cast<std::int64_t>(values.size()) / (header.n_layers * header.n_heads);
-    if (prefill && (choices.w_last < 1 || choices.w_last > rows))
-      fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
-           choices.w_last);
-    if (!model.masses.add(calibrate::kv_head_masses(values, header.n_layers, header.n_heads,
-                                                    header.n_kv_heads,
-                                                    prefill ? choices.w_last : 1))) {
-      ++model.left_out;
-      continue;
-    }
-    model.positions.push_back(position);
-    model.names.push_back(sample.id);
-    if (generated)
-      calibrate::add_steps(
-          model.steps,
-          profile::floats_of(profile, position, name::kGeneratedMass, {*row}, {header.n_layers}),
-          header.n_layers);
-  }
+  const auto kept = choices.keep.initial + choices.keep.recent;
+  auto found =
+      calibrate::read_masses(profile, calibrate::longer_than(profile, positions, kept), policy);
+  model.masses = std::move(found);
+  model.positions = std::move(found.positions);
+  model.left_out = positions.size() - model.positions.size();
+  for (const auto position : model.positions) model.names.push_back(profile.samples()[position].id);
+  model.steps = calibrate::read_steps(profile, model.positions, choices.keep);
   if (model.positions.empty())
-    fail(ErrorCode::usage, "no sample chosen has masses and more than the ",
-         choices.keep.initial + choices.keep.recent,
+    fail(ErrorCode::usage, "no sample chosen has masses and more than the ", kept,
          " tokens that are kept anyway: choose a smaller recent, or longer samples");
   return model;
 }

@@ -8,6 +8,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
@@ -15,22 +16,13 @@ namespace {
 
 namespace name = profile::name;
 
-std::int64_t proximity_row(const profile::Reader& profile, kernels::Proximity keep) {
-  const auto row =
-      profile::row_of(profile::axis_of(profile.header(), "proximity"), {keep.initial, keep.recent});
-  if (!row)
-    fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
-         ",recent=", keep.recent, "; 'kvatlas profile --initial ", keep.initial, " --recent ",
-         keep.recent, "' takes them");
-  return *row;
-}
-
 void read_along(const profile::Reader& profile, std::size_t position, MassModel& model) {
-  require_captured(profile, name::kRowMass, "default,heatmap");
+  calibrate::require_captured(profile, name::kRowMass, "default,heatmap");
   if (!profile.has(position, name::kRowMass) || !profile.has(position, name::kRowPositions))
     fail(ErrorCode::usage, "sample ", model.sample, " has no masses along its prompt");
-  const auto masses = profile::floats_of(profile, position, name::kRowMass,
-                                         {proximity_row(profile, model.keep)}, {model.layers});
+  const auto masses =
+      profile::floats_of(profile, position, name::kRowMass,
+                         {calibrate::proximity_row(profile, model.keep)}, {model.layers});
   const profile::Array found = profile.array(position, name::kRowPositions);
   const auto positions = found.values<std::int32_t>();
   if (found.type != profile::Type::i32 ||
@@ -43,8 +35,9 @@ void read_along(const profile::Reader& profile, std::size_t position, MassModel&
 
 /// The mean over heads, as of strided rows and of generated tokens.
 void read_last(const profile::Reader& profile, std::size_t position, MassModel& model) {
-  require_captured(profile, name::kMass, "lazy");
-  const std::int64_t row = proximity_row(profile, model.keep), heads = profile.header().n_heads;
+  calibrate::require_captured(profile, name::kMass, "lazy");
+  const std::int64_t row = calibrate::proximity_row(profile, model.keep),
+                     heads = profile.header().n_heads;
   const auto prompt =
       profile::floats_of(profile, position, name::kMass, {row}, {model.layers, heads});
   std::vector<float> generated;
@@ -94,7 +87,7 @@ MassModel read_mass_model(const profile::Reader& profile, std::size_t position,
   if (position >= profile.samples().size())
     fail(ErrorCode::usage, "there is no sample ", position, " in the profile");
   const auto& sample = profile.samples()[position];
-  MassModel model{sample.id,       keep, rows, cache_shape(profile.header()).layers,
+  MassModel model{sample.id,       keep, rows, calibrate::cache_shape(profile.header()).layers,
                   sample.n_tokens, {},   {}};
   if (rows == MassRows::along)
     read_along(profile, position, model);

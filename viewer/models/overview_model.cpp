@@ -272,7 +272,7 @@ Fact file_date(const std::filesystem::path& path) {
 OverviewModel read_overview_model(const profile::Reader& profile, MethodModels methods,
                                   std::span<const calibrate::Document> documents) {
   OverviewModel model;
-  model.shape = cache_shape(profile.header());
+  model.shape = calibrate::cache_shape(profile.header());
   model.facts = model_facts(profile.header(), model.shape);
   model.provenance = provenance_facts(profile);
   model.methods = std::move(methods);

@@ -10,6 +10,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/half.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 
@@ -225,7 +226,7 @@ Table top_table(const RowsModel& model, std::int64_t first, std::int64_t last,
 RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
                           const RowsChoices& choices) {
   const auto& header = profile.header();
-  cache_shape(header);
+  calibrate::cache_shape(header);
   if (!profile.has(position, profile::name::kRows))
     fail(ErrorCode::usage,
          "the last rows of this sample were not captured; 'kvatlas profile --capture maps' takes "

@@ -45,11 +45,16 @@ TEST(BudgetsModel, NumbersAreTheCommandLines) {
 BudgetsModel three_tasks() {
   BudgetsModel model;
   model.layers = 2;
-  model.heads = 1;
-  BudgetsModel::Level level{26, {}};
+  BudgetsModel::Level level;
+  level.select.budget = 26;
+  level.heads = 1;
   for (const auto& [task, counts] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
-           {"a", {2, 18}}, {"b", {18, 2}}, {"c", {13, 7}}, {"d", {7, 13}}})
-    level.samples.push_back({task, 1000, counts});
+           {"a", {2, 18}}, {"b", {18, 2}}, {"c", {13, 7}}, {"d", {7, 13}}}) {
+    level.positions.push_back(level.positions.size());
+    level.tasks.push_back(task);
+    level.before.push_back(1000);
+    level.counts.push_back(counts);
+  }
   model.levels.push_back(level);
   return model;
 }

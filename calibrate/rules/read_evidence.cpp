@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/rules/read_evidence.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "analyzer/profile/checked_arrays.hpp"
+#include "analyzer/profile/statistics.hpp"
+#include "base/error.hpp"
+#include "base/plain_text.hpp"
+#include "base/str.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+namespace name = profile::name;
+
+/// The settings that an axis has rows for.
+std::string labels_text(const profile::AxisTable& table) {
+  const std::string there = join(table.labels, "; ");
+  return there.empty() ? "none" : printable(there, 600);
+}
+
+std::int64_t budget_row(const profile::Reader& profile, std::int64_t budget) {
+  const auto& table = profile::axis_of(profile.header(), "budget");
+  if (const auto row = profile::row_of(table, {budget})) return *row;
+  fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
+       list_str(table.values), ": choose among them, or run 'kvatlas profile --budgets ", budget,
+       "'");
+}
+
+}  // namespace
+
+CacheShape cache_shape(const profile::Header& header) {
+  if (header.n_layers < 1 || header.n_kv_heads < 1 || header.n_heads < 1 ||
+      header.n_heads % header.n_kv_heads != 0)
+    fail(ErrorCode::unreadable, "the profile's model has ", header.n_layers, " layers, ",
+         header.n_heads, " heads and ", header.n_kv_heads, " KV heads");
+  return {header.n_layers, header.n_kv_heads, header.head_dim};
+}
+
+void require_captured(const profile::Reader& profile, const char* array, const char* part) {
+  if (!profile.has(array))
+    fail(ErrorCode::usage, "the profile lacks ", array, ", which 'kvatlas profile --capture ", part,
+         "' takes");
+}
+
+std::vector<std::size_t> longer_than(const profile::Reader& profile,
+                                     const std::vector<std::size_t>& positions,
+                                     std::int64_t n_tokens) {
+  std::vector<std::size_t> out;
+  for (const auto position : positions)
+    if (profile.samples()[position].n_tokens > n_tokens) out.push_back(position);
+  return out;
+}
+
+std::int64_t proximity_row(const profile::Reader& profile, Proximity keep) {
+  const auto& table = profile::axis_of(profile.header(), "proximity");
+  if (const auto row = profile::row_of(table, {keep.initial, keep.recent})) return *row;
+  fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
+       ",recent=", keep.recent, ", but for ", labels_text(table),
+       ": choose among them, or run 'kvatlas profile --initial ", keep.initial, " --recent ",
+       keep.recent, "'");
+}
+
+std::int64_t window_kind_row(const profile::Reader& profile, const WindowBudget& select) {
+  const auto& table = profile::axis_of(profile.header(), "window_kind");
+  const bool maximum = select.pooling == Pooling::maximum;
+  if (const auto row = profile::row_of(table, {select.window, select.kernel, maximum})) return *row;
+  const char* pooling = maximum ? "max" : "avg";
+  fail(ErrorCode::usage, "the profile has no window scores for window=", select.window,
+       ",kernel=", select.kernel, ",pooling=", pooling, ", but for ", labels_text(table),
+       ": choose among them, or run 'kvatlas profile --windows ", select.window, " --kernels ",
+       select.kernel, " --poolings ", pooling, "'");
+}
+
+MassesOfSamples read_masses(const profile::Reader& profile,
+                            const std::vector<std::size_t>& positions, const SimLayerKv& policy) {
+  const auto& [layers, kv_heads, head_dim] = cache_shape(profile.header());
+  const std::int64_t heads = profile.header().n_heads;
+  const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
+  const char* array = prefill ? name::kMass : name::kDecodeMass;
+  require_captured(profile, array, "lazy");
+  const std::int64_t row = proximity_row(profile, policy.keep);
+  MassesOfSamples out;
+  for (const auto position : positions) {
+    const auto values = profile::floats_of(profile, position, array, {row}, {layers, heads});
+    const auto rows = static_cast<std::int64_t>(values.size()) / (layers * heads);
+    if (prefill && (policy.w_last < 1 || policy.w_last > rows))
+      fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
+           policy.w_last, ": choose ", rows, " or less, or run 'kvatlas profile --last-rows ",
+           policy.w_last, "'");
+    if (out.add(kv_head_masses(values, layers, heads, kv_heads, prefill ? policy.w_last : 1)))
+      out.positions.push_back(position);
+  }
+  return out;
+}
+
+StepMasses read_steps(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                      Proximity keep) {
+  StepMasses steps;
+  if (!profile.has(name::kGeneratedMass)) return steps;
+  const std::int64_t layers = profile.header().n_layers, row = proximity_row(profile, keep);
+  for (const auto position : positions)
+    add_steps(steps, profile::floats_of(profile, position, name::kGeneratedMass, {row}, {layers}),
+              layers);
+  return steps;
+}
+
+SimilarityOfSamples read_similarity(const profile::Reader& profile,
+                                    const std::vector<std::size_t>& positions) {
+  require_captured(profile, name::kDivergence, "js");
+  const std::int64_t layers = cache_shape(profile.header()).layers;
+  const std::int64_t heads = profile.header().n_heads;
+  SimilarityOfSamples out;
+  std::vector<std::vector<float>> divergences;
+  for (const auto position : positions) {
+    auto values =
+        profile::floats_of(profile, position, name::kDivergence, {}, {heads, layers, layers});
+    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) continue;
+    divergences.push_back(std::move(values));
+    out.positions.push_back(position);
+  }
+  if (!divergences.empty())
+    static_cast<Similarity&>(out) = layer_similarity(divergences, heads, layers);
+  return out;
+}
+
+GateSums read_gate_sums(const profile::Reader& profile, std::size_t position, Proximity keep) {
+  require_captured(profile, name::kProximalLse, "lazy");
+  const std::int64_t layers = cache_shape(profile.header()).layers;
+  const std::int64_t heads = profile.header().n_heads, row = proximity_row(profile, keep);
+  const auto read = [&](const char* array) {
+    return profile::floats_of(profile, position, array, {row}, {layers, heads});
+  };
+  GateSums out{read(name::kProximalLse), read(name::kDistantLse), layers, heads, 0};
+  if (out.proximal.size() != out.distant.size())
+    fail(ErrorCode::unreadable, "the profile has ", out.proximal.size(), " proximal and ",
+         out.distant.size(), " distant log-sum-exps of a sample");
+  out.rows = static_cast<std::int64_t>(out.proximal.size()) / (layers * heads);
+  return out;
+}
+
+CountsOfSamples read_counts(const profile::Reader& profile,
+                            const std::vector<std::size_t>& positions, const WindowBudget& select) {
+  require_captured(profile, name::kCounts, "scores");
+  CountsOfSamples out{select, profile.header().n_heads, {}, {}, {}};
+  const std::int64_t kind = window_kind_row(profile, select);
+  const std::int64_t budget = budget_row(profile, select.budget);
+  for (const auto position : longer_than(profile, positions, select.window)) {
+    auto counts =
+        profile::window_counts(profile, position, {kind, budget, select.window, select.budget});
+    if (!counts) continue;
+    out.positions.push_back(position);
+    out.before.push_back(profile.samples()[position].n_tokens - select.window);
+    out.counts.push_back(std::move(*counts));
+  }
+  return out;
+}
+
+}  // namespace kvatlas::calibrate
