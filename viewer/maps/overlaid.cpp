@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/maps/overlaid.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -100,7 +101,9 @@ std::shared_ptr<const Tile> difference_tile(const Tile& tile, const Tile& less) 
     fail(ErrorCode::internal, "a tile of ", tile.values.size(), " cells less one of ",
          less.values.size());
   auto made = std::make_shared<Tile>(tile);
-  for (std::size_t i = 0; i < made->values.size(); ++i) made->values[i] -= less.values[i];
+  const auto cells = std::ssize(less.values);
+  Eigen::Map<Eigen::ArrayXf>(made->values.data(), cells) -=
+      Eigen::Map<const Eigen::ArrayXf>(less.values.data(), cells);
   return made;
 }
 

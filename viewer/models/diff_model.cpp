@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/diff_model.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -152,11 +153,10 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
   });
   try_read(out, [&] {
     const auto blocks = read_blocks_model(profile, positions, nullptr);
-    const auto& similarity = blocks.similarity;
-    const auto cells = static_cast<std::size_t>(similarity.layers * similarity.layers);
-    out.similarity.assign(cells, 0);
-    for (std::size_t i = 0; i < similarity.values.size(); ++i)
-      out.similarity[i % cells] += similarity.values[i] / static_cast<double>(similarity.heads);
+    const auto& [heads, layers, values] = blocks.similarity;
+    const Eigen::Map<const Eigen::ArrayXXd> by_head(values.data(), layers * layers, heads);
+    const Eigen::ArrayXd mean = by_head.rowwise().mean();
+    out.similarity.assign(mean.begin(), mean.end());
   });
   try {
     out.maps = read_map_measures(profile, positions);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/mass_model.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 
@@ -43,28 +44,23 @@ void read_last(const profile::Reader& profile, std::size_t position, MassModel& 
   std::vector<float> generated;
   if (profile.has(name::kGeneratedMass))
     generated = profile::floats_of(profile, position, name::kGeneratedMass, {row}, {model.layers});
-  const auto layers = static_cast<std::size_t>(model.layers);
-  const std::size_t steps = generated.size() / layers;
-  const std::size_t rows = prompt.size() / layers / static_cast<std::size_t>(heads);
+  using Rows = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const auto steps = std::ssize(generated) / model.layers;
+  const auto rows = std::ssize(prompt) / model.layers / heads;
+  const Eigen::Map<const Rows> of_prompt(prompt.data(), model.layers * heads, rows);
+  const Eigen::Map<const Rows> of_steps(generated.data(), model.layers, steps);
   // Rows before the prompt's begin, and steps after the answer's end, are NaN in all layers.
-  const auto there = [](float mass) { return !std::isnan(mass); };
-  std::vector<std::size_t> prompt_rows, shown_steps;
-  for (std::size_t r = 0; r < rows; ++r)
-    if (there(prompt[r])) prompt_rows.push_back(r);
-  for (std::size_t s = 0; s < steps; ++s)
-    if (there(generated[s])) shown_steps.push_back(s);
-  for (const auto r : prompt_rows)
-    model.positions.push_back(model.prompt_tokens - static_cast<std::int64_t>(rows - r));
-  for (const auto s : shown_steps)
-    model.positions.push_back(model.prompt_tokens + static_cast<std::int64_t>(s));
-  for (std::size_t l = 0; l < layers; ++l) {
-    for (const auto r : prompt_rows) {
-      double sum = 0;
-      for (std::size_t h = 0; h < static_cast<std::size_t>(heads); ++h)
-        sum += prompt[(l * static_cast<std::size_t>(heads) + h) * rows + r];
-      model.masses.push_back(sum / static_cast<double>(heads));
-    }
-    for (const auto s : shown_steps) model.masses.push_back(generated[l * steps + s]);
+  std::vector<Eigen::Index> prompt_rows, shown_steps;
+  for (Eigen::Index r = 0; r < rows; ++r)
+    if (!std::isnan(of_prompt(0, r))) prompt_rows.push_back(r);
+  for (Eigen::Index s = 0; s < steps; ++s)
+    if (!std::isnan(of_steps(0, s))) shown_steps.push_back(s);
+  for (const auto r : prompt_rows) model.positions.push_back(model.prompt_tokens - rows + r);
+  for (const auto s : shown_steps) model.positions.push_back(model.prompt_tokens + s);
+  for (std::int64_t l = 0; l < model.layers; ++l) {
+    const auto of_layer = of_prompt.middleRows(l * heads, heads).cast<double>();
+    for (const auto r : prompt_rows) model.masses.push_back(of_layer.col(r).mean());
+    for (const auto s : shown_steps) model.masses.push_back(of_steps(l, s));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/rows_model.hpp"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -248,11 +249,12 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
     model.lines.push_back({str("L", choices.layer, ".H", head), add(head)});
   if (choices.heads.empty()) {
     std::vector<float> mean = add(0);
+    Eigen::Map<Eigen::ArrayXf> sum(mean.data(), std::ssize(mean));
     for (std::int64_t head = 1; head < header.n_heads; ++head) {
       const auto shares = add(head);
-      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += shares[i];
+      sum += Eigen::Map<const Eigen::ArrayXf>(shares.data(), sum.size());
     }
-    for (float& share : mean) share /= static_cast<float>(header.n_heads);
+    sum /= static_cast<float>(header.n_heads);
     model.lines.push_back({str("mean of layer ", choices.layer), std::move(mean)});
   }
   RowsModel::Lane lazy{str("SimLayerKV, lazy: ", choices.keep.initial, " + ", choices.keep.recent),
