@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile as calibration reads it: which samples count, which settings were captured.
+// The samples of a profile that calibration goes by, and when they are too few or too poor for it.
+// Their statistics are read by calibrate/rules/read_evidence.hpp.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,16 @@
 
 namespace kvatlas::calibrate {
 
-/// Fewer samples are no ground to choose on.
+/// With fewer samples nothing can be chosen.
 inline constexpr std::size_t kLeastSamples = 5;
-/// Below it what a policy loses drowns in what the full model fails anyway (likewise).
+/// If the full model scores less, what a policy loses cannot be told from what the model gets wrong
+/// anyway.
 inline constexpr double kLeastFullScore = 0.5;
 
-/// The profile must outlive it.
+/// The samples of the wanted tasks. The profile must outlive this object.
 class Evidence {
  public:
-  /// Error(usage) for a task that the profile does not have.
+  /// Error(usage) if a wanted task has no sample in the profile.
   Evidence(const profile::Reader& profile, const Request& request);
 
   const profile::Reader& profile() const { return *profile_; }
@@ -33,19 +35,19 @@ class Evidence {
     return profile_->samples()[position];
   }
 
-  /// Positions in the profile of the samples of the wanted tasks.
+  /// Positions of the samples in the profile.
   const std::vector<std::size_t>& positions() const { return positions_; }
-  /// Those of more tokens than that.
+  /// The positions of samples with more tokens than that.
   std::vector<std::size_t> longer_than(std::int64_t n_tokens) const {
     return calibrate::longer_than(*profile_, positions_, n_tokens);
   }
-  /// Those of a list that have answers.
+  /// Those of the given positions whose samples have answers.
   std::vector<std::size_t> answered(const std::vector<std::size_t>& positions) const;
-  /// Choice and held out, as positions in the profile.
+  /// The given positions, split into those for the choice and those held out.
   Split split(const std::vector<std::size_t>& positions) const;
 
   CacheShape shape() const { return cache_shape(header()); }
-  /// Prompt tokens at which savings are given, ascending.
+  /// Prompt lengths for which savings are reported, ascending.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
  private:
@@ -55,12 +57,14 @@ class Evidence {
   std::vector<std::int64_t> lengths_;
 };
 
-/// Error(usage) for fewer than kLeastSamples; with --force a note, and "forced" in the section.
+/// Error(usage) for fewer samples than kLeastSamples. With --force this becomes a note, and the
+/// section says "forced".
 void require_samples(std::size_t count, const std::string& which, bool force, Calibrated& out);
-/// For a full model that scores below 0.5.
+/// The same for a full model that scores below kLeastFullScore.
 void require_score(double full, bool force, Calibrated& out);
 
-/// Of the samples that the request asks for; the tool's version is left empty.
+/// Where a document comes from: these samples and the request's seed. The tool's version is left
+/// empty.
 Provenance provenance(const Evidence& evidence);
 
 }  // namespace kvatlas::calibrate

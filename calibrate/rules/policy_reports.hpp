@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy document says beside the policies themselves: the model and the profile that it is
-// of, and what a profile alone tells about a setting. For calibration and for the viewer.
+// What a policy document holds besides the policies: the model and the profile that it was made
+// from, and what a profile alone says about a setting. Calibration and the viewer both write it.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,27 @@
 namespace kvatlas::calibrate {
 
 ModelInfo model_info(const profile::Header& header);
-/// A hash of model, settings and prompts, which decide all that a profile holds: 16 hex digits. It
-/// reads the tokens of all samples.
+/// A hash in 16 hex digits of model, settings and prompts, which together decide all that a profile
+/// holds. The tokens of all samples are read for it.
 std::string profile_fingerprint(const profile::Reader& profile);
-/// Of the samples at these positions; seed and the tool's version are left as they are.
+/// Describes the samples at these positions. Seed and tool version keep their defaults.
 Provenance provenance_of(const profile::Reader& profile, const std::vector<std::size_t>& positions);
 
-// How numbers are written in documents: null for what JSON has no number for.
+// Numbers as documents hold them; infinities and NaN become null.
 nlohmann::json number_json(double value);
 nlohmann::json estimate_json(const Estimate& estimate);
 
-/// What a profile says of SimLayerKV.
+/// What a profile says about SimLayerKV.
 struct LazyEvidence {
   const SampleMasses& masses;
-  const StepMasses& steps;  // of the generated tokens; empty if not captured
+  /// Masses of the generated tokens; empty if they were not captured.
+  const StepMasses& steps;
   CacheShape shape;
   Proximity keep;
 };
-/// Members of the section: "lazy_rates", "static", "per_head", "opposite", "savings" at the prompt
-/// lengths, "consistency" (if more than one generated token is known), "samples".
+/// The members of the section that a profile alone can tell: "lazy_rates", "static", "per_head",
+/// "opposite", "savings" at these prompt lengths, "samples", and "consistency" if more than one
+/// generated token is known.
 nlohmann::json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,
                            const std::vector<std::int64_t>& lengths);
 

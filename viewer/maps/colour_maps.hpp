@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours of maps and of policies. A map is painted from 8-bit indices (viewer/maps/scale.hpp) and
-// a palette, so another colour map costs a palette.
+// a palette, so choosing another colour map only makes another palette.
 #pragma once
 
 #include <array>
@@ -14,30 +14,34 @@ struct Colour {
   bool operator==(const Colour&) const = default;
 };
 
-/// What an index of a map stands for. A value's indices are odd in number, so that a diverging map
-/// has a middle one, which is white.
+/// What an index of a map stands for. There is an odd number of indices for values, so that a
+/// diverging colour map has a middle one, which is white.
 inline constexpr std::uint8_t kZeroIndex = 0;  // exactly zero
 inline constexpr std::uint8_t kFirstIndex = 1, kLastIndex = 253;
-inline constexpr std::uint8_t kMissingIndex = 254;  // not known: to be hatched
-inline constexpr std::uint8_t kMaskedIndex = 255;   // outside the causal half: left blank
+/// A value that is not known, which is hatched.
+inline constexpr std::uint8_t kMissingIndex = 254;
+/// A cell outside the causal half, which is left blank.
+inline constexpr std::uint8_t kMaskedIndex = 255;
 
 enum class ColourMap : std::uint8_t { viridis, cividis, magma, grey, blue_white_brown };
 inline constexpr std::array kColourMaps = {ColourMap::viridis, ColourMap::cividis, ColourMap::magma,
                                            ColourMap::grey, ColourMap::blue_white_brown};
-/// "viridis", …, "blue-white-brown".
+/// The name of a colour map: "viridis", …, "blue-white-brown".
 const char* colour_map_name(ColourMap map);
-/// For differences: to be used with a range that is the same on both sides of 0.
+/// Whether a colour map is for differences: its range must reach equally far on both sides of 0.
 bool is_diverging(ColourMap map);
 
-/// The colour at `position`, 0 (lowest value) to 1; what lies outside counts as the nearer end.
+/// The colour at a position from 0 (the lowest value) to 1. A position outside gets the colour of
+/// the nearer end.
 Colour colour_at(ColourMap map, double position);
 
-/// A colour for every index. Zero takes the lowest colour, in a diverging map the middle one.
-/// `missing` and `blank` are the window's, for they depend on its being light or dark.
+/// A colour for every index. Zero takes the lowest colour, in a diverging map the middle one. The
+/// window gives `missing` and `blank`, for they depend on whether it is light or dark.
 using Palette = std::array<Colour, 256>;
 Palette make_palette(ColourMap map, Colour missing, Colour blank);
 
-/// Okabe and Ito's eight, told apart with every kind of colour vision; black first.
+/// The eight colours of Okabe and Ito, black first. They can be told apart with every kind of
+/// colour vision.
 std::span<const Colour, 8> policy_colours();
 
 }  // namespace kvatlas::viewer

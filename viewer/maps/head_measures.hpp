@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that heads are ordered by, from their thumbnails.
+// Numbers by which heads can be ordered, computed from their thumbnails.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,22 @@ class Reader;
 namespace kvatlas::viewer {
 
 struct HeadMeasures {
-  double sink = 0;     // share of a row that goes to the first block of keys, mean over rows
-  double recency = 0;  // that goes to the row's own block and the one before
-  double entropy = 0;  // of a row over blocks of keys, bits, mean over rows
-  /// Square roots of the share that each block of keys has of each row of blocks.
+  double sink = 0;     // share of a row on the first block of keys, in the mean over rows
+  double recency = 0;  // share on the row's own block and the one before, likewise
+  double entropy = 0;  // entropy of a row over blocks of keys in bits, likewise
+  /// Square roots of the shares that the blocks of keys have of each row of blocks.
   std::vector<float> roots;
 };
-/// Of block means, [side, side] with blocks of so many tokens. The first row of blocks, which has
-/// but one block of keys, is left out.
+/// The measures of block means [side, side], where a block has `block_tokens` tokens a side. The
+/// first row of blocks is left out, for it has only one block of keys.
 HeadMeasures measure_head(std::span<const float> means, std::int64_t side,
                           std::int64_t block_tokens);
-/// 0 to 1, the same rows: the rows' Bhattacharyya coefficient, mean over rows. Maps of other sides
-/// are laid over each other by relative position.
+/// How alike two heads attend: the Bhattacharyya coefficient of their rows in the mean over rows, 1
+/// if all rows are the same. Maps of different size are laid over each other by relative position.
 double likeness(const HeadMeasures& a, const HeadMeasures& b);
 
-/// Of all heads of a sample, [layer * heads + head], at the level of thumbnails.
+/// The measures of all heads of a sample, [layer * heads + head], from the level that thumbnails
+/// are made of.
 std::vector<HeadMeasures> read_head_measures(const profile::Reader& profile, std::size_t sample,
                                              int level, std::int64_t block_tokens);
 

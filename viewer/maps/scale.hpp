@@ -18,20 +18,21 @@ namespace kvatlas::viewer {
 
 enum class ScaleKind : std::uint8_t { linear, log, square_root, rank };
 
-/// The values that take the first and the last index. On a log scale `low` is the floor.
+/// The values that get the first and the last index. On a log scale smaller values than `low` are
+/// drawn as `low`.
 struct Range {
   double low = 0, high = 1;
   bool operator==(const Range&) const = default;
 };
 
-/// The finite values that can be seen, at most `most` of them and evenly chosen, the same for the
-/// same cells; ascending.
+/// The finite values that can be seen, ascending. If there are more than `most`, evenly spaced ones
+/// are taken, always the same ones for the same cells.
 std::vector<float> sample_visible(std::span<const Cells> visible, std::int64_t most = 65536);
 
 /// From the 1st to the 99th percentile of an ascending sample; on a log scale of its positive
 /// values. Never empty: values that are all one get a range around or below it.
 Range robust_range(std::span<const float> sample, ScaleKind kind);
-/// The same, as far below 0 as above: for differences.
+/// The same for differences: it reaches equally far below and above 0.
 Range symmetric_range(std::span<const float> sample);
 
 class Scale {
@@ -42,7 +43,7 @@ class Scale {
 
   ScaleKind kind() const { return kind_; }
   Range range() const { return range_; }
-  /// Where on the scale a value lies, 0 to 1.
+  /// The place of a value on the scale, from 0 to 1.
   double position(double value) const;
   /// The index of a value: kZeroIndex for 0, kMissingIndex for NaN.
   std::uint8_t index(float value) const;
@@ -58,27 +59,28 @@ class Scale {
   double low_ = 0, inverse_span_ = 1;
 };
 
-/// What a legend says beside its ticks.
+/// Counts that a legend names beside its ticks.
 struct QuantiseCounts {
-  std::int64_t shown = 0;        // neither masked nor missing
-  std::int64_t under_floor = 0;  // of them: below the range's low, zeros included
+  std::int64_t shown = 0;        // cells that are neither masked nor missing
+  std::int64_t under_floor = 0;  // those of them below the range, zeros included
   std::int64_t missing = 0;
 };
 
-/// Raises maxima[row] (of the map's rows first_row…) to the greatest value seen in that row.
+/// Raises maxima[row] to the greatest value seen in that row; the first element is for the map's
+/// row `first_row`.
 void raise_row_maxima(const Cells& cells, std::span<float> maxima);
 
-/// Writes the index of every cell. With `row_maxima` (one for each row) each row is first divided
-/// by its own: a scale per row, whose range is then a part of 1.
+/// Writes the index of every cell. With `row_maxima`, one for each row, every row is first divided
+/// by its own maximum; the range is then a part of 1.
 QuantiseCounts quantise(const Cells& cells, const Scale& scale, std::span<const float> row_maxima,
                         std::span<std::uint8_t> indices);
 
 struct Tick {
-  double value = 0, position = 0;  // position 0 to 1 along the legend
+  double value = 0, position = 0;  // the position is from 0 to 1 along the legend
   std::string label;
 };
-/// At most `most` (2 or more) of the legend's ticks, ascending: round numbers, on a log scale
-/// decades, on a rank scale quarters.
+/// At most `most` ticks for the legend (`most` is 2 or more), ascending: round numbers, decades on
+/// a log scale, quarters on a rank scale.
 std::vector<Tick> ticks(const Scale& scale, int most);
 
 }  // namespace kvatlas::viewer

@@ -10,7 +10,7 @@
 
 namespace kvatlas::viewer {
 
-/// The first ones are read first.
+/// Tiles of the first of these are read first.
 enum class Priority : std::uint8_t { visible, neighbour, prefetch };
 
 struct TileRequest {
@@ -19,18 +19,18 @@ struct TileRequest {
   bool operator==(const TileRequest&) const = default;
 };
 
-/// A part of a map, in tokens; it may reach beyond the map.
+/// A part of a map in tokens. It may reach beyond the map.
 struct TokenRectangle {
   std::int64_t first_query = 0, first_key = 0, queries = 0, keys = 0;
   bool operator==(const TokenRectangle&) const = default;
 };
 
-/// The coarsest level with at least one cell a pixel; the finest if none has. `levels` is not
-/// empty.
+/// The coarsest level that has at least one cell for each pixel; the finest if none has. There must
+/// be a level.
 int choose_level(std::span<const MapLevel> levels, double tokens_per_pixel);
 
-/// The tiles that show `part`, from its centre outwards, then the ring of tiles around them. Tiles
-/// above the diagonal hold nothing and are left out.
+/// The tiles that show `part`, from its centre outwards, and then the ring of tiles around them.
+/// Tiles above the diagonal are left out, for they hold nothing.
 std::vector<TileRequest> plan_tiles(const MapKey& map, int level, const MapLevel& about,
                                     const TokenRectangle& part);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention maps as they are fetched: a pyramid of block means and of block maxima for each head
-// of a sample, in tiles.
+// Attention maps as they are read from a profile. Each head of a sample has a pyramid of block
+// means and one of block maxima, cut into tiles.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@ class Reader;
 
 namespace kvatlas::viewer {
 
-inline constexpr std::int64_t kTileSide = 256;  // as profiles store them: a tile is one chunk
+/// Cells; a tile is one chunk of the profile's file.
+inline constexpr std::int64_t kTileSide = 256;
 
 enum class Reduction : std::uint8_t { mean, maximum };
 
 /// One head's map.
 struct MapKey {
-  std::size_t sample = 0;  // the position in the profile
+  std::size_t sample = 0;  // its position in the profile
   std::int64_t layer = 0, head = 0;
   Reduction reduction = Reduction::mean;
   bool operator==(const MapKey&) const = default;
@@ -36,23 +37,23 @@ struct TileKey {
   std::int64_t row = 0, column = 0;
   bool operator==(const TileKey&) const = default;
 };
-/// The tile of the next level that shows a tile's part of the map, in half the size.
+/// The tile of the next level that shows the same part of the map at half the size.
 TileKey coarser(TileKey key);
 
 struct TileKeyHash {
   std::size_t operator()(const TileKey& key) const noexcept;
 };
 
-/// A level of a pyramid: a cell is a block of so many tokens a side, and so many are a side.
+/// A level of a pyramid: how many tokens a cell is wide, and how many cells the map is wide.
 struct MapLevel {
   std::int64_t block_tokens = 1, side = 0;
   bool operator==(const MapLevel&) const = default;
 };
-/// The level of thumbnails: the finest of at most 64 cells a side, else the coarsest. `levels` is
-/// not empty.
+/// The level that thumbnails are made of: the finest with at most 64 cells a side, or else the
+/// coarsest. There must be a level.
 int thumbnail_level(std::span<const MapLevel> levels);
 
-/// Shares of attention; NaN where they are not known.
+/// A tile's shares of attention; NaN where they are not known.
 struct Tile {
   std::int64_t rows = 0, columns = 0;
   std::vector<float> values;  // [rows, columns]
@@ -61,22 +62,22 @@ struct Tile {
     return static_cast<std::int64_t>(sizeof(Tile) + values.size() * sizeof(float));
   }
 };
-/// A tile's cells at their place in the map.
+/// The cells of a tile with their place in the map.
 Cells cells_of(const Tile& tile, const TileKey& key);
 
-/// Where tiles come from. read() is called by one thread (viewer/maps/tile_loader.hpp), levels() by
-/// any.
+/// Where tiles come from. One thread calls read() (viewer/maps/tile_loader.hpp); any thread may
+/// call levels().
 class TileSource {
  public:
   virtual ~TileSource() = default;
-  /// The levels of a sample's maps, the finest first; none if it has no maps. Error(unreadable) if
-  /// they are damaged. Reads nothing.
+  /// The levels of a sample's maps, the finest first; none if the sample has no maps. It reads no
+  /// file. Error(unreadable) if the maps are damaged.
   virtual std::vector<MapLevel> levels(std::size_t sample) const = 0;
-  /// Error if there is no such tile, or if it cannot be read.
+  /// Reads a tile. Error if there is no such tile, or if it cannot be read.
   virtual Tile read(const TileKey& key) = 0;
 };
 
-/// The maps of a profile. Reads no map yet.
+/// The maps of a profile as a source of tiles. No map is read yet.
 std::unique_ptr<TileSource> profile_tiles(std::shared_ptr<const profile::Reader> profile);
 
 }  // namespace kvatlas::viewer

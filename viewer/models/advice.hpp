@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a policy may serve, and what may go wrong: one sentence each, made of its numbers.
+// For each policy one sentence on why it may serve and one on what may go wrong, both made of its
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +17,21 @@ namespace kvatlas::viewer {
 
 struct Advice {
   std::string reason, risk;
-  std::optional<std::int64_t> layer, head;  // that show it
+  /// The layer and the head in which it is seen best.
+  std::optional<std::int64_t> layer, head;
 };
 
 Advice lazy_advice(const LazyModel& model, const LazySettings& settings);
-/// `blocks`: of query heads, as `settings` make them.
+/// `blocks` are those of query heads that `settings` give.
 Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
                      const calibrate::Blocks& blocks);
 Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
                       const BudgetDecisions& decisions);
-/// Of the candidate that was chosen.
+/// `candidate` is the one that was chosen.
 Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
                     const SweepModel::Candidate& candidate);
 
-/// What is said of the measured score, where it leaves a doubt; else empty.
+/// A sentence about the measured score if it leaves a doubt; empty if it leaves none.
 std::string measured_risk(const Measured& measured);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PoD's screen: how alike the layers attend, the blocks that a similarity joins, what they save.
+// The numbers of PoD's screen: how alike the layers attend, which blocks a similarity joins, and
+// what these save.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +17,17 @@
 namespace kvatlas::viewer {
 
 struct BlocksModel {
-  std::vector<std::size_t> positions;  // of the samples that have divergences
-  calibrate::Similarity similarity;    // of query heads
+  /// Positions in the profile of the samples that have divergences.
+  std::vector<std::size_t> positions;
+  calibrate::Similarity similarity;  // one matrix for each query head
   calibrate::Similarity of_kv_heads;
   calibrate::CacheShape shape;
-  std::vector<calibrate::PodPoint> by_kv_head, by_query_head;  // at every hundredth of delta
-  ScoreCurve scores;                                           // of a document
+  /// What every hundredth of delta gives, with KV heads grouped and with query heads grouped.
+  std::vector<calibrate::PodPoint> by_kv_head, by_query_head;
+  ScoreCurve scores;  // scores that a document holds for values of delta
 };
-/// Error(usage) if the samples have no divergences. `section`: "pod" of a document, or null.
+/// `section` is the section "pod" of a document, or null. Error(usage) if the samples have no
+/// divergences.
 BlocksModel read_blocks_model(const profile::Reader& profile,
                               const std::vector<std::size_t>& positions,
                               const nlohmann::json& section);
@@ -31,43 +35,48 @@ BlocksModel read_blocks_model(const profile::Reader& profile,
 struct BlocksSettings {
   double delta = calibrate::Pod{}.delta;
   bool per_query_head = false;
-  bool show_divergence = false;  // in the matrices, instead of the similarity
+  bool show_divergence = false;  // the matrices show 1 minus the similarity
   calibrate::Proximity proximal = calibrate::Pod{}.proximal;
-  std::int64_t length = 0, new_tokens = 128;  // prompt and generated tokens
-  double memory_bytes = 24.0 * (1LL << 30);   // that the greatest batch is for
-  std::optional<double> wanted_saving;        // share of the cache, to read off a delta
+  /// Tokens of the prompt, and tokens generated after it.
+  std::int64_t length = 0, new_tokens = 128;
+  double memory_bytes = 24.0 * (1LL << 30);  // memory that the greatest batch must fit into
+  /// Share of the cache to save, for which a delta is looked up.
+  std::optional<double> wanted_saving;
 };
 
-/// What the settings make of the layers.
+/// Which layers the settings join to blocks, and what that saves. It is quick, for nothing is
+/// drawn.
 struct BlockDecisions {
   calibrate::Blocks blocks;  // of query heads
   calibrate::PodPoint point;
-  double saved = 0;  // share of the cache at `length`
+  double saved = 0;  // share of the cache that is saved at `length` tokens
 };
 BlockDecisions block_decisions(const BlocksModel& model, const BlocksSettings& settings);
 
 struct BlocksView : BlockDecisions {
   std::int64_t full_batch = 0, batch = 0;
   std::optional<double> delta_for_saving = {};
-  Chart matrices = {};  // a matrix a head, blocks outlined
-  Chart sweep = {};     // over all delta
-  Chart counts = {};    // blocks a head
+  Chart matrices = {};  // a matrix for each head, with its blocks outlined
+  Chart sweep = {};     // what every delta saves
+  Chart counts = {};    // number of blocks of each head
 };
 BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings);
 
-/// One head enlarged, with every pair of layers in the table. `head`: of what is grouped.
+/// The matrix of one head enlarged, with every pair of layers in its table. `head` counts KV heads
+/// or query heads, whichever the settings group.
 Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std::int64_t head);
 
-/// The gate's evidence: log-sum-exps of the last rows. It is as large as samples x layers x heads x
-/// rows, so it is read on request, and its chart takes longer than a move of delta may.
+/// The gate's evidence: log-sum-exps of the last rows. There is one for each sample, layer, head
+/// and row, so they are read on request only, and drawing them takes longer than following a drag
+/// allows.
 struct GateModel {
   std::vector<calibrate::GateSums> samples;
 };
 GateModel read_gate_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           calibrate::Proximity proximal);
 struct GateView {
-  double skipped = kNoNumber;  // at tau
-  Chart chart;                 // share skipped over tau
+  double skipped = kNoNumber;  // share of distant attention skipped at tau
+  Chart chart;                 // the share skipped at every tau
 };
 GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, double tau);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DynamicKV's screen: how many tokens each layer keeps, by task.
+// The numbers of DynamicKV's screen: how many tokens each layer keeps for each task.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace kvatlas::viewer {
 
-/// What decides which counts are read: one of the profile's window kinds.
+/// Which counts are read: those of one window, kernel and pooling that the profile has.
 struct BudgetChoices {
   std::int64_t window = calibrate::WindowBudget{}.window;
   std::int64_t kernel = calibrate::WindowBudget{}.kernel;
@@ -23,21 +23,22 @@ struct BudgetChoices {
 
 struct BudgetsModel {
   struct Level : calibrate::CountsOfSamples {
-    std::vector<std::string> tasks = {};  // of the samples
+    std::vector<std::string> tasks = {};  // the task of each sample
   };
   BudgetChoices choices;
   std::int64_t layers = 0;
-  std::vector<Level> levels;  // a budget of the profile each, ascending
+  /// One for each budget that the profile counted for, by ascending budget.
+  std::vector<Level> levels;
 };
-/// Error(usage) for what was not captured.
+/// Error(usage) if the profile has no such counts.
 BudgetsModel read_budgets_model(const profile::Reader& profile,
                                 const std::vector<std::size_t>& positions,
                                 const BudgetChoices& choices);
 
-enum class BudgetForm : std::uint8_t { raw, scaled, exact };  // exact is what is exported
+enum class BudgetForm : std::uint8_t { raw, scaled, exact };  // `exact` is what is exported
 
 struct BudgetSettings {
-  std::int64_t budget = calibrate::WindowBudget{}.budget;  // of a level
+  std::int64_t budget = calibrate::WindowBudget{}.budget;  // one of the model's levels
   BudgetForm form = BudgetForm::exact;
   double r_max = calibrate::DynamicKv{}.r_max;
 };
@@ -46,18 +47,20 @@ struct TaskBudgets {
   std::string task;
   std::size_t samples = 0;
   calibrate::BudgetSummary summary;
-  /// Tokens that another layer has than in the summary of all samples, as a share of the total.
+  /// The share of the tokens that lie in other layers than in the summary of all samples.
   double distance = 0;
 };
-/// What the settings give each layer.
+/// How many tokens the settings give each layer. It is quick, for nothing is drawn.
 struct BudgetDecisions {
   calibrate::BudgetSummary all;
-  std::vector<TaskBudgets> tasks;  // alike ones beside each other
+  /// In an order that puts tasks beside each other that are alike.
+  std::vector<TaskBudgets> tasks;
 };
 BudgetDecisions budget_decisions(const BudgetsModel& model, const BudgetSettings& settings);
 
 struct BudgetsView : BudgetDecisions {
-  Chart heatmap = {}, lines = {}, shares = {};  // shares: stacked, who gives to whom
+  /// `shares` stacks the layers' shares of each task.
+  Chart heatmap = {}, lines = {}, shares = {};
 };
 BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chart less the same chart of a baseline.
+// The difference of a chart and the same chart of a baseline.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace kvatlas::viewer {
 
-/// Lines and bars by label and x, boxes by their medians, matrices cell by cell; bands, scattered
-/// points and handles have no difference. Tokens of prompts of other lengths are compared at the
-/// same share of the prompt, which the notes say; layers of models of other depths are not. What
-/// cannot be compared leaves a chart of a title and notes that say why.
+/// Lines and bars are compared where label and x are the same, boxes by their medians, matrices
+/// cell by cell. Bands, scattered points and handles are left out. If the prompts have different
+/// lengths, tokens are compared at the same share of the prompt, and a note says so; layers of
+/// models of different depth are not compared. If nothing can be compared, the chart has a title
+/// and notes that say why.
 Chart chart_difference(const Chart& mine, const std::string& name, const Chart& baseline,
                        const std::string& baseline_name);
 

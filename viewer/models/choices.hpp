@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a user can set in the window: what undo takes back, what a saved document holds.
+// Everything that a user can set in the window. Undo takes these choices back, and a saved document
+// holds them.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +17,32 @@
 namespace kvatlas::viewer {
 
 struct Choices {
-  std::string task;         // of the samples that are looked at; empty: all
-  std::int64_t length = 0;  // prompt tokens that savings hold for; 0: the longest profiled
+  std::string task;  // The task whose samples are looked at; empty if all are.
+  /// Prompt length for which savings are given; 0 stands for the longest prompt of the profile.
+  std::int64_t length = 0;
   LazyChoices lazy_arrays;
   LazySettings lazy;
   BlocksSettings blocks;
   BudgetChoices budget_counts;
   BudgetSettings budgets;
   SweepSettings sweep;
-  int lag_candidate = -1;  // of the sweep; -1: the recommended one
-  /// A point of a search's front, chosen as the policy as it is; none once a setting is changed.
+  int lag_candidate = -1;  // index of a setting in the sweep; -1 is the recommended one
+  /// The point of a search's front that was chosen as the policy. There is none any more as soon as
+  /// a setting is changed.
   struct Front {
     std::shared_ptr<const calibrate::Document> document = {};
-    std::string policy = {};  // "lagkv:lag=64"
+    std::string policy = {};  // the point's policy, such as "lagkv:lag=64"
   };
   Front front;
 };
 
-/// As the documents have it, and within what the profile holds (samples and a grid of settings).
+/// The settings of the documents, moved to the nearest that the profile has statistics for.
 Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
                         std::span<const calibrate::Document> documents);
-/// Prompt tokens that all savings are for.
+/// Sets the prompt length of all methods at once.
 void set_length(Choices& choices, std::int64_t length);
-/// The settings of the first of the documents that has each method; others stay.
+/// Takes each method's settings from the first document that has the method; methods in no document
+/// keep theirs.
 void take_settings(Choices& choices, const profile::Header& header,
                    std::span<const calibrate::Document> documents);
 

@@ -13,25 +13,26 @@
 
 namespace kvatlas::viewer {
 
-/// A document with these sections ("simlayerkv", "pod", "dynamickv", "lagkv"), as the profile's
-/// samples at `positions` and the choices make them. What `documents` say of the same policy
-/// (scores, curves) is taken over; LagKV's setting is one of their sweep. Error(usage) for what
-/// the profile lacks, and where no section is asked for. It reads the profile.
+/// Makes a document with these sections ("simlayerkv", "pod", "dynamickv", "lagkv") from the
+/// choices and the profile's samples at `positions`, which it reads. If one of `documents` has the
+/// very same policy, its section with scores and curves is taken over. LagKV's setting comes from
+/// the sweep in `documents`. Error(usage) if the profile lacks what a section needs, or if no
+/// section is asked for.
 calibrate::Document choices_document(const profile::Reader& profile,
                                      const std::vector<std::size_t>& positions,
                                      const Choices& choices,
                                      std::span<const calibrate::Document> documents,
                                      std::span<const std::string> sections);
 
-/// The sections that a policy of these choices can be made for: what the profile and the documents
-/// have.
+/// The sections that choices_document() can make from this profile and these documents.
 std::vector<std::string> possible_sections(const profile::Reader& profile,
                                            std::span<const calibrate::Document> documents);
 
-/// Section `name` of the first document that has it, or null.
+/// The section of this name in the first document that has it, or null.
 const nlohmann::json& section_in(std::span<const calibrate::Document> documents,
                                  const std::string& name);
-/// The same without "measured" where that is of a composition, and so of no section alone.
+/// The same, but without "measured" if the document is a composition: then the score is that of all
+/// its sections together.
 nlohmann::json section_alone_in(std::span<const calibrate::Document> documents,
                                 const std::string& name);
 

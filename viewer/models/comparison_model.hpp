@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies beside each other: what each keeps and what it scores, the front of the best, and which
-// layers each of them trims. All of it is what documents say.
+// Policies compared with each other: what each of them keeps, how it scores, which are the best,
+// and which layers each of them trims. All numbers come from documents.
 #pragma once
 
 #include <cstdint>
@@ -16,72 +16,77 @@
 
 namespace kvatlas::viewer {
 
-/// A policy that was measured, or a setting of a search.
+/// A policy that was measured, or one of the settings that a search tried.
 struct ComparedPolicy {
   std::string name;     // "SimLayerKV, static"
   std::string method;   // "SimLayerKV": points of one method are one series
-  std::string section;  // whose choices it is a setting of; empty: a control or baseline
+  std::string section;  // the method whose setting it is; empty for a control or a baseline
   std::string setting;  // "threshold 0.882"
   double kept_share = kNoNumber;
   Interval score;
-  std::optional<Measured> measured;  // none: of a search alone
+  std::optional<Measured> measured;  // none if only a search has tried it
   bool needs_training = false;
-  /// The setting, to be chosen: threshold, delta or budget.
+  /// The value that choosing this policy sets: a threshold, a delta or a budget.
   double value = kNoNumber;
   int lag_candidate = -1;
-  /// Of a search's front: the document's position, and the point's in its front.
+  /// If it is a point of a search's front: the position of its document, and its position in the
+  /// front.
   struct FrontPoint {
     std::size_t document, point;
   };
   std::optional<FrontPoint> front_point = {};
-  bool chosen = false;  // by the search
+  bool chosen = false;  // the search has chosen it
 };
 
 struct ComparisonModel {
-  std::vector<ComparedPolicy> policies;  // as calibrated, then controls and baselines
-  std::vector<ComparedPolicy> searched;  // all settings that have a score
-  std::vector<std::string> tasks;        // that scores are known by
+  /// Those that were calibrated first, then controls and baselines.
+  std::vector<ComparedPolicy> policies;
+  std::vector<ComparedPolicy> searched;  // all settings of searches that have a score
+  std::vector<std::string> tasks;        // tasks for which there are scores of their own
   Interval full;
   double full_bytes_per_token = kNoNumber;
   std::int64_t layers = 0;
-  double most_share = kNoNumber;   // of the cache, that a search was allowed,
-  double least_score = kNoNumber;  // and the score that it had to keep
+  double most_share = kNoNumber;   // share of the cache that a search was allowed to keep
+  double least_score = kNoNumber;  // score that it had to reach
   struct Strip {
-    std::string policy, unit;    // "kept share"
-    std::vector<double> values;  // [layer]; NaN: the layer is not told apart
+    std::string policy, unit;  // "kept share"
+    /// [layer]; NaN if the document does not tell this layer apart.
+    std::vector<double> values;
   };
-  std::vector<Strip> strips;  // share of what each layer keeps of the cache, or of its own greatest
+  /// What each layer keeps, as a share of the layer's cache or of the greatest among the layers.
+  std::vector<Strip> strips;
 };
-/// Error(usage) without a document that has scores or layers.
+/// Error(usage) if no document has scores or says anything of layers.
 ComparisonModel comparison_model(std::span<const calibrate::Document> documents);
 
 struct ComparisonSettings {
-  std::int64_t length = 0;      // prompt tokens that bytes are given at
-  std::optional<double> share;  // of the cache, that policies are compared at
+  std::int64_t length = 0;      // prompt length for which bytes are given
+  std::optional<double> share;  // Share of the cache at which policies are compared.
   Choices::Front front = {};    // the point that was chosen
 };
 
 struct ComparisonView {
   struct At {
-    const ComparedPolicy* policy = nullptr;  // of the model's `searched`
+    const ComparedPolicy* policy = nullptr;  // an element of the model's `searched`
   };
-  std::vector<At> at_equal_bytes;  // by method: the best score within `share`
-  /// points[series].points[i] of the chart are these policies.
+  /// For each method the best score that keeps no more than `share`.
+  std::vector<At> at_equal_bytes;
+  /// The policy behind each point of the chart, in the order of points[series].points.
   std::vector<std::vector<const ComparedPolicy*>> series;
   Chart pareto;  // its table has every policy
-  Chart equal;   // at equal bytes; empty without `share`
-  Chart strips;  // a row a policy, a column a layer
+  Chart equal;   // the best of each method at equal bytes; empty without `share`
+  Chart strips;  // a row for each policy, a column for each layer
 };
 ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSettings& settings);
 
-/// The choices with this policy's setting in them; as they were for a control or baseline.
+/// The choices with this policy's setting in them. A control or a baseline changes nothing.
 Choices with_policy(Choices choices, const ComparedPolicy& policy);
-/// Likewise with a point of a front as the policy; `documents` are those of the model. Without a
-/// profile the settings of screens stay as they are. Error(unreadable) for a point that is no
-/// policy.
+/// The same for a point of a front, which then is the policy as it stands; `documents` are those
+/// that the model was read from. Without a profile the settings of the screens stay as they are.
+/// Error(unreadable) if the point is no policy.
 Choices with_front(Choices choices, const ComparedPolicy& policy,
                    std::span<const calibrate::Document> documents, const profile::Header* header);
-/// What a document's policies keep of each layer.
+/// How much of each layer's cache the policies of a document keep.
 std::vector<ComparisonModel::Strip> strips_of(const calibrate::Document& document);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two profiles beside each other: what their layers do, where they differ most.
+// Two profiles compared: what their layers do, and where they differ most.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace kvatlas::viewer {
 
-/// What is compared of one profile; what it lacks is empty, and said in `missing`.
+/// What is compared of one profile. Lists of what it lacks are empty, and `missing` says why.
 struct ProfileNumbers {
   std::string name;
   std::int64_t layers = 0;
@@ -23,7 +23,7 @@ struct ProfileNumbers {
   std::vector<double> budget;                     // [layer], share of all tokens kept
   std::vector<double> similarity;                 // [layer, layer], mean over heads
   std::vector<std::string> missing;
-  MapMeasures maps;  // of no heads without maps
+  MapMeasures maps;  // of no heads if the profile has no maps
 };
 ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::string& name,
                                     const std::vector<std::size_t>& positions,
@@ -32,21 +32,22 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
 enum class DiffForm : std::uint8_t { side_by_side, difference };
 struct DiffSettings {
   DiffForm form = DiffForm::side_by_side;
-  bool by_depth = false;  // layers of models of other depths pair by relative depth
+  bool by_depth = false;  // layers at the same relative depth are compared
 };
 
 struct DiffView {
   Chart masses, budgets, similarity;
   struct Change {
     std::string what;
-    std::int64_t layer = 0;  // of the first profile
+    std::int64_t layer = 0;  // a layer of the first profile
     double first = 0, second = 0;
   };
-  std::vector<Change> changes;    // the largest first
-  Table table;                    // of them
-  std::vector<HeadChange> heads;  // whose maps differ most
+  std::vector<Change> changes;    // the largest come first
+  Table table;                    // the same changes as a table
+  std::vector<HeadChange> heads;  // the heads whose maps differ most
 };
-/// Second less first. Error(usage) for other numbers of layers, unless they pair by depth.
+/// Differences are the second profile less the first. Error(usage) if the numbers of layers differ
+/// and `by_depth` is off.
 DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
                    const DiffSettings& settings);
 

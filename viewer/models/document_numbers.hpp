@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calibration reported in a policy document's section, as plain numbers. A document's reports
-// have free form, so whatever is not there or is of another kind is NaN or empty.
+// What calibration reported in a section of a policy document, as plain numbers. Reports have no
+// fixed form, so whatever is missing or has another type becomes NaN or stays empty.
 #pragma once
 
 #include <optional>
@@ -15,33 +15,33 @@ namespace kvatlas::viewer {
 
 double number_in(const nlohmann::json& object, const char* member);
 std::string text_in(const nlohmann::json& object, const char* member);
-/// A member, or null.
+/// The member of this name, or null if there is none.
 const nlohmann::json& member_of(const nlohmann::json& object, const char* member);
 std::vector<double> numbers_of(const nlohmann::json& list);
 
-/// A mean with its interval; NaN where unknown.
+/// A mean and its interval; NaN where they are not known.
 struct Interval {
   double mean = kNoNumber, low = kNoNumber, high = kNoNumber;
 };
 Interval interval_of(const nlohmann::json& estimate);
 
-/// Score against the setting that was searched.
+/// The score at each value of the setting that was searched.
 struct ScoreCurve {
   struct At {
     double setting = kNoNumber;
     Interval score;
   };
   std::vector<At> points;  // by ascending setting
-  Interval full;           // of the full cache
+  Interval full;           // score of the full cache
   double tolerance = kNoNumber;
   std::optional<double> chosen;
 };
-/// Of a section: "curve", whose points have the setting under this name, "full", "tolerance",
-/// "settings".
+/// Reads the members "curve", "full", "tolerance" and "settings" of a section; the points of the
+/// curve hold the setting under the name `setting`.
 ScoreCurve score_curve(const nlohmann::json& section, const char* setting);
 
-/// Draws the curve against the chart's y axis, the full cache as a line and its tolerance as a
-/// band from x `left` to `right`, and marks the calibrated setting.
+/// Draws the curve against the chart's y axis, the full cache's score as a line and the tolerance
+/// below it as a band from x = `left` to `right`, and marks the calibrated setting.
 void draw_scores(const ScoreCurve& curve, double left, double right, Chart& chart);
 
 }  // namespace kvatlas::viewer

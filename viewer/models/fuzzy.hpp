@@ -7,11 +7,12 @@
 
 namespace kvatlas::viewer {
 
-/// How well the letters of `pattern` are found in `text` in their order, whatever their case; the
-/// more the better, nothing if they are not. Beginnings of words and runs of letters count more.
+/// How well `text` matches `pattern`: its letters must occur in `text` in the same order, in upper
+/// or lower case. A greater number is a better match; none means that a letter is missing. Letters
+/// at the beginnings of words and letters in a row count more.
 std::optional<int> fuzzy_score(std::string_view pattern, std::string_view text);
 
-/// ASCII letters in lower case, all else as it is.
+/// The text with ASCII letters in lower case.
 std::string lowered(std::string_view text);
 
 }  // namespace kvatlas::viewer

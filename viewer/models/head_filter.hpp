@@ -14,7 +14,7 @@ namespace kvatlas::viewer {
 struct HeadFacts {
   std::int64_t layer = 0, head = 0;
   std::optional<bool> lazy;
-  std::optional<double> budget;  // tokens
+  std::optional<double> budget;  // tokens that DynamicKV gives the layer
   std::optional<double> sink, recency, entropy;
 };
 
@@ -26,9 +26,9 @@ class HeadFilter {
   explicit HeadFilter(const std::string& text = {});
 
   bool empty() const { return terms_.empty(); }
-  /// Sink, recency or entropy are asked for.
+  /// Whether the filter asks for sink, recency or entropy, which have to be read first.
   bool needs_measures() const { return needs_measures_; }
-  /// What is not known does not match, nor does its opposite.
+  /// A word about something that is not known does not hold, and neither does its opposite.
   bool matches(const HeadFacts& facts) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is typed into the jump box: where it leads.
+// Where a text that is typed into the jump box leads.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,13 @@
 
 namespace kvatlas::viewer {
 
-/// What a text can name.
+/// The things that a text can name.
 struct JumpContext {
-  std::int64_t layers = 0, heads = 0;  // query heads; 0: no profile is open
-  std::int64_t tokens = 0;             // of the sample that is chosen
-  std::int64_t layer = 0;              // chosen now: "after" it comes first in lists of layers
+  /// Layers and query heads of the model; 0 if no profile is open.
+  std::int64_t layers = 0, heads = 0;
+  std::int64_t tokens = 0;  // tokens of the chosen sample
+  /// The chosen layer: lists of layers begin with the next one after it.
+  std::int64_t layer = 0;
   struct Name {
     std::string id, title;
   };
@@ -24,10 +26,11 @@ struct JumpContext {
     std::string name, screen;  // "simlayerkv" is decided on the screen "lazy"
   };
   std::vector<Policy> policies;
-  /// "lazy" -> the layers that are.
+  /// Words for layers, such as "lazy", each with the layers that it is true of.
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> predicates;
-  std::vector<std::string> samples, tasks;  // ids, by position; names
-  std::vector<std::string> token_texts;     // of the sample; empty: not known
+  /// Ids of the samples by position; names of the tasks.
+  std::vector<std::string> samples, tasks;
+  std::vector<std::string> token_texts;  // of the chosen sample; empty if they are not known
 };
 
 struct Jump {
@@ -40,7 +43,7 @@ struct Jump {
 
 struct JumpAnswer {
   std::vector<Jump> jumps;  // the best one first, at most kMostJumps
-  std::string problem;      // why there are none; empty also for an empty text
+  std::string problem;      // why there are none; also empty if nothing was typed
 };
 inline constexpr std::size_t kMostJumps = 50;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimLayerKV's screen: which layers are lazy at a threshold, and what that saves.
+// The numbers of SimLayerKV's screen: which layers are lazy at a threshold, and what that saves.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace kvatlas::viewer {
 
-/// What decides which arrays are read: a change reads anew.
+/// Which masses are read from the profile.
 struct LazyChoices {
   calibrate::Proximity keep = calibrate::SimLayerKv{}.keep;
   calibrate::SimLayerKv::Identify identify = calibrate::SimLayerKv{}.identify;
@@ -24,38 +24,42 @@ struct LazyChoices {
 
 struct LazyModel {
   LazyChoices choices;
-  std::vector<std::size_t> positions;  // of the samples, in the profile
-  std::vector<std::string> names;      // of the samples
-  std::size_t left_out = 0;            // samples too short to trim, or not captured
+  std::vector<std::size_t> positions;  // positions of the samples in the profile
+  std::vector<std::string> names;      // their ids
+  /// Number of samples that are too short to trim, or have no masses.
+  std::size_t left_out = 0;
   calibrate::SampleMasses masses;
-  calibrate::StepMasses steps;  // of the generated tokens; empty if not captured
+  /// Masses of the generated tokens; empty if they were not captured.
+  calibrate::StepMasses steps;
   calibrate::CacheShape shape;
-  ScoreCurve scores;  // of a document; empty without one
+  ScoreCurve scores;  // scores that a document holds for thresholds; empty without one
 };
 
-/// Of the samples at `positions`. Error(usage) for what was not captured, saying how it is.
-/// `section`: "simlayerkv" of a document, or null.
+/// Reads the samples at `positions`. `section` is the section "simlayerkv" of a document, or null.
+/// Error(usage) for masses that were not captured says how to capture them.
 LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           const LazyChoices& choices, const nlohmann::json& section);
 
-/// What moves while one looks.
+/// The settings that can change without anything being read again.
 struct LazySettings {
   double threshold = calibrate::SimLayerKv{}.threshold;
   bool per_head = false, fixed = false;
-  double share = 0.5;       // lazy rate from which the static view counts a layer as lazy
-  double near_half = 0.15;  // lazy rates so near to the share are flagged
-  std::int64_t length = 0;  // prompt tokens that savings are given at
+  double share = 0.5;       // share of the samples from which a layer is lazy in the static view
+  double near_half = 0.15;  // layers whose lazy rate is nearer to the share are flagged
+  std::int64_t length = 0;  // prompt length for which savings are given
 };
 
-/// Lazy layers over the threshold. It does not change while the threshold moves.
+/// The number of lazy layers at every threshold. It stays the same while the chosen threshold
+/// moves.
 struct LazyCurve {
-  std::vector<double> thresholds, lazy;  // hundredths, and where scores were measured; ascending
+  /// Every hundredth, and those at which scores were measured, ascending.
+  std::vector<double> thresholds, lazy;
 };
 LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings);
 
-/// What the settings make of the layers.
+/// Which layers are lazy at the settings. It is quick, for nothing is drawn.
 struct LazyDecisions {
-  double lazy_layers = 0;     // in the mean over samples
+  double lazy_layers = 0;     // number of lazy layers, in the mean over the samples
   std::vector<double> rates;  // [layer]
   calibrate::StaticView fixed;
   std::vector<std::size_t> near_half;  // layers whose rate is near the share
@@ -63,15 +67,16 @@ struct LazyDecisions {
 LazyDecisions lazy_decisions(const LazyModel& model, const LazySettings& settings);
 
 struct LazyView : LazyDecisions {
-  std::vector<std::vector<double>> head_rates = {};  // [layer][KV head]; only per_head
-  std::vector<double> consistency = {};              // [layer]; empty if unknown
+  /// [layer][KV head]; only if `per_head` is set.
+  std::vector<std::vector<double>> head_rates = {};
+  std::vector<double> consistency = {};  // [layer]; empty if it is not known
   calibrate::Savings savings = {};
   Chart layers = {};  // masses, with the threshold as a handle
   Chart strip = {};   // lazy rate and consistency of each layer, with the share as a handle
-  Chart heads = {};   // lazy rates of KV heads; only per_head
+  Chart heads = {};   // lazy rates of KV heads; only if `per_head` is set
   Chart scores = {};  // score and cache kept over the threshold, with the same handle
 };
-/// `curve`: of the same model and settings.
+/// `curve` is that of the same model and settings.
 LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const LazyCurve& curve);
 inline LazyView lazy_view(const LazyModel& model, const LazySettings& settings) {
   return lazy_view(model, settings, lazy_curve(model, settings));

@@ -12,12 +12,13 @@
 namespace kvatlas::viewer {
 
 struct Link {
-  std::string file;  // may be empty: whatever is open
+  std::string file;  // empty if the link is to be followed in the file that is open
   Place place;
 };
 std::string link_text(const Link& link);
 bool is_link(const std::string& text);
-/// Error(usage) names the part that is not understood. Unknown parts are passed over.
+/// Error(usage) names the part whose value is not understood. Parts with unknown names are passed
+/// over.
 Link parse_link(const std::string& text);
 
 }  // namespace kvatlas::viewer

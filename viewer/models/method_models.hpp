@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile tells of the methods that it is evidence for: the models of their screens, or why
-// there is none.
+// The models of the methods that a profile is evidence for, or the reasons why there are none.
 #pragma once
 
 #include <memory>
@@ -11,14 +10,14 @@
 
 namespace kvatlas::viewer {
 
-/// A model, or why there is none. Neither: it is still being read.
+/// A model, or the reason why there is none. Without both it is still being read.
 template <class Model>
 struct OrReason {
   std::shared_ptr<const Model> model;
   std::string reason;
 };
 
-/// What `read` returns, or the error that it throws.
+/// What `read` returns, or the text of the error that it throws.
 template <class Read>
 auto try_read(Read read) -> OrReason<decltype(read())> {
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the chart models share: layers as an axis, heads of a KV head, all samples.
+// What the models of charts share: the axis of layers, the heads of a KV head, the list of all
+// samples.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 
 namespace kvatlas::viewer {
 
-/// At least 1, whatever the header says.
+/// Query heads that share one KV head: at least 1, even if the header contradicts itself.
 std::int64_t heads_per_kv_head(const profile::Header& header);
-/// 0 to layers - 1, room for a column at both ends.
+/// An axis from 0 to layers - 1 with room for a whole column at both ends.
 Axis layer_axis(std::int64_t layers);
 std::vector<std::size_t> all_samples(const profile::Reader& profile);
 

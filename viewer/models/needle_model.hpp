@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what is hidden is found: scores over prompt length and depth, of the full cache and of
-// policies, as evaluation left them in documents.
+// Whether a model finds what is hidden in a prompt: scores by prompt length and depth, of the full
+// cache and of policies, as evaluation wrote them to documents.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,13 @@ struct NeedleModel {
     std::string policy;
     std::vector<Measured::At> cells;
   };
-  std::vector<Map> maps;  // the full cache first
+  std::vector<Map> maps;  // the full cache comes first
 };
-/// Error(usage), saying how they are measured, if no document has scores by length and depth.
+/// Error(usage) if no document has scores by length and depth; it says how they are measured.
 NeedleModel needle_model(std::span<const calibrate::Document> documents);
 
-/// A matrix a policy: rows are depths, columns lengths. `difference`: less the full cache's score.
+/// A matrix for each policy, with depths as rows and lengths as columns. With `difference` the full
+/// cache's score is subtracted.
 Chart needle_chart(const NeedleModel& model, bool difference);
 
 }  // namespace kvatlas::viewer

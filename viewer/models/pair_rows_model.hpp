@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why two layers count as alike: their attention over the keys, laid over each other.
+// Shows why two layers count as alike: their attention over the keys in one chart.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,18 @@
 
 namespace kvatlas::viewer {
 
-/// The sample wanted if its rows are stored, else the first of `positions` whose are. Error(usage)
-/// if none are, saying how to store them.
+/// The wanted sample if its rows are stored, else the first of `positions` whose rows are.
+/// Error(usage) if none are; it says how to store them.
 std::size_t sample_with_rows(const profile::Reader& profile, std::size_t wanted,
                              const std::vector<std::size_t>& positions);
 
-/// The query head whose similarity of two layers counts: of a KV head the least alike one.
+/// The query head that decides the similarity of two layers. If KV heads are grouped it is the one
+/// in which the layers are least alike.
 std::int64_t deciding_head(const BlocksModel& model, bool per_query_head, std::int64_t group,
                            std::int64_t layer_a, std::int64_t layer_b);
 
-/// Attention of one query head in two layers, mean over the last rows that the profile holds.
+/// The attention of one query head in two layers, in the mean over the last rows that the profile
+/// holds.
 Chart pair_rows_chart(const profile::Reader& profile, std::size_t position, std::int64_t head,
                       std::int64_t layer_a, std::int64_t layer_b);
 

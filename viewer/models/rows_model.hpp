@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The screen of the last rows: which keys the end of the prompt looks at, and which of them
-// policies keep.
+// The numbers of the screen of the last rows: which keys the end of the prompt looks at, and which
+// of them policies keep.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,13 @@ namespace kvatlas::viewer {
 
 struct RowsChoices {
   std::int64_t layer = 0;
-  std::vector<std::int64_t> heads;  // a line each; empty: one line, the mean over the layer's heads
-  kernels::Proximity keep = {};     // SimLayerKV's
-  std::vector<std::string> selections;  // of the profile's axis, whose kept keys are marked
-  std::int64_t kept_of_head = 0;        // they differ by KV head
+  /// Each has a line; if there are none, one line is the mean over the layer's heads.
+  std::vector<std::int64_t> heads;
+  kernels::Proximity keep = {};  // the tokens that SimLayerKV keeps in a lazy layer
+  /// Labels of the profile's selections whose kept keys are marked.
+  std::vector<std::string> selections;
+  /// The query head for whose KV head the kept keys are marked.
+  std::int64_t kept_of_head = 0;
 };
 
 struct RowsModel {
@@ -35,20 +38,24 @@ struct RowsModel {
   };
   RowsChoices choices;
   std::string sample;
-  std::int64_t n_tokens = 0, rows = 0;  // the rows end the prompt
+  /// Tokens of the prompt, and how many rows at its end there are.
+  std::int64_t n_tokens = 0, rows = 0;
   std::vector<Rows> lines;
   std::vector<Lane> lanes;
 };
-/// Error(usage) for what was not captured, saying how it is.
+/// Error(usage) for rows that were not captured says how to capture them.
 RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
                           const RowsChoices& choices);
 
 struct RowsView {
-  Chart lines;    // of the chosen heads, with the first one's band; marks of what is kept below
-  Chart heatmap;  // row x key of the first one, log10
-  Table top;      // the first one's greatest keys
+  /// Lines of the chosen heads with the first one's band, and below them marks of the keys that are
+  /// kept.
+  Chart lines;
+  Chart heatmap;  // the first head's rows by keys, as log10
+  Table top;      // the keys with the most attention of the first head
 };
-/// Of the keys first to last - 1. `texts`: of the prompt's tokens, may be empty.
+/// Shows the keys from keys.first to keys.second - 1. `texts` are those of the prompt's tokens and
+/// may be empty.
 RowsView rows_view(const RowsModel& model, std::pair<std::int64_t, std::int64_t> keys,
                    const std::vector<std::string>& texts);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pins and notes, in a file beside the profile, which itself is never written.
+// Pins and notes. They are kept in a file beside the profile, for the profile itself is never
+// changed.
 #pragma once
 
 #include <filesystem>
@@ -26,11 +27,11 @@ struct Sidecar {
   bool operator==(const Sidecar&) const = default;
 };
 
-/// "p.h5.view.json".
+/// The name of the file for a profile: "p.h5.view.json" for "p.h5".
 std::filesystem::path sidecar_path(const std::filesystem::path& profile);
-/// An empty one if there is none. Error(unreadable) for what is no such file.
+/// Empty if there is no such file. Error(unreadable) if the file is of another kind.
 Sidecar read_sidecar(const std::filesystem::path& path);
-/// Takes its name in one step; removes the file if there is nothing to say.
+/// Writes the file so that a crash leaves the old one; removes it if there is nothing to store.
 void write_sidecar(const Sidecar& sidecar, const std::filesystem::path& path);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LagKV's screen: score against compression, as calibration left it in a document.
+// The numbers of LagKV's screen: score against compression, as calibration wrote them to a
+// document.
 #pragma once
 
 #include <cstddef>
@@ -27,29 +28,35 @@ struct SweepModel {
     bool own() const { return variant == "lag"; }
   };
   std::int64_t sink = calibrate::LagKv{}.sink;
-  std::vector<Candidate> candidates;  // in the document's order
+  std::vector<Candidate> candidates;  // in the order of the document
   Interval full;
 };
-/// `section`: "lagkv" of a document. Error(usage) if it has no sweep.
+/// `section` is the section "lagkv" of a document. Error(usage) if it has no sweep.
 SweepModel sweep_model(const nlohmann::json& section);
 
 struct SweepSettings {
   SweepScore score = SweepScore::score;
-  bool against_kept = false;  // x is the tokens kept of a partition, else the compression
-  double least_share = 0.95;  // "at least so much of the full cache's score"
+  /// X is the number of tokens kept of a partition, not the compression.
+  bool against_kept = false;
+  double least_share = 0.95;  // share of the full cache's score that `smallest` must reach
   double wanted_compression = 0.5;
-  std::int64_t length = 0;  // prompt tokens
+  std::int64_t length = 0;  // prompt length for which tokens are counted
 };
 
 struct SweepView {
-  std::vector<std::size_t> front;          // candidates, by ascending cost
-  std::optional<std::size_t> recommended;  // the best that compresses as much as wanted
-  std::optional<std::size_t> smallest;     // compresses most, of those with the least share
-  std::vector<std::vector<std::size_t>> candidates;  // of each point, as in chart.points
+  /// Indices of candidates that no other beats, by ascending cost.
+  std::vector<std::size_t> front;
+  /// The best score that compresses as much as is wanted.
+  std::optional<std::size_t> recommended;
+  /// Compresses most of those that reach the least share.
+  std::optional<std::size_t> smallest;
+  /// The candidate of each point in chart.points.
+  std::vector<std::vector<std::size_t>> candidates;
   Chart chart;
-  Chart pattern;  // which keys the chosen candidate keeps, else the recommended one
+  /// Which keys the chosen candidate keeps, or the recommended one if none is chosen.
+  Chart pattern;
 };
-/// `chosen`: a candidate that stands out, if there is one.
+/// `chosen` is the index of the candidate that stands out, if there is one.
 SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
                      std::optional<std::size_t> chosen = std::nullopt);
 

@@ -6,8 +6,9 @@
 
 namespace kvatlas::viewer {
 
-/// The lines of both texts in order: "- " begins those of the first alone, "+ " those of the second
-/// alone, "  " those of both. Empty if the texts are equal. Long texts are compared as a whole.
+/// The lines of both texts in order. A line that only the first has begins with "- ", one that only
+/// the second has with "+ ", and one that both have with two spaces. Empty if the texts are equal.
+/// Very long texts are compared as a whole.
 std::string line_diff(std::string_view before, std::string_view after);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tokens of a prompt read, for axes and hovering.
+// The texts of a prompt's tokens, for axes and for what is shown under the pointer.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace kvatlas::viewer {
 
-/// The bytes of each token of a sample, as the tokenizer has them: a token may end inside
-/// a character. Empty if the profile has none. Error(unreadable) for offsets that cannot be.
+/// The bytes of each token of a sample. As tokenizers cut them, a token may end inside a character.
+/// Empty if the profile stores none. Error(unreadable) if the stored offsets do not fit the bytes.
 std::vector<std::string> read_token_texts(const profile::Reader& profile, std::size_t position);
 
-/// A token on one line, valid UTF-8: line ends and tabs as signs, other control characters, signs
-/// of writing direction and what is no UTF-8 as escapes, "\xE2".
+/// A token as one line of valid UTF-8. Line ends and tabs become visible signs; other control
+/// characters, marks of writing direction and bytes that are no UTF-8 become escapes such as
+/// "\xE2".
 std::string shown_text(std::string_view text);
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PoD's screen: how alike the layers attend, the blocks that a similarity joins, what they save.
+// PoD's screen: how alike the layers attend, which blocks a similarity joins, and what these save.
 #pragma once
 
 #include <QTimer>
@@ -58,13 +58,14 @@ class BlocksScreen : public LiveScreen {
   std::shared_ptr<const BlocksModel> model_;
   BlocksView view_;
   std::shared_ptr<const GateModel> gate_model_;
-  std::string gate_read_;  // what it is of
+  std::string gate_read_;  // the choices that `gate_model_` was read for
   std::pair<std::int64_t, std::int64_t> pair_{0, 0};
   int pair_generation_ = 0;
   QTimer hover_;
   std::pair<std::int64_t, std::int64_t> hovered_{0, 0};
-  int tab_before_ = -1;  // to go back to when the pointer leaves; -1: none
-  Latest gate_latest_;   // last: its thread ends first
+  /// Tab to go back to when the pointer leaves a cell; -1 if there is none.
+  int tab_before_ = -1;
+  Latest gate_latest_;  // declared last, so that its thread ends first
 };
 
 }  // namespace kvatlas::viewer

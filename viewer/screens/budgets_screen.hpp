@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DynamicKV's screen: how many tokens each layer keeps, by task.
+// DynamicKV's screen: how many tokens each layer keeps for each task.
 #pragma once
 
 #include <memory>
@@ -35,9 +35,9 @@ class BudgetsScreen : public LiveScreen {
  private:
   void make_controls();
   void make_charts();
-  /// Budgets of the profile that leave something beside the window, ascending.
+  /// The profile's budgets that are greater than the window, ascending.
   std::vector<std::int64_t> levels() const;
-  int level() const;  // of the choices; the nearest one
+  int level() const;  // index in levels() of the one nearest to the chosen budget
   void choose_level(int level, bool done);
   std::vector<BudgetChoices> kinds() const;
 

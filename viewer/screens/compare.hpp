@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what is in front stands beside the baseline's.
+// How a map is compared with that of the baseline.
 #pragma once
 
 #include <cstdint>

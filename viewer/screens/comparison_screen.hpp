@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies beside each other, and two profiles.
+// Compares policies with each other, and two profiles.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,7 @@ class ComparisonScreen : public LiveScreen {
   bool profiles_shown() const { return show_ != Show::policies; }
 
   Show show_ = Show::policies;
-  double share_ = 0.5;  // of the cache, that policies are compared at
+  double share_ = 0.5;  // Share of the cache at which policies are compared.
   bool by_depth_ = false;
   QComboBox* kind_;
   QDoubleSpinBox* share_box_;
@@ -62,7 +62,8 @@ class ComparisonScreen : public LiveScreen {
   QStackedWidget* pages_;
   ChartView *pareto_, *equal_, *strips_, *masses_, *budgets_, *similarity_;
   QListWidget* changes_;
-  std::shared_ptr<const ComparisonModel> model_, of_view_;  // which view_ points into
+  /// The model, and the one that `view_` points into.
+  std::shared_ptr<const ComparisonModel> model_, of_view_;
   std::shared_ptr<const ProfileNumbers> first_, second_;
   ComparisonView view_;
   DiffView diff_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controls of a screen, in one bar above it that wraps: each with its name, and a tooltip that
-// says what it means. Setting a control by code never says that it changed.
+// The controls of a screen in a bar above it, which wraps. Each control has its name and a tooltip
+// that says what it means. A control that is set by code does not report a change.
 #pragma once
 
 #include <QCheckBox>
@@ -22,7 +22,7 @@ class ControlBar : public QWidget {
  public:
   struct Words {
     const char* id;      // the control's objectName
-    QString name, hint;  // both for people
+    QString name, hint;  // the name and the tooltip
   };
   struct Range {
     double least = 0, most = 1, step = 0.01;
@@ -37,10 +37,10 @@ class ControlBar : public QWidget {
   QComboBox* add_combo(const Words& words, const QStringList& items,
                        const std::function<void(int)>& changed);
   QCheckBox* add_switch(const Words& words, const std::function<void(bool)>& changed);
-  /// `changed` at Return, a step or the loss of focus, not at every digit.
+  /// `changed` is called at Return, at a step and when the focus is lost, but not at every digit.
   QDoubleSpinBox* add_number(const Words& words, const Range& range,
                              const std::function<void(double)>& changed);
-  /// 0 to `most`; `moved(value, done)` while it is dragged.
+  /// A slider from 0 to `most`; `moved(value, done)` is called while it is dragged.
   QSlider* add_slider(const Words& words, int most, const std::function<void(int, bool)>& moved);
   QPushButton* add_button(const Words& words, const std::function<void()>& pressed);
   QLabel* add_text(const Words& words);
@@ -49,7 +49,7 @@ class ControlBar : public QWidget {
   static void set(QCheckBox& box, bool on);
   static void set(QDoubleSpinBox& box, double value);
   static void set(QSlider& slider, int value);
-  /// Other items; the choice stays where the text stays.
+  /// Replaces the items; the chosen one stays chosen if its text is still there.
   static void set_items(QComboBox& combo, const QStringList& items);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the session's profile says of the methods at the present choices, read once for every screen
-// and for the frame. It is the only one to judge whether a reading is stale.
+// What the session's profile says about the methods at the present choices. It is read once for all
+// screens and the frame, and this class alone decides when it must be read again.
 #pragma once
 
 #include <QObject>
@@ -23,8 +23,9 @@ class EvidenceCache : public QObject {
 
   template <class Model>
   struct Kept : OrReason<Model> {
-    int version = 0;  // another one with each model, each reason and each beginning of a reading
-    std::string of;   // the opened files and the choices that it was, or is being, read for
+    int version = 0;  // grows whenever a reading begins or ends
+    /// Names the opened files and the choices that it is read for; a change makes it stale.
+    std::string of;
     bool is_read() const { return this->model || !this->reason.empty(); }
   };
   const Kept<LazyModel>& lazy() const { return lazy_; }
@@ -33,31 +34,31 @@ class EvidenceCache : public QObject {
   bool is_read() const { return lazy_.is_read() && blocks_.is_read() && budgets_.is_read(); }
   MethodModels models() const { return {lazy_, blocks_, budgets_}; }
 
-  /// What the choices make of the layers; empty until that is known for the first time.
+  /// What the methods decide about the layers; empty until that is known for the first time.
   const std::vector<LayerDecision>& layers() const { return layers_; }
-  /// That of one layer; nothing is known of a layer that there is not.
+  /// The decision about one layer; one with nothing known if there is no such layer.
   LayerDecision layer(std::int64_t layer) const;
   LayerWords words() const;
 
  signals:
-  void changed();  // a model has come, or is being read anew
+  void changed();  // a model has arrived, or is being read again
   void layers_changed();
 
  private:
   void open();
   void refresh_stale();
-  /// Whether it was stale.
+  /// Reads a model if it is stale, and says whether it was.
   template <class Model, class Read>
   bool refresh(Kept<Model>& kept, const std::string& choices, Read read);
   void decide();
 
   Session& session_;
-  int opened_ = 0;  // how often the profile or the documents have changed
+  int opened_ = 0;  // counts how often the profile or the documents have changed
   Kept<LazyModel> lazy_;
   Kept<BlocksModel> blocks_;
   Kept<BudgetsModel> budgets_;
   std::vector<LayerDecision> layers_;
-  Latest latest_;  // last: its thread ends first
+  Latest latest_;  // declared last, so that its thread ends first
 };
 
 }  // namespace kvatlas::viewer

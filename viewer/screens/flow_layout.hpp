@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Widgets in rows, each as wide as it needs; a new row begins where one is full.
+// Lays widgets out in rows, each as wide as it needs; a new row begins when one is full.
 #pragma once
 
 #include <QLayout>
@@ -27,7 +27,7 @@ class FlowLayout : public QLayout {
   void setGeometry(const QRect& area) override;
 
  private:
-  /// Places the items unless `only_measure`; returns the height they need.
+  /// Returns the height that the items need, and places them unless `only_measure` is set.
   int arrange(const QRect& area, bool only_measure) const;
 
   std::vector<std::unique_ptr<QLayoutItem>> items_;

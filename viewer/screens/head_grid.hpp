@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All heads of a model as thumbnails; reads those in sight and a ring around them.
+// All heads of a model as thumbnails. Only those in sight and those directly around them are read.
 #pragma once
 
 #include <QAbstractScrollArea>
@@ -19,22 +19,24 @@ class HeadGrid : public QAbstractScrollArea {
  public:
   explicit HeadGrid(QWidget* parent = nullptr);
 
-  /// The maps of a sample; nullptr: none. Keeps place and order for the same profile.
+  /// Shows the maps of a sample, or none for nullptr. Place and order stay as they are for the same
+  /// profile.
   void set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction);
-  /// In this order, one after the other; with a number each. Empty: layers by heads.
+  /// Shows the heads in this order with their numbers; layers by heads if it is empty.
   using Place = GridLayout::Place;
   void set_order(std::vector<Place> order);
-  /// Thumbnails less those of the baseline, centred on 0; nullptr: as they are.
+  /// Shows how the thumbnails differ from those of the baseline; for nullptr shows them as they
+  /// are.
   void set_baseline(OpenedProfile* baseline);
   const std::optional<Range>& range() const { return thumbnails_.range(); }
   bool is_difference() const { return thumbnails_.is_difference(); }
-  /// Hides the others (GridLayout::set_shown).
+  /// Hides all other heads (GridLayout::set_shown).
   void set_shown(std::vector<std::uint8_t> shown);
   std::int64_t shown_count() const { return layout_.shown_count(); }
   bool is_shown(std::int64_t layer, std::int64_t head) const {
     return layout_.is_shown(layer, head);
   }
-  /// Shown in the strip at the left of layers by heads.
+  /// What the strip to the left of layers by heads shows.
   void set_decisions(std::vector<LayerDecision> decisions);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);
@@ -45,10 +47,12 @@ class HeadGrid : public QAbstractScrollArea {
   std::int64_t layer() const { return layer_; }
   std::int64_t head() const { return head_; }
   bool act(Act act);
-  /// Thumbnails in sight, by place from the left and the top.
+  /// The thumbnails in sight, from the left and the top.
   std::vector<Thumbnails::Head> in_sight() const;
-  bool is_loaded() const { return thumbnails_.is_loaded(in_sight()); }  // all of them
-  /// All heads shown on one picture, as far as they are read; `filter` tells which these are.
+  /// Whether all thumbnails in sight are there.
+  bool is_loaded() const { return thumbnails_.is_loaded(in_sight()); }
+  /// One picture of all heads that are shown, as far as they are read. `filter` is the text that
+  /// chose them.
   PicturePtr picture(const std::string& filter) const;
 
  signals:
@@ -68,7 +72,7 @@ class HeadGrid : public QAbstractScrollArea {
  private:
   void lay_out();
   void fit_size();
-  void reveal();  // the chosen head
+  void reveal();  // scrolls to the chosen head
   void set_size(int pixels);
   void want();
   void scrolled();
@@ -81,7 +85,7 @@ class HeadGrid : public QAbstractScrollArea {
 
   Thumbnails thumbnails_;
   GridLayout layout_;
-  bool size_is_chosen_ = false;  // by hand
+  bool size_is_chosen_ = false;  // the user has chosen the size
   std::vector<LayerDecision> decisions_;
   Theme theme_;
   std::int64_t layer_ = 0, head_ = 0;

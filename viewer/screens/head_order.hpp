@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heads of the chosen sample by a measure of their maps.
+// Orders the heads of the chosen sample by a measure of their maps.
 #pragma once
 
 #include <QObject>
@@ -23,11 +23,12 @@ class HeadOrder : public QObject {
 
   void set_by(By by);
   By by() const { return by_; }
-  /// Greatest first; empty by index, or while the measures are read.
+  /// The heads with the greatest first; empty if they are ordered by index or while the measures
+  /// are read.
   std::vector<GridLayout::Place> places() const;
-  /// Of the chosen sample, by layer * heads + head; nullptr: not read.
+  /// The measures of the chosen sample by layer * heads + head; nullptr if they are not read.
   const std::vector<HeadMeasures>* measures() const { return measures_.get(); }
-  /// Has them read, if they are not; changed() follows.
+  /// Has the measures read if they are not; changed() follows.
   void need_measures();
 
  signals:
@@ -39,7 +40,8 @@ class HeadOrder : public QObject {
   Session& session_;
   By by_ = By::index;
   std::shared_ptr<const std::vector<HeadMeasures>> measures_;
-  std::optional<std::size_t> measured_sample_;  // read, or being read
+  /// The sample whose measures are read or being read.
+  std::optional<std::size_t> measured_sample_;
 };
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One head's map with its controls, alone or against the baseline's.
+// The map of one head with its controls, alone or compared with the baseline's.
 #pragma once
 
 #include <QWidget>
@@ -20,12 +20,12 @@ class HeadPage : public QWidget {
  public:
   HeadPage(Session& session, QWidget* parent);
 
-  /// While it is not in front it reads nothing.
+  /// While the page is not in front it reads nothing.
   void set_in_front(bool in_front);
   bool in_front() const { return in_front_; }
-  /// Another profile: not in front any more.
+  /// To be called when another profile is open; the page then is not in front.
   void profile_came();
-  /// Shows what the session's selection is now.
+  /// Shows the session's present selection.
   void follow();
 
   bool act(Act act);
@@ -62,7 +62,7 @@ class HeadPage : public QWidget {
   QLabel* readout_;
   Compare compare_ = Compare::off;
   bool in_front_ = false;
-  std::optional<Selection> shown_;  // what the map shows now
+  std::optional<Selection> shown_;  // the selection that the map shows
 };
 
 }  // namespace kvatlas::viewer

@@ -21,7 +21,7 @@ class LazyScreen : public LiveScreen {
   QString focus_text() const override;
 
   const LazyView& view() const { return view_; }
-  /// Masses, lazy rates, KV heads, scores.
+  /// The charts that have a threshold to drag.
   ChartView& masses_chart() const { return *layers_; }
   ChartView& scores_chart() const { return *scores_; }
 
@@ -43,7 +43,8 @@ class LazyScreen : public LiveScreen {
   QDoubleSpinBox *threshold_, *share_, *near_half_, *w_last_;
   QCheckBox* fixed_;
   std::shared_ptr<const LazyModel> model_;
-  /// Of the settings in `curve_of_`; computed anew where these change, not with the threshold.
+  /// The number of lazy layers at every threshold, which is computed anew only when something other
+  /// than the threshold changes.
   struct CurveCache;
   std::shared_ptr<CurveCache> curve_;
   LazyView view_;

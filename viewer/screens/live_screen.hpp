@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the screens of policies share: arrays are read where the choices that decide them change, a
-// view of them is computed off the UI thread at every other change, handles change choices. What
-// comes late, of another profile or of older arrays, is dropped.
+// What the screens of policies share. Their model is read anew when the choices that it depends on
+// change. At every other change a view of the model is computed outside the UI thread. Dragged
+// handles change the choices. Results that come late, for another profile or an older model, are
+// dropped.
 #pragma once
 
 #include <QString>
@@ -27,41 +28,42 @@ class LiveScreen : public Screen {
  public:
   LiveScreen(Session& session, QWidget* parent);
 
-  PicturePtr picture() const override;  // the charts that have something to show
+  /// All charts that show something, one below the other.
+  PicturePtr picture() const override;
   std::vector<Chart> charts() const override;
-  Table table() const override;  // of the first of them
+  Table table() const override;  // the table of the first of these charts
   bool act(Act act) override;
 
-  /// Nothing is read or computed, and what is shown is of the present choices.
+  /// Whether nothing is being read or computed, so that the present choices are shown.
   bool settled() const;
-  /// The sentence shown in the place of charts; empty while charts are shown.
+  /// The sentence that is shown in place of the charts; empty while charts are shown.
   QString message() const;
 
  signals:
   void settled_changed();
 
  protected:
-  /// Text of all choices that decide which arrays are read.
+  /// A text that is different whenever another model has to be read.
   virtual std::string arrays() const = 0;
-  /// Reads them, through read_model().
+  /// Starts reading the model, with read_model() or take_model().
   virtual void read() = 0;
-  /// Asks for the view of the model and the choices, through compute_view().
+  /// Asks for a view of the model at the present choices, with compute_view().
   virtual void compute() = 0;
-  /// Sets the controls.
+  /// Sets the controls to the present choices.
   virtual void show_choices() = 0;
-  /// Shows another layer or sample; by default nothing depends on them.
+  /// Shows that another layer or sample is selected; does nothing by default.
   virtual void show_selection() {}
-  /// The keys of the threshold.
+  /// Moves the threshold, for the keys that do so; false if the screen has none.
   virtual bool move_threshold(double by) = 0;
   virtual bool needs_profile() const { return true; }
 
-  /// At the end of a constructor.
+  /// To be called at the end of a constructor.
   void start();
   ControlBar& bar() { return *bar_; }
-  QWidget* page() const { return page_; }  // the charts' place, below the bar
-  /// Those of picture() and table(), in order.
+  QWidget* page() const { return page_; }  // the place of the charts below the bar
+  /// Adds a chart; picture() and table() follow the order in which charts were added.
   ChartView* add_chart(const QString& name);
-  /// Shown, exported and in tables; a chart without content is hidden.
+  /// Shows a chart, which is then exported and in tables too; a chart without content is hidden.
   static void set_chart(ChartView& view, Chart chart);
   void show_message(const QString& text);
 
@@ -69,24 +71,25 @@ class LiveScreen : public Screen {
   void read_model(Work work, Take take);
   template <class Make, class Take>
   void compute_view(Make make, Take take);
-  /// The model is there; read_model() says so itself.
+  /// To be called when the model is there, unless read_model() or take_model() brought it.
   void model_arrived();
-  /// Instead: the model is not there yet; arrays() changes when it comes.
+  /// To be called by read() if the model is not there yet; arrays() must change when it comes.
   void wait_for_model() { reading_ = true; }
-  /// In place of read_model() where the model is one of the session's evidence.
+  /// Used in place of read_model() for a model of the session's evidence.
   template <class Model>
   void take_model(const OrReason<Model>& found, std::shared_ptr<const Model>& into);
-  /// read() and compute() anew.
+  /// Reads and computes everything again.
   void read_again();
 
-  /// One undo step; the moves of one drag are one step.
+  /// Changes the choices as one step of undo; all moves of a drag become one step.
   template <class Set>
   void change(const QString& name, Set set, bool going_on = false);
   template <class Set>
   void drag(const QString& name, bool done, Set set);
   void select_layer(std::int64_t layer);
 
-  /// initial x recent as the profile has them: words, and the row of a choice (-1: none).
+  /// The pairs of initial and recent tokens that the profile has: their words, the row of a pair
+  /// (-1 if it has none), and the pair in a row.
   QStringList proximity_words() const;
   int proximity_row(kernels::Proximity keep) const;
   kernels::Proximity proximity_at(int row) const;
@@ -103,14 +106,14 @@ class LiveScreen : public Screen {
   QWidget* page_;
   QLabel* message_;
   std::vector<ChartView*> charts_;
-  std::optional<std::string> read_;  // arrays() of what was read or is being read
+  std::optional<std::string> read_;  // arrays() when the reading of the model began
   int generation_ = 0;
   bool has_model_ = false, reading_ = false, stale_ = true, dragging_ = false;
-  bool computing_ = false;  // until the result is shown
-  Latest latest_;           // last: its thread ends first
+  bool computing_ = false;  // true until the result is shown
+  Latest latest_;           // declared last, so that its thread ends first
 };
 
-/// A faint line at the chosen layer, where x are layers.
+/// The chart, whose x axis has layers, with a faint line at the chosen one.
 Chart with_layer(Chart chart, std::int64_t layer);
 
 template <class Work, class Take>

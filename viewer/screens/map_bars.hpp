@@ -30,10 +30,10 @@ class GridBar : public QToolBar {
   void show_about(const QString& text);
   void show_has_baseline(bool has);
   void show_difference(bool on);
-  /// The filter in force, and what the chip says of it; no filter: no chip.
+  /// Shows the filter in force and what its chip says; without a filter there is no chip.
   void show_filter(const QString& text, const QString& chip);
   void focus_filter();
-  /// Logarithmic, or linear if it is that.
+  /// Switches to the logarithmic scale, or back to the linear one.
   void next_scale();
 
  signals:
@@ -53,7 +53,7 @@ class GridBar : public QToolBar {
   QComboBox *order_, *reduction_, *scale_;
   QAction *difference_, *chip_;
   QLineEdit* filter_;
-  QString in_force_;  // not what is being typed
+  QString in_force_;  // the filter in force, which may differ from what is being typed
   QLabel* about_;
 };
 
@@ -73,7 +73,8 @@ class MapBar : public QToolBar {
   void show_mean_over(MeanOver mean_over);
   void show_compare(Compare compare);
   void show_has_baseline(bool has);
-  /// Whose kept keys can be marked: "lagkv:sink=4,…", by method.
+  /// Sets the selections whose kept keys can be marked, such as "lagkv:sink=4,…", grouped by
+  /// method.
   void set_kept_choices(const std::vector<std::string>& labels, int chosen);
 
  signals:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One cursor for all maps in the window.
+// The one cursor that all maps in the window share.
 #pragma once
 
 #include <QObject>
@@ -11,7 +11,8 @@ class MapCursor : public QObject {
 
  public:
   using QObject::QObject;
-  /// A view's pointer is over this cell of a prompt of so many tokens; -1: over none.
+  /// The pointer is over this cell of a view, in a prompt of `n_tokens` tokens; -1 if it is over
+  /// none.
   void move(const QObject* by, qint64 query, qint64 key, qint64 n_tokens) {
     emit moved(by, query, key, n_tokens);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches the tiles of what one map view shows: a map, the mean of several, or a difference.
+// Fetches the tiles for what a map view shows: a map, the mean of several, or a difference.
 #pragma once
 
 #include <QObject>
@@ -14,7 +14,7 @@
 
 namespace kvatlas::viewer {
 
-/// The mean of these maps of a profile; the first one gives length and levels.
+/// The maps of a profile whose mean is shown; the first one decides length and levels.
 struct MapSubject {
   QPointer<OpenedProfile> profile;
   std::vector<MapKey> maps;
@@ -27,25 +27,26 @@ class MapFeed : public QObject {
   explicit MapFeed(QObject* parent = nullptr) : QObject(parent) {}
   ~MapFeed() override;
 
-  /// Shows `subject`, or it less `baseline`. An empty subject shows nothing.
+  /// Shows `subject`, or the difference of `subject` and `baseline`. An empty subject shows
+  /// nothing.
   void set(const MapSubject& subject, const std::optional<MapSubject>& baseline = {});
 
-  /// Why there is nothing to show; empty if there is.
+  /// Why there is nothing to show; empty if there is something.
   const QString& problem() const { return problem_; }
   const std::vector<MapLevel>& levels() const { return levels_; }
   std::int64_t n_tokens() const { return n_tokens_; }
   bool is_difference() const { return parts_.size() == 2; }
-  /// Maps of other lengths take part, laid over by relative position.
+  /// Whether maps of prompts of other length take part, laid over by relative position.
   bool is_relative() const { return relative_; }
   int level_for(const Viewport& viewport) const;
 
-  /// Asks for the tiles in sight and the ring around them that are not here yet.
+  /// Asks for those tiles in sight, and in the ring around them, that are not here yet.
   void want(const Viewport& viewport);
-  /// Nothing that waits is needed any more.
+  /// Drops all requests that still wait.
   void cancel();
-  /// What can be shown now.
+  /// The tiles that can be shown now.
   std::vector<PlacedTile> place(const Viewport& viewport);
-  /// Why tiles in sight could not be read; empty if all could.
+  /// Why tiles in sight could not be read; empty if none failed.
   QString failure(const Viewport& viewport) const;
 
  signals:
@@ -65,18 +66,18 @@ class MapFeed : public QObject {
   void add_part(const MapSubject& subject);
   void forget_parts();
   OtherMap other(const Map& map, std::int64_t side) const;
-  /// Of a part, laid over the first map's tile; nullptr while tiles lack.
+  /// The tile of a part, laid over the tile of the first map; nullptr while tiles are missing.
   std::shared_ptr<const Tile> part_tile(Part& part, const TileKey& key);
   std::shared_ptr<const Tile> tile(const TileKey& key);
   std::vector<TileKey> sources(const Part& part, const TileKey& key) const;
   QString failure_of(const TileKey& key) const;
 
-  std::vector<Part> parts_;  // what is shown, and what is taken from it
+  std::vector<Part> parts_;  // what is shown, and what is subtracted
   std::vector<MapLevel> levels_;
   std::int64_t n_tokens_ = 0;
   bool relative_ = false;
   QString problem_;
-  TileCache made_;  // means and differences
+  TileCache made_;  // computed tiles: means and differences
 };
 
 }  // namespace kvatlas::viewer

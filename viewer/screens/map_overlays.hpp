@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is marked on a map at the present choices: windows, partitions, keys that a policy keeps.
+// What is marked on a map at the present choices: windows, partitions, and keys that a policy
+// keeps.
 #pragma once
 
 #include <QObject>
@@ -20,13 +21,13 @@ class MapOverlays : public QObject {
   void set_window(bool shown);
   void set_partitions(bool shown);
   void set_token_texts(bool shown);
-  /// Of the profile's axis of selections: whose kept keys are marked; -1: none.
+  /// The row of the profile's axis of selections whose kept keys are marked; -1 for none.
   void set_kept_by(int selection);
   int kept_by() const { return kept_by_; }
-  /// Kept keys are those of a layer and head: to be called when others are chosen.
+  /// Reads the kept keys again; to be called when another layer or head is chosen.
   void read_kept();
 
-  /// For the map of the chosen head.
+  /// What is marked on the map of the chosen head.
   MapView::Overlays overlays() const;
 
  signals:
@@ -42,7 +43,7 @@ class MapOverlays : public QObject {
   std::vector<KeptLane> kept_;  // read from the profile
 };
 
-/// The labels of a profile's axis of selections; none: it has none.
+/// The labels of a profile's axis of selections; none if it has no such axis.
 std::vector<std::string> selection_labels(const profile::Header& header);
 
 }  // namespace kvatlas::viewer

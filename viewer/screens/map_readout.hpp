@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a map says in words and numbers: a cell, a rectangle, a table.
+// What a map says in words and numbers about a cell or a rectangle, and as a table.
 #pragma once
 
 #include <QCoreApplication>
@@ -14,26 +14,27 @@
 
 namespace kvatlas::viewer {
 
-/// Of a scene that outlives it, at the level in sight, whose blocks are of so many tokens.
+/// Reads from a scene, which must outlive it, at the level in sight; its blocks have `block_tokens`
+/// tokens.
 class MapReadout {
   Q_DECLARE_TR_FUNCTIONS(MapReadout)
 
  public:
   MapReadout(const MapScene& scene, std::int64_t block) : scene_(scene), block_(block) {}
 
-  /// Place, texts, value and rank; empty outside of the map.
+  /// Place, texts, value and rank of a cell; empty outside the map.
   QString cell(std::int64_t query, std::int64_t key) const;
-  /// The value alone.
+  /// The value of a cell alone.
   QString value(std::int64_t query, std::int64_t key) const;
-  /// What these cells have together.
+  /// A sentence about all of these cells together.
   QString sum(const std::vector<std::pair<std::int64_t, std::int64_t>>& cells) const;
 
-  /// Of the scene's rectangle, as far as its tiles are here; nothing without one.
+  /// Statistics of the scene's rectangle, as far as its tiles are here; none without a rectangle.
   std::optional<RegionStatistics> region() const;
   QString region_text(const RegionStatistics& found) const;
   QString region_csv(const RegionStatistics& found) const;
 
-  /// The keys in sight of a query, the greatest first; of all queries in sight if it is -1.
+  /// The keys in sight of a query, the greatest first. With query -1 those of all queries in sight.
   Table table(std::int64_t query) const;
 
  private:

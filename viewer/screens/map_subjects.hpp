@@ -18,11 +18,11 @@ class MapSubjects {
  public:
   explicit MapSubjects(Session& session) : session_(session) {}
   MeanOver mean_over = MeanOver::one;
-  bool by_depth = false;  // layers of the baseline, by their relative depth
+  bool by_depth = false;  // layers of the baseline are found by their relative depth
 
-  /// Of the session's profile, which is open, for what is chosen there.
+  /// The maps of the session's profile, which must be open, for what is chosen.
   MapSubject of_profile() const;
-  /// Of the baseline likewise.
+  /// The maps of the baseline for what is chosen.
   MapSubject of_baseline() const;
   QString title() const;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One map in a window: zoom, pan, hover, focus, rectangle, legend with a range to drag.
+// One map in a window, with zoom, pan, a cursor, a focused cell, a rectangle, and a legend whose
+// range can be dragged.
 #pragma once
 
 #include <QPixmap>
@@ -25,20 +26,23 @@ class MapView : public QWidget {
   struct Subject {
     QString title;
     MapSubject map;
-    std::optional<MapSubject> less;    // shows the difference
-    std::optional<MapSubject> swiped;  // shows it right of a line that can be dragged
+    std::optional<MapSubject> less;  // if set, the difference is shown
+    /// If set, it is shown right of a line that can be dragged.
+    std::optional<MapSubject> swiped;
   };
-  /// Another map keeps the part in sight where it is as long, and the range where it is locked.
+  /// Shows another map. The part in sight stays if the prompt is as long, and the range if it is
+  /// locked.
   void set_subject(const Subject& subject);
-  /// Cells alone, for a small view beside others.
+  /// Shows the cells alone, for a small view beside others.
   void set_bare();
-  /// Its cursor is that of all maps: by token, or by relative position in prompts of other lengths.
+  /// Takes part in the one cursor of all maps, which goes by token, or by relative position in
+  /// prompts of other length.
   void share_cursor(MapCursor& cursor);
   void set_theme(const Theme& theme);
   void set_tokens(TokenList tokens);
   void set_scale(ScaleKind kind, bool per_row, std::int64_t masked_keys);
   void set_locked(bool locked);
-  /// The range of the map beside it; none: one of its own again.
+  /// Takes over the range of the map beside it; with none it has one of its own again.
   void share_range(const std::optional<Range>& range);
   struct Overlays {
     std::optional<std::pair<std::int64_t, std::int64_t>> window, partitions;
@@ -51,23 +55,23 @@ class MapView : public QWidget {
   const Viewport& viewport() const { return scene_.viewport; }
   void set_viewport(const Viewport& viewport);
   void show_all();
-  /// As much of it as there is room for.
+  /// Shows as much of the map as there is room for.
   void show_part(const TokenRectangle& part);
-  /// Tokens; -1: none. Scrolls there if need be.
+  /// Focuses a pair of tokens (-1 for none) and scrolls there if it is out of sight.
   void set_focus_cell(std::int64_t query, std::int64_t key);
   std::int64_t focus_query() const { return query_; }
   std::int64_t focus_key() const { return key_; }
   void set_region(const std::optional<TokenRectangle>& region);
-  /// Nothing without a region, or while its tiles lack.
+  /// Statistics of the region; none without a region or while its tiles are missing.
   std::optional<RegionStatistics> region_statistics_here() const;
   QString region_text() const;
   QString region_csv() const;
-  /// A hover from elsewhere: the other pane's cursor.
+  /// Shows the cursor of the other pane here.
   void set_hover(std::int64_t query, std::int64_t key);
 
   QString focus_text() const;
   PicturePtr picture() const;
-  /// The focused row's keys in sight, or the greatest cells in sight.
+  /// The keys of the focused row that are in sight, or the greatest cells in sight.
   Table table() const;
   std::int64_t n_tokens() const { return feed_.n_tokens(); }
   const QuantisedMap& map() const { return *map_; }
@@ -79,10 +83,10 @@ class MapView : public QWidget {
  signals:
   void focus_changed(qint64 query, qint64 key);
   void region_changed();
-  void hovered(qint64 query, qint64 key);  // -1: left
+  void hovered(qint64 query, qint64 key);  // -1 when the pointer has left
   void viewport_changed();
   void range_changed();
-  void content_changed();  // what is painted
+  void content_changed();  // something else is painted
 
  protected:
   void paintEvent(QPaintEvent* event) override;
@@ -120,18 +124,18 @@ class MapView : public QWidget {
 
   Theme theme_;
   MapFeed feed_, swiped_feed_;
-  MapFeed other_feed_;  // of the other reduction, while there is a rectangle
+  MapFeed other_feed_;  // tiles of the other reduction, needed while there is a rectangle
   std::shared_ptr<QuantisedMap> map_, swiped_map_;
   MapScene scene_;
   ScaleSettings settings_;
   bool locked_ = false, rectangle_next_ = false, fitted_ = true;
-  std::int64_t query_ = -1, key_ = -1;  // in focus
+  std::int64_t query_ = -1, key_ = -1;  // the focused pair of tokens
   std::int64_t hover_query_ = -1, hover_key_ = -1;
   std::vector<std::pair<std::int64_t, std::int64_t>> added_;
   Drag drag_ = Drag::none;
   QPointF pressed_, last_;
   bool moved_ = false;
-  QPixmap base_;  // all but hovering
+  QPixmap base_;  // everything but what follows the pointer
   QTimer rescale_soon_;
 };
 

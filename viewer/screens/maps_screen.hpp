@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The screen of attention maps: all heads, or one of them.
+// The screen of attention maps: all heads as thumbnails, or the map of one of them.
 #pragma once
 
 #include "viewer/screens/head_grid.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heatmap of proximal mass, layer x token.
+// The screen with the heatmap of proximal mass by layer and token.
 #pragma once
 
 #include <memory>
@@ -39,21 +39,23 @@ class MassScreen : public LiveScreen {
   void make_charts();
   void show_all_tokens();
   void select_cell(std::int64_t layer, std::int64_t column);
-  /// The column at or before the chosen query; 0 if none is.
+  /// The column at or before the chosen query; 0 if there is none.
   std::int64_t chosen_column() const;
 
   struct Read {
     MassModel model;
-    std::vector<std::string> texts;  // of the prompt's tokens
+    std::vector<std::string> texts;  // texts of the prompt's tokens
   };
   ChartView *heatmap_, *shares_;
   QComboBox *rows_, *proximity_, *sample_;
   QDoubleSpinBox* threshold_;
   std::shared_ptr<const Read> read_of_;
-  MassModel shown_;  // the part of it that is shown
+  MassModel shown_;  // the part of the model that is shown
   MassView view_;
-  std::int64_t generated_ = -1;  // the chosen token if it was generated: a selection has no such
-  std::optional<std::pair<std::int64_t, std::int64_t>> computed_;  // the tokens of that part
+  /// The chosen token if it was generated, for a selection only holds tokens of the prompt.
+  std::int64_t generated_ = -1;
+  /// The tokens that the part was computed for.
+  std::optional<std::pair<std::int64_t, std::int64_t>> computed_;
 };
 
 }  // namespace kvatlas::viewer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores over prompt length and depth.
+// The screen of scores by prompt length and depth.
 #pragma once
 
 #include <memory>

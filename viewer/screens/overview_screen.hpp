@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front page: what the profile is of, and a card for each policy.
+// The front page: what was profiled, and a card for each policy.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class OverviewScreen : public LiveScreen {
  private:
   void show_view();
   void open(const PolicyCard& card);
-  /// As many cards beside each other as there is room for.
+  /// Places as many cards beside each other as there is room for.
   void arrange(int width);
 
   QWidget* content_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The overview's parts: names with their values, and a policy at its present setting.
+// The parts of the overview: panels of names with their values, and cards of policies at their
+// present setting.
 #pragma once
 
 #include <QFrame>
@@ -15,7 +16,7 @@ namespace kvatlas::viewer {
 
 class ChartView;
 
-/// A panel of a title and rows of "name: value", which can be selected and copied.
+/// A panel with a title and rows of a name and a value, whose text can be selected and copied.
 class FactsPanel : public QFrame {
   Q_OBJECT
 

@@ -25,7 +25,7 @@ class RowsScreen : public LiveScreen {
 
   enum class Lines : std::uint8_t { head, kv_group, all_heads, mean };
   void set_lines(Lines lines);
-  /// The keys that are shown.
+  /// The first of the keys that are shown, and the one past the last.
   std::pair<std::int64_t, std::int64_t> keys() const;
   const ChartView& lines_view() const { return *lines_view_; }
 
@@ -51,7 +51,8 @@ class RowsScreen : public LiveScreen {
   QComboBox *lines_choice_, *dynamic_choice_, *lag_choice_;
   Lines lines_ = Lines::head;
   std::shared_ptr<const Read> read_of_;
-  std::pair<std::int64_t, std::int64_t> computed_{0, 0};  // the keys that the charts are of
+  /// The keys that the charts were computed for.
+  std::pair<std::int64_t, std::int64_t> computed_{0, 0};
   Table top_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of the chosen sample, for the frame; read off the UI thread.
+// The tokens of the chosen sample, which the frame shows. They are read outside the UI thread.
 #pragma once
 
 #include <QObject>
@@ -18,8 +18,10 @@ class SampleFacts : public QObject {
  public:
   SampleFacts(Session& session, QObject* parent);
 
-  const std::vector<std::int32_t>& tokens() const { return tokens_; }     // empty: not read yet
-  const std::vector<std::string>& token_texts() const { return texts_; }  // or not stored
+  /// Empty if they are not read yet.
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }
+  /// Empty also if they were not stored.
+  const std::vector<std::string>& token_texts() const { return texts_; }
 
  signals:
   void tokens_changed();
@@ -28,7 +30,7 @@ class SampleFacts : public QObject {
   void read_tokens();
 
   Session& session_;
-  std::optional<std::size_t> sample_;  // that `tokens_` are of
+  std::optional<std::size_t> sample_;  // the sample that the tokens belong to
   std::vector<std::int32_t> tokens_;
   std::vector<std::string> texts_;
 };

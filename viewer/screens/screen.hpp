@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of the window's screens. The window owns menus, keys and docks, and asks the screen in front
-// for what depends on it.
+// One of the window's screens. The window has the menus, keys and docks, and asks the screen in
+// front for what they show.
 #pragma once
 
 #include <QString>
@@ -12,12 +12,12 @@
 
 namespace kvatlas::viewer {
 
-/// What keys ask of a screen; one that has no use for it returns false from act().
+/// What a key can ask of a screen. A screen that has no use for it returns false from act().
 enum class Act : std::uint8_t {
   left,
   right,
   up,
-  down,  // the next cell, thumbnail, point or bar
+  down,  // to the next cell, thumbnail, point or bar
   zoom_in,
   zoom_out,
   pan_left,
@@ -25,21 +25,21 @@ enum class Act : std::uint8_t {
   pan_up,
   pan_down,
   centre,
-  fit,  // the selection
+  fit,  // shows the whole selection
   enter,
-  escape,     // into it; one step out
-  rectangle,  // a region from the selection
+  escape,     // into what is selected; one step out of it
+  rectangle,  // makes a region of the selection
   next_scale,
   mask_sinks,
-  reduction,  // log or linear; hide the sinks; mean or max
+  reduction,  // logarithmic or linear; sinks hidden or not; mean or maximum
   difference,
   beside,
-  swipe,  // against the baseline
+  swipe,  // compares with the baseline
   handle_down,
   handle_up,
   handle_down_fast,
   handle_up_fast,
-  filter,  // to the field of the filter
+  filter,  // goes to the field of the filter
 };
 
 class Screen : public QWidget {
@@ -48,28 +48,30 @@ class Screen : public QWidget {
  public:
   Screen(Session& session, QWidget* parent) : QWidget(parent), session_(session) {}
 
-  /// For links, files and the palette: "lazy". The title is for people: "Lazy layers".
+  /// The name of the screen in links, files and the palette, such as "lazy"; its title for people
+  /// is "Lazy layers".
   virtual QString id() const = 0;
   virtual QString title() const = 0;
-  /// What it shows now, to export and to copy; nullptr while there is nothing.
+  /// The picture that is exported and copied; nullptr while there is nothing to show.
   virtual PicturePtr picture() const = 0;
-  /// The charts of that picture at places of their own, empty ones where nothing is shown; none
-  /// for a screen that is no charts.
+  /// The charts of that picture. Each has its own index, so one that shows nothing is empty. A
+  /// screen without charts has none.
   virtual std::vector<Chart> charts() const { return {}; }
-  /// The same as a table that a screen reader can walk; rows may be cut to those of the selection.
+  /// The same as a table, through which a screen reader can go; it may have only the rows of the
+  /// selection.
   virtual Table table() const = 0;
   virtual bool act(Act act) = 0;
-  /// "L12.H3 q5120 k4 0.0123 rank 2": what is in focus, for status bar and screen readers.
+  /// What is in focus, for the status bar and for screen readers: "L12.H3 q5120 k4 0.0123 rank 2".
   virtual QString focus_text() const { return {}; }
 
  signals:
-  /// Its picture, table or focus text is another one.
+  /// The picture, the table or the focus text has changed.
   void content_changed();
   /// Another screen should come to the front.
   void screen_wanted(const QString& id);
-  /// The policy of the present choices should be exported: "simlayerkv".
+  /// The present choices should be exported as a policy of this section, such as "simlayerkv".
   void export_wanted(const QString& section);
-  /// One of the window's actions should be carried out: "file.search".
+  /// One of the window's actions should be carried out, such as "file.search".
   void action_wanted(const QString& id);
 
  protected:

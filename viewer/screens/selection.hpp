@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is chosen, for all screens at once, with a history.
+// The place that is chosen, which all screens share, with a history.
 #pragma once
 
 #include <QObject>
@@ -15,24 +15,25 @@
 namespace kvatlas::viewer {
 
 struct Selection {
-  std::size_t sample = 0;             // position in the profile
-  std::int64_t layer = 0, head = 0;   // a query head
-  std::int64_t query = -1, key = -1;  // tokens; -1: none
+  std::size_t sample = 0;             // position of the sample in the profile
+  std::int64_t layer = 0, head = 0;   // the head is a query head
+  std::int64_t query = -1, key = -1;  // tokens; -1 for none
   std::optional<TokenRectangle> region;
-  /// First and one past the last of the prompt's tokens that all screens show; none: all.
+  /// The prompt's tokens that all screens show: the first, and one past the last. None if they show
+  /// all.
   std::optional<std::pair<std::int64_t, std::int64_t>> tokens;
   Reduction reduction = Reduction::mean;
-  std::string filter = {};  // of the grid of heads (viewer/models/head_filter.hpp)
+  std::string filter = {};  // filter of the grid of heads (viewer/models/head_filter.hpp)
   bool operator==(const Selection&) const = default;
 };
 
-/// What a profile has to choose from.
+/// The layers, heads and tokens that a profile has.
 struct SelectionBounds {
   std::int64_t layers = 0, heads = 0;
-  std::vector<std::int64_t> tokens;  // of each sample
+  std::vector<std::int64_t> tokens;  // prompt length of each sample
 };
-/// What of it the profile does not have becomes the nearest that it has; a region or a range of
-/// tokens that begins beyond the sample's end is dropped.
+/// The selection moved to the nearest place that the profile has. A region or a range of tokens
+/// that begins beyond the end of the sample is dropped.
 Selection bounded(Selection selection, const SelectionBounds& bounds);
 
 class SelectionModel : public QObject {
@@ -40,16 +41,16 @@ class SelectionModel : public QObject {
 
  public:
   using QObject::QObject;
-  /// Always within the bounds of the last reset().
+  /// The present selection, which is always within the bounds of the last reset().
   const Selection& current() const { return current_; }
-  /// Moves within one head (query, key, region) replace the newest entry of the history; another
-  /// sample, layer, head or filter appends one.
+  /// Another query, key or region replaces the newest entry of the history; another sample, layer,
+  /// head or filter adds an entry.
   void set(const Selection& selection);
   bool can_go_back() const { return place_ > 0; }
   bool can_go_forward() const { return place_ + 1 < history_.size(); }
   void back();
   void forward();
-  /// Forgets all: another profile.
+  /// Forgets the history, for another profile is open.
   void reset(const Selection& selection, SelectionBounds bounds);
 
  signals:

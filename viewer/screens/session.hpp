@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is open and what is chosen: the state that all screens share. No widgets.
+// What is open and what is chosen: the state that all screens share. It has no widgets.
 #pragma once
 
 #include <QObject>
@@ -28,13 +28,13 @@
 
 namespace kvatlas::viewer {
 
-/// An opened profile. Its header and list of samples are here at once; everything else is read in
-/// its loader's thread, by read().
+/// An opened profile. Its header and list of samples are there at once. Everything else is read by
+/// read() in the thread of its loader.
 class OpenedProfile : public QObject {
   Q_OBJECT
 
  public:
-  /// Maps come from `tiles`; none: from the file.
+  /// `tiles` is where maps come from; nullptr means from the file.
   OpenedProfile(std::filesystem::path path, std::shared_ptr<const profile::Reader> reader,
                 std::unique_ptr<TileSource> tiles = nullptr);
   ~OpenedProfile() override;
@@ -43,21 +43,21 @@ class OpenedProfile : public QObject {
   const profile::Header& header() const { return reader_->header(); }
   const std::vector<profile::Sample>& samples() const { return reader_->samples(); }
   bool complete() const { return reader_->complete(); }
-  /// Positions of the samples of a task (empty: all).
+  /// Positions of the samples of a task; an empty text means all samples.
   std::vector<std::size_t> positions(const std::string& task) const;
 
-  /// Runs `work` in the reading thread, then `done` here with what it returned, or `failed` with
-  /// the error's message. Neither is called once `receiver` is gone.
+  /// Runs `work` in the reading thread, and then in this thread `done` with what it returned, or
+  /// `failed` with the message of its error. Neither is called any more once `receiver` is gone.
   template <class Work, class Done>
   void read(QObject* receiver, Work work, Done done, std::function<void(std::string)> failed);
 
   TileLoader& loader() { return *loader_; }
   TileCache& cache() { return cache_; }
-  /// Whether a tile is in the cache, or was read and is on its way there.
+  /// Whether a tile is in the cache, or has been read and is about to be stored there.
   bool has_tile(const TileKey& key) const;
 
  signals:
-  /// A tile has come into the cache, or `failure` says why it cannot.
+  /// A tile was stored in the cache, or could not be read; then `failure` says why.
   void tile_arrived(const kvatlas::viewer::TileKey& key, const QString& failure);
 
  private:
@@ -67,10 +67,11 @@ class OpenedProfile : public QObject {
   mutable std::mutex coming_mutex_;
   std::unordered_set<TileKey, TileKeyHash> coming_;
   Mailbox mailbox_{this};
-  std::unique_ptr<TileLoader> loader_;  // last: its thread uses the others
+  /// Declared last, for its thread uses the other members.
+  std::unique_ptr<TileLoader> loader_;
 };
 
-/// Of its file; empty for none.
+/// Name of the profile's file; empty if there is no profile.
 std::string name_of(const OpenedProfile* profile);
 
 struct OpenedDocument {
@@ -85,43 +86,46 @@ class Session : public QObject {
   explicit Session(QObject* parent = nullptr);
   ~Session() override;
 
-  /// Opens profiles and documents, told apart by their content, in a thread; what cannot be opened
-  /// ends in failed() and leaves what is open as it is. The first profile becomes the profile
-  /// unless `as_baseline`.
+  /// Opens profiles and documents in another thread; their content tells them apart. The last
+  /// profile becomes the session's profile, or its baseline if `as_baseline` is set. A file that
+  /// cannot be opened ends in failed() and leaves what is open as it is.
   void open(const std::vector<std::filesystem::path>& paths, bool as_baseline = false);
-  /// Reads the profile or the baseline anew from its file; what is chosen stays, as far as the file
-  /// still has it.
+  /// Reads the profile or the baseline again from its file. What is chosen stays, as far as the
+  /// file still has it.
   void reload(bool the_baseline = false);
-  /// What is being opened is dropped once it is read.
+  /// Files that are being opened are dropped as soon as they are read.
   void cancel_openings();
   void close_baseline();
   void close_document(std::size_t index);
 
-  OpenedProfile* profile() const { return profile_.get(); }    // nullptr: none is open
+  OpenedProfile* profile() const { return profile_.get(); }    // nullptr if none is open
   OpenedProfile* baseline() const { return baseline_.get(); }  // likewise
   const std::vector<OpenedDocument>& documents() const { return documents_; }
-  std::vector<calibrate::Document> contents() const;  // of the documents, without their paths
-  /// The section of that name ("simlayerkv") of the first document that has it; null otherwise.
+  /// Contents of the documents, without their paths.
+  std::vector<calibrate::Document> contents() const;
+  /// The section of this name, such as "simlayerkv", in the first document that has it, or null.
   const nlohmann::json& section(const std::string& name) const;
 
-  /// Bytes of tiles kept of each opened profile.
+  /// Sets how many bytes of tiles are kept of each opened profile.
   void set_tile_bytes(std::int64_t bytes);
   std::int64_t tile_bytes() const { return tile_bytes_; }
 
-  /// What the profile says of the methods at the present choices.
+  /// What the profile says about the methods at the present choices.
   EvidenceCache& evidence() { return evidence_; }
 
   SelectionModel& selection() { return selection_; }
   MapCursor& map_cursor() { return map_cursor_; }
   const Choices& choices() const { return choices_; }
-  /// One step of undo, with this name; steps that follow within one drag (`going_on`) become one.
+  /// Changes the choices as one step of undo with this name. If `going_on` is set the change is
+  /// joined with the step before, as the moves of one drag are.
   void change(const QString& name, const Choices& choices, bool going_on = false);
   /// Has all numbers made from the samples of this task alone (empty: of all tasks).
   void choose_task(const std::string& task);
   QUndoStack& undo() { return undo_; }
 
-  /// From now on the leader's baseline is the profile here; documents, settings, place and look are
-  /// the leader's, and what is changed here is changed there. The leader outlives this.
+  /// From now on this session's profile is the leader's baseline. Documents, settings, place and
+  /// look are those of the leader, and what is changed here is changed there. The leader must
+  /// outlive this session.
   void follow(Session& leader);
 
   const Theme& theme() const { return theme_; }
@@ -131,16 +135,17 @@ class Session : public QObject {
   void profile_changed();
   void baseline_changed();
   void documents_changed();
-  void front_opened();  // one of the documents to come has the front of a search; before the others
+  /// A document with the front of a search was opened; comes before the other signals.
+  void front_opened();
   void choices_changed();
   void theme_changed();
   void opening(const QString& names);  // an opening has begun …
   void opened(const QString& names);   // … and ended, well or not
   void failed(const QString& message);
-  /// What was to be opened is no file yet, only the samples of a run that goes on (besides
-  /// failed()).
+  /// The file to be opened does not exist yet: there are only the samples of a run that still goes
+  /// on. failed() is emitted too.
   void unfinished(const QString& path);
-  void message(const QString& text);  // for the status bar
+  void message(const QString& text);  // a text for the status bar
 
  private:
   friend class ChangeChoices;
@@ -151,9 +156,10 @@ class Session : public QObject {
   Selection same_selection(const OpenedProfile& next) const;
   void set_choices(const Choices& choices);
   void take_baseline_of_leader();
-  std::int64_t tokens_of(std::size_t sample) const;  // of the profile; 0 without such a sample
-  SelectionBounds bounds() const;                    // of the profile
-  /// The leader's place, as far as the profile has it.
+  /// Tokens of a sample of the profile; 0 if there is no such sample.
+  std::int64_t tokens_of(std::size_t sample) const;
+  SelectionBounds bounds() const;  // what the profile has to choose from
+  /// The leader's selection, as far as the profile here has it.
   Selection selection_of_leader() const;
 
   std::unique_ptr<OpenedProfile> profile_, baseline_;
@@ -166,9 +172,10 @@ class Session : public QObject {
   Session* leader_ = nullptr;
   EvidenceCache evidence_{*this};
   std::int64_t tile_bytes_ = TileCache::kDefaultBytes;
-  std::uint64_t generation_ = 0;  // of openings: those before were cancelled
+  /// Of openings; those with an older generation were cancelled.
+  std::uint64_t generation_ = 0;
   Mailbox mailbox_;
-  Errands openings_;  // last: its thread uses the others
+  Errands openings_;  // declared last, for its thread uses the other members
 };
 
 template <class Work, class Done>

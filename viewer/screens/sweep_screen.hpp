@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LagKV's screen: score against compression, as calibration left it in a document.
+// LagKV's screen: score against compression, as calibration wrote them to a document.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class SweepScreen : public LiveScreen {
  private:
   void make_controls();
   void choose(int candidate);
-  /// The chosen one, or the recommended one.
+  /// The chosen candidate, or the recommended one if none is chosen.
   std::optional<std::size_t> shown_candidate() const;
 
   ChartView *chart_, *pattern_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thumbnails of a grid of heads: fetched as they come into sight, and kept as pixmaps.
+// The thumbnails of a grid of heads. They are fetched when they come into sight, and kept as
+// pixmaps.
 #pragma once
 
 #include <QObject>
@@ -26,25 +27,25 @@ class Thumbnails : public QObject {
   ~Thumbnails() override;
   using Head = std::pair<std::int64_t, std::int64_t>;  // layer, head
 
-  /// The maps of a sample; nullptr: none. False: these are shown already.
+  /// Shows the maps of a sample, or none for nullptr. False if they are shown already.
   bool set_maps(OpenedProfile* profile, std::size_t sample, Reduction reduction);
-  /// Shows what these maps have more than those of the same heads there; nullptr: the maps as they
-  /// are.
+  /// Shows by how much these maps exceed the baseline's maps of the same heads; for nullptr shows
+  /// the maps as they are.
   void set_baseline(OpenedProfile* baseline);
   void set_scale(ScaleKind kind, bool each_its_own);
   void set_theme(const Theme& theme);
   void set_size(int pixels);
 
-  /// Asks for those in sight and for those around them that are not here yet.
+  /// Asks for the thumbnails in sight, and those around them, that are not here yet.
   void look_at(std::vector<Head> seen, const std::vector<Head>& around);
-  /// Whether all of them are here, or cannot be read.
+  /// Whether each of them is here or cannot be read.
   bool is_loaded(const std::vector<Head>& heads) const;
-  /// nullptr while it is not here.
+  /// The tile of a head; nullptr while it is not here.
   const QPixmap* pixmap(const Head& head, double ratio);
   std::shared_ptr<const Tile> tile(const Head& head) const;
-  /// Why a head cannot be shown; empty: it can, or is not read yet.
+  /// Why a head cannot be shown; empty if it can be, or is not read yet.
   QString failure(const Head& head) const;
-  /// Why there is nothing to show at all.
+  /// Why there is nothing to show at all; empty if there is something.
   const QString& problem() const { return problem_; }
 
   OpenedProfile* profile() const { return profile_; }
@@ -55,7 +56,7 @@ class Thumbnails : public QObject {
   bool is_difference() const { return baseline_ != nullptr; }
   OpenedProfile* baseline() const { return baseline_; }
   bool has_maps() const { return profile_ && level_ >= 0; }
-  /// One for all; nothing before those first in sight are here.
+  /// The range that all thumbnails share; none before the first ones in sight are here.
   const std::optional<Range>& range() const { return range_; }
 
  signals:
@@ -79,12 +80,12 @@ class Thumbnails : public QObject {
   std::optional<Range> range_;
   Theme theme_;
   int size_ = 64;
-  double ratio_ = 1;  // device pixels that the pixmaps were made for
+  double ratio_ = 1;  // device pixels per pixel for which the pixmaps were made
   std::vector<Head> seen_;
-  std::int64_t side_ = 0;  // cells of a thumbnail
+  std::int64_t side_ = 0;  // cells that a thumbnail is wide
 
   QPointer<OpenedProfile> baseline_;
-  int baseline_level_ = -1;  // the one like ours
+  int baseline_level_ = -1;  // the baseline's level that has the most similar size
   std::int64_t baseline_side_ = 0;
   std::size_t baseline_sample_ = 0;
   mutable TileCache differences_;
