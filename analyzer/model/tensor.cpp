@@ -37,7 +37,9 @@ static_assert(kTypes.size() == static_cast<std::size_t>(TensorType::iq4_xs) + 1)
 
 BlockShape block_shape(TensorType type) { return kTypes[static_cast<std::size_t>(type)].block; }
 
-const char* tensor_type_name(TensorType type) { return kTypes[static_cast<std::size_t>(type)].name; }
+const char* tensor_type_name(TensorType type) {
+  return kTypes[static_cast<std::size_t>(type)].name;
+}
 
 void require_decodable(const StoredTensor& tensor) {
   if (!tensor.foreign_type.empty())
