@@ -327,11 +327,6 @@ TEST(FormatPage, ExampleIsCanonical) {
 
 TEST(FormatPage, HoldsTheHelp) { EXPECT_THAT(format_page(), HasSubstr(policy_help())); }
 
-std::string content_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class DocumentFile : public testing::Test {
  protected:
   void SetUp() override {
