@@ -429,11 +429,11 @@ TEST_F(HeadGridTest, ArrowsMoveAndReturnEnters) {
 
 TEST_F(HeadGridTest, TheMouseChoosesEntersAndIsTold) {
   grid_.set_maps(profile_.get(), 0, Reduction::mean);
-  std::vector<LayerNote> notes(4);
-  notes[0].lazy = true;
-  notes[0].budget = 77;
-  notes[0].blocks = "1, 3";
-  grid_.set_notes(notes);
+  std::vector<LayerDecision> decisions(4);
+  decisions[0].lazy = true;
+  decisions[0].budget = 77;
+  decisions[0].blocks = "1, 3";
+  grid_.set_decisions(decisions);
   QSignalSpy chosen(&grid_, &HeadGrid::chosen), entered(&grid_, &HeadGrid::entered);
   const auto told_at = [&](QPoint place) {
     QToolTip::hideText();
