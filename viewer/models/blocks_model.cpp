@@ -167,8 +167,8 @@ BlocksModel read_blocks_model(const profile::Reader& profile,
   model.shape = calibrate::cache_shape(profile.header());
   auto found = calibrate::read_similarity(profile, positions);
   if (found.positions.empty()) fail(ErrorCode::usage, "no sample chosen has layer similarities");
-  model.similarity = std::move(found);
   model.positions = std::move(found.positions);
+  model.similarity = std::move(found);
   model.of_kv_heads = calibrate::of_kv_heads(model.similarity, model.shape.kv_heads);
   model.by_kv_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, false);
   model.by_query_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, true);

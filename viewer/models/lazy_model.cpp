@@ -176,8 +176,8 @@ LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std:
   const auto kept = choices.keep.initial + choices.keep.recent;
   auto found =
       calibrate::read_masses(profile, calibrate::longer_than(profile, positions, kept), policy);
-  model.masses = std::move(found);
   model.positions = std::move(found.positions);
+  model.masses = std::move(found);
   model.left_out = positions.size() - model.positions.size();
   for (const auto position : model.positions) model.names.push_back(profile.samples()[position].id);
   model.steps = calibrate::read_steps(profile, model.positions, choices.keep);

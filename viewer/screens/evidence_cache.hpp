@@ -26,13 +26,14 @@ class EvidenceCache : public QObject {
     int version = 0;  // grows whenever a reading begins or ends
     /// Names the opened files and the choices that it is read for; a change makes it stale.
     std::string of;
+    const OrReason<Model>& known() const { return *this; }
     bool is_read() const { return this->model || !this->reason.empty(); }
   };
   const Kept<LazyModel>& lazy() const { return lazy_; }
   const Kept<BlocksModel>& blocks() const { return blocks_; }
   const Kept<BudgetsModel>& budgets() const { return budgets_; }
   bool is_read() const { return lazy_.is_read() && blocks_.is_read() && budgets_.is_read(); }
-  MethodModels models() const { return {lazy_, blocks_, budgets_}; }
+  MethodModels models() const { return {lazy_.known(), blocks_.known(), budgets_.known()}; }
 
   /// What the methods decide about the layers; empty until that is known for the first time.
   const std::vector<LayerDecision>& layers() const { return layers_; }
