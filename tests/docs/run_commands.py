@@ -82,7 +82,7 @@ def commands(text: str) -> list[str]:
 
 def unknown_messages() -> list[str]:
     """Messages of docs/troubleshooting.md that no source has; "…" stands for what differs."""
-    folders = ("analyzer", "calibrate", "data", "export", "kernels", "viewer")
+    folders = ("analyzer", "base", "calibrate", "data", "export", "kernels", "viewer")
     sources = [ROOT / "main.cpp", *(path for folder in folders for path in (ROOT / folder).rglob("*.[ch]pp"))]
     # Literals that follow each other are one.
     texts = [re.sub(r'"\s*"', "", path.read_text()) for path in sources]
