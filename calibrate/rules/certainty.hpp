@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Means with intervals that hold for any number of texts, however few (docs/certainty.md). A value
+// is the mean of one group: prompts that are made of one text count once. Nothing here is random,
+// so that results repeat; the order of the values is part of the input.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/rules/rules.hpp"
+
+namespace kvatlas::calibrate {
+
+/// How sure an interval is, if nothing else is asked for. Each of its ends is wrong in at most half
+/// of the rest of all cases.
+inline constexpr double kConfidence = 0.95;
+
+/// The range of values of one kind. Values beyond it count as its nearest end.
+struct ValueRange {
+  double least = 0, most = 1;
+};
+inline constexpr ValueRange kScoreRange{0, 1};
+inline constexpr ValueRange kDifferenceRange{-1, 1};  // of two scores of one text
+
+/// The mean of each group's values, in the order in which the groups first appear. A value whose
+/// group has no name is a group of its own. NaN are passed over, and so are groups that have
+/// nothing else.
+std::vector<double> group_means(std::span<const double> values,
+                                std::span<const std::string> groups);
+
+/// The share of hits with the exact binomial interval (Clopper and Pearson). NaN if count is 0.
+Estimate binomial_mean(std::int64_t hits, std::int64_t count, double confidence = kConfidence);
+
+/// The mean with the betting interval (Waudby-Smith and Ramdas, "Estimating means of bounded random
+/// variables by betting": hedged capital, predictable plug-in bets, running intersection). It holds
+/// for values of any distribution within the range, also if one looks after every value and stops
+/// when one likes. NaN if there are no values.
+Estimate betting_mean(std::span<const double> values, ValueRange range,
+                      double confidence = kConfidence);
+
+/// The mean of scores from 0 to 1: exact where all are 0 or 1, else the betting interval.
+Estimate score_mean(std::span<const double> scores, double confidence = kConfidence);
+
+/// How many groups without any loss it takes at least to be so sure, on one side, that the mean
+/// loss is at most `limit` (0 to 1): the smallest n with 1 - (1 - confidence)^(1/n) <= limit.
+std::int64_t zero_loss_groups(double limit, double confidence = kConfidence);
+
+}  // namespace kvatlas::calibrate

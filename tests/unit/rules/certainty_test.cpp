@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/rules/certainty.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+double width(const Estimate& estimate) { return estimate.high - estimate.low; }
+
+TEST(Binomial, AsScipySays) {
+  // scipy 1.17.1: binomtest(hits, count).proportion_ci(confidence, method="exact")
+  struct Known {
+    std::int64_t hits, count;
+    double confidence, low, high;
+  };
+  for (const Known& of : {Known{0, 5, 0.95, 0.0, 0.5218237501049814},
+                          {5, 5, 0.95, 0.47817624989501856, 1.0},
+                          {1, 10, 0.95, 0.0025285785444625728, 0.44501611702819543},
+                          {3, 10, 0.95, 0.06673951117773447, 0.652452850060008},
+                          {10, 20, 0.95, 0.27195784956079133, 0.7280421504392086},
+                          {48, 50, 0.95, 0.8628623743960313, 0.9951185665738638},
+                          {199, 200, 0.95, 0.9724581015424416, 0.9998734189719902},
+                          {7, 1000, 0.95, 0.0028188587596180135, 0.014369194979269567},
+                          {3, 10, 0.9, 0.08726443391415029, 0.6066242161055765},
+                          {3, 10, 0.99, 0.03700722109620741, 0.7351139852871308}}) {
+    const Estimate found = binomial_mean(of.hits, of.count, of.confidence);
+    EXPECT_NEAR(found.low, of.low, 1e-10) << of.hits << " of " << of.count;
+    EXPECT_NEAR(found.high, of.high, 1e-10) << of.hits << " of " << of.count;
+    EXPECT_EQ(found.mean, static_cast<double>(of.hits) / static_cast<double>(of.count));
+  }
+}
+
+TEST(Betting, AsTheFormulasSay) {
+  // From the formulas of the paper, written a second time with numpy: capital as sums of
+  // logarithms, c = 0.9.
+  const auto near = [](const Estimate& found, double low, double high) {
+    EXPECT_NEAR(found.low, low, 1e-9);
+    EXPECT_NEAR(found.high, high, 1e-9);
+  };
+  near(betting_mean(std::vector<double>{1, 0, 1, 1, 1, 0.5, 1, 1, 0, 1}, kScoreRange),
+       0.32760207587671175, 1);
+  near(betting_mean(std::vector<double>{0.2, 0.4, 0.1, 0.3, 0.25, 0.3}, kScoreRange),
+       0.052723547431014595, 0.6212513471618877);
+  near(betting_mean(std::vector<double>(5, 0), kDifferenceRange), -0.5480292051197466,
+       0.5480292051197466);
+  near(betting_mean(std::vector<double>(20, 0), kDifferenceRange, 0.9), -0.1522121584330307,
+       0.1522121584330307);
+}
+
+TEST(Certainty, EqualScoresSayLittleOfFewTexts) {
+  for (const double score : {0.0, 0.3, 1.0})
+    for (const std::size_t count : {1u, 2u, 5u, 50u}) {
+      const Estimate found = score_mean(std::vector<double>(count, score));
+      EXPECT_GT(width(found), 0.01) << score << " of " << count;
+      EXPECT_LE(found.low, score);
+      EXPECT_GE(found.high, score);
+    }
+}
+
+TEST(Certainty, GrowsWithConfidenceAndShrinksWithTexts) {
+  Random random(3, "certainty");
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<double> values;
+    for (int i = 0; i < 160; ++i)
+      values.push_back(trial % 2 == 0 ? random.share() : std::floor(2 * random.share()));
+    for (const std::size_t count : {10u, 40u, 160u}) {
+      const std::span<const double> few(values.data(), count);
+      double last = 0;
+      for (const double confidence : {0.5, 0.8, 0.95, 0.99}) {
+        const Estimate found = score_mean(few, confidence);
+        EXPECT_GT(width(found), last);
+        EXPECT_LE(found.low, found.mean);
+        EXPECT_GE(found.high, found.mean);
+        EXPECT_GE(found.low, 0);
+        EXPECT_LE(found.high, 1);
+        last = width(found);
+      }
+      if (count < 160) {
+        EXPECT_GT(last, width(score_mean(std::span(values).first(4 * count), 0.99)));
+      }
+    }
+  }
+}
+
+TEST(Certainty, OfMirroredValuesIsMirrored) {
+  const std::vector<double> values = {0.1, 0.9, 0.4, 0.4, 0.8},
+                            mirrored = {0.9, 0.1, 0.6, 0.6, 0.2};
+  const Estimate a = score_mean(values), b = score_mean(mirrored);
+  EXPECT_NEAR(a.low, 1 - b.high, 1e-9);
+  EXPECT_NEAR(a.high, 1 - b.low, 1e-9);
+}
+
+TEST(Certainty, ContainsTheMeanOfValuesThatDrift) {
+  std::vector<double> values(100, 0);
+  values.insert(values.end(), 100, 1);
+  const Estimate found = betting_mean(values, kScoreRange);
+  EXPECT_LE(found.low, 0.5);
+  EXPECT_GE(found.high, 0.5);
+  EXPECT_GT(width(found), 0.01);
+}
+
+TEST(Certainty, RefusesWhatIsImpossible) {
+  EXPECT_TRUE(std::isnan(score_mean({}).mean));
+  EXPECT_TRUE(std::isnan(betting_mean({}, kDifferenceRange).high));
+  EXPECT_THROW(binomial_mean(3, 2), Error);
+  EXPECT_THROW(score_mean(std::vector<double>{1}, 1), Error);
+  EXPECT_THROW(betting_mean(std::vector<double>{1}, {1, 1}), Error);
+  EXPECT_THROW(zero_loss_groups(0), Error);
+}
+
+TEST(Certainty, CountsValuesBeyondTheRangeAsItsEnd) {
+  const Estimate inside = betting_mean(std::vector<double>{1, 0, 0.5}, kScoreRange),
+                 outside = betting_mean(std::vector<double>{7, -1, 0.5}, kScoreRange);
+  EXPECT_EQ(inside.mean, outside.mean);
+  EXPECT_EQ(inside.low, outside.low);
+}
+
+TEST(Certainty, GroupsCountOnce) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> values = {1, 0, none, 0.5, 0.75, 1, none, 0.125};
+  const std::vector<std::string> groups = {"b", "a", "b", "a", "", "b", "c", ""};
+  EXPECT_THAT(group_means(values, groups), ElementsAre(1, 0.25, 0.75, 0.125));
+  EXPECT_THAT(group_means({}, {}), IsEmpty());
+  EXPECT_THROW(group_means(values, {}), Error);
+}
+
+TEST(Certainty, TextsWithoutLossThatALimitNeeds) {
+  EXPECT_EQ(zero_loss_groups(0.05), 59);
+  EXPECT_EQ(zero_loss_groups(0.01), 299);
+  EXPECT_EQ(zero_loss_groups(0.1), 29);
+  EXPECT_EQ(zero_loss_groups(0.5, 0.75), 2);
+  EXPECT_EQ(zero_loss_groups(0.01, 0.975), 368);
+  // The exact interval agrees, and bets on differences need little more.
+  for (const double limit : {0.05, 0.1, 0.2}) {
+    const std::int64_t least = zero_loss_groups(limit);
+    EXPECT_LE(binomial_mean(0, least, 0.9).high, limit);
+    EXPECT_GT(binomial_mean(0, least - 1, 0.9).high, limit);
+    const auto upper = [](std::int64_t count) {
+      const std::vector<double> none(static_cast<std::size_t>(count), 0);
+      return betting_mean(none, kDifferenceRange, 0.9).high;
+    };
+    EXPECT_GT(upper(least - 1), limit);
+    EXPECT_LE(upper(least * 8 / 7 + 1), limit);
+  }
+}
+
+/// The interval that was printed before: percentile bootstrap over prompts.
+Estimate bootstrap(const std::vector<double>& values, Random& random) {
+  std::vector<double> means(200);
+  for (double& mean : means) {
+    mean = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) mean += values[random.below(values.size())];
+    mean /= static_cast<double>(values.size());
+  }
+  std::sort(means.begin(), means.end());
+  return {0, means[4], means[194]};
+}
+
+/// Policies that lose a known share of the score: how many intervals hold it? This prints the table
+/// of docs/certainty.md. Prompts of a text share its fate: four in five of a lost text are lost.
+TEST(Certainty, CoversTheTruth) {
+  constexpr int kTrials = 1000, kBootstraps = 200;
+  constexpr double kLeast = kTrials * 0.95 - 3 * kTrials * 0.0069;  // three deviations of chance
+  Random random(1, "coverage");
+  const auto holds = [](const Estimate& estimate, double truth) {
+    return estimate.low <= truth + 1e-9 && truth - 1e-9 <= estimate.high;
+  };
+  std::printf("| true loss | prompts a text | 5 texts | 10 | 20 | 50 | 100 | 200 |\n");
+  std::printf("|---|---|---|---|---|---|---|---|");
+  for (const double loss : {0.0, 0.01, 0.05, 0.1, 0.5})
+    for (const int prompts : {1, 5}) {
+      std::printf("\n| %g %% | %d |", 100 * loss, prompts);
+      for (const int texts : {5, 10, 20, 50, 100, 200}) {
+        const double within = prompts == 1 ? 1 : 0.8;
+        int of_score = 0, of_loss = 0, of_bootstrap = 0;
+        for (int trial = 0; trial < kTrials; ++trial) {
+          std::vector<double> all, losses, scores;
+          for (int text = 0; text < texts; ++text) {
+            const bool lost = random.share() < loss / within;
+            double sum = 0;
+            for (int prompt = 0; prompt < prompts; ++prompt) {
+              all.push_back(lost && random.share() < within ? 1 : 0);
+              sum += all.back();
+            }
+            losses.push_back(sum / prompts);
+            scores.push_back(1 - losses.back());
+          }
+          of_score += holds(score_mean(scores), 1 - loss);
+          of_loss += holds(betting_mean(losses, kDifferenceRange), loss);
+          if (trial < kBootstraps) of_bootstrap += holds(bootstrap(all, random), loss);
+        }
+        EXPECT_GE(of_score, kLeast) << loss << ", " << prompts << " x " << texts;
+        EXPECT_GE(of_loss, kLeast) << loss << ", " << prompts << " x " << texts;
+        std::printf(" %.1f / %.1f / %.1f |", 100.0 * of_score / kTrials, 100.0 * of_loss / kTrials,
+                    100.0 * of_bootstrap / kBootstraps);
+      }
+    }
+  std::printf("\n");
+}
+
+/// Scores that are seldom anything but 0 and 1 get one interval or the other, by what was seen.
+TEST(Certainty, CoversScoresOfAnyKind) {
+  constexpr int kTrials = 2000;
+  Random random(2, "coverage");
+  for (const double part : {0.1, 0.5, 0.9})
+    for (const double seldom : {0.02, 0.1, 0.3})
+      for (const int texts : {5, 20, 80}) {
+        int held = 0;
+        for (int trial = 0; trial < kTrials; ++trial) {
+          std::vector<double> scores;
+          for (int text = 0; text < texts; ++text) {
+            const double share = random.share();
+            scores.push_back(share < seldom ? part : share < seldom + 0.05 ? 0 : 1);
+          }
+          const Estimate found = score_mean(scores);
+          const double truth = seldom * part + 0.95 - seldom;
+          held += found.low <= truth && truth <= found.high;
+        }
+        EXPECT_GE(held, kTrials * (0.95 - 0.015)) << part << ", " << seldom << ", " << texts;
+      }
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
