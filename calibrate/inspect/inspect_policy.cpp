@@ -13,6 +13,7 @@
 #include "base/plain_text.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/inspect_bytes.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::calibrate {
@@ -110,13 +111,14 @@ void print_section(const Document& document, const std::string& name) {
   const auto& section = document.sections.at(name);
   const Part part = part_of(name, section);
   std::string settings = section.value("name", "");
-  const json all = name == "heads" ? section : section_of(part);
+  const json all = method::kHeads.is(name) ? section : section_of(part);
   for (const auto& [key, value] : all.at("settings").items())
     settings += str(settings.empty() ? "" : ", ", key, " ",
                     printable(value.is_string() ? value.get<std::string>() : value.dump()));
   line(name, settings);
   std::visit(PrintResult{document.model}, part);
-  if (name == "dynamickv" && section.contains("result") && section.at("result").contains("tasks")) {
+  if (method::kDynamicKv.is(name) && section.contains("result") &&
+      section.at("result").contains("tasks")) {
     std::vector<std::string> tasks;
     for (const auto& [task, budgets] : section.at("result").at("tasks").items())
       tasks.push_back(task);

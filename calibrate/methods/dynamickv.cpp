@@ -5,14 +5,22 @@
 #include <cmath>
 #include <map>
 
+#include <CLI/CLI.hpp>
+
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/method_command.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
+
+constexpr const char* kName = method::kDynamicKv.name;
 
 using nlohmann::json;
 namespace name = profile::name;
@@ -230,6 +238,50 @@ Calibrated Budgeting::calibrate() {
   return std::move(out_);
 }
 
+/// The method's options.
+class DynamicKvCommand : public MethodCommand {
+ public:
+  void add_options(CLI::App& command, const char* group) override {
+    auto& select = request_.policy.select;
+    as_setting(command.add_option("--budget", select.budget,
+                                  setting_named(kName, "budget").meaning + ": the document's"),
+               kName, "budget")
+        ->type_name("TOKENS")
+        ->group(group);
+    limit_to_setting(command.add_option("--budgets", request_.budgets,
+                                        "of the sweep (default: those of the profile)"),
+                     kName, "budget")
+        ->delimiter(',')
+        ->type_name("TOKENS,...")
+        ->group(group);
+    as_setting(
+        command.add_option("--window", select.window, "last prompt rows, which score the others"),
+        kName, "window")
+        ->type_name("TOKENS")
+        ->group(group);
+    as_setting(command.add_option("--kernel", select.kernel), kName, "kernel")
+        ->type_name("N")
+        ->group(group);
+    as_setting(command.add_option("--pooling", pooling_, "how: avg or max"), kName, "pooling")
+        ->type_name("HOW")
+        ->group(group);
+    as_setting(command.add_option("--r-max", request_.policy.r_max), kName, "r_max")
+        ->type_name("NUMBER")
+        ->group(group);
+  }
+  void settle() override {
+    request_.policy.select.pooling = pooling_ == "max" ? Pooling::maximum : Pooling::average;
+  }
+  bool fit(const Runtime& runtime) override { return runtime.takes(Form::dynamickv); }
+  Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
+    return calibrate_dynamickv(evidence, request_, run);
+  }
+
+ private:
+  DynamicRequest request_;
+  std::string pooling_;
+};
+
 }  // namespace
 
 BudgetSummary BudgetsOfSamples::summary(const std::vector<std::size_t>& of) const {
@@ -255,6 +307,12 @@ BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part) {
 Calibrated calibrate_dynamickv(const Evidence& evidence, const DynamicRequest& request,
                                const RunTrials& run) {
   return Budgeting(evidence, request, run).calibrate();
+}
+
+CalibratedMethod dynamickv_command() {
+  return {method::kDynamicKv, "How many tokens each layer deserves",
+          "  kvatlas calibrate dynamickv -p p.h5 --budget 256 -o policy.json",
+          []() -> std::unique_ptr<MethodCommand> { return std::make_unique<DynamicKvCommand>(); }};
 }
 
 }  // namespace kvatlas::calibrate

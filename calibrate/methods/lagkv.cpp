@@ -7,14 +7,23 @@
 #include <map>
 #include <tuple>
 
+#include <CLI/CLI.hpp>
+
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/method_command.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 #include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
+
+constexpr const char* kName = method::kLagKv.name;
 
 using nlohmann::json;
 namespace name = profile::name;
@@ -325,11 +334,54 @@ Calibrated Sweep::calibrate() {
   return std::move(out_);
 }
 
+/// The method's options.
+class LagKvCommand : public MethodCommand {
+ public:
+  void add_options(CLI::App& command, const char* group) override {
+    as_setting(command.add_option("--sink", request_.sink), kName, "sink")
+        ->type_name("TOKENS")
+        ->group(group);
+    limit_to_setting(
+        command.add_option("--lags", request_.lags, "partition sizes of the sweep, in tokens"),
+        kName, "lag")
+        ->delimiter(',')
+        ->default_str("128,512,1024")
+        ->type_name("TOKENS,...")
+        ->group(group);
+    command.add_option("--ratios", request_.ratios, "shares of a partition kept, as 0.25 or 1/4")
+        ->delimiter(',')
+        ->default_str("1/2,1/4,1/6,1/8")
+        ->type_name("R,...")
+        ->group(group);
+    command
+        .add_option("--compression", request_.compression,
+                    "share of the cache that the recommended setting saves at least, 0 to 1")
+        ->check(real_range(0.0, 1.0))
+        ->capture_default_str()
+        ->type_name("SHARE")
+        ->group(group);
+  }
+  bool fit(const Runtime& runtime) override { return runtime.takes(Form::lagkv); }
+  Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
+    return calibrate_lagkv(evidence, request_, run);
+  }
+
+ private:
+  LagRequest request_;
+};
+
 }  // namespace
 
 Calibrated calibrate_lagkv(const Evidence& evidence, const LagRequest& request,
                            const RunTrials& run) {
   return Sweep(evidence, request, run).calibrate();
+}
+
+CalibratedMethod lagkv_command() {
+  return {method::kLagKv, "How hard eviction by the next tokens' range may cut",
+          "  kvatlas calibrate lagkv -p p.h5 --model M --lags 64,128,256 --compression 0.6 -o "
+          "policy.json",
+          []() -> std::unique_ptr<MethodCommand> { return std::make_unique<LagKvCommand>(); }};
 }
 
 }  // namespace kvatlas::calibrate

@@ -5,14 +5,24 @@
 #include <cmath>
 #include <limits>
 
+#include <CLI/CLI.hpp>
+
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/method_command.hpp"
+#include "calibrate/policy/method.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
+
+constexpr const char* kName = method::kPod.name;
 
 using nlohmann::json;
 namespace name = profile::name;
@@ -328,11 +338,83 @@ Calibrated Grouping::calibrate() {
   return std::move(out_);
 }
 
+/// The method's options.
+class PodCommand : public MethodCommand {
+ public:
+  void add_options(CLI::App& command, const char* group) override {
+    auto* delta = limit_to_setting(
+                      command.add_option(
+                          "--delta", request_.delta,
+                          "least similarity of a block's layers, 0 to 1 (default: with --model the "
+                          "least that keeps the score, else " +
+                              default_text(kName, "delta") + ")"),
+                      kName, "delta")
+                      ->type_name("SHARE")
+                      ->group(group);
+    command
+        .add_option(
+            "--save", request_.wanted_saving,
+            "or the greatest that saves this share of the cache at the longest of --lengths")
+        ->check(real_range(0.0, 0.5))
+        ->excludes(delta)
+        ->type_name("SHARE")
+        ->group(group);
+    limit_to_setting(
+        command.add_option("--deltas", request_.deltas, "of the sweep (default: 0.05 to 0.95)"),
+        kName, "delta")
+        ->delimiter(',')
+        ->type_name("SHARE,...")
+        ->group(group);
+    as_setting(command.add_option("--granularity", granularity_,
+                                  "what has blocks of its own: kv-head or head (query heads)"),
+               kName, "granularity")
+        ->type_name("WHAT")
+        ->group(group);
+    as_setting(
+        command.add_option("--tau", request_.policy.tau,
+                           "gate from which a head skips the distant part, 0 to 1; 1: never"),
+        kName, "tau")
+        ->type_name("SHARE")
+        ->group(group);
+    command.add_option("--memory", memory_, "memory for KV caches that the greatest batch is of")
+        ->capture_default_str()
+        ->type_name("SIZE")
+        ->group(group);
+    command
+        .add_option("--new-tokens", request_.new_tokens,
+                    "generated after the prompt, for that batch")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+        ->capture_default_str()
+        ->type_name("TOKENS")
+        ->group(group);
+  }
+  Shared shared() override { return {&request_.policy.proximal, &request_.tolerance}; }
+  void settle() override {
+    request_.policy.per_query_head = granularity_ == "head";
+    request_.memory_bytes = static_cast<double>(parse_bytes(memory_));
+  }
+  bool fit(const Runtime& runtime) override { return runtime.takes(Form::pod); }
+  Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
+    return calibrate_pod(evidence, request_, run);
+  }
+
+ private:
+  PodRequest request_;
+  std::string granularity_, memory_ = "24GiB";
+};
+
 }  // namespace
 
 Calibrated calibrate_pod(const Evidence& evidence, const PodRequest& request,
                          const RunTrials& run) {
   return Grouping(evidence, request, run).calibrate();
+}
+
+CalibratedMethod pod_command() {
+  return {method::kPod, "Which layers can share the keys of distant tokens",
+          "  kvatlas calibrate pod -p p.h5 --model M --initial 16 --recent 240 -o policy.json\n"
+          "  kvatlas calibrate pod -p p.h5 --save 0.35 --lengths 8192,32768",
+          []() -> std::unique_ptr<MethodCommand> { return std::make_unique<PodCommand>(); }};
 }
 
 }  // namespace kvatlas::calibrate

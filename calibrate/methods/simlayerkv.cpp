@@ -5,12 +5,21 @@
 #include <cmath>
 #include <limits>
 
+#include <CLI/CLI.hpp>
+
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/real_range.hpp"
 #include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/method_command.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/setting_option.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
+
+constexpr const char* kName = method::kSimLayerKv.name;
 
 using nlohmann::json;
 namespace name = profile::name;
@@ -27,9 +36,9 @@ LayerFlags flags_of(const LazyHeads& rows) {
   return flags;
 }
 
-class Search {
+class Thresholding {
  public:
-  Search(const Evidence& evidence, const SimLayerRequest& request, const RunTrials& run)
+  Thresholding(const Evidence& evidence, const SimLayerRequest& request, const RunTrials& run)
       : evidence_(evidence), request_(request), run_(run) {}
 
   Calibrated calibrate();
@@ -71,7 +80,7 @@ class Search {
   Calibrated out_;
 };
 
-void Search::collect() {
+void Thresholding::collect() {
   const SimLayerKv& policy = request_.policy;
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   require_captured(evidence_.profile(), prefill ? name::kMass : name::kDecodeMass, "lazy");
@@ -90,7 +99,7 @@ void Search::collect() {
                   evidence_.request().force, out_);
 }
 
-double Search::choose(const Split& split) {
+double Thresholding::choose(const Split& split) {
   std::vector<double> thresholds;
   if (request_.threshold) {
     thresholds = {*request_.threshold};
@@ -148,7 +157,7 @@ double Search::choose(const Split& split) {
   return thresholds[*chosen];
 }
 
-void Search::measure(const Split& split, double threshold) {
+void Thresholding::measure(const Split& split, double threshold) {
   const SimLayerKv part = part_at(threshold);
   SimLayerKv fixed = part, opposite = part;
   fixed.fixed = fixed_at(threshold);
@@ -183,7 +192,7 @@ void Search::measure(const Split& split, double threshold) {
   note_precision(split, verdict.scores(0), out_);
 }
 
-void Search::report(double threshold) {
+void Thresholding::report(double threshold) {
   const auto& header = evidence_.header();
   const StepMasses steps =
       read_steps(evidence_.profile(), sighted_.positions, request_.policy.keep);
@@ -231,7 +240,7 @@ void Search::report(double threshold) {
   out_.tables.push_back(std::move(table));
 }
 
-Calibrated Search::calibrate() {
+Calibrated Thresholding::calibrate() {
   collect();
   if (!run_ && !request_.threshold)
     fail(ErrorCode::usage,
@@ -256,11 +265,75 @@ Calibrated Search::calibrate() {
   return std::move(out_);
 }
 
+/// The method's options.
+class SimLayerCommand : public MethodCommand {
+ public:
+  void add_options(CLI::App& command, const char* group) override {
+    limit_to_setting(
+        command.add_option("--threshold", request_.threshold,
+                           setting_named(kName, "threshold").meaning +
+                               ", 0 to 1 (default: searched for, which needs --model)"),
+        kName, "threshold")
+        ->type_name("SHARE")
+        ->group(group);
+    as_setting(command.add_option("--identify", identify_,
+                                  "when layers are told: decode (at the first generated token) or "
+                                  "prefill (at the last prompt rows)"),
+               kName, "identify")
+        ->type_name("WHEN")
+        ->group(group);
+    as_setting(
+        command.add_option("--w-last", request_.policy.w_last, "prompt rows looked at by prefill"),
+        kName, "w_last")
+        ->type_name("N")
+        ->group(group);
+    command
+        .add_option("--static-share", request_.static_share,
+                    "share of samples from which a layer is lazy in the static view, 0 to 1")
+        ->check(real_range(0.0, 1.0))
+        ->capture_default_str()
+        ->type_name("SHARE")
+        ->group(group);
+    command.add_flag("--per-head", request_.policy.per_head, "tell KV heads, not layers")
+        ->group(group);
+    command
+        .add_flag("--fixed", request_.fixed,
+                  "make the static view the policy: the same lazy layers for every input")
+        ->group(group);
+  }
+  Shared shared() override { return {&request_.policy.keep, &request_.tolerance}; }
+  void settle() override {
+    request_.policy.identify =
+        identify_ == "prefill" ? SimLayerKv::Identify::prefill : SimLayerKv::Identify::decode;
+  }
+  bool fit(const Runtime& runtime) override {
+    const bool by_input = runtime.takes(Form::lazy_by_input);
+    const bool per_head = request_.policy.per_head;
+    // A runtime that cannot tell layers by input gets the same ones for every input.
+    if (!by_input || per_head) request_.fixed = true;
+    return by_input || runtime.takes(per_head ? Form::lazy_heads : Form::lazy_layers);
+  }
+  Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
+    return calibrate_simlayerkv(evidence, request_, run);
+  }
+
+ private:
+  SimLayerRequest request_;
+  std::string identify_;
+};
+
 }  // namespace
 
 Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
                                 const RunTrials& run) {
-  return Search(evidence, request, run).calibrate();
+  return Thresholding(evidence, request, run).calibrate();
+}
+
+CalibratedMethod simlayerkv_command() {
+  return {method::kSimLayerKv, "Which layers are lazy, and need only initial and recent tokens",
+          "  kvatlas calibrate simlayerkv -p p.h5 --model M --recent 256 -o policy.json\n"
+          "  kvatlas calibrate simlayerkv -p p.h5 --threshold 0.8 --recent 256",
+          []() -> std::unique_ptr<MethodCommand> { return std::make_unique<SimLayerCommand>(); }};
 }
 
 }  // namespace kvatlas::calibrate

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "calibrate/policy/document_impl.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 
 namespace kvatlas::calibrate {
@@ -14,9 +15,9 @@ using nlohmann::json;
 
 constexpr std::string_view kSchemaName = "kvatlas.policy/";
 constexpr int kMajor = 1, kMinor = 0;
-const char* const kMembers[] = {"schema",    "model",   "provenance", "simlayerkv", "pod",
-                                "dynamickv", "lagkv",   "baseline",   "heads",      "compose",
-                                "kv_bits",   "runtime", "pareto",     "search"};
+/// The members of a document beside its sections.
+const char* const kMembers[] = {"schema",  "model",   "provenance", "compose",
+                                "kv_bits", "runtime", "pareto",     "search"};
 
 /// The minor version of the document. Error(unreadable) if this kvatlas cannot read it.
 int readable_minor(const json& document) {
@@ -87,8 +88,11 @@ Document from_json(json all, int minor) {
     provenance.seed = from.at("seed");
   }
   provenance.tool_version = from.value("tool_version", "");
-  for (const auto* name : kSections)
-    if (all.contains(name)) document.sections[name] = std::move(all.at(name));
+  for (const Method& section : kSections)
+    if (all.contains(section.name)) {
+      document.sections[section.name] = std::move(all.at(section.name));
+      all.erase(section.name);
+    }
   document.compose = all.value("compose", document.compose);
   document.kv_bits = all.value("kv_bits", 16);
   document.runtime = all.value("runtime", "");
@@ -141,7 +145,7 @@ struct Fits {
 };
 
 const json* task_budgets(const Document& document) {
-  const auto section = document.sections.find("dynamickv");
+  const auto section = document.sections.find(method::kDynamicKv.name);
   if (section == document.sections.end() || !section->contains("result")) return nullptr;
   const auto& result = section->at("result");
   return result.contains("tasks") ? &result.at("tasks") : nullptr;
@@ -183,8 +187,7 @@ void check_document(const Document& document) {
 std::string document_text(const Document& document) {
   try {
     for (const auto& [name, section] : document.sections.items())
-      if (std::find(kSections.begin(), kSections.end(), name) == kSections.end())
-        fail(ErrorCode::internal, "there is no section ", quoted(name));
+      if (!find_section(name)) fail(ErrorCode::internal, "there is no section ", quoted(name));
     const json all = to_json(document);
     std::string text = canonical_json(all);  // first, for it finds numbers that are not finite
     const auto complaint = schema_complaint(all);
@@ -240,8 +243,8 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     for (const auto& name : document.compose) parts.push_back(part(name));
     add(std::move(parts), kComposition);
   } else {
-    for (const auto* name : kSections)
-      if (document.sections.contains(name)) add({part(name)}, name);
+    for (const Method& section : kSections)
+      if (document.sections.contains(section.name)) add({part(section.name)}, section.name);
     // The full cache in fewer bits is a policy without a section.
     if (policies.empty() && document.kv_bits != 16) add({}, "");
   }

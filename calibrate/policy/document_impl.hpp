@@ -2,7 +2,6 @@
 // What the sources that read and write documents share.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <string>
 
@@ -14,8 +13,6 @@ namespace kvatlas::calibrate {
 
 inline constexpr int kDeepestDocument = 24;
 inline constexpr std::size_t kLargestDocument = std::size_t{64} << 20;
-inline constexpr std::array<const char*, 6> kSections = {"simlayerkv", "pod",      "dynamickv",
-                                                         "lagkv",      "baseline", "heads"};
 
 /// The first thing that the schema finds wrong, with its place ("simlayerkv.settings.recent: ...").
 /// "" if the document meets the schema.

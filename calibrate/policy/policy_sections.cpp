@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "calibrate/policy/document_impl.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 
 namespace kvatlas::calibrate {
@@ -136,13 +137,13 @@ Part part_of_heads(const json& section) {
 
 /// What a section's part is called.
 const PartName& part_name(const std::string& section, const json& from) {
-  if (section != "baseline") return *find_part(section);
+  if (!method::kBaseline.is(section)) return *find_part(section);
   const auto name = from.find("name");
   if (name == from.end() || !name->is_string())
     fail(ErrorCode::unreadable, "name is missing, or no text");
   auto text = name->get<std::string>();
   const PartName* known = find_part(text);
-  if (!known || section_name(known->standard) != "baseline")
+  if (!known || !method::kBaseline.is(section_name(known->standard)))
     fail(ErrorCode::unreadable, "name ", quoted(text), " is no baseline's");
   return *known;
 }
@@ -150,28 +151,27 @@ const PartName& part_name(const std::string& section, const json& from) {
 }  // namespace
 
 std::string section_name(const Part& part) {
-  if (std::holds_alternative<SimLayerKv>(part)) return "simlayerkv";
-  if (std::holds_alternative<Pod>(part)) return "pod";
-  if (std::holds_alternative<DynamicKv>(part)) return "dynamickv";
-  if (std::holds_alternative<LagKv>(part)) return "lagkv";
-  return "baseline";
+  if (std::holds_alternative<SimLayerKv>(part)) return method::kSimLayerKv.name;
+  if (std::holds_alternative<Pod>(part)) return method::kPod.name;
+  if (std::holds_alternative<DynamicKv>(part)) return method::kDynamicKv.name;
+  if (std::holds_alternative<LagKv>(part)) return method::kLagKv.name;
+  return method::kBaseline.name;
 }
 
 json section_of(const Part& part) {
   const auto section = section_name(part);
-  const auto name = section == "baseline" ? name_of(part) : section;
+  const auto name = method::kBaseline.is(section) ? name_of(part) : section;
   json out = {{"settings", write_settings(*find_part(name), part)},
               {"result", std::visit(Result{}, part)}};
-  if (section == "baseline") out["name"] = name;
+  if (method::kBaseline.is(section)) out["name"] = name;
   return out;
 }
 
 Part part_of(const std::string& section, const json& from) {
   return in_context(section, [&]() -> Part {
-    if (std::find(kSections.begin(), kSections.end(), section) == kSections.end())
-      fail(ErrorCode::unreadable, "no section of a policy document");
+    if (!find_section(section)) fail(ErrorCode::unreadable, "no section of a policy document");
     const auto& settings = object_member(from, "settings");
-    if (section == "heads") return part_of_heads(from);
+    if (method::kHeads.is(section)) return part_of_heads(from);
     const PartName& known = part_name(section, from);
     Part part = known.standard;
     try {

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/method.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -168,12 +169,14 @@ std::vector<PartName> make_names() {
        "every layer keeps the last tokens",
        Streaming{{0, Proximity{}.recent}},
        {recent_kept(&Streaming::keep)}},
-      {"simlayerkv", "lazy layers keep the first and the last tokens", SimLayerKv{},
+      {method::kSimLayerKv.name, "lazy layers keep the first and the last tokens", SimLayerKv{},
        simlayerkv_settings()},
-      {"pod", "layers of a block share the keys of distant tokens", Pod{}, pod_settings()},
-      {"dynamickv", "a budget of tokens for each layer, by the prompt's scores", DynamicKv{},
-       dynamickv_settings()},
-      {"lagkv", "partitions cut by their scores against the next one", LagKv{}, lagkv_settings()},
+      {method::kPod.name, "layers of a block share the keys of distant tokens", Pod{},
+       pod_settings()},
+      {method::kDynamicKv.name, "a budget of tokens for each layer, by the prompt's scores",
+       DynamicKv{}, dynamickv_settings()},
+      {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
+       lagkv_settings()},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
        window_budget_settings(&SnapKv::select)},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
@@ -297,16 +300,16 @@ std::string name_of(const Part& part) {
     std::string operator()(const Streaming& p) const {
       return p.keep.initial == 0 ? "window" : "streaming";
     }
-    std::string operator()(const SimLayerKv&) const { return "simlayerkv"; }
+    std::string operator()(const SimLayerKv&) const { return method::kSimLayerKv.name; }
     std::string operator()(const LayerBaseline& p) const {
       return p.choose == LayerBaseline::Choose::pyramid ? "pyramid-layers" : "random-layers";
     }
-    std::string operator()(const Pod&) const { return "pod"; }
-    std::string operator()(const DynamicKv&) const { return "dynamickv"; }
+    std::string operator()(const Pod&) const { return method::kPod.name; }
+    std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
     std::string operator()(const LagKv& p) const {
-      return p.variant == LagVariant::lag     ? "lagkv"
+      return p.variant == LagVariant::lag     ? method::kLagKv.name
              : p.variant == LagVariant::local ? "local"
                                               : "l2";
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many tokens are kept: DynamicKV's and PyramidKV's of a layer, LagKV's of a prompt.
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -42,12 +43,13 @@ std::vector<std::int64_t> pyramid_budgets(std::int64_t mean, std::int64_t layers
 std::vector<double> retention_shares(const std::vector<std::vector<std::int64_t>>& counts) {
   if (counts.empty()) return {};
   std::vector<double> shares(counts.front().size(), 0);
+  Eigen::Map<Eigen::ArrayXd> sum(shares.data(), std::ssize(shares));
   for (const auto& of_sample : counts) {
-    const double all =
-        static_cast<double>(std::accumulate(of_sample.begin(), of_sample.end(), std::int64_t{0}));
-    for (std::size_t layer = 0; layer < shares.size() && all > 0; ++layer)
-      shares[layer] +=
-          static_cast<double>(of_sample[layer]) / all / static_cast<double>(counts.size());
+    const auto of_layers = Eigen::Map<const Eigen::Array<std::int64_t, Eigen::Dynamic, 1>>(
+                               of_sample.data(), sum.size())
+                               .cast<double>();
+    if (const double all = of_layers.sum(); all > 0)
+      sum += of_layers / all / static_cast<double>(counts.size());
   }
   return shares;
 }

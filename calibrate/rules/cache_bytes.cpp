@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 #include "kernels/lag_scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -255,8 +256,8 @@ CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load) {
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy) {
   for (const auto& part : policy.parts) {
     const auto* lazy = std::get_if<SimLayerKv>(&part);
-    if (!lazy || lazy->fixed || !document.sections.contains("simlayerkv")) continue;
-    const auto& section = document.sections.at("simlayerkv");
+    if (!lazy || lazy->fixed || !document.sections.contains(method::kSimLayerKv.name)) continue;
+    const auto& section = document.sections.at(method::kSimLayerKv.name);
     const auto& of =
         lazy->per_head && section.contains("per_head") ? section.at("per_head") : section;
     const char* name = lazy->per_head ? "rates" : "lazy_rates";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,25 +14,27 @@ Similarity layer_similarity(std::span<const std::vector<float>> divergences, std
   const auto count = static_cast<std::size_t>(heads * layers * layers);
   if (divergences.empty()) fail(ErrorCode::internal, "a similarity needs a sample");
   Similarity out{heads, layers, std::vector<double>(count, 0)};
+  Eigen::Map<Eigen::ArrayXd> values(out.values.data(), heads * layers * layers);
   for (const auto& of_sample : divergences) {
     if (of_sample.size() != count)
       fail(ErrorCode::internal, "divergences of ", of_sample.size(), " numbers, expected ", count);
-    for (std::size_t i = 0; i < count; ++i) out.values[i] += of_sample[i];
+    values += Eigen::Map<const Eigen::ArrayXf>(of_sample.data(), values.size()).cast<double>();
   }
-  for (double& value : out.values) value = 1 - value / static_cast<double>(divergences.size());
+  values = 1 - values / static_cast<double>(divergences.size());
   return out;
 }
 
 Similarity of_kv_heads(const Similarity& similarity, std::int64_t kv_heads) {
-  const auto pairs = static_cast<std::size_t>(similarity.layers * similarity.layers);
-  const auto group = static_cast<std::size_t>(similarity.heads / kv_heads);
-  Similarity out{kv_heads, similarity.layers, {}};
-  out.values.assign(static_cast<std::size_t>(kv_heads) * pairs,
-                    std::numeric_limits<double>::infinity());
-  for (std::size_t i = 0; i < similarity.values.size(); ++i) {
-    double& smallest = out.values[i / (group * pairs) * pairs + i % pairs];
-    smallest = std::min(smallest, similarity.values[i]);
-  }
+  const std::int64_t pairs = similarity.layers * similarity.layers;
+  const std::int64_t group = similarity.heads / kv_heads;
+  Similarity out{kv_heads, similarity.layers,
+                 std::vector<double>(static_cast<std::size_t>(kv_heads * pairs))};
+  // A column a head, for the pairs of a head lie beside each other.
+  const Eigen::Map<const Eigen::ArrayXXd> of_heads(similarity.values.data(), pairs,
+                                                   similarity.heads);
+  Eigen::Map<Eigen::ArrayXXd> smallest(out.values.data(), pairs, kv_heads);
+  for (std::int64_t kv_head = 0; kv_head < kv_heads; ++kv_head)
+    smallest.col(kv_head) = of_heads.middleCols(kv_head * group, group).rowwise().minCoeff();
   return out;
 }
 

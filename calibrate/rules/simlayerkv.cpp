@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -153,9 +154,10 @@ Masses SampleMasses::decided(bool per_head) const {
 std::vector<double> mean_masses(const Masses& masses) {
   if (masses.empty()) return {};
   std::vector<double> means(masses.front().size(), 0);
+  Eigen::Map<Eigen::ArrayXd> sum(means.data(), std::ssize(means));
   for (const auto& of_sample : masses)
-    for (std::size_t l = 0; l < means.size(); ++l)
-      means[l] += of_sample[l] / static_cast<double>(masses.size());
+    sum += Eigen::Map<const Eigen::ArrayXd>(of_sample.data(), sum.size()) /
+           static_cast<double>(masses.size());
   return means;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/method.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -36,7 +37,7 @@ std::optional<LazyHeads> static_view(const json& section, bool per_head) {
   // It is read like a result, so that it passes the same checks.
   const json as_result = {{"settings", section.at("settings")},
                           {"result", {{list, section.at(view).at(list)}}}};
-  return std::get<SimLayerKv>(part_of("simlayerkv", as_result)).fixed;
+  return std::get<SimLayerKv>(part_of(method::kSimLayerKv.name, as_result)).fixed;
 }
 
 /// Whether the runtime must be given the static view of the policy, or is to be given it.

@@ -307,8 +307,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
                   "what is searched; compose: SimLayerKV with DynamicKV or LagKV on the layers "
                   "that stay full; kv4: what is kept in 4 bits")
       ->delimiter(',')
-      ->check(CLI::IsMember({"simlayerkv", "pod", "dynamickv", "lagkv", "kv4", "compose"}))
-      ->default_str("simlayerkv,pod,dynamickv,lagkv,kv4,compose")
+      ->check(CLI::IsMember(searched_names()))
+      ->default_str(CLI::detail::join(searched_names(), ","))
       ->type_name("METHOD,...")
       ->group(kSearch);
   command.add_option("--candidates", o.search.width, "policies that are tried on the model at all")

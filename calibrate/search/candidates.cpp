@@ -12,6 +12,7 @@
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -33,7 +34,7 @@ using Kept = std::vector<Masses>;  // [sample][layer][KV head]
 
 std::string family_of(const Policy& policy) {
   const std::string family = join(policy.parts, "+", section_name);
-  return family.empty() ? "kv4" : family;
+  return family.empty() ? kFourBits : family;
 }
 
 /// The layers that a SimLayerKV part trims in a sample: [layer][KV head].
@@ -68,12 +69,12 @@ class Listing {
   Candidates list() {
     read_selections();
     if (evidence_.profile().has(name::kDecodeMass)) add_simlayerkv();
-    if (space_.has("pod") && evidence_.profile().has(name::kDivergence) &&
+    if (space_.has(method::kPod.name) && evidence_.profile().has(name::kDivergence) &&
         evidence_.profile().has(name::kDecodeMass))
       add_pod();
     for (const auto& [part, kept] : selections_)
-      if (space_.has(section_name(part).c_str())) add({part}, {}, lost_of(kept));
-    if (space_.has("kv4")) {
+      if (space_.has(section_name(part))) add({part}, {}, lost_of(kept));
+    if (space_.has(kFourBits)) {
       const std::size_t plain = out_.all.size();
       for (std::size_t i = 0; i < plain; ++i) add_in_four_bits(out_.all[i]);
       add_in_four_bits({.policy = {}, .real = {}, .family = {}, .lazy_rates = {}});
@@ -82,7 +83,7 @@ class Listing {
   }
 
  private:
-  struct Selection {
+  struct KeptSelection {
     Part part;
     Kept kept;
   };
@@ -209,7 +210,7 @@ class Listing {
         for (std::size_t g = 0; g < rates[l].size(); ++g)
           rates[l][g] += trimmed[s][l][g] / static_cast<double>(masses.layers.size());
     }
-    const auto with = [&](const Selection* selection) {
+    const auto with = [&](const KeptSelection* selection) {
       Kept kept;
       for (std::size_t s = 0; s < trimmed.size(); ++s) {
         kept.push_back(selection ? selection->kept[s] : whole());
@@ -221,8 +222,8 @@ class Listing {
       if (selection) parts.push_back(selection->part);
       add(std::move(parts), part.fixed ? std::nullopt : std::optional(rates), lost_of(kept));
     };
-    if (space_.has("simlayerkv")) with(nullptr);
-    if (composed && space_.has("compose"))
+    if (space_.has(method::kSimLayerKv.name)) with(nullptr);
+    if (composed && space_.has(kCompose))
       for (const auto& selection : selections_) with(&selection);
   }
 
@@ -292,14 +293,21 @@ class Listing {
   CacheLoad load_;
   ModelInfo model_;
   double full_bytes_ = 0;
-  std::vector<Selection> selections_;
+  std::vector<KeptSelection> selections_;
   std::set<std::string> seen_;
   Candidates out_;
 };
 
 }  // namespace
 
-bool SearchSpace::has(const char* method) const {
+std::vector<std::string> searched_names() {
+  std::vector<std::string> names;
+  for (const Method& method : kMethods) names.emplace_back(method.name);
+  names.insert(names.end(), {kFourBits, kCompose});
+  return names;
+}
+
+bool SearchSpace::has(std::string_view method) const {
   return std::find(methods.begin(), methods.end(), method) != methods.end();
 }
 

@@ -15,12 +15,17 @@
 
 namespace kvatlas::calibrate {
 
+// What is searched beside the methods of calibration.
+inline constexpr const char* kFourBits = "kv4";     // 4 bits, alone and with the others
+inline constexpr const char* kCompose = "compose";  // a layer policy and a selection on what it
+                                                    // leaves full
+/// The names of all methods, and those two.
+std::vector<std::string> searched_names();
+
 struct SearchSpace {
-  /// "simlayerkv", "pod", "dynamickv", "lagkv", "kv4" (4 bits, alone and with the others) and
-  /// "compose" (a layer policy and a selection on the layers that stay full).
-  std::vector<std::string> methods = {"simlayerkv", "pod", "dynamickv", "lagkv", "kv4", "compose"};
+  std::vector<std::string> methods = searched_names();  // those that are searched
   std::string runtime;  // that is to run it; empty: kvatlas's own simulation
-  bool has(const char* method) const;
+  bool has(std::string_view method) const;
 };
 
 struct Candidate {

@@ -41,10 +41,10 @@ std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::
   return out;
 }
 
-class Search {
+class StagedSearch {
  public:
-  Search(const Evidence& evidence, const Split& split, const Candidates& candidates,
-         const SearchRequest& request, const RunTrials& run, const SearchSays& says)
+  StagedSearch(const Evidence& evidence, const Split& split, const Candidates& candidates,
+               const SearchRequest& request, const RunTrials& run, const SearchSays& says)
       : evidence_(evidence),
         split_(split),
         candidates_(candidates),
@@ -103,7 +103,7 @@ class Search {
 /// that a proxy that favours one family does not shut out the others; and for a quarter of the
 /// places those that lose least for their bytes, down to the smallest, so that the front reaches
 /// beyond what was asked for.
-void Search::rank_by_proxy() {
+void StagedSearch::rank_by_proxy() {
   std::map<std::string, std::vector<std::size_t>> families;
   std::vector<std::size_t> fitting;
   std::vector<double> bytes, kept;
@@ -150,7 +150,7 @@ void Search::rank_by_proxy() {
                                   "the profile"));
 }
 
-void Search::try_on(std::size_t first, std::size_t end, SearchStage& stage) {
+void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage) {
   std::vector<Policy> policies = {{.name = "full", .parts = {}}};
   for (const auto& one : standing_) policies.push_back(of(one).real);
   for (std::size_t s = first; s < end; ++s) {
@@ -176,7 +176,7 @@ void Search::try_on(std::size_t first, std::size_t end, SearchStage& stage) {
   }
 }
 
-void Search::retire(const Standing& one) {
+void StagedSearch::retire(const Standing& one) {
   Tried tried;
   tried.candidate = one.candidate;
   tried.samples = one.losses.size();
@@ -187,7 +187,7 @@ void Search::retire(const Standing& one) {
 }
 
 /// What is worse for sure goes, and then what there is no room for.
-void Search::drop(std::size_t keep, SearchStage& stage) {
+void StagedSearch::drop(std::size_t keep, SearchStage& stage) {
   std::stable_sort(standing_.begin(), standing_.end(), better);
   const double best = standing_.front().loss.high;
   std::vector<Standing> left;
@@ -207,7 +207,7 @@ void Search::drop(std::size_t keep, SearchStage& stage) {
   standing_ = std::move(left);
 }
 
-void Search::correlate() {
+void StagedSearch::correlate() {
   std::vector<double> lost, loss, kl;
   for (const auto& one : standing_) {
     lost.push_back(of(one).lost);
@@ -218,7 +218,7 @@ void Search::correlate() {
   out_.proxy_kl = rank_correlation(lost, kl);
 }
 
-void Search::run_stages() {
+void StagedSearch::run_stages() {
   const std::size_t all = samples_.size();
   std::size_t seen = 0;
   // 1/4, 1/2 and all of the samples; of few, as many stages as there is sense in.
@@ -258,7 +258,7 @@ void Search::run_stages() {
   std::iota(out_.finalists.begin(), out_.finalists.end(), std::size_t{0});
 }
 
-void Search::judge_finalists() {
+void StagedSearch::judge_finalists() {
   out_.held_out = !split_.held_out.empty();
   const auto& samples = out_.held_out ? split_.held_out : split_.choice;
   std::vector<Policy> policies;
@@ -282,7 +282,7 @@ void Search::judge_finalists() {
 
 /// The search's own order; the first that unseen samples do not speak against. If all lose too
 /// much, the one that loses least, and the result says that nothing was met.
-void Search::choose() {
+void StagedSearch::choose() {
   for (std::size_t i = 0; i < out_.finalists.size(); ++i) {
     if (loss_of(out_.tried[out_.finalists[i]]) > request_.max_loss) continue;
     out_.chosen = out_.finalists[i];
@@ -306,7 +306,7 @@ double loss_of(const Tried& tried) {
 
 SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,
                     const SearchRequest& request, const RunTrials& run, const SearchSays& says) {
-  return Search(evidence, split, candidates, request, run, says).result();
+  return StagedSearch(evidence, split, candidates, request, run, says).result();
 }
 
 }  // namespace kvatlas::calibrate

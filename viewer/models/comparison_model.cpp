@@ -6,32 +6,20 @@
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
 namespace {
 
+using calibrate::Method;
 using nlohmann::json;
 
-struct Method {
-  const char *section, *title, *setting;  // the member that a search moves; may be nullptr
-  bool needs_training;
-  const char* controls[2];  // members that were measured beside it
-};
-constexpr Method kMethods[] = {
-    {"simlayerkv", "SimLayerKV", "threshold", false, {"static", "opposite"}},
-    {"pod", "PoD", "delta", true, {nullptr, nullptr}},
-    {"dynamickv", "DynamicKV", "budget", false, {nullptr, nullptr}},
-    {"lagkv", "LagKV", nullptr, false, {"local", "l2"}},
-    {"heads", "Imported heads", nullptr, false, {nullptr, nullptr}},
-    {"baseline", "Baseline", nullptr, false, {nullptr, nullptr}}};
-
-const char* control_title(const std::string& control) {
-  if (control == "static") return "SimLayerKV, the same layers for all inputs";
-  if (control == "opposite") return "SimLayerKV, as many layers of the smallest mass";
-  if (control == "local") return "LocalKV";
-  return "L2 norm";
+const char* control_title(const Method& method, const std::string& member) {
+  for (const auto& control : method.controls)
+    if (control.member && control.member == member) return control.title;
+  return method.title;
 }
 
 std::string setting_text(const Method& method, const json& settings) {
@@ -54,7 +42,7 @@ void add_measured(const Method& method, const json& section, const std::string& 
   ComparedPolicy policy;
   policy.name = policy.method = title;
   if (!control && method.setting) {
-    policy.section = method.section;
+    policy.section = method.name;
     policy.value = number_in(settings, method.setting);
   }
   policy.setting = setting_text(method, settings);
@@ -98,22 +86,22 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
     for (const json& point : curve) {
       ComparedPolicy policy;
       policy.name = policy.method = method.title;
-      policy.section = method.section;
+      policy.section = method.name;
       policy.value = number_in(point, method.setting);
       policy.setting = setting_text(method, point);
       policy.kept_share = kept_of(method, section, point);
       policy.score = {number_in(point, "score"), number_in(point, "low"), number_in(point, "high")};
       add(std::move(policy));
     }
-  } else if (std::string(method.section) == "lagkv" && member_of(section, "sweep").is_array() &&
+  } else if (calibrate::method::kLagKv.is(method.name) && member_of(section, "sweep").is_array() &&
              !member_of(section, "sweep").empty()) {
     const SweepModel sweep = sweep_model(section);
     for (std::size_t i = 0; i < sweep.candidates.size(); ++i) {
       const auto& candidate = sweep.candidates[i];
       ComparedPolicy policy;
       policy.method = policy.name =
-          candidate.own() ? method.title : control_title(candidate.variant);
-      policy.section = candidate.own() ? method.section : "";
+          candidate.own() ? method.title : control_title(method, candidate.variant);
+      policy.section = candidate.own() ? method.name : "";
       policy.setting = str("lag ", candidate.lag, ", ratio ", candidate.ratio);
       policy.lag_candidate = static_cast<int>(i);
       policy.kept_share = 1 - candidate.compression;
@@ -146,20 +134,19 @@ std::vector<double> own_keys(const json& lowest, std::size_t layers) {
 /// What the section's policy keeps of each layer; nothing where it tells none apart.
 std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json& section,
                                                std::int64_t layers) {
-  const std::string name = method.section;
   ComparisonModel::Strip strip{method.title, {}, {}};
-  if (name == "simlayerkv") {
+  if (calibrate::method::kSimLayerKv.is(method.name)) {
     strip.unit = "share of samples in which the layer stays full";
     for (const double rate : numbers_of(member_of(section, "lazy_rates")))
       strip.values.push_back(1 - rate);
     if (strip.values.empty())
       for (const double lazy : flags_of(member_of(member_of(section, "result"), "lazy_layers")))
         strip.values.push_back(1 - lazy);
-  } else if (name == "pod") {
+  } else if (calibrate::method::kPod.is(method.name)) {
     strip.unit = "share of heads that keep keys of their own";
     strip.values = own_keys(member_of(member_of(section, "result"), "lowest"),
                             static_cast<std::size_t>(layers));
-  } else if (name == "dynamickv") {
+  } else if (calibrate::method::kDynamicKv.is(method.name)) {
     strip.unit = "tokens, as a share of the most";
     strip.values = numbers_of(member_of(member_of(section, "result"), "budgets"));
     const double most =
@@ -170,18 +157,12 @@ std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json&
   return strip;
 }
 
-const Method* method_named(const std::string& section) {
-  for (const Method& method : kMethods)
-    if (method.section == section) return &method;
-  return nullptr;
-}
-
 /// "simlayerkv+lagkv" -> "SimLayerKV + LagKV".
 std::string family_title(const std::string& family, int kv_bits) {
   std::string title;
   for (std::size_t from = 0; from <= family.size();) {
     const std::size_t end = std::min(family.find('+', from), family.size());
-    const auto* method = method_named(family.substr(from, end - from));
+    const auto* method = calibrate::find_section(family.substr(from, end - from));
     if (method) title += str(title.empty() ? "" : " + ", method->title);
     from = end + 1;
   }
@@ -202,7 +183,8 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
     policy.score = interval_of(member_of(entry, "score"));
     policy.front_point = {{index, i}};
     policy.chosen = member_of(entry, "chosen") == true;
-    policy.needs_training = member_of(member_of(entry, "sections"), "pod").is_object();
+    policy.needs_training =
+        member_of(member_of(entry, "sections"), calibrate::method::kPod.name).is_object();
     if (!std::isnan(policy.kept_share) && !std::isnan(policy.score.mean))
       model.searched.push_back(std::move(policy));
   }
@@ -240,8 +222,8 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
       continue;  // of another model
     }
     const std::string family = join(document.compose, "+");
-    for (const Method& method : kMethods) {
-      const auto found = document.sections.find(method.section);
+    for (const Method& method : calibrate::kSections) {
+      const auto found = document.sections.find(method.name);
       if (found == document.sections.end()) continue;
       const bool composed = document.compose.size() > 1;
       const std::string name = text_in(*found, "name");
@@ -249,7 +231,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
                           composed       ? family_title(family, document.kv_bits)
                           : name.empty() ? method.title
                                          : name,
-                          !composed || document.compose.front() == method.section});
+                          !composed || document.compose.front() == method.name});
     }
     add_front(document, d, model);
   }
@@ -257,10 +239,10 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
     if (measured_whole)
       add_measured(*method, *section, title, member_of(*section, "measured"), false, model);
   for (const auto& [method, section, title, measured_whole] : sections) {
-    for (const char* control : method->controls)
-      if (control)
-        add_measured(*method, *section, control_title(control),
-                     member_of(member_of(*section, control), "measured"), true, model);
+    for (const auto& [member, beside] : method->controls)
+      if (member)
+        add_measured(*method, *section, beside, member_of(member_of(*section, member), "measured"),
+                     true, model);
     add_searched(*method, *section, model);
     if (auto strip = strip_of(*method, *section, model.layers))
       model.strips.push_back(std::move(*strip));
@@ -283,11 +265,11 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
 
 Choices with_policy(Choices choices, const ComparedPolicy& policy) {
   choices.front = {};
-  if (policy.section == "simlayerkv") choices.lazy.threshold = policy.value;
-  if (policy.section == "pod") choices.blocks.delta = policy.value;
-  if (policy.section == "dynamickv")
+  if (calibrate::method::kSimLayerKv.is(policy.section)) choices.lazy.threshold = policy.value;
+  if (calibrate::method::kPod.is(policy.section)) choices.blocks.delta = policy.value;
+  if (calibrate::method::kDynamicKv.is(policy.section))
     choices.budgets.budget = static_cast<std::int64_t>(policy.value);
-  if (policy.section == "lagkv") choices.lag_candidate = policy.lag_candidate;
+  if (calibrate::method::kLagKv.is(policy.section)) choices.lag_candidate = policy.lag_candidate;
   return choices;
 }
 
@@ -303,8 +285,8 @@ Choices with_front(Choices choices, const ComparedPolicy& policy,
 
 std::vector<ComparisonModel::Strip> strips_of(const calibrate::Document& document) {
   std::vector<ComparisonModel::Strip> strips;
-  for (const Method& method : kMethods)
-    if (const auto found = document.sections.find(method.section); found != document.sections.end())
+  for (const Method& method : calibrate::kSections)
+    if (const auto found = document.sections.find(method.name); found != document.sections.end())
       if (auto strip = strip_of(method, *found, document.model.layers))
         strips.push_back(std::move(*strip));
   return strips;

@@ -6,20 +6,17 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 
 namespace kvatlas::viewer {
 namespace {
-
-constexpr const char* kTitles[][2] = {{"simlayerkv", "SimLayerKV"}, {"pod", "PoD"},
-                                      {"dynamickv", "DynamicKV"},   {"lagkv", "LagKV"},
-                                      {"heads", "Imported heads"},  {"baseline", "Baseline"}};
 
 /// "SimLayerKV + LagKV".
 std::string composition_title(const calibrate::Document& document) {
   std::string joined;
   for (const auto& name : document.compose)
-    for (const auto& [section, title] : kTitles)
-      if (name == section) joined += str(joined.empty() ? "" : " + ", title);
+    if (const auto* section = calibrate::find_section(name))
+      joined += str(joined.empty() ? "" : " + ", section->title);
   return joined;
 }
 
@@ -37,17 +34,18 @@ NeedleModel needle_model(std::span<const calibrate::Document> documents) {
   NeedleModel model;
   for (const auto& document : documents) {
     const bool composed = document.compose.size() > 1;
-    for (const auto& [section, title] : kTitles) {
-      const auto found = document.sections.find(section);
+    for (const calibrate::Method& section : calibrate::kSections) {
+      const auto found = document.sections.find(section.name);
       // Each section of a composition has the scores of the whole.
-      if (found == document.sections.end() || (composed && document.compose.front() != section))
+      if (found == document.sections.end() ||
+          (composed && document.compose.front() != section.name))
         continue;
       auto measured = measured_of(member_of(*found, "measured"));
       if (!measured || measured->depths.empty()) continue;
       if (model.maps.empty() && !measured->full_depths.empty())
         model.maps.push_back({"full cache", std::move(measured->full_depths)});
       model.maps.push_back(
-          {composed ? composition_title(document) : title, std::move(measured->depths)});
+          {composed ? composition_title(document) : section.title, std::move(measured->depths)});
     }
   }
   if (model.maps.empty())

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
@@ -49,6 +51,11 @@ class Command : public testing::Test {
  private:
   testing_support::TemporaryFolder folder_;
 };
+
+TEST_F(Command, ThereIsOneForEveryMethodOfTheTable) {
+  const std::string help = run_kvatlas({"calibrate", "--help"}).out;
+  for (const Method& method : kMethods) EXPECT_THAT(help, HasSubstr(str("\n  ", method.name, " ")));
+}
 
 TEST_F(Command, AllFourInOneDocument) {
   const Finished finished = calibrate(all({"-o", output()}));

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command `kvatlas calibrate` needs of a method. Each method's file makes one row of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "calibrate/methods/trials.hpp"
+#include "calibrate/policy/method.hpp"
+#include "calibrate/rules/calibrated.hpp"
+#include "calibrate/rules/evidence.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kvatlas::calibrate {
+
+struct Runtime;
+
+/// A method's request, made from the words of one command line.
+class MethodCommand {
+ public:
+  virtual ~MethodCommand() = default;
+
+  /// Adds the method's own options, in this group of the help.
+  virtual void add_options(CLI::App& command, const char* group) = 0;
+
+  /// Members of the request that options set which several methods share: --initial and --recent,
+  /// and --tolerance. Null for a method that has no use for them.
+  struct Shared {
+    Proximity* keep = nullptr;
+    std::optional<double>* tolerance = nullptr;
+  };
+  virtual Shared shared() { return {}; }
+
+  /// Called once the command line has been read: turns its words into the request.
+  virtual void settle() {}
+  /// Fits the request to what the runtime can do. False if the runtime cannot carry out the method.
+  virtual bool fit(const Runtime& runtime) = 0;
+  /// `run` is null where no model was given.
+  virtual Calibrated calibrate(const Evidence& evidence, const RunTrials& run) = 0;
+};
+
+/// A method as the command lists it.
+struct CalibratedMethod {
+  Method method;
+  const char *summary, *examples;  // for the help
+  std::unique_ptr<MethodCommand> (*make)();
+};
+
+CalibratedMethod simlayerkv_command();
+CalibratedMethod pod_command();
+CalibratedMethod dynamickv_command();
+CalibratedMethod lagkv_command();
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/policy/method.hpp"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "calibrate/policy/policy.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+TEST(Method, TheSchemaHasASectionForEachAndNoOther) {
+  const auto schema = nlohmann::json::parse(document_schema());
+  std::set<std::string> members, sections;
+  for (const auto& [name, of] : schema.at("properties").items()) members.insert(name);
+  for (const char* other :
+       {"schema", "model", "provenance", "compose", "kv_bits", "runtime", "pareto", "search"})
+    EXPECT_EQ(members.erase(other), 1u) << other;
+  for (const Method& section : kSections) sections.insert(section.name);
+  EXPECT_EQ(members, sections);
+}
+
+TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {
+  for (const Method& method : kMethods) {
+    const PartName* part = find_part(method.name);
+    ASSERT_NE(part, nullptr) << method.name;
+    EXPECT_EQ(section_name(part->standard), method.name);
+    if (method.setting) EXPECT_EQ(setting_named(method.name, method.setting).key, method.setting);
+  }
+}
+
+TEST(Method, IsFoundByItsName) {
+  for (const Method& section : kSections)
+    EXPECT_STREQ(find_section(section.name)->title, section.title);
+  EXPECT_EQ(find_section("SimLayerKV"), nullptr);
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
