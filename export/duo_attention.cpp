@@ -5,20 +5,20 @@
 
 namespace kvatlas::exporting {
 
-Exported export_duo_attention(const Order& order) {
-  const auto& model = order.document.model;
+Exported export_duo_attention(const PartRequest& request) {
+  const auto& model = request.document.model;
   if (model.layers < 2 || model.kv_heads < 2)
     fail(ErrorCode::usage, "DuoAttention reads its table of heads with numpy.loadtxt, which makes ",
          "a list of a single row or column: it needs at least 2 layers and 2 KV heads, found ",
          model.layers, " and ", model.kv_heads);
   std::string table;
-  const auto lazy = lazy_heads(order);
+  const auto lazy = lazy_heads(request);
   for (const auto& row : lazy) {
     for (std::size_t h = 0; h < row.size(); ++h)
       table += str(h == 0 ? "" : "\t", row[h] != 0 ? "0.0" : "1.0");
     table += '\n';
   }
-  const auto keep = proximal(order);
+  const auto keep = proximal(request);
   // DuoAttention takes the quantile at this share as its threshold. It lies between the zeros and
   // the ones, so that the table stays as it is.
   const std::string sparsity = nlohmann::json(lazy_share(lazy)).dump();

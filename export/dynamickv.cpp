@@ -7,18 +7,18 @@ namespace kvatlas::exporting {
 namespace {
 
 /// The word that the program looks for in a model's name. It leaves models without it as they are.
-std::string name_of(const Order& order) {
-  const auto architecture = architecture_of(order);
+std::string name_of(const PartRequest& request) {
+  const auto architecture = architecture_of(request);
   return architecture == "internlm2" ? "internlm" : architecture;
 }
 
 }  // namespace
 
-Exported export_dynamickv(const Order& order) {
-  const auto& part = std::get<calibrate::DynamicKv>(order.theirs.policy.parts.front());
+Exported export_dynamickv(const PartRequest& request) {
+  const auto& part = std::get<calibrate::DynamicKv>(request.theirs.policy.parts.front());
   const auto& select = part.select;
   const bool average = select.pooling == calibrate::Pooling::average;
-  const std::string name = name_of(order);
+  const std::string name = name_of(request);
   Exported exported;
   exported.files = {
       {"run_dynamickv.sh", str("#!/bin/sh\n"

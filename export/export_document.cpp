@@ -27,14 +27,15 @@ ExportedPolicy exported_policy(const Document& document, const Policy& policy,
     length = document.provenance.lengths.back();
   if (length < 1)
     fail(ErrorCode::usage, "the document does not say how long its prompts were: give --length");
-  const Order order{document,          runtime, given.parts.front(), form.value(),
-                    std::move(theirs), length,  request.config};
+  const PartRequest part_request{document,          runtime, given.parts.front(), form.value(),
+                                 std::move(theirs), length,  request.config};
   const Exporter exporter = exporter_of(runtime.name);
   if (!exporter) fail(ErrorCode::internal, runtime.name, " has no exporter");
-  Exported exported = exporter(order);
+  Exported exported = exporter(part_request);
   ExportedPolicy out{policy.section, std::move(exported.files), {}};
-  if (is_static) out.note = static_text(order, document.sections.at(policy.section));
-  out.files.push_back({"README.txt", readme_text(order, policy.section, is_static, exported)});
+  if (is_static) out.note = static_text(part_request, document.sections.at(policy.section));
+  out.files.push_back(
+      {"README.txt", readme_text(part_request, policy.section, is_static, exported)});
   return out;
 }
 

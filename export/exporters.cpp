@@ -6,7 +6,7 @@
 namespace kvatlas::exporting {
 
 // Each exporter stands in the file of its runtime's name.
-using Export = Exported(const Order& order);
+using Export = Exported(const PartRequest& request);
 Export export_duo_attention, export_dynamickv, export_kvcache_factory, export_kvpress, export_lagkv,
     export_llama_cpp, export_minference, export_mlc_llm, export_mlx_lm, export_openvino,
     export_sglang, export_simlayerkv, export_tensorrt_llm, export_transformers,

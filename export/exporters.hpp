@@ -22,7 +22,7 @@ struct ExportFile {
 };
 
 /// One part of a policy for one runtime, which can take it: that has been checked already.
-struct Order {
+struct PartRequest {
   const calibrate::Document& document;
   const calibrate::Runtime& runtime;
   calibrate::Part part;  // as it stands in the document
@@ -34,7 +34,7 @@ struct Order {
   std::optional<nlohmann::json> config;
 };
 
-/// What an exporter makes of an order. README.txt is written from it.
+/// What an exporter makes of a request. README.txt is written from it.
 struct Exported {
   std::vector<ExportFile> files;
   /// How the files are passed to the runtime: exact commands or lines of code, in which $MODEL
@@ -45,7 +45,7 @@ struct Exported {
 };
 
 /// Writes the files. Error(usage) if only the exporter can see that the runtime cannot take them.
-using Exporter = Exported (*)(const Order& order);
+using Exporter = Exported (*)(const PartRequest& request);
 /// nullptr if the runtime has none.
 Exporter exporter_of(std::string_view runtime);
 

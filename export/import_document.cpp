@@ -109,13 +109,13 @@ ModelInfo completed_model(const ImportRequest& request, std::int64_t layers, std
 LazyHeads lowest(const HeadNumbers& numbers, std::size_t count) {
   LazyHeads lazy(numbers.size(), std::vector<std::uint8_t>(numbers.front().size(), 0));
   const std::size_t heads = numbers.front().size();
-  std::vector<std::size_t> order(numbers.size() * heads);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::vector<std::size_t> request(numbers.size() * heads);
+  std::iota(request.begin(), request.end(), std::size_t{0});
+  std::stable_sort(request.begin(), request.end(), [&](std::size_t a, std::size_t b) {
     return numbers[a / heads][a % heads] < numbers[b / heads][b % heads];
   });
-  for (std::size_t i = 0; i < std::min(count, order.size()); ++i)
-    lazy[order[i] / heads][order[i] % heads] = 1;
+  for (std::size_t i = 0; i < std::min(count, request.size()); ++i)
+    lazy[request[i] / heads][request[i] % heads] = 1;
   return lazy;
 }
 

@@ -15,18 +15,18 @@ using calibrate::Form;
 constexpr std::int64_t kWindow = 8;  // tokens that are kept besides a capacity
 
 /// [layer][KV head], the tokens that are kept besides the window.
-std::vector<std::vector<std::int64_t>> capacities(const Order& order) {
-  const auto kv_heads = static_cast<std::size_t>(order.document.model.kv_heads);
+std::vector<std::vector<std::int64_t>> capacities(const PartRequest& request) {
+  const auto kv_heads = static_cast<std::size_t>(request.document.model.kv_heads);
   std::vector<std::vector<std::int64_t>> out;
-  if (order.form == Form::dynamickv) {
-    for (const auto budget : budgets(order)) out.emplace_back(kv_heads, budget);
+  if (request.form == Form::dynamickv) {
+    for (const auto budget : budgets(request)) out.emplace_back(kv_heads, budget);
     return out;
   }
-  const auto keep = proximal(order);
+  const auto keep = proximal(request);
   const auto lazy_capacity = std::max<std::int64_t>(keep.initial + keep.recent - kWindow, 0);
-  for (const auto& row : lazy_heads(order)) {
+  for (const auto& row : lazy_heads(request)) {
     auto& layer = out.emplace_back();
-    for (const auto lazy : row) layer.push_back(lazy != 0 ? lazy_capacity : order.length);
+    for (const auto lazy : row) layer.push_back(lazy != 0 ? lazy_capacity : request.length);
   }
   return out;
 }
@@ -75,9 +75,9 @@ HeadFile head_file(std::vector<std::vector<std::int64_t>> capacity, std::int64_t
 
 }  // namespace
 
-Exported export_kvcache_factory(const Order& order) {
-  const auto& model = order.document.model;
-  const auto file = head_file(capacities(order), model.heads / model.kv_heads);
+Exported export_kvcache_factory(const PartRequest& request) {
+  const auto& model = request.document.model;
+  const auto file = head_file(capacities(request), model.heads / model.kv_heads);
   Exported exported;
   exported.files = {{"headkv.json", file.line}};
   exported.use =
@@ -96,11 +96,11 @@ Exported export_kvcache_factory(const Order& order) {
       "It knows Llama and Mistral alone, needs transformers 4.44.2 and a CUDA GPU, and takes "
       "prompts one by one."};
   if (!file.note.empty()) exported.notes.push_back(file.note);
-  if (order.form != Form::dynamickv)
+  if (request.form != Form::dynamickv)
     exported.notes.push_back(str(
         "A lazy head keeps as many tokens as in the policy, its 8 last ones and those that these "
         "attend to most; the others have a capacity of ",
-        order.length, " tokens, so that prompts of up to that length are kept whole there."));
+        request.length, " tokens, so that prompts of up to that length are kept whole there."));
   return exported;
 }
 

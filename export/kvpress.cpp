@@ -34,57 +34,57 @@ constexpr const char* kUnevenLayers =
     "flash_attention_2, and eager ends in a shape error.";
 
 /// A press with a ratio for each layer.
-Press ratios_press(const Order& order) {
+Press ratios_press(const PartRequest& request) {
   std::vector<std::int64_t> kept;
   json ratios = json::array();
-  for (const auto& layer : kept_tokens(order, order.part)) {
+  for (const auto& layer : kept_tokens(request, request.part)) {
     kept.push_back(layer.front());
-    ratios.push_back(removed_ratio(layer.front(), order.length));
+    ratios.push_back(removed_ratio(layer.front(), request.length));
   }
   Press press;
   press.numbers["press"] = "PerLayerCompressionPress";
   press.numbers["arguments"] = {{"compression_ratios", ratios}};
-  press.numbers["length"] = order.length;
+  press.numbers["length"] = request.length;
   press.numbers["kept"] = kept;
   const auto [least, most] = std::minmax_element(kept.begin(), kept.end());
-  if (*least >= order.length)
-    press.notes.push_back(str("Nothing is cut of a prompt of ", order.length,
+  if (*least >= request.length)
+    press.notes.push_back(str("Nothing is cut of a prompt of ", request.length,
                               " tokens: every layer keeps at least as many."));
   else if (*least != *most)
     press.notes.emplace_back(kUnevenLayers);
   return press;
 }
 
-Press lazy_layers_press(const Order& order) {
-  const auto initial = proximal(order).initial;
-  Press press = ratios_press(order);
+Press lazy_layers_press(const PartRequest& request) {
+  const auto initial = proximal(request).initial;
+  Press press = ratios_press(request);
   press.numbers["scorer"] = "StreamingLLMPress";
   press.numbers["scorer_arguments"] = {{"n_sink", initial}};
-  if (std::holds_alternative<Streaming>(order.part) && initial == 4)
+  if (std::holds_alternative<Streaming>(request.part) && initial == 4)
     press.registered = {
         {"press_name", "streaming_llm"},
         {"compression_ratio", press.numbers["arguments"]["compression_ratios"].front()}};
   return press;
 }
 
-Press budgets_press(const Order& order) {
-  const auto& select = std::get<DynamicKv>(order.part).select;
-  Press press = ratios_press(order);
+Press budgets_press(const PartRequest& request) {
+  const auto& select = std::get<DynamicKv>(request.part).select;
+  Press press = ratios_press(request);
   press.numbers["scorer"] = "SnapKVPress";
   press.numbers["scorer_arguments"] = {{"window_size", select.window},
                                        {"kernel_size", select.kernel}};
   return press;
 }
 
-Press lag_press(const Order& order) {
-  const auto& lag = std::get<LagKv>(order.part);
-  const double ratio = removed_ratio(lag.kept(order.length), order.length);
+Press lag_press(const PartRequest& request) {
+  const auto& lag = std::get<LagKv>(request.part);
+  const double ratio = removed_ratio(lag.kept(request.length), request.length);
   Press press;
   press.numbers["press"] = "LagKVPress";
   press.numbers["arguments"] = {
       {"compression_ratio", ratio}, {"n_sink", lag.sink}, {"lag_size", lag.lag}};
-  press.numbers["length"] = order.length;
-  press.numbers["kept"] = lag.kept(order.length);
+  press.numbers["length"] = request.length;
+  press.numbers["kept"] = lag.kept(request.length);
   if (lag.sink == 4 && lag.lag == 128)
     press.registered = {{"press_name", "lagkv"}, {"compression_ratio", ratio}};
   if (lag.lag > 256)
@@ -95,8 +95,8 @@ Press lag_press(const Order& order) {
   return press;
 }
 
-Press threshold_press(const Order& order) {
-  const auto& lazy = std::get<SimLayerKv>(order.part);
+Press threshold_press(const PartRequest& request) {
+  const auto& lazy = std::get<SimLayerKv>(request.part);
   if (lazy.keep.recent < 2)
     fail(ErrorCode::usage,
          "kvpress keeps everything where 'recent' is 1, for it takes one token off it: calibrate "
@@ -113,9 +113,9 @@ Press threshold_press(const Order& order) {
   return press;
 }
 
-Press heads_press(const Order& order) {
-  const auto keep = proximal(order);
-  const auto lazy = lazy_heads(order);
+Press heads_press(const PartRequest& request) {
+  const auto keep = proximal(request);
+  const auto lazy = lazy_heads(request);
   json rows = json::array();
   for (const auto& row : lazy) {
     json& full = rows.emplace_back(json::array());
@@ -127,25 +127,25 @@ Press heads_press(const Order& order) {
   press.numbers["retrieval_heads"] = rows;
   press.numbers["sink_size"] = keep.initial;
   press.numbers["recent_size"] = keep.recent;
-  press.numbers["kv_heads"] = order.document.model.kv_heads;
+  press.numbers["kv_heads"] = request.document.model.kv_heads;
   press.notes.emplace_back(
       "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
       "without padding.");
   return press;
 }
 
-Press press_of(const Order& order) {
-  switch (order.form) {
+Press press_of(const PartRequest& request) {
+  switch (request.form) {
     case Form::lazy_layers:
-      return lazy_layers_press(order);
+      return lazy_layers_press(request);
     case Form::lazy_by_input:
-      return threshold_press(order);
+      return threshold_press(request);
     case Form::lazy_heads:
-      return heads_press(order);
+      return heads_press(request);
     case Form::dynamickv:
-      return budgets_press(order);
+      return budgets_press(request);
     case Form::lagkv:
-      return lag_press(order);
+      return lag_press(request);
     case Form::pod:
       break;
   }
@@ -178,12 +178,12 @@ std::string use_of(const std::string& file, bool registered) {
 
 }  // namespace
 
-Exported export_kvpress(const Order& order) {
-  Press press = press_of(order);
-  press.numbers["layers"] = order.document.model.layers;
+Exported export_kvpress(const PartRequest& request) {
+  Press press = press_of(request);
+  press.numbers["layers"] = request.document.model.layers;
   const bool has_length = press.numbers.contains("length");
   const std::string file =
-      "kvatlas_press" + (has_length ? "_" + str(order.length) : std::string()) + ".json";
+      "kvatlas_press" + (has_length ? "_" + str(request.length) : std::string()) + ".json";
   Exported exported;
   exported.files = {{file, calibrate::canonical_json(press.numbers)},
                     {"load_press.py", std::string(load_press_script())}};

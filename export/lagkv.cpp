@@ -18,8 +18,8 @@ double kept_ratio(std::int64_t keep, std::int64_t lag) {
 
 }  // namespace
 
-Exported export_lagkv(const Order& order) {
-  const auto& lag = std::get<calibrate::LagKv>(order.part);
+Exported export_lagkv(const PartRequest& request) {
+  const auto& lag = std::get<calibrate::LagKv>(request.part);
   Exported exported;
   exported.files = {
       {"lagkv.json", calibrate::canonical_json({{"ratio", kept_ratio(lag.keep(), lag.lag)},

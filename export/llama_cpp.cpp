@@ -27,9 +27,9 @@ std::size_t period_of(const std::vector<std::uint8_t>& layers) {
 
 }  // namespace
 
-Exported export_llama_cpp(const Order& order) {
-  const auto windows = windows_of(order);
-  const auto architecture = architecture_of(order);
+Exported export_llama_cpp(const PartRequest& request) {
+  const auto windows = windows_of(request);
+  const auto architecture = architecture_of(request);
   const auto period = period_of(windows.layers);
   const std::string window_key = architecture + ".attention.sliding_window";
   Exported out;
@@ -37,7 +37,7 @@ Exported export_llama_cpp(const Order& order) {
       {"gguf_metadata.json",
        calibrate::canonical_json(
            {{"architecture", architecture},
-            {"block_count", order.document.model.layers},
+            {"block_count", request.document.model.layers},
             {"metadata", {{window_key, windows.size}, {window_key + "_pattern", period}}}})},
       {"set_gguf_metadata.py", std::string(set_gguf_metadata_script())}};
   out.use =

@@ -5,12 +5,12 @@
 
 namespace kvatlas::exporting {
 
-Exported export_minference(const Order& order) {
-  const auto& model = order.document.model;
-  const auto keep = proximal(order);
+Exported export_minference(const PartRequest& request) {
+  const auto& model = request.document.model;
+  const auto keep = proximal(request);
   const auto group = static_cast<std::size_t>(model.heads / model.kv_heads);
   std::string text = "[";
-  const auto lazy = lazy_heads(order);
+  const auto lazy = lazy_heads(request);
   bool some_full = false;
   for (std::size_t l = 0; l < lazy.size(); ++l) {
     nlohmann::ordered_json layer = nlohmann::ordered_json::object();

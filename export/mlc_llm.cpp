@@ -4,8 +4,8 @@
 
 namespace kvatlas::exporting {
 
-Exported export_mlc_llm(const Order& order) {
-  const auto keep = proximal(order.theirs.policy.parts.at(0));
+Exported export_mlc_llm(const PartRequest& request) {
+  const auto keep = proximal(request.theirs.policy.parts.at(0));
   // MLC-LLM's window includes the first tokens.
   const auto window = keep.initial + keep.recent;
   Exported out;

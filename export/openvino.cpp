@@ -13,16 +13,17 @@ struct Sizes {
 
 /// The first and the recent tokens, and one block for those that took most attention, for OpenVINO
 /// needs a block for them.
-Sizes of_streaming(const Order& order) {
-  const auto keep = proximal(order.theirs.policy.parts.at(0));
-  const auto block = order.runtime.page_tokens;
+Sizes of_streaming(const PartRequest& request) {
+  const auto keep = proximal(request.theirs.policy.parts.at(0));
+  const auto block = request.runtime.page_tokens;
   return {keep.initial, keep.recent - block, keep.initial + keep.recent};
 }
 
 /// Every layer has the mean size. It keeps the first tokens, then the recent ones as far as there
 /// is room, and otherwise the tokens that took most attention.
-Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::int64_t recent) {
-  const auto block = order.runtime.page_tokens;
+Sizes of_mean(const PartRequest& request, std::int64_t mean, std::int64_t initial,
+              std::int64_t recent) {
+  const auto block = request.runtime.page_tokens;
   Sizes sizes;
   sizes.start = calibrate::whole_pages(initial, block);
   sizes.most = std::max(calibrate::whole_pages(mean, block), sizes.start + 2 * block);
@@ -30,34 +31,34 @@ Sizes of_mean(const Order& order, std::int64_t mean, std::int64_t initial, std::
   return sizes;
 }
 
-std::int64_t mean_kept(const Order& order) {
+std::int64_t mean_kept(const PartRequest& request) {
   std::int64_t sum = 0;
-  const auto kept = kept_tokens(order, order.part);
+  const auto kept = kept_tokens(request, request.part);
   for (const auto& layer : kept) sum += layer.front();
   return sum / std::ssize(kept);
 }
 
 }  // namespace
 
-Exported export_openvino(const Order& order) {
+Exported export_openvino(const PartRequest& request) {
   Sizes sizes;
   Exported out;
   std::string name = "cb_config.json";
-  const auto& theirs = order.theirs.policy.parts.at(0);
+  const auto& theirs = request.theirs.policy.parts.at(0);
   if (const auto* heavy = std::get_if<calibrate::H2o>(&theirs)) {
-    sizes = of_mean(order, heavy->budget, 0, heavy->budget / 2);
+    sizes = of_mean(request, heavy->budget, 0, heavy->budget / 2);
     out.notes.push_back(
         "The budgets of the layers are lost, their mean is what every layer keeps.");
-  } else if (!order.theirs.not_simulated.empty()) {
-    const auto keep = proximal(order);
-    sizes = of_mean(order, mean_kept(order), keep.initial, keep.recent);
-    name = str("cb_config_", order.length, ".json");
+  } else if (!request.theirs.not_simulated.empty()) {
+    const auto keep = proximal(request);
+    sizes = of_mean(request, mean_kept(request), keep.initial, keep.recent);
+    name = str("cb_config_", request.length, ".json");
     out.notes.push_back(str("Which layers are lazy is lost: every layer keeps ", sizes.most,
                             " tokens, the mean of "
                             "the policy for a prompt of ",
-                            order.length, ". It is for prompts of that length."));
+                            request.length, ". It is for prompts of that length."));
   } else {
-    sizes = of_streaming(order);
+    sizes = of_streaming(request);
   }
   out.files.push_back({name, calibrate::canonical_json({{"use_cache_eviction", true},
                                                         {"cache_eviction_config",

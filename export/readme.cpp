@@ -6,6 +6,7 @@
 
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "export/readme_impl.hpp"
 
 namespace kvatlas::exporting {
@@ -84,21 +85,21 @@ std::string fit_text(const calibrate::Expression& expression) {
 }
 
 /// The losses of the form without those that cannot happen to this policy.
-calibrate::Losses losses_of(const Order& order) {
-  calibrate::Losses losses = order.runtime.form(order.form).losses;
-  if (order.form != Form::lazy_layers || !order.theirs.not_simulated.empty()) return losses;
-  if (proximal(order).initial == 0) losses.erase(Loss::first_tokens_lost);
-  if (!order.theirs.policy.masks_prefill) losses.erase(Loss::masks_prefill);
+calibrate::Losses losses_of(const PartRequest& request) {
+  calibrate::Losses losses = request.runtime.form(request.form).losses;
+  if (request.form != Form::lazy_layers || !request.theirs.not_simulated.empty()) return losses;
+  if (proximal(request).initial == 0) losses.erase(Loss::first_tokens_lost);
+  if (!request.theirs.policy.masks_prefill) losses.erase(Loss::masks_prefill);
   return losses;
 }
 
-std::string cost(const Order& order, const json& section, bool is_static) {
-  const std::string& runtime = order.runtime.name;
+std::string cost(const PartRequest& request, const json& section, bool is_static) {
+  const std::string& runtime = request.runtime.name;
   std::string out;
-  if (const double share = kept_share(order); !std::isnan(share))
-    out += item("Kept by the runtime of a prompt of " + str(order.length) +
+  if (const double share = kept_share(request); !std::isnan(share))
+    out += item("Kept by the runtime of a prompt of " + str(request.length) +
                 " tokens: " + percent_text(share) + " of the cache's bytes.");
-  else if (order.theirs.not_simulated.empty() && order.form != Form::pod)
+  else if (request.theirs.not_simulated.empty() && request.form != Form::pod)
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
@@ -106,24 +107,24 @@ std::string cost(const Order& order, const json& section, bool is_static) {
   const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
   if (!theirs.empty())
     out += item("As the runtime runs it: " + theirs + ".");
-  else if (!order.theirs.not_simulated.empty())
-    out += item("As the runtime runs it: not simulated, for " + order.theirs.not_simulated + ".");
-  else if (order.theirs.changes.empty())
+  else if (!request.theirs.not_simulated.empty())
+    out += item("As the runtime runs it: not simulated, for " + request.theirs.not_simulated + ".");
+  else if (request.theirs.changes.empty())
     out += item("The runtime runs the policy as it is.");
   else
     out += item(
         "As the runtime runs it: not measured; 'kvatlas evaluate --model $MODEL --policy "
         "policy.json --as " +
         runtime + " -o measured.json' does, and exporting measured.json says it here.");
-  if (is_static) out += item(static_text(order, section));
+  if (is_static) out += item(static_text(request, section));
   return out;
 }
 
 }  // namespace
 
-std::string static_text(const Order& order, const json& section) {
+std::string static_text(const PartRequest& request, const json& section) {
   const auto differs =
-      order.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+      request.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
   return "The policy decides for each input; the runtime is given what is lazy most often. " +
          (differs.is_number()
               ? "For " + percent_text(differs.get<double>()) +
@@ -132,16 +133,17 @@ std::string static_text(const Order& order, const json& section) {
               : std::string("How often an input decides otherwise was not measured."));
 }
 
-double kept_share(const Order& order) {
-  if (order.runtime.form(order.form).losses.contains(Loss::memory_not_freed)) return 1;
-  if (!order.theirs.not_simulated.empty() || order.theirs.policy.parts.size() != 1)
+double kept_share(const PartRequest& request) {
+  if (request.runtime.form(request.form).losses.contains(Loss::memory_not_freed)) return 1;
+  if (!request.theirs.not_simulated.empty() || request.theirs.policy.parts.size() != 1)
     return std::nan("");
-  const auto& part = order.theirs.policy.parts.front();
-  const double length = static_cast<double>(order.length);
+  const auto& part = request.theirs.policy.parts.front();
+  const double length = static_cast<double>(request.length);
   if (const auto* lag = std::get_if<LagKv>(&part))
-    return static_cast<double>(lag->kept(order.length)) / length;
+    return static_cast<double>(lag->kept(request.length)) / length;
   if (const auto* pod = std::get_if<Pod>(&part)) {
-    const auto dropped = found(order.document.sections.value("pod", json()), {"keys_dropped"});
+    const auto dropped = found(
+        request.document.sections.value(calibrate::method::kPod.name, json()), {"keys_dropped"});
     if (pod->lowest.empty() || !dropped.is_number()) return std::nan("");
     const double near = static_cast<double>(pod->proximal.initial + pod->proximal.recent);
     return 1 - dropped.get<double>() / 2 * std::max(0.0, length - near) / length;
@@ -152,45 +154,45 @@ double kept_share(const Order& order) {
       std::holds_alternative<calibrate::H2o>(part))
     return std::nan("");
   double kept = 0, heads = 0;
-  for (const auto& layer : kept_tokens(order, part)) {
+  for (const auto& layer : kept_tokens(request, part)) {
     kept += static_cast<double>(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}));
     heads += static_cast<double>(layer.size());
   }
   return kept / length / heads;
 }
 
-std::string readme_text(const Order& order, const std::string& section, bool is_static,
+std::string readme_text(const PartRequest& request, const std::string& section, bool is_static,
                         const Exported& exported) {
-  const auto& document = order.document;
-  const auto& expression = order.runtime.form(order.form);
+  const auto& document = request.document;
+  const auto& expression = request.runtime.form(request.form);
   const std::string model =
       document.model.name.empty() ? "a model" : printable(document.model.name);
-  std::string out = "A kvatlas policy of " + model + " for " + order.runtime.title + "\n\n";
+  std::string out = "A kvatlas policy of " + model + " for " + request.runtime.title + "\n\n";
   const auto field = [&](const std::string& name, const std::string& text) {
     out += wrapped(text, name + std::string(10 - name.size(), ' '), std::string(10, ' '));
   };
   calibrate::Policy policy;
-  policy.parts = {order.part};
+  policy.parts = {request.part};
   policy.kv_bits = document.kv_bits;
   field("policy", section == calibrate::kComposition
                       ? "composition, see policy.json"
                       : printable(calibrate::policy_text(policy), 400) + " (" +
-                            calibrate::form_name(order.form) + ")");
-  field("runtime", order.runtime.title + ", " + order.runtime.versions);
+                            calibrate::form_name(request.form) + ")");
+  field("runtime", request.runtime.title + ", " + request.runtime.versions);
   field("fit", fit_text(expression));
   if (expression.losses.contains(Loss::holds_at_length))
-    field("length", "for prompts of " + str(order.length) +
+    field("length", "for prompts of " + str(request.length) +
                         " tokens: at others the ratios keep other numbers of tokens");
   out += "\nUse\n";
   std::istringstream lines(exported.use);
   for (std::string line; std::getline(lines, line);)
     out += line.empty() ? "\n" : "    " + line + '\n';
-  const auto& changes = order.theirs.changes;
+  const auto& changes = request.theirs.changes;
   if (!changes.empty()) {
     out += "\nWhat the runtime does otherwise\n";
     for (const auto& change : changes) out += item(change);
   }
-  if (const auto losses = losses_of(order); !losses.empty()) {
+  if (const auto losses = losses_of(request); !losses.empty()) {
     out += "\nLosses (letters as in docs/runtimes.md)\n";
     for (const Loss loss : losses)
       out += wrapped(calibrate::loss_text(loss), str("  ", calibrate::loss_letter(loss), "  "),
@@ -198,7 +200,7 @@ std::string readme_text(const Order& order, const std::string& section, bool is_
   }
   out += "\nWhat it saves and costs\n";
   const auto at = document.sections.find(section);
-  out += cost(order, at == document.sections.end() ? json() : *at, is_static);
+  out += cost(request, at == document.sections.end() ? json() : *at, is_static);
   if (!exported.notes.empty()) {
     out += "\nNotes\n";
     for (const auto& note : exported.notes) out += item(note);

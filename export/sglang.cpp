@@ -9,20 +9,20 @@ namespace kvatlas::exporting {
 
 using nlohmann::json;
 
-Exported export_sglang(const Order& order) {
-  auto windows = windows_of(order);
+Exported export_sglang(const PartRequest& request) {
+  auto windows = windows_of(request);
   const auto recent = windows.size;
   // SGLang's window does not include the query's own position.
   --windows.size;
   json changes = window_fields(windows);
   changes["is_hybrid_swa"] = true;
   changes["hybrid_layer_pattern"] = windows.layers;
-  const double needed = static_cast<double>(recent) / static_cast<double>(order.length);
+  const double needed = static_cast<double>(recent) / static_cast<double>(request.length);
   const double ratio = std::clamp(std::ceil(100 * needed) / 100, 0.01, 1.0);
   Exported out;
   out.files.push_back(
       {"sglang.yaml", yaml_text({{"model-impl", "transformers"},
-                                 {"json-model-override-args", placed_in_config(order, changes)},
+                                 {"json-model-override-args", placed_in_config(request, changes)},
                                  {"swa-full-tokens-ratio", ratio}})});
   out.use = "python -m sglang.launch_server --model-path $MODEL --config sglang.yaml";
   out.notes = {
@@ -32,7 +32,7 @@ Exported export_sglang(const Order& order) {
           recent, " tokens are seen."),
       str("swa-full-tokens-ratio is the share that the pool of the windows has of the full one's "
           "tokens, here for prompts of ",
-          order.length,
+          request.length,
           " tokens. For shorter prompts or many at once raise it; its default is 0.8."),
       "Of the runtimes with windows this combination is the least tried: compare its answers with "
       "those of the model without the file."};

@@ -27,18 +27,20 @@ LazyHeads lazy_heads_of(const calibrate::Part& part, const calibrate::ModelInfo&
 
 }  // namespace
 
-LazyHeads lazy_heads(const Order& order) { return lazy_heads_of(order.part, order.document.model); }
+LazyHeads lazy_heads(const PartRequest& request) {
+  return lazy_heads_of(request.part, request.document.model);
+}
 
-std::vector<std::uint8_t> lazy_layers(const Order& order) {
+std::vector<std::uint8_t> lazy_layers(const PartRequest& request) {
   std::vector<std::uint8_t> lazy;
-  for (const auto& row : lazy_heads(order)) lazy.push_back(row.front());
+  for (const auto& row : lazy_heads(request)) lazy.push_back(row.front());
   return lazy;
 }
 
-Proximity proximal(const Order& order) { return calibrate::proximal(order.part); }
+Proximity proximal(const PartRequest& request) { return calibrate::proximal(request.part); }
 
-const std::vector<std::int64_t>& budgets(const Order& order) {
-  return std::get<DynamicKv>(order.part).fixed.value();
+const std::vector<std::int64_t>& budgets(const PartRequest& request) {
+  return std::get<DynamicKv>(request.part).fixed.value();
 }
 
 double lazy_share(const LazyHeads& lazy) {
@@ -50,19 +52,19 @@ double lazy_share(const LazyHeads& lazy) {
   return count / heads;
 }
 
-std::vector<std::vector<std::int64_t>> kept_tokens(const Order& order,
+std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
                                                    const calibrate::Part& part) {
   std::vector<std::vector<std::int64_t>> kept;
   if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
     for (const auto budget : dynamic->fixed.value())
-      kept.push_back({std::min(budget + dynamic->select.window, order.length)});
+      kept.push_back({std::min(budget + dynamic->select.window, request.length)});
     return kept;
   }
   const auto& keep = calibrate::proximal(part);
-  const auto trimmed = std::min(keep.initial + keep.recent, order.length);
-  for (const auto& row : lazy_heads_of(part, order.document.model)) {
+  const auto trimmed = std::min(keep.initial + keep.recent, request.length);
+  for (const auto& row : lazy_heads_of(part, request.document.model)) {
     auto& layer = kept.emplace_back();
-    for (const auto lazy : row) layer.push_back(lazy != 0 ? trimmed : order.length);
+    for (const auto lazy : row) layer.push_back(lazy != 0 ? trimmed : request.length);
   }
   return kept;
 }
@@ -78,10 +80,10 @@ json layer_types(const std::vector<std::uint8_t>& lazy) {
   return words;
 }
 
-ExportFile config_file(const Order& order, const json& changes) {
-  const json placed = placed_in_config(order, changes);
-  if (!order.config) return {"config_overrides.json", calibrate::canonical_json(placed)};
-  json whole = *order.config;
+ExportFile config_file(const PartRequest& request, const json& changes) {
+  const json placed = placed_in_config(request, changes);
+  if (!request.config) return {"config_overrides.json", calibrate::canonical_json(placed)};
+  json whole = *request.config;
   whole.merge_patch(placed);
   // The canonical form would write 1.0 as 1, and some readers check that it is a float.
   return {"config.json", whole.dump(2) + '\n'};

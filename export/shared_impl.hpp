@@ -16,18 +16,19 @@ namespace kvatlas::exporting {
 
 /// [layer][KV head], 1 for heads that are trimmed. Every row has an entry for each KV head. In
 /// streaming, all heads are trimmed.
-calibrate::LazyHeads lazy_heads(const Order& order);
+calibrate::LazyHeads lazy_heads(const PartRequest& request);
 /// [layer], 1 for layers that are trimmed. For orders of Form::lazy_layers.
-std::vector<std::uint8_t> lazy_layers(const Order& order);
+std::vector<std::uint8_t> lazy_layers(const PartRequest& request);
 /// The tokens that trimmed heads keep. For streaming and SimLayerKV.
-calibrate::Proximity proximal(const Order& order);
+calibrate::Proximity proximal(const PartRequest& request);
 /// [layer], the tokens that a layer keeps besides its window. For DynamicKV with budgets.
-const std::vector<std::int64_t>& budgets(const Order& order);
+const std::vector<std::int64_t>& budgets(const PartRequest& request);
 /// The share of KV heads that are lazy.
 double lazy_share(const calibrate::LazyHeads& lazy);
-/// [layer][KV head], or [layer][0] for budgets: the tokens that are kept of a prompt of the order's
-/// length. For streaming, and for parts with fixed lazy layers, lazy heads or budgets.
-std::vector<std::vector<std::int64_t>> kept_tokens(const Order& order, const calibrate::Part& part);
+/// [layer][KV head], or [layer][0] for budgets: the tokens that are kept of a prompt of the
+/// request's length. For streaming, and for parts with fixed lazy layers, lazy heads or budgets.
+std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
+                                                   const calibrate::Part& part);
 
 /// The ratio of tokens to remove, so that a runtime that keeps int(length * (1 - ratio)) tokens
 /// keeps `keep` of them. Half a token is added to `keep`, because otherwise rounding could lose a
@@ -49,7 +50,7 @@ struct Windows {
 };
 /// The windows of the trimmed layers, in the size that the runtime has, and those that the model
 /// has by itself. Error(usage) if the two contradict each other.
-Windows windows_of(const Order& order);
+Windows windows_of(const PartRequest& request);
 /// The fields of config.json that hold the windows: "layer_types" and "sliding_window".
 nlohmann::json window_fields(const Windows& windows);
 /// Whether it is Qwen 2 or 3, which use their windows only if "use_sliding_window" is true.
@@ -57,13 +58,13 @@ bool is_qwen(std::string_view architecture);
 /// The architecture's name in the checkpoint's config.json, if that is given, or in the document.
 std::string architecture_of(const calibrate::ModelInfo& model,
                             const std::optional<nlohmann::json>& config);
-std::string architecture_of(const Order& order);
+std::string architecture_of(const PartRequest& request);
 /// The changes at their place in config.json, which is "text_config" in a checkpoint that holds
 /// more than a language model.
-nlohmann::json placed_in_config(const Order& order, const nlohmann::json& changes);
+nlohmann::json placed_in_config(const PartRequest& request, const nlohmann::json& changes);
 
-/// The model's config.json with the changes if the order has it; otherwise config_overrides.json,
+/// The model's config.json with the changes if the request has it; otherwise config_overrides.json,
 /// which holds the changes alone.
-ExportFile config_file(const Order& order, const nlohmann::json& changes);
+ExportFile config_file(const PartRequest& request, const nlohmann::json& changes);
 
 }  // namespace kvatlas::exporting

@@ -4,8 +4,8 @@
 
 namespace kvatlas::exporting {
 
-Exported export_simlayerkv(const Order& order) {
-  const auto& lazy = std::get<calibrate::SimLayerKv>(order.theirs.policy.parts.front());
+Exported export_simlayerkv(const PartRequest& request) {
+  const auto& lazy = std::get<calibrate::SimLayerKv>(request.theirs.policy.parts.front());
   const nlohmann::json numbers = {{"threshold", lazy.threshold}};
   Exported exported;
   exported.files = {{"simlayerkv.json", calibrate::canonical_json(numbers)}};

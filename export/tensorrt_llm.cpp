@@ -10,12 +10,12 @@ using nlohmann::json;
 /// window of that size as full ones.
 constexpr std::int64_t kLongerThanAnySequence = std::int64_t{1} << 24;
 
-json window_config(const Order& order) {
-  const auto windows = windows_of(order);
+json window_config(const PartRequest& request) {
+  const auto windows = windows_of(request);
   json list = json::array();
   for (const auto lazy : windows.layers)
     list.push_back(lazy != 0 ? windows.size : kLongerThanAnySequence);
-  return {{"model_kwargs", placed_in_config(order, window_fields(windows))},
+  return {{"model_kwargs", placed_in_config(request, window_fields(windows))},
           {"kv_cache_config", {{"max_attention_window", list}}}};
 }
 
@@ -31,11 +31,11 @@ json rocket_config(const calibrate::DynamicKv& part) {
 
 }  // namespace
 
-Exported export_tensorrt_llm(const Order& order) {
-  const auto* budgets = std::get_if<calibrate::DynamicKv>(&order.part);
+Exported export_tensorrt_llm(const PartRequest& request) {
+  const auto* budgets = std::get_if<calibrate::DynamicKv>(&request.part);
   Exported out;
   out.files.push_back(
-      {"tensorrt_llm.yaml", yaml_text(budgets ? rocket_config(*budgets) : window_config(order))});
+      {"tensorrt_llm.yaml", yaml_text(budgets ? rocket_config(*budgets) : window_config(request))});
   out.use = "trtllm-serve $MODEL --config tensorrt_llm.yaml";
   if (budgets) {
     out.notes = {

@@ -7,30 +7,31 @@ namespace {
 using nlohmann::json;
 
 /// Each layer has a window as large as its budget.
-json budget_windows(const Order& order) {
-  const auto window = std::get<calibrate::DynamicKv>(order.part).select.window;
+json budget_windows(const PartRequest& request) {
+  const auto window = std::get<calibrate::DynamicKv>(request.part).select.window;
   json layers = json::object();
   std::int64_t layer = 0;
-  for (const auto budget : budgets(order))
+  for (const auto budget : budgets(request))
     layers[std::to_string(layer++)] = {{"sliding_window", budget + window}};
   const std::vector<std::uint8_t> all(static_cast<std::size_t>(layer), 1);
   return {{"layer_types", layer_types(all)}, {"per_layer_config", layers}};
 }
 
-json lazy_windows(const Order& order) {
-  json changes = window_fields(windows_of(order));
-  if (is_qwen(architecture_of(order))) changes["use_sliding_window"] = true;
+json lazy_windows(const PartRequest& request) {
+  json changes = window_fields(windows_of(request));
+  if (is_qwen(architecture_of(request))) changes["use_sliding_window"] = true;
   return changes;
 }
 
 }  // namespace
 
-Exported export_transformers(const Order& order) {
-  const bool by_budget = order.form == calibrate::Form::dynamickv;
+Exported export_transformers(const PartRequest& request) {
+  const bool by_budget = request.form == calibrate::Form::dynamickv;
   Exported out;
-  out.files.push_back(config_file(order, by_budget ? budget_windows(order) : lazy_windows(order)));
+  out.files.push_back(
+      config_file(request, by_budget ? budget_windows(request) : lazy_windows(request)));
   out.use = "from transformers import AutoConfig, AutoModelForCausalLM\n";
-  if (order.config)
+  if (request.config)
     out.use +=
         "config = AutoConfig.from_pretrained(\"config.json\")\n"
         "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", config=config)\n"
@@ -46,7 +47,7 @@ Exported export_transformers(const Order& order) {
     out.notes.push_back(
         "A version before 5.23 reads no per_layer_config and says nothing: check that "
         "model.config.per_layer_config is there.");
-  if (architecture_of(order) == "llama")
+  if (architecture_of(request) == "llama")
     out.notes.push_back(
         "In Llama the cache drops what is behind a layer's window and the mask knows nothing of "
         "it: give one prompt without padding, prefill it in one piece, and leave "

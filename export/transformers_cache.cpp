@@ -4,19 +4,19 @@
 
 namespace kvatlas::exporting {
 
-Exported export_transformers_cache(const Order& order) {
-  const auto& policy = order.theirs.policy;
+Exported export_transformers_cache(const PartRequest& request) {
+  const auto& policy = request.theirs.policy;
   calibrate::Document document;
-  document.model = order.document.model;
-  document.provenance = order.document.provenance;
+  document.model = request.document.model;
+  document.provenance = request.document.provenance;
   document.kv_bits = policy.kv_bits;
-  document.runtime = order.document.runtime;
+  document.runtime = request.document.runtime;
   for (const auto& part : policy.parts) {
     const bool heads = policy.section == "heads";
     const std::string name = heads ? policy.section : calibrate::section_name(part);
     auto section = calibrate::section_of(part);
     if (heads) {
-      const auto& whole = order.document.sections.at(name);
+      const auto& whole = request.document.sections.at(name);
       section = {{"settings", whole.at("settings")}, {"result", whole.at("result")}};
     }
     document.sections[name] = section;

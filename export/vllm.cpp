@@ -26,10 +26,10 @@ std::string padding_note(const Windows& windows) {
 
 }  // namespace
 
-Exported export_vllm(const Order& order) {
-  const auto windows = windows_of(order);
-  nlohmann::json config = {{"hf-overrides", placed_in_config(order, window_fields(windows))}};
-  if (is_qwen(architecture_of(order))) config["model-impl"] = "transformers";
+Exported export_vllm(const PartRequest& request) {
+  const auto windows = windows_of(request);
+  nlohmann::json config = {{"hf-overrides", placed_in_config(request, window_fields(windows))}};
+  if (is_qwen(architecture_of(request))) config["model-impl"] = "transformers";
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(config)});
   out.use = "vllm serve $MODEL --config vllm.yaml";

@@ -68,10 +68,10 @@ std::vector<std::int64_t> own_windows(const json& fields, const std::string& arc
   return own;
 }
 
-void check_layer(const Order& order, const std::string& architecture, std::size_t layer, bool lazy,
-                 std::int64_t own, std::int64_t size) {
+void check_layer(const PartRequest& request, const std::string& architecture, std::size_t layer,
+                 bool lazy, std::int64_t own, std::int64_t size) {
   const auto refuse = [&](const auto&... why) {
-    fail(ErrorCode::usage, order.runtime.title,
+    fail(ErrorCode::usage, request.runtime.title,
          " cannot run the policy on this checkpoint: ", why...);
   };
   if (!lazy && own > 0 && own != size)
@@ -101,22 +101,22 @@ std::string architecture_of(const calibrate::ModelInfo& model, const Config& con
   return type;
 }
 
-std::string architecture_of(const Order& order) {
-  return architecture_of(order.document.model, order.config);
+std::string architecture_of(const PartRequest& request) {
+  return architecture_of(request.document.model, request.config);
 }
 
-json placed_in_config(const Order& order, const json& changes) {
-  return has_text_config(order.config) ? json{{"text_config", changes}} : changes;
+json placed_in_config(const PartRequest& request, const json& changes) {
+  return has_text_config(request.config) ? json{{"text_config", changes}} : changes;
 }
 
 json window_fields(const Windows& windows) {
   return {{"layer_types", layer_types(windows.layers)}, {"sliding_window", windows.size}};
 }
 
-Windows windows_of(const Order& order) {
-  const auto architecture = architecture_of(order);
-  const auto layers = order.document.model.layers;
-  const json* fields = language_fields(order.config);
+Windows windows_of(const PartRequest& request) {
+  const auto architecture = architecture_of(request);
+  const auto layers = request.document.model.layers;
+  const json* fields = language_fields(request.config);
   if (!fields && is_gemma(architecture))
     fail(ErrorCode::usage, "a model of architecture ", quoted(architecture),
          " has windows of its own, which the export must not contradict: give its config.json with "
@@ -125,18 +125,18 @@ Windows windows_of(const Order& order) {
     fail(ErrorCode::usage, "config.json is of a model with ",
          whole_number(*fields, "num_hidden_layers", layers), " layers, and the policy of one with ",
          layers);
-  Windows windows{lazy_layers(order), proximal(order.theirs.policy.parts.at(0)).recent};
+  Windows windows{lazy_layers(request), proximal(request.theirs.policy.parts.at(0)).recent};
   if (windows.size < 2)
     fail(ErrorCode::usage,
-         "a window of one token holds the query's own alone: ", order.runtime.title,
+         "a window of one token holds the query's own alone: ", request.runtime.title,
          " needs recent of 2 at least");
   if (std::count(windows.layers.begin(), windows.layers.end(), 1) == 0)
     fail(ErrorCode::usage, "the policy trims no layer, so there is nothing to export to ",
-         order.runtime.title);
+         request.runtime.title);
   if (!fields) return windows;
   const auto own = own_windows(*fields, architecture, layers);
   for (std::size_t layer = 0; layer < own.size(); ++layer) {
-    check_layer(order, architecture, layer, windows.layers[layer] != 0, own[layer], windows.size);
+    check_layer(request, architecture, layer, windows.layers[layer] != 0, own[layer], windows.size);
     if (own[layer] > 0) windows.layers[layer] = 1;
   }
   return windows;

@@ -17,7 +17,7 @@ namespace {
 
 namespace name = profile::name;
 using kernels::LagVariant;
-using profile::Selection;
+using profile::KeepRule;
 
 /// Which prompt tokens a KV head keeps: [n_tokens] of 0 and 1; empty: the prompt is too short to
 /// tell.
@@ -65,29 +65,29 @@ class Keeper {
   }
 
   Kept kept(std::size_t number, std::int64_t kv_head) const {
-    const Selection& selection = s_.selections[number];
+    const KeepRule& selection = s_.selections[number];
     const auto head = static_cast<std::size_t>(kv_head);
     switch (selection.method) {
-      case Selection::Method::streaming: {
+      case KeepRule::Method::streaming: {
         Kept kept = best_and_recent({}, 0, n_ - selection.proximity.recent, n_);
         std::fill_n(kept.begin(), std::min(selection.proximity.initial, n_), std::uint8_t{1});
         return kept;
       }
-      case Selection::Method::snapkv:
-      case Selection::Method::dynamickv: {
+      case KeepRule::Method::snapkv:
+      case KeepRule::Method::dynamickv: {
         const std::int64_t window = s_.settings.window_kinds[selection.kind].window;
         if (n_ <= window) return everything(n_);
-        const std::int64_t best = selection.method == Selection::Method::snapkv
+        const std::int64_t best = selection.method == KeepRule::Method::snapkv
                                       ? selection.budget - window
                                       : layer_budget(selection);
         return best_and_recent(orders_[selection.kind][head], best, n_ - window, n_);
       }
-      case Selection::Method::h2o: {
+      case KeepRule::Method::h2o: {
         if (column_orders_.empty()) return {};
         const std::int64_t best = selection.budget / 2;
         return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
       }
-      case Selection::Method::lagkv:
+      case KeepRule::Method::lagkv:
         return kept_by_lag(number, kv_head);
     }
     return {};
@@ -102,7 +102,7 @@ class Keeper {
     return out;
   }
 
-  std::int64_t layer_budget(const Selection& selection) const {
+  std::int64_t layer_budget(const KeepRule& selection) const {
     const auto& budgets = s_.settings.budgets;
     const auto number =
         std::find(budgets.begin(), budgets.end(), selection.budget) - budgets.begin();
@@ -132,9 +132,9 @@ class Keeper {
     if (scores.empty()) return;
     kernels::lag_scores(io);
     for (std::size_t number = 0; number < s_.selections.size(); ++number) {
-      const Selection& selection = s_.selections[number];
+      const KeepRule& selection = s_.selections[number];
       const auto lag = std::find(io.lags.begin(), io.lags.end(), selection.lag);
-      if (selection.method != Selection::Method::lagkv || selection.variant != variant ||
+      if (selection.method != KeepRule::Method::lagkv || selection.variant != variant ||
           lag == io.lags.end())
         continue;
       const at::Tensor& of_lag = scores[lag - io.lags.begin()];
@@ -152,7 +152,7 @@ class Keeper {
   }
 
   Kept kept_by_lag(std::size_t number, std::int64_t kv_head) const {
-    const Selection& selection = s_.selections[number];
+    const KeepRule& selection = s_.selections[number];
     if (n_ < s_.settings.sink + 2 * selection.lag) return {};
     if (uncut(selection.variant)) return everything(n_);
     Kept kept(static_cast<std::size_t>(n_), 0);

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/capture/commands.hpp"
-#include "analyzer/capture/profile_order.hpp"
+#include "analyzer/capture/profile_request.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/ranks.hpp"
@@ -28,8 +28,8 @@
 namespace kvatlas {
 namespace {
 
-using capture::ProfileOrder;
 using capture::ProfilePlan;
+using capture::ProfileRequest;
 
 std::int64_t total_tokens(const ProfilePlan& plan, const std::set<std::int64_t>& finished) {
   std::int64_t tokens = 0;
@@ -87,7 +87,7 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
         model.config().context_length);
 }
 
-void print_result(const ProfileOrder& command, const ProfilePlan& plan, std::int64_t run,
+void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::int64_t run,
                   double seconds) {
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(command.output));
   if (command.json) {
@@ -107,7 +107,7 @@ void print_result(const ProfileOrder& command, const ProfilePlan& plan, std::int
 }
 
 /// The prompts, settings and engine of the run.
-ProfilePlan make_plan(const ProfileOrder& command, const model::ModelFile& model,
+ProfilePlan make_plan(const ProfileRequest& command, const model::ModelFile& model,
                       std::string& prompts) {
   ProfilePlan plan;
   plan.engine = capture::engine_options(command.run);
@@ -170,7 +170,7 @@ class Dispatcher {
 };
 
 /// Rank 0: takes the lock, hands out the samples, runs its share, and puts the file together.
-void lead(const ProfileOrder& command, const ProfilePlan& plan, const profile::Header& header,
+void lead(const ProfileRequest& command, const ProfilePlan& plan, const profile::Header& header,
           const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
   capture::Engine engine(model, plan.engine);
   profile::Writer writer(command.output, header,
@@ -200,7 +200,7 @@ void lead(const ProfileOrder& command, const ProfilePlan& plan, const profile::H
 }
 
 /// The other ranks: run what they are given, each sample into a file of its own.
-void follow(const ProfileOrder& command, const ProfilePlan& plan, const profile::Header& header,
+void follow(const ProfileRequest& command, const ProfilePlan& plan, const profile::Header& header,
             const std::shared_ptr<const model::ModelFile>& model, capture::Ranks& ranks) {
   capture::Engine engine(model, plan.engine);
   ranks.barrier();
@@ -209,7 +209,7 @@ void follow(const ProfileOrder& command, const ProfilePlan& plan, const profile:
   ranks.barrier();
 }
 
-void run_ranks(ProfileOrder command, capture::Ranks& ranks) {
+void run_ranks(ProfileRequest command, capture::Ranks& ranks) {
   share_machine(command.run, ranks);
   const auto model = model::ModelFile::open(command.run.model);
   std::string prompts;
@@ -225,20 +225,20 @@ void run_ranks(ProfileOrder command, capture::Ranks& ranks) {
 
 namespace capture {
 
-void take_profile(const ProfileOrder& order) {
+void take_profile(const ProfileRequest& request) {
   outlive_readers();
   restart_with_sleeping_threads();
-  if (order.force && order.resume)
+  if (request.force && request.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   const auto ranks = Ranks::open();
-  if (ranks->size() == 1) return run_ranks(order, *ranks);
+  if (ranks->size() == 1) return run_ranks(request, *ranks);
   // Whatever ends this rank must end the others too: they would wait for it.
   const auto abort = [&](ErrorCode code, const std::string& why) {
     std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", why, "\n") << std::flush;
     ranks->abort(exit_status(code));
   };
   try {
-    run_ranks(order, *ranks);
+    run_ranks(request, *ranks);
   } catch (const Error& error) {
     abort(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -254,7 +254,7 @@ void take_profile(const ProfileOrder& order) {
 void add_profile_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "profile", "Run a model over prompts and write what its attention does to a profile");
-  auto options = std::make_shared<ProfileOrder>();
+  auto options = std::make_shared<ProfileRequest>();
   capture::add_model_options(*command, options->run);
   command->add_option("-o,--output", options->output, "the profile (HDF5) to write")
       ->required()

@@ -25,7 +25,7 @@ struct SampleCapture::State {
 
   at::Tensor held_rows;  // [n_layers, n_heads, rows, n_tokens], the last prompt rows, float32
   std::vector<at::Tensor> column_sums;  // [n_layers] of [n_heads, n_tokens], where they are taken
-  std::vector<profile::Selection> selections;
+  std::vector<profile::KeepRule> selections;
   // By window kind and budget: DynamicKV's tokens a layer.
   std::vector<std::vector<std::vector<std::int64_t>>> layer_budgets;
   std::vector<at::Tensor> buffers;  // used again in every layer

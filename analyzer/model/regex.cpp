@@ -191,9 +191,9 @@ struct Regex::Compiled {
   /// One pass over one text. A hostile pattern is stopped in two ways: PCRE2 limits the steps from
   /// one starting point, and since starting points are tried in windows, the clock is looked at
   /// between them.
-  class Search {
+  class Scan {
    public:
-    Search(const pcre2_code* code, const std::string& pattern, std::string_view text)
+    Scan(const pcre2_code* code, const std::string& pattern, std::string_view text)
         : code_(code),
           pattern_(pattern),
           text_(text),
@@ -315,11 +315,11 @@ void Regex::for_each(std::string_view text,
     return;
   }
   if (!is_utf8(text)) return;  // pieces of decoded characters: PCRE2 would read beyond them
-  Compiled::Search search(compiled_->code.get(), pattern_, text);
+  Compiled::Scan scan(compiled_->code.get(), pattern_, text);
   std::size_t from = 0;
   std::size_t last_end = text.size() + 1;  // none yet
   for (std::size_t round = 1;; ++round) {
-    const auto match = search.next(from);
+    const auto match = scan.next(from);
     if (!match) return;
     if (match->begin == match->end && match->end == last_end) {
       // An empty match where the last one ended would be found for ever.
@@ -329,7 +329,7 @@ void Regex::for_each(std::string_view text,
     }
     found(match->begin, match->end);
     from = last_end = match->end;
-    if (round % 1024 == 0) search.require_time();
+    if (round % 1024 == 0) scan.require_time();
   }
 }
 

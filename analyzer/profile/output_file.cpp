@@ -46,7 +46,7 @@ struct Output {
 };
 
 /// What reaches HDF5's driver with the wish to open a file.
-struct Order {
+struct Destination {
   Output* output;
 };
 
@@ -61,7 +61,7 @@ const DriverFile* of(const H5FD_t* file) { return reinterpret_cast<const DriverF
 
 H5FD_t* driver_open(const char*, unsigned, hid_t access, haddr_t) {
   auto file = std::make_unique<DriverFile>();
-  file->output = static_cast<const Order*>(H5Pget_driver_info(access))->output;
+  file->output = static_cast<const Destination*>(H5Pget_driver_info(access))->output;
   return &file.release()->base;
 }
 
@@ -117,7 +117,7 @@ hid_t driver() {
     driver.name = "kvatlas";
     driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
     driver.fc_degree = H5F_CLOSE_WEAK;
-    driver.fapl_size = sizeof(Order);
+    driver.fapl_size = sizeof(Destination);
     driver.open = driver_open;
     driver.close = driver_close;
     driver.query = driver_query;
@@ -142,8 +142,8 @@ void write_file(const std::filesystem::path& temporary, const std::filesystem::p
   Output output{.descriptor = unfinished.descriptor()};
   try {
     const H5Properties access = file_access();
-    const Order order = {&output};
-    check(H5Pset_driver(access.get(), driver(), &order), "choosing the file driver");
+    const Destination destination = {&output};
+    check(H5Pset_driver(access.get(), driver(), &destination), "choosing the file driver");
     const H5Properties creation(H5Pcreate(H5P_FILE_CREATE), "making file properties");
     set_object_properties(creation);
     H5File file(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),

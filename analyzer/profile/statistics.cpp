@@ -103,35 +103,35 @@ void CaptureSettings::check(const model::Config& config) const {
     require_between("--keep-layers", layer, 0, config.n_layers - 1);
 }
 
-std::vector<Selection> CaptureSettings::selections() const {
-  std::vector<Selection> all;
-  const auto add = [&](Selection::Method method, std::string label) -> Selection& {
+std::vector<KeepRule> CaptureSettings::selections() const {
+  std::vector<KeepRule> all;
+  const auto add = [&](KeepRule::Method method, std::string label) -> KeepRule& {
     all.emplace_back();
     all.back().method = method;
     all.back().label = std::move(label);
     return all.back();
   };
   for (const auto& proximity : proximities)
-    add(Selection::Method::streaming, "streaming:" + proximity_text(proximity)).proximity =
+    add(KeepRule::Method::streaming, "streaming:" + proximity_text(proximity)).proximity =
         proximity;
   for (std::size_t kind = 0; kind < window_kinds.size(); ++kind)
-    for (const auto method : {Selection::Method::snapkv, Selection::Method::dynamickv})
+    for (const auto method : {KeepRule::Method::snapkv, KeepRule::Method::dynamickv})
       for (const auto budget : budgets) {
-        Selection& added =
-            add(method, (method == Selection::Method::snapkv ? "snapkv:" : "dynamickv:") +
+        KeepRule& added =
+            add(method, (method == KeepRule::Method::snapkv ? "snapkv:" : "dynamickv:") +
                             window_text(window_kinds[kind], budget));
         added.kind = kind;
         added.budget = budget;
       }
   if (columns)
     for (const auto budget : budgets)
-      add(Selection::Method::h2o, str("h2o:budget=", budget)).budget = budget;
+      add(KeepRule::Method::h2o, str("h2o:budget=", budget)).budget = budget;
   for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
     for (const auto lag : lags)
       for (const auto& ratio : ratios) {
-        Selection& added =
-            add(Selection::Method::lagkv, str("lagkv:sink=", sink, ",lag=", lag, ",ratio=", ratio,
-                                              ",variant=", variant_name(variant)));
+        KeepRule& added =
+            add(KeepRule::Method::lagkv, str("lagkv:sink=", sink, ",lag=", lag, ",ratio=", ratio,
+                                             ",variant=", variant_name(variant)));
         added.lag = lag;
         added.keep = kernels::kept_of_partition(ratio, lag);
         added.variant = variant;
@@ -196,7 +196,7 @@ std::vector<AxisTable> axis_tables(const CaptureSettings& s) {
   }));
   if (s.kept)
     tables.push_back(table("selection", {}, s.selections(),
-                           [](const Selection& item, Values&) { return item.label; }));
+                           [](const KeepRule& item, Values&) { return item.label; }));
   if (s.agreement)
     tables.push_back(table("proximal_count", {"tokens"}, s.agreement_counts,
                            [](std::int64_t count, Values& values) {

@@ -70,7 +70,7 @@ struct WindowKind {
 };
 
 /// A rule that keeps a part of the prompt, and is judged by the attention that it keeps.
-struct Selection {
+struct KeepRule {
   enum class Method : std::uint8_t { streaming, snapkv, dynamickv, h2o, lagkv };
   Method method = Method::streaming;
   kernels::Proximity proximity;                            // streaming
@@ -118,7 +118,7 @@ struct CaptureSettings {
   /// Rows of attention that are held for all layers until the prefill has ended.
   std::int64_t held_rows() const;
   std::int64_t last_rows() const;  // rows computed a layer: held_rows() or mass_rows
-  std::vector<Selection> selections() const;
+  std::vector<KeepRule> selections() const;
   std::string json() const;  // canonical
 };
 

@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "analyzer/capture/profile_order.hpp"
+#include "analyzer/capture/profile_request.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
@@ -62,15 +62,15 @@ void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
          "without -p the model is profiled first, and the profile is kept beside the policy: give "
          "-o FILE");
   settle_prompts(o, model);
-  capture::ProfileOrder order;
-  order.run = o.run;
-  order.prompts = o.prompts;
-  order.output = o.profile = beside(o.output, ".profile.h5").string();
-  order.resume = !o.force;
-  order.force = o.force;
-  order.say_result = false;
-  say("no profile was given: taking " + order.output);
-  capture::take_profile(order);
+  capture::ProfileRequest request;
+  request.run = o.run;
+  request.prompts = o.prompts;
+  request.output = o.profile = beside(o.output, ".profile.h5").string();
+  request.resume = !o.force;
+  request.force = o.force;
+  request.say_result = false;
+  say("no profile was given: taking " + request.output);
+  capture::take_profile(request);
 }
 
 double bytes_allowed(const AutoCommand& o, const CacheLoad& load, const model::ModelFile& model) {
@@ -308,7 +308,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
                   "that stay full; kv4: what is kept in 4 bits")
       ->delimiter(',')
       ->check(CLI::IsMember(searched_names()))
-      ->default_str(CLI::detail::join(searched_names(), ","))
+      ->default_str(join(searched_names(), ","))
       ->type_name("METHOD,...")
       ->group(kSearch);
   command.add_option("--candidates", o.search.width, "policies that are tried on the model at all")

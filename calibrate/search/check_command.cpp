@@ -14,7 +14,7 @@
 #include "base/whole_file.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/search/commands.hpp"
-#include "calibrate/search/evaluate_order.hpp"
+#include "calibrate/search/evaluate_request.hpp"
 
 namespace kvatlas {
 namespace {
@@ -23,7 +23,7 @@ using namespace calibrate;
 using nlohmann::json;
 
 struct CheckCommand {
-  EvaluateOrder order;
+  EvaluateRequest request;
   std::string document, junit;
   double max_loss = 1;
   bool surely = false, as_json = false, force = false;
@@ -74,7 +74,7 @@ json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& com
               {"max_loss_points", command.max_loss},
               {"surely", command.surely},
               {"policies", json::array()}};
-  if (!command.order.runtime.empty()) out["runtime"] = command.order.runtime;
+  if (!command.request.runtime.empty()) out["runtime"] = command.request.runtime;
   for (const auto& verdict : verdicts) {
     json one = measured_json(verdict.summary);
     one["policy"] = verdict.summary.policy;
@@ -89,14 +89,14 @@ void run_check(CheckCommand command) {
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
-  command.order.policies = {command.document};
-  command.order.time_steps = 0;
-  command.order.no_comparison = true;
-  const auto [model, policies, evaluation] = evaluate_order(command.order);
+  command.request.policies = {command.document};
+  command.request.time_steps = 0;
+  command.request.no_comparison = true;
+  const auto [model, policies, evaluation] = evaluate_request(command.request);
   require_all(evaluation);
   if (policies.empty())
     fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
-  const auto rows = summarise(evaluation, static_cast<std::uint64_t>(command.order.prompts.seed));
+  const auto rows = summarise(evaluation, static_cast<std::uint64_t>(command.request.prompts.seed));
   if (rows.front().scored == 0)
     fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
   Calibrated forced;
@@ -130,7 +130,7 @@ void add_check_command(CLI::App& app) {
   command->add_option("policy", o.document, "the policy document; each of its policies is judged")
       ->required()
       ->type_name("FILE");
-  add_order_options(*command, o.order);
+  add_request_options(*command, o.request);
   command->add_option("--max-loss", o.max_loss, "points of the score that may be lost")
       ->check(real_range(-100.0, 100.0))
       ->capture_default_str()

@@ -12,7 +12,7 @@
 #include "base/interrupt.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/search/commands.hpp"
-#include "calibrate/search/evaluate_order.hpp"
+#include "calibrate/search/evaluate_request.hpp"
 
 namespace kvatlas {
 namespace {
@@ -21,7 +21,7 @@ using namespace calibrate;
 using nlohmann::json;
 
 struct EvaluateCommand {
-  EvaluateOrder order;
+  EvaluateRequest request;
   std::string output;
   bool json = false, generations = false, force = false;
 };
@@ -74,37 +74,37 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
 /// The document with what was measured in its sections.
 void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
                     const Evaluation& evaluation) {
-  Document document = read_document(command.order.policies.front());
+  Document document = read_document(command.request.policies.front());
   const auto measured =
-      measured_json(evaluation, static_cast<std::uint64_t>(command.order.prompts.seed));
+      measured_json(evaluation, static_cast<std::uint64_t>(command.request.prompts.seed));
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string& place = policies[i].section;
     if (place.empty()) continue;  // of --against
     const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
     for (const auto& one : places) {
       json& section = document.sections[json::json_pointer("/" + one)];
-      json& of = command.order.runtime.empty() ? section : section["runtimes"];
-      of[command.order.runtime.empty() ? "measured" : command.order.runtime] = measured[i + 1];
+      json& of = command.request.runtime.empty() ? section : section["runtimes"];
+      of[command.request.runtime.empty() ? "measured" : command.request.runtime] = measured[i + 1];
     }
   }
   write_document(document, command.output, command.force);
 }
 
 void run_evaluate(const EvaluateCommand& command) {
-  const EvaluateOrder& order = command.order;
+  const EvaluateRequest& request = command.request;
   if (!command.output.empty()) {
-    if (order.policies.size() != 1 || !is_policy_document(order.policies.front()))
+    if (request.policies.size() != 1 || !is_policy_document(request.policies.front()))
       fail(ErrorCode::usage,
            "-o writes a policy document with what was measured: give exactly one "
            "document with --policy");
     if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
-    if (read_document(order.policies.front()).sections.empty())
-      fail(ErrorCode::usage, quoted(order.policies.front(), 400),
+    if (read_document(request.policies.front()).sections.empty())
+      fail(ErrorCode::usage, quoted(request.policies.front(), 400),
            " has no section that could keep what is measured: leave out -o");
   }
   outlive_readers();
-  const auto [model, policies, evaluation] = evaluate_order(order);
-  const auto seed = static_cast<std::uint64_t>(order.prompts.seed);
+  const auto [model, policies, evaluation] = evaluate_request(request);
+  const auto seed = static_cast<std::uint64_t>(request.prompts.seed);
   if (!command.output.empty() && evaluation.interrupted == 0)
     write_measured(command, policies, evaluation);
   if (command.generations) {
@@ -131,30 +131,30 @@ void add_evaluate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "evaluate", "Try cache policies on the model: what they save and what they cost");
   auto options = std::make_shared<EvaluateCommand>();
-  EvaluateOrder& order = options->order;
-  add_order_options(*command, order);
+  EvaluateRequest& request = options->request;
+  add_request_options(*command, request);
   command
-      ->add_option("--policy", order.policies,
+      ->add_option("--policy", request.policies,
                    "a policy document, or a policy as text (below); may be repeated")
       ->type_name("POLICY")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--against", order.against,
+      ->add_option("--against", request.against,
                    "further policies as text, with commas between; full is always there")
       ->type_name("POLICY,...")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--budgets-of", order.document_task,
+      ->add_option("--budgets-of", request.document_task,
                    "of a document's DynamicKV budgets, take those of this task")
       ->type_name("TASK");
-  command->add_flag("--rolling", order.rolling,
+  command->add_flag("--rolling", request.rolling,
                     "windows stay at their size while decoding, as in a ring buffer");
-  command->add_flag("--no-comparison", order.no_comparison,
+  command->add_flag("--no-comparison", request.no_comparison,
                     "leave out KL divergence and agreement (half of the decoding)");
   command
-      ->add_option("--time-steps", order.time_steps,
+      ->add_option("--time-steps", request.time_steps,
                    "steps by which each policy is timed alone, on the first prompt; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1024}))
@@ -169,7 +169,7 @@ void add_evaluate_command(CLI::App& app) {
                     "print instead a line of JSON a prompt and policy: the tokens it generated and "
                     "what was decided");
   command
-      ->add_flag("--positions", order.positions,
+      ->add_flag("--positions", request.positions,
                  "with --generations: also which tokens each layer and KV head keeps")
       ->needs(command->get_option("--generations"));
   command->footer(

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/rules/read_evidence.hpp"
 
 namespace kvatlas::calibrate {
@@ -29,9 +30,10 @@ std::vector<std::vector<std::int64_t>> blocks_of_profile(const Pod& pod,
 
 std::vector<std::vector<std::int64_t>> blocks_of_document(const Pod& pod) {
   const Document document = read_document(pod.blocks_file);
-  if (!document.sections.contains("pod"))
+  if (!document.sections.contains(method::kPod.name))
     fail(ErrorCode::usage, "the policy document has no section 'pod'");
-  auto lowest = std::get<Pod>(part_of("pod", document.sections.at("pod"))).lowest;
+  auto lowest =
+      std::get<Pod>(part_of(method::kPod.name, document.sections.at(method::kPod.name))).lowest;
   if (lowest.empty())
     fail(ErrorCode::usage,
          "its section 'pod' holds no blocks: 'kvatlas calibrate pod' finds them from a profile");

@@ -142,7 +142,7 @@ inline void add_kept(profile::Sample& sample, const profile::CaptureSettings& se
   auto& mass = sample.arrays[profile::name::kKeptMass] =
       filled({static_cast<std::int64_t>(selections.size()), kLayers, heads}, 0.5f);
   for (std::size_t s = 0; s < selections.size(); ++s)
-    if (selections[s].method == profile::Selection::Method::lagkv)
+    if (selections[s].method == profile::KeepRule::Method::lagkv)
       for (std::size_t i = 0; i < of_selection; ++i)
         mass.values<float>()[s * of_selection + i] =
             (selections[s].lag == 32 ? 0.9f : 0.8f) -

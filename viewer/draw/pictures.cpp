@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/comparison_model.hpp"
@@ -25,7 +26,7 @@ using Request = PictureRequest;
 LazyView lazy_charts(const Source& source, const Request& request) {
   const auto model =
       read_lazy_model(source.required_profile(), request.positions, request.choices.lazy_arrays,
-                      section_in(source.documents, "simlayerkv"));
+                      section_in(source.documents, calibrate::method::kSimLayerKv.name));
   return lazy_view(model, request.choices.lazy);
 }
 
@@ -47,7 +48,7 @@ PicturePtr lazy_picture(const Source& source, const Request& request) {
 
 BlocksModel blocks_model(const Source& source, const Request& request) {
   return read_blocks_model(source.required_profile(), request.positions,
-                           section_in(source.documents, "pod"));
+                           section_in(source.documents, calibrate::method::kPod.name));
 }
 
 BlocksView blocks_charts(const Source& source, const Request& request) {
@@ -70,7 +71,8 @@ PicturePtr gate_picture(const Source& source, const Request& request) {
   const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
   const auto model = read_gate_model(source.required_profile(), request.positions,
                                      request.choices.blocks.proximal);
-  const double tau = number_in(member_of(section_in(source.documents, "pod"), "settings"), "tau");
+  const double tau = number_in(
+      member_of(section_in(source.documents, calibrate::method::kPod.name), "settings"), "tau");
   return chart_picture(gate_view(model, view.blocks, std::isnan(tau) ? 0.9 : tau).chart);
 }
 
@@ -82,7 +84,9 @@ BudgetsView budgets_charts(const Source& source, const Request& request) {
 
 PicturePtr sweep_picture(const Source& source, const Request& request) {
   return chart_picture(
-      sweep_view(sweep_model(section_in(source.documents, "lagkv")), request.choices.sweep).chart);
+      sweep_view(sweep_model(section_in(source.documents, calibrate::method::kLagKv.name)),
+                 request.choices.sweep)
+          .chart);
 }
 
 PicturePtr mass_picture(const Source& source, const Request& request) {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "viewer/draw/commands.hpp"
 #include "viewer/draw/headless.hpp"
@@ -90,7 +91,8 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
   take(options.recent, choices.lazy_arrays.keep.recent);
   take(options.initial, choices.blocks.proximal.initial);
   take(options.recent, choices.blocks.proximal.recent);
-  take_word(options.identify, calibrate::setting_words("simlayerkv", "identify"),
+  take_word(options.identify,
+            calibrate::setting_words(calibrate::method::kSimLayerKv.name, "identify"),
             choices.lazy_arrays.identify);
   take(options.w_last, choices.lazy_arrays.w_last);
   take(options.threshold, choices.lazy.threshold);
@@ -101,7 +103,8 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
   choices.blocks.show_divergence = options.divergence;
   take(options.window, choices.budget_counts.window);
   take(options.kernel, choices.budget_counts.kernel);
-  take_word(options.pooling, calibrate::setting_words("dynamickv", "pooling"),
+  take_word(options.pooling,
+            calibrate::setting_words(calibrate::method::kDynamicKv.name, "pooling"),
             choices.budget_counts.pooling);
   take(options.budget, choices.budgets.budget);
   take_word(options.form, kFormWords, choices.budgets.form);

@@ -8,6 +8,7 @@
 #include "viewer/models/fuzzy.hpp"
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
+#include "viewer/models/method_models.hpp"
 
 namespace kvatlas::viewer {
 
@@ -20,12 +21,8 @@ JumpContext MainWindow::jump_context() const {
   for (const auto& entry : entries_)
     context.screens.push_back(
         {entry.id, QCoreApplication::translate("Screens", entry.title).toStdString()});
-  // The screen on which a policy is decided.
-  static const std::vector<JumpContext::Policy> policies = {
-      {"simlayerkv", "lazy"}, {"pod", "blocks"}, {"dynamickv", "budgets"}, {"lagkv", "sweep"}};
-  for (const auto& policy : policies)
-    for (const auto& entry : entries_)
-      if (policy.screen == entry.id) context.policies.push_back(policy);
+  for (std::size_t i = 0; i < kMethodScreens.size(); ++i)
+    context.policies.push_back({calibrate::kMethods[i].name, kMethodScreens[i]});
   const auto* profile = session_.profile();
   if (!profile) return context;
   const auto& selection = session_.selection().current();

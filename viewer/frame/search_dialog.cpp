@@ -169,8 +169,8 @@ void SearchDialog::take_profile() {
   refresh();
 }
 
-SearchRequest SearchDialog::request() const {
-  SearchRequest request;
+SearchForm SearchDialog::request() const {
+  SearchForm request;
   // The child has the window's folder as its own.
   request.model = model_->text().trimmed().toStdString();
   if (const auto* profile = session_.profile()) request.profile = profile->path().string();

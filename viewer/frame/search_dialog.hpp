@@ -26,7 +26,7 @@ class SearchDialog : public QDialog {
  public:
   SearchDialog(Session& session, SearchJob& job, QSettings& settings, QWidget* parent);
 
-  SearchRequest request() const;
+  SearchForm request() const;
 
  private:
   void make_rows();

@@ -53,7 +53,7 @@ SearchJob::~SearchJob() {
   process_.waitForFinished(1000);
 }
 
-void SearchJob::start(const SearchRequest& request) {
+void SearchJob::start(const SearchForm& request) {
   if (is_running()) fail(ErrorCode::usage, "a search is running already");
   QStringList words;
   for (const auto& word : search_words(request)) words << QString::fromStdString(word);

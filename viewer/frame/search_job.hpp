@@ -9,7 +9,7 @@
 #include <QStringList>
 #include <QTimer>
 
-#include "viewer/models/search_request.hpp"
+#include "viewer/models/search_form.hpp"
 
 namespace kvatlas::viewer {
 
@@ -25,7 +25,7 @@ class SearchJob : public QObject {
   ~SearchJob() override;
 
   /// Throws Error(usage) if the request is incomplete, or while another search runs.
-  void start(const SearchRequest& request);
+  void start(const SearchForm& request);
   /// Asks the search to end, which it does after its present trial.
   void stop();
   bool is_running() const { return process_.state() != QProcess::NotRunning; }

@@ -7,6 +7,7 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 
 namespace kvatlas::viewer {
 
@@ -48,20 +49,22 @@ std::int64_t in_grid(const profile::Header& header, std::int64_t wanted, std::in
 
 void take_settings(Choices& choices, const profile::Header& header,
                    std::span<const Document> documents) {
-  if (const auto lazy = part_in<calibrate::SimLayerKv>(documents, "simlayerkv")) {
+  if (const auto lazy =
+          part_in<calibrate::SimLayerKv>(documents, calibrate::method::kSimLayerKv.name)) {
     choices.lazy_arrays = {lazy->keep, lazy->identify, lazy->w_last};
     choices.lazy.threshold = lazy->threshold;
     choices.lazy.per_head = lazy->per_head;
     choices.lazy.fixed = lazy->fixed.has_value();
   }
   choices.lazy_arrays.keep = in_grid(header, choices.lazy_arrays.keep);
-  if (const auto pod = part_in<calibrate::Pod>(documents, "pod")) {
+  if (const auto pod = part_in<calibrate::Pod>(documents, calibrate::method::kPod.name)) {
     choices.blocks.delta = pod->delta;
     choices.blocks.proximal = pod->proximal;
     choices.blocks.per_query_head = pod->per_query_head;
   }
   choices.blocks.proximal = in_grid(header, choices.blocks.proximal);
-  if (const auto dynamic = part_in<calibrate::DynamicKv>(documents, "dynamickv")) {
+  if (const auto dynamic =
+          part_in<calibrate::DynamicKv>(documents, calibrate::method::kDynamicKv.name)) {
     choices.budget_counts = {dynamic->select.window, dynamic->select.kernel,
                              dynamic->select.pooling};
     choices.budgets.budget = dynamic->select.budget;

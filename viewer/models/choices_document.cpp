@@ -5,6 +5,7 @@
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/document_numbers.hpp"
 
@@ -83,7 +84,7 @@ json dynamic_section(const Source& from) {
 }
 
 json lag_section(const Source& from) {
-  const auto& found = section_in(from.documents, "lagkv");
+  const auto& found = section_in(from.documents, calibrate::method::kLagKv.name);
   if (found.is_null())
     fail(ErrorCode::usage,
          "LagKV's settings are chosen from a sweep: 'kvatlas calibrate lagkv' makes one");
@@ -101,14 +102,27 @@ json lag_section(const Source& from) {
       calibrate::LagKv{model.sink, candidate.lag, candidate.ratio, variant});
 }
 
+/// How a method's section is made from the choices, and of what.
 struct Maker {
-  const char* section;
+  const calibrate::Method& method;
+  bool (*possible)(const profile::Reader& profile, std::span<const Document> documents);
   json (*make)(const Source& from);
 };
-constexpr Maker kMakers[] = {{"simlayerkv", lazy_section},
-                             {"pod", pod_section},
-                             {"dynamickv", dynamic_section},
-                             {"lagkv", lag_section}};
+const Maker kMakers[] = {
+    {calibrate::method::kSimLayerKv,
+     [](const auto& profile, auto) {
+       return profile.has(name::kDecodeMass) || profile.has(name::kMass);
+     },
+     lazy_section},
+    {calibrate::method::kPod,
+     [](const auto& profile, auto) { return profile.has(name::kDivergence); }, pod_section},
+    {calibrate::method::kDynamicKv,
+     [](const auto& profile, auto) { return profile.has(name::kCounts); }, dynamic_section},
+    {calibrate::method::kLagKv,
+     [](const auto&, auto documents) {
+       return !section_in(documents, calibrate::method::kLagKv.name).is_null();
+     },
+     lag_section}};
 
 /// As it is written: numbers have nine digits there.
 json as_written(const json& value) { return json::parse(calibrate::canonical_json(value)); }
@@ -144,10 +158,8 @@ json section_alone_in(std::span<const Document> documents, const std::string& na
 std::vector<std::string> possible_sections(const profile::Reader& profile,
                                            std::span<const Document> documents) {
   std::vector<std::string> possible;
-  if (profile.has(name::kDecodeMass) || profile.has(name::kMass)) possible.push_back("simlayerkv");
-  if (profile.has(name::kDivergence)) possible.push_back("pod");
-  if (profile.has(name::kCounts)) possible.push_back("dynamickv");
-  if (!section_in(documents, "lagkv").is_null()) possible.push_back("lagkv");
+  for (const Maker& maker : kMakers)
+    if (maker.possible(profile, documents)) possible.emplace_back(maker.method.name);
   return possible;
 }
 
@@ -162,7 +174,7 @@ Document choices_document(const profile::Reader& profile, const std::vector<std:
   document.provenance.tool_version = KVATLAS_VERSION;
   for (const auto& section : sections) {
     const auto maker = std::find_if(std::begin(kMakers), std::end(kMakers),
-                                    [&](const Maker& one) { return one.section == section; });
+                                    [&](const Maker& one) { return one.method.is(section); });
     if (maker == std::end(kMakers)) fail(ErrorCode::usage, "no policy is called ", quoted(section));
     json made = maker->make(source);
     const json known = section_alone_in(documents, section);

@@ -100,9 +100,9 @@ struct Scored {
   Jump jump;
 };
 
-class Search {
+class JumpFinder {
  public:
-  Search(const std::string& text, const JumpContext& context)
+  JumpFinder(const std::string& text, const JumpContext& context)
       : text_(text), wanted_(lowered(text)), context_(context) {}
 
   JumpAnswer run() {
@@ -226,10 +226,10 @@ JumpAnswer find_jumps(const std::string& text, const JumpContext& context) {
   if (wanted.empty()) return {};
   if (wanted.size() > 200) return {{}, "That is too long to be the name of a place."};
   if (const auto found = coordinates(wanted, context)) return *found;
-  Search search(wanted, context);
+  JumpFinder finder(wanted, context);
   if (wanted.size() > 2 && wanted.front() == '"' && wanted.back() == '"')
-    return search.run_quoted(wanted.substr(1, wanted.size() - 2));
-  return search.run();
+    return finder.run_quoted(wanted.substr(1, wanted.size() - 2));
+  return finder.run();
 }
 
 std::string place_text(std::int64_t layer, std::int64_t head, std::int64_t query,

@@ -2,10 +2,12 @@
 // The models of the methods that a profile is evidence for, or the reasons why there are none.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/models/choices.hpp"
 
 namespace kvatlas::viewer {
@@ -26,6 +28,10 @@ auto try_read(Read read) -> OrReason<decltype(read())> {
     return {nullptr, error.what()};
   }
 }
+
+/// The screen on which each of calibrate::kMethods is set, in their order.
+inline constexpr std::array<const char*, calibrate::kMethods.size()> kMethodScreens = {
+    "lazy", "blocks", "budgets", "sweep"};
 
 struct MethodModels {
   OrReason<LazyModel> lazy;

@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -20,14 +21,6 @@ namespace kvatlas::viewer {
 namespace {
 
 using nlohmann::json;
-
-struct Kind {
-  const char *section, *title, *screen, *calibrate;
-};
-constexpr Kind kKinds[] = {{"simlayerkv", "SimLayerKV", "lazy", "simlayerkv"},
-                           {"pod", "PoD", "blocks", "pod"},
-                           {"dynamickv", "DynamicKV", "budgets", "dynamickv"},
-                           {"lagkv", "LagKV", "sweep", "lagkv"}};
 
 std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
 
@@ -249,7 +242,7 @@ void show_measured(const OverviewModel& model, const Choices& choices, std::size
   } else if (measured) {
     card.score = "not measured at this setting; save it and run 'kvatlas evaluate'";
   } else {
-    card.score = str("not measured: 'kvatlas calibrate ", kKinds[kind].calibrate,
+    card.score = str("not measured: 'kvatlas calibrate ", calibrate::kMethods[kind].name,
                      " --model' or 'kvatlas evaluate' does");
   }
 }
@@ -276,7 +269,7 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
   model.facts = model_facts(profile.header(), model.shape);
   model.provenance = provenance_facts(profile);
   model.methods = std::move(methods);
-  const json& sweep = section_in(documents, "lagkv");
+  const json& sweep = section_in(documents, calibrate::method::kLagKv.name);
   if (sweep.is_null())
     model.sweep.reason =
         "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
@@ -284,7 +277,7 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
   else
     model.sweep = try_read([&] { return sweep_model(sweep); });
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
-    const json known = section_alone_in(documents, kKinds[kind].section);
+    const json known = section_alone_in(documents, calibrate::kMethods[kind].name);
     model.measured[kind] = measured_of(member_of(known, "measured"));
     model.known[kind] = member_of(known, "settings");
   }
@@ -297,9 +290,12 @@ OverviewModel read_overview_model(const profile::Reader& profile,
   const auto section = [&](const char* name) -> const json& { return section_in(documents, name); };
   MethodModels methods{
       try_read([&] {
-        return read_lazy_model(profile, positions, choices.lazy_arrays, section("simlayerkv"));
+        return read_lazy_model(profile, positions, choices.lazy_arrays,
+                               section(calibrate::method::kSimLayerKv.name));
       }),
-      try_read([&] { return read_blocks_model(profile, positions, section("pod")); }),
+      try_read([&] {
+        return read_blocks_model(profile, positions, section(calibrate::method::kPod.name));
+      }),
       try_read([&] { return read_budgets_model(profile, positions, choices.budget_counts); })};
   return read_overview_model(profile, std::move(methods), documents);
 }
@@ -310,9 +306,9 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   view.cache = {{"whole cache", str(bytes_text(full), " at ", choices.length, " tokens")}};
   const auto show = [&](std::size_t kind, const auto& read, const auto& fill) {
     PolicyCard card;
-    card.section = kKinds[kind].section;
-    card.title = kKinds[kind].title;
-    card.screen = kKinds[kind].screen;
+    card.section = calibrate::kMethods[kind].name;
+    card.title = calibrate::kMethods[kind].title;
+    card.screen = kMethodScreens[kind];
     card.missing = read.reason;
     if (read.model) {
       try {

@@ -27,8 +27,9 @@ struct OverviewModel {
   MethodModels methods;
   OrReason<SweepModel> sweep;
   /// What a document holds of each policy's score.
-  std::array<std::optional<Measured>, 4> measured;
-  std::array<nlohmann::json, 4> known;  // and the settings that it was measured at
+  std::array<std::optional<Measured>, calibrate::kMethods.size()> measured;
+  /// The settings that each was measured at.
+  std::array<nlohmann::json, calibrate::kMethods.size()> known;
 };
 
 /// When the file was last written. When the profile was begun is not stored.

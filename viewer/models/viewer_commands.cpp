@@ -8,6 +8,7 @@
 
 #include "base/real_range.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "viewer/maps/colour_maps.hpp"
 #include "viewer/models/picture_list.hpp"
@@ -107,7 +108,7 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
     return calibrate::limit_to_setting(command->add_option(name, value, help), part, key)
         ->group(kSettings);
   };
-  setting("simlayerkv", "threshold", "--threshold", o.threshold,
+  setting(calibrate::method::kSimLayerKv.name, "threshold", "--threshold", o.threshold,
           "SimLayerKV: mass from which a layer is lazy");
   const auto word = [&](const char* name, std::optional<std::string>& value,
                         const std::vector<std::string>& words, const char* help) {
@@ -116,20 +117,23 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
         ->type_name("WORD")
         ->group(kSettings);
   };
-  setting("simlayerkv", "identify", "--identify", o.identify, "SimLayerKV: when layers are told")
+  setting(calibrate::method::kSimLayerKv.name, "identify", "--identify", o.identify,
+          "SimLayerKV: when layers are told")
       ->type_name("WORD");
   command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
   share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
   command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
       ->group(kSettings);
-  setting("pod", "delta", "--delta", o.delta, "PoD: similarity that joins layers");
+  setting(calibrate::method::kPod.name, "delta", "--delta", o.delta,
+          "PoD: similarity that joins layers");
   share("--saving", o.saving, "PoD: share of the cache to find a delta for");
   command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
       ->group(kSettings);
   command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
   command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
   command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
-  setting("dynamickv", "pooling", "--pooling", o.pooling, "DynamicKV: how scores are pooled")
+  setting(calibrate::method::kDynamicKv.name, "pooling", "--pooling", o.pooling,
+          "DynamicKV: how scores are pooled")
       ->type_name("WORD");
   word("--form", o.form, kFormWords, "DynamicKV: which budgets are shown");
   word("--score", o.score, kScoreWords, "LagKV: what the sweep is judged by");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/pair_rows_model.hpp"
 #include "viewer/screens/screens.hpp"
@@ -32,11 +33,11 @@ void BlocksScreen::make_controls() {
         drag(tr("Similarity"), done,
              [&](Choices& choices) { choices.blocks.delta = value / 100.0; });
       });
-  delta_ = bar().add_number({"delta", tr("Similarity at least"), hint},
-                            ControlBar::range_of("pod", "delta", 0.01, 3), [this](double value) {
-                              change(tr("Similarity"),
-                                     [&](Choices& choices) { choices.blocks.delta = value; });
-                            });
+  delta_ = bar().add_number(
+      {"delta", tr("Similarity at least"), hint},
+      ControlBar::range_of(calibrate::method::kPod.name, "delta", 0.01, 3), [this](double value) {
+        change(tr("Similarity"), [&](Choices& choices) { choices.blocks.delta = value; });
+      });
   heads_ = bar().add_combo(
       {"heads", tr("Group"),
        tr("KV heads: one grouping for all query heads that read a KV head, by the least alike of "
@@ -91,7 +92,8 @@ void BlocksScreen::make_controls() {
       {"tau", tr("Gate \u03c4"),
        tr("A layer skips a block's distant part if its own proximal tokens have at least this "
           "share of the attention; 1 never skips.")},
-      ControlBar::range_of("pod", "tau", 0.01, 3), [this](double) { compute_gate(); });
+      ControlBar::range_of(calibrate::method::kPod.name, "tau", 0.01, 3),
+      [this](double) { compute_gate(); });
   ControlBar::set(*tau_, 0.95);
   bar().add_button({"read_gate", tr("Read gate"),
                     tr("Reads the log-sum-exps of the last rows, which are large, and shows the "

@@ -10,6 +10,7 @@
 
 #include "analyzer/profile/checked_arrays.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
@@ -55,7 +56,8 @@ void BudgetsScreen::make_controls() {
   r_max_ = bar().add_number(
       {"r_max", tr("Cap r_max"),
        tr("No layer keeps more than this times the mean budget; the paper has 10.")},
-      ControlBar::range_of("dynamickv", "r_max", 1, 1), [this](double value) {
+      ControlBar::range_of(calibrate::method::kDynamicKv.name, "r_max", 1, 1),
+      [this](double value) {
         change(tr("Cap"), [&](Choices& choices) { choices.budgets.r_max = value; });
       });
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/screens/session.hpp"
 
 namespace kvatlas::viewer {
@@ -66,8 +67,8 @@ void EvidenceCache::refresh_stale() {
       refresh(lazy_,
               str(lazy.keep.initial, ' ', lazy.keep.recent, ' ', static_cast<int>(lazy.identify),
                   ' ', lazy.w_last),
-              [lazy, section = session_.section("simlayerkv")](const Reader& profile,
-                                                               const Positions& positions) {
+              [lazy, section = session_.section(calibrate::method::kSimLayerKv.name)](
+                  const Reader& profile, const Positions& positions) {
                 return read_lazy_model(profile, positions, lazy, section);
               }),
       refresh(budgets_,
@@ -75,11 +76,11 @@ void EvidenceCache::refresh_stale() {
               [counts](const Reader& profile, const Positions& positions) {
                 return read_budgets_model(profile, positions, counts);
               }),
-      refresh(
-          blocks_, {},
-          [section = session_.section("pod")](const Reader& profile, const Positions& positions) {
-            return read_blocks_model(profile, positions, section);
-          })};
+      refresh(blocks_, {},
+              [section = session_.section(calibrate::method::kPod.name)](
+                  const Reader& profile, const Positions& positions) {
+                return read_blocks_model(profile, positions, section);
+              })};
   if (any[0] || any[1] || any[2]) emit changed();
   decide();
 }

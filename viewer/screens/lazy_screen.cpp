@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
@@ -44,7 +45,8 @@ void LazyScreen::make_controls() {
       {"threshold", tr("Threshold \u03b4"),
        tr("A layer is lazy for an input if its layer mass, the attention on the initial and recent "
           "tokens, is above this. Drag the line in either chart, or press [ and ].")},
-      ControlBar::range_of("simlayerkv", "threshold", 0.01, 5), [this](double value) {
+      ControlBar::range_of(calibrate::method::kSimLayerKv.name, "threshold", 0.01, 5),
+      [this](double value) {
         change(tr("Threshold"), [&](Choices& choices) { choices.lazy.threshold = value; });
       });
   identify_ = bar().add_combo(
@@ -58,7 +60,8 @@ void LazyScreen::make_controls() {
   w_last_ = bar().add_number(
       {"w_last", tr("Rows"),
        tr("How many of the last prompt rows the layer mass is the mean of; prefill only.")},
-      ControlBar::range_of("simlayerkv", "w_last", 1, 0), [this](double value) {
+      ControlBar::range_of(calibrate::method::kSimLayerKv.name, "w_last", 1, 0),
+      [this](double value) {
         change(tr("Rows"), [&](Choices& choices) {
           choices.lazy_arrays.w_last = static_cast<std::int64_t>(value);
         });

@@ -8,6 +8,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/sweep_model.hpp"
@@ -111,7 +112,7 @@ MapView::Overlays MapOverlays::overlays() const {
 
 std::string MapOverlays::lag_label() const {
   try {
-    const SweepModel model = sweep_model(session_.section("lagkv"));
+    const SweepModel model = sweep_model(session_.section(calibrate::method::kLagKv.name));
     auto at = static_cast<std::size_t>(session_.choices().lag_candidate);
     if (session_.choices().lag_candidate < 0)
       at = sweep_view(model, session_.choices().sweep).recommended.value_or(0);

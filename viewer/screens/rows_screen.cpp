@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 #include "viewer/screens/screens.hpp"
@@ -35,12 +36,12 @@ RowsScreen::RowsScreen(Session& session, QWidget* parent) : LiveScreen(session, 
       {tr("chosen head"), tr("heads of its KV group"), tr("all heads of the layer"),
        tr("mean of the layer")},
       [this](int index) { set_lines(static_cast<Lines>(index)); });
-  dynamic_choice_ = bar().add_combo(
-      {"dynamickv", tr("Marks of DynamicKV"), tr("Whose kept keys are marked under the axis.")},
-      {tr("none")}, [this](int) { read_again(); });
-  lag_choice_ =
-      bar().add_combo({"lagkv", tr("of LagKV"), tr("Whose kept keys are marked under the axis.")},
-                      {tr("none")}, [this](int) { read_again(); });
+  dynamic_choice_ = bar().add_combo({calibrate::method::kDynamicKv.name, tr("Marks of DynamicKV"),
+                                     tr("Whose kept keys are marked under the axis.")},
+                                    {tr("none")}, [this](int) { read_again(); });
+  lag_choice_ = bar().add_combo({calibrate::method::kLagKv.name, tr("of LagKV"),
+                                 tr("Whose kept keys are marked under the axis.")},
+                                {tr("none")}, [this](int) { read_again(); });
   // Names of settings are long; the lists below are as wide as they need.
   for (QComboBox* choice : {dynamic_choice_, lag_choice_}) choice->setMaximumWidth(180);
   bar().add_button({"all", tr("All keys"), tr("Ends the zoom; brushing the chart begins one.")},

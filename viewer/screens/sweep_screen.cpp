@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "calibrate/policy/method.hpp"
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
@@ -88,7 +89,8 @@ void SweepScreen::choose(int candidate) {
 
 void SweepScreen::read() {
   try {
-    model_ = std::make_shared<const SweepModel>(sweep_model(session().section("lagkv")));
+    model_ = std::make_shared<const SweepModel>(
+        sweep_model(session().section(calibrate::method::kLagKv.name)));
     model_arrived();
   } catch (const Error& error) {
     model_.reset();

@@ -28,7 +28,9 @@ TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {
     const PartName* part = find_part(method.name);
     ASSERT_NE(part, nullptr) << method.name;
     EXPECT_EQ(section_name(part->standard), method.name);
-    if (method.setting) EXPECT_EQ(setting_named(method.name, method.setting).key, method.setting);
+    if (method.setting) {
+      EXPECT_EQ(setting_named(method.name, method.setting).key, method.setting);
+    }
   }
 }
 

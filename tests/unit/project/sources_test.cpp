@@ -6,7 +6,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::IsEmpty;
 
 std::string read(const std::string& file) {
@@ -67,6 +70,33 @@ TEST(Sources, NameNoMachinesFolders) {
         found.push_back(file + " names a path under /" + folder);
   }
   EXPECT_THAT(found, IsEmpty());
+}
+
+/// Whether the text names a method of calibration by a literal, outside its comments.
+bool names_method(const std::string& text) {
+  static const std::regex literal(
+      R"re(^(?:[^"/]|/[^/]|"[^"]*")*?"(?:simlayerkv|pod|dynamickv|lagkv)")re");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_search(line, literal)) return true;
+  return false;
+}
+
+/// What a method is called stands in calibrate/policy/method.hpp alone. Runtimes and exporters have
+/// words of their own, some of them the same.
+TEST(Sources, NameAMethodInOnePlace) {
+  EXPECT_TRUE(names_method("add(\"pod\");"));
+  EXPECT_TRUE(names_method("add(\"a/b\", \"lagkv\");"));
+  EXPECT_FALSE(names_method("add(kPod);  // \"pod\""));
+  EXPECT_FALSE(names_method("add(\"pods\");"));
+
+  std::vector<std::string> found;
+  for (const auto& file : project_sources({".cpp", ".hpp"})) {
+    const auto folder = file.substr(0, file.rfind('/'));
+    if (file.rfind("calibrate/", 0) != 0 && file.rfind("viewer/", 0) != 0) continue;
+    if (folder != "calibrate/runtimes" && names_method(read(file))) found.push_back(file);
+  }
+  EXPECT_THAT(found, ElementsAre("calibrate/policy/method.hpp"));
 }
 
 /// What docs/security.md promises: no shell, no other program, no network; code is loaded, and the

@@ -14,7 +14,7 @@
 
 namespace kvatlas::calibrate {
 
-struct EvaluateOrder {
+struct EvaluateRequest {
   capture::RunOptions run;
   capture::PromptOptions prompts;
   QuestionOptions questions;
@@ -25,12 +25,12 @@ struct EvaluateOrder {
   bool rolling = false, positions = false, no_comparison = false;
 };
 
-struct EvaluatedOrder {
+struct Evaluated {
   std::shared_ptr<const model::ModelFile> model;
   std::vector<Policy> policies;
   Evaluation evaluation;
 };
-EvaluatedOrder evaluate_order(EvaluateOrder order);
+Evaluated evaluate_request(EvaluateRequest request);
 
 /// Error(cancelled) if Ctrl-C left questions undone.
 void require_all(const Evaluation& evaluation);
@@ -40,6 +40,6 @@ void print_notes(const Evaluation& evaluation);
 bool is_policy_document(const std::string& text);
 
 /// --model and what goes with it, --as, and the prompts.
-void add_order_options(CLI::App& command, EvaluateOrder& order);
+void add_request_options(CLI::App& command, EvaluateRequest& request);
 
 }  // namespace kvatlas::calibrate

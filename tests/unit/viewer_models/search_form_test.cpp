@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/search_request.hpp"
+#include "viewer/models/search_form.hpp"
 
 #include <fstream>
 
@@ -21,8 +21,8 @@ using testing_support::error_of;
 
 class SearchRequestTest : public testing::Test {
  protected:
-  SearchRequest request() const {
-    SearchRequest request;
+  SearchForm request() const {
+    SearchForm request;
     request.model = "m.gguf";
     request.saving = 0.5;
     request.context = 4096;
@@ -33,7 +33,7 @@ class SearchRequestTest : public testing::Test {
 };
 
 TEST_F(SearchRequestTest, BecomesTheWordsOfTheCommand) {
-  SearchRequest wish = request();
+  SearchForm wish = request();
   const std::string output = wish.output.string();
   EXPECT_THAT(search_words(wish),
               ElementsAre("calibrate", "auto", "--model", "m.gguf", "--kv-saving", "0.5",
@@ -50,18 +50,18 @@ TEST_F(SearchRequestTest, BecomesTheWordsOfTheCommand) {
 
 TEST_F(SearchRequestTest, SaysWhatIsMissing) {
   const auto refusal = [&](auto change) {
-    SearchRequest wish = request();
+    SearchForm wish = request();
     change(wish);
     return error_of([&] { search_words(wish); });
   };
-  EXPECT_THAT(refusal([](SearchRequest& o) { o.model.clear(); }), HasSubstr("which model"));
-  EXPECT_THAT(refusal([](SearchRequest& o) { o.saving.reset(); }), HasSubstr("how much memory"));
-  EXPECT_THAT(refusal([](SearchRequest& o) { o.context = 0; }), HasSubstr("context"));
-  EXPECT_THAT(refusal([](SearchRequest& o) { o.output.clear(); }), HasSubstr("where to write"));
+  EXPECT_THAT(refusal([](SearchForm& o) { o.model.clear(); }), HasSubstr("which model"));
+  EXPECT_THAT(refusal([](SearchForm& o) { o.saving.reset(); }), HasSubstr("how much memory"));
+  EXPECT_THAT(refusal([](SearchForm& o) { o.context = 0; }), HasSubstr("context"));
+  EXPECT_THAT(refusal([](SearchForm& o) { o.output.clear(); }), HasSubstr("where to write"));
 }
 
 TEST_F(SearchRequestTest, GoesOnAndReplacesOnlyWhenAllowed) {
-  SearchRequest wish = request();
+  SearchForm wish = request();
   std::ofstream(calibrate::search_journal(wish.output)) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));
   std::ofstream(wish.output) << "{}\n";

@@ -10,7 +10,7 @@
 namespace kvatlas::capture {
 
 /// A profile to be taken: `kvatlas profile` as it was called.
-struct ProfileOrder {
+struct ProfileRequest {
   RunOptions run;
   PromptOptions prompts;
   CaptureOptions capture;
@@ -18,6 +18,6 @@ struct ProfileOrder {
   bool force = false, resume = false, dry_run = false, json = false;
   bool say_result = true;  // on stdout
 };
-void take_profile(const ProfileOrder& order);
+void take_profile(const ProfileRequest& order);
 
 }  // namespace kvatlas::capture

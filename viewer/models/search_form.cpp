@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/search_request.hpp"
+#include "viewer/models/search_form.hpp"
 
 #include "base/error.hpp"
 #include "calibrate/policy/policy_files.hpp"
@@ -8,7 +8,7 @@ namespace kvatlas::viewer {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> search_words(const SearchRequest& request) {
+std::vector<std::string> search_words(const SearchForm& request) {
   if (request.model.empty())
     fail(ErrorCode::usage, "say which model to try policies on: a GGUF file or a folder");
   if (request.memory.empty() == !request.saving.has_value())

@@ -11,7 +11,7 @@
 
 namespace kvatlas::viewer {
 
-struct SearchRequest {
+struct SearchForm {
   std::string model;
   std::string profile;           // empty if the model is to be profiled first
   std::string memory;            // memory for weights and caches, such as "24GiB"; or
@@ -25,6 +25,6 @@ struct SearchRequest {
 
 /// The words after the program's name. A search that was interrupted and has the same output file
 /// goes on. Error(usage) says what is missing.
-std::vector<std::string> search_words(const SearchRequest& order);
+std::vector<std::string> search_words(const SearchForm& form);
 
 }  // namespace kvatlas::viewer

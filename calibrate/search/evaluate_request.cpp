@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/search/evaluate_order.hpp"
+#include "calibrate/search/evaluate_request.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +51,7 @@ void require_same_model(const Document& document, const model::ModelFile& model)
             << printable(of.name) << ") of the same shape\n";
 }
 
-std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::ModelFile& model) {
+std::vector<Policy> gather_policies(const EvaluateRequest& request, const model::ModelFile& model) {
   std::vector<Policy> policies;
   const auto& config = model.config();
   const ModelInfo info{config.name,         model::architecture_name(config.architecture),
@@ -61,15 +61,16 @@ std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::Mod
   const auto add = [&](Policy policy) {
     // The full cache is in every table already.
     if (policy.parts.empty() && policy.kv_bits == 16) return;
-    policy.rolling |= order.rolling;
+    policy.rolling |= request.rolling;
     load_blocks(policy, config);
-    if (!order.runtime.empty()) {
+    if (!request.runtime.empty()) {
       const std::string name = policy.name;
-      auto behaves = simulated_in_runtime(policy, order.runtime, info);
+      auto behaves = simulated_in_runtime(policy, request.runtime, info);
       for (const auto& change : behaves.changes)
-        std::cerr << "kvatlas: note: " << name << " in " << order.runtime << ": " << change << '\n';
+        std::cerr << "kvatlas: note: " << name << " in " << request.runtime << ": " << change
+                  << '\n';
       policy = std::move(behaves.policy);
-      policy.name = name + " in " + order.runtime;
+      policy.name = name + " in " + request.runtime;
     }
     policies.push_back(std::move(policy));
   };
@@ -77,13 +78,13 @@ std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::Mod
   const auto add_policies_of = [&](const Document& document) {
     std::vector<std::string> left_out;
     const std::size_t before = policies.size();
-    for (auto& policy : policies_of(document, order.document_task)) {
-      if (order.runtime.empty()) {
+    for (auto& policy : policies_of(document, request.document_task)) {
+      if (request.runtime.empty()) {
         add(std::move(policy));
         continue;
       }
       try {
-        add(given_to_runtime(document, policy, runtime_named(order.runtime)).policy);
+        add(given_to_runtime(document, policy, runtime_named(request.runtime)).policy);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::usage) throw;
         left_out.emplace_back(error.what());
@@ -93,7 +94,7 @@ std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::Mod
     if (policies.size() == before) fail(ErrorCode::usage, left_out.front());
     for (const auto& reason : left_out) std::cerr << "kvatlas: left out: " << reason << '\n';
   };
-  for (const auto& text : order.policies) {
+  for (const auto& text : request.policies) {
     if (!is_policy_document(text)) {
       add(parse_policy(text));
       continue;
@@ -102,7 +103,7 @@ std::vector<Policy> gather_policies(const EvaluateOrder& order, const model::Mod
     in_context(text, [&] { require_same_model(document, model); });
     add_policies_of(document);
   }
-  for (const auto& text : split_policies(order.against)) add(parse_policy(text));
+  for (const auto& text : split_policies(request.against)) add(parse_policy(text));
   return policies;
 }
 
@@ -114,28 +115,29 @@ bool is_policy_document(const std::string& text) {
   return named_so || std::filesystem::is_regular_file(text);
 }
 
-EvaluatedOrder evaluate_order(EvaluateOrder order) {
+Evaluated evaluate_request(EvaluateRequest request) {
   capture::restart_with_sleeping_threads();
-  capture::EngineOptions engine_options = capture::engine_options(order.run);
-  EvaluatedOrder out;
-  out.model = model::ModelFile::open(order.run.model);
+  capture::EngineOptions engine_options = capture::engine_options(request.run);
+  Evaluated out;
+  out.model = model::ModelFile::open(request.run.model);
   const model::ModelFile& model = *out.model;
-  out.policies = gather_policies(order, model);
-  if (order.run.prompts_file.empty() && order.run.prompt_texts.empty()) {
-    if (order.prompts.tasks.empty()) order.prompts.tasks = {"needle", "passkey"};
-    if (order.prompts.lengths.empty() && !order.prompts.quick) order.prompts.lengths = {1024};
+  out.policies = gather_policies(request, model);
+  if (request.run.prompts_file.empty() && request.run.prompt_texts.empty()) {
+    if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
+    if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
   }
-  auto questions = make_questions(capture::plan_prompts(order.prompts, order.run, model).prompts,
-                                  order.questions, order.run, model);
+  auto questions =
+      make_questions(capture::plan_prompts(request.prompts, request.run, model).prompts,
+                     request.questions, request.run, model);
   std::int64_t tokens = 0;
   for (const auto& question : questions)
     tokens += static_cast<std::int64_t>(question.tokens.size());
 
   SimulateOptions options;
-  options.end_tokens = capture::end_tokens(model, order.run.ignore_eos);
-  options.compare = !order.no_comparison;
-  options.time_steps = order.time_steps;
-  options.positions = order.positions;
+  options.end_tokens = capture::end_tokens(model, request.run.ignore_eos);
+  options.compare = !request.no_comparison;
+  options.time_steps = request.time_steps;
+  options.positions = request.positions;
   set_memory(engine_options, questions, model.config(), options);
   capture::Engine engine(out.model, engine_options);
   std::cerr << "kvatlas: " << engine.plan() << "; " << out.policies.size()
@@ -175,30 +177,30 @@ void print_notes(const Evaluation& evaluation) {
               << ": what a policy loses drowns in what the model fails anyway\n";
 }
 
-void add_order_options(CLI::App& command, EvaluateOrder& order) {
-  capture::add_model_options(command, order.run);
-  command.add_option("--as", order.runtime, "judge what this runtime would do with the policies")
+void add_request_options(CLI::App& command, EvaluateRequest& request) {
+  capture::add_model_options(command, request.run);
+  command.add_option("--as", request.runtime, "judge what this runtime would do with the policies")
       ->type_name("RUNTIME");
-  command.add_flag("--compress-context", order.questions.compress_context,
+  command.add_flag("--compress-context", request.questions.compress_context,
                    "cut the cache before the question is read");
-  capture::add_prompt_options(command, order.prompts, order.run);
+  capture::add_prompt_options(command, request.prompts, request.run);
   command.get_option("--task")->default_str("needle and passkey");
   command.get_option("--lengths")->default_str("1024");
   command
-      .add_option("--new", order.questions.max_new,
+      .add_option("--new", request.questions.max_new,
                   "tokens to generate; 0: as many as the task's answers need")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->type_name("N")
       ->group("Prompts");
   command
-      .add_option("--max-tokens", order.questions.most_tokens,
+      .add_option("--max-tokens", request.questions.most_tokens,
                   "longer prompts lose their middle; 0: the model's context")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N")
       ->group("Prompts");
-  command.add_flag("--ignore-eos", order.run.ignore_eos, "go on after an end-of-sequence token")
+  command.add_flag("--ignore-eos", request.run.ignore_eos, "go on after an end-of-sequence token")
       ->group("Prompts");
 }
 
