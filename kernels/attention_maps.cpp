@@ -402,15 +402,8 @@ void row_logsumexp(const RowLogSumExp& io, const Exec& exec) {
   require_array("lse", io.lse);
   const Backend backend = choose(exec, io.lse.memory);
   if (io.lse.count() == 0) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::row_logsumexp(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::row_logsumexp(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(row_logsumexp_body)(io);
-  }
+  run_body(backend, exec, io, reference::row_logsumexp, HWY_DYNAMIC_DISPATCH(row_logsumexp_body),
+           KVATLAS_CUDA_BODY(row_logsumexp));
 }
 
 void attention_maps(const AttentionMaps& io, const Exec& exec) {
@@ -425,15 +418,8 @@ void attention_maps(const AttentionMaps& io, const Exec& exec) {
   }
   const Backend backend = choose(exec, io.lse.memory);
   if (io.lse.count() == 0) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::attention_maps(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::attention_maps(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(attention_maps_body)(io);
-  }
+  run_body(backend, exec, io, reference::attention_maps, HWY_DYNAMIC_DISPATCH(attention_maps_body),
+           KVATLAS_CUDA_BODY(attention_maps));
 }
 
 }  // namespace kvatlas::kernels

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/exec.hpp"
@@ -15,12 +16,30 @@ namespace kvatlas::kernels {
 /// Whether this build has the CUDA bodies.
 inline constexpr bool kHasCuda = KVATLAS_HAS_CUDA != 0;
 
+/// The CUDA body of a kernel; nullptr in a build that has none.
+#if KVATLAS_HAS_CUDA
+#define KVATLAS_CUDA_BODY(name) cuda::name
+#else
+#define KVATLAS_CUDA_BODY(name) nullptr
+#endif
+
 /// The body to run (never `automatic`) on data that lies in `memory`. `automatic` obeys
 /// KVATLAS_BACKEND (reference, cpu, cuda); where that is not set, the memory decides between cpu
 /// and cuda. The first call also obeys KVATLAS_CPU, the name of an instruction set. Throws Error:
 /// `usage` for an unknown name, `unsupported` for a body that cannot run here or cannot reach that
 /// memory.
 Backend choose(const Exec& exec, Memory memory);
+
+/// Runs the body of a kernel that choose() gave.
+template <class Io>
+void run_body(Backend chosen, const Exec& exec, const Io& io,
+              std::type_identity_t<void (*)(const Io&)> reference,
+              std::type_identity_t<void (*)(const Io&)> cpu,
+              std::type_identity_t<void (*)(const Io&, void* stream)> cuda) {
+  if (chosen == Backend::reference) return reference(io);
+  if (chosen == Backend::cuda) return cuda(io, exec.stream);
+  cpu(io);
+}
 
 /// The reason why the CUDA bodies cannot run on this machine; no value if they can.
 std::optional<std::string> cuda_missing();

@@ -72,6 +72,10 @@ void check_rows(const Gather& io) {
   }
 }
 
+void gather_cpu(const Gather& io) {
+  io.from.type == DType::f32 ? gather_body<float>(io) : gather_body<std::uint16_t>(io);
+}
+
 }  // namespace
 
 void gather(const Gather& io, const Exec& exec) {
@@ -79,15 +83,7 @@ void gather(const Gather& io, const Exec& exec) {
   const Backend backend = choose(exec, io.from.memory);
   if (io.from.sizes[0] == 0) return;
   if (io.from.memory == Memory::host) check_rows(io);
-  switch (backend) {
-    case Backend::reference:
-      return reference::gather(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::gather(io, exec.stream);
-      return;
-    default:
-      return io.from.type == DType::f32 ? gather_body<float>(io) : gather_body<std::uint16_t>(io);
-  }
+  run_body(backend, exec, io, reference::gather, gather_cpu, KVATLAS_CUDA_BODY(gather));
 }
 
 }  // namespace kvatlas::kernels

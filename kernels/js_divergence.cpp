@@ -221,15 +221,8 @@ void js_divergence(const JsDivergence& io, const Exec& exec) {
     require_shape("per_row", io.per_row.sizes, {n_heads, q_rows, n_layers, n_layers});
     require_same_memory("per_row", io.per_row.memory, io.probs.memory);
   }
-  switch (choose(exec, io.probs.memory)) {
-    case Backend::reference:
-      return reference::js_divergence(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::js_divergence(io, exec.stream);
-      return;
-    default:
-      return js_divergence_cpu(io);
-  }
+  run_body(choose(exec, io.probs.memory), exec, io, reference::js_divergence, js_divergence_cpu,
+           KVATLAS_CUDA_BODY(js_divergence));
 }
 
 }  // namespace kvatlas::kernels

@@ -221,15 +221,8 @@ void kv_quantise(const KvQuantise& io, const Exec& exec) {
   check(io.to, io.from.sizes, io.from.memory);
   const Backend backend = choose(exec, io.from.memory);
   if (empty(io.from.sizes)) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::kv_quantise(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::kv_quantise(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(kv_quantise_body)(io);
-  }
+  run_body(backend, exec, io, reference::kv_quantise, HWY_DYNAMIC_DISPATCH(kv_quantise_body),
+           KVATLAS_CUDA_BODY(kv_quantise));
 }
 
 void kv_dequantise(const KvDequantise& io, const Exec& exec) {
@@ -237,15 +230,8 @@ void kv_dequantise(const KvDequantise& io, const Exec& exec) {
   check(io.from, io.to.sizes, io.to.memory);
   const Backend backend = choose(exec, io.to.memory);
   if (empty(io.to.sizes)) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::kv_dequantise(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::kv_dequantise(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(kv_dequantise_body)(io);
-  }
+  run_body(backend, exec, io, reference::kv_dequantise, HWY_DYNAMIC_DISPATCH(kv_dequantise_body),
+           KVATLAS_CUDA_BODY(kv_dequantise));
 }
 
 }  // namespace kvatlas::kernels

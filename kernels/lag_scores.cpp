@@ -484,15 +484,8 @@ void lag_scores(const LagScores& io, const Exec& exec) {
                   {n_heads, lag_cut_partitions(n_tokens, io.sink, io.lags[i]) * io.lags[i]});
     require_same_memory("scores", io.scores[i].memory, io.keys.memory);
   }
-  switch (choose(exec, io.keys.memory)) {
-    case Backend::reference:
-      return reference::lag_scores(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::lag_scores(io, exec.stream);
-      return;
-    default:
-      return lag_scores_cpu(io);
-  }
+  run_body(choose(exec, io.keys.memory), exec, io, reference::lag_scores, lag_scores_cpu,
+           KVATLAS_CUDA_BODY(lag_scores));
 }
 
 void lag_kept(const LagKept& io, const Exec& exec) {
@@ -509,15 +502,8 @@ void lag_kept(const LagKept& io, const Exec& exec) {
   require_shape("positions", io.positions.sizes,
                 {n_heads, lag_length(io.n_tokens, io.sink, io.lag, io.keep)});
   require_same_memory("positions", io.positions.memory, io.scores.memory);
-  switch (choose(exec, io.scores.memory)) {
-    case Backend::reference:
-      return reference::lag_kept(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::lag_kept(io, exec.stream);
-      return;
-    default:
-      return lag_kept_cpu(io);
-  }
+  run_body(choose(exec, io.scores.memory), exec, io, reference::lag_kept, lag_kept_cpu,
+           KVATLAS_CUDA_BODY(lag_kept));
 }
 
 }  // namespace kvatlas::kernels

@@ -445,15 +445,8 @@ void last_rows(const LastRows& io, const Exec& exec) {
                     {static_cast<std::int64_t>(io.grid.size()), n_heads, q_rows});
       require_same_memory("a statistic of the grid", out->memory, io.queries.memory);
     }
-  switch (choose(exec, io.queries.memory)) {
-    case Backend::reference:
-      return reference::last_rows(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::last_rows(io, exec.stream);
-      return;
-    default:
-      return last_rows_cpu(io);
-  }
+  run_body(choose(exec, io.queries.memory), exec, io, reference::last_rows, last_rows_cpu,
+           KVATLAS_CUDA_BODY(last_rows));
 }
 
 }  // namespace kvatlas::kernels

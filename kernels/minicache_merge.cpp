@@ -116,15 +116,8 @@ void minicache_merge(const MinicacheMerge& io, const Exec& exec) {
   if (!(io.t >= 0 && io.t <= 1)) fail(ErrorCode::usage, "t is ", io.t, ", expected 0 to 1");
   const Backend backend = choose(exec, io.lower.memory);
   if (sizes[0] == 0 || sizes[1] == 0 || sizes[2] == 0) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::minicache_merge(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::minicache_merge(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(minicache_merge_body)(io);
-  }
+  run_body(backend, exec, io, reference::minicache_merge,
+           HWY_DYNAMIC_DISPATCH(minicache_merge_body), KVATLAS_CUDA_BODY(minicache_merge));
 }
 
 }  // namespace kvatlas::kernels

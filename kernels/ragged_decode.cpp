@@ -302,15 +302,8 @@ void ragged_decode(const RaggedDecode& io, const Exec& exec) {
   const Backend backend = choose(exec, io.queries.memory);
   if (io.queries.sizes[0] == 0 || io.queries.sizes[1] == 0) return;
   if (io.queries.memory == Memory::host) check_rows(io);
-  switch (backend) {
-    case Backend::reference:
-      return reference::ragged_decode(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::ragged_decode(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(ragged_decode_body)(io);
-  }
+  run_body(backend, exec, io, reference::ragged_decode, HWY_DYNAMIC_DISPATCH(ragged_decode_body),
+           KVATLAS_CUDA_BODY(ragged_decode));
 }
 
 }  // namespace kvatlas::kernels

@@ -149,15 +149,8 @@ void row_compare(const RowCompare& io, const Exec& exec) {
   check("same_top1", io.same_top1);
   const Backend backend = choose(exec, io.full.memory);
   if (io.full.sizes[0] == 0) return;
-  switch (backend) {
-    case Backend::reference:
-      return reference::row_compare(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::row_compare(io, exec.stream);
-      return;
-    default:
-      return HWY_DYNAMIC_DISPATCH(row_compare_body)(io);
-  }
+  run_body(backend, exec, io, reference::row_compare, HWY_DYNAMIC_DISPATCH(row_compare_body),
+           KVATLAS_CUDA_BODY(row_compare));
 }
 
 }  // namespace kvatlas::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of top_counts and top_positions. A histogram by leading bits finds the bin of each
-// k-th largest score; only that bin's scores are kept for an exact selection. Scalar: counting into
-// bins does not vectorise, and both passes already run near the speed of the second-level cache.
+// The CPU body of top_counts. A histogram by leading bits finds the bin of each k-th largest score;
+// only that bin's scores are kept for an exact selection. Scalar: counting into bins does not
+// vectorise, and both passes already run near the speed of the second-level cache.
 #include <algorithm>
 #include <functional>
 
@@ -121,15 +121,6 @@ void top_counts_cpu(const TopCounts& io) {
   }
 }
 
-void top_positions_cpu(const TopPositions& io) {
-  const std::int64_t n_positions = io.scores.sizes[1], k = io.positions.sizes[1];
-  parallel_for(io.scores.sizes[0], [&](std::int64_t row, int) {
-    std::int64_t taken = 0;
-    select_largest(io.scores.at(row), io.scores.strides[1], n_positions, k,
-                   [&](std::int64_t j) { io.positions(row, taken++) = j; });
-  });
-}
-
 }  // namespace
 
 void top_counts(const TopCounts& io, const Exec& exec) {
@@ -142,33 +133,8 @@ void top_counts(const TopCounts& io, const Exec& exec) {
   if (io.scores.sizes[0] > 0)
     require_range("scores a layer", io.scores.count() / io.scores.sizes[0], 0, 0x7fffffff);
   require_same_memory("counts", io.counts.memory, io.scores.memory);
-  switch (choose(exec, io.scores.memory)) {
-    case Backend::reference:
-      return reference::top_counts(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::top_counts(io, exec.stream);
-      return;
-    default:
-      return top_counts_cpu(io);
-  }
-}
-
-void top_positions(const TopPositions& io, const Exec& exec) {
-  require_array("scores", io.scores);
-  require_array("positions", io.positions);
-  const std::int64_t k = io.positions.sizes[1];
-  require_shape("positions", io.positions.sizes, {io.scores.sizes[0], k});
-  require_range("k", k, 0, io.scores.sizes[1]);
-  require_same_memory("positions", io.positions.memory, io.scores.memory);
-  switch (choose(exec, io.scores.memory)) {
-    case Backend::reference:
-      return reference::top_positions(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::top_positions(io, exec.stream);
-      return;
-    default:
-      return top_positions_cpu(io);
-  }
+  run_body(choose(exec, io.scores.memory), exec, io, reference::top_counts, top_counts_cpu,
+           KVATLAS_CUDA_BODY(top_counts));
 }
 
 }  // namespace kvatlas::kernels

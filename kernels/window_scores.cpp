@@ -108,15 +108,8 @@ void window_scores(const WindowScores& io, const Exec& exec) {
   if (n_groups == 0 ? n_heads != 0 : n_heads == 0 || n_heads % n_groups != 0)
     fail(ErrorCode::usage, n_heads, " heads do not form ", n_groups, " groups");
   require_same_memory("scores", io.scores.memory, io.probs.memory);
-  switch (choose(exec, io.probs.memory)) {
-    case Backend::reference:
-      return reference::window_scores(io);
-    case Backend::cuda:
-      if constexpr (kHasCuda) cuda::window_scores(io, exec.stream);
-      return;
-    default:
-      return window_scores_cpu(io);
-  }
+  run_body(choose(exec, io.probs.memory), exec, io, reference::window_scores, window_scores_cpu,
+           KVATLAS_CUDA_BODY(window_scores));
 }
 
 }  // namespace kvatlas::kernels

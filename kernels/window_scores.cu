@@ -159,18 +159,6 @@ __global__ void share_ties(const Search* searches, const std::int64_t* above,
   }
 }
 
-/// One block a row.
-__global__ void __launch_bounds__(kSelectThreads)
-    row_positions(View<const float, 2> scores, View<std::int64_t, 2> positions) {
-  const std::int64_t row = blockIdx.x;
-  select_largest(
-      scores.sizes[1], positions.sizes[1],
-      [&](std::int64_t j) { return scores.data[row * scores.strides[0] + j * scores.strides[1]]; },
-      [&](std::int64_t rank, std::int64_t j) {
-        positions.data[row * positions.strides[0] + rank * positions.strides[1]] = j;
-      });
-}
-
 }  // namespace
 
 void window_scores(const WindowScores& io, void* stream_pointer) {
@@ -233,14 +221,6 @@ void top_counts(const TopCounts& io, void* stream_pointer) {
          above.data(), equal.data());
   launch("share_ties", share_ties, {blocks_for("share_ties", n_k), kThreads, stream},
          searches.data(), above.data(), equal.data(), io.counts);
-}
-
-void top_positions(const TopPositions& io, void* stream_pointer) {
-  if (io.scores.sizes[0] == 0 || io.positions.sizes[1] == 0) return;
-  launch("row_positions", row_positions,
-         {grid_blocks("row_positions", io.scores.sizes[0]), kSelectThreads,
-          static_cast<cudaStream_t>(stream_pointer)},
-         io.scores, io.positions);
 }
 
 }  // namespace kvatlas::kernels::cuda

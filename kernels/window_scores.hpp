@@ -42,13 +42,4 @@ struct TopCounts {
 };
 void top_counts(const TopCounts& io, const Exec& exec = {});
 
-/// The positions of each row's k largest scores, ascending; of equal scores the earlier are taken.
-/// Exact; NaN ranks below everything, -0 equals 0. Linear in the row's length. Safe to call from
-/// several threads.
-struct TopPositions {
-  View<const float, 2> scores;      // in  [rows, n_positions], k <= n_positions
-  View<std::int64_t, 2> positions;  // out [rows, k]
-};
-void top_positions(const TopPositions& io, const Exec& exec = {});
-
 }  // namespace kvatlas::kernels

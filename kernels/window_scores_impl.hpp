@@ -7,11 +7,9 @@ namespace kvatlas::kernels {
 namespace reference {
 void window_scores(const WindowScores& io);
 void top_counts(const TopCounts& io);
-void top_positions(const TopPositions& io);
 }  // namespace reference
 namespace cuda {
 void window_scores(const WindowScores& io, void* stream);
 void top_counts(const TopCounts& io, void* stream);
-void top_positions(const TopPositions& io, void* stream);
 }  // namespace cuda
 }  // namespace kvatlas::kernels

@@ -54,17 +54,4 @@ void top_counts(const TopCounts& io) {
   }
 }
 
-void top_positions(const TopPositions& io) {
-  const std::int64_t k = io.positions.sizes[1];
-  std::vector<std::int64_t> order(static_cast<std::size_t>(io.scores.sizes[1]));
-  for (std::int64_t row = 0; row < io.scores.sizes[0]; ++row) {
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return before(io.scores(row, a), io.scores(row, b));
-    });
-    std::sort(order.begin(), order.begin() + k);
-    for (std::int64_t i = 0; i < k; ++i) io.positions(row, i) = order[i];
-  }
-}
-
 }  // namespace kvatlas::kernels::reference
