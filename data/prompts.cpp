@@ -128,6 +128,7 @@ Prompt parse_prompt(std::string_view text) {
   prompt.length = count_of(line, "length", 0);
   prompt.depth = depth_of(line);
   prompt.seed = count_of(line, "seed", -1);
+  prompt.group = id_of(line, "group");
   const bool split = !prompt.context.empty() || !prompt.input.empty();
   if (!prompt.tokens.empty() + !prompt.text.empty() + split != 1)
     fail(ErrorCode::unreadable,
@@ -154,6 +155,7 @@ std::string prompt_line(const Prompt& prompt) {
   if (prompt.length > 0) line["length"] = prompt.length;
   if (prompt.depth >= 0) line["depth"] = prompt.depth;
   if (prompt.seed >= 0) line["seed"] = prompt.seed;
+  if (!prompt.group.empty()) line["group"] = prompt.group;
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

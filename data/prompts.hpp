@@ -20,9 +20,6 @@ struct Prompt : PromptDescription {
   std::vector<std::int64_t> tokens;
   std::string text;
   std::string context, input;
-  std::vector<std::string> all_classes;  // the names that a classification chooses from
-  std::string language;                  // LongBench's "en", "zh" or "code"; else as the line says
-  std::string metric;  // replaces the task's metric; one that data/scores.hpp knows, or empty
 
   /// The prompt as text: `text`; the template of a LongBench dataset, filled; or context and input
   /// with an empty line between.

@@ -202,10 +202,23 @@ const TaskInfo& task_info(std::string_view task) {
   return tasks()[&parse_task(task).kind - kKinds.data()];
 }
 
+bool is_task(std::string_view task) {
+  const auto name = task.substr(0, task.find(':'));
+  return std::any_of(tasks().begin(), tasks().end(),
+                     [&](const TaskInfo& info) { return info.name == name; });
+}
+
 std::int64_t answer_tokens(std::string_view task) {
   if (const auto* dataset = longbench_dataset(task)) return dataset->answer_tokens;
   const auto [kind, options] = parse_task(task);
   return kind.answer_tokens(options);
+}
+
+std::int64_t answer_tokens(const Prompt& prompt) {
+  constexpr std::int64_t kUsualAnswer = 32;
+  const bool known = longbench_dataset(prompt.task) || is_task(prompt.task);
+  const std::int64_t tokens = known ? answer_tokens(prompt.task) : 0;
+  return tokens > 0 ? tokens : kUsualAnswer;
 }
 
 Prompt make_prompt(const TaskRequest& request, const CountTokens& count) {
@@ -218,6 +231,7 @@ Prompt make_prompt(const TaskRequest& request, const CountTokens& count) {
   prompt.length = request.length;
   if (info.has_depth) prompt.depth = request.depth;
   prompt.seed = static_cast<std::int64_t>(request.seed);
+  prompt.group = str(request.task, "/", request.seed);
   prompt.id = info.has_depth ? str(request.task, "/", request.length, "/",
                                    depth_text(request.depth), "/", request.seed)
                              : str(request.task, "/", request.length, "/", request.seed);

@@ -52,8 +52,14 @@ std::span<const TaskInfo> tasks();
 /// The row of tasks() that a task's name with options belongs to; they are checked.
 const TaskInfo& task_info(std::string_view task);
 
+/// Whether a prompt's task is one of tasks(), with options or without.
+bool is_task(std::string_view task);
+
 /// How many tokens to generate for the answer of a task, given with its options, or of a LongBench
 /// dataset. 0: it has none.
 std::int64_t answer_tokens(std::string_view task);
+/// How many tokens to generate for the answer of a prompt: as its task says, or 32 if that says
+/// nothing.
+std::int64_t answer_tokens(const Prompt& prompt);
 
 }  // namespace kvatlas::data

@@ -82,6 +82,12 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
   say("about ", capture::duration_str(estimate.seconds * longest_share),
       ranks > 1 ? str(" on ", ranks, " processes") : "", " and a file of at most ",
       bytes_str(estimate.file_bytes));
+  const auto cut = std::count_if(plan.prompts.begin(), plan.prompts.end(),
+                                 [](const auto& one) { return one.cut_tokens > 0; });
+  if (cut > 0)
+    say("note: ", cut,
+        cut == 1 ? " prompt is too long and loses its" : " prompts are too long and lose their",
+        " middle");
   if (longest + plan.settings.generated > model.config().context_length)
     say("note: prompts of up to ", longest, " tokens go beyond the model's context of ",
         model.config().context_length);

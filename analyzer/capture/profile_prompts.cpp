@@ -8,6 +8,7 @@
 #include "base/hash.hpp"
 #include "base/parallel.hpp"
 #include "base/real_range.hpp"
+#include "data/longbench.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::capture {
@@ -55,17 +56,18 @@ std::vector<data::TaskRequest> requests(const PromptOptions& options) {
   return all;
 }
 
-/// A profile's texts end with a zero byte: better to refuse one here than after the forward pass.
-void require_no_zero_byte(const data::Prompt& prompt) {
-  const auto has_one = [](const std::string& text) { return text.find('\0') != text.npos; };
-  bool found = has_one(prompt.id) || has_one(prompt.task);
-  for (const auto& answer : prompt.answers) found = found || has_one(answer);
-  if (found)
-    fail(ErrorCode::usage,
-         "its id, task or an answer holds a zero byte, which no profile can keep");
-}
-
 }  // namespace
+
+void truncate_prompt(ProfilePrompt& prompt, std::int64_t most_tokens, std::int64_t new_tokens,
+                     const model::Config& config) {
+  if (most_tokens == 0)
+    most_tokens =
+        config.context_length - (new_tokens > 0 ? new_tokens : data::answer_tokens(prompt.prompt));
+  const auto before = static_cast<std::int64_t>(prompt.tokens.size());
+  if (most_tokens < 1 || before <= most_tokens) return;
+  prompt.tokens = data::truncate_middle(prompt.tokens, most_tokens);
+  prompt.cut_tokens += before - most_tokens;
+}
 
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run) {
   command
@@ -108,6 +110,14 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
                   "JSONL file; each line has tokens (ids), text, or context and input")
       ->type_name("FILE")
       ->group("Prompts");
+  command
+      .add_option("--max-tokens", options.most_tokens,
+                  "longer prompts lose their middle; 0: what the model's context leaves to the "
+                  "answer")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->type_name("N")
+      ->group("Prompts");
 }
 
 PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
@@ -149,10 +159,16 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
   }
   for (auto& one : plan.prompts)
     in_context(printable(one.prompt.id), [&] {
-      require_no_zero_byte(one.prompt);
+      // Better to refuse it here than after the forward pass.
+      if (one.prompt.has_zero_byte())
+        fail(ErrorCode::usage,
+             "its id, task, an answer or another text holds a zero byte, which no profile can "
+             "keep");
       one.tokens = encode_prompt(one.prompt, model, chat);
       if (one.tokens.empty()) fail(ErrorCode::usage, "the prompt has no tokens");
+      truncate_prompt(one, given.most_tokens, given.new_tokens, model.config());
     });
+  if (given.most_tokens > 0) described["max_tokens"] = given.most_tokens;
   described["prompts"] = plan.prompts.size();
   described["fingerprint"] = fingerprint(plan.prompts);
   plan.description = described.dump();

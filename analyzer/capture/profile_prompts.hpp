@@ -22,13 +22,20 @@ struct PromptOptions {
   std::int64_t seeds = 1;  // prompts of each task, length and depth
   std::int64_t seed = 0;   // the seed of the first of them
   bool quick = false;
+  std::int64_t most_tokens = 0;  // longer prompts lose their middle; 0: see truncate_prompt()
+  std::int64_t new_tokens = 0;   // that are to follow a prompt; 0: as many as its answer needs
 };
 
 /// Adds the options for generated prompts, and --prompt and --prompts for the user's own prompts.
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run);
 
-/// The prompts as token ids, and a canonical JSON object that says where they came from. Standard
-/// lengths beyond the model's context are left out.
+/// Cuts so many tokens out of the middle of a prompt that at most `most_tokens` stay; if that is 0,
+/// as many as the model's context leaves to the new tokens, or to the answer if these are 0.
+void truncate_prompt(ProfilePrompt& prompt, std::int64_t most_tokens, std::int64_t new_tokens,
+                     const model::Config& config);
+
+/// The prompts as token ids, truncated, and a canonical JSON object that says where they came from.
+/// Standard lengths beyond the model's context are left out.
 struct PlannedPrompts {
   std::vector<ProfilePrompt> prompts;
   std::string description;

@@ -175,6 +175,7 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
   sample.index = index;
   static_cast<PromptDescription&>(sample) = from.prompt;
   sample.tokens.assign(from.tokens.begin(), from.tokens.end());
+  sample.cut_tokens = from.cut_tokens;
   return sample;
 }
 

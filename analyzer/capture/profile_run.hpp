@@ -18,6 +18,7 @@ namespace kvatlas::capture {
 struct ProfilePrompt {
   data::Prompt prompt;
   std::vector<std::int64_t> tokens;
+  std::int64_t cut_tokens = 0;  // lost from its middle
 };
 
 struct ProfilePlan {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/profile/inspect_profile.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -39,6 +40,11 @@ json samples_json(const Reader& file) {
   for (const auto& [kind, count] : counts)
     list.push_back({{"task", kind.first}, {"length", kind.second}, {"samples", count}});
   return list;
+}
+
+std::int64_t samples_without_scoring(const Reader& file) {
+  return std::count_if(file.samples().begin(), file.samples().end(),
+                       [](const profile::Sample& sample) { return !sample.has_scoring; });
 }
 
 json arrays_json(const Reader& file) {
@@ -80,6 +86,7 @@ json profile_card(const std::string& path, const Reader& file) {
           {"capture", parse_json(header.capture)},
           {"prompts", parse_json(header.prompts)},
           {"samples_by_task", samples_json(file)},
+          {"samples_without_scoring", samples_without_scoring(file)},
           {"axes", axes},
           {"arrays", arrays_json(file)}};
 }
@@ -123,6 +130,8 @@ void print_card(const json& card, const profile::Header& header) {
     line("", str(kind.at("samples").get<std::int64_t>(), " x ",
                  shown(kind.at("task").get<std::string>()), ", ",
                  kind.at("length").get<std::int64_t>(), " tokens"));
+  if (const auto count = card.at("samples_without_scoring").get<std::int64_t>(); count > 0)
+    line("", str(count, " of schema 1.0, without group, metric, classes and language"));
   line("model", str(shown(header.architecture), ", ", header.n_layers, " layers, ", header.n_heads,
                     " query and ", header.n_kv_heads, " key/value heads of ", header.head_dim,
                     " dimensions"));

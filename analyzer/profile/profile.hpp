@@ -27,7 +27,7 @@
 
 namespace kvatlas::profile {
 
-inline constexpr int kSchemaMajor = 1, kSchemaMinor = 0;
+inline constexpr int kSchemaMajor = 1, kSchemaMinor = 1;
 
 /// Element types of a profile's arrays. float16 is held as its 16 bits.
 enum class Type : std::uint8_t { f32, f16, i32, i64, u8 };
@@ -101,7 +101,11 @@ struct Header {
 struct Sample : PromptDescription {
   std::int64_t index = 0;  // its place in the plan
   std::vector<std::int32_t> tokens;
-  std::int64_t n_tokens = 0;  // filled by Reader, which leaves `tokens` to Reader::tokens()
+  std::int64_t n_tokens = 0;    // filled by Reader, which leaves `tokens` to Reader::tokens()
+  std::int64_t cut_tokens = 0;  // how many tokens the prompt lost from its middle
+  // Whether group, metric, classes, language and cut_tokens are known. Samples of files of
+  // schema 1.0 lack them.
+  bool has_scoring = true;
   std::map<std::string, Array> arrays;  // by Description::name; only those that were captured
 };
 

@@ -133,10 +133,22 @@ void ProfileFile::read_samples() {
       sample.seed = read_integer(group.get(), "seed");
       sample.n_tokens = read_integer(group.get(), "n_tokens");
       sample.answers = read_strings(group.get(), "answers", most);
+      sample.has_scoring = has_attribute(group.get(), "metric");
+      if (sample.has_scoring) {
+        sample.group = read_string(group.get(), "group", most);
+        sample.metric = read_string(group.get(), "metric", most);
+        sample.all_classes = read_strings(group.get(), "all_classes", most);
+        sample.language = read_string(group.get(), "language", most);
+        sample.cut_tokens = read_integer(group.get(), "cut_tokens");
+      } else if (sample.seed >= 0) {  // generated prompts of one seed were made of one text
+        sample.group = str(sample.task, "/", sample.seed);
+      }
       if (sample.index != index)
         fail(ErrorCode::unreadable, "its attribute 'index' is ", sample.index);
       if (sample.n_tokens < 0 || sample.n_tokens > std::numeric_limits<std::int32_t>::max())
         fail(ErrorCode::unreadable, "its attribute 'n_tokens' is ", sample.n_tokens);
+      if (sample.cut_tokens < 0)
+        fail(ErrorCode::unreadable, "its attribute 'cut_tokens' is ", sample.cut_tokens);
       samples_.push_back(std::move(sample));
     });
   }
@@ -193,6 +205,8 @@ class MemorySource : public SampleSource {
     static_cast<PromptDescription&>(about_) = sample;
     about_.index = sample.index;
     about_.n_tokens = static_cast<std::int64_t>(sample.tokens.size());
+    about_.cut_tokens = sample.cut_tokens;
+    about_.has_scoring = sample.has_scoring;
     Array tokens(Type::i32, {about_.n_tokens});
     std::copy(sample.tokens.begin(), sample.tokens.end(), tokens.values<std::int32_t>().begin());
     encode(tokens_description(), tokens);
@@ -351,6 +365,13 @@ void write_sample(hid_t file, const Header& header, SampleSource& source) {
   write_attribute(group.get(), "seed", about.seed);
   write_attribute(group.get(), "n_tokens", about.n_tokens);
   write_attribute(group.get(), "answers", about.answers);
+  if (about.has_scoring) {
+    write_attribute(group.get(), "group", about.group);
+    write_attribute(group.get(), "metric", about.metric);
+    write_attribute(group.get(), "all_classes", about.all_classes);
+    write_attribute(group.get(), "language", about.language);
+    write_attribute(group.get(), "cut_tokens", about.cut_tokens);
+  }
   write_sample_array(group, tokens_description(), source);
   for (const Description& array : header.arrays)
     if (array.sizes.empty()) write_sample_array(group, array, source);

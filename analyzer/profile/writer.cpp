@@ -33,10 +33,8 @@ void check_sample(const Header& header, const Sample& sample) {
            type_name(described->type), " of axes ", list_str(described->axes), " and sizes ",
            list_str(described->sizes));
   }
-  const auto has_zero = [](const std::string& text) { return text.find('\0') != text.npos; };
-  if (has_zero(sample.id) || has_zero(sample.task) ||
-      std::any_of(sample.answers.begin(), sample.answers.end(), has_zero))
-    fail(ErrorCode::usage, place(), ": its id, task or an answer holds a zero byte");
+  if (sample.has_zero_byte())
+    fail(ErrorCode::usage, place(), ": its id, task, an answer or another text holds a zero byte");
 }
 
 std::shared_ptr<const ProfileFile> open(const fs::path& path) {

@@ -36,6 +36,10 @@ std::string profile_fingerprint(const profile::Reader& profile) {
     const auto& sample = profile.samples()[i];
     add(sample.id);
     add(sample.task);
+    // What trials are scored by, where the prompts say more than their task.
+    if (!sample.metric.empty()) add("metric " + sample.metric);
+    if (!sample.language.empty()) add("language " + sample.language);
+    for (const auto& name : sample.all_classes) add("class " + name);
     const auto tokens = profile.tokens(i);
     hash.add({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]});
   }

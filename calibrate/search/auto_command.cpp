@@ -65,6 +65,7 @@ void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
   capture::ProfileRequest request;
   request.run = o.run;
   request.prompts = o.prompts;
+  request.prompts.new_tokens = o.max_new;
   request.output = o.profile = beside(o.output, ".profile.h5").string();
   request.resume = !o.force;
   request.force = o.force;

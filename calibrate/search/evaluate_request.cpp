@@ -126,6 +126,7 @@ Evaluated evaluate_request(EvaluateRequest request) {
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
     if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
   }
+  request.prompts.new_tokens = request.questions.max_new;
   auto questions =
       make_questions(capture::plan_prompts(request.prompts, request.run, model).prompts,
                      request.questions, request.run, model);
@@ -191,13 +192,6 @@ void add_request_options(CLI::App& command, EvaluateRequest& request) {
                   "tokens to generate; 0: as many as the task's answers need")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->type_name("N")
-      ->group("Prompts");
-  command
-      .add_option("--max-tokens", request.questions.most_tokens,
-                  "longer prompts lose their middle; 0: the model's context")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->type_name("N")
       ->group("Prompts");
   command.add_flag("--ignore-eos", request.run.ignore_eos, "go on after an end-of-sequence token")

@@ -4,26 +4,13 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "data/longbench.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
-// Tokens generated where no task says how many an answer needs.
-constexpr std::int64_t kUsualAnswer = 32;
 // Attention rows of every layer and head that DynamicKV, SnapKV and PoD decide by.
 constexpr std::int64_t kUsualRows = 16;
-
-std::int64_t answer_tokens(const data::Prompt& prompt) {
-  const std::string task = prompt.task;
-  const bool known = data::longbench_dataset(task) ||
-                     std::any_of(data::tasks().begin(), data::tasks().end(), [&](const auto& info) {
-                       return info.name == std::string_view(task).substr(0, task.find(':'));
-                     });
-  const std::int64_t tokens = known ? data::answer_tokens(task) : 0;
-  return tokens > 0 ? tokens : kUsualAnswer;
-}
 
 /// Tokens of the prompt that do not depend on its question.
 std::int64_t context_tokens(const Question& question, const capture::RunOptions& run,
@@ -54,11 +41,7 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
   std::vector<Question> questions;
   for (auto& one : prompts) {
     Question question{std::move(one.prompt), std::move(one.tokens)};
-    question.max_new = options.max_new > 0 ? options.max_new : answer_tokens(question.prompt);
-    const std::int64_t most = options.most_tokens > 0
-                                  ? options.most_tokens
-                                  : model.config().context_length - question.max_new;
-    if (most > 0) question.tokens = data::truncate_middle(question.tokens, most);
+    question.max_new = options.max_new > 0 ? options.max_new : data::answer_tokens(question.prompt);
     if (options.compress_context) question.context_tokens = context_tokens(question, run, model);
     questions.push_back(std::move(question));
   }

@@ -10,8 +10,7 @@
 namespace kvatlas::calibrate {
 
 struct QuestionOptions {
-  std::int64_t max_new = 0;      // 0: as many as the task's answers need
-  std::int64_t most_tokens = 0;  // longer prompts lose their middle; 0: the model's context
+  std::int64_t max_new = 0;  // 0: as many as the task's answers need
   bool compress_context = false;
 };
 

@@ -2,9 +2,11 @@
 #include "calibrate/search/run_trials.hpp"
 
 #include <algorithm>
+#include <iostream>
 #include <memory>
 #include <numeric>
 
+#include "analyzer/capture/profile_prompts.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/run_options.hpp"
@@ -13,6 +15,7 @@
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
+#include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -62,6 +65,22 @@ struct Trials {
   }
 };
 
+/// Says that a file of schema 1.0 lacks what scoring may need. The answers of generated prompts are
+/// scored by their task alone.
+void note_lack(const profile::Reader& profile) {
+  const auto lacks = [](const profile::Sample& sample) {
+    return !sample.has_scoring && !sample.answers.empty() && !data::is_task(sample.task);
+  };
+  const auto& samples = profile.samples();
+  const auto count = std::count_if(samples.begin(), samples.end(), lacks);
+  if (count > 0)
+    std::cerr << "kvatlas: note: the profile is of schema 1.0, which lacks the metric, the classes "
+                 "and the language of prompts: "
+              << count << (count == 1 ? " answer is" : " answers are")
+              << " scored by the name of the task alone; profile the prompts again if their file "
+                 "says more\n";
+}
+
 }  // namespace
 
 RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile) {
@@ -75,12 +94,17 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
     fail(ErrorCode::usage, "the profile is of another model (", printable(header.model_name),
          ", fingerprint ", header.model_fingerprint, ") than ", printable(run.model), " (",
          model->fingerprint(), "): profile this model, or name the one that was profiled");
+  note_lack(profile);
   std::vector<capture::ProfilePrompt> prompts;
   for (std::size_t i = 0; i < profile.samples().size(); ++i) {
+    const auto& sample = profile.samples()[i];
     data::Prompt prompt;
-    static_cast<PromptDescription&>(prompt) = profile.samples()[i];
+    static_cast<PromptDescription&>(prompt) = sample;
     const auto tokens = profile.tokens(i);
     prompts.push_back({std::move(prompt), {tokens.begin(), tokens.end()}});
+    // A profile of the current schema left room for the answer.
+    if (!sample.has_scoring || given.max_new > 0)
+      capture::truncate_prompt(prompts.back(), 0, given.max_new, model->config());
   }
   auto trials = std::make_shared<Trials>(Trials{given.progress, {}, {}, nullptr});
   QuestionOptions options;

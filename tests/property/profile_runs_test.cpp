@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <random>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/property/profile_fixture.hpp"
 #include "tests/support/places.hpp"
 
@@ -184,6 +186,52 @@ TEST_F(ProfileRuns, BatchesOfStreamedWeightsGiveTheSame) {
   const Finished streamed = profile(prompts, "streamed.h5", {"--memory-budget", "320MiB"}, {});
   ASSERT_EQ(streamed.status, 0) << streamed.err;
   EXPECT_EQ(command.bytes("streamed.h5"), command.bytes("resident.h5"));
+}
+
+TEST_F(ProfileRuns, LongPromptsLoseTheirMiddleAsInEvaluate) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < 600; ++i) ids.push_back((i * i + 7 * i) % 256);
+  const auto line = [](const std::vector<std::int64_t>& tokens) {
+    return nlohmann::json{{"tokens", tokens}}.dump() + "\n";
+  };
+  const auto prompts = command.write("long.jsonl", line(ids));
+  const Finished profiled = profile(prompts, "p.h5");
+  ASSERT_EQ(profiled.status, 0) << profiled.err;
+  EXPECT_THAT(profiled.err, HasSubstr("1 prompt is too long and loses its middle"));
+  // The model's context is 512 tokens, and an answer of an unknown task has 32.
+  const Reader reader(command.path("p.h5"));
+  std::vector<std::int64_t> cut(ids.begin(), ids.begin() + 240);
+  cut.insert(cut.end(), ids.end() - 240, ids.end());
+  const auto profiled_tokens = reader.tokens(0);
+  EXPECT_EQ(std::vector<std::int64_t>(profiled_tokens.begin(), profiled_tokens.end()), cut);
+  EXPECT_EQ(reader.samples()[0].n_tokens, 480);
+  EXPECT_EQ(reader.samples()[0].cut_tokens, 120);
+
+  const auto evaluated = [&](const std::string& file) {
+    return run_kvatlas({"evaluate", "--model", golden_path(std::string("tiny/") + kModel).string(),
+                        "--prompts", file, "--json", "--generations", "--time-steps", "0"});
+  };
+  const Finished whole = evaluated(prompts),
+                 half = evaluated(command.write("cut.jsonl", line(cut)));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(whole.out, half.out);
+
+  ASSERT_EQ(profile(prompts, "short.h5", {"--max-tokens", "100"}).status, 0);
+  EXPECT_EQ(Reader(command.path("short.h5")).samples()[0].cut_tokens, 500);
+}
+
+TEST_F(ProfileRuns, AFileOfSchema10CalibratesAndSaysWhatItLacks) {
+  // Written by the program before schema 1.1, of prompts that name a metric and classes.
+  const auto old = (source_folder() / "tests/property/data/schema-1.0.h5").string();
+  EXPECT_THAT(run_kvatlas({"inspect", old}).out,
+              HasSubstr("5 of schema 1.0, without group, metric, classes and language"));
+  const auto model = golden_path(std::string("tiny/") + kModel).string();
+  const Finished done = run_kvatlas({"calibrate", "dynamickv", "--model", model, "-p", old,
+                                     "--window", "8", "--budget", "24", "--budgets", "24",
+                                     "--force", "-o", command.path("policy.json")});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, AllOf(HasSubstr("schema 1.0, which lacks the metric"),
+                              HasSubstr("5 answers are scored by the name of the task alone")));
 }
 
 #if KVATLAS_HAS_MPI

@@ -86,7 +86,8 @@ TEST(Prompts, AreReadBackAsTheyWereWritten) {
       R"({"text":"two\nlines \"quoted\"","length":12})",
       R"({"id":"needle/9/0.10/3","context":"C","input":"","answers":["x","y"],"length":9,"depth":0.1,"seed":3})",
       R"({"context":"","input":"Q","depth":0.0,"seed":0})",
-      R"({"task":"lsht","context":"C","input":"Q","answers":["x"],"all_classes":["x","y"],"language":"zh","metric":"f1"})"};
+      R"({"task":"lsht","context":"C","input":"Q","answers":["x"],"all_classes":["x","y"],"language":"zh","metric":"f1"})",
+      R"({"text":"a","seed":4,"group":"needle/4"})"};
   for (const std::string line : lines) EXPECT_EQ(prompt_line(parse_prompt(line)), line);
 }
 

@@ -96,6 +96,12 @@ TEST_F(RoundTrip, SamplesAndTheirArrays) {
     EXPECT_EQ(read.depth, written.depth);
     EXPECT_EQ(read.seed, written.seed);
     EXPECT_EQ(read.answers, written.answers);
+    EXPECT_TRUE(read.has_scoring);
+    EXPECT_EQ(read.group, written.group);
+    EXPECT_EQ(read.metric, written.metric);
+    EXPECT_EQ(read.all_classes, written.all_classes);
+    EXPECT_EQ(read.language, written.language);
+    EXPECT_EQ(read.cut_tokens, written.cut_tokens);
     EXPECT_EQ(read.n_tokens, static_cast<std::int64_t>(written.tokens.size()));
     EXPECT_EQ(profile.tokens(i), written.tokens);
     for (const Description& array : profile.header().arrays) {
@@ -210,20 +216,39 @@ TEST_F(RoundTrip, BlocksOfAnArray) {
   EXPECT_THAT(error_of([&] { profile.shape(1, "mass"); }), HasSubstr("statistic"));
 }
 
+std::filesystem::path file_of_version(const std::string& version) {
+  return kvatlas::testing_support::source_folder() / "tests/unit/profile/data" /
+         ("v" + version + ".h5");
+}
+
 TEST_F(RoundTrip, FilesOfPastVersions) {
-  const Reader profile(kvatlas::testing_support::source_folder() /
-                       "tests/unit/profile/data/v1.0.h5");
-  ASSERT_THAT(profile.samples(), SizeIs(3));
-  for (std::size_t i = 0; i < 3; ++i) {
-    const Sample written = make_sample(static_cast<std::int64_t>(i) + 3);
-    EXPECT_EQ(profile.samples()[i].id, written.id);
-    EXPECT_EQ(profile.samples()[i].answers, written.answers);
-    EXPECT_EQ(profile.tokens(i), written.tokens);
-    for (const auto& [name, array] : written.arrays)
-      expect_equal(profile.array(i, name), array, name);
+  for (const std::string version : {"1.0", "1.1"}) {
+    const Reader profile(file_of_version(version));
+    ASSERT_THAT(profile.samples(), SizeIs(3));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Sample written = make_sample(static_cast<std::int64_t>(i) + 3);
+      const Sample& read = profile.samples()[i];
+      EXPECT_EQ(read.id, written.id);
+      EXPECT_EQ(read.answers, written.answers);
+      EXPECT_EQ(read.has_scoring, version != "1.0");
+      EXPECT_EQ(read.group,
+                version == "1.0" ? read.task + "/" + std::to_string(read.seed) : written.group);
+      EXPECT_EQ(read.metric, version == "1.0" ? "" : written.metric);
+      EXPECT_EQ(profile.tokens(i), written.tokens);
+      for (const auto& [name, array] : written.arrays)
+        expect_equal(profile.array(i, name), array, name);
+    }
+    EXPECT_EQ(profile.header().capture, make_header(8).capture);
+    EXPECT_EQ(profile.header().axes.at(0).labels, make_header(8).axes.at(0).labels);
   }
-  EXPECT_EQ(profile.header().capture, make_header(8).capture);
-  EXPECT_EQ(profile.header().axes.at(0).labels, make_header(8).axes.at(0).labels);
+}
+
+TEST_F(RoundTrip, WhatASampleOfAnOlderFileLacksItLacksInACopy) {
+  const std::filesystem::path inputs[] = {file_of_version("1.0"), file_of_version("1.1")};
+  merge(inputs, path(), false);
+  const Reader profile(path());
+  ASSERT_THAT(profile.samples(), SizeIs(3));  // of one plan: the first of each stays
+  for (const Sample& sample : profile.samples()) EXPECT_FALSE(sample.has_scoring);
 }
 
 TEST_F(RoundTrip, OtherToolsReadIt) {

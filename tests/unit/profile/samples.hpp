@@ -71,6 +71,13 @@ inline Sample make_sample(std::int64_t index, std::int64_t n_tokens = 300) {
   sample.seed = index;
   for (std::int64_t i = 0; i < n_tokens + index; ++i) sample.tokens.push_back(whole());
   if (index % 3 != 0) sample.answers = {"one", "", "the second answer"};
+  sample.group = "text-" + std::to_string(index / 2);
+  if (index % 2 == 1) {
+    sample.metric = "classification";
+    sample.all_classes = {"one", "zwölf"};
+    sample.language = "zh";
+    sample.cut_tokens = 40;
+  }
   sample.arrays["mass"] = filled<float>(Type::f32, {2, 3}, real);
   sample.arrays["js/divergence"] = filled<std::uint16_t>(Type::f16, {4, 3, 3}, half);
   sample.arrays["counts/top"] = filled<std::int32_t>(Type::i32, {3, 5}, whole);
