@@ -127,6 +127,17 @@ std::optional<double> delta_for(std::span<const PodPoint> ascending, double drop
   return std::nullopt;
 }
 
+double log_sum_exp(std::span<const double> values) {
+  const double most = values.empty() ? -std::numeric_limits<double>::infinity()
+                                     : *std::max_element(values.begin(), values.end());
+  if (std::isinf(most)) return most;
+  double sum = 0;
+  for (const double value : values) sum += std::exp(value - most);
+  return most + std::log(sum);
+}
+
+double gate_of(double proximal, double distant) { return 1 / (1 + std::exp(distant - proximal)); }
+
 void GateCurve::add(const GateRows& in) {
   const auto at = [&](std::int64_t layer, std::int64_t head, std::int64_t row) {
     return static_cast<std::size_t>((layer * in.heads + head) * in.rows + row);
@@ -140,7 +151,7 @@ void GateCurve::add(const GateRows& in) {
         if (std::isnan(proximal) || std::isnan(distant) || std::isinf(distant)) continue;
         ++counted_;
         if (lowest == layer) continue;
-        const double gate = 1 / (1 + std::exp(distant - proximal));
+        const double gate = gate_of(proximal, distant);
         ++upper_[static_cast<std::size_t>(gate * kBins)];
       }
     }

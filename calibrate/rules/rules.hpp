@@ -218,12 +218,20 @@ std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t 
 /// The greatest delta of these that drops this share of the keys; none: none does.
 std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped);
 
+/// The logarithm of the sum of the exponentials, of which none overflows or vanishes. Minus infinity
+/// without values.
+double log_sum_exp(std::span<const double> values);
+/// The gate g = 1 / (1 + exp(distant - proximal)) of two log-sum-exps: the share of the attention
+/// that the proximal tokens receive.
+double gate_of(double proximal, double distant);
+
 /// One sample's log-sum-exps: [layer, head, row] over the proximal and the distant keys.
 struct GateRows {
   std::span<const float> proximal, distant;
   std::int64_t layers = 0, heads = 0, rows = 0;
 };
-/// Gates g = 1 / (1 + exp(D_low - P_own)) of all samples, gathered.
+/// The gates of all samples, each between the distant part by the block's lowest layer and the
+/// proximal part by the layer itself.
 class GateCurve {
  public:
   explicit GateCurve(Blocks blocks) : blocks_(std::move(blocks)) {}

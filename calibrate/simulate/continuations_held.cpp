@@ -62,12 +62,16 @@ Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int
   return rows;
 }
 
+std::int64_t Continuations::State::Stream::held(const Ranges& positions, std::int64_t l,
+                                                std::int64_t g) const {
+  return length_of(intersect(positions, head(l, g).ranges)) +
+         length_of(rows_of(positions, head(l, g).copied)) + length_of(generated(positions, l));
+}
+
 std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
                                           std::int64_t g) const {
-  const Head& head = stream.head(l, g);
-  const Ranges seen = head.seen_from(stream.first + stream.taken - 1, 0, stream.first);
-  return length_of(intersect(seen, head.ranges)) + length_of(rows_of(seen, head.copied)) +
-         length_of(stream.generated(seen, l));
+  return stream.held(stream.head(l, g).seen_from(stream.first + stream.taken - 1, 0, stream.first),
+                     l, g);
 }
 
 /// Bytes of the key and value of one prompt token in one KV head.
@@ -88,21 +92,27 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
   for (std::int64_t l = 0; l < config.n_layers; ++l)
     for (std::int64_t g = 0; g < K(); ++g) {
       const Head& head = stream.head(l, g);
+      const Ranges prompt_tokens{{0, stream.first}}, after{{stream.first, position + 1}};
       const auto of_prompt = [&](const Ranges& positions) {
         return length_of(intersect(positions, head.ranges)) +
-               length_of(rows_of(positions, head.copied));
+               length_of(rows_of(intersect(positions, prompt_tokens), head.copied));
+      };
+      // Rows that LagKV has moved into copies keep their 16 bits.
+      const auto generated = [&](const Ranges& positions) {
+        return length_of(stream.generated(positions, l)) +
+               length_of(rows_of(intersect(positions, after), head.copied));
       };
       const Ranges seen = head.seen_from(position, 0, stream.first);
       const std::int64_t rows = of_prompt(seen);
       const std::int64_t unmerged = plan.minicache ? std::min(rows, plan.minicache->recent) : rows;
       bytes += static_cast<double>(rows - unmerged) * bytes_of_row(plan, l, true) +
                static_cast<double>(unmerged) * bytes_of_row(plan, l, false) +
-               static_cast<double>(length_of(stream.generated(seen, l))) * of_generated;
+               static_cast<double>(generated(seen)) * of_generated;
       if (!plan.pod || stream.shares(l, l, g, group())) continue;
       // Nobody reads its keys of distant tokens.
       const Ranges distant = intersect(seen, distant_from(position, plan.pod->proximal));
       bytes -= (static_cast<double>(of_prompt(distant)) * bytes_of_row(plan, l, false) +
-                static_cast<double>(length_of(stream.generated(distant, l))) * of_generated) /
+                static_cast<double>(generated(distant)) * of_generated) /
                2;
     }
   return bytes;

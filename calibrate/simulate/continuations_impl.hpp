@@ -93,6 +93,8 @@ struct Continuations::State {
     const Head& head(std::int64_t l, std::int64_t g) const { return layer(l).heads[g]; }
     /// The generated rows of a layer that are at these positions.
     Ranges generated(const Ranges& positions, std::int64_t l) const;
+    /// How many tokens at these positions KV head g of a layer holds.
+    std::int64_t held(const Ranges& positions, std::int64_t l, std::int64_t g) const;
     /// The copied rows with keys of layer m and values of layer l.
     CopiedRows copied(std::int64_t l, std::int64_t m, std::int64_t g) const;
     /// Whether some query head of KV head g scores the distant tokens of layer l by layer m's keys.

@@ -158,24 +158,29 @@ void Continuations::State::apply_gates(const ContinuationRows& in, Parts& parts)
   const auto H = config.n_heads;
   const at::Tensor lse = at::cat(parts.lse).cpu();
   const auto log_sum = [&](std::size_t row, std::int64_t h, bool distant) {
-    double sum = 0;
+    std::vector<double> of_parts;
     for (std::size_t p = 0; p < parts.rows.size(); ++p)
       if (parts.rows[p] == static_cast<std::int64_t>(row) && (parts.distant[p] != 0) == distant)
-        sum += std::exp(
-            static_cast<double>(lse.const_data_ptr<float>()[static_cast<std::int64_t>(p) * H + h]));
-    return std::log(sum);
+        of_parts.push_back(lse.const_data_ptr<float>()[static_cast<std::int64_t>(p) * H + h]);
+    return log_sum_exp(of_parts);
   };
   at::Tensor skip = at::zeros({static_cast<std::int64_t>(parts.rows.size()), H}, at::kBool);
   for (std::size_t r = 0; r < active.size(); ++r) {
     Stream& stream = *active[r];
     if (!stream.plan->pod || stream.plan->pod->tau >= 1) continue;
     for (std::int64_t h = 0; h < H; ++h) {
-      if (stream.plan->pod->lowest[h][in.layer] == in.layer) continue;
+      if (stream.plan->pod->lowest[h][in.layer] == in.layer) {  // it reads its distant keys always
+        const Ranges seen =
+            stream.head(in.layer, h / group()).seen_from(in.position, in.window, stream.first);
+        const Ranges distant =
+            intersect(seen, distant_from(in.position, stream.plan->pod->proximal));
+        if (stream.held(distant, in.layer, h / group()) > 0) ++stream.gates;
+        continue;
+      }
       const double distant = log_sum(r, h, true);
       if (distant == -std::numeric_limits<double>::infinity()) continue;  // there is none
       ++stream.gates;
-      const double g = 1 / (1 + std::exp(distant - log_sum(r, h, false)));
-      if (!(g >= stream.plan->pod->tau)) continue;
+      if (!(gate_of(log_sum(r, h, false), distant) >= stream.plan->pod->tau)) continue;
       ++stream.skipped;
       for (std::size_t p = 0; p < parts.rows.size(); ++p)
         if (parts.rows[p] == static_cast<std::int64_t>(r) && parts.distant[p] != 0)

@@ -198,9 +198,9 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
       for (const auto& one : of) total += std::exp(one.score);
       return total;
     };
-    if (plan_.pod && plan_.pod->tau < 1 && from != layer && !far.empty()) {
+    if (plan_.pod && plan_.pod->tau < 1 && !far.empty()) {
       ++gates;
-      if (sum(near) / (sum(near) + sum(far)) >= plan_.pod->tau) {
+      if (from != layer && sum(near) / (sum(near) + sum(far)) >= plan_.pod->tau) {
         ++skipped;
         far.clear();
       }
@@ -287,6 +287,15 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
       for (std::int64_t g = 0; g < kv_heads_; ++g)
         if (plan_.lag_heads[at(layer)][at(g)] != 0) cut(head(layer, g));
   return logits;
+}
+
+double NaiveDecode::stored_bytes() const {
+  const double value = plan_.kv_bits == 16 ? 2 : plan_.kv_bits / 8.0 + 4.0 / 32;
+  double bytes = 0;
+  for (const auto& head : heads_)
+    for (const auto j : head.held)
+      bytes += 2 * static_cast<double>(config_.head_dim) * (j < first_ ? value : 2);
+  return bytes;
 }
 
 std::vector<std::int64_t> NaiveDecode::lengths() const {

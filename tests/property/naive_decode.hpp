@@ -22,6 +22,9 @@ class NaiveDecode {
   std::vector<float> step(std::int64_t token);
   /// [layer], tokens of the KV head that holds most.
   std::vector<std::int64_t> lengths() const;
+  /// Bytes of what is held, for plans without PoD and MiniCache: tokens of the prompt in the plan's
+  /// bits, generated ones in 16.
+  double stored_bytes() const;
   /// Of PoD's gates so far.
   std::int64_t gates = 0, skipped = 0;
 

@@ -203,6 +203,8 @@ class PolicyCache(Cache):
             if band.shares:
                 outs.append(self._attend_shared(layer, band, query, scaling, softcap, window))
             else:
+                if self.plan.pod:
+                    self.gates += self.plan.pod.gates(band.key_positions, self.seen, query.shape[1], window)
                 outs.append(self._attend_band(band, query, scaling, softcap, window))
         return torch.cat(outs)
 

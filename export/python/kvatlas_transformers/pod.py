@@ -69,6 +69,10 @@ class Pod(Planner):
     def _near(self, positions: torch.Tensor, last: int, recent: int) -> torch.Tensor:
         return (positions < self.part["initial"]) | (positions > last - recent)
 
+    def _distant(self, positions: torch.Tensor, last: int, window) -> torch.Tensor:
+        begin = max(self.part["initial"], last - window + 1 if window else 0)
+        return (positions >= begin) & (positions <= last - self.part["recent"])
+
     def near_keys(self, layer: int, kv_head: int, positions: torch.Tensor, last: int, reach: int) -> torch.Tensor:
         """Which of the keys at these positions the head keeps when `last` is the last position: their rows, ascending.
         All stay if distant keys of the head are read, else those of near tokens and of at least the `reach` last
@@ -77,12 +81,23 @@ class Pod(Planner):
             return torch.arange(len(positions))
         return self._near(positions, last, max(self.part["recent"], reach)).nonzero().view(-1)
 
+    def gates(self, held: list[torch.Tensor], first: int, tokens: int, window) -> int:
+        """How many gates there are where KV heads that hold keys of these positions read no other layer's keys: one
+        for each query head and token that has distant keys."""
+        if self.part["tau"] >= 1:
+            return 0
+        return self.shape.group * sum(
+            bool(self._distant(of_head, position, window).any())
+            for of_head in held
+            for position in range(first, first + tokens)
+        )
+
     def attend(self, band: Band, layer: int, query, sources: list[Source], first: int, scaling, softcap, window):
         """The attention of a band of one KV head on its own near keys and on the distant keys of the sources, for
-        tokens at the positions from `first` on: [query heads, tokens, channels]. Also how many gates there were, and
-        how many of them skipped the distant tokens. Tokens are taken one by one, because each has other distant
-        tokens."""
-        initial, recent, tau = self.part["initial"], self.part["recent"], self.part["tau"]
+        tokens at the positions from `first` on: [query heads, tokens, channels]. Also how many gates there were (one
+        for each query head and token that has distant keys), and how many of them skipped those. Tokens are taken one
+        by one, because each has other distant tokens."""
+        recent, tau = self.part["recent"], self.part["tau"]
         heads = self.heads(band.first)
         held, of_values = band.key_positions[0], band.value_positions[0]
         keys, values = band.keys.all()[0], band.values.all()[0]
@@ -101,16 +116,17 @@ class Pod(Planner):
             near_values = _pick(values, torch.searchsorted(of_values, held[near]))
             for source in sources:
                 positions = source.positions
-                here = (positions >= initial) & (positions <= position - recent) & (positions >= begin)
+                here = self._distant(positions, position, window)
                 if source.layer != layer:
                     here &= torch.isin(positions, of_values)
                 far = here.nonzero().view(-1)
                 mine = [head for head in heads if self.lowest[head][layer] == source.layer]
                 near_scores = score(query[mine, token], near_keys)
                 far_scores = score(source.queries[mine, token].to(query.device), _pick(source.keys, far))
-                if tau < 1 and source.layer != layer and len(far):
-                    skips = torch.sigmoid(near_scores.logsumexp(-1) - far_scores.logsumexp(-1)) >= tau
+                if tau < 1 and len(far):
                     gates += len(mine)
+                if tau < 1 and len(far) and source.layer != layer:
+                    skips = torch.sigmoid(near_scores.logsumexp(-1) - far_scores.logsumexp(-1)) >= tau
                     skipped += int(skips.sum())
                     far_scores = far_scores.masked_fill(skips[:, None], float("-inf"))
                 weights = torch.softmax(torch.cat([near_scores, far_scores], dim=-1), dim=-1).to(values.dtype)

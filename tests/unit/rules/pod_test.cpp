@@ -107,6 +107,17 @@ TEST(Gate, ReadsDistantKeysOfTheLowestLayer) {
   EXPECT_DOUBLE_EQ(curve.skipped(1), 0);
 }
 
+TEST(Gate, SumsNeitherOverflowNorVanish) {
+  const double far = 4000;  // exp(far) is no double, exp(-far) is zero
+  for (const double shift : {-far, 0.0, far})
+    EXPECT_DOUBLE_EQ(log_sum_exp(std::vector{shift, shift}), shift + std::log(2.0));
+  EXPECT_DOUBLE_EQ(gate_of(log_sum_exp(std::vector{far}), log_sum_exp(std::vector{far})), 0.5);
+  const double none = log_sum_exp({});
+  EXPECT_EQ(none, -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(log_sum_exp(std::vector{none, none}), none);
+  EXPECT_DOUBLE_EQ(log_sum_exp(std::vector{none, 1.0}), 1.0);
+}
+
 TEST(Gate, NeverSkipsMoreAsTauRises) {
   Random random(1, "gate");
   std::vector<float> proximal(5 * 2 * 30), distant(proximal.size());
