@@ -216,6 +216,26 @@ void measured_in(const std::string& runtime, nlohmann::json& section) {
   }
 }
 
+/// Thrown by a method's first trial, when it has read all that it needs of the profile.
+struct FirstTrial {};
+
+/// Lets every method go as far as its first trial, so that none of them ends for what the profile
+/// lacks after others have worked for a long time.
+void check_evidence(const Options& o, const Evidence& evidence) {
+  const RunTrials stop = [](auto, auto) -> std::vector<std::vector<Trial>> { throw FirstTrial(); };
+  std::vector<std::string> lacking;
+  for (const auto& wanted : o.methods) {
+    try {
+      in_context(wanted.row.method.name, [&] { wanted.command->calibrate(evidence, stop); });
+    } catch (const FirstTrial&) {
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      lacking.emplace_back(error.what());
+    }
+  }
+  if (!lacking.empty()) fail(ErrorCode::usage, join(lacking, "; "));
+}
+
 void run(Options& o, const MakeTrials& make_trials) {
   settle(o);
   outlive_readers();
@@ -223,6 +243,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
   if (!o.runtime.empty()) choose_runtime(o);
+  if (!o.trials.model.empty()) check_evidence(o, evidence);
   const RunTrials trials = open_trials(o, make_trials, profile);
 
   Document document;
@@ -232,8 +253,16 @@ void run(Options& o, const MakeTrials& make_trials) {
   document.provenance.tool_version = KVATLAS_VERSION;
   for (const auto& wanted : o.methods) {
     const char* const method = wanted.row.method.name;
-    Calibrated found =
-        in_context(method, [&] { return wanted.command->calibrate(evidence, trials); });
+    Calibrated found;
+    try {
+      found = in_context(method, [&] { return wanted.command->calibrate(evidence, trials); });
+    } catch (...) {
+      if (!o.output.empty() && !document.sections.empty()) {
+        write_document(document, o.output, o.force);
+        std::cerr << o.output << ": written, without " << method << " and what follows it\n";
+      }
+      throw;
+    }
     if (!o.runtime.empty()) measured_in(o.runtime, found.section);
     document.sections[method] = std::move(found.section);
     if (!o.as_json)

@@ -89,6 +89,8 @@ void Grouping::read() {
   similarity_ = read_similarity(evidence_.profile(), evidence_.positions());
   require_samples(similarity_.positions.size(), "with layer similarities",
                   evidence_.request().force, out_);
+  // The gate is reported last. Whether the profile has its sums is known before anything is tried.
+  read_gate_sums(evidence_.profile(), evidence_.positions().front(), request_.policy.proximal);
 }
 
 std::optional<double> Grouping::delta_from_saving() {

@@ -17,18 +17,28 @@ namespace {
 
 namespace name = profile::name;
 
-/// The settings that an axis has rows for.
-std::string labels_text(const profile::AxisTable& table) {
-  const std::string there = join(table.labels, "; ");
-  return there.empty() ? "none" : printable(there, 600);
+/// The settings that an axis has rows for, the nearest to the wanted one first.
+std::string nearest_first(const profile::AxisTable& table,
+                          const std::vector<std::int64_t>& wanted) {
+  std::vector<std::pair<std::int64_t, std::string>> rows;  // the distance, the label
+  for (std::size_t row = 0; row < table.labels.size(); ++row) {
+    std::int64_t distance = 0;
+    for (std::size_t column = 0; column < wanted.size(); ++column)
+      distance += std::abs(table.values[row * wanted.size() + column] - wanted[column]);
+    rows.emplace_back(distance, table.labels[row]);
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const std::string there = join(rows, "; ", [](const auto& row) { return row.second; });
+  return there.empty() ? "none" : printable(there, 600) + " (the nearest first)";
 }
 
 std::int64_t budget_row(const profile::Reader& profile, std::int64_t budget) {
   const auto& table = profile::axis_of(profile.header(), "budget");
   if (const auto row = profile::row_of(table, {budget})) return *row;
   fail(ErrorCode::usage, "the profile has no counts for a budget of ", budget, ", but for ",
-       list_str(table.values), ": choose among them, or run 'kvatlas profile --budgets ", budget,
-       "'");
+       nearest_first(table, {budget}), ": choose among them, or run 'kvatlas profile --budgets ",
+       budget, "'");
 }
 
 }  // namespace
@@ -60,7 +70,7 @@ std::int64_t proximity_row(const profile::Reader& profile, Proximity keep) {
   const auto& table = profile::axis_of(profile.header(), "proximity");
   if (const auto row = profile::row_of(table, {keep.initial, keep.recent})) return *row;
   fail(ErrorCode::usage, "the profile has no masses for initial=", keep.initial,
-       ",recent=", keep.recent, ", but for ", labels_text(table),
+       ",recent=", keep.recent, ", but for ", nearest_first(table, {keep.initial, keep.recent}),
        ": choose among them, or run 'kvatlas profile --initial ", keep.initial, " --recent ",
        keep.recent, "'");
 }
@@ -71,7 +81,8 @@ std::int64_t window_kind_row(const profile::Reader& profile, const WindowBudget&
   if (const auto row = profile::row_of(table, {select.window, select.kernel, maximum})) return *row;
   const char* pooling = maximum ? "max" : "avg";
   fail(ErrorCode::usage, "the profile has no window scores for window=", select.window,
-       ",kernel=", select.kernel, ",pooling=", pooling, ", but for ", labels_text(table),
+       ",kernel=", select.kernel, ",pooling=", pooling, ", but for ",
+       nearest_first(table, {select.window, select.kernel, maximum}),
        ": choose among them, or run 'kvatlas profile --windows ", select.window, " --kernels ",
        select.kernel, " --poolings ", pooling, "'");
 }

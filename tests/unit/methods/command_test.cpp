@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas calibrate` as a user runs it, without a model.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/methods/commands.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
 #include "tests/support/small_profile.hpp"
@@ -20,7 +25,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using namespace testing_profile;
+using testing_support::error_of;
 using testing_support::Finished;
+using testing_support::refusal;
 using testing_support::run_kvatlas;
 
 class Command : public testing::Test {
@@ -33,7 +40,7 @@ class Command : public testing::Test {
     words.insert(words.end(), {"-p", profile()});
     return run_kvatlas(words);
   }
-  std::string refusal(int status, const std::vector<std::string>& words) const {
+  std::string refused(int status, const std::vector<std::string>& words) const {
     const Finished finished = calibrate(words);
     EXPECT_EQ(finished.status, status) << finished.err;
     EXPECT_THAT(finished.out, IsEmpty());
@@ -78,22 +85,74 @@ TEST_F(Command, AllFourInOneDocument) {
 
 TEST_F(Command, ReplacesNothingWithoutForce) {
   std::ofstream(output()) << "mine";
-  EXPECT_THAT(refusal(2, all({"-o", output()})), HasSubstr("--force"));
+  EXPECT_THAT(refused(2, all({"-o", output()})), HasSubstr("--force"));
   ASSERT_EQ(calibrate(all({"-o", output(), "--force"})).status, 0);
   EXPECT_EQ(read_document(output()).sections.size(), 4u);
 }
 
 TEST_F(Command, RefusesWhatCannotBe) {
-  EXPECT_THAT(refusal(2, {"simlayerkv", "--recent", "64"}), HasSubstr("--model"));
-  EXPECT_THAT(refusal(2, {"simlayerkv", "--threshold", "0.7", "--recent", "96"}),
+  EXPECT_THAT(refused(2, {"simlayerkv", "--recent", "64"}), HasSubstr("--model"));
+  EXPECT_THAT(refused(2, {"simlayerkv", "--threshold", "0.7", "--recent", "96"}),
               HasSubstr("initial=4,recent=64"));
-  EXPECT_THAT(refusal(2, {"simlayerkv", "--threshold", "1.5"}), HasSubstr("--threshold"));
-  EXPECT_THAT(refusal(2, {"dynamickv", "--kernel", "4"}), HasSubstr("odd"));
-  EXPECT_THAT(refusal(2, {"dynamickv", "--tasks", "qa"}), HasSubstr("'qa'"));
-  EXPECT_THAT(refusal(2, {"lagkv", "--ratios", "2"}), HasSubstr("ratio '2'"));
-  EXPECT_THAT(refusal(2, {"pod", "--for", "no-such-runtime"}), HasSubstr("no-such-runtime"));
+  EXPECT_THAT(refused(2, {"simlayerkv", "--threshold", "1.5"}), HasSubstr("--threshold"));
+  EXPECT_THAT(refused(2, {"dynamickv", "--kernel", "4"}), HasSubstr("odd"));
+  EXPECT_THAT(refused(2, {"dynamickv", "--tasks", "qa"}), HasSubstr("'qa'"));
+  EXPECT_THAT(refused(2, {"lagkv", "--ratios", "2"}), HasSubstr("ratio '2'"));
+  EXPECT_THAT(refused(2, {"pod", "--for", "no-such-runtime"}), HasSubstr("no-such-runtime"));
   EXPECT_EQ(run_kvatlas({"calibrate"}).status, 2);
   EXPECT_EQ(run_kvatlas({"calibrate", "pod", "-p", output()}).status, 3);
+}
+
+/// `kvatlas calibrate all` whose trials are answered by `score` instead of a model.
+class CommandWithTrials : public Command {
+ protected:
+  void run(std::vector<std::string> words, const std::function<double(const Policy&)>& score) {
+    CLI::App app;
+    const RunTrials trials = [&](std::span<const Policy> policies,
+                                 std::span<const std::size_t> samples) {
+      ++calls_;
+      std::vector<std::vector<Trial>> out;
+      for (const Policy& policy : policies)
+        out.emplace_back(samples.size(), Trial{.score = score(policy), .kl = 0, .text = "1234"});
+      return out;
+    };
+    add_calibrate_command(
+        app, [&](const auto&, const auto&) { return trials; }, [](CLI::App&) {});
+    words.insert(words.begin(), "calibrate");
+    words.insert(words.end(), {"-p", profile(), "--model", "M", "-o", output()});
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
+  }
+  int calls_ = 0;
+};
+
+TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
+  auto words = all({});
+  std::replace(words.begin(), words.end(), std::string("112"), std::string("100"));
+  std::replace(words.begin(), words.end(), std::string("64"), std::string("66"));
+  const std::string said = refusal([&] { run(words, [](const Policy&) { return 1.0; }); });
+  EXPECT_EQ(calls_, 0);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  // Each method that lacks something says so, with the nearest that there is.
+  EXPECT_THAT(said, HasSubstr("simlayerkv: the profile has no masses for initial=4,recent=66, but "
+                              "for initial=4,recent=64; "));
+  EXPECT_THAT(said, HasSubstr("pod: the profile has no masses for initial=16,recent=100, but for "
+                              "initial=16,recent=112; "));
+  EXPECT_THAT(said, HasSubstr("dynamickv: the profile has no counts for a budget of 66, but for "));
+}
+
+TEST_F(CommandWithTrials, FinishedSectionsAreKeptWhenALaterMethodEnds) {
+  const auto ends_at_pod = [](const Policy& policy) {
+    if (!policy.parts.empty() && std::holds_alternative<Pod>(policy.parts.front()))
+      fail(ErrorCode::resource, "the machine is on fire");
+    return 1.0;
+  };
+  EXPECT_THAT(error_of([&] { run(all({}), ends_at_pod); }),
+              HasSubstr("pod: the machine is on fire"));
+  EXPECT_EQ(calls_, 3);
+  const Document document = read_document(output());
+  EXPECT_EQ(document.sections.size(), 1u);
+  EXPECT_TRUE(document.sections.contains("simlayerkv"));
 }
 
 TEST_F(Command, ForARuntimeLayersAreFixed) {

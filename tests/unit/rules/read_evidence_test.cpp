@@ -62,8 +62,9 @@ TEST_F(ReadEvidence, ListsTheSettingsThatThereAre) {
                     HasSubstr("'kvatlas profile --initial 4 --recent 65'")));
   EXPECT_THAT(refusal([&] { read_counts(profile, {}, {.window = 8, .budget = 64}); }),
               HasSubstr("--windows 8 --kernels 7 --poolings avg'"));
-  EXPECT_THAT(refusal([&] { read_counts(profile, {}, {.budget = 65}); }),
-              HasSubstr("no counts for a budget of 65, but for [32, 64]"));
+  EXPECT_THAT(
+      refusal([&] { read_counts(profile, {}, {.budget = 65}); }),
+      HasSubstr("no counts for a budget of 65, but for budget=64; budget=32 (the nearest first)"));
 }
 
 TEST_F(ReadEvidence, SaysHowWhatIsMissingIsTaken) {
