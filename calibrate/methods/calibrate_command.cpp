@@ -70,7 +70,7 @@ void add_common_options(CLI::App& command, Options& o) {
       ->capture_default_str()
       ->type_name("SHARE")
       ->group(kSampling);
-  command.add_option("--seed", o.request.seed, "of the split and of the intervals")
+  command.add_option("--seed", o.request.seed, "of the split")
       ->capture_default_str()
       ->type_name("NUMBER")
       ->group(kSampling);

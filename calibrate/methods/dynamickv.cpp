@@ -192,7 +192,7 @@ void Budgeting::measure(const std::vector<Level>& levels) {
                                            : std::nan(""))});
     if (!is_chosen) continue;
     report_["measured"] = measured;
-    note_precision(split, verdict.scores(i), out_);
+    note_precision(split, verdict, i, out_);
   }
   report_["curve"] = curve;
   out_.tables.push_back(std::move(table));

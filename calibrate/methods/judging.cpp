@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "calibrate/rules/certainty.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -26,6 +27,7 @@ Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const
   for (std::size_t s = 0; s < samples.size(); ++s) {
     if (std::isnan(found[0][s].score)) continue;
     samples_.push_back(samples[s]);
+    groups_.push_back(evidence.sample(samples[s]).group);
     full_.push_back(found[0][s].score);
     for (std::size_t p = 0; p < policies.size(); ++p) {
       trials_[p].push_back(found[p + 1][s]);
@@ -35,25 +37,26 @@ Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const
 }
 
 Estimate Verdict::score(std::size_t policy) const {
-  return bootstrap_mean(scores_[policy], evidence_->request().seed);
+  return score_mean(group_means(scores_[policy], groups_));
 }
 
-Estimate Verdict::full_score() const { return bootstrap_mean(full_, evidence_->request().seed); }
+Estimate Verdict::full_score() const { return score_mean(group_means(full_, groups_)); }
 
 json Verdict::measured(std::size_t policy, bool held_out) const {
   const auto judge = [&](const std::vector<std::size_t>& which) {
+    std::vector<std::string> groups;
     std::vector<double> full, score, loss, kept;
     for (const auto s : which) {
+      groups.push_back(groups_[s]);
       full.push_back(full_[s]);
       score.push_back(scores_[policy][s]);
       loss.push_back(full_[s] - scores_[policy][s]);
       kept.push_back(trials_[policy][s].kept_share);
     }
-    const std::uint64_t seed = evidence_->request().seed;
     return json{{"samples", which.size()},
-                {"full", estimate_json(bootstrap_mean(full, seed))},
-                {"score", estimate_json(bootstrap_mean(score, seed))},
-                {"loss", estimate_json(bootstrap_mean(loss, seed))},
+                {"full", estimate_json(score_mean(group_means(full, groups)))},
+                {"score", estimate_json(score_mean(group_means(score, groups)))},
+                {"loss", estimate_json(betting_mean(group_means(loss, groups), kDifferenceRange))},
                 {"kept_share", number_json(mean_of(kept))}};
   };
   std::vector<std::size_t> all;
@@ -74,13 +77,11 @@ Table measured_table(const std::string& title, const json& measured) {
   const auto number = [](const json& value) {
     return value.is_number() ? value.get<double>() : std::nan("");
   };
-  const auto estimate = [&](const json& of) {
-    return estimate_text({number(of.at("mean")), number(of.at("low")), number(of.at("high"))});
-  };
   const auto add = [&](const std::string& name, const json& of) {
-    table.rows.push_back({name, str(of.at("samples").get<std::int64_t>()), estimate(of.at("full")),
-                          estimate(of.at("score")), estimate(of.at("loss")),
-                          percent_text(number(of.at("kept_share")))});
+    table.rows.push_back(
+        {name, str(of.at("samples").get<std::int64_t>()), estimate_text(estimate_of(of.at("full"))),
+         estimate_text(estimate_of(of.at("score"))), estimate_text(estimate_of(of.at("loss"))),
+         percent_text(number(of.at("kept_share")))});
   };
   const json& tasks = measured.at("tasks");
   if (tasks.size() > 1)
@@ -89,19 +90,23 @@ Table measured_table(const std::string& title, const json& measured) {
   return table;
 }
 
-void note_precision(const Split& split, const std::vector<double>& scores, Calibrated& out) {
+void note_precision(const Split& split, const Verdict& verdict, std::size_t policy,
+                    Calibrated& out) {
   if (split.held_out.empty())
     out.notes.push_back(str("nothing was held out of ", split.choice.size(),
                             " samples: the loss is measured on those that the choice was made on, "
                             "and so too small (",
                             kLeastToHoldOut,
                             " samples or more, with --held-out above 0, are split)"));
-  // Scores that are all alike say little of how they would spread: one sample in twenty may differ.
-  const double deviation = std::max(deviation_of(scores), std::sqrt(0.05 * 0.95));
-  const std::int64_t needed = samples_needed(deviation);
-  if (static_cast<std::int64_t>(scores.size()) < needed)
-    out.notes.push_back(str("the loss is measured on ", scores.size(), " samples; ", needed,
-                            " make its interval about +-5 points"));
+  std::vector<double> losses;
+  for (std::size_t s = 0; s < verdict.samples().size(); ++s)
+    losses.push_back(verdict.full()[s] - verdict.scores(policy)[s]);
+  const auto of_groups = group_means(losses, verdict.groups());
+  if (of_groups.empty()) return;
+  const std::int64_t needed = values_for_width(of_groups, kDifferenceRange, 0.05);
+  if (static_cast<std::int64_t>(of_groups.size()) < needed)
+    out.notes.push_back(str("the loss is measured on ", losses.size(), " samples; ", needed,
+                            " like them make its interval about +-5 points"));
 }
 
 }  // namespace kvatlas::calibrate

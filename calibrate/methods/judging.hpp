@@ -23,12 +23,13 @@ class Verdict {
           const std::vector<std::size_t>& samples);
 
   const std::vector<std::size_t>& samples() const { return samples_; }  // positions
+  const std::vector<std::string>& groups() const { return groups_; }    // their groups' names
   const std::vector<double>& full() const { return full_; }
   /// Scores of a policy: [sample].
   const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
   const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
 
-  /// The mean, with its 95 % interval.
+  /// The mean over groups, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
   /// A policy beside the full cache, over all samples and by task: the document's "measured".
@@ -37,6 +38,7 @@ class Verdict {
  private:
   const Evidence* evidence_;
   std::vector<std::size_t> samples_;
+  std::vector<std::string> groups_;
   std::vector<double> full_;
   std::vector<std::vector<double>> scores_;
   std::vector<std::vector<Trial>> trials_;
@@ -44,7 +46,9 @@ class Verdict {
 
 /// One row a task and one for all, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);
-/// Says what was held out, and how many samples make the interval +-5 points where it is wider.
-void note_precision(const Split& split, const std::vector<double>& scores, Calibrated& out);
+/// Says what was held out, and how many samples make the interval of a policy's loss +-5 points
+/// where it is wider.
+void note_precision(const Split& split, const Verdict& verdict, std::size_t policy,
+                    Calibrated& out);
 
 }  // namespace kvatlas::calibrate

@@ -149,11 +149,13 @@ void Sweep::read_attention() {
 
 void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
   Candidate& candidate = candidates_[number];
+  std::vector<std::string> groups;
   std::vector<double> scores, full, prefix, in_place;
   for (std::size_t s = 0; s < verdict.samples().size(); ++s) {
     const std::size_t position = verdict.samples()[s];
     if (!std::binary_search(candidate.positions.begin(), candidate.positions.end(), position))
       continue;
+    groups.push_back(verdict.groups()[s]);
     scores.push_back(verdict.scores(number)[s]);
     full.push_back(verdict.full()[s]);
     const auto& sample = evidence_.sample(position);
@@ -162,7 +164,7 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
     prefix.push_back(digits.prefix);
     in_place.push_back(digits.in_place);
   }
-  candidate.score = bootstrap_mean(scores, evidence_.request().seed);
+  candidate.score = score_mean(group_means(scores, groups));
   candidate.full = mean_of(full);
   candidate.prefix = mean_of(prefix);
   candidate.in_place = mean_of(in_place);
@@ -206,7 +208,7 @@ void Sweep::measure(const Split& split, const LagKv& chosen) {
   for (std::size_t i = 0; i < policies.size(); ++i)
     controls.rows.push_back({policies[i].name, estimate_text(verdict.score(i))});
   out_.tables.push_back(std::move(controls));
-  note_precision(split, verdict.scores(0), out_);
+  note_precision(split, verdict, 0, out_);
 }
 
 /// The best of LagKV's own candidates that compresses as much as is wanted.

@@ -175,7 +175,7 @@ void Grouping::measure(const Split& split, double delta) {
   };
   report_["gate"]["curve"] = curve("the gate", "tau", taus, 1);
   report_["proximal"] = curve("the proximal tokens", "tokens", counts, 1 + taus.size());
-  note_precision(split, verdict.scores(0), out_);
+  note_precision(split, verdict, 0, out_);
 }
 
 void Grouping::report_sweep(double delta) {

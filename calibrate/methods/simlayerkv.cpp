@@ -189,7 +189,7 @@ void Thresholding::measure(const Split& split, double threshold) {
         {"as many layers, of the smallest mass", estimate_text(verdict.score(2))});
   }
   out_.tables.push_back(std::move(controls));
-  note_precision(split, verdict.scores(0), out_);
+  note_precision(split, verdict, 0, out_);
 }
 
 void Thresholding::report(double threshold) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -134,6 +135,32 @@ Estimate score_mean(std::span<const double> scores, double confidence) {
     return betting_mean(scores, kScoreRange, confidence);
   return binomial_mean(std::count(scores.begin(), scores.end(), 1.0),
                        static_cast<std::int64_t>(scores.size()), confidence);
+}
+
+Estimate divergence_mean(std::span<const double> divergences, double confidence) {
+  Estimate found = betting_mean(divergences, {0, 1}, confidence);
+  found.mean = mean_of(divergences);
+  found.high = std::max(found.high, found.mean);
+  return found;
+}
+
+std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width) {
+  if (values.empty() || !(half_width > 0))
+    fail(ErrorCode::internal, "nothing can go on as it began");
+  std::vector<double> longer;
+  const auto is_enough = [&](std::size_t count) {
+    while (longer.size() < count) longer.push_back(values[longer.size() % values.size()]);
+    const Estimate found = betting_mean(std::span(longer).first(count), range);
+    return found.high - found.low <= 2 * half_width;
+  };
+  std::size_t most = 1;
+  while (!is_enough(most)) most *= 2;
+  std::size_t least = most / 2;
+  while (most - least > 1) {
+    const std::size_t middle = (least + most) / 2;
+    (is_enough(middle) ? most : least) = middle;
+  }
+  return static_cast<std::int64_t>(most);
 }
 
 std::int64_t zero_loss_groups(double limit, double confidence) {

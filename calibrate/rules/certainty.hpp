@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/rules/rules.hpp"
-
 namespace kvatlas::calibrate {
+
+/// A mean and the interval that holds it.
+struct Estimate {
+  double mean = 0, low = 0, high = 0;
+};
 
 /// How sure an interval is, if nothing else is asked for. Each of its ends is wrong in at most half
 /// of the rest of all cases.
@@ -23,6 +26,7 @@ struct ValueRange {
 };
 inline constexpr ValueRange kScoreRange{0, 1};
 inline constexpr ValueRange kDifferenceRange{-1, 1};  // of two scores of one text
+inline constexpr ValueRange kPointRange{-100, 100};   // the same in points
 
 /// The mean of each group's values, in the order in which the groups first appear. A value whose
 /// group has no name is a group of its own. NaN are passed over, and so are groups that have
@@ -42,6 +46,16 @@ Estimate betting_mean(std::span<const double> values, ValueRange range,
 
 /// The mean of scores from 0 to 1: exact where all are 0 or 1, else the betting interval.
 Estimate score_mean(std::span<const double> scores, double confidence = kConfidence);
+
+/// The mean of KL divergences, in nats. What has no upper bound has no upper end that holds: the
+/// ends are those of the mean of divergences that count as at most one nat each, widened to the
+/// mean where larger ones lift it above. So the lower end holds for any divergences, and the upper
+/// one where none is above one nat.
+Estimate divergence_mean(std::span<const double> divergences, double confidence = kConfidence);
+
+/// After how many values the betting interval reaches no further than this to either side of its
+/// middle, if the values go on as they began.
+std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width);
 
 /// How many groups without any loss it takes at least to be so sure, on one side, that the mean
 /// loss is at most `limit` (0 to 1): the smallest n with 1 - (1 - confidence)^(1/n) <= limit.

@@ -71,6 +71,14 @@ json estimate_json(const Estimate& estimate) {
           {"high", number_json(estimate.high)}};
 }
 
+Estimate estimate_of(const json& written) {
+  const auto number = [&](const char* name) {
+    const json& value = written.at(name);
+    return value.is_number() ? value.get<double>() : std::nan("");
+  };
+  return {number("mean"), number("low"), number("high")};
+}
+
 json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,
                  const std::vector<std::int64_t>& lengths) {
   const auto& [masses, steps, shape, keep] = evidence;

@@ -26,6 +26,7 @@ Provenance provenance_of(const profile::Reader& profile, const std::vector<std::
 // Numbers as documents hold them; infinities and NaN become null.
 nlohmann::json number_json(double value);
 nlohmann::json estimate_json(const Estimate& estimate);
+Estimate estimate_of(const nlohmann::json& written);
 
 /// What a profile says about SimLayerKV.
 struct LazyEvidence {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/rules/certainty.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/layer_budgets.hpp"
 
@@ -20,21 +21,9 @@ namespace kvatlas::calibrate {
 
 // Statistics ------------------------------------------------------------------------------------
 
-/// A mean and the interval that holds it with 95 %.
-struct Estimate {
-  double mean = 0, low = 0, high = 0;
-};
-
 double mean_of(std::span<const double> values);  // NaN of none
 /// With n - 1 in the divisor; 0 of fewer than two.
 double deviation_of(std::span<const double> values);
-
-/// The mean over samples with its percentile bootstrap: `draws` resamples by the seed, the same on
-/// every platform.
-Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed, int draws = 1000);
-
-/// How many samples of this deviation give a 95 % interval of +-half_width.
-std::int64_t samples_needed(double deviation, double half_width = 0.05);
 
 /// The distinct ones of the nearest-rank quantiles k / parts, k = 1 to parts, ascending. NaN are
 /// passed over.

@@ -24,33 +24,6 @@ double deviation_of(std::span<const double> values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-Estimate bootstrap_mean(std::span<const double> values, std::uint64_t seed, int draws) {
-  Estimate out{mean_of(values), 0, 0};
-  out.low = out.high = out.mean;
-  if (values.size() < 2 || draws < 1) return out;
-  Random random(seed, "bootstrap");
-  std::vector<double> means(static_cast<std::size_t>(draws));
-  for (double& mean : means) {
-    double sum = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) sum += values[random.below(values.size())];
-    mean = sum / static_cast<double>(values.size());
-  }
-  std::sort(means.begin(), means.end());
-  const auto quantile = [&](double share) {  // nearest rank
-    const double rank = std::ceil(share * static_cast<double>(draws));
-    return means[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
-  };
-  out.low = quantile(0.025);
-  out.high = quantile(0.975);
-  return out;
-}
-
-std::int64_t samples_needed(double deviation, double half_width) {
-  constexpr double kNormal = 1.959964;  // 97.5 % of a normal distribution lie below
-  const double ratio = kNormal * deviation / half_width;
-  return std::max<std::int64_t>(2, static_cast<std::int64_t>(std::ceil(ratio * ratio)));
-}
-
 std::vector<double> nearest_rank_quantiles(std::vector<double> values, int parts) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
   std::sort(values.begin(), values.end());

@@ -291,7 +291,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->capture_default_str()
       ->type_name("SHARE")
       ->group("Samples");
-  command.add_option("--seed", o.prompts.seed, "of prompts, split and intervals")
+  command.add_option("--seed", o.prompts.seed, "of prompts and split")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->type_name("NUMBER")

@@ -96,7 +96,7 @@ void run_check(CheckCommand command) {
   require_all(evaluation);
   if (policies.empty())
     fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
-  const auto rows = summarise(evaluation, static_cast<std::uint64_t>(command.request.prompts.seed));
+  const auto rows = summarise(evaluation);
   if (rows.front().scored == 0)
     fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
   Calibrated forced;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "calibrate/rules/certainty.hpp"
 #include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -57,46 +58,49 @@ namespace {
 /// Values that are numbers, one a question.
 class Values {
  public:
-  void add(double value) {
-    if (!std::isnan(value)) values_.push_back(value);
+  void add(double value, const data::Prompt& prompt) {
+    if (std::isnan(value)) return;
+    values_.push_back(value);
+    groups_.push_back(prompt.group);
   }
-  Estimate estimate(std::uint64_t seed) const { return bootstrap_mean(values_, seed); }
+  std::vector<double> of_groups() const { return group_means(values_, groups_); }
   double mean() const { return mean_of(values_); }
   std::size_t count() const { return values_.size(); }
 
  private:
   std::vector<double> values_;
+  std::vector<std::string> groups_;
 };
 
 Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
-                      const std::vector<Judged>& judged, std::uint64_t seed,
-                      const std::string& task) {
+                      const std::vector<Judged>& judged, const std::string& task) {
   Values score, full_score, loss, kl, agreement, kept, full_bytes, read, full_read;
   Summary out;
   out.policy = policy;
   for (std::size_t i = 0; i < judged.size(); ++i) {
-    if (!task.empty() && evaluation.questions[i].prompt.task != task) continue;
+    const data::Prompt& prompt = evaluation.questions[i].prompt;
+    if (!task.empty() && prompt.task != task) continue;
     const Judged &one = judged[i], &full = evaluation.full[i];
-    score.add(one.score);
-    full_score.add(full.score);
-    loss.add(100 * (full.score - one.score));
-    kl.add(one.outcome.kl);
-    agreement.add(one.outcome.agreement);
-    kept.add(one.outcome.kept_bytes);
-    full_bytes.add(one.outcome.full_bytes);
-    read.add(one.outcome.read_bytes);
-    full_read.add(full.outcome.read_bytes);
+    score.add(one.score, prompt);
+    full_score.add(full.score, prompt);
+    loss.add(100 * (full.score - one.score), prompt);
+    kl.add(one.outcome.kl, prompt);
+    agreement.add(one.outcome.agreement, prompt);
+    kept.add(one.outcome.kept_bytes, prompt);
+    full_bytes.add(one.outcome.full_bytes, prompt);
+    read.add(one.outcome.read_bytes, prompt);
+    full_read.add(full.outcome.read_bytes, prompt);
     if (!std::isnan(one.outcome.seconds_per_token)) {
       out.ms_per_token = 1000 * one.outcome.seconds_per_token;
       out.full_ms_per_token = 1000 * full.outcome.seconds_per_token;
     }
   }
   out.scored = score.count();
-  out.score = score.estimate(seed);
-  out.full_score = full_score.estimate(seed);
-  out.loss = loss.estimate(seed);
-  out.kl = kl.estimate(seed);
-  out.agreement = agreement.estimate(seed);
+  out.score = score_mean(score.of_groups());
+  out.full_score = score_mean(full_score.of_groups());
+  out.loss = betting_mean(loss.of_groups(), kPointRange);
+  out.kl = divergence_mean(kl.of_groups());
+  out.agreement = score_mean(agreement.of_groups());
   out.kept_bytes = kept.mean();
   out.full_bytes = full_bytes.mean();
   out.read_bytes = read.mean();
@@ -114,13 +118,11 @@ std::vector<std::string> tasks_of(const Evaluation& evaluation) {
 
 }  // namespace
 
-std::vector<Summary> summarise(const Evaluation& evaluation, std::uint64_t seed,
-                               const std::string& task) {
+std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task) {
   std::vector<Summary> out;
-  out.push_back(summarise_one(evaluation, "full", evaluation.full, seed, task));
+  out.push_back(summarise_one(evaluation, "full", evaluation.full, task));
   for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
-    out.push_back(
-        summarise_one(evaluation, evaluation.policies[i], evaluation.judged[i], seed, task));
+    out.push_back(summarise_one(evaluation, evaluation.policies[i], evaluation.judged[i], task));
   return out;
 }
 
@@ -130,7 +132,7 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const auto& prompt = evaluation.questions[i].prompt;
     if (prompt.length > 0 && prompt.depth >= 0)
-      cells[{prompt.length, prompt.depth}].add(judged[i].score);
+      cells[{prompt.length, prompt.depth}].add(judged[i].score, prompt);
   }
   std::vector<DepthScore> out;
   for (const auto& [at, values] : cells)
@@ -190,13 +192,13 @@ json measured_json(const Summary& s) {
           {"full_ms_per_token", number_json(s.full_ms_per_token)}};
 }
 
-std::vector<json> measured_json(const Evaluation& evaluation, std::uint64_t seed) {
+std::vector<json> measured_json(const Evaluation& evaluation) {
   std::vector<json> out;
-  for (const auto& summary : summarise(evaluation, seed)) out.push_back(measured_json(summary));
+  for (const auto& summary : summarise(evaluation)) out.push_back(measured_json(summary));
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks) {
-      const auto summaries = summarise(evaluation, seed, task);
+      const auto summaries = summarise(evaluation, task);
       for (std::size_t i = 0; i < out.size(); ++i)
         out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(summaries[i]);
     }
@@ -209,14 +211,14 @@ std::vector<json> measured_json(const Evaluation& evaluation, std::uint64_t seed
   return out;
 }
 
-json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
+json evaluation_json(const Evaluation& evaluation) {
   json out = {{"samples", evaluation.questions.size()},
               {"prefill_seconds", evaluation.prefill_seconds},
               {"decode_seconds", evaluation.decode_seconds},
               {"policies", json::array()}};
-  const auto all = summarise(evaluation, seed);
+  const auto all = summarise(evaluation);
   std::map<std::string, std::vector<Summary>> by_task;
-  for (const auto& task : tasks_of(evaluation)) by_task[task] = summarise(evaluation, seed, task);
+  for (const auto& task : tasks_of(evaluation)) by_task[task] = summarise(evaluation, task);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
     json one = summary_json(all[i]);
@@ -230,7 +232,8 @@ json evaluation_json(const Evaluation& evaluation, std::uint64_t seed) {
           !rates.is_null())
         one["lazy_rates"] = std::move(rates);
     Values skipped;
-    for (const auto& each : judged) skipped.add(each.outcome.skipped);
+    for (std::size_t q = 0; q < judged.size(); ++q)
+      skipped.add(judged[q].outcome.skipped, evaluation.questions[q].prompt);
     if (skipped.count() > 0) one["gate_skipped"] = skipped.mean();
     out["policies"].push_back(std::move(one));
   }
@@ -243,18 +246,18 @@ std::string interval_text(const Estimate& estimate, int digits) {
   return std::isnan(estimate.mean) ? "-" : estimate_text(estimate, digits);
 }
 
-Table summary_table(const Evaluation& evaluation, std::uint64_t seed, const std::string& task,
+Table summary_table(const Evaluation& evaluation, const std::string& task,
                     const std::string& title) {
   Table table{title,
               {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
                "KV read a token", "ms a token"},
               {}};
-  for (const auto& s : summarise(evaluation, seed, task)) {
+  for (const auto& s : summarise(evaluation, task)) {
     const double mib = 1024.0 * 1024.0;
-    table.rows.push_back(
-        {s.policy, percent_text(s.saved()), interval_text(s.score, 2), interval_text(s.loss, 1),
-         fixed_text(s.kl.mean, 4), percent_text(s.agreement.mean),
-         fixed_text(s.read_bytes / mib, 2) + " MiB", fixed_text(s.ms_per_token, 1)});
+    table.rows.push_back({s.policy, percent_text(s.saved()), interval_text(s.score, 2),
+                          interval_text(s.loss, 1), interval_text(s.kl, 4),
+                          interval_text(s.agreement, 2), fixed_text(s.read_bytes / mib, 2) + " MiB",
+                          fixed_text(s.ms_per_token, 1)});
   }
   return table;
 }
@@ -290,12 +293,12 @@ Table depth_table(const std::string& policy, const std::vector<DepthScore>& scor
 
 }  // namespace
 
-std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed) {
+std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
   std::vector<Table> tables;
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks)
-      tables.push_back(summary_table(evaluation, seed, task, task_title(evaluation, task)));
+      tables.push_back(summary_table(evaluation, task, task_title(evaluation, task)));
   const auto cells = depth_scores(evaluation, evaluation.full);
   const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
   if (grid) {
@@ -305,7 +308,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t
           depth_table(evaluation.policies[i], depth_scores(evaluation, evaluation.judged[i])));
   }
   tables.push_back(
-      summary_table(evaluation, seed, {}, str("All ", evaluation.questions.size(), " prompts")));
+      summary_table(evaluation, {}, str("All ", evaluation.questions.size(), " prompts")));
   return tables;
 }
 

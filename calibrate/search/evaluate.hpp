@@ -53,7 +53,8 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
 /// What is said of one policy over all questions, or over those of one task.
 struct Summary {
   std::string policy;
-  std::size_t scored = 0;      // questions with answers
+  std::size_t scored = 0;  // questions with answers
+  // Over the means of groups, as docs/certainty.md says.
   Estimate score, full_score;  // 0 to 1
   Estimate loss;               // full score less this one, pair by pair, in points
   Estimate kl, agreement;
@@ -64,8 +65,7 @@ struct Summary {
   double saved() const { return full_bytes > 0 ? 1 - kept_bytes / full_bytes : 0; }
 };
 /// Row 0 is the full model's. An empty task: all questions.
-std::vector<Summary> summarise(const Evaluation& evaluation, std::uint64_t seed,
-                               const std::string& task = {});
+std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task = {});
 
 /// Scores by asked length and depth, where prompts have both: rows of length, depth, samples,
 /// score.
@@ -79,10 +79,10 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged);
 
 /// Everything, for programs; the tables, for people.
-nlohmann::json evaluation_json(const Evaluation& evaluation, std::uint64_t seed);
-std::vector<Table> evaluation_tables(const Evaluation& evaluation, std::uint64_t seed);
+nlohmann::json evaluation_json(const Evaluation& evaluation);
+std::vector<Table> evaluation_tables(const Evaluation& evaluation);
 nlohmann::json measured_json(const Summary& summary);
 /// What a policy document keeps of it, under "measured": a row a policy, the full model's first.
-std::vector<nlohmann::json> measured_json(const Evaluation& evaluation, std::uint64_t seed);
+std::vector<nlohmann::json> measured_json(const Evaluation& evaluation);
 
 }  // namespace kvatlas::calibrate

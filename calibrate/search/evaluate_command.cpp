@@ -75,8 +75,7 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
 void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
                     const Evaluation& evaluation) {
   Document document = read_document(command.request.policies.front());
-  const auto measured =
-      measured_json(evaluation, static_cast<std::uint64_t>(command.request.prompts.seed));
+  const auto measured = measured_json(evaluation);
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string& place = policies[i].section;
     if (place.empty()) continue;  // of --against
@@ -104,18 +103,16 @@ void run_evaluate(const EvaluateCommand& command) {
   }
   outlive_readers();
   const auto [model, policies, evaluation] = evaluate_request(request);
-  const auto seed = static_cast<std::uint64_t>(request.prompts.seed);
   if (!command.output.empty() && evaluation.interrupted == 0)
     write_measured(command, policies, evaluation);
   if (command.generations) {
     print_generations(evaluation, model->tokenizer() != nullptr);
   } else if (command.json) {
-    json out = evaluation_json(evaluation, seed);
+    json out = evaluation_json(evaluation);
     out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};
     std::cout << out.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
   } else {
-    for (const auto& table : evaluation_tables(evaluation, seed))
-      std::cout << table_text(table) << '\n';
+    for (const auto& table : evaluation_tables(evaluation)) std::cout << table_text(table) << '\n';
     std::cout << "Prefill took " << capture::duration_str(evaluation.prefill_seconds)
               << ", decoding all policies " << capture::duration_str(evaluation.decode_seconds)
               << ".\n";

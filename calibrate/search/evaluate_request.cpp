@@ -172,7 +172,8 @@ void print_notes(const Evaluation& evaluation) {
       if (!std::isnan(judged.score)) scores.push_back(judged.score);
   if (scored < kLeastSamples)
     std::cerr << "kvatlas: note: prompts with answers: " << scored << "; "
-              << samples_needed(deviation_of(scores)) << " make an interval of about +-5 points\n";
+              << values_for_width(scores, kScoreRange, 0.05)
+              << " make an interval of about +-5 points\n";
   if (full_score < kLeastFullScore)
     std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
               << ": what a policy loses drowns in what the model fails anyway\n";

@@ -10,21 +10,15 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "calibrate/methods/judging.hpp"
+#include "calibrate/rules/certainty.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
 using nlohmann::json;
 
-/// The bootstrap interval of few samples is too narrow, and of equal ones a point: one more sample
-/// may move the mean by 1 / (n + 1).
-Estimate careful(const std::vector<double>& losses, std::uint64_t seed) {
-  Estimate estimate = bootstrap_mean(losses, seed);
-  const double one_more = 100 / (static_cast<double>(losses.size()) + 1);
-  estimate.low = std::min(estimate.low, estimate.mean - one_more);
-  estimate.high = std::max(estimate.high, estimate.mean + one_more);
-  return estimate;
-}
+/// A cache that makes the model's numbers no numbers is as far from it as can be.
+double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
 
 /// Samples in an order in which every beginning has its share of each task.
 std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::size_t> samples) {
@@ -96,6 +90,7 @@ class StagedSearch {
   std::vector<std::size_t> samples_;
   std::vector<Standing> standing_;
   std::vector<double> full_scores_;
+  std::vector<std::string> groups_;  // of the samples that have a score
   SearchResult out_;
 };
 
@@ -162,16 +157,16 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
     const double full = trials.at(0).at(0).score;
     if (std::isnan(full)) continue;
     full_scores_.push_back(full);
+    groups_.push_back(evidence_.sample(samples_[s]).group);
     for (std::size_t i = 0; i < standing_.size(); ++i) {
       const Trial& trial = trials.at(i + 1).at(0);
       standing_[i].losses.push_back(100 * (full - trial.score));
       standing_[i].scores.push_back(trial.score);
-      // A cache that makes the model's numbers no numbers is as far from it as can be.
-      standing_[i].kls.push_back(std::isnan(trial.kl) ? 100 : trial.kl);
+      standing_[i].kls.push_back(divergence_of(trial));
     }
   }
   for (auto& one : standing_) {
-    one.loss = careful(one.losses, evidence_.request().seed);
+    one.loss = betting_mean(group_means(one.losses, groups_), kPointRange);
     one.kl = mean_of(one.kls);
   }
 }
@@ -180,7 +175,7 @@ void StagedSearch::retire(const Standing& one) {
   Tried tried;
   tried.candidate = one.candidate;
   tried.samples = one.losses.size();
-  tried.score = bootstrap_mean(one.scores, evidence_.request().seed);
+  tried.score = score_mean(group_means(one.scores, groups_));
   tried.loss = one.loss;
   tried.kl = one.kl;
   out_.tried.push_back(std::move(tried));
@@ -271,12 +266,12 @@ void StagedSearch::judge_finalists() {
   for (std::size_t i = 0; i < policies.size(); ++i) {
     json& measured = out_.tried[out_.finalists[i]].measured;
     measured = verdict.measured(i, out_.held_out);
-    double kl = 0;
-    for (const auto& trial : verdict.trials(i)) kl += trial.kl;
-    measured["kl"] = number_json(kl / static_cast<double>(verdict.trials(i).size()));
+    std::vector<double> kl;
+    for (const auto& trial : verdict.trials(i)) kl.push_back(divergence_of(trial));
+    measured["kl"] = estimate_json(divergence_mean(group_means(kl, verdict.groups())));
   }
   Calibrated notes;
-  note_precision(split_, verdict.full(), notes);
+  note_precision(split_, verdict, 0, notes);
   out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
 }
 

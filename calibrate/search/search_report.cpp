@@ -105,15 +105,11 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
   for (const auto i : result.finalists) {
     const Tried& tried = result.tried[i];
     const Candidate& candidate = candidates.all[tried.candidate];
-    const auto& loss = tried.measured.at("loss");
-    const auto points = [&](const char* end) {
-      return loss.at(end).is_number() ? 100 * loss.at(end).get<double>() : std::nan("");
-    };
-    const auto& kl = tried.measured.at("kl");
+    const Estimate loss = estimate_of(tried.measured.at("loss"));
     finalists.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
                               bytes_text(candidate.bytes), percent_text(candidate.kept_share),
-                              estimate_text({points("mean"), points("low"), points("high")}, 1),
-                              fixed_text(kl.is_number() ? kl.get<double>() : std::nan(""), 4),
+                              estimate_text({100 * loss.mean, 100 * loss.low, 100 * loss.high}, 1),
+                              estimate_text(estimate_of(tried.measured.at("kl")), 4),
                               estimate_text(tried.loss, 1)});
   }
   Table front{"The front: least loss for the bytes, as the search measured it",

@@ -35,7 +35,7 @@ TEST(EvaluationTables, ScoresOverLengthAndDepth) {
     add(evaluation, "needle", 1024, 0.25, 1, 0.5 * twice);
     add(evaluation, "needle", 1024, 0.75, 0.5, 0);
   }
-  const auto tables = evaluation_tables(evaluation, 1);
+  const auto tables = evaluation_tables(evaluation);
   ASSERT_THAT(tables, SizeIs(3));
   EXPECT_EQ(tables[0].title, "Score over depth and length: full");
   EXPECT_THAT(tables[0].columns, ElementsAre("depth", "512", "1024"));
@@ -54,7 +54,7 @@ TEST(EvaluationTables, ATableATaskAndNoneOfOneLength) {
   evaluation.judged.resize(1);
   add(evaluation, "needle", 512, 0.25, 1, 1);
   add(evaluation, "", 0, -1, 0.5, 0.25);
-  const auto tables = evaluation_tables(evaluation, 1);
+  const auto tables = evaluation_tables(evaluation);
   ASSERT_THAT(tables, SizeIs(3));
   EXPECT_THAT(tables[0].title, testing::StartsWith("Task needle"));
   EXPECT_THAT(tables[1].title, testing::StartsWith("Your own prompts"));

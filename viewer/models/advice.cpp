@@ -16,6 +16,7 @@ constexpr double kConsistent = 0.9;
 constexpr double kFarTask = 0.1;
 // Change in points that is worth a warning.
 constexpr double kLostPoints = 1;
+constexpr double kHiddenPoints = 5;  // so much may be lost unseen without a word
 
 template <class List>
 std::int64_t greatest(const List& values) {
@@ -171,10 +172,11 @@ std::string measured_risk(const Measured& measured) {
   if (change.mean <= -kLostPoints)
     return "It may cost score on these tasks: measure it on more samples, or keep more of the "
            "cache.";
-  if (measured.samples < 20 && measured.samples > 0)
+  if (measured.samples > 0 && (measured.samples < 20 || change.low <= -kHiddenPoints))
     return str("The score was measured on ", measured.samples,
-               measured.samples == 1 ? " sample" : " samples",
-               " alone: losses of a few points would not show.");
+               measured.samples == 1 ? " sample" : " samples", " alone: losses of ",
+               std::isnan(change.low) ? "a few" : "up to " + fixed_text(-change.low, 1),
+               " points would not show.");
   return "";
 }
 

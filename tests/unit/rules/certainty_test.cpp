@@ -137,6 +137,34 @@ TEST(Certainty, GroupsCountOnce) {
   EXPECT_THROW(group_means(values, {}), Error);
 }
 
+TEST(Certainty, DivergencesHaveALowerEndThatHolds) {
+  const Estimate small = divergence_mean(std::vector<double>(20, 0.01));
+  EXPECT_NEAR(small.mean, 0.01, 1e-12);
+  EXPECT_LT(small.low, 0.01);
+  EXPECT_GT(small.high, 0.1);
+  const Estimate large = divergence_mean(std::vector<double>{0.01, 0.02, 7});
+  EXPECT_NEAR(large.mean, 2.343333, 1e-6);
+  EXPECT_EQ(large.high, large.mean);
+  EXPECT_LT(large.low, 0.4);
+  EXPECT_TRUE(std::isnan(divergence_mean({}).high));
+}
+
+TEST(Certainty, ValuesThatAWidthNeeds) {
+  const auto half = [](const std::vector<double>& values, std::int64_t count) {
+    std::vector<double> longer;
+    for (std::int64_t i = 0; i < count; ++i)
+      longer.push_back(values[static_cast<std::size_t>(i) % values.size()]);
+    return width(betting_mean(longer, kDifferenceRange)) / 2;
+  };
+  for (const auto& values : {std::vector<double>{0}, {0, 0, 1}, {1, -1, 0.5, 0.25, 0}}) {
+    const std::int64_t needed = values_for_width(values, kDifferenceRange, 0.05);
+    EXPECT_LE(half(values, needed), 0.05);
+    EXPECT_GT(half(values, needed - 1), 0.05);
+  }
+  EXPECT_EQ(values_for_width(std::vector<double>{0}, kDifferenceRange, 0.05), 80);
+  EXPECT_THROW(values_for_width({}, kDifferenceRange, 0.05), Error);
+}
+
 TEST(Certainty, TextsWithoutLossThatALimitNeeds) {
   EXPECT_EQ(zero_loss_groups(0.05), 59);
   EXPECT_EQ(zero_loss_groups(0.01), 299);

@@ -24,30 +24,6 @@ std::vector<double> random_values(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
-TEST(Bootstrap, IsRepeatableAndCoversTheMean) {
-  const auto values = random_values(50, 1);
-  const Estimate a = bootstrap_mean(values, 7), b = bootstrap_mean(values, 7);
-  EXPECT_EQ(a.low, b.low);
-  EXPECT_EQ(a.high, b.high);
-  EXPECT_NE(bootstrap_mean(values, 8).low, a.low);
-  // For 50 samples the interval is close to the normal one.
-  const double half = 1.96 * deviation_of(values) / std::sqrt(50.0);
-  EXPECT_NEAR(a.low, a.mean - half, 0.02);
-  EXPECT_NEAR(a.high, a.mean + half, 0.02);
-}
-
-TEST(Bootstrap, OfFewValues) {
-  const std::vector<double> one = {0.25}, equal = {1, 1, 1};
-  EXPECT_EQ(bootstrap_mean(one, 0).low, 0.25);
-  EXPECT_EQ(bootstrap_mean(equal, 0).high, 1);
-  EXPECT_TRUE(std::isnan(bootstrap_mean({}, 0).mean));
-}
-
-TEST(SamplesNeeded, ForFivePoints) {
-  EXPECT_EQ(samples_needed(0.5), 385);  // (1.96 / 0.1)^2
-  EXPECT_EQ(samples_needed(0), 2);
-}
-
 TEST(NearestRank, QuantilesOfShortAndLongLists) {
   EXPECT_THAT(nearest_rank_quantiles({3, 1, 2}, 40), ElementsAre(1, 2, 3));
   std::vector<double> hundred(100);
