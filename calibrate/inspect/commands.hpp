@@ -9,15 +9,15 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas diff`: two profiles or two policy documents beside each other.
+/// Adds `kvatlas diff`, which compares two profiles or two policy documents.
 void add_diff_command(CLI::App& app);
 
 }  // namespace kvatlas
 
 namespace kvatlas::calibrate {
 
-/// What `kvatlas inspect` does with policy documents: what they say, or the document itself, and
-/// the memory that their policies take.
+/// What `kvatlas inspect` does with policy documents: it prints what they say, or the document
+/// itself, and the memory that their policies take.
 InspectedKind inspected_policies();
 
 }  // namespace kvatlas::calibrate

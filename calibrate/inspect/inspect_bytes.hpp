@@ -14,25 +14,25 @@
 namespace kvatlas::calibrate {
 
 struct BytesQuestion {
-  std::int64_t context = 0;  // prompt tokens; 0: memory is not asked for
+  std::int64_t context = 0;  // prompt tokens; 0 if memory is not asked for
   std::int64_t new_tokens = 0, batch = 1;
-  double weights = 0;   // bytes; 0: not known
-  double memory = 0;    // bytes of the machine; 0: not given
+  double weights = 0;   // bytes; 0 if they are not known
+  double memory = 0;    // bytes of the machine; 0 if they are not given
   std::string runtime;  // may be empty
 };
 
-/// One policy's row; the full cache is the first.
+/// A row of the table, whose first row is the full cache.
 struct PolicyBytes {
   std::string name;
   CacheBytes cache;  // of one sequence
-  Room room;         // with `memory`
+  Room room;         // only if the memory is given
 };
 struct BytesAnswer {
   BytesQuestion question;
   std::vector<PolicyBytes> policies;
   std::vector<std::string> notes;
 };
-/// Policies that the runtime cannot run are left out with a note; Error(usage) if none is left.
+/// Policies that the runtime cannot run are left out with a note. Error(usage) if none is left.
 BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question);
 
 std::vector<Table> bytes_tables(const BytesAnswer& answer);

@@ -11,8 +11,9 @@ class App;
 
 namespace kvatlas {
 
-/// `kvatlas calibrate`: a profile to a policy document. `make_trials` runs the model; null where
-/// LibTorch is missing, then --model is refused. `add_auto` adds its search over all methods.
+/// Adds `kvatlas calibrate`, which makes a policy document from a profile. `make_trials` runs the
+/// model. It is null in a build without LibTorch, where --model is refused. `add_auto` adds the
+/// subcommand that searches over all methods.
 void add_calibrate_command(CLI::App& app, calibrate::MakeTrials make_trials,
                            const std::function<void(CLI::App& calibrate)>& add_auto);
 

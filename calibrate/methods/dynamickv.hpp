@@ -9,22 +9,22 @@
 
 namespace kvatlas::calibrate {
 
-/// What each sample of more tokens than the window gets in each layer: [sample][layer].
+/// The budgets of each sample that has more tokens than the window: [sample][layer].
 struct BudgetsOfSamples {
   std::vector<std::size_t> positions;  // in the profile
   std::vector<std::vector<std::int64_t>> raw, scaled, exact;
-  /// Exact budgets of those samples that are among `of`.
+  /// The exact budgets of those samples whose positions are among `of`.
   BudgetSummary summary(const std::vector<std::size_t>& of) const;
 };
-/// At the part's settings; Error(usage) for settings that the profile lacks.
+/// Budgets at the settings of `part`. Error(usage) if the profile was not taken with them.
 BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part);
 
 struct DynamicRequest {
-  DynamicKv policy;                   // window, kernel, pooling, the document's budget, r_max
-  std::vector<std::int64_t> budgets;  // of the sweep; empty: those of the profile
+  DynamicKv policy;                   // its budget is the one that the document gets
+  std::vector<std::int64_t> budgets;  // that are compared; if empty, those of the profile
 };
 
-/// `run` null: no model; the budgets need none.
+/// Without a model (`run` is null) the budgets are found all the same, and nothing is tried.
 Calibrated calibrate_dynamickv(const Evidence& evidence, const DynamicRequest& request,
                                const RunTrials& run);
 

@@ -17,22 +17,23 @@ namespace kvatlas::calibrate {
 /// What policies did on samples that have answers.
 class Verdict {
  public:
-  /// One call of `run`, the full cache first in its list. Samples that get no score under the full
-  /// cache are left out.
+  /// Calls `run` once, with the full cache before the policies. Samples that get no score under
+  /// the full cache are left out.
   Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
           const std::vector<std::size_t>& samples);
 
   const std::vector<std::size_t>& samples() const { return samples_; }  // positions
   const std::vector<std::string>& groups() const { return groups_; }    // their groups' names
   const std::vector<double>& full() const { return full_; }
-  /// Scores of a policy: [sample].
+  /// A policy's score on each of samples().
   const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
   const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
 
   /// The mean over groups, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
-  /// A policy beside the full cache, over all samples and by task: the document's "measured".
+  /// Compares a policy with the full cache, over all samples and by task. Documents hold this under
+  /// "measured".
   nlohmann::json measured(std::size_t policy, bool held_out) const;
 
  private:
@@ -44,7 +45,7 @@ class Verdict {
   std::vector<std::vector<Trial>> trials_;
 };
 
-/// One row a task and one for all, from measured().
+/// A table with a row for each task and one for all of them, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);
 /// Says what was held out, and how many samples make the interval of a policy's loss +-5 points
 /// where it is wider.

@@ -14,10 +14,11 @@ struct LagRequest {
   std::int64_t sink = LagKv{}.sink;
   std::vector<std::int64_t> lags = {128, 512, 1024};
   std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};
-  double compression = 0.5;  // share of the cache that the recommended one saves
+  double compression = 0.5;  // share of the cache that the recommended setting saves at least
 };
 
-/// `run` null: no model; the attention that the profile says is kept stands in for the score.
+/// Without a model (`run` is null) settings are judged by the attention that they keep according to
+/// the profile, in place of the score.
 Calibrated calibrate_lagkv(const Evidence& evidence, const LagRequest& request,
                            const RunTrials& run);
 

@@ -18,7 +18,7 @@ namespace kvatlas::calibrate {
 
 struct Runtime;
 
-/// A method's request, made from the words of one command line.
+/// What one command line asks of a method.
 class MethodCommand {
  public:
   virtual ~MethodCommand() = default;
@@ -38,11 +38,12 @@ class MethodCommand {
   virtual void settle() {}
   /// Fits the request to what the runtime can do. False if the runtime cannot carry out the method.
   virtual bool fit(const Runtime& runtime) = 0;
-  /// `run` is null where no model was given.
+  /// Runs the calibration. `run` is null where no model was given. All that is needed of the
+  /// profile is read before the first trial.
   virtual Calibrated calibrate(const Evidence& evidence, const RunTrials& run) = 0;
 };
 
-/// A method as the command lists it.
+/// A row of the command's list of methods.
 struct CalibratedMethod {
   Method method;
   const char *summary, *examples;  // for the help

@@ -12,14 +12,16 @@
 namespace kvatlas::calibrate {
 
 struct SimLayerRequest {
-  SimLayerKv policy;                // which tokens are kept, how layers are told; not the threshold
-  std::optional<double> threshold;  // this one; else it is searched for, which needs trials
-  std::optional<double> tolerance;  // score that may be lost; else max(1 point, one sample)
-  double static_share = 0.5;        // lazy rate from which a layer is lazy in the static view
-  bool fixed = false;               // the policy is the static view
+  SimLayerKv policy;                // its threshold is not read
+  std::optional<double> threshold;  // if not given, it is searched for, which needs a model
+  std::optional<double> tolerance;  // share of the score that may be lost; by default
+                                    // the greater of 0.01 and one sample
+  double static_share = 0.5;  // share of samples from which a layer is lazy in the static view
+  bool fixed = false;         // makes the static view the policy
 };
 
-/// `run` null: no model; then `threshold` must be given. Error(usage) for what the profile lacks.
+/// Without a model (`run` is null) `threshold` must be given. Error(usage) says what the profile
+/// lacks.
 Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
                                 const RunTrials& run);
 

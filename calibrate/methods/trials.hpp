@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calibration asks of the model: how policies fare on the samples of a profile. The simulation
-// answers it; tests answer it from tables.
+// What calibration asks of the model: how policies do on the samples of a profile. A simulation
+// answers; in tests a table does.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,31 @@ class Reader;
 
 namespace kvatlas::calibrate {
 
-/// One policy on one sample.
+/// What one policy did on one sample.
 struct Trial {
-  double score = std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN: it has no answers
-  double kl = std::numeric_limits<double>::quiet_NaN();     // nats a token; with `compare`
-  std::string text;                                         // what was generated
-  double tokens_kept = 0;  // prompt tokens a layer and KV head after the cut, the mean
+  double score =
+      std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN if the sample has no answers
+  double kl =
+      std::numeric_limits<double>::quiet_NaN();  // nats a token; NaN unless TrialOptions::compare
+  std::string text;                              // that was generated
+  double tokens_kept = 0;  // of the prompt, after the cut: the mean over layers and KV heads
   double kept_share = 1;   // bytes of the KV cache after the cut / bytes of the full one
 };
 
-/// Runs every policy on every sample of the list (positions in the profile): [policy][sample].
+/// Runs every policy on every sample of the list, which holds positions in the profile. The result
+/// is [policy][sample].
 using RunTrials = std::function<std::vector<std::vector<Trial>>(
     std::span<const Policy> policies, std::span<const std::size_t> samples)>;
 
-/// How the model is run for them.
+/// How the model is run for trials.
 struct TrialOptions : ModelOptions {
-  std::int64_t max_new = 0;  // tokens generated; 0: as many as the task's answers need
-  bool progress = true;      // shown on stderr, if that is a terminal
-  bool compare = false;      // KL divergence along the full model's continuation is wanted
+  std::int64_t max_new = 0;  // tokens generated; 0 means as many as the answers of the task need
+  bool progress = true;      // is shown, if stderr is a terminal
+  bool compare = false;      // measure the KL divergence along the full model's continuation
 };
 
-/// Opens the model and checks that the profile is of it. The profile must outlive what it returns.
+/// Opens the model and checks that the profile was taken from it. The profile must outlive the
+/// function that is returned.
 using MakeTrials = std::function<RunTrials(const TrialOptions&, const profile::Reader&)>;
 
 }  // namespace kvatlas::calibrate

@@ -7,15 +7,15 @@ class App;
 
 namespace kvatlas {
 
-// These commands run the model, so they exist where LibTorch is.
+// These commands run the model, so they exist only in a build with LibTorch.
 
-/// `kvatlas calibrate auto`: a search over all methods.
+/// Adds `kvatlas calibrate auto`, a search over all methods.
 void add_auto_command(CLI::App& calibrate);
 
-/// `kvatlas evaluate`: policies tried on the model.
+/// Adds `kvatlas evaluate`, which tries policies on the model.
 void add_evaluate_command(CLI::App& app);
 
-/// `kvatlas check`: a gate for releases.
+/// Adds `kvatlas check`, a gate for releases.
 void add_check_command(CLI::App& app);
 
 }  // namespace kvatlas

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies judged on many prompts (docs/evaluation.md), and what that says in a table.
+// Policies judged on many prompts (docs/evaluation.md), and the tables that say how they did.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@
 
 namespace kvatlas::calibrate {
 
-/// One prompt to be judged on.
+/// One prompt on which policies are judged.
 struct Question {
   data::Prompt prompt;
   std::vector<std::int64_t> tokens;
   std::int64_t max_new = 16;
-  std::int64_t context_tokens = 0;  // SimulateOptions
+  std::int64_t context_tokens = 0;  // as in SimulateOptions
 };
 
-/// One policy on one prompt.
+/// What one policy did on one prompt.
 struct Judged {
   Outcome outcome;
-  std::string text;  // generated; empty without a tokenizer
+  std::string text;  // that was generated; empty without a tokenizer
   double score = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -39,26 +39,27 @@ struct Evaluation {
   std::vector<std::string> policies;        // their names
   std::vector<std::vector<Judged>> judged;  // [policy][question]
   double prefill_seconds = 0, decode_seconds = 0;
-  std::size_t interrupted = 0;  // questions that Ctrl-C left undone; they are not among the above
+  std::size_t interrupted =
+      0;  // questions that Ctrl-C left undone; none of them is in the lists above
 };
 
 using QuestionDone = std::function<void(const Question&)>;
 
-/// Prefills each question once and tries all policies on it. `time_steps` of the options is for
-/// the first question only.
+/// Prefills each question once and tries all policies on it. Steps are timed on the first question
+/// alone.
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
                     const QuestionDone& done = {});
 
-/// What is said of one policy over all questions, or over those of one task.
+/// One policy over all questions, or over those of one task.
 struct Summary {
   std::string policy;
   std::size_t scored = 0;  // questions with answers
   // Over the means of groups, as docs/certainty.md says.
   Estimate score, full_score;  // 0 to 1
-  Estimate loss;               // full score less this one, pair by pair, in points
+  Estimate loss;               // full score less this one, question by question, in points
   Estimate kl, agreement;
-  double kept_bytes = 0, full_bytes = 0;  // means a prompt
+  double kept_bytes = 0, full_bytes = 0;  // of one prompt, the mean
   double read_bytes = 0, full_read_bytes = 0;
   double ms_per_token = std::numeric_limits<double>::quiet_NaN();
   double full_ms_per_token = std::numeric_limits<double>::quiet_NaN();
@@ -67,8 +68,7 @@ struct Summary {
 /// Row 0 is the full model's. An empty task: all questions.
 std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task = {});
 
-/// Scores by asked length and depth, where prompts have both: rows of length, depth, samples,
-/// score.
+/// The mean score of the prompts that were asked for at one length and depth.
 struct DepthScore {
   std::int64_t length = 0;
   double depth = 0;

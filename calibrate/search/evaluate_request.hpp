@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies judged as `kvatlas evaluate` and `kvatlas check` are asked to.
+// What `kvatlas evaluate` and `kvatlas check` are asked to judge.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,12 @@ Evaluated evaluate_request(EvaluateRequest request);
 
 /// Error(cancelled) if Ctrl-C left questions undone.
 void require_all(const Evaluation& evaluation);
-/// On stderr, what the reader of the scores should know.
+/// Prints on stderr what the reader of the scores should know.
 void print_notes(const Evaluation& evaluation);
-/// Whether a policy is given as a file.
+/// Whether the text names a file that holds a policy document.
 bool is_policy_document(const std::string& text);
 
-/// --model and what goes with it, --as, and the prompts.
+/// Adds --model and the options beside it, --as, and the options for prompts.
 void add_request_options(CLI::App& command, EvaluateRequest& request);
 
 }  // namespace kvatlas::calibrate

@@ -10,17 +10,18 @@
 namespace kvatlas::calibrate {
 
 struct QuestionOptions {
-  std::int64_t max_new = 0;  // 0: as many as the task's answers need
+  std::int64_t max_new = 0;  // tokens generated; 0 means as many as the answers of the task need
   bool compress_context = false;
 };
 
-/// Prompts ready to be judged on. Error(usage) for --compress-context where context and question
-/// cannot be told apart.
+/// Makes questions of prompts. Error(usage) for --compress-context if a prompt's context cannot be
+/// told from its question.
 std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts,
                                      const QuestionOptions& options, const capture::RunOptions& run,
                                      const model::ModelFile& model);
 
-/// What the engine, the copies and what is held of each prompt's attention may take for them.
+/// Divides the memory for these questions between the engine, the copies of caches and what is held
+/// of each prompt's attention.
 void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
                 const model::Config& config, SimulateOptions& simulate);
 

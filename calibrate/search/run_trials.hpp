@@ -5,7 +5,8 @@
 
 namespace kvatlas::calibrate {
 
-/// MakeTrials by simulation on the model. Error(usage) if the profile is of another model.
+/// The MakeTrials that simulates policies on the model. Error(usage) if the profile was taken from
+/// another model.
 RunTrials make_trials(const TrialOptions& options, const profile::Reader& profile);
 
 }  // namespace kvatlas::calibrate

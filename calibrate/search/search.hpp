@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of `kvatlas calibrate auto`: candidates that fit are tried on few samples, those that
-// stand on more, and the finalists on samples that the search never saw.
+// The search of `kvatlas calibrate auto`: candidates that fit are tried on a few samples, those
+// that do well on more, and the finalists on samples that the search has not seen.
 #pragma once
 
 #include <cstddef>
@@ -18,66 +18,67 @@
 namespace kvatlas::calibrate {
 
 struct SearchRequest {
-  double most_bytes = 0;      // that a sequence's cache may take
-  double max_loss = 1;        // points of the score
-  std::size_t width = 32;     // candidates that are tried at all
-  std::size_t finalists = 4;  // tried on unseen samples
-  bool exhaustive = false;    // every candidate that fits, on every sample of the choice
+  double most_bytes = 0;      // that the cache of one sequence may take
+  double max_loss = 1;        // points of the score that may be lost
+  std::size_t width = 32;     // the most candidates that are tried
+  std::size_t finalists = 4;  // the most that are tried on unseen samples
+  bool exhaustive = false;    // try every candidate that fits on every sample of the choice
 };
 
 /// One stage, as the document keeps it.
 struct SearchStage {
   std::size_t candidates = 0, samples = 0;  // samples seen so far
-  std::size_t trials = 0;                   // run in this stage
-  std::size_t too_lossy = 0, beaten = 0;    // dropped for sure
-  std::size_t cut = 0;                      // dropped for room, their intervals overlapping
+  std::size_t trials = 0;                   // that were run in this stage
+  std::size_t too_lossy = 0, beaten = 0;    // dropped because they are worse for certain
+  std::size_t cut = 0;  // dropped for lack of room, though their intervals overlap
 };
 
-/// A candidate with what trials said of it, on the search's samples and on unseen ones.
+/// A candidate and what trials found of it.
 struct Tried {
-  std::size_t candidate = 0;  // of Candidates::all
+  std::size_t candidate = 0;  // index in Candidates::all
   std::size_t samples = 0;
-  Estimate score, loss;     // loss in points, with the width that so few samples leave
-  double kl = 0;            // the mean, nats a token
-  nlohmann::json measured;  // on unseen samples, of finalists
+  Estimate score, loss;     // the loss is in points
+  double kl = 0;            // in nats a token, the mean
+  nlohmann::json measured;  // on unseen samples; only finalists have it
 };
 
 struct SearchResult {
-  std::vector<Tried> tried;            // all that were, the best first
-  std::vector<std::size_t> finalists;  // of `tried`
-  std::size_t chosen = 0;              // of `tried`
-  bool met = false;                    // bytes and loss
-  bool held_out = false;               // finalists saw samples of their own
+  std::vector<Tried> tried;            // the best first
+  std::vector<std::size_t> finalists;  // indices in `tried`
+  std::size_t chosen = 0;              // index in `tried`
+  bool met = false;                    // the chosen policy keeps to the bytes and the loss
+  bool held_out = false;               // finalists were tried on unseen samples
   double full_score = 0;               // on the search's samples
   std::size_t fitting = 0;             // candidates within the bytes
   std::size_t passed_over = 0;  // finalists before the chosen one that lost too much when unseen
   std::vector<SearchStage> stages;
   std::size_t final_trials = 0;
-  /// Spearman's, of the attention lost against what the first stage measured; NaN: cannot be said.
+  /// Rank correlation of the attention lost with what the first stage measured; NaN if there are
+  /// too few candidates to say.
   double proxy_loss = 0, proxy_kl = 0;
   std::vector<std::string> notes;
 };
 
-/// Points lost: as the search saw it or as unseen samples say, whichever is more. Infinite where
-/// these have no score.
+/// Points lost on the samples of the search or on unseen ones, whichever is more. Infinite if the
+/// unseen ones have no score.
 double loss_of(const Tried& tried);
 
-/// What is going on, a line each.
+/// Is told what the search does, one line at a time.
 using SearchSays = std::function<void(const std::string& line)>;
 
-/// Error(usage) for too few samples or too poor a full score (--force overrides), and where no
-/// candidate fits the bytes, saying how far the nearest is.
+/// Error(usage) for too few samples or too low a full score, which --force overrides, and if no
+/// candidate fits the bytes; then it says how far the nearest is.
 SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,
                     const SearchRequest& request, const RunTrials& run, const SearchSays& says);
 
-/// Of what was tried: the policies that no other beats in bytes and loss, the chosen one among
-/// them, each complete enough to become a document.
+/// The tried policies that no other beats in both bytes and loss, and the chosen one, each complete
+/// enough to become a document.
 nlohmann::json front_json(const SearchResult& result, const Candidates& candidates,
                           const Evidence& evidence, const std::vector<std::size_t>& samples);
 nlohmann::json search_json(const SearchResult& result, const SearchRequest& request);
 std::vector<Table> search_tables(const SearchResult& result, const Candidates& candidates);
 
-/// What can be relaxed, where nothing was found: a sentence each.
+/// Sentences that say which demands could be relaxed, if nothing was found.
 std::vector<std::string> advice(const SearchResult& result, const Candidates& candidates,
                                 const SearchRequest& request);
 

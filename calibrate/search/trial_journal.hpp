@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials kept beside the document that they are for, so that an interrupted search loses none.
+// Trials are kept in a file beside the document, so that an interrupted search loses none.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,25 @@
 
 namespace kvatlas::calibrate {
 
-/// A file of lines: what the trials are of, and then a trial each, written when it is done. It is
-/// gone again where no trial was.
+/// A file whose first line says what the trials are of. Each further line is a trial, written when
+/// it is done. A journal that ends without a trial removes its file.
 class TrialJournal {
  public:
   enum class Open { fresh, resume, replace };
-  /// `settings` is an object that decides what trials say. Error(usage): the file is there (fresh),
-  /// it is of other settings (resume; the difference is named), another process writes it.
-  /// Error(unreadable) for lines that are no trials; a last line that was cut short is passed over.
+  /// `settings` is an object with all that decides the outcome of trials. Error(usage) if the file
+  /// exists (fresh), if it has other settings, which are named (resume), or if another process
+  /// writes it. Error(unreadable) for lines that are no trials; a last line that was cut short is
+  /// passed over.
   TrialJournal(std::filesystem::path path, const nlohmann::json& settings, Open how);
   ~TrialJournal();
   TrialJournal(const TrialJournal&) = delete;
   TrialJournal& operator=(const TrialJournal&) = delete;
 
   std::size_t known() const { return trials_.size(); }
-  /// Runs what it does not know yet. It must outlive what it returns.
+  /// A function that runs only the trials that the journal does not know. The journal must outlive
+  /// it.
   RunTrials around(RunTrials run);
-  /// All is done: the file is of no more use.
+  /// Removes the file, when all is done.
   void remove();
 
  private:
