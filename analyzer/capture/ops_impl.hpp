@@ -31,7 +31,7 @@ RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t fir
 /// Rotates heads [n, n_heads, head_dim] in place.
 void rotate(const at::Tensor& heads, const RopeTable& table);
 
-/// [n, 2 width] -> [n, width].
+/// Halves the width: gate and up projections become one array [n, width].
 at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation);
 
 /// Causal attention of the last n of n_all tokens.
@@ -44,11 +44,11 @@ struct Attention {
   std::optional<kernels::Proximity> proximal =
       {};  // if set, every row sees its proximal keys alone
 };
-/// Memory grows with n_all, never with n * n_all.
+/// Its memory grows with n_all, and not with n * n_all.
 struct Attended {
   at::Tensor out;  // [n, n_heads * head_dim]
   at::Tensor
-      logsumexp;  // [n_heads, n] of each row's scores, where it comes for nothing; else undefined
+      logsumexp;  // [n_heads, n] of each row's scores; undefined unless the kernel has it anyway
 };
 Attended attend(const Attention& io);
 

@@ -24,12 +24,12 @@ struct SampleCapture::State {
   std::vector<profile::Description> arrays;
 
   at::Tensor held_rows;  // [n_layers, n_heads, rows, n_tokens], the last prompt rows, float32
-  std::vector<at::Tensor> column_sums;  // [n_layers] of [n_heads, n_tokens], where they are taken
+  std::vector<at::Tensor> column_sums;  // [n_layers] of [n_heads, n_tokens], if they are captured
   std::vector<profile::KeepRule> selections;
-  // By window kind and budget: DynamicKV's tokens a layer.
+  // The tokens of each layer under DynamicKV, by window kind and budget.
   std::vector<std::vector<std::vector<std::int64_t>>> layer_budgets;
   std::vector<at::Tensor> buffers;  // used again in every layer
-  std::int64_t step = 0;            // of the generated token that is run
+  std::int64_t step = 0;            // number of the generated token that is run
 
   State(const profile::CaptureSettings& s, const model::Config& c, std::int64_t n, bool maps);
 
@@ -38,16 +38,17 @@ struct SampleCapture::State {
   /// Rows that are held for a prompt of n_tokens.
   std::int64_t rows_held() const { return std::min(settings.held_rows(), n_tokens); }
 
-  /// The array of a name, made on first use: NaN, or -1 in integers.
+  /// The array of this name. It is made on first use, filled with NaN, or -1 if it holds integers.
   profile::Array& array(const std::string& name, std::vector<std::int64_t> shape = {});
   /// Copies a tensor to the part of an array with these leading indices.
   void store(const at::Tensor& tensor, const std::string& name,
              std::initializer_list<std::int64_t> at = {}, std::vector<std::int64_t> shape = {});
 
-  /// The same with the logarithms of a layer's shares.
+  /// Copies the logarithms of a layer's shares likewise.
   void store_log2(const at::Tensor& shares, const std::string& name, std::int64_t layer,
                   std::vector<std::int64_t> shape);
-  /// Scratch memory, the same in every layer: fresh pages would cost more than what is put there.
+  /// Scratch memory that every layer uses again, because fresh pages would cost more time than what
+  /// is written there.
   at::Tensor buffer(std::size_t number, at::IntArrayRef shape, const at::TensorOptions& options);
 
   void add_rows(const AttentionInputs& in);
@@ -61,7 +62,7 @@ struct SampleCapture::State {
   void add_decode_masses(const AttentionInputs& in);
   void add_kept(const AttentionInputs& in);
 
-  /// S of one layer, [n_groups, n_tokens - window], from the held rows.
+  /// The window scores of one layer, [n_groups, n_tokens - window], computed from the held rows.
   at::Tensor window_scores(const profile::WindowKind& kind, std::int64_t layer,
                            std::int64_t n_groups) const;
 };

@@ -23,15 +23,17 @@ struct LayerTensors {
   at::Tensor post_attention_norm, mlp_norm, gate_up, gate_up_bias, down, down_bias, post_mlp_norm;
 };
 
-/// Hands out the weights layer by layer. Resident: decoded on first use, then kept. Streaming: two
-/// layers at a time, the next one decoded in the background while the present one runs.
+/// Hands out the weights layer by layer. Resident weights are decoded on first use and kept.
+/// Streamed weights are held for two layers at a time: while one runs, the next is decoded in the
+/// background.
 class WeightStore {
  public:
   WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,
               bool streaming);
   ~WeightStore();
 
-  /// Valid until the call after the next one. Layers are asked for in order, round and round.
+  /// The result is valid until the call after the next one. Layers are asked for in order, again
+  /// and again.
   const LayerTensors& layer(std::int64_t index);
 
   const at::Tensor& final_norm();

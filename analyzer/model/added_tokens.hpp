@@ -16,20 +16,20 @@ namespace kvatlas::model {
 struct AddedToken {
   std::int32_t id = -1;
   std::string text;
-  bool special = false;      // control: is left out of decoded text on request
-  bool normalized = false;   // is looked for after normalising, not before
+  bool special = false;      // a control token, which is left out of decoded text on request
+  bool normalized = false;   // looked for after normalising, not before
   bool single_word = false;  // only where no word character touches it
   bool strip_left = false;   // takes the spaces before it along
   bool strip_right = false;
 };
 
-/// Finds added tokens in texts: leftmost first, of those the longest.
+/// Finds added tokens in a text from left to right, and the longest of those that begin at a place.
 class AddedTokens {
  public:
   AddedTokens() = default;
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Calls text_part(begin, end) and token(id) for what the text consists of, in order.
+  /// Calls text_part(begin, end) and token(id) for the parts of the text, in order.
   void cut(std::string_view text, bool parse_special,
            const std::function<void(std::size_t, std::size_t)>& text_part,
            const std::function<void(std::int32_t)>& token) const;

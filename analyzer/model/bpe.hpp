@@ -25,7 +25,7 @@ class Bpe : public TokenModel {
     std::optional<std::int32_t> unknown;  // without it unknown characters vanish
   };
 
-  /// `merges` best first; each must join to a token: Error(unreadable).
+  /// `merges` lists the best first. Error(unreadable) if one does not make a token.
   Bpe(std::shared_ptr<const Vocabulary> vocabulary, const std::vector<Merge>& merges,
       Options options);
 
@@ -35,7 +35,7 @@ class Bpe : public TokenModel {
   struct Slot {
     std::uint64_t pair = 0;
     std::int32_t rank = 0;
-    std::int32_t id = -1;  // negative: free
+    std::int32_t id = -1;  // negative if the slot is free
   };
   std::size_t slot_of(std::uint64_t pair) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
@@ -43,7 +43,7 @@ class Bpe : public TokenModel {
   std::shared_ptr<const Vocabulary> vocabulary_;
   Options options_;
   std::vector<std::int32_t> byte_ids_;
-  std::vector<Slot> slots_;  // open addressing, a power of two of them
+  std::vector<Slot> slots_;  // a hash table with open addressing; their number is a power of two
   WordCutter cutter_;
   mutable WordCache cache_;
 };

@@ -13,10 +13,12 @@ namespace kvatlas::model {
 
 /// A part of the text while byte pair encoding joins parts: a doubly linked list in a vector.
 struct BpeSymbol {
-  std::uint32_t begin = 0, length = 0;  // in the text; length 0: joined to the symbol before it
+  std::uint32_t
+      begin = 0,
+      length = 0;  // in the text; a length of 0 says that it was joined to the symbol before it
   std::int32_t id = -1;
   std::int32_t previous = -1, next = -1;
-  bool frozen = false;  // is joined with nothing
+  bool frozen = false;  // is not joined with anything
 };
 
 inline void link_symbols(std::vector<BpeSymbol>& symbols) {
@@ -33,21 +35,21 @@ inline void require_bpe_length(std::string_view text) {
   }
 }
 
-/// What two neighbours become, and its rank: the lowest rank is joined first, of equal ones the
-/// leftmost.
+/// What two neighbours become, and its rank. The lowest rank is joined first, and of equal ranks
+/// the leftmost.
 struct BpeJoin {
   double rank = 0;
-  std::int32_t id = -1;  // negative: the two are not joined
+  std::int32_t id = -1;  // negative if the two are not joined
 };
 
-/// Joins neighbours until none can be: find(left, right) gives the BpeJoin of two symbols.
-/// O(n log n). The symbols that are left form the list from symbols[0].
+/// Joins neighbours until none can be joined, in O(n log n). find(left, right) gives the BpeJoin of
+/// two symbols. The symbols that are left form the list that begins at symbols[0].
 template <class Find>
 void merge_symbols(std::vector<BpeSymbol>& symbols, Find find) {
   struct Candidate {
     double rank;
     std::int32_t left, right, id;
-    std::uint32_t length;  // of both; another length later means that one has changed
+    std::uint32_t length;  // of both; if it is another one later, one of them has changed
     bool operator<(const Candidate& other) const {
       return rank > other.rank || (rank == other.rank && left > other.left);
     }

@@ -23,7 +23,7 @@ class ByteAlphabet {
  private:
   ByteAlphabet();
   std::array<std::string, 256> written_;
-  std::array<std::int16_t, 0x144> byte_of_;  // by code point; -1: none
+  std::array<std::int16_t, 0x144> byte_of_;  // by code point; -1 if it stands for no byte
 };
 
 }  // namespace kvatlas::model

@@ -43,8 +43,8 @@ Config gguf_config(const GgufFile& file, const std::string& file_name);
 /// Error(unsupported) for a mixture of experts, whatever the file.
 [[noreturn]] void fail_mixture_of_experts(std::string_view architecture);
 
-/// What no single key shows: heads a multiple of KV heads, an even rotary dimension, factors as
-/// many as the rotation has frequencies, … Both readers end with it.
+/// Checks what no single key shows, such as that the number of heads is a multiple of the KV heads,
+/// and that there are as many factors as frequencies. Both readers end with it.
 void check_consistency(const Config& config);
 
 }  // namespace kvatlas::model

@@ -36,7 +36,7 @@ class GgufFile {
   template <class T>
   std::optional<T> get(std::string_view key) const;
   template <class T>
-  T require(std::string_view key) const;  // absent is an Error too
+  T require(std::string_view key) const;  // Error(unreadable) also if it is absent
 
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// nullptr if absent; Error(unsupported) if its type is one that kvatlas cannot decode.

@@ -14,11 +14,11 @@ namespace kvatlas::model {
 /// A set of texts, each with a number, that answers which of them begin at a place of another text.
 class LiteralSet {
  public:
-  /// Empty texts are left out. Of equal texts the last counts.
+  /// Empty texts are left out. If a text occurs more than once, the last one counts.
   explicit LiteralSet(std::vector<std::pair<std::string, std::int32_t>> texts = {});
 
   struct Found {
-    std::size_t length = 0;  // 0: none begins here
+    std::size_t length = 0;  // 0 if none begins there
     std::int32_t number = -1;
   };
   Found longest(std::string_view text, std::size_t at) const;
@@ -38,7 +38,7 @@ class LiteralSet {
 
  private:
   using Bounds = std::pair<std::uint32_t, std::uint32_t>;
-  /// Those of texts_[low, high) whose byte at `depth` is `byte`.
+  /// Narrows texts_[low, high) to those whose byte at `depth` is `byte`.
   Bounds narrowed(std::uint32_t low, std::uint32_t high, std::size_t depth, char byte) const;
 
   std::vector<std::pair<std::string, std::int32_t>> texts_;  // sorted

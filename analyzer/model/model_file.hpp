@@ -74,7 +74,7 @@ class ModelFile {
   const Weight& final_norm() const { return final_norm_; }  // [D]
   const Weight& head() const { return head_; }              // [V, D]; the embedding itself if tied
   virtual const std::vector<StoredTensor>& tensors() const = 0;
-  /// Of all of them together.
+  /// How many bytes all weights take together.
   std::int64_t stored_bytes() const;
   virtual std::string format() const = 0;  // "GGUF v3", "safetensors, 3 shards"
 

@@ -13,7 +13,7 @@ namespace kvatlas::model {
 /// What a tokenizer does to the text before cutting it up: a chain of steps.
 class Normalizer {
  public:
-  /// Valid UTF-8 in and out. A step may not make the text many times longer: Error(resource).
+  /// Takes and returns valid UTF-8. Error(resource) if a step makes the text many times longer.
   std::string apply(std::string_view text) const;
 
   using Step = std::function<std::string(std::string)>;

@@ -28,14 +28,14 @@ struct PieceTable {
   std::shared_ptr<const Vocabulary> vocabulary;
   std::vector<double> scores;          // by id
   std::vector<PieceType> types;        // by id
-  std::int32_t unknown = -1;           // negative: unknown text vanishes
-  std::vector<std::int32_t> byte_ids;  // empty: no byte fallback
+  std::int32_t unknown = -1;           // if negative, unknown text vanishes
+  std::vector<std::int32_t> byte_ids;  // empty if there is no byte fallback
 
   PieceType type(std::int32_t id) const { return types[id]; }
   double score(std::int32_t id) const { return scores[id]; }
   /// Whether text can become this piece (it is normal, user defined or unused).
   bool is_plain(std::int32_t id) const;
-  std::int32_t find_plain(std::string_view text) const;  // -1: none
+  std::int32_t find_plain(std::string_view text) const;  // -1 if there is none
   std::vector<std::pair<std::string, std::int32_t>> user_defined() const;
   /// Error(unreadable) if a score is no finite number.
   void require_finite_scores() const;

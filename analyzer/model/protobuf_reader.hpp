@@ -6,8 +6,8 @@
 
 namespace kvatlas::model {
 
-/// The fields of one protobuf message, one after the other. What is damaged is an
-/// Error(unreadable).
+/// Reads the fields of one protobuf message, one after the other. Error(unreadable) if it is
+/// damaged.
 class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view bytes) : rest_(bytes) {}
@@ -15,7 +15,8 @@ class ProtobufReader {
   bool next();  // false at the end
 
   std::uint64_t field() const { return field_; }
-  // The value, by what it was written as; another type is an error that names the field.
+  // The value, read as the type that it was written as. Error(unreadable) names a field of another
+  // type.
   std::uint64_t integer() const;
   bool boolean() const { return integer() != 0; }
   float number() const;
@@ -32,7 +33,7 @@ class ProtobufReader {
   std::uint64_t field_ = 0;
   Wire wire_ = Wire::varint;
   std::uint64_t integer_ = 0;
-  std::string_view bytes_;  // also those of fixed32 and fixed64
+  std::string_view bytes_;  // of this field, if it is a text, fixed32 or fixed64
 };
 
 }  // namespace kvatlas::model

@@ -32,7 +32,7 @@ class Regex {
   struct Compiled;
   Regex() = default;
   std::string pattern_;
-  std::shared_ptr<const Compiled> compiled_;  // null: pattern_ is a literal
+  std::shared_ptr<const Compiled> compiled_;  // null if pattern_ is a literal
 };
 
 }  // namespace kvatlas::model

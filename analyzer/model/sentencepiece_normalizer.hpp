@@ -22,10 +22,10 @@ class CharsMap {
   explicit CharsMap(std::string_view bytes);
 
   struct Replacement {
-    std::size_t length = 0;  // of the text that is replaced; 0: nothing is
+    std::size_t length = 0;  // of the text that is replaced; 0 if none is
     std::string_view text;
   };
-  /// For the longest text in the table that begins at `at`.
+  /// The replacement of the longest text in the table that begins at `at`.
   Replacement longest(std::string_view text, std::size_t at) const;
 
  private:
@@ -44,7 +44,7 @@ struct SentencePieceNormalizing {
 
 Normalizer::Step sentencepiece_step(SentencePieceNormalizing rules);
 
-/// The way back: spaces, bytes, and without the prefix space.
+/// The steps that undo it: they restore spaces and bytes, and drop the prefix space.
 void add_sentencepiece_decoder(TokenDecoder& decoder, const SentencePieceNormalizing& rules);
 
 }  // namespace kvatlas::model

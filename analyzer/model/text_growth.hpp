@@ -7,8 +7,8 @@
 
 namespace kvatlas::model {
 
-/// How many bytes the steps of a tokenizer may make of `input`. No real one comes near; a hostile
-/// one could fill the memory.
+/// The most bytes that the steps of a tokenizer may make of `input`. No real tokenizer comes near;
+/// a hostile one could fill the memory.
 inline std::size_t most_bytes(std::size_t input) { return (std::size_t{1} << 20) + 64 * input; }
 
 /// Error(resource) if a part of a tokenizer (its name) goes beyond that.

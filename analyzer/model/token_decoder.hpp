@@ -17,7 +17,7 @@ class TokenDecoder {
   struct Text {
     std::vector<std::string> tokens;
     bool at_start = true;  // the first token begins the text
-    bool fused = false;    // the tokens are one by now
+    bool fused = false;    // the tokens have been joined into one
   };
   using Step = std::function<void(Text&)>;
 
@@ -36,8 +36,8 @@ TokenDecoder::Step byte_level();
 TokenDecoder::Step byte_fallback();  // "<0x0A>" is the byte 10
 TokenDecoder::Step fuse();
 TokenDecoder::Step replace(Regex pattern, std::string content);
-/// Takes up to `start` and `stop` times `content` from the ends of each token; of fused ones, from
-/// the start of the text.
+/// Removes `content` up to `start` times from the front of each token and up to `stop` times from
+/// its end. Of joined tokens it is removed from the front of the text.
 TokenDecoder::Step strip(std::string content, std::size_t start, std::size_t stop);
 /// The replacement becomes a space, save in the first token, where it goes if `drop_first`.
 TokenDecoder::Step metaspace(const std::string& replacement, bool drop_first);

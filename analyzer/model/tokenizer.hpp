@@ -41,8 +41,8 @@ class Tokenizer {
   /// The text of the ids; ids out of range are an Error(unreadable). `skip_special` leaves out
   /// control tokens.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = false) const;
-  /// The same before what is not UTF-8 becomes U+FFFD: a token may end inside a character.
-  /// at_start: the ids begin the text (some tokenizers drop a space there).
+  /// The bytes of the text, in which a token may end inside a character. `at_start` says that the
+  /// ids begin the text, where some tokenizers drop a space.
   virtual std::string decode_bytes(std::span<const std::int64_t> ids, bool skip_special,
                                    bool at_start) const = 0;
 

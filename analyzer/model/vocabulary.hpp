@@ -23,7 +23,7 @@ class Vocabulary {
   const std::string& text(std::int32_t id) const { return texts_[id]; }
   const std::vector<std::string>& texts() const { return texts_; }
   std::optional<std::int32_t> find(std::string_view text) const;
-  std::int32_t require(std::string_view text) const;  // Error(unreadable) if absent
+  std::int32_t require(std::string_view text) const;  // Error(unreadable) if it is absent
 
  private:
   std::vector<std::string> texts_;
@@ -35,7 +35,7 @@ class Vocabulary {
 void put_token(std::vector<std::string>& texts, std::int64_t id, const std::string& text,
                std::size_t entries);
 
-/// The ids of the tokens "<0x00>" to "<0xFF>", -1 where there is none.
+/// The ids of the tokens "<0x00>" to "<0xFF>"; -1 stands for a token that does not exist.
 std::vector<std::int32_t> byte_tokens(const Vocabulary& vocabulary);
 
 }  // namespace kvatlas::model

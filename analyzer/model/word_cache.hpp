@@ -41,7 +41,7 @@ class WordCache {
 
  private:
   static constexpr std::size_t kMostBytes = 64;    // longer words seldom come back
-  static constexpr std::size_t kMostWords = 8192;  // a shard
+  static constexpr std::size_t kMostWords = 8192;  // in each shard
 
   struct Shard {
     std::mutex lock;

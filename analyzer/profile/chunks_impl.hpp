@@ -16,15 +16,15 @@ using Sizes = std::vector<std::int64_t>;
 using Bytes = std::vector<std::byte>;
 
 inline constexpr int kDeflateLevel = 1;  // 2 and 3 save 1 % of a map, and take a third longer
-/// No deflated byte stands for more than so many.
+/// The most bytes that one deflated byte can stand for.
 inline constexpr std::int64_t kMostExpansion = 1032;
 
-/// The product of sizes; Error(unreadable) where one is negative or it passes 2^62.
+/// The product of sizes. Error(unreadable) if a size is negative or the product exceeds 2^62.
 std::int64_t element_count(const Sizes& sizes);
-/// The same in bytes.
+/// The product of sizes times the bytes of an element.
 std::int64_t byte_count(Type type, const Sizes& shape);
 
-/// The chunks of an array: those of the last axes first.
+/// How an array is divided into chunks. Chunks are counted along the last axis first.
 struct Grid {
   Sizes shape, chunk;
 
@@ -33,8 +33,8 @@ struct Grid {
   Sizes start(std::int64_t k) const;
 };
 
-/// The chunks of a captured array. The leading `single_axes` are read one index at a time, and of
-/// the two axes behind them tiles of 256 x 256; small maps share a chunk.
+/// The chunks of a captured array. A chunk holds one index of each of the leading `single_axes`,
+/// and a tile of 256 x 256 of the two axes behind them. Small maps share a chunk.
 Sizes chunk_sizes(const Sizes& shape, int single_axes);
 
 /// Copies the block of `extent` elements at `from_start` of an array of `from_shape` to `to_start`
@@ -43,9 +43,9 @@ void copy_block(const std::byte* from, const Sizes& from_shape, const Sizes& fro
                 std::byte* to, const Sizes& to_shape, const Sizes& to_start, const Sizes& extent,
                 std::int64_t element_bytes);
 
-/// The deflated chunk number k of an array; what lies beyond the array's end is zero.
+/// Chunk number k of an array, deflated. Elements beyond the end of the array are zero.
 Bytes encode_chunk(const Array& array, const Grid& grid, std::int64_t k);
-/// All of them, on all threads.
+/// All chunks of an array, deflated on all threads.
 std::vector<Bytes> encode_chunks(const Array& array, const Grid& grid);
 
 /// The chunk's elements, exactly `out` bytes of them. False if the bytes are damaged.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets: made, and written chunk by chunk; read with every size checked against the bytes that
-// are really there. HDF5's filters never run.
+// Datasets are made and written chunk by chunk. Whoever reads one has every size checked against
+// the bytes that are really there. HDF5's own filters never run.
 #pragma once
 
 #include <string>
@@ -11,26 +11,29 @@
 
 namespace kvatlas::profile {
 
-/// A new dataset of a type and shape; with no elements, it has no chunks. `chunk` as the grid's.
+/// Makes a dataset of a type, with the grid's shape and chunks. One without elements has no chunks.
 H5Dataset make_dataset(hid_t place, const std::string& path, Type type, const Grid& grid);
 
 /// Writes chunk number k of the dataset's grid.
 void write_chunk(const H5Dataset& dataset, const Grid& grid, std::int64_t k, const Bytes& bytes);
 
-/// An array in a file that is not trusted, after everything about it was checked but its chunks.
+/// An array in a file that is not trusted. All that is said of it has been checked, but its chunks
+/// have not.
 struct StoredArray {
   std::string path;
   H5Object dataset;
   Type type = Type::f32;
-  Grid grid;  // no chunk sizes: not chunked
+  Grid grid;  // has no chunk sizes if the array is not chunked
   bool shuffled = false, deflated = false;
 };
 
-/// Error(unreadable): not there, not a plain array (external storage, virtual, foreign filters or
-/// types), or larger than its stored bytes, of a file of `file_bytes`, can be.
+/// Error(unreadable) if the dataset is absent, is no plain array (it has external or virtual
+/// storage, or filters or types that kvatlas does not write), or is larger than the bytes stored in
+/// a file of `file_bytes` can make it.
 StoredArray open_array(hid_t place, const std::string& path, std::int64_t file_bytes);
 
-/// A part of an array as it is stored: read under HDF5's lock, decoded without it.
+/// A part of an array as it is stored. It is read while HDF5's lock is held, and decoded
+/// afterwards.
 struct RawBlock {
   struct Piece {
     Sizes start;  // in the whole array
@@ -39,14 +42,14 @@ struct RawBlock {
   };
   std::string path;
   Sizes start, chunk;
-  Array array;  // whole already where the dataset is not chunked, else still zeros' shape
+  Array array;  // complete if the dataset is not chunked; otherwise of the right shape, and zero
   std::vector<Piece> pieces;
 };
 
-/// The block of `extent` at `start`.
+/// Reads the stored bytes of the block of `extent` elements at `start`.
 RawBlock read_raw(const StoredArray& stored, const Sizes& start, const Sizes& extent);
 RawBlock read_raw(const StoredArray& stored);
-/// Its elements, on all threads. Error(unreadable) names the damaged chunk.
+/// Decodes the elements on all threads. Error(unreadable) names the chunk that is damaged.
 Array decode(RawBlock block);
 
 /// Chunk number k of a shuffled and deflated array, without decoding it.

@@ -19,8 +19,9 @@
 
 namespace kvatlas::profile {
 
-/// One thread at a time may be inside HDF5; while one of these lives it is this one. It does not
-/// wait for the thread pool, whose tasks may wait for it, and HDF5 prints nothing meanwhile.
+/// Only one thread at a time may be inside HDF5: the one that owns an object of this class. The
+/// owner must not wait for the thread pool, whose tasks may wait for HDF5. HDF5 prints nothing
+/// meanwhile.
 class Hdf5Session {
  public:
   Hdf5Session();
@@ -35,10 +36,10 @@ class Hdf5Session {
   void* print_data_ = nullptr;
 };
 
-/// Throws Error(unreadable): `what`, and HDF5's own reason.
+/// Throws Error(unreadable) with `what` and HDF5's own reason.
 [[noreturn]] void fail_hdf5(std::string_view what);
 
-/// `result`, unless it is negative: HDF5's sign of failure.
+/// Returns `result`, or throws if it is negative, by which HDF5 reports a failure.
 template <class Result>
 Result check(Result result, std::string_view what) {
   if (result < 0) fail_hdf5(what);
@@ -61,7 +62,7 @@ class Handle {
   }
 
   hid_t get() const noexcept { return id_; }
-  /// For what was written: closing writes what is left, and that can fail.
+  /// Closes a written file and throws if that fails, because closing writes what is left.
   void close(std::string_view what) { check(Close(std::exchange(id_, H5I_INVALID_HID)), what); }
 
  private:
@@ -77,20 +78,21 @@ using H5Type = Handle<H5Tclose>;
 using H5Attribute = Handle<H5Aclose>;
 using H5Properties = Handle<H5Pclose>;
 
-/// How files are opened: the format whose metadata carry checksums, and without HDF5's own lock,
-/// which some file systems lack.
+/// How files are opened: in the format whose metadata have checksums, and without HDF5's own lock,
+/// which some file systems do not have.
 H5Properties file_access();
-/// For new groups, datasets and files: attributes beside the object, and no time stamps.
+/// How groups, datasets and files are made: with attributes beside the object and no time stamps.
 void set_object_properties(const H5Properties& properties);
 
-/// Strings are of fixed length (zero bytes behind), UTF-8; numbers int64 or float64.
+/// Strings have a fixed length with zero bytes at the end, in UTF-8. Numbers are int64 or float64.
 void write_attribute(hid_t object, const char* name, const std::string& value);
 void write_attribute(hid_t object, const char* name, const std::vector<std::string>& values);
 void write_attribute(hid_t object, const char* name, std::int64_t value);
 void write_attribute(hid_t object, const char* name, const Sizes& values);
 void write_attribute(hid_t object, const char* name, double value);
 
-/// Error(unreadable) naming the attribute: absent, of another type, or larger than `most_bytes`.
+/// Error(unreadable) names the attribute if it is absent, of another type, or larger than
+/// `most_bytes`.
 std::string read_string(hid_t object, const char* name, std::int64_t most_bytes);
 std::vector<std::string> read_strings(hid_t object, const char* name, std::int64_t most_bytes);
 std::int64_t read_integer(hid_t object, const char* name);
@@ -98,12 +100,12 @@ Sizes read_integers(hid_t object, const char* name, std::int64_t most_bytes);
 double read_double(hid_t object, const char* name);
 bool has_attribute(hid_t object, const char* name);
 
-/// Whether `path` ("a/b/c") is there below `place`. Error(unreadable) if a link on the way is not a
-/// hard one: what lies outside the file, or nowhere, is not followed.
+/// Whether there is an object at `path` ("a/b/c") below `place`. Error(unreadable) if a link on the
+/// way is not a hard link, because other links may lead out of the file.
 bool has_object(hid_t place, const std::string& path);
-/// The group or dataset at `path`; Error(unreadable) where it is absent or something else.
+/// Opens the group or dataset at `path`. Error(unreadable) if it is absent or something else.
 H5Object open_object(hid_t place, const std::string& path, H5I_type_t kind);
-/// The group at `path`, made where it is not there yet.
+/// Opens the group at `path`, and makes it if it is absent.
 H5Group make_groups(hid_t place, const std::string& path);
 
 }  // namespace kvatlas::profile

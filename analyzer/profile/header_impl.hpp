@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header as attributes of the root, and what two headers differ in.
+// How the header is stored in attributes of the root group, and how two headers are compared.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace kvatlas::profile {
 
-/// Error(internal): what our own code may not hand over, such as an array's name twice.
+/// Error(internal) for a header that our own code must not make, such as one that names an array
+/// twice.
 void check_header(const Header& header);
 
 void write_header(hid_t file, const Header& header);
 
-/// Error(unreadable) naming the attribute; a newer major version is told by its number.
+/// Error(unreadable) names the attribute that is wrong, or the major version if it is newer.
 Header read_header(hid_t file, std::int64_t file_bytes);
 
-/// What stands in the way of resuming (same_plan) or merging, a clause each: "capture.rows is 64
-/// there and 32 here". Backend, names and versions below the major one may differ.
+/// What stands in the way of resuming (same_plan) or merging. Each entry is a clause such as
+/// "capture.rows is 64 there and 32 here". Backends, names and minor versions may differ.
 std::vector<std::string> differences(const Header& there, const Header& here, bool same_plan);
-/// Describes the tokens' texts in `to` as well if `from` does.
+/// Adds the description of the tokens' texts to `to` if `from` has it.
 void add_texts(const Header& from, Header& to);
-/// The first few of them in one text.
+/// The first few differences in one text.
 std::string first_few(const std::vector<std::string>& clauses);
 
-/// The description of that name; nullptr if there is none.
+/// The description of the array of this name, or nullptr.
 const Description* find_description(const Header& header, const std::string& name);
 
-/// "float32" and so on; false if it is none of ours.
+/// Reads the name of a type, such as "float32". Returns false if kvatlas has no such type.
 bool parse_type(const std::string& name, Type& type);
 
 }  // namespace kvatlas::profile

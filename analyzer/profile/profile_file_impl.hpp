@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An opened profile, checked: what Reader, resuming and merging stand on. And the writing of one,
+// An opened and checked profile, which Reader, resuming and merging use; and the writing of one,
 // from samples in memory or in other profiles.
 #pragma once
 
@@ -17,20 +17,20 @@
 
 namespace kvatlas::profile {
 
-/// What is stored with every sample, in the manner of a captured array.
+/// Describes the array of tokens, which every sample has beside the captured arrays.
 const Description& tokens_description();
 
-/// The first bytes of a file are those of every HDF5 file.
+/// Whether the file begins as every HDF5 file does.
 bool begins_as_hdf5(const std::filesystem::path& path);
-/// Error(usage) if something is there that is neither an HDF5 file nor empty: a wrong name must not
-/// cost a model or a list of prompts.
+/// Error(usage) if the path holds something that is neither empty nor an HDF5 file, so that a wrong
+/// name cannot destroy a model or a list of prompts.
 void require_replaceable(const std::filesystem::path& path);
 
-/// The whole grid of a statistic's dataset for so many samples, and of one sample's array.
+/// The grids of a statistic's dataset for that many samples, and of one sample's array.
 Grid statistic_grid(const Description& array, std::int64_t n_samples);
 Grid sample_grid(const Description& array, const Sizes& shape);
 
-/// All of its functions throw Error(unreadable), naming the object; callers put the path in front.
+/// All functions throw Error(unreadable) that names the object; callers add the path.
 class ProfileFile {
  public:
   explicit ProfileFile(std::filesystem::path path);
@@ -47,7 +47,7 @@ class ProfileFile {
   bool has_array(std::size_t position, const Description& array) const;
   StoredArray sample_array(std::size_t position, const Description& array) const;
 
-  /// Decodes all that a sample has, so that damage is found.
+  /// Decodes all arrays of a sample, so that damage is found.
   void require_intact() const;
 
  private:
@@ -60,27 +60,27 @@ class ProfileFile {
   std::vector<Sample> samples_;
 };
 
-/// A sample to be written: from memory, or from another profile without decoding it.
+/// A sample that is to be written, from memory or from another profile. The latter is not decoded.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual const Sample& about() const = 0;  // its arrays and tokens are not looked at
-  /// The shape of the array in this sample; none if it lacks it.
+  virtual const Sample& about() const = 0;  // without its arrays and tokens
+  /// The shape of an array in this sample, or nothing if the sample does not have it.
   virtual std::optional<Sizes> shape(const Description& array) = 0;
-  /// Its chunk number k as it is stored.
+  /// Chunk number k of the array, as it is stored.
   virtual Bytes chunk(const Description& array, std::int64_t k) = 0;
 };
 using Sources = std::vector<std::unique_ptr<SampleSource>>;
 
-/// Deflates the arrays, on all threads.
+/// A sample in memory, whose arrays are deflated on all threads.
 std::unique_ptr<SampleSource> from_memory(const Header& header, const Sample& sample);
 
-/// Adds every sample of the file, under other indices where `index` (by position) says so.
+/// Adds every sample of the file. `index` may give them other indices, by position.
 void add_sources(std::shared_ptr<const ProfileFile> file, Sources& sources,
                  const std::vector<std::int64_t>& index = {});
 
-/// Writes all of a profile into an empty file. The sources are in the order of their indices. What
-/// is written depends on the header and the samples alone.
+/// Writes a profile into an empty file, with the sources in the order of their indices. The bytes
+/// depend on nothing but the header and the samples.
 void write_profile(hid_t file, const Header& header, const Sources& sources);
 
 }  // namespace kvatlas::profile

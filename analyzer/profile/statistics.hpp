@@ -51,18 +51,18 @@ inline constexpr const char* kAgreement = "next/proximal_agreement";
 inline constexpr const char* kColumnSums = "columns/sums";
 inline constexpr const char* kMapBlocks = "map/block_tokens";
 inline constexpr const char* kRows = "rows/attention";
-// Of samples of models with a tokenizer; older profiles lack them, and may be resumed all the same.
+// Stored if the model has a tokenizer. Older profiles do not have it, and can still be resumed.
 inline constexpr const char* kTextBytes = "text/bytes";
 inline constexpr const char* kTextEnds = "text/ends";
 }  // namespace name
 
-/// "map/mean/3", "map/max/3"; level 0 is the finest.
+/// The name of a map, such as "map/mean/3" or "map/max/3". Level 0 is the finest.
 std::string map_name(bool maximum, int level);
 inline constexpr int kMapLevels = 10;  // 512 blocks a side, 256, … 1
-/// "raw/query/12"; `what` is query, key or value.
+/// The name of a raw array, such as "raw/query/12". `what` is query, key or value.
 std::string raw_name(const char* what, std::int64_t layer);
 
-/// How window scores are made.
+/// The settings of window scores.
 struct WindowKind {
   std::int64_t window = 16, kernel = 7;
   kernels::Pooling pooling = kernels::Pooling::average;
@@ -73,24 +73,24 @@ struct WindowKind {
 struct KeepRule {
   enum class Method : std::uint8_t { streaming, snapkv, dynamickv, h2o, lagkv };
   Method method = Method::streaming;
-  kernels::Proximity proximity;                            // streaming
-  std::size_t kind = 0;                                    // snapkv, dynamickv: of window_kinds
-  std::int64_t budget = 0;                                 // snapkv, dynamickv, h2o: tokens kept
-  std::int64_t lag = 0, keep = 0;                          // lagkv
+  kernels::Proximity proximity;    // streaming
+  std::size_t kind = 0;            // snapkv, dynamickv: index in window_kinds
+  std::int64_t budget = 0;         // snapkv, dynamickv, h2o: tokens kept
+  std::int64_t lag = 0, keep = 0;  // lagkv
   kernels::LagVariant variant = kernels::LagVariant::lag;  // lagkv
   std::string label;  // as an inline policy: "lagkv:sink=16,lag=128,ratio=1/4,variant=lag"
 };
 
-/// What is captured, and with which settings. Parts switched off leave no arrays.
+/// What is captured, and with which settings. A part that is switched off has no arrays.
 struct CaptureSettings {
   bool lazy = true;        // proximal masses and log-sum-exps, last rows and first decode step
   bool js = true;          // divergence of all pairs of layers
-  bool scores = true;      // window scores as counts a layer
+  bool scores = true;      // how the largest window scores are spread over layers
   bool kept = true;        // attention kept by selections, at the first decode step
-  bool norms = true;       // of keys and values
+  bool norms = true;       // norms of keys and values
   bool next = true;        // the best next tokens
   bool columns = true;     // column sums, for the first map_samples
-  bool maps = true;        // pyramids, last rows, masks of what is kept, likewise
+  bool maps = true;        // pyramids, last rows and masks of what is kept, for as many
   bool heatmap = false;    // masses along the prompt's rows
   bool argmax = false;     // the best next token at every position
   bool agreement = false;  // next token under proximal attention alone
@@ -109,20 +109,21 @@ struct CaptureSettings {
   std::vector<std::int64_t> keep_layers;
   std::int64_t generated = 1;  // tokens whose masses are taken, the first decode step included
 
-  /// The default grid: initial 4 and 16, recent 64 to 4080.
+  /// The windows of the default grid: initial 4 and 16, recent 64 to 4080.
   CaptureSettings();
   /// Error(usage) for settings that make no sense for the model.
   void check(const model::Config& config) const;
   /// Whether keys and values of the prompt are needed after the prefill.
   bool decodes() const { return lazy || kept; }
-  /// Rows of attention that are held for all layers until the prefill has ended.
+  /// How many rows of attention are held for all layers until the prefill has ended.
   std::int64_t held_rows() const;
-  std::int64_t last_rows() const;  // rows computed a layer: held_rows() or mass_rows
+  std::int64_t last_rows()
+      const;  // rows that are computed in a layer, for held_rows() and mass_rows
   std::vector<KeepRule> selections() const;
   std::string json() const;  // canonical
 };
 
-/// Error(usage), naming the option, unless there is a value and each is there once.
+/// Error(usage) names the option if it has no value, or the same value twice.
 template <class T>
 void require_distinct(const char* option, std::vector<T> values) {
   std::sort(values.begin(), values.end());
@@ -132,9 +133,9 @@ void require_distinct(const char* option, std::vector<T> values) {
 
 std::vector<AxisTable> axis_tables(const CaptureSettings& settings);
 std::vector<Description> descriptions(const CaptureSettings& settings, const model::Config& config);
-/// The texts of the prompt's tokens; not a setting.
+/// Describes the arrays of token texts, which no setting switches off.
 std::vector<Description> text_descriptions();
-/// Bytes of one sample's arrays of fixed size.
+/// Bytes of those arrays of one sample whose size is fixed.
 std::int64_t statistics_bytes(const CaptureSettings& settings, const model::Config& config);
 
 }  // namespace kvatlas::profile

@@ -9,7 +9,7 @@
 
 namespace kvatlas::profile {
 
-/// Whether something has that name. False also if that cannot be found out.
+/// Whether something has this name. False if that cannot be found out.
 bool is_there(const std::filesystem::path& path);
 
 class Workplace {
@@ -21,7 +21,7 @@ class Workplace {
   /// Makes the folder and takes the lock, which ends with this object or this process; Error(usage)
   /// if another one holds it.
   static Workplace lock(const std::filesystem::path& profile);
-  /// The folder that another process made and whose lock it holds.
+  /// Uses the folder that another process made and whose lock it holds.
   static Workplace join(const std::filesystem::path& profile);
 
   Workplace(Workplace&& other) noexcept;
@@ -35,7 +35,8 @@ class Workplace {
   std::filesystem::path assembled() const;
   std::set<std::int64_t> parts() const;
 
-  /// The mark which says that the profile there is of an older run and is to be replaced.
+  /// The mark that says that the profile is of an older run and will be replaced: whether it is
+  /// there, and how it is left and removed.
   bool begun_anew() const;
   void begin_anew() const;
   void end_anew() const;
