@@ -22,7 +22,7 @@ class Verdict {
   Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
           const std::vector<std::size_t>& samples);
 
-  const std::vector<std::size_t>& samples() const { return samples_; }  // positions
+  const std::vector<std::size_t>& samples() const { return samples_; }  // positions in the profile
   const std::vector<std::string>& groups() const { return groups_; }    // their groups' names
   const std::vector<double>& full() const { return full_; }
   /// A policy's score on each of samples().

@@ -65,7 +65,7 @@ struct Summary {
   double full_ms_per_token = std::numeric_limits<double>::quiet_NaN();
   double saved() const { return full_bytes > 0 ? 1 - kept_bytes / full_bytes : 0; }
 };
-/// Row 0 is the full model's. An empty task: all questions.
+/// One row for each policy, after that of the full cache. If `task` is empty, all questions count.
 std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task = {});
 
 /// The mean score of the prompts that were asked for at one length and depth.
@@ -78,11 +78,12 @@ struct DepthScore {
 std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged);
 
-/// Everything, for programs; the tables, for people.
+/// All that is known, for programs.
 nlohmann::json evaluation_json(const Evaluation& evaluation);
 std::vector<Table> evaluation_tables(const Evaluation& evaluation);
 nlohmann::json measured_json(const Summary& summary);
-/// What a policy document keeps of it, under "measured": a row a policy, the full model's first.
+/// What policy documents keep under "measured": one entry for each policy, after that of the full
+/// cache.
 std::vector<nlohmann::json> measured_json(const Evaluation& evaluation);
 
 }  // namespace kvatlas::calibrate
