@@ -7,14 +7,27 @@
 #include <cmath>
 #include <utility>
 
+#include "base/plain_text.hpp"
 #include "base/random.hpp"
 #include "data/texts.hpp"
 
 namespace kvatlas::data {
 namespace {
 
-constexpr std::string_view kRepeated =
-    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n";
+/// Of these a seed takes five, in its order.
+constexpr std::array<std::string_view, 24> kNoise = {
+    "The grass is green.",     "The sky is blue.",
+    "The sun is yellow.",      "Here we go.",
+    "There and back again.",   "The river is wide.",
+    "The wind is cold.",       "The night is long.",
+    "The road is dusty.",      "A bird sings.",
+    "The leaves are falling.", "We walk on.",
+    "The sea is calm.",        "Snow lies on the hills.",
+    "The moon is bright.",     "The bread is fresh.",
+    "Rain comes and goes.",    "The house is quiet.",
+    "The stones are grey.",    "A dog barks.",
+    "The train is late.",      "Morning comes again.",
+    "The window is open.",     "The fire is warm."};
 constexpr std::string_view kSpaces = " \n";
 
 std::vector<std::size_t> word_ends(std::string_view text) {
@@ -50,9 +63,14 @@ bool is_title(std::string_view text, std::size_t dot) {
 
 }  // namespace
 
-Haystack Haystack::repeat() {
-  Haystack haystack(kRepeated);
-  haystack.ends_ = sentence_ends(kRepeated.substr(0, kRepeated.size() - 1));
+Haystack Haystack::repeat(std::uint64_t seed) {
+  std::vector<std::string_view> sentences(kNoise.begin(), kNoise.end());
+  Random(seed, "repeat").shuffle(sentences);
+  sentences.resize(5);
+  const auto text = std::make_shared<const std::string>(join(sentences, " ") + "\n");
+  Haystack haystack(*text);
+  haystack.made_ = text;
+  haystack.ends_ = sentence_ends(haystack.text_.substr(0, text->size() - 1));
   return haystack;
 }
 
@@ -78,7 +96,7 @@ Haystack Haystack::code(std::uint64_t seed) {
 }
 
 Haystack Haystack::named(std::string_view name, std::uint64_t seed) {
-  return name == "repeat" ? repeat() : prose(seed);
+  return name == "repeat" ? repeat(seed) : prose(seed);
 }
 
 std::string Haystack::first(std::int64_t pieces) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,8 @@ namespace kvatlas::data {
 /// or short sentences.
 class Haystack {
  public:
-  /// The same five sentences again and again.
-  static Haystack repeat();
+  /// Five short sentences again and again; which they are, and their order, the seed chooses.
+  static Haystack repeat(std::uint64_t seed);
   /// The bundled prose or source code, from a paragraph or an unindented line that the seed
   /// chooses; after its end comes its beginning.
   static Haystack prose(std::uint64_t seed);
@@ -28,6 +29,7 @@ class Haystack {
  private:
   explicit Haystack(std::string_view text) : text_(text) {}
 
+  std::shared_ptr<const std::string> made_;  // holds text_ where it is no bundled text
   std::string_view text_;
   std::vector<std::size_t> ends_;  // of the pieces in text_
   std::size_t start_ = 0;          // the piece that comes first

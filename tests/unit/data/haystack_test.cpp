@@ -41,11 +41,11 @@ TEST(Texts, ArePlainAndHoldNoTokenizersSpecials) {
 }
 
 TEST(Haystack, GivesAsManyPiecesAsAsked) {
-  EXPECT_EQ(Haystack::repeat().first(0), "");
-  EXPECT_EQ(Haystack::repeat().first(1), "The grass is green.");
-  EXPECT_EQ(Haystack::repeat().first(6),
-            "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back "
-            "again.\nThe grass is green.");
+  EXPECT_EQ(Haystack::repeat(5).first(0), "");
+  const auto one = Haystack::repeat(5).first(1);
+  EXPECT_THAT(sentences(one), testing::SizeIs(1));
+  EXPECT_THAT(sentences(Haystack::repeat(5).first(5)), testing::SizeIs(5));
+  EXPECT_EQ(Haystack::repeat(5).first(6), Haystack::repeat(5).first(5) + "\n" + one);
   for (const std::int64_t pieces : {1, 2, 17, 1000, 300'000}) {
     EXPECT_EQ(count_words(Haystack::prose(5).first(pieces)), pieces);
     EXPECT_EQ(count_words(Haystack::code(5).first(pieces)), pieces);
@@ -53,7 +53,7 @@ TEST(Haystack, GivesAsManyPiecesAsAsked) {
 }
 
 TEST(Haystack, MorePiecesContinueTheSameText) {
-  for (const auto& haystack : {Haystack::repeat(), Haystack::prose(2), Haystack::code(2)})
+  for (const auto& haystack : {Haystack::repeat(2), Haystack::prose(2), Haystack::code(2)})
     EXPECT_THAT(haystack.first(500), StartsWith(haystack.first(333)));
 }
 
@@ -74,6 +74,16 @@ TEST(Haystack, TheSeedChoosesAParagraph) {
     starts.insert(start);
   }
   EXPECT_GT(starts.size(), 17u);
+}
+
+TEST(Haystack, TheSeedChoosesTheRepeatedSentences) {
+  std::set<std::string> texts;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const auto five = sentences(Haystack::repeat(seed).first(5));
+    EXPECT_THAT(std::set<std::string>(five.begin(), five.end()), testing::SizeIs(5));
+    texts.insert(Haystack::repeat(seed).first(20));
+  }
+  EXPECT_EQ(texts.size(), 100u);
 }
 
 TEST(SentenceEnds, KnowTitlesQuotesAndParagraphs) {

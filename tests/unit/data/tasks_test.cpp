@@ -61,6 +61,7 @@ TEST(Tasks, PromptsSayWhatTheyWereAskedFor) {
   EXPECT_EQ(needle.length, 1000);
   EXPECT_EQ(needle.depth, 0.125);
   EXPECT_EQ(needle.seed, 17);
+  EXPECT_EQ(needle.group, "needle:keys=4/17");
   EXPECT_EQ(prompt_of("needle").id, "needle/2048/0.50/0");
   EXPECT_EQ(prompt_of("passkey", 500, 1).id, "passkey/500/1.00/0");
   const Prompt words = prompt_of("cwe");
@@ -108,7 +109,7 @@ TEST(Tasks, PromptsStayTheSame) {
   };
   const std::map<std::string, std::uint64_t> pinned = {
       {"needle", 0xedcc69a8b54175d5},  {"needle:keys=4,values=2,queries=2", 0xeffcd098be44a2b9},
-      {"passkey", 0xb28748d72f3d1f1a}, {"vt:chains=2", 0xc1d1a7eefdf9aafe},
+      {"passkey", 0xf16ffe362bc944f2}, {"vt:chains=2", 0x97c5f74c239076b6},
       {"cwe", 0xd42184b16e29933e},     {"fwe", 0x22c61f19669dc1cc},
       {"prose", 0xc540a69d0ace6c08},   {"code", 0xaff59a2569b08011}};
   for (const auto& [task, expected] : pinned)
@@ -122,6 +123,21 @@ TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
     EXPECT_EQ(prompt_of(task, 2048, 0.9).answers, answers) << task;
     EXPECT_EQ(prompt_of(task, 3000, 0.1).answers, answers) << task;
     EXPECT_NE(prompt_of(task, 2048, 0.5, 1).answers, answers) << task;
+  }
+}
+
+TEST(Tasks, EverySeedDrawsItsOwnText) {
+  for (const char* task :
+       {"needle", "passkey", "needle:haystack=repeat", "passkey:haystack=prose"}) {
+    std::set<std::string> begins;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const Prompt prompt = prompt_of(task, 1000, 1, seed);
+      const std::size_t begin = prompt.context.find("\n\n") + 2;
+      begins.insert(prompt.context.substr(begin, 80));
+      EXPECT_EQ(prompt.group, task + ("/" + std::to_string(seed)));
+      EXPECT_EQ(prompt_of(task, 2000, 0.3, seed).group, prompt.group);
+    }
+    EXPECT_THAT(begins, SizeIs(8)) << task;
   }
 }
 
