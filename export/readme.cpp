@@ -60,6 +60,8 @@ std::string measured_text(const json& measured) {
     if (const auto full = estimate(of("full")); !full.empty())
       text += " where the full cache has " + full;
     if (of("samples").is_number()) text += ", on " + of("samples").dump() + " prompts";
+    if (of("texts").is_number() && of("texts") != of("samples"))
+      text += " of " + of("texts").dump() + " texts";
   }
   if (const auto kl = estimate(of("kl")); !kl.empty())
     text += (text.empty() ? "" : "; ") + std::string("KL divergence ") + kl;

@@ -24,6 +24,7 @@
 #include "base/interrupt.hpp"
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas {
 namespace {
@@ -68,7 +69,10 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
   say(model.config().name.empty() ? "model" : printable(model.config().name), ", ",
       model.config().n_layers, " layers, on ", capture::device_text(plan.engine.placement), " in ",
       plan.engine.placement.dtype);
-  say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample of " : " samples of ",
+  std::vector<std::string> groups;
+  for (const auto& one : plan.prompts) groups.push_back(one.prompt.group);
+  say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample" : " samples",
+      of_texts(plan.prompts.size(), count_texts(groups)), " of ",
       shortest == longest ? str(longest) : str(shortest, " to ", longest), " tokens (", kinds,
       "), ", total_tokens(plan, {}), " tokens in all");
   say("weights ",

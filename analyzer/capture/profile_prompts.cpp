@@ -34,6 +34,7 @@ PromptOptions with_standards(PromptOptions options, const model::Config& config)
     options.depths = {0.1, 0.5, 0.9};
     if (!options.quick) options.depths = {0.1, 0.3, 0.5, 0.7, 0.9};
   }
+  if (options.seeds == 0) options.seeds = static_cast<std::int64_t>(options.depths.size());
   if (options.lengths.empty()) {
     options.lengths = {1024};
     if (!options.quick) options.lengths.push_back(2048);
@@ -89,8 +90,10 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
       ->check(real_range(0.0, 1.0))
       ->type_name("D,...")
       ->group("Prompts");
-  command.add_option("--seeds", options.seeds, "prompts of each task, length and depth")
-      ->capture_default_str()
+  command
+      .add_option("--seeds", options.seeds,
+                  "texts of each task; every one stands at each length and depth")
+      ->default_str("as many as depths")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->type_name("N")
       ->group("Prompts");

@@ -19,8 +19,9 @@ struct PromptOptions {
   std::vector<std::string> tasks;
   std::vector<std::int64_t> lengths;
   std::vector<double> depths;
-  std::int64_t seeds = 1;  // prompts of each task, length and depth
-  std::int64_t seed = 0;   // the seed of the first of them
+  std::int64_t seeds =
+      0;  // texts of each task; each stands at every length and depth; 0: as many as depths
+  std::int64_t seed = 0;  // the seed of the first of them
   bool quick = false;
   std::int64_t most_tokens = 0;  // longer prompts lose their middle; 0: see truncate_prompt()
   std::int64_t new_tokens = 0;   // that are to follow a prompt; 0: as many as its answer needs

@@ -14,6 +14,7 @@
 #include "base/json_text.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas {
 namespace {
@@ -40,6 +41,12 @@ json samples_json(const Reader& file) {
   for (const auto& [kind, count] : counts)
     list.push_back({{"task", kind.first}, {"length", kind.second}, {"samples", count}});
   return list;
+}
+
+std::size_t texts_of(const Reader& file) {
+  std::vector<std::string> groups;
+  for (const profile::Sample& sample : file.samples()) groups.push_back(sample.group);
+  return count_texts(groups);
 }
 
 std::int64_t samples_without_scoring(const Reader& file) {
@@ -70,6 +77,7 @@ json profile_card(const std::string& path, const Reader& file) {
           {"tool_version", header.tool_version},
           {"complete", file.complete()},
           {"samples", file.samples().size()},
+          {"texts", texts_of(file)},
           {"planned_samples", header.planned_samples},
           {"model",
            {{"name", header.model_name},
@@ -118,14 +126,15 @@ void print_card(const json& card, const profile::Header& header) {
   const auto shown = [](const std::string& text) {
     return text.empty() ? std::string("none") : printable(text, 300);
   };
-  const auto samples = card.at("samples").get<std::int64_t>();
+  const auto samples = card.at("samples").get<std::size_t>();
+  const std::string texts = of_texts(samples, card.at("texts").get<std::size_t>());
   std::cout << "profile of " << shown(header.model_name) << '\n';
   line("file", printable(card.at("file").get<std::string>(), 300));
   line("size", bytes_str(card.at("bytes").get<std::int64_t>()));
   line("written by", "kvatlas " + shown(header.tool_version));
   line("samples", card.at("complete").get<bool>()
-                      ? str(samples, ", complete")
-                      : str(samples, " of ", header.planned_samples, ", unfinished"));
+                      ? str(samples, texts, ", complete")
+                      : str(samples, " of ", header.planned_samples, texts, ", unfinished"));
   for (const auto& kind : card.at("samples_by_task"))
     line("", str(kind.at("samples").get<std::int64_t>(), " x ",
                  shown(kind.at("task").get<std::string>()), ", ",

@@ -153,7 +153,7 @@ void Budgeting::report_retention(std::int64_t kind) {
 /// Fixed budgets of the samples of the choice, tried on those held out.
 void Budgeting::measure(const std::vector<Level>& levels) {
   const auto answered = evidence_.answered(evidence_.longer_than(select_.window));
-  require_samples(answered.size(), "with answers", evidence_.request().force, out_);
+  require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
   const Split split = evidence_.split(answered);
   const bool held_out = !split.held_out.empty();
   std::vector<Policy> policies;
@@ -170,10 +170,10 @@ void Budgeting::measure(const std::vector<Level>& levels) {
     out_.notes.push_back("no held-out sample has a score: the loss is not measured");
     return;
   }
-  require_score(mean_of(verdict.full()), evidence_.request().force, out_);
+  require_score(verdict.full_score().mean, evidence_.request().force, out_);
   Table table{str("DynamicKV: score against the budget, budgets fixed, on ",
                   held_out ? "held-out samples" : "the samples of the choice", " (full cache ",
-                  fixed_text(mean_of(verdict.full()), 3), ")"),
+                  fixed_text(verdict.full_score().mean, 3), ")"),
               {"budget", "score", "KV kept"},
               {}};
   json curve = json::array();
@@ -192,7 +192,7 @@ void Budgeting::measure(const std::vector<Level>& levels) {
                                            : std::nan(""))});
     if (!is_chosen) continue;
     report_["measured"] = measured;
-    note_precision(split, verdict, i, out_);
+    note_precision(evidence_, split, verdict, i, out_);
   }
   report_["curve"] = curve;
   out_.tables.push_back(std::move(table));
@@ -215,8 +215,8 @@ Calibrated Budgeting::calibrate() {
            select_.window);
     levels.push_back(read_level(budget));
   }
-  require_samples(levels.front().positions.size(), "with window scores", evidence_.request().force,
-                  out_);
+  require_samples(evidence_.count(levels.front().positions), "with window scores",
+                  evidence_.request().force, out_);
   report_["sweep"] = json::array();
   for (const Level& level : levels) report_level(level);
   report_retention(kind);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/rules/certainty.hpp"
 
 namespace kvatlas::calibrate {
@@ -41,6 +42,7 @@ Estimate Verdict::score(std::size_t policy) const {
 }
 
 Estimate Verdict::full_score() const { return score_mean(group_means(full_, groups_)); }
+SampleCount Verdict::count() const { return {groups_.size(), count_texts(groups_)}; }
 
 json Verdict::measured(std::size_t policy, bool held_out) const {
   const auto judge = [&](const std::vector<std::size_t>& which) {
@@ -54,6 +56,7 @@ json Verdict::measured(std::size_t policy, bool held_out) const {
       kept.push_back(trials_[policy][s].kept_share);
     }
     return json{{"samples", which.size()},
+                {"texts", count_texts(groups)},
                 {"full", estimate_json(score_mean(group_means(full, groups)))},
                 {"score", estimate_json(score_mean(group_means(score, groups)))},
                 {"loss", estimate_json(betting_mean(group_means(loss, groups), kDifferenceRange))},
@@ -78,10 +81,11 @@ Table measured_table(const std::string& title, const json& measured) {
     return value.is_number() ? value.get<double>() : std::nan("");
   };
   const auto add = [&](const std::string& name, const json& of) {
+    const auto samples = of.at("samples").get<std::size_t>();
     table.rows.push_back(
-        {name, str(of.at("samples").get<std::int64_t>()), estimate_text(estimate_of(of.at("full"))),
-         estimate_text(estimate_of(of.at("score"))), estimate_text(estimate_of(of.at("loss"))),
-         percent_text(number(of.at("kept_share")))});
+        {name, str(samples, of_texts(samples, of.at("texts").get<std::size_t>())),
+         estimate_text(estimate_of(of.at("full"))), estimate_text(estimate_of(of.at("score"))),
+         estimate_text(estimate_of(of.at("loss"))), percent_text(number(of.at("kept_share")))});
   };
   const json& tasks = measured.at("tasks");
   if (tasks.size() > 1)
@@ -90,14 +94,17 @@ Table measured_table(const std::string& title, const json& measured) {
   return table;
 }
 
-void note_precision(const Split& split, const Verdict& verdict, std::size_t policy,
-                    Calibrated& out) {
+void note_precision(const Evidence& evidence, const Split& split, const Verdict& verdict,
+                    std::size_t policy, Calibrated& out) {
+  const auto count_text = [](const SampleCount& count) {
+    return str(count.samples, " samples", of_texts(count.samples, count.texts));
+  };
   if (split.held_out.empty())
-    out.notes.push_back(str("nothing was held out of ", split.choice.size(),
-                            " samples: the loss is measured on those that the choice was made on, "
-                            "and so too small (",
+    out.notes.push_back(str("nothing was held out of ", count_text(evidence.count(split.choice)),
+                            ": the loss is measured on those that the choice was made on, and so "
+                            "too small (",
                             kLeastToHoldOut,
-                            " samples or more, with --held-out above 0, are split)"));
+                            " texts or more, with --held-out above 0, are split)"));
   std::vector<double> losses;
   for (std::size_t s = 0; s < verdict.samples().size(); ++s)
     losses.push_back(verdict.full()[s] - verdict.scores(policy)[s]);
@@ -105,8 +112,8 @@ void note_precision(const Split& split, const Verdict& verdict, std::size_t poli
   if (of_groups.empty()) return;
   const std::int64_t needed = values_for_width(of_groups, kDifferenceRange, 0.05);
   if (static_cast<std::int64_t>(of_groups.size()) < needed)
-    out.notes.push_back(str("the loss is measured on ", losses.size(), " samples; ", needed,
-                            " like them make its interval about +-5 points"));
+    out.notes.push_back(str("the loss is measured on ", count_text(verdict.count()), "; ", needed,
+                            " texts like these make its interval about +-5 points"));
 }
 
 }  // namespace kvatlas::calibrate

@@ -32,6 +32,7 @@ class Verdict {
   /// The mean over groups, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
+  SampleCount count() const;
   /// Compares a policy with the full cache, over all samples and by task. Documents hold this under
   /// "measured".
   nlohmann::json measured(std::size_t policy, bool held_out) const;
@@ -47,9 +48,9 @@ class Verdict {
 
 /// A table with a row for each task and one for all of them, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);
-/// Says what was held out, and how many samples make the interval of a policy's loss +-5 points
-/// where it is wider.
-void note_precision(const Split& split, const Verdict& verdict, std::size_t policy,
-                    Calibrated& out);
+/// Says what was held out, and how many texts make the interval of a policy's loss +-5 points where
+/// it is wider.
+void note_precision(const Evidence& evidence, const Split& split, const Verdict& verdict,
+                    std::size_t policy, Calibrated& out);
 
 }  // namespace kvatlas::calibrate

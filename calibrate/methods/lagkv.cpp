@@ -82,14 +82,14 @@ class Sweep {
 };
 
 void Sweep::list_candidates() {
-  std::size_t samples = 0;
+  std::vector<std::size_t> samples;  // of the smallest lag, which are the most
   for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
     for (const auto lag : request_.lags)
       for (const auto& ratio : request_.ratios) {
         Candidate candidate;
         candidate.part = {request_.sink, lag, ratio, variant};
         candidate.positions = evidence_.longer_than(request_.sink + 2 * lag - 1);
-        samples = std::max(samples, candidate.positions.size());
+        if (candidate.positions.size() > samples.size()) samples = candidate.positions;
         if (candidate.positions.empty()) continue;
         std::vector<double> compressions;
         for (const auto position : candidate.positions)
@@ -103,7 +103,8 @@ void Sweep::list_candidates() {
          list_str(request_.lags),
          ": a prompt is cut from sink + 2 lag tokens on; choose smaller "
          "--lags, or profile longer prompts");
-  require_samples(samples, "of sink + 2 lag tokens or more", evidence_.request().force, out_);
+  require_samples(evidence_.count(samples), "of sink + 2 lag tokens or more",
+                  evidence_.request().force, out_);
   for (const auto lag : request_.lags) {
     const auto cut = evidence_.longer_than(request_.sink + 2 * lag - 1).size();
     if (cut < evidence_.positions().size())
@@ -165,7 +166,7 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
     in_place.push_back(digits.in_place);
   }
   candidate.score = score_mean(group_means(scores, groups));
-  candidate.full = mean_of(full);
+  candidate.full = mean_of(group_means(full, groups));
   candidate.prefix = mean_of(prefix);
   candidate.in_place = mean_of(in_place);
 }
@@ -178,8 +179,8 @@ void Sweep::judge(const Split& split) {
     policies.push_back(std::move(policy));
   }
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
-  require_score(mean_of(verdict.full()), evidence_.request().force, out_);
+  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  require_score(verdict.full_score().mean, evidence_.request().force, out_);
   report_["full"] = estimate_json(verdict.full_score());
   for (std::size_t i = 0; i < candidates_.size(); ++i) judge_candidate(verdict, i);
 }
@@ -208,7 +209,7 @@ void Sweep::measure(const Split& split, const LagKv& chosen) {
   for (std::size_t i = 0; i < policies.size(); ++i)
     controls.rows.push_back({policies[i].name, estimate_text(verdict.score(i))});
   out_.tables.push_back(std::move(controls));
-  note_precision(split, verdict, 0, out_);
+  note_precision(evidence_, split, verdict, 0, out_);
 }
 
 /// The best of LagKV's own candidates that compresses as much as is wanted.
@@ -316,7 +317,7 @@ Calibrated Sweep::calibrate() {
     const auto shortest = *std::min_element(request_.lags.begin(), request_.lags.end());
     const auto answered =
         evidence_.answered(evidence_.longer_than(request_.sink + 2 * shortest - 1));
-    require_samples(answered.size(), "with answers and of sink + 2 lag tokens or more",
+    require_samples(evidence_.count(answered), "with answers and of sink + 2 lag tokens or more",
                     evidence_.request().force, out_);
     split = evidence_.split(answered);
     judge(split);

@@ -87,7 +87,7 @@ class Grouping {
 
 void Grouping::read() {
   similarity_ = read_similarity(evidence_.profile(), evidence_.positions());
-  require_samples(similarity_.positions.size(), "with layer similarities",
+  require_samples(evidence_.count(similarity_.positions), "with layer similarities",
                   evidence_.request().force, out_);
   // The gate is reported last. Whether the profile has its sums is known before anything is tried.
   read_gate_sums(evidence_.profile(), evidence_.positions().front(), request_.policy.proximal);
@@ -115,8 +115,8 @@ std::optional<double> Grouping::delta_from_trials(const Split& split) {
   for (const double delta : deltas_)
     policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
-  const double full = mean_of(verdict.full());
+  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  const double full = verdict.full_score().mean;
   require_score(full, evidence_.request().force, out_);
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   json curve = json::array();
@@ -175,7 +175,7 @@ void Grouping::measure(const Split& split, double delta) {
   };
   report_["gate"]["curve"] = curve("the gate", "tau", taus, 1);
   report_["proximal"] = curve("the proximal tokens", "tokens", counts, 1 + taus.size());
-  note_precision(split, verdict, 0, out_);
+  note_precision(evidence_, split, verdict, 0, out_);
 }
 
 void Grouping::report_sweep(double delta) {
@@ -315,8 +315,8 @@ Calibrated Grouping::calibrate() {
         str("no prompt with answers has more than the ", proximal.initial, " + ", proximal.recent,
             " proximal tokens: nothing was tried (choose --initial and --recent smaller)"));
   } else if (run_) {
-    require_samples(answered.size(), "with answers and distant tokens", evidence_.request().force,
-                    out_);
+    require_samples(evidence_.count(answered), "with answers and distant tokens",
+                    evidence_.request().force, out_);
     const Split split = evidence_.split(answered);
     const auto found = delta_from_trials(split);
     if (!delta && !found)

@@ -10,6 +10,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/real_range.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -95,7 +96,7 @@ void Thresholding::collect() {
     out_.notes.push_back(str(all - longer.size(), " of ", all, " prompts have at most the ",
                              proximal, " tokens that are kept anyway, and are left out"));
   sighted_ = read_masses(evidence_.profile(), longer, policy);
-  require_samples(sighted_.positions.size(), "with more tokens than are kept",
+  require_samples(evidence_.count(sighted_.positions), "with more tokens than are kept",
                   evidence_.request().force, out_);
 }
 
@@ -116,16 +117,17 @@ double Thresholding::choose(const Split& split) {
   std::vector<Policy> policies;
   for (const double threshold : thresholds) policies.push_back(policy_of(part_at(threshold)));
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.samples().size(), "with a score", evidence_.request().force, out_);
-  const double full = mean_of(verdict.full());
+  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  const double full = verdict.full_score().mean;
   require_score(full, evidence_.request().force, out_);
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
 
   std::vector<double> scores;
   json curve = json::array();
   const std::int64_t length = evidence_.lengths().back();
-  Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(),
-                  " samples, full cache ", fixed_text(full, 3), ")"),
+  Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(), " samples",
+                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
+                  fixed_text(full, 3), ")"),
               {"threshold", "score", "lazy layers", str("KV ratio at ", length)},
               {}};
   for (std::size_t i = 0; i < thresholds.size(); ++i) {
@@ -189,7 +191,7 @@ void Thresholding::measure(const Split& split, double threshold) {
         {"as many layers, of the smallest mass", estimate_text(verdict.score(2))});
   }
   out_.tables.push_back(std::move(controls));
-  note_precision(split, verdict, 0, out_);
+  note_precision(evidence_, split, verdict, 0, out_);
 }
 
 void Thresholding::report(double threshold) {
@@ -249,7 +251,7 @@ Calibrated Thresholding::calibrate() {
   double threshold = request_.threshold.value_or(1);
   if (run_) {
     const auto answered = evidence_.answered(sighted_.positions);
-    require_samples(answered.size(), "with answers and more tokens than are kept",
+    require_samples(evidence_.count(answered), "with answers and more tokens than are kept",
                     evidence_.request().force, out_);
     const Split split = evidence_.split(answered);
     threshold = choose(split);

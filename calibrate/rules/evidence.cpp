@@ -2,10 +2,12 @@
 #include "calibrate/rules/evidence.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -57,23 +59,52 @@ std::vector<std::size_t> Evidence::answered(const std::vector<std::size_t>& posi
   return out;
 }
 
-Split Evidence::split(const std::vector<std::size_t>& positions) const {
-  std::vector<std::string> tasks;
-  for (const auto position : positions) tasks.push_back(sample(position).task);
-  Split split = split_samples(tasks, request_.held_out, request_.seed);
-  for (auto* part : {&split.choice, &split.held_out})
-    for (auto& index : *part) index = positions[index];
-  return split;
+std::vector<std::string> Evidence::groups(const std::vector<std::size_t>& positions) const {
+  std::vector<std::string> out;
+  for (const auto position : positions) out.push_back(sample(position).group);
+  return out;
 }
 
-void require_samples(std::size_t count, const std::string& which, bool force, Calibrated& out) {
-  if (count >= kLeastSamples) return;
-  const std::string found = str(count, count == 1 ? " sample " : " samples ", which);
-  if (!force || count == 0)
-    fail(ErrorCode::usage, found, ": calibration needs ", kLeastSamples, " at least",
-         count > 0 ? " (--force overrides, and the document says so)" : "");
+SampleCount Evidence::count(const std::vector<std::size_t>& positions) const {
+  return {positions.size(), count_texts(groups(positions))};
+}
+
+Split Evidence::split(const std::vector<std::size_t>& positions) const {
+  std::vector<std::vector<std::size_t>> texts;  // the positions of their samples
+  std::vector<std::string> tasks;               // of the texts
+  std::map<std::string, std::size_t> known;     // places of groups in `texts`
+  for (const auto position : positions) {
+    const auto& one = sample(position);
+    std::size_t place = texts.size();
+    if (!one.group.empty()) place = known.emplace(one.group, place).first->second;
+    if (place == texts.size()) {
+      texts.emplace_back();
+      tasks.push_back(one.task);
+    }
+    texts[place].push_back(position);
+  }
+  const auto samples_of = [&](const std::vector<std::size_t>& chosen) {
+    std::vector<std::size_t> out;
+    for (const auto text : chosen) out.insert(out.end(), texts[text].begin(), texts[text].end());
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  const Split by_text = split_samples(tasks, request_.held_out, request_.seed);
+  return {samples_of(by_text.choice), samples_of(by_text.held_out)};
+}
+
+void require_samples(const SampleCount& count, const std::string& which, bool force,
+                     Calibrated& out) {
+  const auto [samples, texts] = count;
+  if (texts >= kLeastTexts) return;
+  const std::string found =
+      str(samples, samples == 1 ? " sample" : " samples", of_texts(samples, texts), " ", which);
+  if (!force || samples == 0)
+    fail(ErrorCode::usage, found, ": calibration needs ", kLeastTexts, " at least",
+         samples > texts ? " that are made of different texts, as --seeds makes them" : "",
+         samples > 0 ? " (--force overrides, and the document says so)" : "");
   out.section["forced"] = true;
-  out.notes.push_back(str("forced on ", found, ", where ", kLeastSamples, " are the least"));
+  out.notes.push_back(str("forced on ", found, ", where ", kLeastTexts, " texts are the least"));
 }
 
 void require_score(double full, bool force, Calibrated& out) {

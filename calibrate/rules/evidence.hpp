@@ -16,11 +16,16 @@
 
 namespace kvatlas::calibrate {
 
-/// With fewer samples nothing can be chosen.
-inline constexpr std::size_t kLeastSamples = 5;
+/// With fewer texts nothing can be chosen.
+inline constexpr std::size_t kLeastTexts = 5;
 /// If the full model scores less, what a policy loses cannot be told from what the model gets wrong
 /// anyway.
 inline constexpr double kLeastFullScore = 0.5;
+
+/// How many samples there are, and of how many texts they are made.
+struct SampleCount {
+  std::size_t samples = 0, texts = 0;
+};
 
 /// The samples of the wanted tasks. The profile must outlive this object.
 class Evidence {
@@ -43,7 +48,10 @@ class Evidence {
   }
   /// Those of the given positions whose samples have answers.
   std::vector<std::size_t> answered(const std::vector<std::size_t>& positions) const;
-  /// The given positions, split into those for the choice and those held out.
+  /// The groups of the samples at these positions.
+  std::vector<std::string> groups(const std::vector<std::size_t>& positions) const;
+  SampleCount count(const std::vector<std::size_t>& positions) const;
+  /// The given positions, split by texts into those for the choice and those held out.
   Split split(const std::vector<std::size_t>& positions) const;
 
   CacheShape shape() const { return cache_shape(header()); }
@@ -57,9 +65,10 @@ class Evidence {
   std::vector<std::int64_t> lengths_;
 };
 
-/// Error(usage) for fewer samples than kLeastSamples. With --force this becomes a note, and the
-/// section says "forced".
-void require_samples(std::size_t count, const std::string& which, bool force, Calibrated& out);
+/// Error(usage) for samples of fewer texts than kLeastTexts. With --force this becomes a note, and
+/// the section says "forced".
+void require_samples(const SampleCount& count, const std::string& which, bool force,
+                     Calibrated& out);
 /// The same for a full model that scores below kLeastFullScore.
 void require_score(double full, bool force, Calibrated& out);
 

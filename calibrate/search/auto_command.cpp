@@ -53,7 +53,6 @@ void settle_prompts(AutoCommand& o, const model::ModelFile& model) {
   if (o.prompts.tasks.empty()) o.prompts.tasks = {"needle", "passkey", "vt"};
   if (o.prompts.lengths.empty())
     o.prompts.lengths = {std::min(o.context, model.config().context_length)};
-  if (o.prompts.depths.empty()) o.prompts.depths = {0.1, 0.3, 0.5, 0.7, 0.9};
 }
 
 void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
@@ -98,9 +97,11 @@ void check(const AutoCommand& o) {
   if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output)) fail_exists(o.output);
   if (o.resume && o.output.empty())
     fail(ErrorCode::usage, "--resume goes on with the search of a document: give it with -o");
-  if (!o.profile.empty() && (!o.run.prompts_file.empty() || !o.prompts.lengths.empty()))
+  if (!o.profile.empty() &&
+      (!o.run.prompts_file.empty() || !o.prompts.lengths.empty() || !o.prompts.depths.empty()))
     fail(ErrorCode::usage,
-         "--prompts and --lengths say what to profile: leave them out with -p, or leave out -p");
+         "--prompts, --lengths and --depths say what to profile: leave them out with -p, or leave "
+         "out -p");
 }
 
 /// What decides the trials; a resumed search must have it in common with the first.
@@ -138,7 +139,7 @@ void run_auto(AutoCommand o) {
 
   const auto answered = evidence.answered(evidence.positions());
   Calibrated forced;
-  require_samples(answered.size(), "with answers", o.force, forced);
+  require_samples(evidence.count(answered), "with answers", o.force, forced);
   for (const auto& note : forced.notes) say(note);
   const Split split = evidence.split(answered);
   CacheLoad load;
@@ -278,9 +279,16 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->type_name("N,...")
       ->group("Samples");
+  command.add_option("--depths", o.prompts.depths, "where the answer lies in them, 0 to 1")
+      ->delimiter(',')
+      ->default_str("0.1,0.3,0.5,0.7,0.9")
+      ->check(real_range(0.0, 1.0))
+      ->type_name("D,...")
+      ->group("Samples");
   command
-      .add_option("--seeds", o.prompts.seeds, "generated prompts of each task, length and depth")
-      ->capture_default_str()
+      .add_option("--seeds", o.prompts.seeds,
+                  "texts of each generated task; every one stands at each length and depth")
+      ->default_str("as many as depths")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->type_name("N")
       ->group("Samples");
@@ -341,8 +349,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
       "policy.json\n"
       "  kvatlas calibrate auto --model M -p p.h5 --kv-saving 0.5 --context 8192 --for vllm -o "
       "policy.json\n"
-      "  kvatlas calibrate auto --model M --task needle --seeds 4 --kv-saving 0.6 --context 4096 "
-      "-o policy.json");
+      "  kvatlas calibrate auto --model M --task needle --depths 0.5 --seeds 20 --kv-saving 0.6 "
+      "--context 4096 -o policy.json");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
 #include "base/real_range.hpp"
+#include "base/text_count.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/search/commands.hpp"
@@ -40,10 +41,11 @@ Verdict verdict_of(const Summary& summary, const CheckCommand& command) {
   Verdict verdict{summary, false, ""};
   const double judged = command.surely ? summary.loss.high : summary.loss.mean;
   verdict.passed = judged <= command.max_loss;
-  verdict.line = str(verdict.passed ? "passed" : "FAILED", ": ", printable(summary.policy, 200),
-                     " loses ", estimate_text(summary.loss, 1), " points on ", summary.scored,
-                     " prompts, at most ", fixed_text(command.max_loss, 1), " allowed",
-                     command.surely ? " (the whole interval)" : "");
+  verdict.line =
+      str(verdict.passed ? "passed" : "FAILED", ": ", printable(summary.policy, 200), " loses ",
+          estimate_text(summary.loss, 1), " points on ", summary.scored, " prompts",
+          of_texts(summary.scored, summary.texts), ", at most ", fixed_text(command.max_loss, 1),
+          " allowed", command.surely ? " (the whole interval)" : "");
   return verdict;
 }
 
@@ -100,7 +102,7 @@ void run_check(CheckCommand command) {
   if (rows.front().scored == 0)
     fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
   Calibrated forced;
-  require_samples(rows.front().scored, "with answers", command.force, forced);
+  require_samples({rows.front().scored, rows.front().texts}, "with answers", command.force, forced);
   require_score(rows.front().score.mean, command.force, forced);
   for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
 
@@ -145,7 +147,7 @@ void add_check_command(CLI::App& app) {
   command->footer(
       "Exit status: 0 passed, 4 a policy loses too much; others are failures.\n\n"
       "Examples:\n"
-      "  kvatlas check policy.json --model M --task needle --lengths 2048 --seeds 4 --max-loss 1\n"
+      "  kvatlas check policy.json --model M --task needle --lengths 2048 --seeds 10 --max-loss 1\n"
       "  kvatlas check policy.json --model M --prompts qa.jsonl --as vllm --junit verdict.xml");
   command->callback([options] { run_check(*options); });
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "data/scores.hpp"
 
@@ -66,6 +67,7 @@ class Values {
   std::vector<double> of_groups() const { return group_means(values_, groups_); }
   double mean() const { return mean_of(values_); }
   std::size_t count() const { return values_.size(); }
+  std::size_t texts() const { return count_texts(groups_); }
 
  private:
   std::vector<double> values_;
@@ -96,6 +98,7 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
     }
   }
   out.scored = score.count();
+  out.texts = score.texts();
   out.score = score_mean(score.of_groups());
   out.full_score = score_mean(full_score.of_groups());
   out.loss = betting_mean(loss.of_groups(), kPointRange);
@@ -106,6 +109,12 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.read_bytes = read.mean();
   out.full_read_bytes = full_read.mean();
   return out;
+}
+
+std::size_t texts_of(const Evaluation& evaluation) {
+  std::vector<std::string> groups;
+  for (const auto& question : evaluation.questions) groups.push_back(question.prompt.group);
+  return count_texts(groups);
 }
 
 std::vector<std::string> tasks_of(const Evaluation& evaluation) {
@@ -180,6 +189,7 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
 json measured_json(const Summary& s) {
   const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
   return {{"samples", s.scored},
+          {"texts", s.texts},
           {"full", estimate_json(s.full_score)},
           {"score", estimate_json(s.score)},
           {"loss", estimate_json(loss)},
@@ -213,6 +223,7 @@ std::vector<json> measured_json(const Evaluation& evaluation) {
 
 json evaluation_json(const Evaluation& evaluation) {
   json out = {{"samples", evaluation.questions.size()},
+              {"texts", texts_of(evaluation)},
               {"prefill_seconds", evaluation.prefill_seconds},
               {"decode_seconds", evaluation.decode_seconds},
               {"policies", json::array()}};
@@ -291,6 +302,11 @@ Table depth_table(const std::string& policy, const std::vector<DepthScore>& scor
   return table;
 }
 
+std::string prompts_text(const Evaluation& evaluation) {
+  const std::size_t prompts = evaluation.questions.size();
+  return str(prompts, " prompts", of_texts(prompts, texts_of(evaluation)));
+}
+
 }  // namespace
 
 std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
@@ -307,8 +323,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
       tables.push_back(
           depth_table(evaluation.policies[i], depth_scores(evaluation, evaluation.judged[i])));
   }
-  tables.push_back(
-      summary_table(evaluation, {}, str("All ", evaluation.questions.size(), " prompts")));
+  tables.push_back(summary_table(evaluation, {}, "All " + prompts_text(evaluation)));
   return tables;
 }
 

@@ -55,6 +55,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
 struct Summary {
   std::string policy;
   std::size_t scored = 0;  // questions with answers
+  std::size_t texts = 0;   // that these are made of
   // Over the means of groups, as docs/certainty.md says.
   Estimate score, full_score;  // 0 to 1
   Estimate loss;               // full score less this one, question by question, in points

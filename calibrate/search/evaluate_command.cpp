@@ -174,7 +174,7 @@ void add_evaluate_command(CLI::App& app) {
       "\nExamples:\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy policy.json --task needle --lengths 2048\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy simlayerkv:threshold=0.9,recent=256 \\\n"
-      "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 4\n"
+      "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 10\n"
       "  kvatlas evaluate --model ./Llama-3.1-8B --policy policy.json --as vllm --prompts "
       "qa.jsonl");
   command->callback([options] { run_evaluate(*options); });

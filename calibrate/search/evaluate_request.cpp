@@ -10,6 +10,8 @@
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
+#include "base/text_count.hpp"
+#include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
@@ -161,19 +163,28 @@ void require_all(const Evaluation& evaluation) {
 
 /// What the reader of the scores should know.
 void print_notes(const Evaluation& evaluation) {
-  std::vector<double> scores;
-  for (const auto& judged : evaluation.full)
-    if (!std::isnan(judged.score)) scores.push_back(judged.score);
+  std::vector<std::string> groups;
+  for (const auto& question : evaluation.questions) groups.push_back(question.prompt.group);
+  std::size_t scored = 0;
+  const auto means = [&](const std::vector<Judged>& judged) {
+    std::vector<double> scores;
+    for (const auto& one : judged) scores.push_back(one.score);
+    scored = scores.size() - std::count_if(scores.begin(), scores.end(),
+                                           [](double score) { return std::isnan(score); });
+    return group_means(scores, groups);
+  };
+  auto scores = means(evaluation.full);
   if (scores.empty()) return;
-  const std::size_t scored = scores.size();
+  const std::size_t texts = scores.size();
   const double full_score = mean_of(scores);
-  for (const auto& policy : evaluation.judged)
-    for (const auto& judged : policy)
-      if (!std::isnan(judged.score)) scores.push_back(judged.score);
-  if (scored < kLeastSamples)
-    std::cerr << "kvatlas: note: prompts with answers: " << scored << "; "
-              << values_for_width(scores, kScoreRange, 0.05)
-              << " make an interval of about +-5 points\n";
+  for (const auto& policy : evaluation.judged) {
+    const auto more = means(policy);
+    scores.insert(scores.end(), more.begin(), more.end());
+  }
+  if (texts < kLeastTexts)
+    std::cerr << "kvatlas: note: prompts with answers: " << scored << of_texts(scored, texts)
+              << "; " << values_for_width(scores, kScoreRange, 0.05)
+              << " texts make an interval of about +-5 points\n";
   if (full_score < kLeastFullScore)
     std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
               << ": what a policy loses drowns in what the model fails anyway\n";

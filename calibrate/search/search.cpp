@@ -6,9 +6,11 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/rules/certainty.hpp"
 
@@ -20,18 +22,26 @@ using nlohmann::json;
 /// A cache that makes the model's numbers no numbers is as far from it as can be.
 double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
 
-/// Samples in an order in which every beginning has its share of each task.
+/// Samples in an order in which every beginning has as many texts as it can, and its share of each
+/// task.
 std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::size_t> samples) {
   Random random(evidence.request().seed, "search");
   random.shuffle(samples);
-  std::map<std::string, std::size_t> seen;
-  std::vector<std::pair<std::size_t, std::size_t>> order;  // how many of its task came before
-  for (const auto position : samples)
-    order.push_back({seen[evidence.sample(position).task]++, position});
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  struct Place {
+    std::size_t of_text, of_task, position;  // how many of its text and of its task came before
+  };
+  std::map<std::string, std::size_t> of_text, of_task;
+  std::vector<Place> order;
+  for (const auto position : samples) {
+    const auto& sample = evidence.sample(position);
+    const std::size_t before = sample.group.empty() ? 0 : of_text[sample.group]++;
+    order.push_back({before, of_task[sample.task]++, position});
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.of_text, a.of_task) < std::tie(b.of_text, b.of_task);
+  });
   std::vector<std::size_t> out;
-  for (const auto& [before, position] : order) out.push_back(position);
+  for (const auto& place : order) out.push_back(place.position);
   return out;
 }
 
@@ -175,6 +185,7 @@ void StagedSearch::retire(const Standing& one) {
   Tried tried;
   tried.candidate = one.candidate;
   tried.samples = one.losses.size();
+  tried.texts = count_texts(groups_);
   tried.score = score_mean(group_means(one.scores, groups_));
   tried.loss = one.loss;
   tried.kl = one.kl;
@@ -236,7 +247,7 @@ void StagedSearch::run_stages() {
     stage.samples = seen;
     if (i == 0) {
       Calibrated forced;
-      require_score(mean_of(full_scores_), evidence_.request().force, forced);
+      require_score(mean_of(group_means(full_scores_, groups_)), evidence_.request().force, forced);
       out_.notes.insert(out_.notes.end(), forced.notes.begin(), forced.notes.end());
       correlate();
     }
@@ -244,7 +255,7 @@ void StagedSearch::run_stages() {
     drop(last ? request_.finalists : std::max(standing_.size() / 2, request_.finalists), stage);
     out_.stages.push_back(stage);
   }
-  out_.full_score = mean_of(full_scores_);
+  out_.full_score = mean_of(group_means(full_scores_, groups_));
   const std::size_t retired = out_.tried.size();
   for (const auto& one : standing_) retire(one);
   std::rotate(out_.tried.begin(), out_.tried.begin() + static_cast<std::ptrdiff_t>(retired),
@@ -271,7 +282,7 @@ void StagedSearch::judge_finalists() {
     measured["kl"] = estimate_json(divergence_mean(group_means(kl, verdict.groups())));
   }
   Calibrated notes;
-  note_precision(split_, verdict, 0, notes);
+  note_precision(evidence_, split_, verdict, 0, notes);
   out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
 }
 

@@ -36,7 +36,7 @@ struct SearchStage {
 /// A candidate and what trials found of it.
 struct Tried {
   std::size_t candidate = 0;  // index in Candidates::all
-  std::size_t samples = 0;
+  std::size_t samples = 0, texts = 0;
   Estimate score, loss;     // the loss is in points
   double kl = 0;            // in nats a token, the mean
   nlohmann::json measured;  // on unseen samples; only finalists have it

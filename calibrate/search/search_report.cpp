@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/search/search.hpp"
 
 namespace kvatlas::calibrate {
@@ -21,6 +22,7 @@ json tried_json(const Tried& tried, const Candidate& candidate) {
               {"kept_share", candidate.kept_share},
               {"attention_lost", number_json(candidate.lost)},
               {"samples", tried.samples},
+              {"texts", tried.texts},
               {"score", estimate_json(tried.score)},
               {"loss_points", estimate_json(tried.loss)},
               {"kl", number_json(tried.kl)}};
@@ -120,8 +122,8 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
     const Candidate& candidate = candidates.all[tried.candidate];
     front.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
                           bytes_text(candidate.bytes), percent_text(candidate.kept_share),
-                          str(tried.samples), estimate_text(tried.loss, 1),
-                          fixed_text(tried.kl, 4)});
+                          str(tried.samples, of_texts(tried.samples, tried.texts)),
+                          estimate_text(tried.loss, 1), fixed_text(tried.kl, 4)});
   }
   return {stages, front, finalists};
 }

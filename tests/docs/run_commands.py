@@ -33,10 +33,11 @@ WORDS = {
 }
 # Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
-    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 -o \1"),
-    (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024"),
-    (r"(?<=calibrate auto --model M --task needle --seeds) 4 (.*)--context 4096", r" 1 \1--context 400"),
-    (r"(?<=--lengths )1024(,2048)?( --seeds \d+)?", "600"),
+    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 -o \1"),
+    (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024 --seeds 1"),
+    (r"(?<=calibrate auto --model M --task needle --depths 0.5 --seeds) 20 (.*)--context 4096", r" 5 \1--context 400"),
+    (r"(?<=--lengths )1024(,2048)?( --depths [\d.,]+)?( --seeds \d+)?", "600 --seeds 1"),
+    (r"^kvatlas (evaluate|check)(?!.* --seeds) (.*)$", r"kvatlas \1 \2 --seeds 1"),
 ]
 # What these are given besides, with the tiny model: its random numbers answer nothing, which is refused without
 # --force, and few trials are enough.
@@ -146,7 +147,7 @@ class Runner:
             [{str(head): ["stream_llm" if (layer + head) % 2 else "vertical_and_slash", 64, 256, 0.5]
               for head in range(32)} for layer in range(32)]))
         for name, seed in (("p.h5", "0"), ("q.h5", "7")):
-            self.must(f"kvatlas profile --model M --task needle --task passkey --lengths 600 --map-samples 1 "
+            self.must(f"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 --map-samples 1 "
                       f"--seed {seed} -o {name}", given)
         shutil.copy(given / "p.h5", given / "before.h5")
         shutil.copy(given / "q.h5", given / "after.h5")

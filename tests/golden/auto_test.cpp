@@ -33,8 +33,8 @@ class Auto : public testing::Test {
     shared_ = std::make_unique<TemporaryFolder>();
     const Finished profiled =
         run_kvatlas({"profile", "--model", demo_model(), "--task", "needle", "--lengths", "300",
-                     "--seeds", "2", "--capture", "lazy,js,scores,kept", "--lags", "32,64",
-                     "--budgets", "64,128,200", "-o", profile()});
+                     "--depths", "0.5", "--seeds", "10", "--capture", "lazy,js,scores,kept",
+                     "--lags", "32,64", "--budgets", "64,128,200", "-o", profile()});
     ASSERT_EQ(profiled.status, 0) << profiled.err;
   }
   static void TearDownTestSuite() { shared_.reset(); }
@@ -99,31 +99,16 @@ TEST_F(Auto, SaysWhatCannotBeMet) {
 }
 
 TEST_F(Auto, ProfilesFirstWithoutAProfile) {
-  const Finished found = run_kvatlas({"calibrate",
-                                      "auto",
-                                      "--model",
-                                      demo_model(),
-                                      "--task",
-                                      "needle",
-                                      "--lengths",
-                                      "300",
-                                      "--seeds",
-                                      "2",
-                                      "--memory",
-                                      "200MiB",
-                                      "--context",
-                                      "1000",
-                                      "--max-loss",
-                                      "100",
-                                      "--methods",
-                                      "lagkv",
-                                      "--candidates",
-                                      "2",
-                                      "--finalists",
-                                      "1",
-                                      "--json",
-                                      "-o",
-                                      (folder_.path() / "own.json").string()});
+  const Finished found =
+      run_kvatlas({"calibrate",  "auto",        "--model",
+                   demo_model(), "--task",      "needle",
+                   "--lengths",  "300",         "--depths",
+                   "0.5",        "--seeds",     "10",
+                   "--memory",   "200MiB",      "--context",
+                   "1000",       "--max-loss",  "100",
+                   "--methods",  "lagkv",       "--candidates",
+                   "2",          "--finalists", "1",
+                   "--json",     "-o",          (folder_.path() / "own.json").string()});
   ASSERT_EQ(found.status, 0) << found.err;
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "own.profile.h5"));
   EXPECT_EQ(found.out, text_of(folder_.path() / "own.json"));

@@ -73,5 +73,18 @@ TEST_F(Scoring, CalibrateScoresClassesAsEvaluateDoes) {
   EXPECT_DOUBLE_EQ(full_score("policy.json"), score);
 }
 
+TEST_F(Scoring, GeneratedPromptsAreOfAsManyTextsAsDepths) {
+  const auto planned = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"profile",    "--model",   demo_model(), "--task",
+                                      "needle",     "--lengths", "300",        "-o",
+                                      path("p.h5"), "--dry-run"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kvatlas(words).err;
+  };
+  EXPECT_THAT(planned({}), HasSubstr("25 samples of 5 texts of "));
+  EXPECT_THAT(planned({"--depths", "0.2,0.8"}), HasSubstr("4 samples of 2 texts of "));
+  EXPECT_THAT(planned({"--depths", "0.5", "--seeds", "3"}), HasSubstr("3 samples of "));
+}
+
 }  // namespace
 }  // namespace kvatlas

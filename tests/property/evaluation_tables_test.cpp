@@ -48,6 +48,25 @@ TEST(EvaluationTables, ScoresOverLengthAndDepth) {
   EXPECT_EQ(tables[2].rows.at(0).at(0), "full");
 }
 
+TEST(EvaluationTables, PromptsOfOneTextCountOnce) {
+  Evaluation evaluation;
+  evaluation.policies = {"snapkv:budget=64"};
+  evaluation.judged.resize(1);
+  // One text is lost at all four depths, another at none, and a third prompt is a text of its own.
+  for (int i = 0; i < 8; ++i) {
+    add(evaluation, "needle", 512, 0.25, 1, i < 4 ? 0 : 1);
+    evaluation.questions.back().prompt.group = i < 4 ? "needle/0" : "needle/1";
+  }
+  add(evaluation, "needle", 512, 0.25, 1, 1);
+  EXPECT_EQ(evaluation_tables(evaluation).back().title, "All 9 prompts of 3 texts");
+  const Summary lost = summarise(evaluation).at(1);
+  EXPECT_EQ(lost.scored, 9u);
+  EXPECT_EQ(lost.texts, 3u);
+  EXPECT_NEAR(lost.loss.mean, 100.0 / 3, 1e-9);
+  EXPECT_EQ(lost.loss.high, 100);  // three texts say little, though they are nine prompts
+  EXPECT_EQ(evaluation_json(evaluation).at("texts"), 3);
+}
+
 TEST(EvaluationTables, ATableATaskAndNoneOfOneLength) {
   Evaluation evaluation;
   evaluation.policies = {"streaming:recent=60"};

@@ -24,6 +24,9 @@ inline constexpr double kCountShares[kLayers] = {4, 3, 2, 1};
 struct Shape {
   std::int64_t samples = 12;
   std::int64_t short_samples = 0;  // of 60 tokens, behind the others
+  // Samples of one task, among so many that follow each other, are made of one text; 0: each is of
+  // its own.
+  std::int64_t text_every = 0;
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
   bool heatmap = false;            // masses of 5 rows along the prompt
@@ -162,6 +165,8 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     sample.index = i;
     sample.id = "sample " + std::to_string(i);
     sample.task = i % 3 == 0 ? "needle" : "passkey:digits=4";
+    if (shape.text_every > 0)
+      sample.group = sample.task + "/" + std::to_string(i / shape.text_every);
     const std::int64_t n = i < shape.samples ? kTokens : 60;
     sample.tokens.assign(static_cast<std::size_t>(n),
                          static_cast<std::int32_t>(i) + shape.first_token);

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/markup.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "viewer/draw/picture_impl.hpp"
 #include "viewer/models/overview_model.hpp"
 
@@ -108,8 +109,9 @@ std::string interval_text(const Interval& interval, int decimals) {
 }
 
 std::string measured_list(const Measured& measured) {
-  std::vector<Fact> facts = {{"samples", str(measured.samples)},
-                             {"score", interval_text(measured.score, 3)}};
+  std::vector<Fact> facts = {
+      {"samples", str(measured.samples, of_texts(measured.samples, measured.texts))},
+      {"score", interval_text(measured.score, 3)}};
   if (!std::isnan(measured.full.mean))
     facts.push_back({"full cache", interval_text(measured.full, 3)});
   if (!std::isnan(measured.kl.mean))

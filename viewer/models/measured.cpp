@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -37,6 +38,7 @@ std::optional<Measured> measured_of(const json& measured) {
   out.score = interval_of(member_of(measured, "score"));
   if (std::isnan(out.score.mean)) return std::nullopt;
   out.samples = whole_in(measured, "samples");
+  out.texts = whole_in(measured, "texts");
   out.full = interval_of(member_of(measured, "full"));
   const Interval loss = interval_of(member_of(measured, "loss"));
   out.change = std::isnan(loss.mean) ? negated(interval_of(member_of(measured, "loss_points")), 1)
@@ -65,7 +67,8 @@ std::string change_text(const Measured& measured) {
   if (!std::isnan(change.low))
     text += str(" [", fixed_text(change.low, 1), ", ", fixed_text(change.high, 1), "]");
   if (measured.samples > 0)
-    text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples");
+    text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples",
+                of_texts(measured.samples, measured.texts));
   return text;
 }
 

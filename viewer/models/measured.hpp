@@ -14,8 +14,9 @@ namespace kvatlas::viewer {
 
 struct Measured {
   std::int64_t samples = 0;
-  Interval score, full;  // 0 to 1
-  Interval change;       // score less that of the full cache, in points
+  std::int64_t texts = 0;  // that the samples are made of; 0 if that is not known
+  Interval score, full;    // 0 to 1
+  Interval change;         // score less that of the full cache, in points
   double kept_share = kNoNumber;
   Interval kl, agreement;
   /// Score of each task; empty if there is only one task.
@@ -33,8 +34,8 @@ struct Measured {
 /// Reads a member "measured"; none if it holds no score.
 std::optional<Measured> measured_of(const nlohmann::json& measured);
 
-/// "30.0 points lost [-60.0, 0.0] on 10 samples": the change with its interval. What is not known
-/// is left out.
+/// "30.0 points lost [-60.0, 0.0] on 10 samples of 5 texts": the change with its interval. What is
+/// not known is left out.
 std::string change_text(const Measured& measured);
 
 }  // namespace kvatlas::viewer

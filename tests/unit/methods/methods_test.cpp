@@ -226,6 +226,44 @@ TEST_F(Methods, FewSamplesAreAllUsedAndSaySo) {
                                  Contains(HasSubstr("+-5 points"))));
 }
 
+TEST_F(Methods, SamplesOfOneTextAreOnOneSideOfTheSplit) {
+  // Texts of two samples of one task, and of four of the other.
+  const Evidence evidence(profile({.samples = 36, .text_every = 6}), {});
+  const Calibrated found =
+      calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, without_layer_2));
+  ASSERT_EQ(calls_.size(), 2u);
+  std::set<std::string> chosen_by, held_out;
+  for (const auto sample : calls_[0].second) chosen_by.insert(evidence.sample(sample).group);
+  for (const auto sample : calls_[1].second) held_out.insert(evidence.sample(sample).group);
+  EXPECT_EQ(chosen_by.size(), 7u);
+  EXPECT_EQ(held_out.size(), 5u);
+  for (const auto& group : held_out) EXPECT_FALSE(chosen_by.contains(group)) << group;
+  const auto& measured = found.section["measured"];
+  EXPECT_EQ(measured["texts"], 5);
+  EXPECT_EQ(measured["samples"], calls_[1].second.size());
+  const std::string samples = std::to_string(calls_[0].second.size());
+  EXPECT_THAT(found.tables[0].title, HasSubstr(samples + " samples of 7 texts"));
+  EXPECT_THAT(found.tables[1].rows.back()[1],
+              std::to_string(calls_[1].second.size()) + " of 5 texts");
+  EXPECT_THAT(found.notes, Contains(HasSubstr(" samples of 5 texts; ")));
+}
+
+TEST_F(Methods, ManySamplesOfFewTextsAreFew) {
+  const Evidence evidence(profile({.samples = 24, .text_every = 12}), {});
+  EXPECT_THAT(refusal([&] {
+                calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, without_layer_2));
+              }),
+              AllOf(HasSubstr("24 samples of 4 texts"), HasSubstr("5 at least"),
+                    HasSubstr("different texts")));
+}
+
+TEST_F(Methods, FewTextsAreNotSplitHoweverManySamplesTheyMake) {
+  const Evidence evidence(profile({.samples = 48, .text_every = 12}), {});  // 8 texts
+  const Split split = evidence.split(evidence.positions());
+  EXPECT_EQ(split.choice, evidence.positions());
+  EXPECT_TRUE(split.held_out.empty());
+}
+
 TEST_F(Methods, WhatTheProfileLacksIsNamed) {
   const Evidence evidence(profile(), {});
   SimLayerRequest request = lazy_request();
