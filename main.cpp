@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "analyzer/capture/commands.hpp"
+#include "analyzer/model/chat.hpp"
 #include "analyzer/profile/commands.hpp"
 #include "base/error.hpp"
 #include "base/program.hpp"
@@ -78,11 +79,13 @@ kvatlas::reference::KnownValues known_values() {
   for (const auto& runtime : kvatlas::calibrate::runtimes()) runtimes.emplace_back(runtime.name);
   std::vector<std::string> or_all = runtimes;
   or_all.emplace_back("all");
+  std::vector<std::string> chats = {"auto"};
+  for (const char* format : kvatlas::model::kChatFormats) chats.emplace_back(format);
   return {{"RUNTIME", runtimes},
           {"--to", or_all},
           {"--device", {"auto", "cpu", "cuda"}},
           {"--dtype", {"auto", "float32", "float16", "bfloat16"}},
-          {"--chat", {"auto", "none", "chatml", "llama2", "llama3", "mistral", "phi3"}},
+          {"--chat", chats},
           {"--map-type", {"float16", "float32"}},
           {"--what", kvatlas::viewer::known_pictures()},
           {"--colours", kvatlas::viewer::known_colours()}};

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/model_options.hpp"
 
-#include <CLI/CLI.hpp>
+#include "base/options.hpp"
 
 namespace kvatlas {
 
 CLI::Option* add_model_options(CLI::App& command, ModelOptions& options) {
   CLI::Option* model =
-      command.add_option("-m,--model", options.model, "GGUF file or Hugging Face folder")
-          ->type_name("PATH");
-  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N")
-      ->capture_default_str()
-      ->type_name("DEVICE");
-  command
-      .add_option("--dtype", options.dtype,
-                  "auto (float32 on a CPU, bfloat16 on a GPU), float32, float16 or bfloat16")
-      ->capture_default_str()
-      ->type_name("TYPE");
-  command.add_option("--threads", options.threads, "CPU threads; 0 takes all cores")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4096))
-      ->type_name("N");
-  command
-      .add_option(
-          "--memory-budget", options.memory_budget,
-          "memory the run may take, as 6GiB; a model that does not fit is streamed layer by "
-          "layer (default: no limit)")
-      ->type_name("SIZE");
+      add_option(command, "-m,--model", options.model, "PATH", "GGUF file or Hugging Face folder");
+  add_option(command, "--device", options.device, "DEVICE", "auto, cpu, cuda or cuda:N")
+      ->capture_default_str();
+  add_option(command, "--dtype", options.dtype, "TYPE",
+             "auto (float32 on a CPU, bfloat16 on a GPU), float32, float16 or bfloat16")
+      ->capture_default_str();
+  add_number(command, "--threads", options.threads, "N", "CPU threads; 0 takes all cores", 0, 4096);
+  add_option(command, "--memory-budget", options.memory_budget, "SIZE",
+             "memory the run may take, as 6GiB; a model that does not fit is streamed layer by "
+             "layer (default: no limit)");
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.hpp"
+#include "base/exit_codes.hpp"
 #include "base/interrupt.hpp"
 #include "base/str.hpp"
 
@@ -58,7 +59,8 @@ int run(int argc, char** argv, const std::function<void(CLI::App&)>& add_command
 int run_program(int argc, char** argv, const std::function<void(CLI::App&)>& add_commands) {
   try {
     const int status = run(argc, argv, add_commands);
-    if (status == 0 && !std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+    const bool ran = status == 0 || status == kExitNotMet;
+    if (ran && !std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
     return status;
   } catch (const Error& error) {
     return report(exit_status(error.code()), error.what());

@@ -4,33 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <utility>
+
+#include "base/unicode_text.hpp"
 
 namespace kvatlas::data {
 namespace {
 
-constexpr char32_t kNoCharacter = 0xfffd;
-
 struct Range {
   char32_t first, last;
 };
-
-template <std::size_t N>
-bool is_in(const std::array<Range, N>& ranges, char32_t c) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [&](const Range& range) { return c >= range.first && c <= range.last; });
-}
-
-constexpr std::array<Range, 10> kBlanks = {{{0x9, 0xd},
-                                            {0x1c, 0x20},
-                                            {0x85, 0x85},
-                                            {0xa0, 0xa0},
-                                            {0x1680, 0x1680},
-                                            {0x2000, 0x200a},
-                                            {0x2028, 0x2029},
-                                            {0x202f, 0x202f},
-                                            {0x205f, 0x205f},
-                                            {0x3000, 0x3000}}};
 
 // Beyond ASCII, by blocks: most of the characters there that Unicode calls no letter and no number.
 constexpr std::array<Range, 29> kNoWords = {
@@ -47,32 +29,15 @@ constexpr std::u32string_view kChinesePunctuation =
     U"〕〖〗"
     U"〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏";
 
-/// The character that begins `text`, and how many bytes it has.
-std::pair<char32_t, std::size_t> first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  constexpr std::array<char32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < size) return {kNoCharacter, 1};
-  char32_t c = lead & (0x7fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {kNoCharacter, 1};
-    c = c << 6 | (byte(i) & 0x3fu);
-  }
-  if (c < kLeast[size] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff)) return {kNoCharacter, 1};
-  return {c, size};
-}
-
 }  // namespace
 
 std::u32string characters(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const auto [c, size] = first_character(text);
-    out += c;
-    text.remove_prefix(size);
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = read_utf8(text, at);
+    out.append(c.valid ? 1 : c.length, c.code);
+    at += c.length;
   }
   return out;
 }
@@ -105,14 +70,15 @@ std::u32string in_small_letters(std::u32string text) {
   return text;
 }
 
-bool is_blank(char32_t c) { return is_in(kBlanks, c); }
+bool is_blank(char32_t c) { return (c >= 0x1c && c <= 0x1f) || is_space(c); }
 
 bool is_digit(char32_t c) { return (c >= '0' && c <= '9') || (c >= 0xff10 && c <= 0xff19); }
 
 bool is_word_character(char32_t c) {
   if (c < 0x80)
     return is_digit(c) || (small_letter(c) >= 'a' && small_letter(c) <= 'z') || c == '_';
-  return !is_in(kNoWords, c);
+  return std::none_of(kNoWords.begin(), kNoWords.end(),
+                      [&](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
 bool is_ascii_punctuation(char32_t c) {

@@ -2,10 +2,10 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "data/commands.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks.hpp"
@@ -101,7 +101,6 @@ void run(const TasksOptions& options, bool one_prompt) {
     std::cout << tasks_json().dump(2) << '\n';
   else
     print_tasks();
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
 }
 
 }  // namespace
@@ -110,10 +109,8 @@ void add_tasks_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tasks", "List the tasks that prompts can be made of");
   auto options = std::make_shared<TasksOptions>();
   auto& request = options->request;
-  auto* task = command
-                   ->add_option("--task", request.task,
-                                "print one prompt of this task as a line of JSON instead")
-                   ->type_name("NAME[:OPTION=VALUE,...]");
+  auto* task = add_option(*command, "--task", request.task, "NAME[:OPTION=VALUE,...]",
+                          "print one prompt of this task as a line of JSON instead");
   const auto of_task = [&](CLI::Option* option, const char* type) {
     option->needs(task)->type_name(type)->capture_default_str();
   };

@@ -4,11 +4,10 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/json_text.hpp"
+#include "base/options.hpp"
 #include "base/whole_file.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
@@ -214,32 +213,24 @@ void add_export_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("export", "Turn a calibrated policy into the files that a runtime reads");
   auto options = std::make_shared<Options>();
-  command
-      ->add_option("policy", options->policy,
-                   "the policy document; with --config also a policy as text, as lagkv:lag=128")
-      ->type_name("POLICY");
-  command->add_option("--to", options->runtimes, "the runtime, or all; several with commas between")
-      ->type_name("RUNTIME")
+  add_option(*command, "policy", options->policy, "POLICY",
+             "the policy document; with --config also a policy as text, as lagkv:lag=128");
+  add_option(*command, "--to", options->runtimes, "RUNTIME",
+             "the runtime, or all; several with commas between")
       ->delimiter(',');
-  command->add_option("-o,--output", options->output, "folder to write to; made if missing")
-      ->type_name("DIR");
-  command
-      ->add_option("--length", options->request.length,
-                   "prompt tokens that ratios are for [the longest of the calibration]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->type_name("N");
-  command
-      ->add_option("--method", options->request.section,
-                   "only this method's policy of a document that holds several")
-      ->type_name("METHOD");
-  command->add_option("--task", options->request.task, "DynamicKV's budgets of this task [overall]")
-      ->type_name("NAME");
+  add_option(*command, "-o,--output", options->output, "DIR",
+             "folder to write to; made if missing");
+  add_option(*command, "--length", options->request.length, "N",
+             "prompt tokens that ratios are for [the longest of the calibration]")
+      ->check(whole_range(1, std::int64_t{1} << 24));
+  add_option(*command, "--method", options->request.section, "METHOD",
+             "only this method's policy of a document that holds several");
+  add_option(*command, "--task", options->request.task, "NAME",
+             "DynamicKV's budgets of this task [overall]");
   command->add_flag("--fixed", options->request.fixed,
                     "lazy layers fixed beforehand, though the runtime could decide by input");
-  command
-      ->add_option("--config", options->config,
-                   "the checkpoint's config.json: files that extend it are then whole")
-      ->type_name("FILE");
+  add_option(*command, "--config", options->config, "FILE",
+             "the checkpoint's config.json: files that extend it are then whole");
   command->add_flag("--force", options->force, "replace files that exist");
   command->add_flag("--list", options->list, "print which runtime takes which policies, and how");
   command->add_flag("--json", options->json, "with --list: as JSON")

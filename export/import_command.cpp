@@ -4,11 +4,9 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/json_text.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "export/commands.hpp"
@@ -97,20 +95,14 @@ void run_import(const Options& options) {
 
 void add_model_options(CLI::App& command, Options& options) {
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{65536});
-  command
-      .add_option("--config", options.config,
-                  "the checkpoint's config.json: says what the file does not")
-      ->type_name("FILE");
-  command.add_option("--heads", options.heads, "query heads a layer")->check(count)->type_name("N");
-  command.add_option("--kv-heads", options.kv_heads, "KV heads a layer")
-      ->check(count)
-      ->type_name("N");
-  command.add_option("--head-dim", options.head_dim, "dimensions of a head")
-      ->check(count)
-      ->type_name("N");
-  command.add_option("--name", options.name, "what the model is called")->type_name("NAME");
-  command.add_option("--architecture", options.architecture, "the model's, as llama or qwen2")
-      ->type_name("NAME");
+  add_option(command, "--config", options.config, "FILE",
+             "the checkpoint's config.json: says what the file does not");
+  add_option(command, "--heads", options.heads, "N", "query heads a layer")->check(count);
+  add_option(command, "--kv-heads", options.kv_heads, "N", "KV heads a layer")->check(count);
+  add_option(command, "--head-dim", options.head_dim, "N", "dimensions of a head")->check(count);
+  add_option(command, "--name", options.name, "NAME", "what the model is called");
+  add_option(command, "--architecture", options.architecture, "NAME",
+             "the model's, as llama or qwen2");
 }
 
 }  // namespace
@@ -121,44 +113,31 @@ void add_import_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto& request = options->request;
   const auto share = real_range(0.0, 1.0);
-  command->add_option("format", options->format, "duo-attention, headkv or minference")
+  add_option(*command, "format", options->format, "FORMAT", "duo-attention, headkv or minference")
       ->required()
-      ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}))
-      ->type_name("FORMAT");
-  command->add_option("file", options->file, "the pattern; for duo-attention its folder")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("-o,--output", options->output, "the policy document to write")
-      ->required()
-      ->type_name("FILE");
-  command
-      ->add_option("--sparsity", request.sparsity,
-                   "duo-attention: share of KV heads that become lazy, the lowest numbers first")
-      ->check(share)
-      ->type_name("S");
-  command
-      ->add_option("--share", request.share,
-                   "headkv: share of KV heads that stay full, the highest numbers first")
-      ->check(share)
-      ->type_name("S");
-  command
-      ->add_option("--threshold", request.threshold,
-                   "duo-attention, headkv: heads with a lower number become lazy")
-      ->type_name("X");
+      ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}));
+  add_option(*command, "file", options->file, "FILE", "the pattern; for duo-attention its folder")
+      ->required();
+  add_option(*command, "-o,--output", options->output, "FILE", "the policy document to write")
+      ->required();
+  add_option(*command, "--sparsity", request.sparsity, "S",
+             "duo-attention: share of KV heads that become lazy, the lowest numbers first")
+      ->check(share);
+  add_option(*command, "--share", request.share, "S",
+             "headkv: share of KV heads that stay full, the highest numbers first")
+      ->check(share);
+  add_option(*command, "--threshold", request.threshold, "X",
+             "duo-attention, headkv: heads with a lower number become lazy");
   // An imported pattern is kept as streaming heads.
   const auto standard = [](const char* key) {
     return " [the file's; headkv: " + calibrate::default_text("streaming", key) + "]";
   };
-  calibrate::limit_to_setting(
-      command->add_option("--initial", request.initial,
-                          "first tokens that lazy heads keep" + standard("initial")),
-      "streaming", "initial")
-      ->type_name("N");
-  calibrate::limit_to_setting(
-      command->add_option("--recent", request.recent,
-                          "last tokens that lazy heads keep" + standard("recent")),
-      "streaming", "recent")
-      ->type_name("N");
+  calibrate::limit_to_setting(add_option(*command, "--initial", request.initial, "N",
+                                         "first tokens that lazy heads keep" + standard("initial")),
+                              "streaming", "initial");
+  calibrate::limit_to_setting(add_option(*command, "--recent", request.recent, "N",
+                                         "last tokens that lazy heads keep" + standard("recent")),
+                              "streaming", "recent");
   add_model_options(*command, *options);
   command->add_flag("--force", options->force, "replace the document if it exists");
   command->footer(

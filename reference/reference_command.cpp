@@ -2,9 +2,9 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/options.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
@@ -13,9 +13,8 @@ void add_reference_command(CLI::App& app, const std::string& version, KnownValue
   CLI::App* command = app.add_subcommand(
       "reference", "Print the man page, a shell's completion, or the command line as JSON");
   const auto format = std::make_shared<std::string>();
-  command->add_option("format", *format, "man, bash, zsh, fish or json")
+  add_option(*command, "format", *format, "FORMAT", "man, bash, zsh, fish or json")
       ->required()
-      ->type_name("FORMAT")
       ->check(CLI::IsMember({"man", "bash", "zsh", "fish", "json"}));
   command->footer(
       "Examples:\n"

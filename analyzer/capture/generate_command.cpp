@@ -114,7 +114,6 @@ void generate(const capture::RunOptions& options, bool as_json) {
   } else {
     text.finish(results);
   }
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   std::cerr << "kvatlas: opened in " << rounded(open_seconds) << " s, first layer done after "
             << rounded(first_layer_seconds) << " s; prompt: " << prompt_tokens << " tokens in "
             << rounded(prefill_seconds) << " s ("

@@ -11,7 +11,6 @@
 #include <set>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/capture/commands.hpp"
@@ -22,6 +21,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/options.hpp"
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
 #include "base/text_count.hpp"
@@ -113,7 +113,6 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
                            : str("; took ", capture::duration_str(seconds)))
               << '\n';
   }
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
 }
 
 /// The prompts, settings and engine of the run.
@@ -266,9 +265,8 @@ void add_profile_command(CLI::App& app) {
       "profile", "Run a model over prompts and write what its attention does to a profile");
   auto options = std::make_shared<ProfileRequest>();
   capture::add_model_options(*command, options->run);
-  command->add_option("-o,--output", options->output, "the profile (HDF5) to write")
-      ->required()
-      ->type_name("FILE");
+  add_option(*command, "-o,--output", options->output, "FILE", "the profile (HDF5) to write")
+      ->required();
   command->add_flag("--force", options->force, "begin anew, even if the file is there");
   command->add_flag("--resume", options->resume, "go on with an unfinished profile");
   command->add_flag("--dry-run", options->dry_run,

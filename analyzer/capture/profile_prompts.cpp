@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/capture/profile_prompts.hpp"
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/options.hpp"
 #include "base/parallel.hpp"
-#include "base/real_range.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks.hpp"
 
@@ -71,56 +70,36 @@ void truncate_prompt(ProfilePrompt& prompt, std::int64_t most_tokens, std::int64
 }
 
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run) {
-  command
-      .add_option("--task", options.tasks,
-                  "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
-                  "repeated")
-      ->type_name("TASK")
-      ->default_str("a mixture")
-      ->group("Prompts");
-  command.add_option("--lengths", options.lengths, "their lengths in tokens")
+  command.option_defaults()->group("Prompts");
+  add_option(command, "--task", options.tasks, "TASK",
+             "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
+             "repeated")
+      ->default_str("a mixture");
+  add_option(command, "--lengths", options.lengths, "N,...", "their lengths in tokens")
       ->delimiter(',')
       ->default_str("1024,2048")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->type_name("N,...")
-      ->group("Prompts");
-  command.add_option("--depths", options.depths, "where the answer lies, 0 to 1")
+      ->check(whole_range(1, std::int64_t{1} << 24));
+  add_option(command, "--depths", options.depths, "D,...", "where the answer lies, 0 to 1")
       ->delimiter(',')
       ->default_str("0.1,0.3,0.5,0.7,0.9")
-      ->check(real_range(0.0, 1.0))
-      ->type_name("D,...")
-      ->group("Prompts");
-  command
-      .add_option("--seeds", options.seeds,
-                  "texts of each task; every one stands at each length and depth")
+      ->check(real_range(0.0, 1.0));
+  add_option(command, "--seeds", options.seeds, "N",
+             "texts of each task; every one stands at each length and depth")
       ->default_str("as many as depths")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->type_name("N")
-      ->group("Prompts");
-  command.add_option("--seed", options.seed, "seed of the first of them")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->type_name("N")
-      ->group("Prompts");
-  command.add_flag("--quick", options.quick, "few and short generated prompts")->group("Prompts");
-  command.add_option("-p,--prompt", run.prompt_texts, "a prompt of your own; may be repeated")
-      ->type_name("TEXT")
+      ->check(whole_range(1, std::int64_t{1} << 20));
+  add_number(command, "--seed", options.seed, "N", "seed of the first of them", 0,
+             std::int64_t{1} << 40);
+  command.add_flag("--quick", options.quick, "few and short generated prompts");
+  add_option(command, "-p,--prompt", run.prompt_texts, "TEXT",
+             "a prompt of your own; may be repeated")
       ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("Prompts");
-  command
-      .add_option("--prompts", run.prompts_file,
-                  "JSONL file; each line has tokens (ids), text, or context and input")
-      ->type_name("FILE")
-      ->group("Prompts");
-  command
-      .add_option("--max-tokens", options.most_tokens,
-                  "longer prompts lose their middle; 0: what the model's context leaves to the "
-                  "answer")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->type_name("N")
-      ->group("Prompts");
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(command, "--prompts", run.prompts_file, "FILE",
+             "JSONL file; each line has tokens (ids), text, or context and input");
+  add_number(command, "--max-tokens", options.most_tokens, "N",
+             "longer prompts lose their middle; 0: what the model's context leaves to the answer",
+             0, std::int64_t{1} << 24);
+  command.option_defaults()->group("Options");
 }
 
 PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,

@@ -6,10 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "data/longbench.hpp"
 
 namespace kvatlas::capture {
@@ -31,27 +30,20 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
 
 void add_model_options(CLI::App& command, RunOptions& options) {
   kvatlas::add_model_options(command, static_cast<ModelOptions&>(options))->required();
-  command
-      .add_option("--chat", options.chat,
-                  "write each text prompt as a user's message: auto (the model's own format), "
-                  "chatml, llama2, llama3, mistral, phi3, or none")
-      ->capture_default_str()
-      ->type_name("FORMAT");
+  add_option(command, "--chat", options.chat, "FORMAT",
+             "write each text prompt as a user's message: auto (the model's own format), "
+             "chatml, llama2, llama3, mistral, phi3, or none")
+      ->capture_default_str();
 }
 
 void add_prompt_options(CLI::App& command, RunOptions& options) {
-  command.add_option("-p,--prompt", options.prompt_texts, "a prompt; may be repeated")
-      ->type_name("TEXT")
+  add_option(command, "-p,--prompt", options.prompt_texts, "TEXT", "a prompt; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      .add_option("--prompts", options.prompts_file,
-                  "JSONL file; each line has tokens (ids), text, or context and input")
-      ->type_name("FILE");
-  command.add_option("--new", options.max_new, "tokens to generate for each prompt, at most")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->type_name("N");
+  add_option(command, "--prompts", options.prompts_file, "FILE",
+             "JSONL file; each line has tokens (ids), text, or context and input");
+  add_number(command, "--new", options.max_new, "N", "tokens to generate for each prompt, at most",
+             0, std::int64_t{1} << 24);
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
 }
 

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/chat.hpp"
 
-#include <array>
-#include <utility>
+#include <algorithm>
 
 #include "base/error.hpp"
 
 namespace kvatlas::model {
 
 namespace {
-
-constexpr std::array<std::pair<ChatFormat, const char*>, 6> kNames = {{
-    {ChatFormat::none, "none"},
-    {ChatFormat::chatml, "chatml"},
-    {ChatFormat::llama2, "llama2"},
-    {ChatFormat::llama3, "llama3"},
-    {ChatFormat::mistral, "mistral"},
-    {ChatFormat::phi3, "phi3"},
-}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
@@ -207,17 +197,13 @@ std::string phi3(const Messages& messages, std::string_view chat_template, std::
 }  // namespace
 
 const char* chat_format_name(ChatFormat format) {
-  for (const auto& [known, name] : kNames) {
-    if (known == format) return name;
-  }
-  return "none";
+  return kChatFormats[static_cast<std::size_t>(format)];
 }
 
 std::optional<ChatFormat> chat_format_named(std::string_view name) {
-  for (const auto& [format, known] : kNames) {
-    if (known == name) return format;
-  }
-  return std::nullopt;
+  const auto* found = std::find(kChatFormats.begin(), kChatFormats.end(), name);
+  if (found == kChatFormats.end()) return std::nullopt;
+  return static_cast<ChatFormat>(found - kChatFormats.begin());
 }
 
 std::optional<ChatFormat> recognise_chat_format(std::string_view t) {
@@ -259,12 +245,6 @@ std::string render_chat(ChatFormat format, const Messages& messages, std::string
       return phi3(messages, chat_template, bos);
   }
   fail(ErrorCode::internal, "no such chat format");
-}
-
-std::string render_chat(ChatFormat format, const Messages& messages, const Tokenizer& tokenizer) {
-  const auto bos = tokenizer.bos_id();
-  return render_chat(format, messages, tokenizer.chat_template().value_or(""),
-                     bos ? tokenizer.token_text(*bos) : std::string());
 }
 
 }  // namespace kvatlas::model

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ namespace kvatlas::model {
 
 /// The ways of writing a conversation that kvatlas knows; `none` is the bare text.
 enum class ChatFormat { none, chatml, llama2, llama3, mistral, phi3 };
+/// What they are called, in the same order.
+inline constexpr std::array kChatFormats = {"none",   "chatml",  "llama2",
+                                            "llama3", "mistral", "phi3"};
 
 const char* chat_format_name(ChatFormat format);
 std::optional<ChatFormat> chat_format_named(std::string_view name);  // as --chat spells it
@@ -34,8 +38,5 @@ struct ChatMessage {
 /// unknown role.
 std::string render_chat(ChatFormat format, const std::vector<ChatMessage>& messages,
                         std::string_view chat_template = {}, std::string_view bos = {});
-/// The prompt text with the tokenizer's own template and BOS.
-std::string render_chat(ChatFormat format, const std::vector<ChatMessage>& messages,
-                        const Tokenizer& tokenizer);
 
 }  // namespace kvatlas::model

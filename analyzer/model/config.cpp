@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/config.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "analyzer/model/config_files.hpp"
@@ -8,45 +9,23 @@
 
 namespace kvatlas::model {
 
+namespace {
+
+// In the order of Architecture.
+constexpr std::array kArchitectures = {"llama",     "mistral", "qwen2",  "qwen3",
+                                       "internlm2", "phi3",    "gemma2", "gemma3"};
+static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::gemma3) + 1);
+// In the order of RopeKind.
+constexpr std::array kRopeKinds = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
+static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::longrope) + 1);
+
+}  // namespace
+
 const char* architecture_name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::llama:
-      return "llama";
-    case Architecture::mistral:
-      return "mistral";
-    case Architecture::qwen2:
-      return "qwen2";
-    case Architecture::qwen3:
-      return "qwen3";
-    case Architecture::internlm2:
-      return "internlm2";
-    case Architecture::phi3:
-      return "phi3";
-    case Architecture::gemma2:
-      return "gemma2";
-    case Architecture::gemma3:
-      return "gemma3";
-  }
-  return "unknown";
+  return kArchitectures[static_cast<std::size_t>(architecture)];
 }
 
-const char* rope_kind_name(RopeKind kind) {
-  switch (kind) {
-    case RopeKind::plain:
-      return "default";
-    case RopeKind::linear:
-      return "linear";
-    case RopeKind::dynamic:
-      return "dynamic";
-    case RopeKind::llama3:
-      return "llama3";
-    case RopeKind::yarn:
-      return "yarn";
-    case RopeKind::longrope:
-      return "longrope";
-  }
-  return "unknown";
-}
+const char* rope_kind_name(RopeKind kind) { return kRopeKinds[static_cast<std::size_t>(kind)]; }
 
 void fail_mixture_of_experts(std::string_view architecture) {
   fail(ErrorCode::unsupported, "the model (", printable(architecture),

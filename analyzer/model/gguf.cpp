@@ -115,89 +115,64 @@ bool to_bool(std::uint8_t value) {
   return value == 1;
 }
 
-template <class Stored, class Value>
-std::vector<Value> read_numbers(Cursor& in, std::uint64_t count) {
-  std::vector<Value> values(in.count_of(count, sizeof(Stored), "array elements"));
-  for (auto&& value : values) {
-    const auto stored = in.number<Stored>("an array");
-    if constexpr (std::is_same_v<Value, bool>)
-      value = to_bool(stored);
-    else if constexpr (std::is_same_v<Stored, std::uint64_t>)
-      value = to_int64(stored);
-    else
-      value = Value{stored};
+/// What `read` gives for a number of this kind: it is called with a zero of the type that the file
+/// stores, and with the function that turns such a number into the one that Value holds.
+template <class Read>
+GgufFile::Value read_number(std::uint32_t kind, const char* what, const Read& read) {
+  const auto whole = [](auto stored) { return std::int64_t{stored}; };
+  const auto real = [](auto stored) { return double{stored}; };
+  switch (static_cast<Kind>(kind)) {
+    case Kind::u8:
+      return read(std::uint8_t{}, whole);
+    case Kind::i8:
+      return read(std::int8_t{}, whole);
+    case Kind::u16:
+      return read(std::uint16_t{}, whole);
+    case Kind::i16:
+      return read(std::int16_t{}, whole);
+    case Kind::u32:
+      return read(std::uint32_t{}, whole);
+    case Kind::i32:
+      return read(std::int32_t{}, whole);
+    case Kind::u64:
+      return read(std::uint64_t{}, to_int64);
+    case Kind::i64:
+      return read(std::int64_t{}, whole);
+    case Kind::f32:
+      return read(float{}, real);
+    case Kind::f64:
+      return read(double{}, real);
+    case Kind::boolean:
+      return read(std::uint8_t{}, to_bool);
+    default:
+      fail(ErrorCode::unreadable, "unknown ", what, " type ", kind);
   }
-  return values;
 }
 
 GgufFile::Value read_array(Cursor& in) {
   const auto kind = in.number<std::uint32_t>("an array's type");
   const auto count = in.number<std::uint64_t>("an array's length");
-  switch (static_cast<Kind>(kind)) {
-    case Kind::u8:
-      return read_numbers<std::uint8_t, std::int64_t>(in, count);
-    case Kind::i8:
-      return read_numbers<std::int8_t, std::int64_t>(in, count);
-    case Kind::u16:
-      return read_numbers<std::uint16_t, std::int64_t>(in, count);
-    case Kind::i16:
-      return read_numbers<std::int16_t, std::int64_t>(in, count);
-    case Kind::u32:
-      return read_numbers<std::uint32_t, std::int64_t>(in, count);
-    case Kind::i32:
-      return read_numbers<std::int32_t, std::int64_t>(in, count);
-    case Kind::u64:
-      return read_numbers<std::uint64_t, std::int64_t>(in, count);
-    case Kind::i64:
-      return read_numbers<std::int64_t, std::int64_t>(in, count);
-    case Kind::f32:
-      return read_numbers<float, double>(in, count);
-    case Kind::f64:
-      return read_numbers<double, double>(in, count);
-    case Kind::boolean:
-      return read_numbers<std::uint8_t, bool>(in, count);
-    case Kind::string: {
-      std::vector<std::string> values(in.count_of(count, sizeof(std::uint64_t), "strings"));
-      for (auto& value : values) value = in.string("a string of an array");
-      return values;
-    }
-    case Kind::array:
-      fail(ErrorCode::unreadable, "an array of arrays, which no known key has");
+  if (kind == static_cast<std::uint32_t>(Kind::array))
+    fail(ErrorCode::unreadable, "an array of arrays, which no known key has");
+  if (kind == static_cast<std::uint32_t>(Kind::string)) {
+    std::vector<std::string> values(in.count_of(count, sizeof(std::uint64_t), "strings"));
+    for (auto& value : values) value = in.string("a string of an array");
+    return values;
   }
-  fail(ErrorCode::unreadable, "unknown element type ", kind);
+  return read_number(kind, "element", [&](auto zero, const auto& convert) -> GgufFile::Value {
+    std::vector<decltype(convert(zero))> values(in.count_of(count, sizeof zero, "array elements"));
+    for (auto&& value : values) value = convert(in.number<decltype(zero)>("an array"));
+    return values;
+  });
 }
 
 GgufFile::Value read_value(Cursor& in) {
   const auto kind = in.number<std::uint32_t>("a value's type");
-  switch (static_cast<Kind>(kind)) {
-    case Kind::u8:
-      return std::int64_t{in.number<std::uint8_t>("a value")};
-    case Kind::i8:
-      return std::int64_t{in.number<std::int8_t>("a value")};
-    case Kind::u16:
-      return std::int64_t{in.number<std::uint16_t>("a value")};
-    case Kind::i16:
-      return std::int64_t{in.number<std::int16_t>("a value")};
-    case Kind::u32:
-      return std::int64_t{in.number<std::uint32_t>("a value")};
-    case Kind::i32:
-      return std::int64_t{in.number<std::int32_t>("a value")};
-    case Kind::u64:
-      return to_int64(in.number<std::uint64_t>("a value"));
-    case Kind::i64:
-      return in.number<std::int64_t>("a value");
-    case Kind::f32:
-      return double{in.number<float>("a value")};
-    case Kind::f64:
-      return in.number<double>("a value");
-    case Kind::boolean:
-      return to_bool(in.number<std::uint8_t>("a value"));
-    case Kind::string:
-      return in.string("a string");
-    case Kind::array:
-      return read_array(in);
-  }
-  fail(ErrorCode::unreadable, "unknown value type ", kind);
+  if (kind == static_cast<std::uint32_t>(Kind::string)) return in.string("a string");
+  if (kind == static_cast<std::uint32_t>(Kind::array)) return read_array(in);
+  return read_number(kind, "value", [&](auto zero, const auto& convert) -> GgufFile::Value {
+    return convert(in.number<decltype(zero)>("a value"));
+  });
 }
 
 /// Where a tensor says its bytes are, before that is checked.
@@ -270,24 +245,15 @@ std::uint32_t read_version(Cursor& in) {
   return version;
 }
 
-template <class T>
-constexpr const char* kTypeWords = "";
-template <>
-constexpr const char* kTypeWords<std::int64_t> = "a whole number";
-template <>
-constexpr const char* kTypeWords<double> = "a number";
-template <>
-constexpr const char* kTypeWords<bool> = "a truth value";
-template <>
-constexpr const char* kTypeWords<std::string> = "a string";
-template <>
-constexpr const char* kTypeWords<std::vector<std::int64_t>> = "an array of whole numbers";
-template <>
-constexpr const char* kTypeWords<std::vector<double>> = "an array of numbers";
-template <>
-constexpr const char* kTypeWords<std::vector<bool>> = "an array of truth values";
-template <>
-constexpr const char* kTypeWords<std::vector<std::string>> = "an array of strings";
+// In the order of the types that a Value may have.
+constexpr const char* kTypeWords[] = {"a whole number",
+                                      "a number",
+                                      "a truth value",
+                                      "a string",
+                                      "an array of whole numbers",
+                                      "an array of numbers",
+                                      "an array of truth values",
+                                      "an array of strings"};
 
 }  // namespace
 
@@ -363,39 +329,13 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
   });
 }
 
-template <class T>
-std::optional<T> GgufFile::get(std::string_view key) const {
-  const auto found = metadata_.find(key);
-  if (found == metadata_.end()) return std::nullopt;
-  if (const T* value = std::get_if<T>(&found->second)) return *value;
-  if constexpr (std::is_same_v<T, double>)
-    if (const auto* whole = std::get_if<std::int64_t>(&found->second))
-      return static_cast<double>(*whole);
-  fail(ErrorCode::unreadable, "key ", quoted(key), ": expected ", kTypeWords<T>);
+void GgufFile::fail_type(std::string_view key, const Value& expected) {
+  fail(ErrorCode::unreadable, "key ", quoted(key), ": expected ", kTypeWords[expected.index()]);
 }
 
-template <class T>
-T GgufFile::require(std::string_view key) const {
-  if (auto value = get<T>(key)) return *std::move(value);
+void GgufFile::fail_missing(std::string_view key) {
   fail(ErrorCode::unreadable, "the key ", quoted(key), " is missing");
 }
-
-template std::optional<std::int64_t> GgufFile::get(std::string_view) const;
-template std::optional<double> GgufFile::get(std::string_view) const;
-template std::optional<bool> GgufFile::get(std::string_view) const;
-template std::optional<std::string> GgufFile::get(std::string_view) const;
-template std::optional<std::vector<std::int64_t>> GgufFile::get(std::string_view) const;
-template std::optional<std::vector<double>> GgufFile::get(std::string_view) const;
-template std::optional<std::vector<bool>> GgufFile::get(std::string_view) const;
-template std::optional<std::vector<std::string>> GgufFile::get(std::string_view) const;
-template std::int64_t GgufFile::require(std::string_view) const;
-template double GgufFile::require(std::string_view) const;
-template bool GgufFile::require(std::string_view) const;
-template std::string GgufFile::require(std::string_view) const;
-template std::vector<std::int64_t> GgufFile::require(std::string_view) const;
-template std::vector<double> GgufFile::require(std::string_view) const;
-template std::vector<bool> GgufFile::require(std::string_view) const;
-template std::vector<std::string> GgufFile::require(std::string_view) const;
 
 const StoredTensor* GgufFile::find(std::string_view name) const {
   const auto found = index_.find(name);

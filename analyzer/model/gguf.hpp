@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,9 +36,20 @@ class GgufFile {
   /// The value of a key, or nullopt if absent; Error(unreadable) if it is there with another type.
   /// Integers of any width come as int64, float32 as double.
   template <class T>
-  std::optional<T> get(std::string_view key) const;
+  std::optional<T> get(std::string_view key) const {
+    const auto found = metadata_.find(key);
+    if (found == metadata_.end()) return std::nullopt;
+    if (const T* value = std::get_if<T>(&found->second)) return *value;
+    if constexpr (std::is_same_v<T, double>)
+      if (const auto* whole = std::get_if<std::int64_t>(&found->second))
+        return static_cast<double>(*whole);
+    fail_type(key, T());
+  }
   template <class T>
-  T require(std::string_view key) const;  // Error(unreadable) also if it is absent
+  T require(std::string_view key) const {  // Error(unreadable) also if it is absent
+    if (auto value = get<T>(key)) return *std::move(value);
+    fail_missing(key);
+  }
 
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// nullptr if absent; Error(unsupported) if its type is one that kvatlas cannot decode.
@@ -45,6 +58,8 @@ class GgufFile {
 
  private:
   GgufFile() = default;
+  [[noreturn]] static void fail_type(std::string_view key, const Value& expected);
+  [[noreturn]] static void fail_missing(std::string_view key);
   void read_header(std::span<const std::byte> bytes);
 
   std::uint32_t version_ = 0;

@@ -4,33 +4,19 @@
 
 namespace kvatlas::profile {
 
-std::int64_t type_bytes(Type type) {
-  switch (type) {
-    case Type::f16:
-      return 2;
-    case Type::i64:
-      return 8;
-    case Type::u8:
-      return 1;
-    default:
-      return 4;
-  }
-}
+namespace {
 
-const char* type_name(Type type) {
-  switch (type) {
-    case Type::f32:
-      return "float32";
-    case Type::f16:
-      return "float16";
-    case Type::i32:
-      return "int32";
-    case Type::i64:
-      return "int64";
-    default:
-      return "uint8";
-  }
-}
+// In the order of Type.
+constexpr struct {
+  const char* name;
+  std::int64_t bytes;
+} kTypes[] = {{"float32", 4}, {"float16", 2}, {"int32", 4}, {"int64", 8}, {"uint8", 1}};
+
+}  // namespace
+
+std::int64_t type_bytes(Type type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
+
+const char* type_name(Type type) { return kTypes[static_cast<std::size_t>(type)].name; }
 
 Array::Array(Type element, std::vector<std::int64_t> sizes)
     : type(element),

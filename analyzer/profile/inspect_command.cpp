@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/model/chat.hpp"
@@ -15,6 +14,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/plain_text.hpp"
 
 namespace kvatlas {
@@ -160,7 +160,6 @@ void inspect(const std::string& path, bool as_json, const std::vector<InspectedK
     inspect_profile(path, as_json);
   else
     inspect_model(path, as_json);
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
 }
 
 }  // namespace
@@ -170,9 +169,9 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "inspect", "Show what a model file, a profile or a policy holds, without loading it");
   auto path = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
-  command->add_option("file", *path, "GGUF file, Hugging Face folder, profile, or policy document")
-      ->required()
-      ->type_name("FILE");
+  add_option(*command, "file", *path, "FILE",
+             "GGUF file, Hugging Face folder, profile, or policy document")
+      ->required();
   command->add_flag("--json", *as_json, "print JSON");
   for (const auto& kind : others)
     if (kind.add_options) kind.add_options(*command);

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/profile/commands.hpp"
 #include "analyzer/profile/profile.hpp"
+#include "base/options.hpp"
 
 namespace kvatlas {
 
@@ -21,12 +20,10 @@ void add_merge_command(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("merge", "Put the samples of several profiles of one model into one file");
-  command->add_option("files", options->inputs, "profiles, or files of an unfinished one's parts")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("-o,--output", options->output, "the profile to write")
-      ->required()
-      ->type_name("FILE");
+  add_option(*command, "files", options->inputs, "FILE",
+             "profiles, or files of an unfinished one's parts")
+      ->required();
+  add_option(*command, "-o,--output", options->output, "FILE", "the profile to write")->required();
   command->add_flag("--force", options->force, "replace the output if it is there");
   command->footer(
       "Shards of one plan come together by index; of those with one index the first stays.\n"

@@ -3,10 +3,9 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/options.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/diff.hpp"
 
@@ -47,7 +46,6 @@ void run_diff(const DiffCommand& command) {
                 << " figures were compared by their 95 % intervals: about "
                 << (diff.compared + 10) / 20 << " of them differ so by chance alone\n";
   }
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   if (command.exit_code && !diff.changes.empty()) throw CLI::RuntimeError(kExitNotMet);
 }
 
@@ -57,12 +55,9 @@ void add_diff_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "diff", "What changed between two profiles or two policies, largest first");
   const auto options = std::make_shared<DiffCommand>();
-  command->add_option("first", options->first, "a profile or a policy document")
-      ->required()
-      ->type_name("FILE");
-  command->add_option("second", options->second, "another of the same kind")
-      ->required()
-      ->type_name("FILE");
+  add_option(*command, "first", options->first, "FILE", "a profile or a policy document")
+      ->required();
+  add_option(*command, "second", options->second, "FILE", "another of the same kind")->required();
   command->add_flag("--json", options->as_json, "print JSON");
   command->add_flag("--all", options->all, "print every change, not the 30 largest");
   command->add_flag("--exit-code", options->exit_code, "exit with 4 where something changed");

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "calibrate/inspect/diff.hpp"
 #include "calibrate/rules/calibrated.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -68,13 +69,10 @@ class Walk {
   }
 
   void compare_estimates(const std::string& place, const json& a, const json& b) {
-    const auto number = [](const json& of, const char* key) {
-      return of.at(key).is_number() ? of.at(key).get<double>() : std::nan("");
-    };
     ++out_.compared;
-    const double difference = number(b, "mean") - number(a, "mean");
-    const auto half = [&](const json& of) { return (number(of, "high") - number(of, "low")) / 2; };
-    const double width = std::hypot(half(a), half(b));
+    const Estimate first = estimate_of(a), second = estimate_of(b);
+    const double difference = second.mean - first.mean;
+    const double width = std::hypot((first.high - first.low) / 2, (second.high - second.low) / 2);
     if (!(std::abs(difference) > width)) return;
     out_.changes.push_back({place, "", a.at("mean"), b.at("mean"),
                             Estimate{difference, difference - width, difference + width},

@@ -5,11 +5,10 @@
 #include <memory>
 #include <numeric>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/model/model_file.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/inspect_bytes.hpp"
@@ -165,43 +164,22 @@ struct Options {
 };
 
 void add_options(CLI::App& command, Options& o) {
-  const char* const kGroup = "Memory of a policy document's policies";
   constexpr std::int64_t kMost = std::int64_t{1} << 27;
-  command
-      .add_option("--context", o.question.context,
-                  "prompt tokens that every layer's memory is given for")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
-      ->type_name("TOKENS")
-      ->group(kGroup);
-  command.add_option("--new-tokens", o.question.new_tokens, "generated behind the prompt")
-      ->check(CLI::Range(std::int64_t{0}, kMost))
-      ->capture_default_str()
-      ->type_name("TOKENS")
-      ->group(kGroup);
-  command.add_option("--batch", o.question.batch, "sequences at a time")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
-      ->capture_default_str()
-      ->type_name("N")
-      ->group(kGroup);
-  command
-      .add_option("--memory", o.memory,
-                  "memory for weights and cache, as 24GiB: the greatest batch and context in it")
-      ->type_name("SIZE")
-      ->group(kGroup);
-  auto* model = command
-                    .add_option("-m,--model", o.model,
-                                "GGUF file or Hugging Face folder, whose weights are counted")
-                    ->type_name("PATH")
-                    ->group(kGroup);
-  command.add_option("--weights", o.weights, "or their size, as 13GiB")
-      ->excludes(model)
-      ->type_name("SIZE")
-      ->group(kGroup);
-  command
-      .add_option("--as", o.question.runtime,
-                  "as this runtime runs the policies, in its blocks and pools")
-      ->type_name("RUNTIME")
-      ->group(kGroup);
+  command.option_defaults()->group("Memory of a policy document's policies");
+  add_option(command, "--context", o.question.context, "TOKENS",
+             "prompt tokens that every layer's memory is given for")
+      ->check(whole_range(1, kMost));
+  add_number(command, "--new-tokens", o.question.new_tokens, "TOKENS",
+             "generated behind the prompt", 0, kMost);
+  add_number(command, "--batch", o.question.batch, "N", "sequences at a time", 1, kMost);
+  add_option(command, "--memory", o.memory, "SIZE",
+             "memory for weights and cache, as 24GiB: the greatest batch and context in it");
+  auto* model = add_option(command, "-m,--model", o.model, "PATH",
+                           "GGUF file or Hugging Face folder, whose weights are counted");
+  add_option(command, "--weights", o.weights, "SIZE", "or their size, as 13GiB")->excludes(model);
+  add_option(command, "--as", o.question.runtime, "RUNTIME",
+             "as this runtime runs the policies, in its blocks and pools");
+  command.option_defaults()->group("Options");
 }
 
 BytesQuestion settled(const Options& o, const Document& document) {

@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/options.hpp"
 #include "base/plain_text.hpp"
-#include "base/real_range.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -44,63 +42,45 @@ struct Options {
   std::optional<std::int64_t> initial, recent;  // for every method that keeps such tokens
 };
 
-const char* const kSampling = "Samples";
-const char* const kModel = "Model";
-
 void add_common_options(CLI::App& command, Options& o) {
-  command.add_option("-p,--profile", o.profile, "the profile, as 'kvatlas profile' writes it")
-      ->required()
-      ->type_name("FILE");
-  command.add_option("-o,--output", o.output, "the policy document to write")->type_name("FILE");
+  add_option(command, "-p,--profile", o.profile, "FILE",
+             "the profile, as 'kvatlas profile' writes it")
+      ->required();
+  add_option(command, "-o,--output", o.output, "FILE", "the policy document to write");
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--force", o.force,
                    "replace the output if it is there, and calibrate on fewer than 5 samples, or "
                    "where the full cache scores below 0.5 (the document says so)");
 
-  command
-      .add_option("--tasks", o.request.tasks, "only samples of these tasks (default: all of them)")
+  command.option_defaults()->group("Samples");
+  add_option(command, "--tasks", o.request.tasks, "NAME,...",
+             "only samples of these tasks (default: all of them)")
+      ->delimiter(',');
+  add_number(command, "--held-out", o.request.held_out, "SHARE",
+             "share of the samples that the choice does not see and the loss is measured on; "
+             "nothing is held out of fewer than 10",
+             0.0, 0.9);
+  add_option(command, "--seed", o.request.seed, "NUMBER", "of the split")
+      ->capture_default_str();
+  add_option(command, "--lengths", o.request.lengths, "N,...",
+             "prompt tokens at which savings are given (default: the samples' lengths)")
       ->delimiter(',')
-      ->type_name("NAME,...")
-      ->group(kSampling);
-  command
-      .add_option("--held-out", o.request.held_out,
-                  "share of the samples that the choice does not see and the loss is measured on; "
-                  "nothing is held out of fewer than 10")
-      ->check(real_range(0.0, 0.9))
-      ->capture_default_str()
-      ->type_name("SHARE")
-      ->group(kSampling);
-  command.add_option("--seed", o.request.seed, "of the split")
-      ->capture_default_str()
-      ->type_name("NUMBER")
-      ->group(kSampling);
-  command
-      .add_option("--lengths", o.request.lengths,
-                  "prompt tokens at which savings are given (default: the samples' lengths)")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
-      ->type_name("N,...")
-      ->group(kSampling);
+      ->check(whole_range(1, std::int64_t{1} << 40));
 
-  command.option_defaults()->group(kModel);
+  command.option_defaults()->group("Model");
   add_model_options(command, o.trials)
       ->description(
           "GGUF file or Hugging Face folder of the profile's model, to try candidates on");
   command.get_option("--memory-budget")
       ->description("memory the run may take, as 6GiB (default: no limit)");
-  command
-      .add_option("--for", o.runtime,
-                  "try candidates as this runtime would run them (" +
-                      join(runtimes(), ", ", &Runtime::name) +
-                      "), so that the policy is the best for it; lazy layers are then the same "
-                      "for every input")
-      ->type_name("RUNTIME");
-  command
-      .add_option("--new", o.trials.max_new,
-                  "tokens generated of each sample; 0: as many as the task's answers need")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->capture_default_str()
-      ->type_name("N");
+  add_option(command, "--for", o.runtime, "RUNTIME",
+             "try candidates as this runtime would run them (" +
+                 join(runtimes(), ", ", &Runtime::name) +
+                 "), so that the policy is the best for it; lazy layers are then the same "
+                 "for every input");
+  add_number(command, "--new", o.trials.max_new, "N",
+             "tokens generated of each sample; 0: as many as the task's answers need", 0,
+             std::int64_t{1} << 20);
   command.option_defaults()->group("Options");
 }
 
@@ -116,9 +96,8 @@ void add_shared_options(CLI::App& command, Options& o) {
       whose += str(whose.empty() ? ", for " : " and ", keeper->row.method.title);
   const auto add = [&](const char* key, auto& value, const char* meaning) {
     const char* const first = keepers.front()->row.method.name;
-    auto* option =
-        as_setting(command.add_option(str("--", key), value, str(meaning, whose)), first, key)
-            ->type_name("TOKENS");
+    auto* option = as_setting(
+        add_option(command, str("--", key), value, "TOKENS", str(meaning, whose)), first, key);
     std::string defaults = default_text(first, key);
     for (std::size_t i = 1; i < keepers.size(); ++i)
       defaults += str("; ", keepers[i]->row.method.title, " ",
@@ -127,19 +106,16 @@ void add_shared_options(CLI::App& command, Options& o) {
   };
   add("initial", o.initial, "first tokens that stay with every layer");
   add("recent", o.recent, "last tokens that do, the query's own included");
-  command
-      .add_option("--tolerance", o.tolerance,
-                  "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
-                  "one sample)")
-      ->check(real_range(0.0, 1.0))
-      ->type_name("SHARE");
+  add_option(command, "--tolerance", o.tolerance, "SHARE",
+             "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
+             "one sample)")
+      ->check(real_range(0.0, 1.0));
   for (std::size_t i = 1; i < keepers.size(); ++i) {
     const Method& method = keepers[i]->row.method;
     const auto add_own = [&](const char* key, auto& value) {
-      limit_to_setting(command.add_option(str("--", method.name, "-", key), value,
-                                          str("another --", key, " for ", method.title)),
+      limit_to_setting(add_option(command, str("--", method.name, "-", key), value, "TOKENS",
+                                  str("another --", key, " for ", method.title)),
                        method.name, key)
-          ->type_name("TOKENS")
           ->group(method.title);
     };
     add_own("initial", keepers[i]->initial);
@@ -273,7 +249,6 @@ void run(Options& o, const MakeTrials& make_trials) {
   const std::string text = document_text(document);
   if (!o.output.empty()) write_document(document, o.output, o.force);
   if (o.as_json) std::cout << text;
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   if (!o.output.empty()) std::cerr << o.output << ": written\n";
 }
 
@@ -308,8 +283,10 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
     CLI::App* sub = command->add_subcommand(name, summary);
     add_common_options(*sub, o);
     add_shared_options(*sub, o);
-    for (const auto& wanted : o.methods)
-      wanted.command->add_options(*sub, methods.size() == 1 ? "Options" : wanted.row.method.title);
+    for (const auto& wanted : o.methods) {
+      sub->option_defaults()->group(methods.size() == 1 ? "Options" : wanted.row.method.title);
+      wanted.command->add_options(*sub);
+    }
     sub->footer(std::string("Examples:\n") + examples);
     sub->callback([options, make_trials] { run(*options, make_trials); });
   };

@@ -5,11 +5,10 @@
 #include <cmath>
 #include <map>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -241,33 +240,22 @@ Calibrated Budgeting::calibrate() {
 /// The method's options.
 class DynamicKvCommand : public MethodCommand {
  public:
-  void add_options(CLI::App& command, const char* group) override {
+  void add_options(CLI::App& command) override {
     auto& select = request_.policy.select;
-    as_setting(command.add_option("--budget", select.budget,
-                                  setting_named(kName, "budget").meaning + ": the document's"),
-               kName, "budget")
-        ->type_name("TOKENS")
-        ->group(group);
-    limit_to_setting(command.add_option("--budgets", request_.budgets,
-                                        "of the sweep (default: those of the profile)"),
+    as_setting(add_option(command, "--budget", select.budget, "TOKENS",
+                          setting_named(kName, "budget").meaning + ": the document's"),
+               kName, "budget");
+    limit_to_setting(add_option(command, "--budgets", request_.budgets, "TOKENS,...",
+                                "of the sweep (default: those of the profile)"),
                      kName, "budget")
-        ->delimiter(',')
-        ->type_name("TOKENS,...")
-        ->group(group);
-    as_setting(
-        command.add_option("--window", select.window, "last prompt rows, which score the others"),
-        kName, "window")
-        ->type_name("TOKENS")
-        ->group(group);
-    as_setting(command.add_option("--kernel", select.kernel), kName, "kernel")
-        ->type_name("N")
-        ->group(group);
-    as_setting(command.add_option("--pooling", pooling_, "how: avg or max"), kName, "pooling")
-        ->type_name("HOW")
-        ->group(group);
-    as_setting(command.add_option("--r-max", request_.policy.r_max), kName, "r_max")
-        ->type_name("NUMBER")
-        ->group(group);
+        ->delimiter(',');
+    as_setting(add_option(command, "--window", select.window, "TOKENS",
+                          "last prompt rows, which score the others"),
+               kName, "window");
+    as_setting(add_option(command, "--kernel", select.kernel, "N"), kName, "kernel");
+    as_setting(add_option(command, "--pooling", pooling_, "HOW", "how: avg or max"), kName,
+               "pooling");
+    as_setting(add_option(command, "--r-max", request_.policy.r_max, "NUMBER"), kName, "r_max");
   }
   void settle() override {
     request_.policy.select.pooling = pooling_ == "max" ? Pooling::maximum : Pooling::average;

@@ -13,6 +13,12 @@ namespace kvatlas::calibrate {
 
 using nlohmann::json;
 
+Policy policy_of(Part part) {
+  Policy policy{.name = {}, .parts = {std::move(part)}};
+  policy.name = policy_text(policy);
+  return policy;
+}
+
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
                  const std::vector<std::size_t>& samples)
     : evidence_(&evidence) {
@@ -77,15 +83,13 @@ json Verdict::measured(std::size_t policy, bool held_out) const {
 
 Table measured_table(const std::string& title, const json& measured) {
   Table table{title, {"task", "samples", "full", "score", "loss", "KV kept"}, {}};
-  const auto number = [](const json& value) {
-    return value.is_number() ? value.get<double>() : std::nan("");
-  };
+  const auto estimate = [](const json& of) { return estimate_text(estimate_of(of)); };
   const auto add = [&](const std::string& name, const json& of) {
     const auto samples = of.at("samples").get<std::size_t>();
     table.rows.push_back(
         {name, str(samples, of_texts(samples, of.at("texts").get<std::size_t>())),
-         estimate_text(estimate_of(of.at("full"))), estimate_text(estimate_of(of.at("score"))),
-         estimate_text(estimate_of(of.at("loss"))), percent_text(number(of.at("kept_share")))});
+         estimate(of.at("full")), estimate(of.at("score")), estimate(of.at("loss")),
+         percent_text(number_of(of.at("kept_share")))});
   };
   const json& tasks = measured.at("tasks");
   if (tasks.size() > 1)

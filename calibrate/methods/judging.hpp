@@ -14,6 +14,9 @@
 
 namespace kvatlas::calibrate {
 
+/// The policy that has this part alone, called by its text.
+Policy policy_of(Part part);
+
 /// What policies did on samples that have answers.
 class Verdict {
  public:

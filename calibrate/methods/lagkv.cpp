@@ -7,12 +7,10 @@
 #include <map>
 #include <tuple>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -173,11 +171,7 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
 
 void Sweep::judge(const Split& split) {
   std::vector<Policy> policies;
-  for (const auto& candidate : candidates_) {
-    Policy policy{.name = {}, .parts = {candidate.part}};
-    policy.name = policy_text(policy);
-    policies.push_back(std::move(policy));
-  }
+  for (const auto& candidate : candidates_) policies.push_back(policy_of(candidate.part));
   const Verdict verdict(evidence_, run_, policies, split.choice);
   require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
   require_score(verdict.full_score().mean, evidence_.request().force, out_);
@@ -340,29 +334,19 @@ Calibrated Sweep::calibrate() {
 /// The method's options.
 class LagKvCommand : public MethodCommand {
  public:
-  void add_options(CLI::App& command, const char* group) override {
-    as_setting(command.add_option("--sink", request_.sink), kName, "sink")
-        ->type_name("TOKENS")
-        ->group(group);
-    limit_to_setting(
-        command.add_option("--lags", request_.lags, "partition sizes of the sweep, in tokens"),
-        kName, "lag")
+  void add_options(CLI::App& command) override {
+    as_setting(add_option(command, "--sink", request_.sink, "TOKENS"), kName, "sink");
+    limit_to_setting(add_option(command, "--lags", request_.lags, "TOKENS,...",
+                                "partition sizes of the sweep, in tokens"),
+                     kName, "lag")
         ->delimiter(',')
-        ->default_str("128,512,1024")
-        ->type_name("TOKENS,...")
-        ->group(group);
-    command.add_option("--ratios", request_.ratios, "shares of a partition kept, as 0.25 or 1/4")
+        ->default_str("128,512,1024");
+    add_option(command, "--ratios", request_.ratios, "R,...",
+               "shares of a partition kept, as 0.25 or 1/4")
         ->delimiter(',')
-        ->default_str("1/2,1/4,1/6,1/8")
-        ->type_name("R,...")
-        ->group(group);
-    command
-        .add_option("--compression", request_.compression,
-                    "share of the cache that the recommended setting saves at least, 0 to 1")
-        ->check(real_range(0.0, 1.0))
-        ->capture_default_str()
-        ->type_name("SHARE")
-        ->group(group);
+        ->default_str("1/2,1/4,1/6,1/8");
+    add_number(command, "--compression", request_.compression, "SHARE",
+               "share of the cache that the recommended setting saves at least, 0 to 1", 0.0, 1.0);
   }
   bool fit(const Runtime& runtime) override { return runtime.takes(Form::lagkv); }
   Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {

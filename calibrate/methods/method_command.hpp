@@ -23,8 +23,8 @@ class MethodCommand {
  public:
   virtual ~MethodCommand() = default;
 
-  /// Adds the method's own options, in this group of the help.
-  virtual void add_options(CLI::App& command, const char* group) = 0;
+  /// Adds the method's own options.
+  virtual void add_options(CLI::App& command) = 0;
 
   /// Members of the request that options set which several methods share: --initial and --recent,
   /// and --tolerance. Null for a method that has no use for them.

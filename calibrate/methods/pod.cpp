@@ -5,13 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/method.hpp"
@@ -61,9 +59,7 @@ class Grouping {
     return part;
   }
   Policy policy_at(double delta, double tau, Proximity proximal) const {
-    Policy policy{.name = {}, .parts = {part_at(delta, tau, proximal)}};
-    policy.name = policy_text(policy);
-    return policy;
+    return policy_of(part_at(delta, tau, proximal));
   }
 
   void read();
@@ -343,52 +339,32 @@ Calibrated Grouping::calibrate() {
 /// The method's options.
 class PodCommand : public MethodCommand {
  public:
-  void add_options(CLI::App& command, const char* group) override {
+  void add_options(CLI::App& command) override {
     auto* delta = limit_to_setting(
-                      command.add_option(
-                          "--delta", request_.delta,
-                          "least similarity of a block's layers, 0 to 1 (default: with --model the "
-                          "least that keeps the score, else " +
-                              default_text(kName, "delta") + ")"),
-                      kName, "delta")
-                      ->type_name("SHARE")
-                      ->group(group);
-    command
-        .add_option(
-            "--save", request_.wanted_saving,
-            "or the greatest that saves this share of the cache at the longest of --lengths")
+        add_option(command, "--delta", request_.delta, "SHARE",
+                   "least similarity of a block's layers, 0 to 1 (default: with --model the "
+                   "least that keeps the score, else " +
+                       default_text(kName, "delta") + ")"),
+        kName, "delta");
+    add_option(command, "--save", request_.wanted_saving, "SHARE",
+               "or the greatest that saves this share of the cache at the longest of --lengths")
         ->check(real_range(0.0, 0.5))
-        ->excludes(delta)
-        ->type_name("SHARE")
-        ->group(group);
-    limit_to_setting(
-        command.add_option("--deltas", request_.deltas, "of the sweep (default: 0.05 to 0.95)"),
-        kName, "delta")
-        ->delimiter(',')
-        ->type_name("SHARE,...")
-        ->group(group);
-    as_setting(command.add_option("--granularity", granularity_,
-                                  "what has blocks of its own: kv-head or head (query heads)"),
-               kName, "granularity")
-        ->type_name("WHAT")
-        ->group(group);
-    as_setting(
-        command.add_option("--tau", request_.policy.tau,
-                           "gate from which a head skips the distant part, 0 to 1; 1: never"),
-        kName, "tau")
-        ->type_name("SHARE")
-        ->group(group);
-    command.add_option("--memory", memory_, "memory for KV caches that the greatest batch is of")
-        ->capture_default_str()
-        ->type_name("SIZE")
-        ->group(group);
-    command
-        .add_option("--new-tokens", request_.new_tokens,
-                    "generated after the prompt, for that batch")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-        ->capture_default_str()
-        ->type_name("TOKENS")
-        ->group(group);
+        ->excludes(delta);
+    limit_to_setting(add_option(command, "--deltas", request_.deltas, "SHARE,...",
+                                "of the sweep (default: 0.05 to 0.95)"),
+                     kName, "delta")
+        ->delimiter(',');
+    as_setting(add_option(command, "--granularity", granularity_, "WHAT",
+                          "what has blocks of its own: kv-head or head (query heads)"),
+               kName, "granularity");
+    as_setting(add_option(command, "--tau", request_.policy.tau, "SHARE",
+                          "gate from which a head skips the distant part, 0 to 1; 1: never"),
+               kName, "tau");
+    add_option(command, "--memory", memory_, "SIZE",
+               "memory for KV caches that the greatest batch is of")
+        ->capture_default_str();
+    add_number(command, "--new-tokens", request_.new_tokens, "TOKENS",
+               "generated after the prompt, for that batch", 0, std::int64_t{1} << 24);
   }
   Shared shared() override { return {&request_.policy.proximal, &request_.tolerance}; }
   void settle() override {

@@ -5,11 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -54,11 +52,6 @@ class Thresholding {
     part.threshold = threshold;
     if (request_.fixed) part.fixed = fixed_at(threshold);
     return part;
-  }
-  static Policy policy_of(const SimLayerKv& part) {
-    Policy policy{.name = {}, .parts = {part}};
-    policy.name = policy_text(policy);
-    return policy;
   }
   double lazy_layers_at(double threshold) const {
     return mean_lazy_layers(sighted_, threshold, choice());
@@ -218,10 +211,9 @@ void Thresholding::report(double threshold) {
   for (std::size_t l = 0; l < rates.size(); ++l) {
     const auto streaming = std::count(heads[l].begin(), heads[l].end(), true);
     const json consistent = report_.contains("consistency") ? report_["consistency"][l] : json();
-    layers.rows.push_back(
-        {str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
-         view.lazy[l] ? "lazy" : "full", str(streaming, " of ", heads[l].size()),
-         percent_text(consistent.is_number() ? consistent.get<double>() : std::nan(""))});
+    layers.rows.push_back({str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
+                           view.lazy[l] ? "lazy" : "full", str(streaming, " of ", heads[l].size()),
+                           percent_text(number_of(consistent))});
   }
   out_.tables.push_back(std::move(layers));
 
@@ -270,38 +262,23 @@ Calibrated Thresholding::calibrate() {
 /// The method's options.
 class SimLayerCommand : public MethodCommand {
  public:
-  void add_options(CLI::App& command, const char* group) override {
-    limit_to_setting(
-        command.add_option("--threshold", request_.threshold,
-                           setting_named(kName, "threshold").meaning +
-                               ", 0 to 1 (default: searched for, which needs --model)"),
-        kName, "threshold")
-        ->type_name("SHARE")
-        ->group(group);
-    as_setting(command.add_option("--identify", identify_,
-                                  "when layers are told: decode (at the first generated token) or "
-                                  "prefill (at the last prompt rows)"),
-               kName, "identify")
-        ->type_name("WHEN")
-        ->group(group);
-    as_setting(
-        command.add_option("--w-last", request_.policy.w_last, "prompt rows looked at by prefill"),
-        kName, "w_last")
-        ->type_name("N")
-        ->group(group);
-    command
-        .add_option("--static-share", request_.static_share,
-                    "share of samples from which a layer is lazy in the static view, 0 to 1")
-        ->check(real_range(0.0, 1.0))
-        ->capture_default_str()
-        ->type_name("SHARE")
-        ->group(group);
-    command.add_flag("--per-head", request_.policy.per_head, "tell KV heads, not layers")
-        ->group(group);
-    command
-        .add_flag("--fixed", request_.fixed,
-                  "make the static view the policy: the same lazy layers for every input")
-        ->group(group);
+  void add_options(CLI::App& command) override {
+    limit_to_setting(add_option(command, "--threshold", request_.threshold, "SHARE",
+                                setting_named(kName, "threshold").meaning +
+                                    ", 0 to 1 (default: searched for, which needs --model)"),
+                     kName, "threshold");
+    as_setting(add_option(command, "--identify", identify_, "WHEN",
+                          "when layers are told: decode (at the first generated token) or "
+                          "prefill (at the last prompt rows)"),
+               kName, "identify");
+    as_setting(add_option(command, "--w-last", request_.policy.w_last, "N",
+                          "prompt rows looked at by prefill"),
+               kName, "w_last");
+    add_number(command, "--static-share", request_.static_share, "SHARE",
+               "share of samples from which a layer is lazy in the static view, 0 to 1", 0.0, 1.0);
+    command.add_flag("--per-head", request_.policy.per_head, "tell KV heads, not layers");
+    command.add_flag("--fixed", request_.fixed,
+                     "make the static view the policy: the same lazy layers for every input");
   }
   Shared shared() override { return {&request_.policy.keep, &request_.tolerance}; }
   void settle() override {

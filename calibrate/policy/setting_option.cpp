@@ -3,9 +3,7 @@
 
 #include <cstdlib>
 
-#include <CLI/CLI.hpp>
-
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 

@@ -71,12 +71,12 @@ json estimate_json(const Estimate& estimate) {
           {"high", number_json(estimate.high)}};
 }
 
-Estimate estimate_of(const json& written) {
-  const auto number = [&](const char* name) {
-    const json& value = written.at(name);
-    return value.is_number() ? value.get<double>() : std::nan("");
-  };
-  return {number("mean"), number("low"), number("high")};
+double number_of(const json& value) {
+  return value.is_number() ? value.get<double>() : std::nan("");
+}
+
+Estimate estimate_of(const json& value) {
+  return {number_of(value.at("mean")), number_of(value.at("low")), number_of(value.at("high"))};
 }
 
 json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,

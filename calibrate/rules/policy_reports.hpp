@@ -26,7 +26,9 @@ Provenance provenance_of(const profile::Reader& profile, const std::vector<std::
 // Numbers as documents hold them; infinities and NaN become null.
 nlohmann::json number_json(double value);
 nlohmann::json estimate_json(const Estimate& estimate);
-Estimate estimate_of(const nlohmann::json& written);
+// The way back; NaN for what is no number.
+double number_of(const nlohmann::json& json);
+Estimate estimate_of(const nlohmann::json& json);
 
 /// What a profile says about SimLayerKV.
 struct LazyEvidence {

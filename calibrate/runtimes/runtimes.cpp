@@ -99,23 +99,17 @@ std::string loss_letters(const Losses& losses) {
 }
 
 const char* loss_text(Loss loss) {
-  switch (loss) {
-    case Loss::first_tokens_lost:
-      return "the first tokens are lost";
-    case Loss::masks_prefill:
-      return "the window masks the prefill too";
-    case Loss::window_rolls:
-      return "the window keeps rolling while decoding";
-    case Loss::one_window_size:
-      return "one window size for every lazy layer";
-    case Loss::holds_at_length:
-      return "holds at the stated prompt length only";
-    case Loss::memory_not_freed:
-      return "attention is masked, the memory is not freed";
-    case Loss::keeps_other_tokens:
-      return "other tokens are kept than the policy's score would keep";
-  }
-  return "";
+  // In the order of Loss.
+  static constexpr const char* kTexts[] = {
+      "the first tokens are lost",
+      "the window masks the prefill too",
+      "the window keeps rolling while decoding",
+      "one window size for every lazy layer",
+      "holds at the stated prompt length only",
+      "attention is masked, the memory is not freed",
+      "other tokens are kept than the policy's score would keep",
+  };
+  return kTexts[static_cast<std::size_t>(loss)];
 }
 
 const Expression& Runtime::form(Form form) const {

@@ -5,14 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/capture/profile_request.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/interrupt.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
@@ -207,7 +205,6 @@ void run_auto(AutoCommand o) {
                 << bytes_str(std::llround(candidate.bytes)) << " a sequence ("
                 << percent_text(candidate.kept_share) << " of the full cache)\n";
   }
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   for (const auto& note : result.notes) say(note);
   if (result.passed_over > 0)
     say(str("finalists passed over, for they lost too much on unseen samples: ",
@@ -224,118 +221,66 @@ void run_auto(AutoCommand o) {
 void add_options(CLI::App& command, AutoCommand& o) {
   capture::add_model_options(command, o.run);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;
-  const char* const kWish = "What is wanted";
-  command.add_option("--memory", o.memory, "memory for weights and all caches, as 24GiB")
-      ->type_name("SIZE")
-      ->group(kWish);
-  command.add_option("--kv-saving", o.kv_saving, "or the share of the cache to save, 0 to 1")
-      ->check(real_range(0.01, 0.99))
-      ->type_name("SHARE")
-      ->group(kWish);
-  command.add_option("--context", o.context, "prompt tokens that must fit")
+  command.option_defaults()->group("What is wanted");
+  add_option(command, "--memory", o.memory, "SIZE", "memory for weights and all caches, as 24GiB");
+  add_option(command, "--kv-saving", o.kv_saving, "SHARE",
+             "or the share of the cache to save, 0 to 1")
+      ->check(real_range(0.01, 0.99));
+  add_option(command, "--context", o.context, "TOKENS", "prompt tokens that must fit")
       ->required()
-      ->check(CLI::Range(std::int64_t{1}, kMost))
-      ->type_name("TOKENS")
-      ->group(kWish);
-  command
-      .add_option("--new-tokens", o.new_tokens, "generated behind the prompt, which must fit too")
-      ->check(CLI::Range(std::int64_t{0}, kMost))
-      ->capture_default_str()
-      ->type_name("TOKENS")
-      ->group(kWish);
-  command.add_option("--batch", o.batch, "sequences at a time")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
-      ->capture_default_str()
-      ->type_name("N")
-      ->group(kWish);
-  command.add_option("--max-loss", o.search.max_loss, "points of the score that may be lost")
-      ->check(real_range(0.0, 100.0))
-      ->capture_default_str()
-      ->type_name("POINTS")
-      ->group(kWish);
-  command.add_option("--for", o.space.runtime, "the runtime that is to run the policy")
-      ->type_name("RUNTIME")
-      ->group(kWish);
+      ->check(whole_range(1, kMost));
+  add_number(command, "--new-tokens", o.new_tokens, "TOKENS",
+             "generated behind the prompt, which must fit too", 0, kMost);
+  add_number(command, "--batch", o.batch, "N", "sequences at a time", 1, kMost);
+  add_number(command, "--max-loss", o.search.max_loss, "POINTS",
+             "points of the score that may be lost", 0.0, 100.0);
+  add_option(command, "--for", o.space.runtime, "RUNTIME", "the runtime that is to run the policy");
 
-  command
-      .add_option("-p,--profile", o.profile,
-                  "the model's profile; without it one is taken first, of prompts of the context's "
-                  "length")
-      ->type_name("FILE")
-      ->group("Samples");
-  command
-      .add_option("--task", o.prompts.tasks,
-                  "samples of these tasks: of the profile, or generated; may be repeated")
-      ->type_name("TASK")
-      ->default_str("all of the profile; generated: needle, passkey and vt")
-      ->group("Samples");
-  command
-      .add_option("--prompts", o.run.prompts_file, "or your own, JSONL with answers, to profile")
-      ->type_name("FILE")
-      ->group("Samples");
-  command.add_option("--lengths", o.prompts.lengths, "of generated prompts, in tokens")
+  command.option_defaults()->group("Samples");
+  add_option(command, "-p,--profile", o.profile, "FILE",
+             "the model's profile; without it one is taken first, of prompts of the context's "
+             "length");
+  add_option(command, "--task", o.prompts.tasks, "TASK",
+             "samples of these tasks: of the profile, or generated; may be repeated")
+      ->default_str("all of the profile; generated: needle, passkey and vt");
+  add_option(command, "--prompts", o.run.prompts_file, "FILE",
+             "or your own, JSONL with answers, to profile");
+  add_option(command, "--lengths", o.prompts.lengths, "N,...", "of generated prompts, in tokens")
       ->delimiter(',')
       ->default_str("the context")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->type_name("N,...")
-      ->group("Samples");
-  command.add_option("--depths", o.prompts.depths, "where the answer lies in them, 0 to 1")
+      ->check(whole_range(1, std::int64_t{1} << 24));
+  add_option(command, "--depths", o.prompts.depths, "D,...",
+             "where the answer lies in them, 0 to 1")
       ->delimiter(',')
       ->default_str("0.1,0.3,0.5,0.7,0.9")
-      ->check(real_range(0.0, 1.0))
-      ->type_name("D,...")
-      ->group("Samples");
-  command
-      .add_option("--seeds", o.prompts.seeds,
-                  "texts of each generated task; every one stands at each length and depth")
+      ->check(real_range(0.0, 1.0));
+  add_option(command, "--seeds", o.prompts.seeds, "N",
+             "texts of each generated task; every one stands at each length and depth")
       ->default_str("as many as depths")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->type_name("N")
-      ->group("Samples");
-  command
-      .add_option("--held-out", o.request.held_out,
-                  "share of the samples that only the finalists are tried on")
-      ->check(real_range(0.0, 0.9))
-      ->capture_default_str()
-      ->type_name("SHARE")
-      ->group("Samples");
-  command.add_option("--seed", o.prompts.seed, "of prompts and split")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->type_name("NUMBER")
-      ->group("Samples");
-  command.add_option("--new", o.max_new, "tokens generated of each sample; 0: as its answers need")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->capture_default_str()
-      ->type_name("N")
-      ->group("Samples");
+      ->check(whole_range(1, std::int64_t{1} << 20));
+  add_number(command, "--held-out", o.request.held_out, "SHARE",
+             "share of the samples that only the finalists are tried on", 0.0, 0.9);
+  add_number(command, "--seed", o.prompts.seed, "NUMBER", "of prompts and split", 0,
+             std::int64_t{1} << 40);
+  add_number(command, "--new", o.max_new, "N",
+             "tokens generated of each sample; 0: as its answers need", 0, std::int64_t{1} << 20);
 
-  const char* const kSearch = "Search";
-  command
-      .add_option("--methods", o.space.methods,
-                  "what is searched; compose: SimLayerKV with DynamicKV or LagKV on the layers "
-                  "that stay full; kv4: what is kept in 4 bits")
+  command.option_defaults()->group("Search");
+  add_option(command, "--methods", o.space.methods, "METHOD,...",
+             "what is searched; compose: SimLayerKV with DynamicKV or LagKV on the layers "
+             "that stay full; kv4: what is kept in 4 bits")
       ->delimiter(',')
       ->check(CLI::IsMember(searched_names()))
-      ->default_str(join(searched_names(), ","))
-      ->type_name("METHOD,...")
-      ->group(kSearch);
-  command.add_option("--candidates", o.search.width, "policies that are tried on the model at all")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str()
-      ->type_name("N")
-      ->group(kSearch);
-  command.add_option("--finalists", o.search.finalists, "policies that unseen samples judge")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str()
-      ->type_name("N")
-      ->group(kSearch);
-  command
-      .add_flag("--exhaustive", o.search.exhaustive,
-                "try every policy that fits on every sample of the search")
-      ->group(kSearch);
+      ->default_str(join(searched_names(), ","));
+  add_number(command, "--candidates", o.search.width, "N",
+             "policies that are tried on the model at all", 1, 100000);
+  add_number(command, "--finalists", o.search.finalists, "N", "policies that unseen samples judge",
+             1, 64);
+  command.add_flag("--exhaustive", o.search.exhaustive,
+                   "try every policy that fits on every sample of the search");
 
-  command.add_option("-o,--output", o.output, "the policy document to write")->type_name("FILE");
+  command.option_defaults()->group("Options");
+  add_option(command, "-o,--output", o.output, "FILE", "the policy document to write");
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--resume", o.resume, "go on with an interrupted search");
   command.add_flag("--force", o.force,

@@ -5,12 +5,10 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/rules/evidence.hpp"
@@ -117,7 +115,6 @@ void run_check(CheckCommand command) {
     std::cout << canonical_json(verdicts_json(verdicts, command, passed));
   else
     for (const auto& verdict : verdicts) std::cout << verdict.line << '\n';
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   print_notes(evaluation);
   if (!passed) throw CLI::RuntimeError(kExitNotMet);
 }
@@ -129,19 +126,16 @@ void add_check_command(CLI::App& app) {
       "check", "A gate: does a policy still lose no more than it may on the model?");
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
-  command->add_option("policy", o.document, "the policy document; each of its policies is judged")
-      ->required()
-      ->type_name("FILE");
+  add_option(*command, "policy", o.document, "FILE",
+             "the policy document; each of its policies is judged")
+      ->required();
   add_request_options(*command, o.request);
-  command->add_option("--max-loss", o.max_loss, "points of the score that may be lost")
-      ->check(real_range(-100.0, 100.0))
-      ->capture_default_str()
-      ->type_name("POINTS");
+  add_number(*command, "--max-loss", o.max_loss, "POINTS", "points of the score that may be lost",
+             -100.0, 100.0);
   command->add_flag("--surely", o.surely,
                     "the upper end of the 95 % interval must be within it, not the mean alone");
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
-  command->add_option("--junit", o.junit, "write it as JUnit XML, replacing the file")
-      ->type_name("FILE");
+  add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
   command->add_flag("--force", o.force,
                     "judge by fewer than 5 samples, or where the full cache scores below 0.5");
   command->footer(

@@ -4,12 +4,12 @@
 #include <iostream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/options.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_request.hpp"
@@ -117,7 +117,6 @@ void run_evaluate(const EvaluateCommand& command) {
               << ", decoding all policies " << capture::duration_str(evaluation.decode_seconds)
               << ".\n";
   }
-  if (!std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
   print_notes(evaluation);
   require_all(evaluation);
 }
@@ -130,36 +129,24 @@ void add_evaluate_command(CLI::App& app) {
   auto options = std::make_shared<EvaluateCommand>();
   EvaluateRequest& request = options->request;
   add_request_options(*command, request);
-  command
-      ->add_option("--policy", request.policies,
-                   "a policy document, or a policy as text (below); may be repeated")
-      ->type_name("POLICY")
+  add_option(*command, "--policy", request.policies, "POLICY",
+             "a policy document, or a policy as text (below); may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option("--against", request.against,
-                   "further policies as text, with commas between; full is always there")
-      ->type_name("POLICY,...")
+  add_option(*command, "--against", request.against, "POLICY,...",
+             "further policies as text, with commas between; full is always there")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option("--budgets-of", request.document_task,
-                   "of a document's DynamicKV budgets, take those of this task")
-      ->type_name("TASK");
+  add_option(*command, "--budgets-of", request.document_task, "TASK",
+             "of a document's DynamicKV budgets, take those of this task");
   command->add_flag("--rolling", request.rolling,
                     "windows stay at their size while decoding, as in a ring buffer");
   command->add_flag("--no-comparison", request.no_comparison,
                     "leave out KL divergence and agreement (half of the decoding)");
-  command
-      ->add_option("--time-steps", request.time_steps,
-                   "steps by which each policy is timed alone, on the first prompt; 0: none")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1024}))
-      ->type_name("N");
-  command
-      ->add_option("-o,--output", options->output,
-                   "write the policy document with what was measured")
-      ->type_name("FILE");
+  add_number(*command, "--time-steps", request.time_steps, "N",
+             "steps by which each policy is timed alone, on the first prompt; 0: none", 0, 1024);
+  add_option(*command, "-o,--output", options->output, "FILE",
+             "write the policy document with what was measured");
   command->add_flag("--force", options->force, "replace the file of -o");
   command->add_flag("--json", options->json, "print the result as JSON");
   command->add_flag("--generations", options->generations,

@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include <CLI/CLI.hpp>
-
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
+#include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
@@ -192,22 +191,18 @@ void print_notes(const Evaluation& evaluation) {
 
 void add_request_options(CLI::App& command, EvaluateRequest& request) {
   capture::add_model_options(command, request.run);
-  command.add_option("--as", request.runtime, "judge what this runtime would do with the policies")
-      ->type_name("RUNTIME");
+  add_option(command, "--as", request.runtime, "RUNTIME",
+             "judge what this runtime would do with the policies");
   command.add_flag("--compress-context", request.questions.compress_context,
                    "cut the cache before the question is read");
   capture::add_prompt_options(command, request.prompts, request.run);
   command.get_option("--task")->default_str("needle and passkey");
   command.get_option("--lengths")->default_str("1024");
-  command
-      .add_option("--new", request.questions.max_new,
-                  "tokens to generate; 0: as many as the task's answers need")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->type_name("N")
-      ->group("Prompts");
-  command.add_flag("--ignore-eos", request.run.ignore_eos, "go on after an end-of-sequence token")
-      ->group("Prompts");
+  command.option_defaults()->group("Prompts");
+  add_number(command, "--new", request.questions.max_new, "N",
+             "tokens to generate; 0: as many as the task's answers need", 0, std::int64_t{1} << 20);
+  command.add_flag("--ignore-eos", request.run.ignore_eos, "go on after an end-of-sequence token");
+  command.option_defaults()->group("Options");
 }
 
 }  // namespace kvatlas::calibrate

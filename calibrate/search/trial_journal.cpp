@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json_text.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "calibrate/search/candidates.hpp"
 
 namespace kvatlas::calibrate {
@@ -31,13 +32,11 @@ std::string hash_of(const Policy& policy) {
   return hash.hex();
 }
 
-json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-
 json line_of(const std::string& policy, std::size_t sample, const Trial& trial) {
   return {{"policy", policy},
           {"sample", sample},
-          {"score", number(trial.score)},
-          {"kl", number(trial.kl)},
+          {"score", number_json(trial.score)},
+          {"kl", number_json(trial.kl)},
           {"tokens_kept", trial.tokens_kept},
           {"kept_share", trial.kept_share}};
 }
@@ -101,10 +100,7 @@ void TrialJournal::read(const json& settings) {
 }
 
 void TrialJournal::read_trial(const json& line) {
-  const auto real = [&](const char* key) {
-    const json value = line.value(key, json());
-    return value.is_number() ? value.get<double>() : std::nan("");
-  };
+  const auto real = [&](const char* key) { return number_of(line.value(key, json())); };
   if (!line.is_object() || !line.contains("policy") || !line.at("policy").is_string() ||
       !line.contains("sample") || !line.at("sample").is_number_unsigned())
     fail(ErrorCode::unreadable, "no trial");

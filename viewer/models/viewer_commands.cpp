@@ -4,9 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include <CLI/CLI.hpp>
-
-#include "base/real_range.hpp"
+#include "base/options.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/setting_option.hpp"
