@@ -2,9 +2,11 @@
 #include "analyzer/profile/checked_arrays.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/half.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::profile {
@@ -24,6 +26,27 @@ std::vector<float> floats_of(const Reader& profile, std::size_t position, const 
          " and at most one more");
   const auto floats = values.values<float>();
   return {floats.begin(), floats.end()};
+}
+
+std::vector<float> shares_of(const Array& stored, const std::string& name) {
+  static const std::vector<float> of_halves = [] {
+    std::vector<float> shares(65536);
+    for (std::size_t half = 0; half < shares.size(); ++half)
+      shares[half] = std::exp2(f16_to_float(static_cast<std::uint16_t>(half)));
+    return shares;
+  }();
+  std::vector<float> shares(stored.bytes.size() /
+                            static_cast<std::size_t>(type_bytes(stored.type)));
+  if (stored.type == Type::f16)
+    std::ranges::transform(stored.values<std::uint16_t>(), shares.begin(),
+                           [](std::uint16_t half) { return of_halves[half]; });
+  else if (stored.type == Type::f32)
+    std::ranges::transform(stored.values<float>(), shares.begin(),
+                           [](float log2) { return std::exp2(log2); });
+  else
+    fail(ErrorCode::unreadable, quoted(name), " is ", type_name(stored.type),
+         ", expected float16 or float32");
+  return shares;
 }
 
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,

@@ -24,6 +24,10 @@ std::vector<float> floats_of(const Reader& profile, std::size_t position, const 
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,
                                          const char* array, std::initializer_list<std::int64_t> at);
 
+/// Shares of which an array holds the log2 as float16 or float32. Error(unreadable) for other
+/// types.
+std::vector<float> shares_of(const Array& stored, const std::string& name);
+
 /// How many of the largest window scores lie in each layer (docs/dynamickv.md), where the
 /// `window` last rows score and `budget` tokens stay: [layer]; none if not captured of the sample.
 /// Error(unreadable) for counts that cannot be.

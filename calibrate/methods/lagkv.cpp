@@ -138,10 +138,8 @@ void Sweep::read_attention() {
     }
     std::vector<double> shares;
     for (const auto position : candidate.positions)
-      for (const float share :
-           profile::floats_of(evidence_.profile(), position, name::kKeptMass, {row->second},
-                              {evidence_.header().n_layers, evidence_.header().n_kv_heads}))
-        if (!std::isnan(share)) shares.push_back(share);
+      for (const auto& of_layer : read_kept_masses(evidence_.profile(), position, row->second))
+        shares.insert(shares.end(), of_layer.begin(), of_layer.end());
     candidate.attention = mean_of(shares);
   }
 }

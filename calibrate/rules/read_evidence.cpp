@@ -87,6 +87,63 @@ std::int64_t window_kind_row(const profile::Reader& profile, const WindowBudget&
        select.kernel, " --poolings ", pooling, "'");
 }
 
+StoredRows read_proximity(const profile::Reader& profile, std::size_t position, const char* array,
+                          Proximity keep, RowsOf rows) {
+  const std::int64_t layers = cache_shape(profile.header()).layers;
+  const std::int64_t heads = rows == RowsOf::heads ? profile.header().n_heads : 1;
+  const auto sizes = rows == RowsOf::heads ? std::vector{layers, heads} : std::vector{layers};
+  const auto values =
+      profile::floats_of(profile, position, array, {proximity_row(profile, keep)}, sizes);
+  return Eigen::Map<const StoredRows>(values.data(), layers * heads,
+                                      std::ssize(values) / (layers * heads));
+}
+
+StoredRows read_attention(const profile::Reader& profile, std::size_t position, std::int64_t layer,
+                          std::int64_t head) {
+  const auto stored = profile.array(position, name::kRows, {layer, head});
+  const std::int64_t n_tokens = profile.samples()[position].n_tokens;
+  if (stored.shape.size() != 2 || stored.shape[1] != n_tokens || stored.shape[0] < 1 ||
+      stored.shape[0] > n_tokens)
+    fail(ErrorCode::unreadable, name::kRows, " has sizes ", list_str(stored.shape),
+         " for a head, expected rows of ", n_tokens, " keys");
+  const auto shares = profile::shares_of(stored, name::kRows);
+  return Eigen::Map<const StoredRows>(shares.data(), stored.shape[0], n_tokens);
+}
+
+Masses read_kept_masses(const profile::Reader& profile, std::size_t position,
+                        std::int64_t selection) {
+  const auto& [layers, kv_heads, head_dim] = cache_shape(profile.header());
+  const auto values = profile::floats_of(profile, position, name::kKeptMass, {selection}, {layers});
+  if (std::ssize(values) != layers * kv_heads)
+    fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
+         " values a selection, expected ", layers, " layers x ", kv_heads, " KV heads");
+  Masses out;
+  for (auto at = values.begin(); at != values.end(); at += kv_heads) {
+    if (std::any_of(at, at + kv_heads, [](float mass) { return std::isnan(mass); })) return {};
+    out.emplace_back(at, at + kv_heads);
+  }
+  return out;
+}
+
+std::vector<bool> read_kept_tokens(const profile::Reader& profile, std::size_t position,
+                                   const std::string& selection, std::int64_t layer,
+                                   std::int64_t kv_head) {
+  const auto& labels = profile::axis_of(profile.header(), "selection").labels;
+  const auto found = std::find(labels.begin(), labels.end(), selection);
+  if (found == labels.end() || !profile.has(position, name::kKeptMask)) return {};
+  const auto mask =
+      profile.array(position, name::kKeptMask, {found - labels.begin(), layer, kv_head});
+  const std::int64_t n_tokens = profile.samples()[position].n_tokens;
+  if (mask.type != profile::Type::u8 || 8 * std::ssize(mask.bytes) < n_tokens)
+    fail(ErrorCode::unreadable, name::kKeptMask, " has ", mask.bytes.size(), " bytes for ",
+         n_tokens, " tokens");
+  const auto bits = mask.values<std::uint8_t>();
+  std::vector<bool> kept;
+  for (std::int64_t token = 0; token < n_tokens; ++token)
+    kept.push_back((bits[token / 8] >> (token % 8) & 1) != 0);
+  return kept;
+}
+
 MassesOfSamples read_masses(const profile::Reader& profile,
                             const std::vector<std::size_t>& positions, const SimLayerKv& policy) {
   const auto& [layers, kv_heads, head_dim] = cache_shape(profile.header());
@@ -94,16 +151,16 @@ MassesOfSamples read_masses(const profile::Reader& profile,
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   const char* array = prefill ? name::kMass : name::kDecodeMass;
   require_captured(profile, array, "lazy");
-  const std::int64_t row = proximity_row(profile, policy.keep);
+  proximity_row(profile, policy.keep);  // is refused even if there are no samples
   MassesOfSamples out;
   for (const auto position : positions) {
-    const auto values = profile::floats_of(profile, position, array, {row}, {layers, heads});
-    const auto rows = static_cast<std::int64_t>(values.size()) / (layers * heads);
-    if (prefill && (policy.w_last < 1 || policy.w_last > rows))
-      fail(ErrorCode::usage, "the profile has the masses of ", rows, " last prompt rows, not of ",
-           policy.w_last, ": choose ", rows, " or less, or run 'kvatlas profile --last-rows ",
-           policy.w_last, "'");
-    if (out.add(kv_head_masses(values, layers, heads, kv_heads, prefill ? policy.w_last : 1)))
+    const auto masses = read_proximity(profile, position, array, policy.keep, RowsOf::heads);
+    if (prefill && (policy.w_last < 1 || policy.w_last > masses.cols()))
+      fail(ErrorCode::usage, "the profile has the masses of ", masses.cols(),
+           " last prompt rows, not of ", policy.w_last, ": choose ", masses.cols(),
+           " or less, or run 'kvatlas profile --last-rows ", policy.w_last, "'");
+    if (out.add(kv_head_masses(values_of(masses), layers, heads, kv_heads,
+                               prefill ? policy.w_last : 1)))
       out.positions.push_back(position);
   }
   return out;
@@ -113,10 +170,11 @@ StepMasses read_steps(const profile::Reader& profile, const std::vector<std::siz
                       Proximity keep) {
   StepMasses steps;
   if (!profile.has(name::kGeneratedMass)) return steps;
-  const std::int64_t layers = profile.header().n_layers, row = proximity_row(profile, keep);
-  for (const auto position : positions)
-    add_steps(steps, profile::floats_of(profile, position, name::kGeneratedMass, {row}, {layers}),
-              layers);
+  for (const auto position : positions) {
+    const auto masses =
+        read_proximity(profile, position, name::kGeneratedMass, keep, RowsOf::layers);
+    add_steps(steps, values_of(masses), masses.rows());
+  }
   return steps;
 }
 
@@ -141,16 +199,14 @@ SimilarityOfSamples read_similarity(const profile::Reader& profile,
 
 GateSums read_gate_sums(const profile::Reader& profile, std::size_t position, Proximity keep) {
   require_captured(profile, name::kProximalLse, "lazy");
-  const std::int64_t layers = cache_shape(profile.header()).layers;
-  const std::int64_t heads = profile.header().n_heads, row = proximity_row(profile, keep);
   const auto read = [&](const char* array) {
-    return profile::floats_of(profile, position, array, {row}, {layers, heads});
+    return read_proximity(profile, position, array, keep, RowsOf::heads);
   };
-  GateSums out{read(name::kProximalLse), read(name::kDistantLse), layers, heads, 0};
+  GateSums out{read(name::kProximalLse), read(name::kDistantLse),
+               cache_shape(profile.header()).layers, profile.header().n_heads};
   if (out.proximal.size() != out.distant.size())
     fail(ErrorCode::unreadable, "the profile has ", out.proximal.size(), " proximal and ",
          out.distant.size(), " distant log-sum-exps of a sample");
-  out.rows = static_cast<std::int64_t>(out.proximal.size()) / (layers * heads);
   return out;
 }
 

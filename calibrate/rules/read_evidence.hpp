@@ -5,8 +5,11 @@
 // Error(unreadable).
 #pragma once
 
+#include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
@@ -29,6 +32,32 @@ std::int64_t proximity_row(const profile::Reader& profile, Proximity keep);
 /// Likewise of a window, a kernel and a pooling.
 std::int64_t window_kind_row(const profile::Reader& profile, const WindowBudget& select);
 
+/// Numbers of one sample, a row after the other as the profile stores them.
+using StoredRows = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+inline std::span<const float> values_of(const StoredRows& rows) {
+  return {rows.data(), static_cast<std::size_t>(rows.size())};
+}
+/// What an array says of these initial and recent tokens in one sample: a row for each layer, or
+/// for each head of each layer.
+enum class RowsOf : std::uint8_t { layers, heads };
+StoredRows read_proximity(const profile::Reader& profile, std::size_t position, const char* array,
+                          Proximity keep, RowsOf rows);
+
+/// The attention of one head in the last rows of the prompt: [row, key], 0 where a row cannot see
+/// the key.
+StoredRows read_attention(const profile::Reader& profile, std::size_t position, std::int64_t layer,
+                          std::int64_t head);
+
+/// What a selection of the profile keeps of the attention: [layer][KV head]. Empty if it was not
+/// captured of the sample.
+Masses read_kept_masses(const profile::Reader& profile, std::size_t position,
+                        std::int64_t selection);
+/// Whether a selection, named by its label, keeps each token of the prompt: [token]. Empty if it
+/// was not captured of the sample.
+std::vector<bool> read_kept_tokens(const profile::Reader& profile, std::size_t position,
+                                   const std::string& selection, std::int64_t layer,
+                                   std::int64_t kv_head);
+
 /// The masses that SimLayerKV decides by.
 struct MassesOfSamples : SampleMasses {
   std::vector<std::size_t> positions;  // of the samples, in the profile
@@ -48,9 +77,11 @@ SimilarityOfSamples read_similarity(const profile::Reader& profile,
 
 /// The gate's evidence in one sample.
 struct GateSums {
-  std::vector<float> proximal, distant;  // log-sum-exps [layer, head, row]
-  std::int64_t layers = 0, heads = 0, rows = 0;
-  GateRows view() const { return {proximal, distant, layers, heads, rows}; }
+  StoredRows proximal, distant;  // log-sum-exps; a row of these is a head of a layer
+  std::int64_t layers = 0, heads = 0;
+  GateRows view() const {
+    return {values_of(proximal), values_of(distant), layers, heads, proximal.cols()};
+  }
 };
 GateSums read_gate_sums(const profile::Reader& profile, std::size_t position, Proximity keep);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -82,34 +83,28 @@ std::vector<std::size_t> pareto_front(std::span<const double> cost, std::span<co
 
 namespace {
 
-/// Ranks from 0; equal values share their mean rank.
-std::vector<double> ranks_of(std::span<const double> values) {
+/// Ranks less their mean; equal values share their mean rank.
+Eigen::ArrayXd centred_ranks(std::span<const double> values) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
-  std::vector<double> ranks(values.size());
+  Eigen::ArrayXd ranks(std::ssize(order));
   for (std::size_t from = 0, to = 0; from < order.size(); from = to) {
     while (to < order.size() && values[order[to]] == values[order[from]]) ++to;
     for (std::size_t i = from; i < to; ++i)
-      ranks[order[i]] = static_cast<double>(from + to - 1) / 2;
+      ranks(order[i]) = static_cast<double>(from + to - 1) / 2;
   }
-  return ranks;
+  return ranks - static_cast<double>(ranks.size() - 1) / 2;
 }
 
 }  // namespace
 
 double rank_correlation(std::span<const double> a, std::span<const double> b) {
   if (a.size() != b.size()) fail(ErrorCode::internal, "a correlation needs lists of one length");
-  const auto x = ranks_of(a), y = ranks_of(b);
-  const double mx = mean_of(x), my = mean_of(y);
-  double xy = 0, xx = 0, yy = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mx) * (y[i] - my);
-    xx += (x[i] - mx) * (x[i] - mx);
-    yy += (y[i] - my) * (y[i] - my);
-  }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : std::numeric_limits<double>::quiet_NaN();
+  const auto x = centred_ranks(a), y = centred_ranks(b);
+  const double scale = std::sqrt(x.square().sum() * y.square().sum());
+  return scale > 0 ? (x * y).sum() / scale : std::numeric_limits<double>::quiet_NaN();
 }
 
 Split split_samples(std::span<const std::string> groups, double held_out, std::uint64_t seed) {

@@ -164,28 +164,14 @@ class Listing {
       }
       Kept kept;
       for (const auto position : samples_) {
-        auto masses = kept_in(position, static_cast<std::int64_t>(row));
+        auto masses =
+            read_kept_masses(evidence_.profile(), position, static_cast<std::int64_t>(row));
         kept.push_back(masses.empty() ? whole() : std::move(masses));
       }
       selections_.push_back({part, std::move(kept)});
     }
   }
 
-  /// [layer][KV head]; empty where it was not captured.
-  Masses kept_in(std::size_t position, std::int64_t row) const {
-    const auto values =
-        profile::floats_of(evidence_.profile(), position, name::kKeptMass, {row}, {model_.layers});
-    if (static_cast<std::int64_t>(values.size()) != model_.layers * model_.kv_heads)
-      fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
-           " values a selection, expected ", model_.layers, " layers x ", model_.kv_heads,
-           " KV heads");
-    Masses out(static_cast<std::size_t>(model_.layers));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::isnan(values[i])) return {};
-      out[i / static_cast<std::size_t>(model_.kv_heads)].push_back(values[i]);
-    }
-    return out;
-  }
   Masses whole() const {
     return Masses(static_cast<std::size_t>(model_.layers),
                   std::vector<double>(static_cast<std::size_t>(model_.kv_heads), 1));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 
 #include "base/error.hpp"
 
@@ -81,18 +80,17 @@ std::shared_ptr<const Tile> mean_tile(std::span<const std::shared_ptr<const Tile
   if (tiles.empty()) fail(ErrorCode::internal, "the mean of no tiles");
   if (tiles.size() == 1) return tiles.front();
   auto made = std::make_shared<Tile>(*tiles.front());
-  for (std::size_t i = 0; i < made->values.size(); ++i) {
-    double sum = 0;
-    int known = 0;
-    for (const auto& tile : tiles) {
-      const float value = i < tile->values.size() ? tile->values[i] : 0.0F;
-      if (std::isnan(value)) continue;
-      sum += static_cast<double>(value);
-      ++known;
-    }
-    made->values[i] =
-        known > 0 ? static_cast<float>(sum / known) : std::numeric_limits<float>::quiet_NaN();
+  Eigen::Map<Eigen::ArrayXf> mean(made->values.data(), std::ssize(made->values));
+  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(mean.size()), known = sum;
+  for (const auto& tile : tiles) {
+    if (std::ssize(tile->values) != mean.size())
+      fail(ErrorCode::internal, "the mean of tiles of ", mean.size(), " and of ",
+           tile->values.size(), " cells");
+    const Eigen::Map<const Eigen::ArrayXf> values(tile->values.data(), mean.size());
+    sum += values.isNaN().select(0.0F, values).cast<double>();
+    known += (!values.isNaN()).cast<double>();
   }
+  mean = (sum / known).cast<float>();  // NaN where no tile knows the cell
   return made;
 }
 

@@ -2,17 +2,15 @@
 // A profile's maps as tiles.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "analyzer/profile/profile.hpp"
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "base/half.hpp"
 #include "viewer/maps/tiles.hpp"
 
 namespace kvatlas::viewer {
@@ -38,19 +36,6 @@ std::vector<MapLevel> read_levels(const profile::Reader& reader, std::size_t sam
     levels.push_back({block, (n_tokens + block - 1) / block});
   }
   return levels;
-}
-
-float share_of_log2(float log2) { return std::exp2(log2); }
-
-/// The share that each float16 stands for.
-const std::vector<float>& shares_of_halves() {
-  static const std::vector<float> table = [] {
-    std::vector<float> shares(65536);
-    for (std::size_t half = 0; half < shares.size(); ++half)
-      shares[half] = share_of_log2(f16_to_float(static_cast<std::uint16_t>(half)));
-    return shares;
-  }();
-  return table;
 }
 
 class ProfileTiles : public TileSource {
@@ -93,7 +78,8 @@ class ProfileTiles : public TileSource {
                               key.column * kTileSide};
     const std::array<std::int64_t, 4> extent = {1, 1, std::min(kTileSide, side - start[2]),
                                                 std::min(kTileSide, side - start[3])};
-    return shares(reader_->block(key.map.sample, name, start, extent), extent[2], extent[3], name);
+    return {extent[2], extent[3],
+            profile::shares_of(reader_->block(key.map.sample, name, start, extent), name)};
   }
 
  private:
@@ -112,24 +98,6 @@ class ProfileTiles : public TileSource {
       fail(ErrorCode::unreadable, quoted(name), " has sizes ", list_str(shape), ", expected [",
            header.n_layers, ", ", header.n_heads, ", ", side, ", ", side, "]");
     samples_[sample].checked.insert(name);
-  }
-
-  static Tile shares(const profile::Array& stored, std::int64_t rows, std::int64_t columns,
-                     const std::string& name) {
-    Tile tile{rows, columns, std::vector<float>(static_cast<std::size_t>(rows * columns))};
-    if (stored.type == profile::Type::f16) {
-      const auto values = stored.values<std::uint16_t>();
-      const auto& shares = shares_of_halves();
-      std::transform(values.begin(), values.end(), tile.values.begin(),
-                     [&shares](std::uint16_t half) { return shares[half]; });
-    } else if (stored.type == profile::Type::f32) {
-      const auto values = stored.values<float>();
-      std::transform(values.begin(), values.end(), tile.values.begin(), share_of_log2);
-    } else {
-      fail(ErrorCode::unreadable, quoted(name), " is ", profile::type_name(stored.type),
-           ", expected float16 or float32");
-    }
-    return tile;
   }
 
   std::shared_ptr<const profile::Reader> reader_;

@@ -14,14 +14,6 @@ namespace {
 
 constexpr double kLowShare = 0.01, kHighShare = 0.99;
 
-double quantile(std::span<const float> ascending, double share) {
-  const double place = share * static_cast<double>(ascending.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const auto above = std::min(below + 1, ascending.size() - 1);
-  return std::lerp(static_cast<double>(ascending[below]), static_cast<double>(ascending[above]),
-                   place - static_cast<double>(below));
-}
-
 }  // namespace
 
 std::vector<float> sample_visible(std::span<const Cells> visible, std::int64_t most) {
@@ -116,7 +108,7 @@ std::uint8_t Scale::index(float value) const {
 
 double Scale::value_at(double position) const {
   const double p = std::clamp(position, 0.0, 1.0);
-  if (kind_ == ScaleKind::rank) return quantile(sample_, p);
+  if (kind_ == ScaleKind::rank) return quantile<float>(sample_, p);
   const double place = low_ + p / inverse_span_;
   if (kind_ == ScaleKind::log) return std::exp(place);
   return kind_ == ScaleKind::square_root ? place * place : place;

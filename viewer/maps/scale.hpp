@@ -7,6 +7,9 @@
 //   const auto counts = quantise(cells, scale, {}, indices);
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,6 +27,17 @@ struct Range {
   double low = 0, high = 1;
   bool operator==(const Range&) const = default;
 };
+
+/// Between the two nearest of ascending numbers, of which there is at least one: the least at share
+/// 0, the greatest at share 1.
+template <class T>
+double quantile(std::span<const T> ascending, double share) {
+  const double place = share * static_cast<double>(ascending.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const auto above = std::min(below + 1, ascending.size() - 1);
+  return std::lerp(static_cast<double>(ascending[below]), static_cast<double>(ascending[above]),
+                   place - static_cast<double>(below));
+}
 
 /// The finite values that can be seen, ascending. If there are more than `most`, evenly spaced ones
 /// are taken, always the same ones for the same cells.

@@ -212,10 +212,7 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
     fail(ErrorCode::usage, "there is no ", head_word(settings), " ", head, ", but ", shown.heads,
          " of them");
   const auto layers = static_cast<std::size_t>(shown.layers);
-  const auto first =
-      shown.values.begin() + static_cast<std::ptrdiff_t>(head) * shown.layers * shown.layers;
-  const Similarity one{1, shown.layers, {first, first + shown.layers * shown.layers}};
-  const auto lowest = calibrate::layer_blocks(one, settings.delta).front();
+  const auto lowest = calibrate::layer_blocks(shown, settings.delta)[head];
   Chart chart = empty_matrices(model, settings);
   chart.title = str("PoD: ", head_word(settings), " ", head, ", ", block_count(lowest),
                     " blocks at delta ", fixed_text(settings.delta, 2));

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "viewer/maps/scale.hpp"
+
 namespace kvatlas::viewer {
 namespace {
 
@@ -67,16 +69,10 @@ std::string chart_csv(const Chart& chart) {
 }
 
 Box box_of(double x, std::vector<double> values) {
-  values.erase(std::remove_if(values.begin(), values.end(), [](double v) { return std::isnan(v); }),
-               values.end());
+  std::erase_if(values, [](double value) { return std::isnan(value); });
   if (values.empty()) return {x, kNoNumber, kNoNumber, kNoNumber, kNoNumber, kNoNumber};
   std::sort(values.begin(), values.end());
-  const auto at = [&](double part) {
-    const double place = part * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const auto above = std::min(below + 1, values.size() - 1);
-    return std::lerp(values[below], values[above], place - std::floor(place));
-  };
+  const auto at = [&](double share) { return quantile<double>(values, share); };
   return {x, values.front(), at(0.25), at(0.5), at(0.75), values.back()};
 }
 

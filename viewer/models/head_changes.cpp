@@ -17,10 +17,8 @@ MapMeasures read_map_measures(const profile::Reader& profile,
   for (const std::size_t sample : positions) {
     const auto levels = tiles->levels(sample);
     if (levels.empty()) continue;
-    const int level = thumbnail_level(levels);
-    const std::int64_t block = levels[level].block_tokens;
     return {profile.header().n_layers, profile.header().n_heads, profile.samples()[sample].id,
-            read_head_measures(profile, sample, level, block)};
+            read_head_measures(profile, sample, thumbnail_level(levels))};
   }
   fail(ErrorCode::usage, "no maps were stored: 'kvatlas profile --capture maps' takes them");
 }

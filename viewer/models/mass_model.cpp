@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/mass_model.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 
-#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
@@ -21,47 +19,44 @@ void read_along(const profile::Reader& profile, std::size_t position, MassModel&
   calibrate::require_captured(profile, name::kRowMass, "default,heatmap");
   if (!profile.has(position, name::kRowMass) || !profile.has(position, name::kRowPositions))
     fail(ErrorCode::usage, "sample ", model.sample, " has no masses along its prompt");
-  const auto masses =
-      profile::floats_of(profile, position, name::kRowMass,
-                         {calibrate::proximity_row(profile, model.keep)}, {model.layers});
+  const auto masses = calibrate::read_proximity(profile, position, name::kRowMass, model.keep,
+                                                calibrate::RowsOf::layers);
   const profile::Array found = profile.array(position, name::kRowPositions);
   const auto positions = found.values<std::int32_t>();
-  if (found.type != profile::Type::i32 ||
-      positions.size() * static_cast<std::size_t>(model.layers) != masses.size())
+  if (found.type != profile::Type::i32 || std::ssize(positions) != masses.cols())
     fail(ErrorCode::unreadable, "the profile has ", masses.size(), " masses for ", positions.size(),
          " rows of ", model.layers, " layers");
   model.positions.assign(positions.begin(), positions.end());
-  model.masses.assign(masses.begin(), masses.end());
+  model.masses = masses.cast<double>();
+}
+
+/// The columns of tokens. Rows before the prompt's begin, and steps after the answer's end, are NaN
+/// in all layers.
+std::vector<std::int64_t> known_columns(const calibrate::StoredRows& rows) {
+  std::vector<std::int64_t> known;
+  for (std::int64_t column = 0; column < rows.cols(); ++column)
+    if (!std::isnan(rows(0, column))) known.push_back(column);
+  return known;
 }
 
 /// The mean over heads, as of strided rows and of generated tokens.
 void read_last(const profile::Reader& profile, std::size_t position, MassModel& model) {
   calibrate::require_captured(profile, name::kMass, "lazy");
-  const std::int64_t row = calibrate::proximity_row(profile, model.keep),
-                     heads = profile.header().n_heads;
-  const auto prompt =
-      profile::floats_of(profile, position, name::kMass, {row}, {model.layers, heads});
-  std::vector<float> generated;
+  const auto prompt = calibrate::read_proximity(profile, position, name::kMass, model.keep,
+                                                calibrate::RowsOf::heads);
+  calibrate::StoredRows generated(model.layers, 0);
   if (profile.has(name::kGeneratedMass))
-    generated = profile::floats_of(profile, position, name::kGeneratedMass, {row}, {model.layers});
-  using Rows = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const auto steps = std::ssize(generated) / model.layers;
-  const auto rows = std::ssize(prompt) / model.layers / heads;
-  const Eigen::Map<const Rows> of_prompt(prompt.data(), model.layers * heads, rows);
-  const Eigen::Map<const Rows> of_steps(generated.data(), model.layers, steps);
-  // Rows before the prompt's begin, and steps after the answer's end, are NaN in all layers.
-  std::vector<Eigen::Index> prompt_rows, shown_steps;
-  for (Eigen::Index r = 0; r < rows; ++r)
-    if (!std::isnan(of_prompt(0, r))) prompt_rows.push_back(r);
-  for (Eigen::Index s = 0; s < steps; ++s)
-    if (!std::isnan(of_steps(0, s))) shown_steps.push_back(s);
-  for (const auto r : prompt_rows) model.positions.push_back(model.prompt_tokens - rows + r);
-  for (const auto s : shown_steps) model.positions.push_back(model.prompt_tokens + s);
-  for (std::int64_t l = 0; l < model.layers; ++l) {
-    const auto of_layer = of_prompt.middleRows(l * heads, heads).cast<double>();
-    for (const auto r : prompt_rows) model.masses.push_back(of_layer.col(r).mean());
-    for (const auto s : shown_steps) model.masses.push_back(of_steps(l, s));
-  }
+    generated = calibrate::read_proximity(profile, position, name::kGeneratedMass, model.keep,
+                                          calibrate::RowsOf::layers);
+  const auto rows = known_columns(prompt), steps = known_columns(generated);
+  for (const auto row : rows) model.positions.push_back(model.prompt_tokens - prompt.cols() + row);
+  for (const auto step : steps) model.positions.push_back(model.prompt_tokens + step);
+  model.masses.resize(model.layers, std::ssize(model.positions));
+  const auto heads = prompt.rows() / model.layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    model.masses.row(layer)
+        << prompt(Eigen::seqN(layer * heads, heads), rows).cast<double>().colwise().mean(),
+        generated(layer, steps).cast<double>();
 }
 
 std::string column_text(const MassModel& model, std::int64_t position,
@@ -107,18 +102,14 @@ MassModel part_of(const MassModel& model, std::int64_t first, std::int64_t last)
   }
   MassModel part = model;
   part.positions.assign(positions.begin() + from, positions.begin() + to);
-  part.masses.clear();
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const auto row = model.masses.begin() + layer * std::ssize(positions);
-    part.masses.insert(part.masses.end(), row + from, row + to);
-  }
+  part.masses = model.masses.middleCols(from, to - from);
   return part;
 }
 
 MassView mass_view(const MassModel& model, double threshold,
                    const std::vector<std::string>& texts) {
   MassView view;
-  const std::size_t columns = model.positions.size();
+  const std::int64_t columns = model.masses.cols();
   Chart& chart = view.heatmap;
   chart.title = str("Proximal mass of ", model.sample, ": initial ", model.keep.initial,
                     ", recent ", model.keep.recent);
@@ -133,18 +124,19 @@ MassView mass_view(const MassModel& model, double threshold,
              AxisKind::tokens};
   chart.y = layer_axis(model.layers);
   chart.table.columns = {{"layer"}, {"token"}, {"text"}, {"mass", "share"}, {"lazy"}};
-  Matrix matrix{"proximal mass", "share", {}, {}, model.masses};
+  Matrix matrix{"proximal mass", "share", {}, {}, {}};
   matrix.contour = threshold;
   for (const auto position : model.positions) {
     matrix.column_labels.push_back(str(position));
     matrix.column_texts.push_back("token " + column_text(model, position, texts));
   }
   Bars bars{"tokens at which it is lazy", {}};
-  for (std::size_t l = 0; l < static_cast<std::size_t>(model.layers); ++l) {
+  for (std::int64_t l = 0; l < model.layers; ++l) {
     matrix.row_labels.push_back(str(l));
-    std::size_t lazy = 0, known = 0;
-    for (std::size_t c = 0; c < columns; ++c) {
-      const double mass = model.masses[l * columns + c];
+    std::int64_t lazy = 0, known = 0;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double mass = model.masses(l, c);
+      matrix.values.push_back(mass);
       const bool is_lazy = calibrate::is_lazy(mass, threshold);
       known += !std::isnan(mass);
       lazy += is_lazy;

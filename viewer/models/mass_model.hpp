@@ -3,6 +3,7 @@
 // after it, a layer looks at the proximal tokens alone (figures 4 and 7 of SimLayerKV's paper).
 #pragma once
 
+#include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,7 +28,7 @@ struct MassModel {
   std::int64_t layers = 0, prompt_tokens = 0;
   /// Ascending; generated tokens are counted on from the end of the prompt.
   std::vector<std::int64_t> positions;
-  std::vector<double> masses;  // [layer][position]; NaN if it was not captured
+  Eigen::ArrayXXd masses;  // [layer, position]; NaN if it was not captured
 };
 /// Whether the profile has rows of this kind.
 bool has_mass_rows(const profile::Reader& profile, MassRows rows);

@@ -2,39 +2,16 @@
 #include "viewer/models/pair_rows_model.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "base/half.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 
 namespace kvatlas::viewer {
 namespace {
 
 namespace name = profile::name;
-
-/// [key], of log2 shares [row, key].
-std::vector<double> mean_row(const profile::Reader& profile, std::size_t position,
-                             std::int64_t layer, std::int64_t head, std::int64_t& rows) {
-  const profile::Array found = profile.array(position, name::kRows, {layer, head});
-  const bool half = found.type == profile::Type::f16;
-  const auto tokens = profile.samples()[position].n_tokens;
-  if ((!half && found.type != profile::Type::f32) || found.shape.size() != 2 ||
-      found.shape[0] < 1 || found.shape[1] != tokens)
-    fail(ErrorCode::unreadable, "array ", name::kRows, " of sample ",
-         profile.samples()[position].index, " has sizes ", list_str(found.shape),
-         " in a head, expected rows of ", tokens, " keys");
-  rows = found.shape[0];
-  const auto keys = static_cast<std::size_t>(tokens);
-  std::vector<double> mean(keys, 0);
-  const std::size_t count = keys * static_cast<std::size_t>(rows);
-  for (std::size_t i = 0; i < count; ++i)
-    mean[i % keys] +=
-        std::exp2(half ? f16_to_float(found.values<std::uint16_t>()[i]) : found.values<float>()[i]);
-  for (double& share : mean) share /= static_cast<double>(rows);
-  return mean;
-}
 
 }  // namespace
 
@@ -65,12 +42,13 @@ std::int64_t deciding_head(const BlocksModel& model, bool per_query_head, std::i
 
 Chart pair_rows_chart(const profile::Reader& profile, std::size_t position, std::int64_t head,
                       std::int64_t layer_a, std::int64_t layer_b) {
-  std::int64_t rows = 0;
-  const auto a = mean_row(profile, position, layer_a, head, rows);
-  const auto b = mean_row(profile, position, layer_b, head, rows);
+  const auto of_a = calibrate::read_attention(profile, position, layer_a, head);
+  const auto of_b = calibrate::read_attention(profile, position, layer_b, head);
+  const Eigen::ArrayXd a = of_a.cast<double>().colwise().mean().transpose();
+  const Eigen::ArrayXd b = of_b.cast<double>().colwise().mean().transpose();
   Chart chart;
   chart.title = str("Head ", head, ": attention of layers ", layer_a, " and ", layer_b);
-  chart.notes.push_back(str("mean of the last ", rows, " prompt rows of ",
+  chart.notes.push_back(str("mean of the last ", of_a.rows(), " prompt rows of ",
                             profile.samples()[position].id,
                             "; the similarity is the mean over all samples"));
   chart.x = {"key", "token", {}, {{0, static_cast<double>(a.size())}}};
@@ -80,11 +58,11 @@ Chart pair_rows_chart(const profile::Reader& profile, std::size_t position, std:
   Line first{str("layer ", layer_a), {}}, second{str("layer ", layer_b), {}};
   // A logarithmic axis has no zero.
   const auto shown = [](double share) { return share > 0 ? share : kNoNumber; };
-  for (std::size_t key = 0; key < a.size(); ++key) {
+  for (std::int64_t key = 0; key < a.size(); ++key) {
     const auto x = static_cast<double>(key);
-    first.points.push_back({x, shown(a[key])});
-    second.points.push_back({x, shown(b[key])});
-    chart.table.rows.push_back({x, a[key], b[key]});
+    first.points.push_back({x, shown(a(key))});
+    second.points.push_back({x, shown(b(key))});
+    chart.table.rows.push_back({x, a(key), b(key)});
   }
   chart.lines = {std::move(first), std::move(second)};
   return chart;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/rows_model.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
-#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
-#include "base/half.hpp"
-#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/token_texts.hpp"
 
@@ -23,49 +17,6 @@ constexpr std::int64_t kMostPoints = 600, kMostColumns = 400;
 constexpr std::size_t kTopKeys = 50;
 constexpr double kFloor = 1e-9;  // of the log axis
 
-/// Attention of the last rows of one head, [row, key].
-std::vector<float> rows_of(const profile::Reader& profile, std::size_t position, std::int64_t layer,
-                           std::int64_t head, std::int64_t n_tokens) {
-  const auto stored = profile.array(position, profile::name::kRows, {layer, head});
-  if (stored.shape.size() != 2 || stored.shape[1] != n_tokens || stored.shape[0] < 1 ||
-      stored.shape[0] > n_tokens)
-    fail(ErrorCode::unreadable, profile::name::kRows, " has sizes ", list_str(stored.shape),
-         " for a head, expected rows of ", n_tokens, " keys");
-  std::vector<float> shares(static_cast<std::size_t>(stored.shape[0] * stored.shape[1]));
-  if (stored.type == profile::Type::f16) {
-    const auto values = stored.values<std::uint16_t>();
-    std::transform(values.begin(), values.end(), shares.begin(),
-                   [](std::uint16_t half) { return std::exp2(f16_to_float(half)); });
-  } else if (stored.type == profile::Type::f32) {
-    const auto values = stored.values<float>();
-    std::transform(values.begin(), values.end(), shares.begin(),
-                   [](float log2) { return std::exp2(log2); });
-  } else {
-    fail(ErrorCode::unreadable, profile::name::kRows, " is ", profile::type_name(stored.type),
-         ", expected float16 or float32");
-  }
-  return shares;
-}
-
-RowsModel::Lane kept_lane(const profile::Reader& profile, std::size_t position,
-                          const std::string& label, std::int64_t layer, std::int64_t kv_head,
-                          std::int64_t n_tokens) {
-  RowsModel::Lane lane{label, std::vector<bool>(static_cast<std::size_t>(n_tokens))};
-  const auto& labels = profile::axis_of(profile.header(), "selection").labels;
-  const auto found = std::find(labels.begin(), labels.end(), label);
-  if (found == labels.end() || !profile.has(position, profile::name::kKeptMask)) return {};
-  const auto mask =
-      profile.array(position, profile::name::kKeptMask,
-                    {static_cast<std::int64_t>(found - labels.begin()), layer, kv_head});
-  if (mask.type != profile::Type::u8 || 8 * static_cast<std::int64_t>(mask.bytes.size()) < n_tokens)
-    fail(ErrorCode::unreadable, profile::name::kKeptMask, " has ", mask.bytes.size(), " bytes for ",
-         n_tokens, " tokens");
-  const auto bits = mask.values<std::uint8_t>();
-  for (std::size_t key = 0; key < lane.kept.size(); ++key)
-    lane.kept[key] = (bits[key / 8] >> (key % 8) & 1) != 0;
-  return lane;
-}
-
 /// Over the rows, of one key.
 struct KeyShare {
   double mean = 0, least = 0, most = 0;
@@ -75,7 +26,7 @@ KeyShare share_of(const RowsModel& model, const RowsModel::Rows& line, std::int6
   std::int64_t seen = 0;
   for (std::int64_t row = 0; row < model.rows; ++row) {
     if (key > model.n_tokens - model.rows + row) continue;
-    const auto share = static_cast<double>(line.shares[row * model.n_tokens + key]);
+    const auto share = static_cast<double>(line.shares(row, key));
     if (std::isnan(share)) continue;
     found.mean += share;
     found.least = std::min(found.least, share);
@@ -177,7 +128,7 @@ Chart rows_heatmap(const RowsModel& model, std::int64_t first, std::int64_t last
     for (std::int64_t begin = first; begin < last; begin += step) {
       double greatest = kNoNumber;
       for (std::int64_t key = begin; key < std::min({begin + step, last, query + 1}); ++key) {
-        const auto share = static_cast<double>(line.shares[row * model.n_tokens + key]);
+        const auto share = static_cast<double>(line.shares(row, key));
         if (!std::isnan(share) && !(greatest >= share)) greatest = share;
       }
       const double log10 =
@@ -241,20 +192,16 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
   const auto add = [&](std::int64_t head) {
     if (head < 0 || head >= header.n_heads)
       fail(ErrorCode::usage, "there is no head ", head, ", but ", header.n_heads);
-    auto shares = rows_of(profile, position, choices.layer, head, model.n_tokens);
-    model.rows = static_cast<std::int64_t>(shares.size()) / model.n_tokens;
+    auto shares = calibrate::read_attention(profile, position, choices.layer, head);
+    model.rows = shares.rows();
     return shares;
   };
   for (const std::int64_t head : choices.heads)
     model.lines.push_back({str("L", choices.layer, ".H", head), add(head)});
   if (choices.heads.empty()) {
-    std::vector<float> mean = add(0);
-    Eigen::Map<Eigen::ArrayXf> sum(mean.data(), std::ssize(mean));
-    for (std::int64_t head = 1; head < header.n_heads; ++head) {
-      const auto shares = add(head);
-      sum += Eigen::Map<const Eigen::ArrayXf>(shares.data(), sum.size());
-    }
-    sum /= static_cast<float>(header.n_heads);
+    auto mean = add(0);
+    for (std::int64_t head = 1; head < header.n_heads; ++head) mean += add(head);
+    mean /= static_cast<float>(header.n_heads);
     model.lines.push_back({str("mean of layer ", choices.layer), std::move(mean)});
   }
   RowsModel::Lane lazy{str("SimLayerKV, lazy: ", choices.keep.initial, " + ", choices.keep.recent),
@@ -266,8 +213,8 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
       std::clamp<std::int64_t>(choices.kept_of_head, 0, header.n_heads - 1) /
       heads_per_kv_head(header);
   for (const auto& label : choices.selections) {
-    auto lane = kept_lane(profile, position, label, choices.layer, kv_head, model.n_tokens);
-    if (!lane.label.empty()) model.lanes.push_back(std::move(lane));
+    auto kept = calibrate::read_kept_tokens(profile, position, label, choices.layer, kv_head);
+    if (!kept.empty()) model.lanes.push_back({label, std::move(kept)});
   }
   return model;
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "calibrate/rules/rules.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/chart.hpp"
 
 namespace kvatlas::viewer {
@@ -34,7 +34,7 @@ struct RowsModel {
   };
   struct Rows {
     std::string label;
-    std::vector<float> shares;  // [row, key]; 0 where a row cannot see the key
+    calibrate::StoredRows shares;  // [row, key]; 0 where a row cannot see the key
   };
   RowsChoices choices;
   std::string sample;

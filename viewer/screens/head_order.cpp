@@ -46,12 +46,9 @@ void HeadOrder::need_measures() {
   const int level = thumbnail_level(levels);
   measured_sample_ = sample;
   measures_.reset();
-  const std::int64_t block = levels[level].block_tokens;
   profile->read(
       this,
-      [=](const profile::Reader& reader) {
-        return read_head_measures(reader, sample, level, block);
-      },
+      [=](const profile::Reader& reader) { return read_head_measures(reader, sample, level); },
       [this, sample](std::vector<HeadMeasures> measures) {
         if (sample != measured_sample_) return;
         measures_ = std::make_shared<const std::vector<HeadMeasures>>(std::move(measures));

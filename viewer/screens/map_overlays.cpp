@@ -2,14 +2,14 @@
 #include "viewer/screens/map_overlays.hpp"
 
 #include <algorithm>
-#include <span>
 #include <variant>
 
-#include "analyzer/profile/statistics.hpp"
+#include "analyzer/profile/checked_arrays.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 #include "viewer/models/sweep_model.hpp"
 
@@ -17,13 +17,10 @@ namespace kvatlas::viewer {
 
 namespace {
 
-/// Runs of kept tokens, from a mask of bits.
-std::vector<std::pair<std::int64_t, std::int64_t>> kept_runs(std::span<const std::uint8_t> bits,
-                                                             std::int64_t n_tokens) {
+std::vector<std::pair<std::int64_t, std::int64_t>> kept_runs(const std::vector<bool>& kept) {
   std::vector<std::pair<std::int64_t, std::int64_t>> runs;
-  n_tokens = std::min(n_tokens, 8 * static_cast<std::int64_t>(bits.size()));
-  for (std::int64_t token = 0; token < n_tokens; ++token) {
-    if ((bits[token / 8] >> (token % 8) & 1) == 0) continue;
+  for (std::int64_t token = 0; token < std::ssize(kept); ++token) {
+    if (!kept[token]) continue;
     if (!runs.empty() && runs.back().second == token)
       ++runs.back().second;
     else
@@ -35,9 +32,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> kept_runs(std::span<const std
 }  // namespace
 
 std::vector<std::string> selection_labels(const profile::Header& header) {
-  for (const auto& axis : header.axes)
-    if (axis.axis == "selection") return axis.labels;
-  return {};
+  return profile::axis_of(header, "selection").labels;
 }
 
 MapOverlays::MapOverlays(Session& session, QObject* parent) : QObject(parent), session_(session) {
@@ -143,20 +138,16 @@ void MapOverlays::read_kept() {
   const std::string label = at < labels.size() ? labels[at] : "";
   const std::int64_t kv_head = selection.head / heads_per_kv_head(header), layer = selection.layer;
   const std::size_t sample = selection.sample;
-  const std::int64_t n = profile->samples()[sample].n_tokens;
   const std::int64_t which = kept_by_;
   profile->read(
       this,
       [=](const profile::Reader& reader) {
-        KeptLane lane;
-        lane.label = label;
-        if (!reader.has(sample, profile::name::kKeptMask))
+        const auto kept = calibrate::read_kept_tokens(reader, sample, label, layer, kv_head);
+        if (kept.empty())
           fail(ErrorCode::usage,
                "the keys that policies keep were not stored of this sample: "
                "'kvatlas profile --capture kept,maps' takes them");
-        const auto mask = reader.array(sample, profile::name::kKeptMask, {which, layer, kv_head});
-        if (mask.type == profile::Type::u8) lane.kept = kept_runs(mask.values<std::uint8_t>(), n);
-        return lane;
+        return KeptLane{label, kept_runs(kept)};
       },
       [this, which](KeptLane lane) {
         if (which != kept_by_) return;

@@ -195,15 +195,14 @@ QString MassScreen::focus_text() const {
   if (!read_of_ || !message().isEmpty()) return {};
   const MassModel& model = shown_;
   const auto layer = session().selection().current().layer;
-  const auto column = static_cast<std::size_t>(chosen_column());
-  if (layer >= model.layers || column >= model.positions.size()) return {};
+  const auto column = chosen_column();
+  if (layer >= model.layers || column < 0 || column >= model.masses.cols()) return {};
   const auto position = static_cast<std::size_t>(model.positions[column]);
   const QString text =
       position < read_of_->texts.size()
           ? QStringLiteral(" \u201c%1\u201d").arg(QString::fromStdString(read_of_->texts[position]))
           : QString();
-  const double mass =
-      model.masses[static_cast<std::size_t>(layer) * model.positions.size() + column];
+  const double mass = model.masses(layer, column);
   return tr("layer %1, token %2%3: mass %4, %5")
       .arg(layer)
       .arg(position)

@@ -47,7 +47,8 @@ TEST_F(ReadEvidence, TakesTheSamplesAskedFor) {
   EXPECT_EQ(read_steps(profile, two, {4, 64}).at(0).size(), 2u);
   EXPECT_EQ(read_similarity(profile, two).positions, two);
   const auto sums = read_gate_sums(profile, 2, {4, 64});
-  EXPECT_EQ(sums.proximal.size(), static_cast<std::size_t>(sums.layers * sums.heads * sums.rows));
+  EXPECT_EQ(sums.proximal.rows(), sums.layers * sums.heads);
+  EXPECT_EQ(sums.distant.cols(), sums.view().rows);
   const auto counts = read_counts(profile, two, {.budget = 64});
   EXPECT_EQ(counts.positions, two);
   EXPECT_EQ(counts.before.front(), testing_profile::kTokens - 16);

@@ -59,13 +59,13 @@ TEST(HeadMeasures, OfAHeadThatLooksAtTheFirstBlockAndAtItself) {
   const std::vector<float> means = {1, 0, 0,  //
                                     3, 1, 0,  //
                                     2, 1, 1};
-  const auto found = measure_head(means, 3, 4);
+  const auto found = measure_head(means, 3);
   EXPECT_DOUBLE_EQ(found.sink, (0.75 + 0.5) / 2);
   EXPECT_DOUBLE_EQ(found.recency, (1 + 0.5) / 2);
   EXPECT_NEAR(found.entropy, (0.8112781 + 1.5) / 2, 1e-6);
   EXPECT_NEAR(likeness(found, found), 1, 1e-6);
   const std::vector<float> other = {1, 0, 0, 0, 1, 0, 0, 0, 1};
-  EXPECT_LT(likeness(found, measure_head(other, 3, 4)), 0.6);
+  EXPECT_LT(likeness(found, measure_head(other, 3)), 0.6);
 }
 
 }  // namespace

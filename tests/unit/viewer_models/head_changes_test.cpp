@@ -11,7 +11,7 @@ HeadMeasures head(std::int64_t side, std::int64_t key) {
   std::vector<float> means(static_cast<std::size_t>(side * side), 0.0F);
   for (std::int64_t row = 0; row < side; ++row)
     means[row * side + (key < 0 ? row : std::min(key, row))] = 0.5F;
-  return measure_head(means, side, 2);
+  return measure_head(means, side);
 }
 
 TEST(HeadChanges, TheLargestComesFirstAndEqualMapsDoNotDiffer) {

@@ -20,9 +20,9 @@ TEST(MassModel, LastRowsThenGeneratedTokens) {
   EXPECT_EQ(model.sample, "sample 3");
   EXPECT_THAT(model.positions, ElementsAre(292, 293, 294, 295, 296, 297, 298, 299, 300, 301, 302));
   // Layer 1 has 0.903 in this sample, and its last step is low.
-  EXPECT_NEAR(model.masses[11], 0.903, 1e-6);
-  EXPECT_NEAR(model.masses[11 + 9], 0.903, 1e-6);
-  EXPECT_NEAR(model.masses[11 + 10], 0.01, 1e-6);
+  EXPECT_NEAR(model.masses(1, 0), 0.903, 1e-6);
+  EXPECT_NEAR(model.masses(1, 9), 0.903, 1e-6);
+  EXPECT_NEAR(model.masses(1, 10), 0.01, 1e-6);
   std::vector<std::string> texts(static_cast<std::size_t>(kTokens), "word");
   const MassView view = mass_view(model, 0.85, texts);
   // Layer 0 by its last two rows; layer 1 all but the last step.
@@ -35,7 +35,7 @@ TEST(MassModel, LastRowsThenGeneratedTokens) {
   EXPECT_EQ(matrix.column_labels.at(8), "300");
   EXPECT_EQ(matrix.column_texts.at(0), "token 292 word");
   EXPECT_EQ(matrix.column_texts.at(8), "token 300 generated 1");
-  EXPECT_DOUBLE_EQ(matrix.at(1, 10), model.masses[21]);
+  EXPECT_DOUBLE_EQ(matrix.at(1, 10), model.masses(1, 10));
   ASSERT_EQ(view.heatmap.table.rows.size(), 44u);
   EXPECT_EQ(view.heatmap.table.rows[0][2].text, "292 word");
   EXPECT_EQ(view.heatmap.table.rows[8][2].text, "300 generated 1");
@@ -60,9 +60,9 @@ TEST(MassModel, PartOfTheTokens) {
   const MassModel model = read_mass_model(open.reader(), 1, {16, 112}, MassRows::along);
   const MassModel part = part_of(model, 74, 224);
   EXPECT_THAT(part.positions, ElementsAre(74, 149));
-  ASSERT_EQ(part.masses.size(), 8u);
-  EXPECT_EQ(part.masses[2], model.masses[5 + 1]);
-  EXPECT_EQ(part.masses[7], model.masses[15 + 2]);
+  ASSERT_EQ(part.masses.size(), 8);
+  EXPECT_EQ(part.masses(1, 0), model.masses(1, 1));
+  EXPECT_EQ(part.masses(3, 1), model.masses(3, 2));
   EXPECT_THAT(part_of(model, 0, 300).positions, ElementsAre(0, 74, 149, 224, 299));
   EXPECT_THAT(part_of(model, 80, 90).positions, ElementsAre(74));  // between two rows
   EXPECT_THAT(part_of(model, 900, 990).positions, ElementsAre(299));
