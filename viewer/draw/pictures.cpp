@@ -143,9 +143,13 @@ PicturePtr difference_picture(const Source& source, const Request& request) {
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (request.choices.task.empty() || samples[i].task == request.choices.task)
       positions.push_back(i);
+  const auto numbers = [&](const profile::Reader& of, const char* name, const auto& samples_of) {
+    return read_profile_numbers(of, name, samples_of,
+                                read_method_models(of, samples_of, request.choices, {}),
+                                request.choices.budgets);
+  };
   const auto view =
-      diff_view(read_profile_numbers(first, "first", request.positions, request.choices),
-                read_profile_numbers(second, "second", positions, request.choices),
+      diff_view(numbers(first, "first", request.positions), numbers(second, "second", positions),
                 {DiffForm::difference, first.header().n_layers != second.header().n_layers});
   std::vector<PicturePtr> charts;
   for (const Chart* chart : {&view.masses, &view.budgets, &view.similarity})

@@ -75,6 +75,9 @@ PolicyDialog::PolicyDialog(Session& session, Purpose purpose, const QString& fol
   // What the files would be of may go while this is open.
   connect(&session_, &Session::profile_changed, this, &QDialog::close);
   connect(&session_, &Session::documents_changed, this, &QDialog::close);
+  connect(&session_.evidence(), &EvidenceCache::changed, this, [this] {
+    if (!document_ && source_->currentData().toInt() == kChoices) read_document();
+  });
   read_document();
 }
 
@@ -198,12 +201,13 @@ void PolicyDialog::read_document() {
   if (index == kFrontPoint) return take_document(*session_.choices().front.document);
   if (index >= 0)
     return take_document(session_.documents().at(static_cast<std::size_t>(index)).document);
+  if (!session_.evidence().is_read()) return;  // this function is called again when it is
   session_.profile()->read(
       this,
       [positions = session_.profile()->positions(session_.choices().task),
-       choices = session_.choices(),
+       choices = session_.choices(), models = session_.evidence().models(),
        documents = session_.contents()](const profile::Reader& reader) {
-        return choices_document(reader, positions, choices, documents,
+        return choices_document(reader, positions, choices, models, documents,
                                 possible_sections(reader, documents));
       },
       [this](const calibrate::Document& document) {

@@ -18,8 +18,7 @@ namespace name = profile::name;
 
 /// What was chosen, and what it was chosen from.
 struct Source {
-  const profile::Reader& profile;
-  const std::vector<std::size_t>& positions;
+  const MethodModels& models;
   const Choices& choices;
   std::span<const Document> documents;
 };
@@ -38,8 +37,7 @@ calibrate::SimLayerKv lazy_part(const LazyModel& model, const LazySettings& sett
 }
 
 json lazy_section(const Source& from) {
-  const LazyModel model =
-      read_lazy_model(from.profile, from.positions, from.choices.lazy_arrays, nullptr);
+  const LazyModel& model = from.models.lazy.value();
   const LazySettings& settings = from.choices.lazy;
   const calibrate::LazyChoice choice{settings.per_head, settings.fixed, settings.share};
   json section = calibrate::section_of(lazy_part(model, settings, choice));
@@ -50,7 +48,7 @@ json lazy_section(const Source& from) {
 }
 
 json pod_section(const Source& from) {
-  const BlocksModel model = read_blocks_model(from.profile, from.positions, nullptr);
+  const BlocksModel& model = from.models.blocks.value();
   const BlocksSettings& settings = from.choices.blocks;
   const BlockDecisions decisions = block_decisions(model, settings);
   json section = calibrate::section_of(calibrate::Pod{.proximal = settings.proximal,
@@ -64,11 +62,9 @@ json pod_section(const Source& from) {
 
 json dynamic_section(const Source& from) {
   const auto& choices = from.choices;
-  const BudgetsModel model =
-      read_budgets_model(from.profile, from.positions, choices.budget_counts);
   BudgetSettings settings = choices.budgets;
   settings.form = BudgetForm::exact;
-  const BudgetDecisions decisions = budget_decisions(model, settings);
+  const BudgetDecisions decisions = budget_decisions(from.models.budgets.value(), settings);
   const calibrate::DynamicKv part{{choices.budget_counts.window, settings.budget,
                                    choices.budget_counts.kernel, choices.budget_counts.pooling},
                                   settings.r_max,
@@ -164,10 +160,11 @@ std::vector<std::string> possible_sections(const profile::Reader& profile,
 }
 
 Document choices_document(const profile::Reader& profile, const std::vector<std::size_t>& positions,
-                          const Choices& choices, std::span<const Document> documents,
+                          const Choices& choices, const MethodModels& models,
+                          std::span<const Document> documents,
                           std::span<const std::string> sections) {
   if (sections.empty()) fail(ErrorCode::usage, "no policy is chosen to be saved");
-  const Source source{profile, positions, choices, documents};
+  const Source source{models, choices, documents};
   Document document;
   document.model = calibrate::model_info(profile.header());
   document.provenance = calibrate::provenance_of(profile, positions);

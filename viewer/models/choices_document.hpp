@@ -9,18 +9,18 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "viewer/models/choices.hpp"
+#include "viewer/models/method_models.hpp"
 
 namespace kvatlas::viewer {
 
 /// Makes a document with these sections ("simlayerkv", "pod", "dynamickv", "lagkv") from the
-/// choices and the profile's samples at `positions`, which it reads. If one of `documents` has the
-/// very same policy, its section with scores and curves is taken over. LagKV's setting comes from
-/// the sweep in `documents`. Error(usage) if the profile lacks what a section needs, or if no
-/// section is asked for.
+/// choices and from `models`, which are those of the profile's samples at `positions`. If one of
+/// `documents` has the very same policy, its section with scores and curves is taken over. LagKV's
+/// setting comes from the sweep in `documents`. Error(usage) if the profile lacks what a section
+/// needs, or if no section is asked for.
 calibrate::Document choices_document(const profile::Reader& profile,
                                      const std::vector<std::size_t>& positions,
-                                     const Choices& choices,
+                                     const Choices& choices, const MethodModels& models,
                                      std::span<const calibrate::Document> documents,
                                      std::span<const std::string> sections);
 

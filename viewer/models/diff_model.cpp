@@ -119,20 +119,11 @@ Chart similarity_chart(const ProfileNumbers& a, const ProfileNumbers& b,
   return chart;
 }
 
-template <class Read>
-void try_read(ProfileNumbers& numbers, Read read) {
-  try {
-    read();
-  } catch (const Error& error) {
-    numbers.missing.emplace_back(error.what());
-  }
-}
-
 }  // namespace
 
 ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::string& name,
                                     const std::vector<std::size_t>& positions,
-                                    const Choices& choices) {
+                                    const MethodModels& models, const BudgetSettings& budgets) {
   ProfileNumbers out;
   out.name = name;
   out.layers = calibrate::cache_shape(profile.header()).layers;
@@ -141,19 +132,22 @@ ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::s
     out.lengths = {out.lengths.first == 0 ? n : std::min(out.lengths.first, n),
                    std::max(out.lengths.second, n)};
   }
-  try_read(out, [&] {
-    const auto lazy = read_lazy_model(profile, positions, choices.lazy_arrays, nullptr);
-    out.mass = calibrate::mean_masses(lazy.masses.layers);
-  });
-  try_read(out, [&] {
-    const auto model = read_budgets_model(profile, positions, choices.budget_counts);
-    const auto means = budget_decisions(model, choices.budgets).all.mean;
+  const auto take = [&](const auto& method, const auto& fill) {
+    try {
+      fill(method.value());
+    } catch (const Error& error) {
+      out.missing.emplace_back(error.what());
+    }
+  };
+  take(models.lazy,
+       [&](const LazyModel& model) { out.mass = calibrate::mean_masses(model.masses.layers); });
+  take(models.budgets, [&](const BudgetsModel& model) {
+    const auto means = budget_decisions(model, budgets).all.mean;
     const double total = std::accumulate(means.begin(), means.end(), 0.0);
     for (const double mean : means) out.budget.push_back(total > 0 ? mean / total : 0);
   });
-  try_read(out, [&] {
-    const auto blocks = read_blocks_model(profile, positions, nullptr);
-    const auto& [heads, layers, values] = blocks.similarity;
+  take(models.blocks, [&](const BlocksModel& model) {
+    const auto& [heads, layers, values] = model.similarity;
     const Eigen::Map<const Eigen::ArrayXXd> by_head(values.data(), layers * layers, heads);
     const Eigen::ArrayXd mean = by_head.rowwise().mean();
     out.similarity.assign(mean.begin(), mean.end());

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "viewer/models/choices.hpp"
 #include "viewer/models/head_changes.hpp"
+#include "viewer/models/method_models.hpp"
 
 namespace kvatlas::viewer {
 
@@ -25,9 +25,10 @@ struct ProfileNumbers {
   std::vector<std::string> missing;
   MapMeasures maps;  // of no heads if the profile has no maps
 };
+/// `models` are those of the samples at `positions`.
 ProfileNumbers read_profile_numbers(const profile::Reader& profile, const std::string& name,
                                     const std::vector<std::size_t>& positions,
-                                    const Choices& choices);
+                                    const MethodModels& models, const BudgetSettings& budgets);
 
 enum class DiffForm : std::uint8_t { side_by_side, difference };
 struct DiffSettings {

@@ -9,13 +9,12 @@
 namespace kvatlas::viewer {
 namespace {
 
-/// Decides by a method if its model is there. A setting that the profile does not know leaves the
-/// layers as they are.
+/// Decides by a method. Without its model, and for a setting that the profile does not know, the
+/// layers are left as they are.
 template <class Model, class Decide>
 void decide(const OrReason<Model>& method, Decide decide) {
-  if (!method.model) return;
   try {
-    decide(*method.model);
+    decide(method.value());
   } catch (const Error&) {
     return;
   }

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "calibrate/policy/method.hpp"
@@ -17,6 +20,11 @@ template <class Model>
 struct OrReason {
   std::shared_ptr<const Model> model;
   std::string reason;
+  /// Error(usage) with the reason if there is no model.
+  const Model& value() const {
+    if (!model) fail(ErrorCode::usage, reason);
+    return *model;
+  }
 };
 
 /// What `read` returns, or the text of the error that it throws.
@@ -38,5 +46,9 @@ struct MethodModels {
   OrReason<BlocksModel> blocks;
   OrReason<BudgetsModel> budgets;
 };
+/// Reads them from the samples at `positions`. Scores come from the documents.
+MethodModels read_method_models(const profile::Reader& profile,
+                                const std::vector<std::size_t>& positions, const Choices& choices,
+                                std::span<const calibrate::Document> documents);
 
 }  // namespace kvatlas::viewer

@@ -284,20 +284,27 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
   return model;
 }
 
+MethodModels read_method_models(const profile::Reader& profile,
+                                const std::vector<std::size_t>& positions, const Choices& choices,
+                                std::span<const calibrate::Document> documents) {
+  const auto section = [&](const calibrate::Method& method) -> const json& {
+    return section_in(documents, method.name);
+  };
+  return {try_read([&] {
+            return read_lazy_model(profile, positions, choices.lazy_arrays,
+                                   section(calibrate::method::kSimLayerKv));
+          }),
+          try_read([&] {
+            return read_blocks_model(profile, positions, section(calibrate::method::kPod));
+          }),
+          try_read([&] { return read_budgets_model(profile, positions, choices.budget_counts); })};
+}
+
 OverviewModel read_overview_model(const profile::Reader& profile,
                                   const std::vector<std::size_t>& positions, const Choices& choices,
                                   std::span<const calibrate::Document> documents) {
-  const auto section = [&](const char* name) -> const json& { return section_in(documents, name); };
-  MethodModels methods{
-      try_read([&] {
-        return read_lazy_model(profile, positions, choices.lazy_arrays,
-                               section(calibrate::method::kSimLayerKv.name));
-      }),
-      try_read([&] {
-        return read_blocks_model(profile, positions, section(calibrate::method::kPod.name));
-      }),
-      try_read([&] { return read_budgets_model(profile, positions, choices.budget_counts); })};
-  return read_overview_model(profile, std::move(methods), documents);
+  return read_overview_model(profile, read_method_models(profile, positions, choices, documents),
+                             documents);
 }
 
 OverviewView overview_view(const OverviewModel& model, const Choices& choices) {

@@ -119,12 +119,7 @@ void ComparisonScreen::show_kind(Show show) {
 
 std::string ComparisonScreen::arrays() const {
   if (!profiles_shown()) return "policies";
-  const Choices& choices = session().choices();
-  const auto& [keep, identify, w_last] = choices.lazy_arrays;
-  const auto& [window, kernel, pooling] = choices.budget_counts;
-  return str("profiles ", choices.task, '\n', keep.initial, ' ', keep.recent, ' ',
-             static_cast<int>(identify), ' ', w_last, ' ', window, ' ', kernel, ' ',
-             static_cast<int>(pooling), ' ', choices.budgets.budget);
+  return str("profiles ", session().evidence().versions(), ' ', session().choices().budgets.budget);
 }
 
 void ComparisonScreen::read() {
@@ -146,6 +141,7 @@ void ComparisonScreen::read() {
         tr("Open a second profile as baseline (Ctrl+Shift+O) to compare it with the first."));
     return;
   }
+  if (!session().evidence().is_read()) return wait_for_model();
   const Choices choices = session().choices();
   const auto name = [](const OpenedProfile& of) { return of.path().filename().string(); };
   std::string first_name = name(*profile), second_name = name(*baseline);
@@ -155,9 +151,9 @@ void ComparisonScreen::read() {
   }
   // The second one is read when the first has arrived, each in its own thread.
   read_model(
-      [choices, first_name,
+      [models = session().evidence().models(), budgets = choices.budgets, first_name,
        positions = profile->positions(choices.task)](const profile::Reader& reader) {
-        return read_profile_numbers(reader, first_name, positions, choices);
+        return read_profile_numbers(reader, first_name, positions, models, budgets);
       },
       [this](ProfileNumbers numbers) {
         first_ = std::make_shared<const ProfileNumbers>(std::move(numbers));
@@ -166,7 +162,9 @@ void ComparisonScreen::read() {
       this,
       [choices, second_name,
        positions = baseline->positions(choices.task)](const profile::Reader& reader) {
-        return read_profile_numbers(reader, second_name, positions, choices);
+        return read_profile_numbers(reader, second_name, positions,
+                                    read_method_models(reader, positions, choices, {}),
+                                    choices.budgets);
       },
       [this, baseline](ProfileNumbers numbers) {
         if (baseline != session().baseline() || !profiles_shown()) return;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/str.hpp"
 #include "viewer/models/layer_decisions.hpp"
 #include "viewer/threads/latest.hpp"
 
@@ -33,6 +34,10 @@ class EvidenceCache : public QObject {
   const Kept<BlocksModel>& blocks() const { return blocks_; }
   const Kept<BudgetsModel>& budgets() const { return budgets_; }
   bool is_read() const { return lazy_.is_read() && blocks_.is_read() && budgets_.is_read(); }
+  /// Changes whenever the reading of a model begins or ends.
+  std::string versions() const {
+    return str(lazy_.version, ' ', blocks_.version, ' ', budgets_.version);
+  }
   MethodModels models() const { return {lazy_.known(), blocks_.known(), budgets_.known()}; }
 
   /// What the methods decide about the layers; empty until that is known for the first time.

@@ -55,11 +55,7 @@ OverviewScreen::OverviewScreen(Session& session, QWidget* parent) : LiveScreen(s
   start();
 }
 
-std::string OverviewScreen::arrays() const {
-  const auto& evidence = session().evidence();
-  return str(evidence.lazy().version, ' ', evidence.blocks().version, ' ',
-             evidence.budgets().version);
-}
+std::string OverviewScreen::arrays() const { return session().evidence().versions(); }
 
 void OverviewScreen::read() {
   if (!session().evidence().is_read()) return wait_for_model();

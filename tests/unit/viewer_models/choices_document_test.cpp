@@ -33,7 +33,10 @@ class ChoicesDocument : public testing::Test {
   const profile::Reader& reader() const { return profile_.reader(); }
   Document made(const std::vector<std::string>& sections,
                 const std::vector<Document>& documents = {}) const {
-    return choices_document(reader(), all_samples(reader()), choices_, documents, sections);
+    const auto samples = all_samples(reader());
+    return choices_document(reader(), samples, choices_,
+                            read_method_models(reader(), samples, choices_, documents), documents,
+                            sections);
   }
   /// As it is written and read again.
   static Document read_again(const Document& document) {
@@ -135,7 +138,8 @@ TEST_F(ChoicesDocument, SaysWhatIsMissing) {
   EXPECT_THAT(possible_sections(bare.reader(), {}), IsEmpty());
   EXPECT_THAT(possible_sections(reader(), {}), ElementsAre("simlayerkv", "pod", "dynamickv"));
   EXPECT_THAT(refusal([&] {
-                choices_document(bare.reader(), {0}, choices_, {},
+                choices_document(bare.reader(), {0}, choices_,
+                                 read_method_models(bare.reader(), {0}, choices_, {}), {},
                                  std::vector<std::string>{"simlayerkv"});
               }),
               HasSubstr("--capture lazy"));

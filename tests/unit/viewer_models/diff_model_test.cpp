@@ -51,8 +51,12 @@ TEST(DiffModel, OfProfiles) {
   Choices choices;
   choices.lazy_arrays.keep = {4, 64};
   choices.budgets.budget = 64;
-  const auto a = read_profile_numbers(first.reader(), "A", all_samples(first.reader()), choices);
-  const auto b = read_profile_numbers(second.reader(), "B", all_samples(second.reader()), choices);
+  const auto numbers = [&](const profile::Reader& profile, const char* name) {
+    const auto samples = all_samples(profile);
+    return read_profile_numbers(profile, name, samples,
+                                read_method_models(profile, samples, choices, {}), choices.budgets);
+  };
+  const auto a = numbers(first.reader(), "A"), b = numbers(second.reader(), "B");
   EXPECT_THAT(a.missing, IsEmpty());
   ASSERT_EQ(b.missing.size(), 1u);
   EXPECT_THAT(b.missing.front(), HasSubstr("--capture js"));
