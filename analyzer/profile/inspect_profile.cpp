@@ -134,7 +134,7 @@ void print_card(const json& card, const profile::Header& header) {
   line("written by", "kvatlas " + shown(header.tool_version));
   line("samples", card.at("complete").get<bool>()
                       ? str(samples, texts, ", complete")
-                      : str(samples, " of ", header.planned_samples, texts, ", unfinished"));
+                      : str(samples, " of ", header.planned_samples, ", unfinished"));
   for (const auto& kind : card.at("samples_by_task"))
     line("", str(kind.at("samples").get<std::int64_t>(), " x ",
                  shown(kind.at("task").get<std::string>()), ", ",

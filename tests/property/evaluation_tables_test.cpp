@@ -63,7 +63,7 @@ TEST(EvaluationTables, PromptsOfOneTextCountOnce) {
   EXPECT_EQ(lost.scored, 9u);
   EXPECT_EQ(lost.texts, 3u);
   EXPECT_NEAR(lost.loss.mean, 100.0 / 3, 1e-9);
-  EXPECT_EQ(lost.loss.high, 100);  // three texts say little, though they are nine prompts
+  EXPECT_GT(lost.loss.high, 90);  // three texts say little, though they are nine prompts
   EXPECT_EQ(evaluation_json(evaluation).at("texts"), 3);
 }
 

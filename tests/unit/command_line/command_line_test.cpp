@@ -129,13 +129,15 @@ TEST_F(CommandLine, ProfilesAreInspectedAndMerged) {
   ASSERT_EQ(finished.status, 0) << finished.err;
   const json card = json::parse(finished.out);
   EXPECT_EQ(card.at("samples"), 3);
+  EXPECT_EQ(card.at("texts"), 2);
+  EXPECT_EQ(card.at("samples_without_scoring"), 0);
   EXPECT_EQ(card.at("complete"), true);
   EXPECT_EQ(card.at("model").at("layers"), make_header(3).n_layers);
   EXPECT_EQ(card.at("capture"), json::parse(make_header(3).capture));
   EXPECT_EQ(card.at("samples_by_task").size(), 2u);
   EXPECT_EQ(card.at("arrays").size(), make_header(3).arrays.size());
   EXPECT_THAT(run_kvatlas({"inspect", both}).out,
-              AllOf(HasSubstr("3, complete"), HasSubstr("2 x needle, 300 tokens"),
+              AllOf(HasSubstr("3 of 2 texts, complete"), HasSubstr("2 x needle, 300 tokens"),
                     HasSubstr("rows = 64"), HasSubstr("js/divergence: head x layer x layer")));
   EXPECT_THAT(run_kvatlas({"inspect", a}).out, HasSubstr("2 of 3, unfinished"));
 
