@@ -144,8 +144,8 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
       // Better to refuse it here than after the forward pass.
       if (one.prompt.has_zero_byte())
         fail(ErrorCode::usage,
-             "its id, task, an answer or another text holds a zero byte, which no profile can "
-             "keep");
+             "its id, task or an answer, or another of its texts, holds a zero byte, which no "
+             "profile can keep");
       one.tokens = encode_prompt(one.prompt, model, chat);
       if (one.tokens.empty()) fail(ErrorCode::usage, "the prompt has no tokens");
       truncate_prompt(one, given.most_tokens, given.new_tokens, model.config());

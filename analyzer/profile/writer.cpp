@@ -34,7 +34,8 @@ void check_sample(const Header& header, const Sample& sample) {
            list_str(described->sizes));
   }
   if (sample.has_zero_byte())
-    fail(ErrorCode::usage, place(), ": its id, task, an answer or another text holds a zero byte");
+    fail(ErrorCode::usage, place(),
+         ": its id, task or an answer, or another of its texts, holds a zero byte");
 }
 
 std::shared_ptr<const ProfileFile> open(const fs::path& path) {
