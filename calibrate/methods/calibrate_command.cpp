@@ -60,8 +60,7 @@ void add_common_options(CLI::App& command, Options& o) {
              "share of the samples that the choice does not see and the loss is measured on; "
              "nothing is held out of fewer than 10",
              0.0, 0.9);
-  add_option(command, "--seed", o.request.seed, "NUMBER", "of the split")
-      ->capture_default_str();
+  add_option(command, "--seed", o.request.seed, "NUMBER", "of the split")->capture_default_str();
   add_option(command, "--lengths", o.request.lengths, "N,...",
              "prompt tokens at which savings are given (default: the samples' lengths)")
       ->delimiter(',')

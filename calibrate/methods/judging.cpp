@@ -86,10 +86,9 @@ Table measured_table(const std::string& title, const json& measured) {
   const auto estimate = [](const json& of) { return estimate_text(estimate_of(of)); };
   const auto add = [&](const std::string& name, const json& of) {
     const auto samples = of.at("samples").get<std::size_t>();
-    table.rows.push_back(
-        {name, str(samples, of_texts(samples, of.at("texts").get<std::size_t>())),
-         estimate(of.at("full")), estimate(of.at("score")), estimate(of.at("loss")),
-         percent_text(number_of(of.at("kept_share")))});
+    table.rows.push_back({name, str(samples, of_texts(samples, of.at("texts").get<std::size_t>())),
+                          estimate(of.at("full")), estimate(of.at("score")),
+                          estimate(of.at("loss")), percent_text(number_of(of.at("kept_share")))});
   };
   const json& tasks = measured.at("tasks");
   if (tasks.size() > 1)

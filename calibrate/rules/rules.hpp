@@ -207,8 +207,8 @@ std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t 
 /// The greatest delta of these that drops this share of the keys; none: none does.
 std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped);
 
-/// The logarithm of the sum of the exponentials, of which none overflows or vanishes. Minus infinity
-/// without values.
+/// The logarithm of the sum of the exponentials, of which none overflows or vanishes. Minus
+/// infinity without values.
 double log_sum_exp(std::span<const double> values);
 /// The gate g = 1 / (1 + exp(distant - proximal)) of two log-sum-exps: the share of the attention
 /// that the proximal tokens receive.
