@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/error.hpp"
@@ -80,6 +81,31 @@ double betting_low(std::span<const double> values, double error) {
   });
 }
 
+/// The least number of values that is enough, if they are repeated in their order; none if more
+/// than `most` are needed. If a number is enough, so is every greater one.
+template <class IsEnough>
+std::optional<std::int64_t> first_enough(std::span<const double> values, std::size_t most,
+                                         const IsEnough& is_enough) {
+  if (values.empty()) fail(ErrorCode::internal, "nothing can go on as it began");
+  std::vector<double> longer;
+  const auto holds = [&](std::size_t count) {
+    while (longer.size() < count) longer.push_back(values[longer.size() % values.size()]);
+    return is_enough(std::span<const double>(longer).first(count));
+  };
+  std::size_t enough = 1;
+  while (!holds(enough))
+    if (enough == most)
+      return std::nullopt;
+    else
+      enough = std::min(2 * enough, most);
+  std::size_t too_few = enough / 2;
+  while (enough - too_few > 1) {
+    const std::size_t middle = (too_few + enough) / 2;
+    (holds(middle) ? enough : too_few) = middle;
+  }
+  return static_cast<std::int64_t>(enough);
+}
+
 }  // namespace
 
 std::vector<double> group_means(std::span<const double> values,
@@ -145,22 +171,30 @@ Estimate divergence_mean(std::span<const double> divergences, double confidence)
 }
 
 std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width) {
-  if (values.empty() || !(half_width > 0))
-    fail(ErrorCode::internal, "nothing can go on as it began");
-  std::vector<double> longer;
-  const auto is_enough = [&](std::size_t count) {
-    while (longer.size() < count) longer.push_back(values[longer.size() % values.size()]);
-    const Estimate found = betting_mean(std::span(longer).first(count), range);
+  if (!(half_width > 0)) fail(ErrorCode::internal, "no interval is a point");
+  return *first_enough(values, std::numeric_limits<std::size_t>::max(), [&](auto longer) {
+    const Estimate found = betting_mean(longer, range);
     return found.high - found.low <= 2 * half_width;
+  });
+}
+
+LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit) {
+  using Kind = LossVerdict::Kind;
+  LossVerdict verdict;
+  const auto decide = [&](std::span<const double> seen) {
+    verdict.loss = betting_mean(seen, range, 2 * kConfidence - 1);
+    return verdict.loss.high <= limit ? Kind::passed
+           : verdict.loss.low > limit ? Kind::failed
+                                      : Kind::undecided;
   };
-  std::size_t most = 1;
-  while (!is_enough(most)) most *= 2;
-  std::size_t least = most / 2;
-  while (most - least > 1) {
-    const std::size_t middle = (least + most) / 2;
-    (is_enough(middle) ? most : least) = middle;
+  if (!losses.empty() && decide(losses) == Kind::undecided) {
+    constexpr std::size_t kFarthest = 100000;
+    verdict.more = first_enough(losses, losses.size() + kFarthest,
+                                [&](auto longer) { return decide(longer) != Kind::undecided; });
+    if (verdict.more) *verdict.more -= static_cast<std::int64_t>(losses.size());
   }
-  return static_cast<std::int64_t>(most);
+  verdict.kind = decide(losses);
+  return verdict;
 }
 
 std::int64_t zero_loss_groups(double limit, double confidence) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,19 @@ Estimate divergence_mean(std::span<const double> divergences, double confidence 
 /// After how many values the betting interval reaches no further than this to either side of its
 /// middle, if the values go on as they began.
 std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width);
+
+/// What the losses of groups say of a limit. One may look after every group, and go on while the
+/// verdict is open: a policy whose mean loss is above the limit passes in at most 5 % of all cases,
+/// and one that keeps to it fails in at most 5 %.
+struct LossVerdict {
+  enum class Kind { passed, failed, undecided };
+  Kind kind = Kind::undecided;
+  Estimate loss;  // either end by itself holds with 95 %
+  /// While it is undecided: how many further groups decide it, if they lose as those before. None:
+  /// more than 100 000.
+  std::optional<std::int64_t> more;
+};
+LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit);
 
 /// How many groups without any loss it takes at least to be so sure, on one side, that the mean
 /// loss is at most `limit` (0 to 1): the smallest n with 1 - (1 - confidence)^(1/n) <= limit.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
@@ -11,6 +12,7 @@
 #include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/evaluate_request.hpp"
@@ -21,67 +23,155 @@ namespace {
 using namespace calibrate;
 using nlohmann::json;
 
+using Kind = LossVerdict::Kind;
+
 struct CheckCommand {
   EvaluateRequest request;
   std::string document, junit;
   double max_loss = 1;
-  bool surely = false, as_json = false, force = false;
+  std::int64_t most_samples = 2000;
+  bool surely = false, by_mean = false, as_json = false, force = false, dry_run = false;
 };
 
 /// One policy of the document.
 struct Verdict {
   Summary summary;
-  bool passed = false;
-  std::string line;
+  LossVerdict loss;
+
+  const char* word() const {
+    return loss.kind == Kind::passed   ? "passed"
+           : loss.kind == Kind::failed ? "FAILED"
+                                       : "undecided";
+  }
 };
 
-Verdict verdict_of(const Summary& summary, const CheckCommand& command) {
-  Verdict verdict{summary, false, ""};
-  const double judged = command.surely ? summary.loss.high : summary.loss.mean;
-  verdict.passed = judged <= command.max_loss;
-  verdict.line =
-      str(verdict.passed ? "passed" : "FAILED", ": ", printable(summary.policy, 200), " loses ",
-          estimate_text(summary.loss, 1), " points on ", summary.scored, " prompts",
-          of_texts(summary.scored, summary.texts), ", at most ", fixed_text(command.max_loss, 1),
-          " allowed", command.surely ? " (the whole interval)" : "");
-  return verdict;
+std::string line_of(const Verdict& verdict, const CheckCommand& command) {
+  const auto& [summary, loss] = verdict;
+  std::string line = str(verdict.word(), ": ", printable(summary.policy, 200), " loses ",
+                         estimate_text(loss.loss, 1), " points on ", summary.scored, " prompts",
+                         of_texts(summary.scored, summary.texts), ", at most ",
+                         fixed_text(command.max_loss, 1), " allowed");
+  if (command.by_mean) line += " (by the mean alone)";
+  if (loss.kind != Kind::undecided) return line;
+  return line + (loss.more ? str("; about ", *loss.more, " more texts are needed")
+                           : "; its loss is too near to that for any number of texts to tell");
 }
 
-/// JUnit's format, a test case a policy.
-std::string junit_text(const std::vector<Verdict>& verdicts, const std::string& document) {
-  std::size_t failures = 0;
+std::vector<Verdict> judge(const Evaluation& evaluation, const CheckCommand& command) {
+  std::vector<Verdict> verdicts;
+  for (auto& summary : summarise(evaluation)) {
+    Verdict verdict{std::move(summary), {}};
+    if (command.by_mean) {
+      verdict.loss.loss = verdict.summary.loss;
+      verdict.loss.kind =
+          verdict.summary.loss.mean <= command.max_loss ? Kind::passed : Kind::failed;
+    } else {
+      verdict.loss = judge_losses(verdict.summary.losses, kPointRange, command.max_loss);
+    }
+    verdicts.push_back(std::move(verdict));
+  }
+  verdicts.erase(verdicts.begin());  // the full cache
+  return verdicts;
+}
+
+/// How many more seeds the undecided need: at most as many again as there were, for their losses
+/// may change, and no more prompts than are allowed.
+std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<Verdict>& verdicts,
+                          const CheckCommand& command) {
+  std::set<std::int64_t> seeds;
+  for (const auto& question : evaluation.questions) seeds.insert(question.prompt.seed);
+  const auto seen = static_cast<std::int64_t>(seeds.size());
+  const auto prompts = static_cast<std::int64_t>(evaluation.questions.size());
+  const std::int64_t allowed =
+      std::max<std::int64_t>(0, (command.most_samples - prompts) / ((prompts + seen - 1) / seen));
+  std::int64_t wanted = 0;
+  for (const auto& [summary, loss] : verdicts) {
+    if (loss.kind != Kind::undecided) continue;
+    const auto texts = static_cast<std::int64_t>(summary.losses.size());
+    const std::int64_t more = loss.more.value_or(texts) * seen;
+    wanted = std::max(wanted, (more + texts - 1) / texts);
+  }
+  return std::min({wanted, seen, allowed});
+}
+
+/// JUnit's format, a test case a policy: too great a loss is a failure, an open verdict an error.
+std::string junit_text(const std::vector<Verdict>& verdicts, const CheckCommand& command) {
+  std::size_t failures = 0, errors = 0;
   std::string cases;
   for (const auto& verdict : verdicts) {
-    cases += str("    <testcase classname=\"", markup_text(printable(document, 400)), "\" name=\"",
-                 markup_text(printable(verdict.summary.policy, 200)), "\"");
-    if (verdict.passed) {
+    cases += str("    <testcase classname=\"", markup_text(printable(command.document, 400)),
+                 "\" name=\"", markup_text(printable(verdict.summary.policy, 200)), "\"");
+    if (verdict.loss.kind == Kind::passed) {
       cases += "/>\n";
       continue;
     }
-    ++failures;
-    cases +=
-        str(">\n      <failure message=\"", markup_text(verdict.line), "\"/>\n    </testcase>\n");
+    const bool failed = verdict.loss.kind == Kind::failed;
+    ++(failed ? failures : errors);
+    cases += str(">\n      <", failed ? "failure" : "error type=\"undecided\"", " message=\"",
+                 markup_text(line_of(verdict, command)), "\"/>\n    </testcase>\n");
   }
-  const std::string counts = str(" tests=\"", verdicts.size(), "\" failures=\"", failures, "\"");
+  const std::string counts =
+      str(" tests=\"", verdicts.size(), "\" failures=\"", failures, "\" errors=\"", errors, "\"");
   return str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,
              ">\n  <testsuite name=\"kvatlas check\"", counts, ">\n", cases,
              "  </testsuite>\n</testsuites>\n");
 }
 
-json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& command, bool passed) {
+/// "failed" where a policy is, else "undecided" where one is.
+std::string verdict_of_all(const std::vector<Verdict>& verdicts) {
+  const auto any = [&](Kind kind) {
+    return std::any_of(verdicts.begin(), verdicts.end(),
+                       [&](const Verdict& verdict) { return verdict.loss.kind == kind; });
+  };
+  return any(Kind::failed) ? "failed" : any(Kind::undecided) ? "undecided" : "passed";
+}
+
+json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& command) {
+  const std::string all = verdict_of_all(verdicts);
   json out = {{"document", command.document},
-              {"passed", passed},
+              {"passed", all == "passed"},
+              {"verdict", all},
               {"max_loss_points", command.max_loss},
-              {"surely", command.surely},
+              {"surely", !command.by_mean},
               {"policies", json::array()}};
   if (!command.request.runtime.empty()) out["runtime"] = command.request.runtime;
   for (const auto& verdict : verdicts) {
     json one = measured_json(verdict.summary);
     one["policy"] = verdict.summary.policy;
-    one["passed"] = verdict.passed;
+    one["passed"] = verdict.loss.kind == Kind::passed;
+    one["verdict"] = verdict_of_all({verdict});
+    one["judged_loss_points"] = estimate_json(verdict.loss.loss);
+    if (verdict.loss.more) one["more_texts"] = *verdict.loss.more;
     out["policies"].push_back(std::move(one));
   }
   return out;
+}
+
+/// What the asked loss needs, before anything is run.
+void print_needs(const CheckCommand& command) {
+  const double limit = command.max_loss;
+  if (command.by_mean) {
+    std::cout << "by the mean alone a verdict needs " << kLeastTexts
+              << " texts; it says nothing of how sure it is\n";
+  } else if (const auto needed = judge_losses(std::vector<double>{0}, kPointRange, limit).more) {
+    std::cout << "a loss of at most " << fixed_text(limit, 1) << " points is sure after "
+              << *needed + 1 << " texts without any loss";
+    if (limit > 0 && limit < 100)
+      std::cout << " (no method needs fewer than " << zero_loss_groups(limit / 100) << ")";
+    std::cout << "; texts that lose something make it more\n";
+  } else {
+    std::cout << "a loss of at most " << fixed_text(limit, 1)
+              << " points cannot be made sure by texts without any loss\n";
+  }
+}
+
+void require_judgeable(const Summary& full, bool force) {
+  if (full.scored == 0)
+    fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
+  Calibrated forced;
+  require_samples({full.scored, full.texts}, "with answers", force, forced);
+  require_score(full.score.mean, force, forced);
+  for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
 }
 
 void run_check(CheckCommand command) {
@@ -89,34 +179,38 @@ void run_check(CheckCommand command) {
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
+  if (command.dry_run) return print_needs(command);
   command.request.policies = {command.document};
   command.request.time_steps = 0;
   command.request.no_comparison = true;
-  const auto [model, policies, evaluation] = evaluate_request(command.request);
+  bool is_judgeable = false;
+  const auto require_once = [&](const Evaluation& evaluation) {
+    if (evaluation.policies.empty())
+      fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
+    if (!is_judgeable) require_judgeable(summarise(evaluation).front(), command.force);
+    is_judgeable = true;
+  };
+  const auto [model, policies, evaluation] =
+      evaluate_request(command.request, [&](const Evaluation& so_far) {
+        require_once(so_far);
+        const auto verdicts = judge(so_far, command);
+        const std::int64_t seeds = seeds_needed(so_far, verdicts, command);
+        for (const auto& verdict : verdicts)
+          if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
+        return seeds;
+      });
   require_all(evaluation);
-  if (policies.empty())
-    fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
-  const auto rows = summarise(evaluation);
-  if (rows.front().scored == 0)
-    fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
-  Calibrated forced;
-  require_samples({rows.front().scored, rows.front().texts}, "with answers", command.force, forced);
-  require_score(rows.front().score.mean, command.force, forced);
-  for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
+  require_once(evaluation);
 
-  std::vector<Verdict> verdicts;
-  for (std::size_t i = 1; i < rows.size(); ++i) verdicts.push_back(verdict_of(rows[i], command));
-  const bool passed = std::all_of(verdicts.begin(), verdicts.end(),
-                                  [](const Verdict& verdict) { return verdict.passed; });
+  const auto verdicts = judge(evaluation, command);
   // A gate runs again and again: its report replaces the last one.
-  if (!command.junit.empty())
-    write_whole(junit_text(verdicts, command.document), command.junit, true);
+  if (!command.junit.empty()) write_whole(junit_text(verdicts, command), command.junit, true);
   if (command.as_json)
-    std::cout << canonical_json(verdicts_json(verdicts, command, passed));
+    std::cout << canonical_json(verdicts_json(verdicts, command));
   else
-    for (const auto& verdict : verdicts) std::cout << verdict.line << '\n';
+    for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
   print_notes(evaluation);
-  if (!passed) throw CLI::RuntimeError(kExitNotMet);
+  if (verdict_of_all(verdicts) != "passed") throw CLI::RuntimeError(kExitNotMet);
 }
 
 }  // namespace
@@ -132,14 +226,24 @@ void add_check_command(CLI::App& app) {
   add_request_options(*command, o.request);
   add_number(*command, "--max-loss", o.max_loss, "POINTS", "points of the score that may be lost",
              -100.0, 100.0);
-  command->add_flag("--surely", o.surely,
-                    "the upper end of the 95 % interval must be within it, not the mean alone");
+  add_number(
+      *command, "--most-samples", o.most_samples, "N",
+      "go on with generated prompts, seed after seed, while the verdict is open and there are "
+      "no more of them than this",
+      std::int64_t{1}, std::int64_t{1} << 30);
+  auto* by_mean = command->add_flag(
+      "--by-mean", o.by_mean, "the mean loss alone must be within the limit, however few samples");
+  command
+      ->add_flag("--surely", o.surely,
+                 "pass and fail with 95 % certainty, and leave it undecided before (the default)")
+      ->excludes(by_mean);
+  command->add_flag("--dry-run", o.dry_run, "say how many texts the limit needs, and run nothing");
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
   add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
   command->add_flag("--force", o.force,
                     "judge by fewer than 5 samples, or where the full cache scores below 0.5");
   command->footer(
-      "Exit status: 0 passed, 4 a policy loses too much; others are failures.\n\n"
+      "Exit status: 0 passed, 4 a policy loses too much or is undecided; others are failures.\n\n"
       "Examples:\n"
       "  kvatlas check policy.json --model M --task needle --lengths 2048 --seeds 10 --max-loss 1\n"
       "  kvatlas check policy.json --model M --prompts qa.jsonl --as vllm --junit verdict.xml");

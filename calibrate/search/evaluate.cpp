@@ -101,7 +101,8 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.texts = score.texts();
   out.score = score_mean(score.of_groups());
   out.full_score = score_mean(full_score.of_groups());
-  out.loss = betting_mean(loss.of_groups(), kPointRange);
+  out.losses = loss.of_groups();
+  out.loss = betting_mean(out.losses, kPointRange);
   out.kl = divergence_mean(kl.of_groups());
   out.agreement = score_mean(agreement.of_groups());
   out.kept_bytes = kept.mean();

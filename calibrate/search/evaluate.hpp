@@ -59,6 +59,7 @@ struct Summary {
   // Over the means of groups, as docs/certainty.md says.
   Estimate score, full_score;  // 0 to 1
   Estimate loss;               // full score less this one, question by question, in points
+  std::vector<double> losses;  // the same of each group
   Estimate kl, agreement;
   double kept_bytes = 0, full_bytes = 0;  // of one prompt, the mean
   double read_bytes = 0, full_read_bytes = 0;

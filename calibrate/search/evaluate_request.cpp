@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
@@ -108,26 +109,9 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
   return policies;
 }
 
-}  // namespace
-
-bool is_policy_document(const std::string& text) {
-  // "pod:blocks=policy.json" is a policy as text.
-  const bool named_so = text.ends_with(".json") && text.find('=') == text.npos;
-  return named_so || std::filesystem::is_regular_file(text);
-}
-
-Evaluated evaluate_request(EvaluateRequest request) {
-  capture::restart_with_sleeping_threads();
+Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
+  const model::ModelFile& model = *on.model;
   capture::EngineOptions engine_options = capture::engine_options(request.run);
-  Evaluated out;
-  out.model = model::ModelFile::open(request.run.model);
-  const model::ModelFile& model = *out.model;
-  out.policies = gather_policies(request, model);
-  if (request.run.prompts_file.empty() && request.run.prompt_texts.empty()) {
-    if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
-    if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
-  }
-  request.prompts.new_tokens = request.questions.max_new;
   auto questions =
       make_questions(capture::plan_prompts(request.prompts, request.run, model).prompts,
                      request.questions, request.run, model);
@@ -141,16 +125,60 @@ Evaluated evaluate_request(EvaluateRequest request) {
   options.time_steps = request.time_steps;
   options.positions = request.positions;
   set_memory(engine_options, questions, model.config(), options);
-  capture::Engine engine(out.model, engine_options);
-  std::cerr << "kvatlas: " << engine.plan() << "; " << out.policies.size()
-            << (out.policies.size() == 1 ? " policy" : " policies") << " beside full on "
+  capture::Engine engine(on.model, engine_options);
+  std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
+            << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
             << questions.size() << (questions.size() == 1 ? " prompt\n" : " prompts\n");
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
                              model.config().n_layers);
-  out.evaluation =
-      evaluate(engine, std::move(questions), out.policies, options, [&](const Question& question) {
-        progress.sample(static_cast<std::int64_t>(question.tokens.size()));
-      });
+  return evaluate(engine, std::move(questions), on.policies, options,
+                  [&](const Question& question) {
+                    progress.sample(static_cast<std::int64_t>(question.tokens.size()));
+                  });
+}
+
+/// Another round of the same policies.
+void append(Evaluation& all, Evaluation round) {
+  const auto add = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  add(all.questions, round.questions);
+  add(all.full, round.full);
+  for (std::size_t i = 0; i < all.judged.size(); ++i) add(all.judged[i], round.judged[i]);
+  all.prefill_seconds += round.prefill_seconds;
+  all.decode_seconds += round.decode_seconds;
+  all.interrupted += round.interrupted;
+}
+
+}  // namespace
+
+bool is_policy_document(const std::string& text) {
+  // "pod:blocks=policy.json" is a policy as text.
+  const bool named_so = text.ends_with(".json") && text.find('=') == text.npos;
+  return named_so || std::filesystem::is_regular_file(text);
+}
+
+Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
+  capture::restart_with_sleeping_threads();
+  Evaluated out;
+  out.model = model::ModelFile::open(request.run.model);
+  out.policies = gather_policies(request, *out.model);
+  const bool generated = request.run.prompts_file.empty() && request.run.prompt_texts.empty();
+  if (generated) {
+    if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
+    if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
+  }
+  request.prompts.new_tokens = request.questions.max_new;
+  out.evaluation = evaluate_round(request, out);
+  while (more && generated && out.evaluation.interrupted == 0) {
+    const std::int64_t seeds = more(out.evaluation);
+    if (seeds == 0) break;
+    for (const auto& question : out.evaluation.questions)
+      request.prompts.seed = std::max(request.prompts.seed, question.prompt.seed + 1);
+    request.prompts.seeds = seeds;
+    request.time_steps = 0;
+    append(out.evaluation, evaluate_round(request, out));
+  }
   return out;
 }
 

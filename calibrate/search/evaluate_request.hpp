@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +31,9 @@ struct Evaluated {
   std::vector<Policy> policies;
   Evaluation evaluation;
 };
-Evaluated evaluate_request(EvaluateRequest request);
+/// After a round of generated prompts: how many more seeds are to be judged too; 0 ends it.
+using MoreSeeds = std::function<std::int64_t(const Evaluation&)>;
+Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more = {});
 
 /// Error(cancelled) if Ctrl-C left questions undone.
 void require_all(const Evaluation& evaluation);

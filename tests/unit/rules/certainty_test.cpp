@@ -185,6 +185,59 @@ TEST(Certainty, TextsWithoutLossThatALimitNeeds) {
   }
 }
 
+TEST(LossGate, DecidesWhenTheIntervalDoes) {
+  using Kind = LossVerdict::Kind;
+  const auto none = [](std::size_t count) { return std::vector<double>(count, 0); };
+  const LossVerdict open = judge_losses(none(20), kDifferenceRange, 0.05);
+  EXPECT_EQ(open.kind, Kind::undecided);
+  EXPECT_GT(open.loss.high, 0.05);
+  ASSERT_TRUE(open.more);
+  const auto needed = static_cast<std::size_t>(20 + *open.more);
+  EXPECT_EQ(needed, 65u);
+  EXPECT_EQ(judge_losses(none(needed), kDifferenceRange, 0.05).kind, Kind::passed);
+  EXPECT_EQ(judge_losses(none(needed - 1), kDifferenceRange, 0.05).kind, Kind::undecided);
+  EXPECT_EQ(judge_losses(std::vector<double>(10, 1), kDifferenceRange, 0.05).kind, Kind::failed);
+  EXPECT_FALSE(judge_losses(std::vector<double>(10, 1), kDifferenceRange, 0.05).more);
+  // In points it is the same; at the limit itself nothing decides.
+  EXPECT_EQ(judge_losses(none(65), kPointRange, 5).kind, Kind::passed);
+  EXPECT_EQ(judge_losses(none(65), kPointRange, 0).kind, Kind::undecided);
+  EXPECT_FALSE(judge_losses(none(65), kPointRange, 0).more);
+  EXPECT_EQ(judge_losses({}, kPointRange, 5).kind, Kind::undecided);
+}
+
+/// Of policies that lose a little more than the limit at most 5 % pass, though one looks again and
+/// again; of those that lose a little less at most 5 % fail.
+TEST(LossGate, IsSeldomWrong) {
+  using Kind = LossVerdict::Kind;
+  constexpr int kTrials = 400;
+  Random random(4, "gate");
+  for (const double limit : {0.05, 0.2})
+    for (const double loss : {limit - 0.001, limit + 0.001, 2 * limit, limit / 10}) {
+      int passed = 0, failed = 0;
+      for (int trial = 0; trial < kTrials; ++trial) {
+        std::vector<double> losses;
+        Kind kind = Kind::undecided;
+        while (losses.size() < 300 && kind == Kind::undecided) {
+          for (int i = 0; i < 5; ++i) losses.push_back(random.share() < loss ? 1 : 0);
+          const Estimate found = betting_mean(losses, kDifferenceRange, 0.9);
+          kind = found.high <= limit ? Kind::passed : found.low > limit ? Kind::failed : kind;
+        }
+        passed += kind == Kind::passed;
+        failed += kind == Kind::failed;
+      }
+      const double most = kTrials * (0.05 + 3 * std::sqrt(0.05 * 0.95 / kTrials));
+      std::printf("limit %.3f, loss %.3f: %.1f %% passed, %.1f %% failed\n", limit, loss,
+                  100.0 * passed / kTrials, 100.0 * failed / kTrials);
+      if (loss > limit)
+        EXPECT_LE(passed, most) << loss;
+      else
+        EXPECT_LE(failed, most) << loss;
+      if (loss == limit / 10) {
+        EXPECT_GE(passed, 0.9 * kTrials) << loss;
+      }
+    }
+}
+
 /// The interval that was printed before: percentile bootstrap over prompts.
 Estimate bootstrap(const std::vector<double>& values, Random& random) {
   std::vector<double> means(200);
