@@ -266,9 +266,14 @@ Table summary_table(const Evaluation& evaluation, const std::string& task,
               {}};
   for (const auto& s : summarise(evaluation, task)) {
     const double mib = 1024.0 * 1024.0;
+    // The first row is the full cache's: beside itself it differs in nothing, and surely so.
+    const auto beside_full = [&](const Estimate& estimate, int digits) {
+      return table.rows.empty() ? fixed_text(estimate.mean, digits)
+                                : interval_text(estimate, digits);
+    };
     table.rows.push_back({s.policy, percent_text(s.saved()), interval_text(s.score, 2),
-                          interval_text(s.loss, 1), interval_text(s.kl, 4),
-                          interval_text(s.agreement, 2), fixed_text(s.read_bytes / mib, 2) + " MiB",
+                          beside_full(s.loss, 1), beside_full(s.kl, 4), beside_full(s.agreement, 2),
+                          fixed_text(s.read_bytes / mib, 2) + " MiB",
                           fixed_text(s.ms_per_token, 1)});
   }
   return table;
