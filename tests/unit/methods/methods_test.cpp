@@ -272,8 +272,9 @@ TEST_F(Methods, WhatTheProfileLacksIsNamed) {
               AllOf(HasSubstr("initial=16,recent=112"),
                     HasSubstr("kvatlas profile --initial 4 --recent 256")));
   DynamicRequest budgets;
-  EXPECT_THAT(refusal([&] { calibrate_dynamickv(evidence, budgets, nullptr); }),
-              AllOf(HasSubstr("[32, 64]"), HasSubstr("--budgets 128")));
+  EXPECT_THAT(
+      refusal([&] { calibrate_dynamickv(evidence, budgets, nullptr); }),
+      AllOf(HasSubstr("budget=64; budget=32 (the nearest first)"), HasSubstr("--budgets 128")));
   budgets.policy.select = {.window = 8, .budget = 64};
   EXPECT_THAT(refusal([&] { calibrate_dynamickv(evidence, budgets, nullptr); }),
               HasSubstr("--windows 8"));

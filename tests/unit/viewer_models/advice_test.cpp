@@ -113,7 +113,7 @@ TEST(MeasuredRisk, GoesByTheInterval) {
   measured.samples = 1;
   EXPECT_THAT(measured_risk(measured), StartsWith("The score was measured on 1 sample alone"));
   measured.samples = 50;
-  measured.change = {0, -7.25, 7.25};
+  measured.change = {0, -7.28, 7.28};
   EXPECT_EQ(
       measured_risk(measured),
       "The score was measured on 50 samples alone: losses of up to 7.3 points would not show.");
