@@ -77,7 +77,7 @@ class Scene:
         said = self.run(["generate", "--model", self.model, "--prompts", self.prompts, "--new", "6", "--json"])
         assert said.status == 0, said.err
         for prompt, line in zip(prompts, said.out.splitlines(), strict=True):
-            prompt |= {"answers": [json.loads(line)["text"]], "metric": "edit_similarity"}
+            prompt |= {"answers": [json.loads(line)["text"]]}
         self.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
 
     def make_jobs(self) -> dict[str, Job]:
