@@ -291,7 +291,7 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
   };
   for (const auto& row : calibrated_methods())
     add_method(row.method.name, row.summary, row.examples, {&row, 1});
-  add_method("all", "All four, in one document",
+  add_method("all", "All methods, in one document",
              "  kvatlas calibrate all -p p.h5 --model M --recent 256 --pod-initial 16 --pod-recent "
              "240 --lags 64,128,256 -o policy.json",
              calibrated_methods());

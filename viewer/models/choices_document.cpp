@@ -119,6 +119,7 @@ const Maker kMakers[] = {
        return !section_in(documents, calibrate::method::kLagKv.name).is_null();
      },
      lag_section}};
+static_assert(std::size(kMakers) == calibrate::kMethods.size());
 
 /// As it is written: numbers have nine digits there.
 json as_written(const json& value) { return json::parse(calibrate::canonical_json(value)); }

@@ -16,7 +16,8 @@ std::int64_t whole_in(const json& object, const char* member) {
   return found.is_number_integer() ? found.get<std::int64_t>() : 0;
 }
 
-/// A loss as a change in points, `factor` points a unit: the ends change places.
+/// A loss as a change in points, or a change as a loss, `factor` points a unit: the ends change
+/// places.
 Interval negated(const Interval& loss, double factor) {
   return {0 - factor * loss.mean, 0 - factor * loss.high, 0 - factor * loss.low};
 }
@@ -58,14 +59,15 @@ std::optional<Measured> measured_of(const json& measured) {
 }
 
 std::string change_text(const Measured& measured) {
-  const Interval& change = measured.change;
-  if (std::isnan(change.mean)) return "score " + fixed_text(measured.score.mean, 3);
-  std::string text = std::abs(change.mean) < 0.05
+  if (std::isnan(measured.change.mean)) return "score " + fixed_text(measured.score.mean, 3);
+  const bool unchanged = std::abs(measured.change.mean) < 0.05;
+  const bool lost = !unchanged && measured.change.mean < 0;
+  const Interval points = lost ? negated(measured.change, 1) : measured.change;
+  std::string text = unchanged
                          ? "no change of the score"
-                         : str(fixed_text(std::abs(change.mean), 1),
-                               change.mean < 0 ? " points lost" : " points won");
-  if (!std::isnan(change.low))
-    text += str(" [", fixed_text(change.low, 1), ", ", fixed_text(change.high, 1), "]");
+                         : fixed_text(points.mean, 1) + (lost ? " points lost" : " points won");
+  if (!std::isnan(points.low))
+    text += str(" [", fixed_text(points.low, 1), ", ", fixed_text(points.high, 1), "]");
   if (measured.samples > 0)
     text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples",
                 of_texts(measured.samples, measured.texts));

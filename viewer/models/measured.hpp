@@ -34,8 +34,8 @@ struct Measured {
 /// Reads a member "measured"; none if it holds no score.
 std::optional<Measured> measured_of(const nlohmann::json& measured);
 
-/// "30.0 points lost [-60.0, 0.0] on 10 samples of 5 texts": the change with its interval. What is
-/// not known is left out.
+/// "30.0 points lost [0.0, 60.0] on 10 samples of 5 texts": how many points were lost or won, with
+/// the interval. What is not known is left out.
 std::string change_text(const Measured& measured);
 
 }  // namespace kvatlas::viewer

@@ -38,8 +38,9 @@ auto try_read(Read read) -> OrReason<decltype(read())> {
 }
 
 /// The screen on which each of calibrate::kMethods is set, in their order.
-inline constexpr std::array<const char*, calibrate::kMethods.size()> kMethodScreens = {
-    "lazy", "blocks", "budgets", "sweep"};
+inline constexpr auto kMethodScreens =
+    std::to_array<const char*>({"lazy", "blocks", "budgets", "sweep"});
+static_assert(kMethodScreens.size() == calibrate::kMethods.size());
 
 struct MethodModels {
   OrReason<LazyModel> lazy;

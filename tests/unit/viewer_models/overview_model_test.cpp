@@ -117,7 +117,7 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   ASSERT_TRUE(card.measured);
   EXPECT_NEAR(card.measured->change.mean, -25, 1e-9);
   EXPECT_NEAR(card.measured->change.low, -50, 1e-9);
-  EXPECT_EQ(card.score, "25.0 points lost [-50.0, 0.0] on 8 samples");
+  EXPECT_EQ(card.score, "25.0 points lost [0.0, 50.0] on 8 samples");
   EXPECT_THAT(card.advice.risk, HasSubstr("may cost score"));
   // What a composition scored is not the score of its parts.
   auto composed = document;
