@@ -34,8 +34,18 @@ std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kMost : product;
 }
 
-std::int64_t kv_bytes_per_token(const model::Config& config) {
-  return 2 * 2 * config.n_layers * config.n_kv_heads * config.head_dim;  // 16-bit keys and values
+/// Of 16-bit keys and values in one layer.
+std::int64_t layer_bytes_per_token(const model::Config& config) {
+  return 2 * 2 * config.n_kv_heads * config.head_dim;
+}
+
+/// Of all layers; those with a window hold no more than that.
+std::int64_t kv_bytes(const model::Config& config, std::int64_t tokens) {
+  std::int64_t bytes = 0;
+  for (const auto window : config.window)
+    bytes = bounded_sum(bytes, bounded_product(layer_bytes_per_token(config),
+                                               profile::held_tokens(window, tokens)));
+  return bytes;
 }
 
 std::string rope_text(const model::Rope& rope) {
@@ -95,7 +105,8 @@ json model_card(const model::ModelFile& model) {
           {"parameters", parameters},
           {"stored_bytes", model.stored_bytes()},
           {"stored_types", stored},
-          {"kv_cache_bytes_per_token", kv_bytes_per_token(c)},
+          {"kv_cache_bytes_per_token", c.n_layers * layer_bytes_per_token(c)},
+          {"kv_cache_bytes_at_context", kv_bytes(c, c.context_length)},
           {"tokenizer_vocab_size", tokenizer ? json(tokenizer->vocab_size()) : json(nullptr)},
           {"chat", chat_text(tokenizer)},
           {"fingerprint", model.fingerprint()}};
@@ -130,9 +141,12 @@ void print_card(const json& card, const model::Config& config,
     stored += str(stored.empty() ? "" : ", ", sums.at("tensors").get<int>(), " ", name);
   line("stored", str(bytes_str(whole("stored_bytes")), " (", stored, ")"));
   line("KV cache",
-       str(bytes_str(kv_bytes_per_token(config)), " a token at 16 bits, ",
-           bytes_str(bounded_product(kv_bytes_per_token(config), config.context_length)),
-           " at full context"));
+       str(bytes_str(whole("kv_cache_bytes_per_token")), " a token at 16 bits, ",
+           bytes_str(whole("kv_cache_bytes_at_context")), " at full context",
+           kv_bytes(config, config.context_length) <
+                   bounded_product(whole("kv_cache_bytes_per_token"), config.context_length)
+               ? ", where windows hold their tokens alone"
+               : ""));
   const auto& tokens = card.at("tokenizer_vocab_size");
   line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
                     : tokenizer_problem.empty()

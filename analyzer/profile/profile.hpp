@@ -97,6 +97,12 @@ struct Header {
   std::vector<Description> arrays;
 };
 
+/// How many of so many tokens a layer with this window (0: none) can still attend to, and therefore
+/// holds.
+inline std::int64_t held_tokens(std::int64_t window, std::int64_t tokens) {
+  return window > 0 && window < tokens ? window : tokens;
+}
+
 /// One prompt: where it came from, its tokens, and what was captured.
 struct Sample : PromptDescription {
   std::int64_t index = 0;  // its place in the plan

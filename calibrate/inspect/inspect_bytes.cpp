@@ -16,7 +16,7 @@ std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
 
 CacheLoad load_of(const Document& document, const BytesQuestion& question) {
   CacheLoad load;
-  load.shape = {document.model.layers, document.model.kv_heads, document.model.head_dim};
+  load.shape = cache_shape(document.model);
   load.prompt = question.context;
   load.new_tokens = question.new_tokens;
   if (!question.runtime.empty()) load.runtime = &runtime_named(question.runtime);

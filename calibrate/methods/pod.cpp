@@ -48,7 +48,7 @@ class Grouping {
     return pod_point(similarity_, kv_heads(), request_.policy.per_query_head, delta);
   }
   double saved_at(const PodPoint& point, std::int64_t length) const {
-    return pod_saved(point.dropped, length, request_.policy.proximal);
+    return pod_saved(point.layers, evidence_.shape(), length, request_.policy.proximal);
   }
   Pod part_at(double delta, double tau, Proximity proximal) const {
     Pod part = request_.policy;
@@ -92,12 +92,10 @@ void Grouping::read() {
 std::optional<double> Grouping::delta_from_saving() {
   if (!request_.wanted_saving) return std::nullopt;
   const std::int64_t length = evidence_.lengths().back();
-  const double most = pod_saved(1, length, request_.policy.proximal);
   const double wanted = *request_.wanted_saving;
   const auto delta =
-      most > 0 ? delta_for(pod_hundredths(similarity_, kv_heads(), request_.policy.per_query_head),
-                           wanted / most)
-               : std::nullopt;
+      delta_for(pod_hundredths(similarity_, kv_heads(), request_.policy.per_query_head),
+                evidence_.shape(), length, request_.policy.proximal, wanted);
   if (!delta)
     fail(ErrorCode::usage, "no delta saves ", percent_text(wanted), " of the cache at ", length,
          " tokens; ", percent_text(saved_at(point_at(0), length)), " is the most");
@@ -230,9 +228,8 @@ void Grouping::report_batches(const PodPoint& chosen) {
                        {"new_tokens", fresh},
                        {"saved", saved_at(chosen, length)},
                        {"kv_ratio", 1 / (1 - saved_at(chosen, length))},
-                       {"full_bytes", shape.bytes_per_token() * static_cast<double>(length)},
-                       {"kept_bytes", shape.bytes_per_token() * static_cast<double>(length) *
-                                          (1 - saved_at(chosen, length))},
+                       {"full_bytes", shape.full_bytes(length)},
+                       {"kept_bytes", shape.full_bytes(length) * (1 - saved_at(chosen, length))},
                        {"full_batch", full},
                        {"batch", batch}});
     table.rows.push_back(

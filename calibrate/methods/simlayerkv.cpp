@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
@@ -54,10 +55,11 @@ class Thresholding {
     return part;
   }
   double lazy_layers_at(double threshold) const {
-    return mean_lazy_layers(sighted_, threshold, choice());
+    const auto shares = lazy_shares(sighted_, threshold, choice());
+    return std::accumulate(shares.begin(), shares.end(), 0.0);
   }
   Savings savings_at(double threshold, std::int64_t length) const {
-    return layer_savings(lazy_layers_at(threshold), evidence_.shape(), length,
+    return layer_savings(lazy_shares(sighted_, threshold, choice()), evidence_.shape(), length,
                          request_.policy.keep);
   }
 

@@ -53,6 +53,7 @@ json to_json(const Document& document) {
                   {"heads", model.heads},
                   {"kv_heads", model.kv_heads},
                   {"head_dim", model.head_dim}};
+  if (!model.windows.empty()) out["model"]["windows"] = model.windows;
   out["provenance"] = {{"profile", from.profile}, {"samples", from.samples},
                        {"lengths", from.lengths}, {"tasks", from.tasks},
                        {"seed", from.seed},       {"tool_version", from.tool_version}};
@@ -75,7 +76,8 @@ Document from_json(json all, int minor) {
                     model.at("layers"),
                     model.at("heads"),
                     model.at("kv_heads"),
-                    model.at("head_dim")};
+                    model.at("head_dim"),
+                    model.value("windows", std::vector<std::int64_t>{})};
   const json from = all.value("provenance", json::object());
   auto& provenance = document.provenance;
   provenance.profile = from.value("profile", "");
@@ -157,6 +159,8 @@ void check_document(const Document& document) {
   if (model.heads % model.kv_heads != 0)
     fail(ErrorCode::unreadable, "model: ", model.heads, " heads are no multiple of ",
          model.kv_heads, " KV heads");
+  if (!model.windows.empty())
+    require_count("model.windows", model.windows.size(), model.layers, "layers");
   const auto& lengths = document.provenance.lengths;
   if (std::adjacent_find(lengths.begin(), lengths.end(), std::greater_equal<>()) != lengths.end())
     fail(ErrorCode::unreadable, "provenance.lengths are not distinct and ascending");

@@ -165,6 +165,9 @@ std::string policy_help();
 struct ModelInfo {
   std::string name, architecture, fingerprint;
   std::int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  /// [layer]: how many tokens the model itself lets a query see, 0 for all. Empty if all layers see
+  /// all tokens.
+  std::vector<std::int64_t> windows = {};
 };
 
 /// What a document was calibrated from.

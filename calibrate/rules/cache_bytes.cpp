@@ -20,7 +20,9 @@ struct Held {
 /// Layer by layer, what the parts of a policy leave.
 class Accounting {
  public:
-  Accounting(const Policy& policy, const CacheLoad& load) : policy_(policy), load_(load) {
+  Accounting(const Policy& policy, const CacheLoad& load)
+      : policy_(policy), load_(load), shape_(load.shape) {
+    if (load.runtime && load.runtime->keeps_windows_whole) shape_.windows.clear();
     const auto layers = static_cast<std::size_t>(shape().layers);
     const auto heads = static_cast<std::size_t>(shape().kv_heads);
     const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
@@ -30,6 +32,7 @@ class Accounting {
 
   CacheBytes count() {
     for (const auto& part : policy_.parts) std::visit(*this, part);
+    bound_by_windows();
     for (const auto& part : policy_.parts)
       if (const auto* keep = window_of(part)) blend_windows(*keep);
     return in_bytes();
@@ -63,7 +66,20 @@ class Accounting {
       return select(*part.fixed, part.select.window);
     }
     by_input_ = true;  // the layers' shares; their sum is known
-    select_alike(part.select.budget - part.select.window, part.select.window);
+    // What does not fit into the windows of the model goes to other layers.
+    std::vector<std::size_t> by_room(held_.size());
+    std::iota(by_room.begin(), by_room.end(), std::size_t{0});
+    std::stable_sort(by_room.begin(), by_room.end(),
+                     [&](std::size_t a, std::size_t b) { return held_at(a) < held_at(b); });
+    std::vector<std::int64_t> budgets(held_.size());
+    std::int64_t left = (part.select.budget - part.select.window) * shape().layers;
+    for (std::size_t i = 0; i < by_room.size(); ++i) {
+      const auto layers_left = static_cast<std::int64_t>(by_room.size() - i);
+      const std::int64_t room = std::max<std::int64_t>(0, held_at(by_room[i]) - part.select.window);
+      budgets[by_room[i]] = std::min(left / layers_left, room);
+      left -= budgets[by_room[i]];
+    }
+    select(budgets, part.select.window);
   }
   void operator()(const SnapKv& part) {
     const auto mean = part.select.budget - part.select.window;
@@ -84,7 +100,11 @@ class Accounting {
   void operator()(const Quest&) {}
 
  private:
-  const CacheShape& shape() const { return load_.shape; }
+  const CacheShape& shape() const { return shape_; }
+  std::int64_t all_tokens() const { return load_.prompt + load_.new_tokens; }
+  std::int64_t held_at(std::size_t layer) const {
+    return shape().held(static_cast<std::int64_t>(layer), all_tokens());
+  }
 
   static const Proximity* window_of(const Part& part) {
     if (const auto* p = std::get_if<Streaming>(&part)) return &p->keep;
@@ -127,22 +147,42 @@ class Accounting {
     select(std::vector<std::int64_t>(held_.size(), budget), window);
   }
 
+  /// A layer with a window of the model's own holds no token before it. How much of a selection
+  /// lies there depends on the input: no more than the window.
+  void bound_by_windows() {
+    for (std::size_t l = 0; l < held_.size(); ++l) {
+      const auto room = static_cast<double>(held_at(l));
+      for (auto& [prompt, generated] : held_[l]) {
+        const bool selected = prompt + generated < static_cast<double>(all_tokens());
+        by_input_ = by_input_ || (selected && held_at(l) < all_tokens());
+        generated = std::min(generated, room);
+        prompt = std::min(prompt, room - generated);
+      }
+    }
+  }
+
+  /// What a trimmed head of the layer keeps.
+  Held trimmed_to(const Proximity& keep, std::size_t layer) const {
+    const std::int64_t all = all_tokens(), first = all - held_at(layer);
+    const std::int64_t behind_prompt = std::max(load_.prompt, first);
+    if (!policy_.rolling)
+      return {static_cast<double>(proximal_held(keep, load_.prompt, std::min(first, load_.prompt))),
+              static_cast<double>(all - behind_prompt)};
+    const std::int64_t generated = std::min(all - behind_prompt, keep.recent);
+    return {static_cast<double>(proximal_held(keep, all, first) - generated),
+            static_cast<double>(generated)};
+  }
+
   /// Trimmed heads keep the window instead of what a selection leaves them.
   void blend_windows(const Proximity& keep) {
-    const auto window = static_cast<double>(keep.initial + keep.recent);
-    Held trimmed{std::min(static_cast<double>(load_.prompt), window),
-                 static_cast<double>(load_.new_tokens)};
-    if (policy_.rolling) {
-      const double all = trimmed.generated + static_cast<double>(load_.prompt);
-      trimmed.generated = std::min(trimmed.generated, static_cast<double>(keep.recent));
-      trimmed.prompt = std::min(all, window) - trimmed.generated;
-    }
-    for (std::size_t l = 0; l < held_.size(); ++l)
+    for (std::size_t l = 0; l < held_.size(); ++l) {
+      const Held trimmed = trimmed_to(keep, l);
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
         const double rate = trimmed_[l][g];
         held_[l][g].prompt += rate * (trimmed.prompt - held_[l][g].prompt);
         held_[l][g].generated += rate * (trimmed.generated - held_[l][g].generated);
       }
+    }
   }
 
   /// Bytes of the key or of the value of one token in one KV head.
@@ -166,10 +206,10 @@ class Accounting {
     double bytes = 2 * (held.prompt * row_bytes(true) + held.generated * row_bytes(false));
     if (drops_keys(layer, g)) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
-      const auto all = static_cast<double>(load_.prompt + load_.new_tokens);
-      const double distant =
-          std::max(0.0, all - static_cast<double>(pod_->proximal.initial + pod_->proximal.recent));
-      bytes -= all > 0 ? distant / all * bytes / 2 : 0;
+      const std::int64_t all = held_at(layer);
+      const std::int64_t distant =
+          all - proximal_held(pod_->proximal, all_tokens(), all_tokens() - all);
+      bytes -= all > 0 ? static_cast<double>(distant) / static_cast<double>(all) * bytes / 2 : 0;
     }
     return bytes - merged_bytes(layer, held);
   }
@@ -197,7 +237,7 @@ class Accounting {
         layer.bytes += head_bytes(l, g);
       }
       if (!freed) {
-        layer.tokens = static_cast<double>(load_.prompt + load_.new_tokens);
+        layer.tokens = static_cast<double>(held_at(l));
         layer.bytes =
             shape().bytes_per_token() / static_cast<double>(shape().layers) * layer.tokens;
       }
@@ -223,7 +263,7 @@ class Accounting {
   double group_padding(const std::vector<LayerBytes>& layers) const {
     std::vector<const LayerBytes*> full, sliding;
     for (std::size_t l = 0; l < layers.size(); ++l)
-      (trimmed_[l].front() > 0 ? sliding : full).push_back(&layers[l]);
+      (trimmed_[l].front() > 0 || held_at(l) < all_tokens() ? sliding : full).push_back(&layers[l]);
     const auto padding = padded_layers(static_cast<std::int64_t>(full.size()),
                                        static_cast<std::int64_t>(sliding.size()));
     double bytes = 0;
@@ -234,6 +274,7 @@ class Accounting {
 
   const Policy& policy_;
   const CacheLoad& load_;
+  CacheShape shape_;
   std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
   std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
   const Pod* pod_ = nullptr;
@@ -247,6 +288,10 @@ double CacheBytes::total() const {
   double bytes = padding;
   for (const auto& layer : layers) bytes += layer.bytes;
   return bytes;
+}
+
+CacheShape cache_shape(const ModelInfo& model) {
+  return {model.layers, model.kv_heads, model.head_dim, model.windows};
 }
 
 CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load) {

@@ -16,6 +16,8 @@ namespace kvatlas::calibrate {
 /// The share of inputs in which a layer (a row of one entry) or its KV heads are trimmed.
 using LazyRates = std::vector<std::vector<double>>;
 
+CacheShape cache_shape(const ModelInfo& model);
+
 /// One sequence.
 struct CacheLoad {
   CacheShape shape;

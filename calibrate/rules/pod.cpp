@@ -70,30 +70,35 @@ std::int64_t count_blocks(const Blocks& blocks) {
   return count;
 }
 
-double keys_dropped(const Blocks& blocks, std::int64_t kv_heads) {
-  if (blocks.empty() || blocks.front().empty()) return 0;
+std::vector<double> keys_dropped(const Blocks& blocks, std::int64_t kv_heads) {
+  std::vector<double> dropped(blocks.empty() ? 0 : blocks.front().size(), 0);
   const std::size_t group = blocks.size() / static_cast<std::size_t>(kv_heads);
-  std::int64_t read = 0, all = 0;
   for (std::size_t first = 0; first < blocks.size(); first += group)
-    for (std::size_t layer = 0; layer < blocks.front().size(); ++layer, ++all)
+    for (std::size_t layer = 0; layer < dropped.size(); ++layer)
       // A lowest layer reads itself, so some head reads the layer iff it is the lowest of a block.
-      read += std::any_of(
+      dropped[layer] += std::none_of(
           blocks.begin() + static_cast<std::ptrdiff_t>(first),
           blocks.begin() + static_cast<std::ptrdiff_t>(first + group),
           [&](const auto& lowest) { return lowest[layer] == static_cast<std::int64_t>(layer); });
-  return 1 - static_cast<double>(read) / static_cast<double>(all);
+  for (double& share : dropped) share /= static_cast<double>(kv_heads);
+  return dropped;
 }
 
-double pod_saved(double dropped, std::int64_t n_tokens, kernels::Proximity proximal) {
-  const std::int64_t distant =
-      std::max<std::int64_t>(0, n_tokens - proximal.initial - proximal.recent);
-  return n_tokens > 0 ? dropped / 2 * static_cast<double>(distant) / static_cast<double>(n_tokens)
-                      : 0;
+double pod_saved(std::span<const double> dropped, const CacheShape& shape, std::int64_t n_tokens,
+                 kernels::Proximity proximal) {
+  double saved = 0, all = 0;  // tokens of all layers
+  for (std::int64_t l = 0; l < shape.layers; ++l) {
+    const std::int64_t held = shape.held(l, n_tokens);
+    const std::int64_t distant = held - proximal_held(proximal, n_tokens, n_tokens - held);
+    saved += dropped[static_cast<std::size_t>(l)] / 2 * static_cast<double>(distant);
+    all += static_cast<double>(held);
+  }
+  return all > 0 ? saved / all : 0;
 }
 
 std::int64_t greatest_batch(double memory_bytes, const CacheShape& shape, std::int64_t n_tokens,
                             double saved) {
-  const double one = static_cast<double>(n_tokens) * shape.bytes_per_token() * (1 - saved);
+  const double one = shape.full_bytes(n_tokens) * (1 - saved);
   return one > 0 ? static_cast<std::int64_t>(std::floor(memory_bytes / one)) : 0;
 }
 
@@ -103,10 +108,15 @@ Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_
   return for_query_heads(layer_blocks(of_kv_heads(similarity, kv_heads), delta), similarity.heads);
 }
 
+PodPoint pod_point(double delta, const Blocks& blocks, std::int64_t kv_heads) {
+  auto dropped = keys_dropped(blocks, kv_heads);
+  const double share = dropped.empty() ? 0 : mean_of(dropped);
+  return {delta, share, count_blocks(blocks), std::move(dropped)};
+}
+
 PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
                    double delta) {
-  const Blocks blocks = pod_blocks(similarity, kv_heads, per_query_head, delta);
-  return {delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)};
+  return pod_point(delta, pod_blocks(similarity, kv_heads, per_query_head, delta), kv_heads);
 }
 
 std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
@@ -116,14 +126,16 @@ std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t 
   for (int hundredths = 0; hundredths <= 100; ++hundredths) {
     const double delta = hundredths / 100.0;
     const Blocks blocks = for_query_heads(layer_blocks(grouped, delta), similarity.heads);
-    points.push_back({delta, keys_dropped(blocks, kv_heads), count_blocks(blocks)});
+    points.push_back(pod_point(delta, blocks, kv_heads));
   }
   return points;
 }
 
-std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped) {
+std::optional<double> delta_for(std::span<const PodPoint> ascending, const CacheShape& shape,
+                                std::int64_t n_tokens, kernels::Proximity proximal, double saved) {
   for (auto point = ascending.rbegin(); point != ascending.rend(); ++point)
-    if (point->dropped >= dropped) return point->delta;
+    // A saving that was printed or typed may be the same but for its last bit.
+    if (pod_saved(point->layers, shape, n_tokens, proximal) >= saved - 1e-12) return point->delta;
   return std::nullopt;
 }
 

@@ -20,8 +20,15 @@ json flags_json(const std::vector<std::uint8_t>& flags) {
 }  // namespace
 
 ModelInfo model_info(const profile::Header& header) {
-  return {header.model_name, header.architecture, header.model_fingerprint, header.n_layers,
-          header.n_heads,    header.n_kv_heads,   header.head_dim};
+  return {
+      header.model_name, header.architecture, header.model_fingerprint, header.n_layers,
+      header.n_heads,    header.n_kv_heads,   header.head_dim,          own_windows(header.window)};
+}
+
+std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers) {
+  const bool any = std::any_of(of_layers.begin(), of_layers.end(),
+                               [](std::int64_t window) { return window > 0; });
+  return any ? of_layers : std::vector<std::int64_t>{};
 }
 
 std::string profile_fingerprint(const profile::Reader& profile) {
@@ -108,8 +115,7 @@ json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoic
 
   out["savings"] = json::array();
   for (const auto length : lengths) {
-    const Savings at =
-        layer_savings(mean_lazy_layers(masses, threshold, choice), shape, length, keep);
+    const Savings at = layer_savings(lazy_shares(masses, threshold, choice), shape, length, keep);
     out["savings"].push_back({{"length", length},
                               {"layer_ratio", number_json(at.layer_ratio)},
                               {"kv_ratio", at.kv_ratio},

@@ -17,6 +17,8 @@
 namespace kvatlas::calibrate {
 
 ModelInfo model_info(const profile::Header& header);
+/// The windows of all layers, as ModelInfo has them: none if no layer has one.
+std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers);
 /// A hash in 16 hex digits of model, settings and prompts, which together decide all that a profile
 /// holds. The tokens of all samples are read for it.
 std::string profile_fingerprint(const profile::Reader& profile);

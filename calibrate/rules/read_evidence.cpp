@@ -11,6 +11,8 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -48,7 +50,10 @@ CacheShape cache_shape(const profile::Header& header) {
       header.n_heads % header.n_kv_heads != 0)
     fail(ErrorCode::unreadable, "the profile's model has ", header.n_layers, " layers, ",
          header.n_heads, " heads and ", header.n_kv_heads, " KV heads");
-  return {header.n_layers, header.n_kv_heads, header.head_dim};
+  if (!header.window.empty() && std::ssize(header.window) != header.n_layers)
+    fail(ErrorCode::unreadable, "the profile has windows of ", header.window.size(),
+         " layers, and its model has ", header.n_layers);
+  return cache_shape(model_info(header));
 }
 
 void require_captured(const profile::Reader& profile, const char* array, const char* part) {
@@ -112,7 +117,7 @@ StoredRows read_attention(const profile::Reader& profile, std::size_t position, 
 
 Masses read_kept_masses(const profile::Reader& profile, std::size_t position,
                         std::int64_t selection) {
-  const auto& [layers, kv_heads, head_dim] = cache_shape(profile.header());
+  const auto [layers, kv_heads, head_dim, windows] = cache_shape(profile.header());
   const auto values = profile::floats_of(profile, position, name::kKeptMass, {selection}, {layers});
   if (std::ssize(values) != layers * kv_heads)
     fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
@@ -146,7 +151,7 @@ std::vector<bool> read_kept_tokens(const profile::Reader& profile, std::size_t p
 
 MassesOfSamples read_masses(const profile::Reader& profile,
                             const std::vector<std::size_t>& positions, const SimLayerKv& policy) {
-  const auto& [layers, kv_heads, head_dim] = cache_shape(profile.header());
+  const auto [layers, kv_heads, head_dim, windows] = cache_shape(profile.header());
   const std::int64_t heads = profile.header().n_heads;
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   const char* array = prefill ? name::kMass : name::kDecodeMass;

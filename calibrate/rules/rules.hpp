@@ -69,8 +69,6 @@ double readable_threshold(double mass);
 bool is_lazy(double mass, double threshold);
 LayerFlags lazy_layers(std::span<const double> layer_masses, double threshold);
 std::int64_t count_lazy(const LayerFlags& lazy);
-/// The mean number of lazy layers of a sample.
-double mean_lazy(const Masses& masses, double threshold);
 
 /// The share of samples in which the layer is lazy: [layer].
 std::vector<double> lazy_rates(const Masses& masses, double threshold);
@@ -101,8 +99,21 @@ double default_tolerance(std::size_t n_samples);
 /// Bytes of a KV cache at 16 bits, and at 4 bits with a 16-bit scale and minimum per 32 values.
 struct CacheShape {
   std::int64_t layers = 0, kv_heads = 0, head_dim = 0;
-  double bytes_per_token(int bits = 16) const;  // all layers
+  /// [layer]: the model's own windows in tokens, 0 for none. Empty if no layer has one.
+  std::vector<std::int64_t> windows = {};
+
+  double bytes_per_token(int bits = 16) const;  // of all layers
+  /// How many of so many tokens the layer can still attend to, and therefore holds.
+  std::int64_t held(std::int64_t layer, std::int64_t tokens) const;
+  /// The first of so many tokens that the layer holds.
+  std::int64_t first_held(std::int64_t layer, std::int64_t tokens) const {
+    return tokens - held(layer, tokens);
+  }
+  double full_bytes(std::int64_t tokens) const;  // of the cache that no policy cuts
 };
+
+/// How many of the first `initial` and the last `recent` of so many tokens are not before `first`.
+std::int64_t proximal_held(kernels::Proximity keep, std::int64_t tokens, std::int64_t first);
 
 struct Savings {
   double layer_ratio = 1;    // layers / layers kept full; infinite if none is
@@ -110,8 +121,8 @@ struct Savings {
   double kv_ratio_4bit = 1;  // with what is kept at 4 bits
   double full_bytes = 0, kept_bytes = 0;
 };
-/// For so many lazy layers (a mean may be fractional).
-Savings layer_savings(double lazy, const CacheShape& shape, std::int64_t length,
+/// `rates`: the share of each layer that is lazy, in the mean over inputs and KV heads.
+Savings layer_savings(std::span<const double> rates, const CacheShape& shape, std::int64_t length,
                       kernels::Proximity keep);
 
 /// KV heads of one sample, [layer][KV head]: means of `values`, [layer, query head, row], over the
@@ -139,8 +150,10 @@ struct LazyChoice {
 };
 /// The static view; rows of one entry for layers.
 HeadFlags fixed_lazy(const SampleMasses& masses, double threshold, const LazyChoice& choice);
-/// Lazy layers of a sample in the mean; KV heads count as a part of their layer.
-double mean_lazy_layers(const SampleMasses& masses, double threshold, const LazyChoice& choice);
+/// The share of each layer that is lazy, in the mean over the samples: [layer]. KV heads count as a
+/// part of their layer.
+std::vector<double> lazy_shares(const SampleMasses& masses, double threshold,
+                                const LazyChoice& choice);
 
 /// Masses of the generated tokens: [layer][sample][step].
 using StepMasses = std::vector<Masses>;
@@ -180,21 +193,25 @@ Blocks layer_blocks(const Similarity& similarity, double delta);
 Blocks for_query_heads(const Blocks& blocks, std::int64_t heads);
 std::int64_t count_blocks(const Blocks& blocks);
 
-/// The share of (layer, KV head) whose distant keys no query head reads; `blocks` are of query
-/// heads.
-double keys_dropped(const Blocks& blocks, std::int64_t kv_heads);
+/// The share of each layer's KV heads whose distant keys no query head reads: [layer]. `blocks` are
+/// of query heads.
+std::vector<double> keys_dropped(const Blocks& blocks, std::int64_t kv_heads);
 
-/// The share of the KV cache saved at n tokens: half of the keys dropped times the distant share.
-double pod_saved(double dropped, std::int64_t n_tokens, kernels::Proximity proximal);
+/// The share of the KV cache saved at n tokens: the keys of distant tokens in what is dropped of
+/// each layer.
+double pod_saved(std::span<const double> dropped, const CacheShape& shape, std::int64_t n_tokens,
+                 kernels::Proximity proximal);
 /// How many sequences of so many tokens fit; 0 if none does.
 std::int64_t greatest_batch(double memory_bytes, const CacheShape& shape, std::int64_t n_tokens,
                             double saved = 0);
 
 /// A row of the sweep of delta.
 struct PodPoint {
-  double delta = 0, dropped = 0;
-  std::int64_t blocks = 0;  // counted over query heads
+  double delta = 0, dropped = 0;    // the share of (layer, KV head) whose distant keys are dropped
+  std::int64_t blocks = 0;          // counted over query heads
+  std::vector<double> layers = {};  // the same share in each layer
 };
+PodPoint pod_point(double delta, const Blocks& blocks, std::int64_t kv_heads);
 /// `similarity` is of query heads; `per_query_head`: each is grouped by itself, else their KV heads
 /// are.
 PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
@@ -204,8 +221,9 @@ Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_
 /// At every hundredth of delta, ascending from 0 to 1.
 std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
                                      bool per_query_head);
-/// The greatest delta of these that drops this share of the keys; none: none does.
-std::optional<double> delta_for(std::span<const PodPoint> ascending, double dropped);
+/// The greatest delta of these that saves this share of the cache at n tokens; none: none does.
+std::optional<double> delta_for(std::span<const PodPoint> ascending, const CacheShape& shape,
+                                std::int64_t n_tokens, kernels::Proximity proximal, double saved);
 
 /// The logarithm of the sum of the exponentials, of which none overflows or vanishes. Minus
 /// infinity without values.

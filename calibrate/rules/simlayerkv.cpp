@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "calibrate/rules/rules.hpp"
 
@@ -31,13 +32,6 @@ LayerFlags lazy_layers(std::span<const double> layer_masses, double threshold) {
 
 std::int64_t count_lazy(const LayerFlags& lazy) {
   return std::accumulate(lazy.begin(), lazy.end(), std::int64_t{0});
-}
-
-double mean_lazy(const Masses& masses, double threshold) {
-  std::vector<double> counts;
-  for (const auto& of_sample : masses)
-    counts.push_back(static_cast<double>(count_lazy(lazy_layers(of_sample, threshold))));
-  return mean_of(counts);
 }
 
 std::vector<double> lazy_rates(const Masses& masses, double threshold) {
@@ -101,17 +95,41 @@ double CacheShape::bytes_per_token(int bits) const {
   return values * (bits == 16 ? 16 : bits + kScaleAndMinimum) / 8;
 }
 
-Savings layer_savings(double lazy, const CacheShape& shape, std::int64_t length,
+std::int64_t CacheShape::held(std::int64_t layer, std::int64_t tokens) const {
+  return windows.empty() ? tokens : profile::held_tokens(windows.at(layer), tokens);
+}
+
+double CacheShape::full_bytes(std::int64_t tokens) const {
+  std::int64_t rows = 0;
+  for (std::int64_t l = 0; l < layers; ++l) rows += held(l, tokens);
+  return static_cast<double>(rows) * bytes_per_token() / static_cast<double>(layers);
+}
+
+std::int64_t proximal_held(kernels::Proximity keep, std::int64_t tokens, std::int64_t first) {
+  const std::int64_t recent = std::max<std::int64_t>(0, tokens - keep.recent);
+  return std::max<std::int64_t>(0, std::min(keep.initial, recent) - first) + tokens -
+         std::max(recent, first);
+}
+
+Savings layer_savings(std::span<const double> rates, const CacheShape& shape, std::int64_t length,
                       kernels::Proximity keep) {
-  const auto layers = static_cast<double>(shape.layers), n = static_cast<double>(length);
-  const auto trimmed = static_cast<double>(std::min(length, keep.initial + keep.recent));
+  const auto layers = static_cast<double>(shape.layers);
+  double full = 0, kept = 0, lazy = 0;  // full and kept: tokens of all layers
+  for (std::int64_t l = 0; l < shape.layers; ++l) {
+    const double rate = rates[static_cast<std::size_t>(l)];
+    const auto held = static_cast<double>(shape.held(l, length));
+    const auto trimmed =
+        static_cast<double>(proximal_held(keep, length, shape.first_held(l, length)));
+    lazy += rate;
+    full += held;
+    kept += held + rate * (trimmed - held);
+  }
   Savings out;
   out.layer_ratio =
       lazy < layers ? layers / (layers - lazy) : std::numeric_limits<double>::infinity();
-  out.full_bytes = n * shape.bytes_per_token();
-  const double kept_share = ((layers - lazy) * n + lazy * trimmed) / (layers * n);
-  out.kept_bytes = out.full_bytes * kept_share;
-  out.kv_ratio = 1 / kept_share;
+  out.full_bytes = shape.full_bytes(length);
+  out.kept_bytes = out.full_bytes * kept / full;
+  out.kv_ratio = full / kept;
   out.kv_ratio_4bit = out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(4);
   return out;
 }
@@ -169,17 +187,18 @@ HeadFlags fixed_lazy(const SampleMasses& masses, double threshold, const LazyCho
   return rows;
 }
 
-double mean_lazy_layers(const SampleMasses& masses, double threshold, const LazyChoice& choice) {
-  if (masses.layers.empty()) return 0;
-  if (choice.fixed) {
-    double lazy = 0;
+std::vector<double> lazy_shares(const SampleMasses& masses, double threshold,
+                                const LazyChoice& choice) {
+  std::vector<double> shares;
+  if (choice.fixed)
     for (const auto& row : fixed_lazy(masses, threshold, choice))
-      lazy += mean_of(std::vector<double>(row.begin(), row.end()));
-    return lazy;
-  }
-  const Masses decided = masses.decided(choice.per_head);
-  return mean_lazy(decided, threshold) * static_cast<double>(masses.layers.front().size()) /
-         static_cast<double>(decided.front().size());
+      shares.push_back(mean_of(std::vector<double>(row.begin(), row.end())));
+  else if (choice.per_head)
+    for (const auto& row : head_view(masses.heads, threshold, choice.share).rates)
+      shares.push_back(mean_of(row));
+  else
+    shares = lazy_rates(masses.layers, threshold);
+  return shares;
 }
 
 void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers) {

@@ -13,6 +13,7 @@ Runtime kvcache_factory() {
   r.architectures = {"llama", "mistral"};
   r.refuses_others = "its code patches Llama and Mistral alone, and changes nothing of others";
   r.architecture_decides = true;
+  r.keeps_windows_whole = true;  // the cache of transformers 4.44 knows no windows
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
     auto* part = std::get_if<DynamicKv>(&theirs.policy.parts.front());
     if (!part) {

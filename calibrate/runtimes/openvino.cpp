@@ -27,6 +27,7 @@ Runtime openvino() {
   r.forms[Form::lazy_layers] = {Fit::approximate, losses, "one setting for all layers"};
   r.forms[Form::dynamickv] = {Fit::approximate, losses, "one budget for all layers"};
   r.page_tokens = kBlock;
+  r.keeps_windows_whole = true;  // its scheduler hands out blocks for every token of every layer
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
     Part& part = theirs.policy.parts.front();
     if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {

@@ -100,6 +100,8 @@ struct Runtime {
   std::int64_t page_tokens = 1;  // its cache is handed out in pages of so many tokens
   /// Layers of a kind lie in groups of equal size, and the last group is padded.
   bool equal_groups = false;
+  /// Layers with a window of the model's own hold all tokens there, not their window alone.
+  bool keeps_windows_whole = false;
   Bend bend = bend_window;
 
   const Expression& form(Form form) const;

@@ -59,7 +59,7 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
   const ModelInfo info{config.name,         model::architecture_name(config.architecture),
                        model.fingerprint(), config.n_layers,
                        config.n_heads,      config.n_kv_heads,
-                       config.head_dim};
+                       config.head_dim,     own_windows(config.window)};
   const auto add = [&](Policy policy) {
     // The full cache is in every table already.
     if (policy.parts.empty() && policy.kv_bits == 16) return;

@@ -70,8 +70,9 @@ std::int64_t Continuations::State::Stream::held(const Ranges& positions, std::in
 
 std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
                                           std::int64_t g) const {
-  return stream.held(stream.head(l, g).seen_from(stream.first + stream.taken - 1, 0, stream.first),
-                     l, g);
+  return stream.held(
+      stream.head(l, g).seen_from(stream.first + stream.taken - 1, own_window(l), stream.first), l,
+      g);
 }
 
 /// Bytes of the key and value of one prompt token in one KV head.
@@ -102,7 +103,7 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
         return length_of(stream.generated(positions, l)) +
                length_of(rows_of(intersect(positions, after), head.copied));
       };
-      const Ranges seen = head.seen_from(position, 0, stream.first);
+      const Ranges seen = head.seen_from(position, own_window(l), stream.first);
       const std::int64_t rows = of_prompt(seen);
       const std::int64_t unmerged = plan.minicache ? std::min(rows, plan.minicache->recent) : rows;
       bytes += static_cast<double>(rows - unmerged) * bytes_of_row(plan, l, true) +

@@ -112,6 +112,8 @@ struct Continuations::State {
         std::int64_t most_steps);
 
   std::int64_t K() const { return config.n_kv_heads; }
+  /// The model's own window in a layer; 0 for none.
+  std::int64_t own_window(std::int64_t l) const { return config.window[l]; }
   std::int64_t group() const { return config.n_heads / config.n_kv_heads; }
   std::int64_t generated_start(const Stream& stream, std::int64_t g) const {
     return ((&stream - streams.data()) * K() + g) * steps;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/row_compare.hpp"
 
@@ -220,8 +221,9 @@ class Simulation {
     const CacheUse use = continuations.use(one.number);
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
-    outcome.full_bytes = static_cast<double>((cut_ + one.delay()) * config_.n_layers *
-                                             config_.n_kv_heads * config_.head_dim * 4);
+    outcome.full_bytes =
+        CacheShape{config_.n_layers, config_.n_kv_heads, config_.head_dim, config_.window}
+            .full_bytes(cut_ + one.delay());
     if (one.full()) {
       one.free = !reference_.ended;
       one.forced = false;

@@ -2,6 +2,7 @@
 // The memory that a policy is said to take is what the simulation holds.
 #include "calibrate/rules/cache_bytes.hpp"
 
+#include "calibrate/rules/policy_reports.hpp"
 #include "tests/property/simulation_fixture.hpp"
 
 namespace kvatlas::calibrate {
@@ -28,13 +29,18 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
   const Simulated found =
       simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
   CacheLoad load;
-  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim};
+  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window};
   load.prompt = kTokens;
   EXPECT_DOUBLE_EQ(cache_bytes({.name = "full", .parts = {}}, load).total(),
                    found.policies[0].full_bytes);
   for (std::size_t i = 0; i < tried.size(); ++i) {
     const CacheBytes said = cache_bytes(tried[i], load);
-    EXPECT_NEAR(said.total(), found.policies[i].kept_bytes, 1e-6 * said.total()) << tried[i].name;
+    EXPECT_LE(found.policies[i].kept_bytes, said.total() * (1 + 1e-6)) << tried[i].name;
+    // How much of a selection lies in the windows of the model differs from prompt to prompt.
+    const bool bound = said.by_input && !own_windows(config.window).empty();
+    if (!bound) {
+      EXPECT_NEAR(said.total(), found.policies[i].kept_bytes, 1e-6 * said.total()) << tried[i].name;
+    }
     if (said.by_input) continue;  // the layers' shares differ from prompt to prompt
     for (std::size_t l = 0; l < said.layers.size(); ++l)
       EXPECT_EQ(said.layers[l].tokens, static_cast<double>(found.policies[i].kept[l]))

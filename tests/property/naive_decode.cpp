@@ -292,17 +292,25 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
 double NaiveDecode::stored_bytes() const {
   const double value = plan_.kv_bits == 16 ? 2 : plan_.kv_bits / 8.0 + 4.0 / 32;
   double bytes = 0;
-  for (const auto& head : heads_)
-    for (const auto j : head.held)
+  for (std::size_t i = 0; i < heads_.size(); ++i)
+    for (const auto j : in_reach(i))
       bytes += 2 * static_cast<double>(config_.head_dim) * (j < first_ ? value : 2);
   return bytes;
+}
+
+std::vector<std::int64_t> NaiveDecode::in_reach(std::size_t i) const {
+  const std::int64_t window = config_.window[i / at(kv_heads_)];
+  std::vector<std::int64_t> out;
+  for (const auto j : heads_[i].held)
+    if (window == 0 || j >= position_ - window) out.push_back(j);
+  return out;
 }
 
 std::vector<std::int64_t> NaiveDecode::lengths() const {
   std::vector<std::int64_t> out(at(config_.n_layers), 0);
   for (std::size_t i = 0; i < heads_.size(); ++i)
     out[i / at(kv_heads_)] =
-        std::max(out[i / at(kv_heads_)], static_cast<std::int64_t>(heads_[i].held.size()));
+        std::max(out[i / at(kv_heads_)], static_cast<std::int64_t>(in_reach(i).size()));
   return out;
 }
 

@@ -51,6 +51,8 @@ class NaiveDecode {
                                          const std::vector<Row>& queries);
   void attend(const capture::ContinuationRows& in);
   void forget(Head& head) const;
+  /// The positions that a head holds and that the last token saw through the model's own window.
+  std::vector<std::int64_t> in_reach(std::size_t i) const;
   void cut(Head& head) const;
 
   capture::Engine& engine_;

@@ -307,22 +307,33 @@ TEST_P(SimulationOf, CountsTheBytesKept) {
   ASSERT_EQ(config.n_layers, 4);
   const auto got = run(random_ids(n, 9), tried, {.max_new = 1});
   const auto d = static_cast<double>(config.head_dim), K = static_cast<double>(config.n_kv_heads);
-  const double full = 4 * K * 4 * d;  // of a token
+  const double row = K * 4 * d;  // of a token in a layer
   const double code4 = 0.5 + 4.0 / 32, code2 = 0.25 + 4.0 / 32;
   const double lag = 4 + (100 - 4) / 16.0 * 4 - 4 + 16;  // five partitions of six are cut
-  const double merged = 2 * K * 4 * d + 2 * K * 2 * (d + 2);
-  const double merged4 = 2 * K * 2 * d * code4 + 2 * K * 2 * (d * code4 / 2 + 2);
-  const std::vector<double> want{24 * full,
-                                 100 * full * code4 / 2,
-                                 24 * full * code2 / 2,
-                                 30 * full + 70 * merged,
-                                 30 * full * code4 / 2 + 70 * merged4,
-                                 100 * full,
-                                 lag * full,
-                                 100 * full - (100 - 4 - 24) * (K + 1) * 2 * d};
+  double full = 0;
+  std::vector<double> want(tried.size(), 0);
+  for (std::int64_t l = 0; l < 4; ++l) {
+    // Windows of the model have 32 tokens: the last two partitions, none of the first tokens.
+    ASSERT_TRUE(config.window[l] == 0 || config.window[l] == 32);
+    const auto tokens = [&](double of_all, double of_window) {
+      return config.window[l] > 0 ? of_window : of_all;
+    };
+    const bool merges = l >= 2;
+    full += tokens(100, 32) * row;
+    want[0] += tokens(24, 20) * row;
+    want[1] += tokens(100, 32) * row * code4 / 2;
+    want[2] += tokens(24, 20) * row * code2 / 2;
+    want[3] += 30 * row + tokens(70, 2) * (merges ? K * 2 * (d + 2) : row);
+    want[4] += 30 * row * code4 / 2 +
+               tokens(70, 2) * (merges ? K * 2 * (d * code4 / 2 + 2) : row * code4 / 2);
+    want[5] += tokens(100, 32) * row;
+    want[6] += tokens(lag, 16 + 4) * row;
+    const double dropped = l == 1 ? K : l == 3 ? 1 : 0;
+    want[7] += tokens(100, 32) * row - dropped * tokens(100 - 4 - 24, 32 - 24) * 2 * d;
+  }
   for (std::size_t i = 0; i < tried.size(); ++i) {
     EXPECT_NEAR(got.policies[i].kept_bytes, want[i], 1e-6) << tried[i].name;
-    EXPECT_EQ(got.policies[i].full_bytes, 100 * full) << tried[i].name;
+    EXPECT_EQ(got.policies[i].full_bytes, full) << tried[i].name;
   }
 }
 

@@ -108,7 +108,7 @@ Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
   }
   advice.layer = longest.first;
   advice.reason =
-      str(percent_text(calibrate::keys_dropped(blocks, model.shape.kv_heads)),
+      str(percent_text(calibrate::pod_point(settings.delta, blocks, model.shape.kv_heads).dropped),
           " of the keys of distant tokens are those of a lower layer; the longest run is layers ",
           longest.first, " to ", longest.last, " of head ", longest.head, ".");
   advice.risk = str("Layers ", least.a, " and ", least.b, " of head ", least.head,

@@ -116,6 +116,11 @@ Chart counts_chart(const Blocks& blocks, const BlocksSettings& settings) {
   return chart;
 }
 
+double saved_at(const PodPoint& point, const BlocksModel& model, const BlocksSettings& settings,
+                std::int64_t tokens) {
+  return calibrate::pod_saved(point.layers, model.shape, tokens, settings.proximal);
+}
+
 Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
                   const BlocksSettings& settings, const BlocksView& view) {
   Chart chart;
@@ -133,11 +138,10 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
                          {"cache saved", "share"},
                          {"greatest batch"}};
   for (const PodPoint& point : points) {
-    const double share = calibrate::pod_saved(point.dropped, settings.length, settings.proximal);
+    const double share = saved_at(point, model, settings, settings.length);
     const std::int64_t end = settings.length + settings.new_tokens;
-    const auto fits = static_cast<double>(
-        calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
-                                  calibrate::pod_saved(point.dropped, end, settings.proximal)));
+    const auto fits = static_cast<double>(calibrate::greatest_batch(
+        settings.memory_bytes, model.shape, end, saved_at(point, model, settings, end)));
     dropped.points.push_back({point.delta, point.dropped});
     saved.points.push_back({point.delta, share});
     batch.points.push_back({point.delta, fits});
@@ -181,9 +185,8 @@ BlockDecisions block_decisions(const BlocksModel& model, const BlocksSettings& s
   out.blocks = calibrate::for_query_heads(
       calibrate::layer_blocks(shown_similarity(model, settings), settings.delta),
       model.similarity.heads);
-  out.point = {settings.delta, calibrate::keys_dropped(out.blocks, model.shape.kv_heads),
-               calibrate::count_blocks(out.blocks)};
-  out.saved = calibrate::pod_saved(out.point.dropped, settings.length, settings.proximal);
+  out.point = calibrate::pod_point(settings.delta, out.blocks, model.shape.kv_heads);
+  out.saved = saved_at(out.point, model, settings, settings.length);
   return out;
 }
 
@@ -192,13 +195,12 @@ BlocksView blocks_view(const BlocksModel& model, const BlocksSettings& settings)
   const Similarity& shown = shown_similarity(model, settings);
   const std::int64_t end = settings.length + settings.new_tokens;
   view.full_batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end);
-  view.batch =
-      calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
-                                calibrate::pod_saved(view.point.dropped, end, settings.proximal));
+  view.batch = calibrate::greatest_batch(settings.memory_bytes, model.shape, end,
+                                         saved_at(view.point, model, settings, end));
   const auto& points = settings.per_query_head ? model.by_query_head : model.by_kv_head;
-  const double most = calibrate::pod_saved(1, settings.length, settings.proximal);
-  if (settings.wanted_saving && most > 0)
-    view.delta_for_saving = calibrate::delta_for(points, *settings.wanted_saving / most);
+  if (settings.wanted_saving)
+    view.delta_for_saving = calibrate::delta_for(points, model.shape, settings.length,
+                                                 settings.proximal, *settings.wanted_saving);
   const Blocks grouped = grouped_blocks(view.blocks, shown.heads);
   view.matrices = matrices_chart(model, shown, grouped, settings, view);
   view.counts = counts_chart(grouped, settings);

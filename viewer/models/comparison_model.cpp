@@ -8,6 +8,7 @@
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_front.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -213,14 +214,10 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
   std::vector<Section> sections;
   for (std::size_t d = 0; d < documents.size(); ++d) {
     const auto& document = documents[d];
-    const calibrate::CacheShape shape{document.model.layers, document.model.kv_heads,
-                                      document.model.head_dim};
-    if (model.layers == 0) {
-      model.layers = shape.layers;
-      model.full_bytes_per_token = shape.bytes_per_token();
-    } else if (model.layers != shape.layers) {
+    if (model.shape.layers == 0)
+      model.shape = calibrate::cache_shape(document.model);
+    else if (model.shape.layers != document.model.layers)
       continue;  // of another model
-    }
     const std::string family = join(document.compose, "+");
     for (const Method& method : calibrate::kSections) {
       const auto found = document.sections.find(method.name);
@@ -244,7 +241,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
         add_measured(*method, *section, beside, member_of(member_of(*section, member), "measured"),
                      true, model);
     add_searched(*method, *section, model);
-    if (auto strip = strip_of(*method, *section, model.layers))
+    if (auto strip = strip_of(*method, *section, model.shape.layers))
       model.strips.push_back(std::move(*strip));
   }
   // LagKV's policy is one of the candidates of its sweep.

@@ -44,8 +44,7 @@ struct ComparisonModel {
   std::vector<ComparedPolicy> searched;  // all settings of searches that have a score
   std::vector<std::string> tasks;        // tasks for which there are scores of their own
   Interval full;
-  double full_bytes_per_token = kNoNumber;
-  std::int64_t layers = 0;
+  calibrate::CacheShape shape;     // of the model that all of them are for
   double most_share = kNoNumber;   // share of the cache that a search was allowed to keep
   double least_score = kNoNumber;  // score that it had to reach
   struct Strip {

@@ -16,7 +16,7 @@ namespace {
 
 std::string bytes_at(double share, const ComparisonModel& model,
                      const ComparisonSettings& settings) {
-  const double bytes = share * model.full_bytes_per_token * static_cast<double>(settings.length);
+  const double bytes = share * model.shape.full_bytes(settings.length);
   return std::isnan(bytes) ? "-" : bytes_str(std::llround(bytes));
 }
 
@@ -160,17 +160,17 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
 Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
   Chart chart;
   auto strips = model.strips;
-  if (front.document && front.document->model.layers == model.layers)
+  if (front.document && front.document->model.layers == model.shape.layers)
     for (auto& strip : strips_of(*front.document)) {
       strip.policy = "chosen: " + strip.policy;
       strips.push_back(std::move(strip));
     }
   if (strips.empty()) return chart;
   chart.title = "What each policy keeps of each layer";
-  chart.x = layer_axis(model.layers);
+  chart.x = layer_axis(model.shape.layers);
   chart.y = {"policy", ""};
   Matrix matrix{"kept of the layer", "share", {}, {}, {}};
-  for (std::int64_t l = 0; l < model.layers; ++l) matrix.column_labels.push_back(str(l));
+  for (std::int64_t l = 0; l < model.shape.layers; ++l) matrix.column_labels.push_back(str(l));
   chart.table.columns = {{"layer"}};
   for (const auto& strip : strips) {
     matrix.row_labels.push_back(strip.policy);
@@ -178,7 +178,7 @@ Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
     chart.table.columns.push_back({strip.policy, strip.unit});
     chart.notes.push_back(str(strip.policy, ": ", strip.unit));
   }
-  for (std::int64_t l = 0; l < model.layers; ++l) {
+  for (std::int64_t l = 0; l < model.shape.layers; ++l) {
     auto& row = chart.table.rows.emplace_back();
     row.push_back(static_cast<double>(l));
     for (const auto& strip : strips) row.push_back(strip.values[l]);

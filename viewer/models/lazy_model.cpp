@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/str.hpp"
@@ -15,6 +16,10 @@ namespace {
 /// Thresholds in the method's own code.
 const std::vector<AxisTick> kPublished = {
     {0.65, "Llama 2"}, {0.80, "Mistral"}, {0.85, "Qwen"}, {0.90, "Llama 3"}};
+
+double sum_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
 
 calibrate::LazyChoice choice_of(const LazySettings& settings) {
   return {settings.per_head, settings.fixed, settings.share};
@@ -145,13 +150,14 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
   for (std::size_t i = 0; i < curve.thresholds.size(); ++i) {
     const double threshold = curve.thresholds[i];
     const auto savings =
-        calibrate::layer_savings(curve.lazy[i], model.shape, settings.length, model.choices.keep);
+        calibrate::layer_savings(curve.shares[i], model.shape, settings.length, model.choices.keep);
+    const double lazy = sum_of(curve.shares[i]);
     Interval score;
     while (measured != model.scores.points.end() && measured->setting <= threshold)
       score = (measured++)->score;
     kept.points.push_back({threshold, 1 / savings.kv_ratio});
     chart.table.rows.push_back(
-        {threshold, score.mean, score.low, score.high, curve.lazy[i], 1 / savings.kv_ratio});
+        {threshold, score.mean, score.low, score.high, lazy, 1 / savings.kv_ratio});
   }
   chart.lines.push_back(std::move(kept));
   for (const auto& published : kPublished)
@@ -196,14 +202,14 @@ LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings) {
   curve.thresholds.erase(std::unique(curve.thresholds.begin(), curve.thresholds.end()),
                          curve.thresholds.end());
   for (const double threshold : curve.thresholds)
-    curve.lazy.push_back(calibrate::mean_lazy_layers(model.masses, threshold, choice_of(settings)));
+    curve.shares.push_back(calibrate::lazy_shares(model.masses, threshold, choice_of(settings)));
   return curve;
 }
 
 LazyDecisions lazy_decisions(const LazyModel& model, const LazySettings& settings) {
   LazyDecisions out;
-  out.lazy_layers =
-      calibrate::mean_lazy_layers(model.masses, settings.threshold, choice_of(settings));
+  out.shares = calibrate::lazy_shares(model.masses, settings.threshold, choice_of(settings));
+  out.lazy_layers = sum_of(out.shares);
   out.rates = calibrate::lazy_rates(model.masses.layers, settings.threshold);
   out.fixed = calibrate::static_view(model.masses.layers, settings.threshold, settings.share);
   for (std::size_t l = 0; l < out.rates.size(); ++l)
@@ -218,7 +224,7 @@ LazyView lazy_view(const LazyModel& model, const LazySettings& settings, const L
         calibrate::head_view(model.masses.heads, settings.threshold, settings.share).rates;
   view.consistency = calibrate::layer_consistency(model.steps, settings.threshold);
   view.savings =
-      calibrate::layer_savings(view.lazy_layers, model.shape, settings.length, model.choices.keep);
+      calibrate::layer_savings(view.shares, model.shape, settings.length, model.choices.keep);
   view.layers = layers_chart(model, settings, view);
   view.strip = strip_chart(model, settings, view, view.layers.table);
   if (settings.per_head) view.heads = heads_chart(settings, view);

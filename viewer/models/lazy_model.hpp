@@ -49,17 +49,21 @@ struct LazySettings {
   std::int64_t length = 0;  // prompt length for which savings are given
 };
 
-/// The number of lazy layers at every threshold. It stays the same while the chosen threshold
+/// How much of each layer is lazy at every threshold. It stays the same while the chosen threshold
 /// moves.
 struct LazyCurve {
   /// Every hundredth, and those at which scores were measured, ascending.
-  std::vector<double> thresholds, lazy;
+  std::vector<double> thresholds;
+  /// The share of each layer that is lazy: [threshold][layer].
+  std::vector<std::vector<double>> shares;
 };
 LazyCurve lazy_curve(const LazyModel& model, const LazySettings& settings);
 
 /// Which layers are lazy at the settings. It is quick, for nothing is drawn.
 struct LazyDecisions {
-  double lazy_layers = 0;     // number of lazy layers, in the mean over the samples
+  double lazy_layers = 0;  // number of lazy layers, in the mean over the samples
+  /// [layer]: the share of it that is lazy by the choice, which may count KV heads or be fixed.
+  std::vector<double> shares;
   std::vector<double> rates;  // [layer]
   calibrate::StaticView fixed;
   std::vector<std::size_t> near_half;  // layers whose rate is near the share

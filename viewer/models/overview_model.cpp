@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -42,7 +43,7 @@ std::vector<Fact> model_facts(const profile::Header& header, const calibrate::Ca
                                       [](std::int64_t window) { return window > 0; });
   if (windowed > 0)
     facts.push_back(
-        {"windows", str(windowed, " layers see no more than ",
+        {"windows", str(windowed, " layers see and hold no more than ",
                         *std::max_element(header.window.begin(), header.window.end()), " tokens")});
   return facts;
 }
@@ -80,11 +81,20 @@ bool is_number(const json& settings, const char* member, double value) {
 /// Share, bytes and their text.
 void set_kept(double share, const calibrate::CacheShape& shape, std::int64_t length,
               PolicyCard& card) {
-  const double full = shape.bytes_per_token() * static_cast<double>(length);
+  const double full = shape.full_bytes(length);
   card.kept_share = share;
   card.kept_bytes = share * full;
   card.kept = str(percent_text(share), " of the cache kept: ", bytes_text(card.kept_bytes), " of ",
                   bytes_text(full), " at ", length, " tokens");
+}
+
+void set_kept(const calibrate::Policy& policy, const calibrate::CacheShape& shape,
+              std::int64_t length, PolicyCard& card) {
+  calibrate::CacheLoad load;
+  load.shape = shape;
+  load.prompt = std::max<std::int64_t>(1, length);
+  const double kept = calibrate::cache_bytes(policy, load).total();
+  set_kept(kept / shape.full_bytes(load.prompt), shape, length, card);
 }
 
 /// Without a title, for the chart is small and has one.
@@ -94,8 +104,8 @@ void show_lazy(const LazyModel& model, const Choices& choices, PolicyCard& card)
   LazySettings settings = choices.lazy;
   settings.length = choices.length;
   const LazyDecisions decisions = lazy_decisions(model, settings);
-  const auto savings = calibrate::layer_savings(decisions.lazy_layers, model.shape, settings.length,
-                                                model.choices.keep);
+  const auto savings =
+      calibrate::layer_savings(decisions.shares, model.shape, settings.length, model.choices.keep);
   card.setting =
       str("threshold ", fixed_text(settings.threshold, 3), ", initial ", model.choices.keep.initial,
           ", recent ", model.choices.keep.recent, settings.per_head ? ", KV heads" : "",
@@ -149,9 +159,11 @@ void show_budgets(const BudgetsModel& model, const Choices& choices,
   const bool maximum = model.choices.pooling == calibrate::Pooling::maximum;
   card.setting = str("budget ", settings.budget, " a layer, window ", model.choices.window,
                      ", kernel ", model.choices.kernel, maximum ? " (max)" : " (avg)");
-  const auto length = static_cast<double>(choices.length);
-  set_kept(std::min(length, static_cast<double>(settings.budget)) / std::max(1.0, length), shape,
-           choices.length, card);
+  calibrate::DynamicKv part;
+  part.select.window = model.choices.window;
+  part.select.budget = settings.budget;
+  part.fixed = decisions.all.budgets;
+  set_kept({.name = {}, .parts = {part}}, shape, choices.length, card);
   card.advice = budgets_advice(model, settings, decisions);
   card.chart.title = "tokens kept by layer, beside the window";
   card.chart.x = layer_axis(model.layers);
@@ -191,11 +203,9 @@ void show_sweep(const SweepModel& model, const Choices& choices, const calibrate
   const auto& candidate = model.candidates[*chosen];
   card.setting = str("lag ", candidate.lag, ", ratio ", candidate.ratio, ", sink ", model.sink,
                      candidate.own() ? "" : ", " + candidate.variant);
-  const auto kept =
-      calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep});
-  set_kept(
-      static_cast<double>(kept) / static_cast<double>(std::max<std::int64_t>(1, settings.length)),
-      shape, settings.length, card);
+  set_kept(calibrate::parse_policy(str("lagkv:sink=", model.sink, ",lag=", candidate.lag,
+                                       ",ratio=", candidate.ratio, ",variant=", candidate.variant)),
+           shape, settings.length, card);
   card.advice = sweep_advice(model, settings, candidate);
 }
 
@@ -309,7 +319,7 @@ OverviewModel read_overview_model(const profile::Reader& profile,
 
 OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   OverviewView view;
-  const double full = model.shape.bytes_per_token() * static_cast<double>(choices.length);
+  const double full = model.shape.full_bytes(choices.length);
   view.cache = {{"whole cache", str(bytes_text(full), " at ", choices.length, " tokens")}};
   const auto show = [&](std::size_t kind, const auto& read, const auto& fill) {
     PolicyCard card;

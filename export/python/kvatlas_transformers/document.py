@@ -16,7 +16,7 @@ LARGEST = 64 << 20
 DEEPEST = 24
 SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "baseline", "heads")
 MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "runtime", "pareto", "search")
-MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim")
+MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
 RESULTS = {
     "simlayerkv": ("lazy_layers", "lazy_heads"),
     "heads": ("lazy_heads",),
@@ -125,6 +125,10 @@ def _shape(model) -> ModelShape:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise PolicyError(f"model.{key}: found {value!r}, expected 1 to {most}")
         counts[key] = value
+    # Nothing here depends on them, for the model's own code masks what lies before its windows.
+    windows = model.get("windows", [0] * counts["layers"])
+    if not isinstance(windows, list) or len(windows) != counts["layers"]:
+        raise PolicyError(f"model.windows: found {windows!r}, expected a number for each of {counts['layers']} layers")
     shape = ModelShape(name=str(model.get("name", "")), **counts)
     if shape.heads % shape.kv_heads != 0:
         raise PolicyError(f"model: {shape.heads} heads are no multiple of {shape.kv_heads} KV heads")

@@ -65,6 +65,10 @@ class Document(unittest.TestCase):
         self.refused({**given, "later": 1}, "no member 'later' in kvatlas.policy/1.0")
         load({**given, "later": 1, "schema": "kvatlas.policy/1.7"})
         self.refused({}, "no 'schema'")
+        windows = {"model": {**SHAPE, "windows": [512, 0]}}
+        self.refused({**given, **windows}, "model.windows: found [512, 0], expected a number for each of 4 layers")
+        windows["model"]["windows"] = [512, 0, 512, 512]
+        self.assertEqual(load({**given, **windows}).shape.layers, 4)
 
     def test_names_the_place(self):
         def sim(**settings):

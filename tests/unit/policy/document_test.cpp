@@ -224,6 +224,15 @@ TEST(Document, OtherSchemasAreRefusedByName) {
   EXPECT_THAT(refusal_with("/simlayerkw", json::object()), HasSubstr("no member 'simlayerkw'"));
 }
 
+TEST(Document, WindowsOfTheModelComeBack) {
+  Document document = full_document();
+  EXPECT_FALSE(json::parse(document_text(document))["model"].contains("windows"));
+  document.model.windows = {512, 0, 512, 512};
+  const std::string text = document_text(document);
+  EXPECT_THAT(text, HasSubstr("\"windows\": [512, 0, 512, 512]"));
+  EXPECT_EQ(parse_document(text).model.windows, document.model.windows);
+}
+
 TEST(Document, RefusalsNameThePlace) {
   EXPECT_THAT(refusal_with("/simlayerkv/settings/threshold", 1.5),
               AllOf(HasSubstr("simlayerkv.settings.threshold: "), HasSubstr("1.5")));
@@ -234,6 +243,7 @@ TEST(Document, RefusalsNameThePlace) {
   EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_layers/2", 1),
               HasSubstr("simlayerkv.result.lazy_layers.2: "));
   EXPECT_THAT(refusal_with("/model/layers", 4.5), HasSubstr("model.layers: "));
+  EXPECT_THAT(refusal_with("/model/windows", {512, 0, -1, 0}), HasSubstr("model.windows.2: "));
   EXPECT_THAT(refusal_with("/kv_bits", 8), HasSubstr("kv_bits: "));
   EXPECT_THAT(refusal_with("/baseline/name", "pod"), HasSubstr("baseline.name: "));
   EXPECT_THAT(refusal_with("/baseline/settings/page", 4), HasSubstr("no setting 'page'"));
@@ -245,6 +255,8 @@ TEST(Document, RefusalsNameThePlace) {
 TEST(Document, RefusalsOfContradictions) {
   EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_layers", {true, false}),
               HasSubstr("2 entries, and the model has 4 layers"));
+  EXPECT_THAT(refusal_with("/model/windows", {512, 0}),
+              HasSubstr("model.windows has 2 entries, and the model has 4 layers"));
   EXPECT_THAT(refusal_with("/heads/result/lazy_heads/1", {true, false, true}),
               HasSubstr("3 entries, and the model has 2 KV heads"));
   EXPECT_THAT(refusal_with("/simlayerkv/result/lazy_heads", json::array({json::array({true})})),

@@ -62,6 +62,39 @@ TEST(CacheBytes, OfASelectionOnTheLayersThatStayFull) {
             kRow * (2 * 64 + 6 * (16 + 32 * 6 + 128 + 88)));
 }
 
+/// Gemma 3 270M: of 18 layers 15 see 512 tokens.
+CacheLoad gemma(std::int64_t prompt, std::int64_t new_tokens = 0) {
+  CacheLoad load = load_of(prompt, new_tokens);
+  load.shape = {18, 1, 256, {}};
+  for (int l = 0; l < 18; ++l) load.shape.windows.push_back(l % 6 == 5 ? 0 : 512);
+  return load;
+}
+constexpr double kGemmaRow = 2.0 * 2 * 256;
+
+TEST(CacheBytes, WindowsOfTheModelHoldTheirTokensAlone) {
+  const Policy full{.name = "full", .parts = {}};
+  EXPECT_EQ(cache_bytes(full, gemma(32768)).total(), kGemmaRow * (3 * 32768 + 15 * 512));
+  EXPECT_NEAR(cache_bytes(full, gemma(32768)).total() / (1 << 20), 103.5, 1e-9);
+  EXPECT_EQ(cache_bytes(full, gemma(500, 100)).total(), kGemmaRow * (3 * 600 + 15 * 512));
+  // A runtime that holds all tokens there holds them in the full cache too.
+  CacheLoad whole = gemma(32768);
+  whole.runtime = &runtime_named("openvino");
+  EXPECT_EQ(cache_bytes(full, whole).total(), kGemmaRow * 18 * 32768);
+  // The sinks lie before the windows.
+  const CacheBytes streaming =
+      cache_bytes(parse_policy("streaming:initial=4,recent=252"), gemma(32768, 100));
+  EXPECT_EQ(streaming.layers[0].tokens, 352);
+  EXPECT_EQ(streaming.layers[5].tokens, 356);
+  EXPECT_FALSE(streaming.by_input);
+  EXPECT_EQ(cache_bytes(parse_policy("streaming:initial=4,recent=1024"), gemma(32768)).total(),
+            kGemmaRow * (3 * 1028 + 15 * 512));
+  // Of a selection no more than the window is there, and how much the input says.
+  const CacheBytes selected =
+      cache_bytes(parse_policy("snapkv:window=16,budget=1000"), gemma(32768));
+  EXPECT_EQ(selected.total(), kGemmaRow * (3 * 1000 + 15 * 512));
+  EXPECT_TRUE(selected.by_input);
+}
+
 TEST(CacheBytes, OfSharedKeys) {
   Pod part;
   part.proximal = {16, 84};

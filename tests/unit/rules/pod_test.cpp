@@ -70,27 +70,32 @@ TEST(LayerBlocks, NeverMoreAsDeltaFalls) {
 TEST(KeysDropped, OnlyWhatNoHeadOfTheGroupReads) {
   const Blocks blocks = {{0, 0, 0, 3}, {0, 0, 2, 2}, {0, 0, 0, 0}, {0, 0, 0, 0}};
   // Group 0 reads layers 0, 2, 3; group 1 layer 0.
-  EXPECT_DOUBLE_EQ(keys_dropped(blocks, 2), 4.0 / 8);
-  EXPECT_DOUBLE_EQ(keys_dropped(blocks, 4), 10.0 / 16);
+  EXPECT_THAT(keys_dropped(blocks, 2), ElementsAre(0, 1, 0.5, 0.5));
+  EXPECT_DOUBLE_EQ(pod_point(0.5, blocks, 2).dropped, 4.0 / 8);
+  EXPECT_DOUBLE_EQ(pod_point(0.5, blocks, 4).dropped, 10.0 / 16);
   EXPECT_EQ(count_blocks(blocks), 6);
 }
 
 TEST(PodSaving, HalfOfTheKeysOfDistantTokens) {
-  EXPECT_DOUBLE_EQ(pod_saved(0.5, 1024, {16, 240}), 0.5 / 2 * 768 / 1024);
-  EXPECT_DOUBLE_EQ(pod_saved(0.5, 200, {16, 240}), 0);
   const CacheShape shape{2, 2, 8};  // 128 bytes a token
+  const std::vector<double> upper = {0, 1};
+  EXPECT_DOUBLE_EQ(pod_saved(upper, shape, 1024, {16, 240}), 0.5 / 2 * 768 / 1024);
+  EXPECT_DOUBLE_EQ(pod_saved(upper, shape, 200, {16, 240}), 0);
+  // A window of 300 tokens holds 60 distant ones, and none of the first.
+  EXPECT_DOUBLE_EQ(pod_saved(upper, {2, 2, 8, {0, 300}}, 1024, {16, 240}), 60.0 / 2 / 1324);
   EXPECT_EQ(greatest_batch(128 * 1000, shape, 100), 10);
   EXPECT_EQ(greatest_batch(128 * 1000, shape, 100, 0.25), 13);
   EXPECT_EQ(greatest_batch(100, shape, 100), 0);
 }
 
-TEST(PodSaving, DeltaForAShareOfTheKeys) {
+TEST(PodSaving, DeltaForAShareOfTheCache) {
   const Similarity similarity{1, 3, {1, .8, .3, .8, 1, .3, .3, .3, 1}};
+  const CacheShape shape{3, 1, 8};  // half of 100 tokens are distant
   const auto points = pod_hundredths(similarity, 1, true);
-  EXPECT_THAT(delta_for(points, 0.3), Optional(0.8));
-  EXPECT_THAT(delta_for(points, 0.6), Optional(0.3));
-  EXPECT_THAT(delta_for(points, 0), Optional(1.0));
-  EXPECT_EQ(delta_for(points, 0.9), std::nullopt);
+  EXPECT_THAT(delta_for(points, shape, 100, {0, 50}, 0.3 / 4), Optional(0.8));
+  EXPECT_THAT(delta_for(points, shape, 100, {0, 50}, 0.6 / 4), Optional(0.3));
+  EXPECT_THAT(delta_for(points, shape, 100, {0, 50}, 0), Optional(1.0));
+  EXPECT_EQ(delta_for(points, shape, 100, {0, 50}, 0.9 / 4), std::nullopt);
 }
 
 TEST(Gate, ReadsDistantKeysOfTheLowestLayer) {
