@@ -74,7 +74,7 @@ class Grouping {
   const Evidence& evidence_;
   const PodRequest& request_;
   const RunTrials& run_;
-  SimilarityOfSamples similarity_;
+  SimilarityOfSamples similarity_;  // of which blocks are made: never of a held-out text
   std::vector<double> deltas_;
   json report_ = json::object();
   std::vector<double> delta_scores_;
@@ -299,25 +299,30 @@ Calibrated Grouping::calibrate() {
   deltas_ = request_.deltas.empty() ? steps(1, 19, 20) : request_.deltas;
   std::sort(deltas_.begin(), deltas_.end());
   std::optional<double> delta = request_.delta;
-  if (!delta) delta = delta_from_saving();
   const Proximity proximal = request_.policy.proximal;
   const auto long_enough = evidence_.longer_than(proximal.initial + proximal.recent);
   const auto answered = evidence_.answered(long_enough);
-  if (run_ && answered.empty()) {
+  std::optional<Split> split;
+  if (!run_) {
+    out_.notes.push_back("without --model nothing was tried: what the blocks cost is unknown");
+  } else if (answered.empty()) {
     out_.notes.push_back(
         str("no prompt with answers has more than the ", proximal.initial, " + ", proximal.recent,
             " proximal tokens: nothing was tried (choose --initial and --recent smaller)"));
-  } else if (run_) {
+  } else {
     require_samples(evidence_.count(answered), "with answers and distant tokens",
                     evidence_.request().force, out_);
-    const Split split = evidence_.split(answered);
-    const auto found = delta_from_trials(split);
+    split = evidence_.split(answered);
+    similarity_ = read_similarity(evidence_.profile(),
+                                  evidence_.apart_from(split->held_out, similarity_.positions));
+  }
+  if (!delta) delta = delta_from_saving();
+  if (split) {
+    const auto found = delta_from_trials(*split);
     if (!delta && !found)
       out_.notes.push_back("no delta of the sweep stays within the tolerance: nothing is shared");
     if (!delta) delta = found.value_or(1);
-    measure(split, *delta);
-  } else {
-    out_.notes.push_back("without --model nothing was tried: what the blocks cost is unknown");
+    measure(*split, *delta);
   }
   const double chosen = delta.value_or(Pod{}.delta);
   report_sweep(chosen);

@@ -71,7 +71,7 @@ class Thresholding {
   const Evidence& evidence_;
   const SimLayerRequest& request_;
   const RunTrials& run_;
-  MassesOfSamples sighted_;
+  MassesOfSamples sighted_;  // what the decisions are made of: never of a held-out text
   json report_ = json::object();
   Calibrated out_;
 };
@@ -100,12 +100,7 @@ double Thresholding::choose(const Split& split) {
   if (request_.threshold) {
     thresholds = {*request_.threshold};
   } else {
-    Masses of_choice;
-    const Masses decided = sighted_.decided(request_.policy.per_head);
-    for (std::size_t s = 0; s < decided.size(); ++s)
-      if (std::binary_search(split.choice.begin(), split.choice.end(), sighted_.positions[s]))
-        of_choice.push_back(decided[s]);
-    for (const double mass : threshold_candidates(of_choice))
+    for (const double mass : threshold_candidates(sighted_.decided(request_.policy.per_head)))
       thresholds.push_back(readable_threshold(mass));
     thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
   }
@@ -248,6 +243,9 @@ Calibrated Thresholding::calibrate() {
     require_samples(evidence_.count(answered), "with answers and more tokens than are kept",
                     evidence_.request().force, out_);
     const Split split = evidence_.split(answered);
+    sighted_ =
+        read_masses(evidence_.profile(), evidence_.apart_from(split.held_out, sighted_.positions),
+                    request_.policy);
     threshold = choose(split);
     measure(split, threshold);
   } else {

@@ -69,6 +69,19 @@ SampleCount Evidence::count(const std::vector<std::size_t>& positions) const {
   return {positions.size(), count_texts(groups(positions))};
 }
 
+std::vector<std::size_t> Evidence::apart_from(const std::vector<std::size_t>& held_out,
+                                              const std::vector<std::size_t>& positions) const {
+  const std::set<std::size_t> samples(held_out.begin(), held_out.end());
+  std::set<std::string> texts;
+  for (const auto position : held_out) texts.insert(sample(position).group);
+  texts.erase("");  // samples of no known group are texts of their own
+  std::vector<std::size_t> out;
+  for (const auto position : positions)
+    if (!samples.contains(position) && !texts.contains(sample(position).group))
+      out.push_back(position);
+  return out;
+}
+
 Split Evidence::split(const std::vector<std::size_t>& positions) const {
   std::vector<std::vector<std::size_t>> texts;  // the positions of their samples
   std::vector<std::string> tasks;               // of the texts

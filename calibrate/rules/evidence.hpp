@@ -53,6 +53,10 @@ class Evidence {
   SampleCount count(const std::vector<std::size_t>& positions) const;
   /// The given positions, split by texts into those for the choice and those held out.
   Split split(const std::vector<std::size_t>& positions) const;
+  /// The given positions without the texts that are held out: what decisions may look at if the
+  /// held-out samples are to judge them.
+  std::vector<std::size_t> apart_from(const std::vector<std::size_t>& held_out,
+                                      const std::vector<std::size_t>& positions) const;
 
   CacheShape shape() const { return cache_shape(header()); }
   /// Prompt lengths for which savings are reported, ascending.

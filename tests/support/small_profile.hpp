@@ -2,8 +2,10 @@
 // A profile of a few layers whose statistics are known, for tests of calibration.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -35,6 +37,11 @@ struct Shape {
   double raised_by = 0;
   std::int32_t first_token = 0;        // added to every token
   std::int64_t kept_heads = kKvHeads;  // of "kept/mass"; others contradict the model
+  // Samples whose statistics say the opposite: other layers are lazy, alike, and rich in scores.
+  std::vector<std::size_t> odd = {};
+  bool is_odd(std::int64_t sample) const {
+    return std::find(odd.begin(), odd.end(), static_cast<std::size_t>(sample)) != odd.end();
+  }
 };
 
 inline profile::CaptureSettings settings_of(const Shape& shape) {
@@ -74,7 +81,7 @@ inline void add_masses(profile::Sample& sample, const profile::CaptureSettings& 
   std::size_t head = 0, row = 0, step = 0;
   for (std::int64_t p = 0; p < P; ++p)
     for (std::int64_t layer = 0; layer < kLayers; ++layer) {
-      const double mass = kMasses[layer];
+      const double mass = shape.is_odd(sample.index) ? 1 - kMasses[layer] : kMasses[layer];
       const auto value = static_cast<float>(mass + mass_noise(sample.index) +
                                             (layer == shape.raised_layer ? shape.raised_by : 0) +
                                             0.05 * static_cast<double>(p));
@@ -108,26 +115,28 @@ inline void add_row_masses(profile::Sample& sample, std::int64_t n_tokens) {
 }
 
 /// Layers 1 and 2 resemble each other by 0.875, all others by 0.2.
-inline void add_divergences(profile::Sample& sample) {
+inline void add_divergences(profile::Sample& sample, bool odd) {
   auto& array = sample.arrays[profile::name::kDivergence] =
       filled({kHeads, kLayers, kLayers}, 0.8f);
   for (int head = 0; head < kHeads; ++head)
     for (int a = 0; a < kLayers; ++a)
       for (int b = 0; b < kLayers; ++b) {
-        const bool alike = (a == 1 || a == 2) && (b == 1 || b == 2);
+        const bool alike = odd ? a / 2 == b / 2 : (a == 1 || a == 2) && (b == 1 || b == 2);
         if (a == b || alike)
           array.values<float>()[(head * kLayers + a) * kLayers + b] = a == b ? 0.0f : 0.125f;
       }
 }
 
 inline void add_counts(profile::Sample& sample, const profile::CaptureSettings& settings,
-                       std::int64_t n_tokens) {
+                       std::int64_t n_tokens, bool odd) {
+  std::vector<double> shares(std::begin(kCountShares), std::end(kCountShares));
+  if (odd) std::reverse(shares.begin(), shares.end());
   const auto B = static_cast<std::int64_t>(settings.budgets.size());
   profile::Array counts(profile::Type::i64, {1, B, kLayers});
   std::size_t at = 0;
   for (const auto budget : settings.budgets)
     for (const auto count :
-         round_to_total(kCountShares, std::min(budget - 16, n_tokens - 16) * kHeads * kLayers))
+         round_to_total(shares, std::min(budget - 16, n_tokens - 16) * kHeads * kLayers))
       counts.values<std::int64_t>()[at++] = count;
   sample.arrays[profile::name::kCounts] = counts;
   profile::Array retention(profile::Type::i64, {1, kLayers});
@@ -173,8 +182,8 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     if (shape.answers) sample.answers = {"1234"};
     if (shape.lazy) add_masses(sample, settings, shape);
     if (shape.heatmap) add_row_masses(sample, n);
-    if (shape.js) add_divergences(sample);
-    if (shape.scores) add_counts(sample, settings, n);
+    if (shape.js) add_divergences(sample, shape.is_odd(i));
+    if (shape.scores) add_counts(sample, settings, n, shape.is_odd(i));
     if (shape.kept) add_kept(sample, settings, shape.kept_heads);
     if (shape.agreement) {
       auto& shares = sample.arrays[profile::name::kAgreement] = filled({2}, 1);

@@ -2,6 +2,7 @@
 // The four calibrations on a profile whose statistics are known, with trials answered from rules
 // instead of a model.
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -246,6 +247,53 @@ TEST_F(Methods, SamplesOfOneTextAreOnOneSideOfTheSplit) {
   EXPECT_THAT(found.tables[1].rows.back()[1],
               std::to_string(calls_[1].second.size()) + " of 5 texts");
   EXPECT_THAT(found.notes, Contains(HasSubstr(" samples of 5 texts; ")));
+}
+
+/// The policies of all calls as a document holds them.
+json tried_in(const Calls& calls) {
+  json out = json::array();
+  for (const auto& [policies, samples] : calls)
+    for (const auto& policy : policies)
+      for (const auto& part : policy.parts)
+        out.push_back({{"name", policy_text(policy)}, {"part", section_of(part)}});
+  return out;
+}
+
+/// What is chosen and tried is the same whatever the held-out samples say.
+TEST_F(Methods, DecisionsLookAtNoHeldOutSample) {
+  const auto any = [](const Policy&, std::size_t) { return 1.0; };
+  const std::vector<std::function<Calibrated(const Evidence&)>> methods = {
+      [&](const Evidence& evidence) {
+        SimLayerRequest request = lazy_request();
+        request.fixed = true;
+        request.threshold = 0.55;
+        return calibrate_simlayerkv(evidence, request, trials_by(calls_, any));
+      },
+      [&](const Evidence& evidence) {
+        return calibrate_simlayerkv(evidence, lazy_request(), trials_by(calls_, any));
+      },
+      [&](const Evidence& evidence) {
+        PodRequest request;
+        request.policy.proximal = {16, 112};
+        request.deltas = {0.5, 0.9};
+        return calibrate_pod(evidence, request, trials_by(calls_, any));
+      }};
+  for (const auto& calibrate : methods) {
+    Shape shape{.samples = 36, .text_every = 6};
+    const auto run = [&] {
+      calls_.clear();
+      const Evidence evidence(profile(shape), {});
+      shape.odd = evidence.split(evidence.positions()).held_out;
+      return calibrate(evidence).section;
+    };
+    const json first = run();
+    const json tried = tried_in(calls_);
+    ASSERT_FALSE(shape.odd.empty());
+    const json again = run();
+    EXPECT_EQ(tried_in(calls_), tried);
+    for (const char* member : {"settings", "result", "static", "lazy_rates", "sweep"})
+      EXPECT_EQ(again.value(member, json()), first.value(member, json())) << member;
+  }
 }
 
 TEST_F(Methods, ManySamplesOfFewTextsAreFew) {
