@@ -178,11 +178,12 @@ std::int64_t values_for_width(std::span<const double> values, ValueRange range, 
   });
 }
 
-LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit) {
+LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit,
+                         double confidence) {
   using Kind = LossVerdict::Kind;
   LossVerdict verdict;
   const auto decide = [&](std::span<const double> seen) {
-    verdict.loss = betting_mean(seen, range, 2 * kConfidence - 1);
+    verdict.loss = betting_mean(seen, range, 2 * confidence - 1);
     return verdict.loss.high <= limit ? Kind::passed
            : verdict.loss.low > limit ? Kind::failed
                                       : Kind::undecided;
@@ -195,6 +196,17 @@ LossVerdict judge_losses(std::span<const double> losses, ValueRange range, doubl
   }
   verdict.kind = decide(losses);
   return verdict;
+}
+
+double jointly_sure(std::size_t statements) {
+  return 1 - (1 - kConfidence) / static_cast<double>(std::max<std::size_t>(1, statements));
+}
+
+std::optional<std::int64_t> groups_to_pass(double limit, double confidence) {
+  if (limit <= 0) return std::nullopt;
+  const LossVerdict one = judge_losses(std::vector<double>{0}, kPointRange, limit, confidence);
+  if (one.kind == LossVerdict::Kind::passed) return 1;
+  return one.more ? std::optional(*one.more + 1) : std::nullopt;
 }
 
 std::int64_t zero_loss_groups(double limit, double confidence) {

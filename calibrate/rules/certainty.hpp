@@ -64,12 +64,22 @@ std::int64_t values_for_width(std::span<const double> values, ValueRange range, 
 struct LossVerdict {
   enum class Kind { passed, failed, undecided };
   Kind kind = Kind::undecided;
-  Estimate loss;  // either end by itself holds with 95 %
+  Estimate loss;  // either end by itself holds
   /// While it is undecided: how many further groups decide it, if they lose as those before. None:
   /// more than 100 000.
   std::optional<std::int64_t> more;
 };
-LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit);
+/// `confidence`: of either end. More than kConfidence is for one policy of several, so that what is
+/// said of all of them together holds with kConfidence (jointly_sure).
+LossVerdict judge_losses(std::span<const double> losses, ValueRange range, double limit,
+                         double confidence = kConfidence);
+/// How sure each of so many statements must be for all of them together to be as sure as
+/// kConfidence.
+double jointly_sure(std::size_t statements);
+
+/// How many groups without any loss make judge_losses pass a limit in points; none if no number
+/// does.
+std::optional<std::int64_t> groups_to_pass(double limit, double confidence = kConfidence);
 
 /// How many groups without any loss it takes at least to be so sure, on one side, that the mean
 /// loss is at most `limit` (0 to 1): the smallest n with 1 - (1 - confidence)^(1/n) <= limit.

@@ -14,6 +14,7 @@
 #include "base/whole_file.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
+#include "calibrate/rules/certainty.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/run_trials.hpp"
@@ -35,7 +36,7 @@ struct AutoCommand {
   Request request;
   SearchSpace space;
   SearchRequest search;
-  bool as_json = false, force = false, resume = false;
+  bool as_json = false, force = false, resume = false, dry_run = false;
 };
 
 void say(const std::string& line) { std::cerr << "kvatlas: " << line << '\n'; }
@@ -120,8 +121,21 @@ void say_refused(const Candidates& candidates, const std::string& runtime) {
              : " can carry out none of the policies that the profile has statistics of");
 }
 
+/// How many unseen texts it takes to certify the loss that is asked for.
+std::string needs_text(const AutoCommand& o) {
+  const std::string limit = str("a loss of at most ", fixed_text(o.search.max_loss, 1), " points");
+  const auto needed = groups_to_pass(o.search.max_loss, jointly_sure(o.search.finalists));
+  if (!needed) return str("no number of texts certifies ", limit);
+  return str("to certify ", limit, " for one of ", o.search.finalists, " finalists takes ", *needed,
+             " unseen texts without any loss, and more if some text loses");
+}
+
 void run_auto(AutoCommand o) {
   check(o);
+  if (o.dry_run && o.profile.empty()) {
+    std::cout << needs_text(o) << '\n';
+    return;
+  }
   outlive_readers();
   capture::restart_with_sleeping_threads();
   const auto model = model::ModelFile::open(o.run.model);
@@ -140,6 +154,13 @@ void run_auto(AutoCommand o) {
   require_samples(evidence.count(answered), "with answers", o.force, forced);
   for (const auto& note : forced.notes) say(note);
   const Split split = evidence.split(answered);
+  const std::string needs = str(needs_text(o), "; the profile's split leaves ",
+                                evidence.count(split.held_out).texts, " unseen texts");
+  if (o.dry_run) {
+    std::cout << needs << '\n';
+    return;
+  }
+  say(needs);
   CacheLoad load;
   load.shape = evidence.shape();
   load.prompt = o.context;
@@ -207,8 +228,8 @@ void run_auto(AutoCommand o) {
   }
   for (const auto& note : result.notes) say(note);
   if (result.passed_over > 0)
-    say(str("finalists passed over, for they lost too much on unseen samples: ",
-            result.passed_over));
+    say(str("finalists passed over, of which unseen samples said less: ", result.passed_over));
+  if (result.met) say(certificate_text(result, o.search));
   for (const auto& line : advice(result, candidates, o.search)) say(line);
   if (!result.met && !o.force) {
     say("no document was written (--force writes the nearest policy)");
@@ -283,6 +304,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
   add_option(command, "-o,--output", o.output, "FILE", "the policy document to write");
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--resume", o.resume, "go on with an interrupted search");
+  command.add_flag("--dry-run", o.dry_run,
+                   "say how many texts it takes to certify the loss, and search nothing");
   command.add_flag("--force", o.force,
                    "begin anew, replace the output, and search where samples are too few, the full "
                    "cache scores too low, or nothing meets what is wanted");

@@ -153,10 +153,9 @@ void print_needs(const CheckCommand& command) {
   if (command.by_mean) {
     std::cout << "by the mean alone a verdict needs " << kLeastTexts
               << " texts; it says nothing of how sure it is\n";
-  } else if (const auto needed = judge_losses(std::vector<double>{0}, kPointRange, limit).more;
-             needed && limit > 0) {
-    std::cout << "a loss of at most " << fixed_text(limit, 1) << " points is sure after "
-              << *needed + 1 << " texts without any loss";
+  } else if (const auto needed = groups_to_pass(limit)) {
+    std::cout << "a loss of at most " << fixed_text(limit, 1) << " points is sure after " << *needed
+              << " texts without any loss";
     if (limit < 100)
       std::cout << " (no method needs fewer than " << zero_loss_groups(limit / 100) << ")";
     std::cout << "; texts that lose something make it more\n";

@@ -70,7 +70,8 @@ class StagedSearch {
   struct Standing {
     std::size_t candidate = 0;
     std::vector<double> losses, scores, kls;
-    Estimate loss;
+    Estimate loss;   // with its interval at 95 %
+    Estimate joint;  // with one that holds for all policies and stages together
     double kl = 0;
   };
 
@@ -79,16 +80,20 @@ class StagedSearch {
   void rank_by_proxy();
   void run_stages();
   void try_on(std::size_t first, std::size_t end, SearchStage& stage);
-  void drop(std::size_t keep, SearchStage& stage);
+  void drop(std::size_t keep, bool in_the_end, SearchStage& stage);
   void correlate();
   void retire(const Standing& one);
   void judge_finalists();
   void choose();
 
-  /// Less loss first; of equal ones the one that is nearer to the full model.
-  static bool better(const Standing& a, const Standing& b) {
-    if (a.loss.mean != b.loss.mean) return a.loss.mean < b.loss.mean;
-    return a.kl < b.kl;
+  /// The one that is nearer to the full model by KL, which tells policies apart on far fewer texts
+  /// than scores do. In the end those come first whose mean loss keeps to the limit, and of those
+  /// that do not the one that loses least.
+  bool better(const Standing& a, const Standing& b, bool in_the_end) const {
+    const auto excess = [&](const Standing& one) {
+      return in_the_end ? std::max(0.0, one.loss.mean - request_.max_loss) : 0;
+    };
+    return std::pair(excess(a), a.kl) < std::pair(excess(b), b.kl);
   }
 
   const Evidence& evidence_;
@@ -101,6 +106,7 @@ class StagedSearch {
   std::vector<Standing> standing_;
   std::vector<double> full_scores_;
   std::vector<std::string> groups_;  // of the samples that have a score
+  double joint_confidence_ = kConfidence;
   SearchResult out_;
 };
 
@@ -176,8 +182,10 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
     }
   }
   for (auto& one : standing_) {
-    one.loss = betting_mean(group_means(one.losses, groups_), kPointRange);
-    one.kl = mean_of(one.kls);
+    const auto of_texts = group_means(one.losses, groups_);
+    one.loss = betting_mean(of_texts, kPointRange);
+    one.joint = betting_mean(of_texts, kPointRange, joint_confidence_);
+    one.kl = mean_of(group_means(one.kls, groups_));
   }
 }
 
@@ -193,12 +201,14 @@ void StagedSearch::retire(const Standing& one) {
 }
 
 /// What is worse for sure goes, and then what there is no room for.
-void StagedSearch::drop(std::size_t keep, SearchStage& stage) {
-  std::stable_sort(standing_.begin(), standing_.end(), better);
-  const double best = standing_.front().loss.high;
+void StagedSearch::drop(std::size_t keep, bool in_the_end, SearchStage& stage) {
+  std::stable_sort(standing_.begin(), standing_.end(),
+                   [&](const Standing& a, const Standing& b) { return better(a, b, in_the_end); });
+  double best = INFINITY;
+  for (const auto& one : standing_) best = std::min(best, one.joint.high);
   std::vector<Standing> left;
   for (auto& one : standing_) {
-    const bool lossy = one.loss.low > request_.max_loss, beaten = one.loss.low > best;
+    const bool lossy = one.joint.low > request_.max_loss, beaten = one.joint.low > best;
     // The best few go on whatever they lose: they say how near one can get.
     if (left.size() >= request_.finalists && (lossy || beaten)) {
       ++(lossy ? stage.too_lossy : stage.beaten);
@@ -232,6 +242,7 @@ void StagedSearch::run_stages() {
   if (!request_.exhaustive)
     for (std::size_t end = all / 2; end >= 3 && ends.size() < 3; end /= 2)
       ends.insert(ends.begin(), end);
+  joint_confidence_ = jointly_sure(standing_.size() * ends.size());
   for (std::size_t i = 0; i < ends.size(); ++i) {
     SearchStage stage;
     stage.candidates = standing_.size();
@@ -252,7 +263,8 @@ void StagedSearch::run_stages() {
       correlate();
     }
     const bool last = i + 1 == ends.size();
-    drop(last ? request_.finalists : std::max(standing_.size() / 2, request_.finalists), stage);
+    drop(last ? request_.finalists : std::max(standing_.size() / 2, request_.finalists), last,
+         stage);
     out_.stages.push_back(stage);
   }
   out_.full_score = mean_of(group_means(full_scores_, groups_));
@@ -275,8 +287,17 @@ void StagedSearch::judge_finalists() {
   const Verdict verdict(evidence_, run_, policies, samples);
   out_.final_trials = policies.size() * samples.size();
   for (std::size_t i = 0; i < policies.size(); ++i) {
-    json& measured = out_.tried[out_.finalists[i]].measured;
+    Tried& tried = out_.tried[out_.finalists[i]];
+    json& measured = tried.measured;
     measured = verdict.measured(i, out_.held_out);
+    if (out_.held_out && !verdict.samples().empty()) {
+      std::vector<double> losses;
+      for (std::size_t s = 0; s < verdict.samples().size(); ++s)
+        losses.push_back(100 * (verdict.full()[s] - verdict.scores(i)[s]));
+      tried.certificate = judge_losses(group_means(losses, verdict.groups()), kPointRange,
+                                       request_.max_loss, jointly_sure(policies.size()));
+      tried.unseen_texts = verdict.count().texts;
+    }
     std::vector<double> kl;
     for (const auto& trial : verdict.trials(i)) kl.push_back(divergence_of(trial));
     measured["kl"] = estimate_json(divergence_mean(group_means(kl, verdict.groups())));
@@ -286,16 +307,23 @@ void StagedSearch::judge_finalists() {
   out_.notes.insert(out_.notes.end(), notes.notes.begin(), notes.notes.end());
 }
 
-/// The search's own order; the first that unseen samples do not speak against. If all lose too
-/// much, the one that loses least, and the result says that nothing was met.
+/// The search's own order: the first that unseen samples certify, else the first that they do not
+/// speak against. If all lose too much, the one that loses least, and the result says that nothing
+/// was met.
 void StagedSearch::choose() {
-  for (std::size_t i = 0; i < out_.finalists.size(); ++i) {
-    if (loss_of(out_.tried[out_.finalists[i]]) > request_.max_loss) continue;
-    out_.chosen = out_.finalists[i];
-    out_.passed_over = i;
-    out_.met = true;
-    return;
-  }
+  const auto certified = [](const Tried& tried) {
+    return tried.certificate && tried.certificate->kind == LossVerdict::Kind::passed;
+  };
+  for (const bool to_certify : {true, false})
+    for (std::size_t i = 0; i < out_.finalists.size(); ++i) {
+      const Tried& tried = out_.tried[out_.finalists[i]];
+      if (to_certify ? !certified(tried) : loss_of(tried) > request_.max_loss) continue;
+      out_.chosen = out_.finalists[i];
+      out_.passed_over = i;
+      out_.met = true;
+      out_.certified = to_certify;
+      return;
+    }
   out_.chosen = *std::min_element(out_.finalists.begin(), out_.finalists.end(),
                                   [&](std::size_t a, std::size_t b) {
                                     return loss_of(out_.tried[a]) < loss_of(out_.tried[b]);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "calibrate/methods/trials.hpp"
 #include "calibrate/rules/calibrated.hpp"
+#include "calibrate/rules/certainty.hpp"
 #include "calibrate/search/candidates.hpp"
 
 namespace kvatlas::calibrate {
@@ -40,6 +42,10 @@ struct Tried {
   Estimate score, loss;     // the loss is in points
   double kl = 0;            // in nats a token, the mean
   nlohmann::json measured;  // on unseen samples; only finalists have it
+  /// What unseen samples say of the limit, in points, as sure as if it were said of all finalists
+  /// together; only finalists that were tried on unseen samples have it.
+  std::optional<LossVerdict> certificate = {};
+  std::size_t unseen_texts = 0;
 };
 
 struct SearchResult {
@@ -47,10 +53,11 @@ struct SearchResult {
   std::vector<std::size_t> finalists;  // indices in `tried`
   std::size_t chosen = 0;              // index in `tried`
   bool met = false;                    // the chosen policy keeps to the bytes and the loss
+  bool certified = false;              // and that holds for unseen texts, with 95 % certainty
   bool held_out = false;               // finalists were tried on unseen samples
   double full_score = 0;               // on the search's samples
   std::size_t fitting = 0;             // candidates within the bytes
-  std::size_t passed_over = 0;  // finalists before the chosen one that lost too much when unseen
+  std::size_t passed_over = 0;  // finalists before the chosen one, of which unseen texts said less
   std::vector<SearchStage> stages;
   std::size_t final_trials = 0;
   /// Rank correlation of the attention lost with what the first stage measured; NaN if there are
@@ -77,6 +84,9 @@ nlohmann::json front_json(const SearchResult& result, const Candidates& candidat
                           const Evidence& evidence, const std::vector<std::size_t>& samples);
 nlohmann::json search_json(const SearchResult& result, const SearchRequest& request);
 std::vector<Table> search_tables(const SearchResult& result, const Candidates& candidates);
+
+/// Whether the chosen policy's loss is certified, or what is missing to certify it.
+std::string certificate_text(const SearchResult& result, const SearchRequest& request);
 
 /// Sentences that say which demands could be relaxed, if nothing was found.
 std::vector<std::string> advice(const SearchResult& result, const Candidates& candidates,

@@ -44,6 +44,16 @@ std::vector<std::size_t> front_of(const SearchResult& result, const Candidates& 
   return front;
 }
 
+json certificate_json(const SearchResult& result) {
+  const Tried& chosen = result.tried[result.chosen];
+  json out = {{"certified", result.certified}, {"unseen_texts", chosen.unseen_texts}};
+  if (!chosen.certificate) return out;
+  out["loss_points"] = estimate_json(chosen.certificate->loss);
+  const auto more = chosen.certificate->more;
+  out["more_texts"] = more ? json(*more) : json(nullptr);
+  return out;
+}
+
 }  // namespace
 
 json front_json(const SearchResult& result, const Candidates& candidates, const Evidence& evidence,
@@ -81,6 +91,7 @@ json search_json(const SearchResult& result, const SearchRequest& request) {
           {"stages", stages},
           {"finalists", result.finalists.size()},
           {"passed_over", result.passed_over},
+          {"certificate", certificate_json(result)},
           {"trials", trials},
           {"full_score", number_json(result.full_score)},
           {"proxy_rank_correlation",
@@ -126,6 +137,24 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
                           estimate_text(tried.loss, 1), fixed_text(tried.kl, 4)});
   }
   return {stages, front, finalists};
+}
+
+std::string certificate_text(const SearchResult& result, const SearchRequest& request) {
+  const Tried& chosen = result.tried[result.chosen];
+  const std::string limit = str("a loss of at most ", fixed_text(request.max_loss, 1), " points");
+  if (!chosen.certificate)
+    return str("not certified for ", limit, ": no text was held out, for there are fewer than ",
+               kLeastToHoldOut);
+  const LossVerdict& verdict = *chosen.certificate;
+  const std::string bound =
+      str(chosen.unseen_texts, " unseen texts say, with 95 % certainty for all ",
+          result.finalists.size(), " finalists together, that it loses at most ",
+          fixed_text(verdict.loss.high, 1), " points");
+  if (result.certified) return str("certified for ", limit, ": ", bound);
+  std::string out = str("not certified for ", limit, ": ", bound);
+  out += verdict.more ? str("; about ", *verdict.more, " more texts like these would decide")
+                      : str("; more than 100000 further texts would be needed to decide");
+  return out + ". Give more --seeds, or let 'kvatlas check' go on with fresh texts";
 }
 
 std::vector<std::string> advice(const SearchResult& result, const Candidates& candidates,

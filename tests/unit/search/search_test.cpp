@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "calibrate/search/trial_journal.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
@@ -162,6 +163,81 @@ TEST_F(SearchOf, FindsThePolicyThatFitsAndKeepsTheScore) {
   std::size_t marked = 0;
   for (const auto& entry : read.pareto) marked += entry.at("chosen").get<bool>() ? 1 : 0;
   EXPECT_EQ(marked, 1u);
+}
+
+/// Searches whose policies lose the answer by chance, each with its own probability.
+struct LuckySearches {
+  int certified = 0, met = 0, best_eliminated = 0;
+};
+template <class LossOf>
+LuckySearches lucky_searches(const Evidence& evidence, const Candidates& list, double limit,
+                             int runs, LossOf true_loss) {
+  LuckySearches out;
+  const Split split = evidence.split(evidence.positions());
+  for (int seed = 0; seed < runs; ++seed) {
+    const RunTrials by_chance = [&](std::span<const Policy> policies,
+                                    std::span<const std::size_t> samples) {
+      std::vector<std::vector<Trial>> rows(policies.size());
+      for (std::size_t i = 0; i < policies.size(); ++i)
+        for (const auto sample : samples) {
+          Random random(static_cast<std::uint64_t>(seed), str(policies[i].name, "/", sample));
+          const bool loses = !policies[i].parts.empty() && random.share() < true_loss(policies[i]);
+          rows[i].push_back({.score = loses ? 0.0 : 1.0, .kl = random.share(), .text = {}});
+        }
+      return rows;
+    };
+    SearchRequest request;
+    request.most_bytes = 1e18;
+    request.max_loss = limit;
+    const SearchResult found = search(evidence, split, list, request, by_chance, [](auto&) {});
+    out.certified += found.certified;
+    out.met += found.met;
+    for (const auto& stage : found.stages) out.best_eliminated += stage.too_lossy > 0;
+  }
+  return out;
+}
+
+TEST_F(SearchOf, ItsClaimsHoldJointly) {
+  const auto path = folder_.path() / "many.h5";
+  write_profile(path, {.samples = 100});
+  const profile::Reader reader(path);
+  const Evidence evidence(reader, Request{});
+  const Candidates list = list_candidates(
+      evidence, evidence.positions(), {.methods = {"lagkv", "dynamickv"}, .runtime = {}}, load_);
+  constexpr int kRuns = 100;
+  // Every policy loses just more than the limit: at most 5 % of the searches certify one.
+  const auto all_lossy =
+      lucky_searches(evidence, list, 20, kRuns, [](const Policy&) { return 0.21; });
+  EXPECT_GT(all_lossy.met, kRuns / 3);  // by luck alone
+  EXPECT_LE(all_lossy.certified, kRuns * 5 / 100);
+  // Every policy keeps to the limit: at most 5 % of the searches eliminate one of them.
+  const auto none_lossy =
+      lucky_searches(evidence, list, 20, kRuns, [](const Policy&) { return 0.2; });
+  EXPECT_LE(none_lossy.best_eliminated, kRuns * 5 / 100);
+  // Policies that lose nothing are certified.
+  const auto lossless = lucky_searches(evidence, list, 20, 3, [](const Policy&) { return 0.0; });
+  EXPECT_EQ(lossless.certified, 3);
+}
+
+TEST_F(SearchOf, SaysWhatIsMissingForACertificate) {
+  const Candidates list = candidates();
+  SearchRequest request;
+  request.most_bytes = 0.8 * full_bytes_;
+  const SearchResult few = run(list, request, trials(0.3));
+  EXPECT_TRUE(few.met);
+  EXPECT_FALSE(few.certified);
+  EXPECT_THAT(certificate_text(few, request),
+              testing::AllOf(HasSubstr("not certified for a loss of at most 1.0 points: 8 unseen"),
+                             HasSubstr("about "), HasSubstr("more texts")));
+  const auto& certificate = few.tried[few.chosen].certificate;
+  ASSERT_TRUE(certificate && certificate->more);
+  const auto needed = groups_to_pass(1, jointly_sure(few.finalists.size()));
+  EXPECT_EQ(*certificate->more + 8, *needed);  // no text has lost anything
+  EXPECT_EQ(search_json(few, request)["certificate"]["more_texts"], *certificate->more);
+  request.max_loss = 80;
+  const SearchResult sure = run(list, request, trials(0.3));
+  EXPECT_TRUE(sure.certified);
+  EXPECT_THAT(certificate_text(sure, request), HasSubstr("certified for a loss of at most 80.0"));
 }
 
 TEST_F(SearchOf, HeldOutSamplesAreSeenByFinalistsAlone) {
