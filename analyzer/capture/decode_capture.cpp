@@ -61,7 +61,7 @@ void SampleCapture::State::add_scores() {
     for (std::size_t b = 0; b < k.size(); ++b) {
       const std::int64_t* row =
           counts.const_data_ptr<std::int64_t>() + static_cast<std::int64_t>(b) * L;
-      layer_budgets[number].push_back(kernels::layer_budgets({row, static_cast<std::size_t>(L)}, H,
+      layer_budgets[number].push_back(kernels::layer_budgets({row, static_cast<std::size_t>(L)},
                                                              settings.budgets[b] - kind.window,
                                                              positions)
                                           .exact);

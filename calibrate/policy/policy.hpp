@@ -89,10 +89,13 @@ struct WindowBudget {
 /// Each layer gets its share of the budget by the scores of the prompt (docs/dynamickv.md).
 struct DynamicKv {
   WindowBudget select = {};
-  double r_max = 10;  // no layer keeps more than so many times the average
+  double r_max = 10;  // no layer keeps more than so many times the average, the window not counted
   /// [layer]: tokens kept besides the window, for every input alike. If it is not given, each
   /// prompt decides.
   std::optional<std::vector<std::int64_t>> fixed = {};
+  /// Where each prompt decides: after how many layers the layers so far are cut, again and again. 0
+  /// means once, after the last layer.
+  std::int64_t update = 0;
 };
 
 /// Every layer keeps the same number of tokens with the best scores.

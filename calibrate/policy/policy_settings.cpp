@@ -131,8 +131,13 @@ std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
 
 std::vector<Setting> dynamickv_settings() {
   auto all = window_budget_settings(&DynamicKv::select);
-  all.push_back(setting("r_max", NumberRange{1, 1e6}, "most tokens of a layer, in budgets",
+  all.push_back(setting("r_max", NumberRange{1, 1e6},
+                        "most tokens of a layer in budgets, neither with the window",
                         &DynamicKv::r_max));
+  all.push_back(setting("update", WholeRange{0, 4096},
+                        "layers after which those so far are cut, each time for good; 0: once, "
+                        "after the last",
+                        &DynamicKv::update));
   return all;
 }
 

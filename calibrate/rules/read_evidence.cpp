@@ -218,7 +218,7 @@ GateSums read_gate_sums(const profile::Reader& profile, std::size_t position, Pr
 CountsOfSamples read_counts(const profile::Reader& profile,
                             const std::vector<std::size_t>& positions, const WindowBudget& select) {
   require_captured(profile, name::kCounts, "scores");
-  CountsOfSamples out{select, profile.header().n_heads, {}, {}, {}};
+  CountsOfSamples out{select, {}, {}, {}};
   const std::int64_t kind = window_kind_row(profile, select);
   const std::int64_t budget = budget_row(profile, select.budget);
   for (const auto position : longer_than(profile, positions, select.window)) {

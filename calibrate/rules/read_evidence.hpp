@@ -88,15 +88,13 @@ GateSums read_gate_sums(const profile::Reader& profile, std::size_t position, Pr
 /// Where the largest window scores lie, of samples of more tokens than the window.
 struct CountsOfSamples {
   WindowBudget select;  // whose scores, and how many tokens a layer keeps in the mean
-  std::int64_t heads = 0;
   std::vector<std::size_t> positions;             // of the samples, in the profile
   std::vector<std::int64_t> before;               // prompt tokens before the window: [sample]
   std::vector<std::vector<std::int64_t>> counts;  // [sample][layer]
 
   /// What the layers get for one of the samples.
   LayerBudgets budgets(std::size_t sample, double r_max) const {
-    return layer_budgets(counts[sample], heads, select.budget - select.window, before[sample],
-                         r_max);
+    return layer_budgets(counts[sample], select.budget - select.window, before[sample], r_max);
   }
 };
 CountsOfSamples read_counts(const profile::Reader& profile,

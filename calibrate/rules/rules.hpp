@@ -261,6 +261,7 @@ class GateCurve {
 /// Of one sample, by how many of the largest window scores lie in each layer.
 using kernels::layer_budgets;
 using kernels::LayerBudgets;
+using kernels::progressive_budgets;
 
 /// The budgets of several samples, put together: [layer].
 struct BudgetSummary {

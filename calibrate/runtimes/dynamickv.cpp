@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/runtimes/runtimes.hpp"
+#include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -18,6 +18,7 @@ Runtime dynamickv() {
       theirs.changes.emplace_back(
           "it finds the budgets anew for each prompt: those given are not used");
     part.fixed.reset();
+    set(theirs, part.update, 0, "its options name no interval of updates");
   };
   return r;
 }

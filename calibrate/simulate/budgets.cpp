@@ -11,7 +11,6 @@
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/layer_budgets.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -51,11 +50,14 @@ std::vector<std::int64_t> budgets_of(const DynamicKv& part, const Draft& draft) 
   }
   const std::int64_t base = part.select.budget - part.select.window, heads = draft.config.n_heads;
   const at::Tensor scores = window_scores(part.select, heads, draft);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(layers));
-  kernels::top_counts({view_of<const float, 3>(scores),
-                       {std::min(base, positions) * heads * layers},
-                       {counts.data(), {1, layers}}});
-  return kernels::layer_budgets(counts, heads, base, positions, part.r_max).exact;
+  const auto counts_of = [&](std::int64_t lowest) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(lowest));
+    kernels::top_counts({view_of<const float, 3>(scores.narrow(0, 0, lowest)),
+                         {std::min(base, positions) * heads * lowest},
+                         {counts.data(), {1, lowest}}});
+    return counts;
+  };
+  return progressive_budgets(counts_of, layers, part.update, base, positions, part.r_max).exact;
 }
 
 template <class P>

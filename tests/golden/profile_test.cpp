@@ -236,7 +236,7 @@ TEST_P(GoldenProfile, HasWindowScoresCountsAndBudgets) {
       const std::string group =
           "dynamickv_wt" + std::to_string(wt) + "_ws16_k7_" + pooling + "_rmax10/";
       EXPECT_EQ(got, expected(group + "counts").integers()) << group;
-      const auto budgets = kernels::layer_budgets(got, kHeads, wt - kWindow, tokens() - kWindow);
+      const auto budgets = kernels::layer_budgets(got, wt - kWindow, tokens() - kWindow);
       EXPECT_EQ(budgets.raw, expected(group + "raw").integers()) << group;
       EXPECT_EQ(budgets.scaled, expected(group + "scaled").integers()) << group;
       EXPECT_EQ(budgets.exact, expected(group + "exact").integers()) << group;

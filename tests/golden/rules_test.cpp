@@ -59,13 +59,12 @@ TEST_P(GoldenRules, PodBlocks) {
 
 TEST_P(GoldenRules, LayerBudgets) {
   const std::int64_t n = read(std::string(GetParam()) + "/tokens").shape[0];
-  const std::int64_t heads = read(std::string(GetParam()) + "/js_divergence_q16").shape[0];
   for (const std::int64_t budget : {64, 128, 256})
     for (const char* pooling : {"avg", "max"}) {
       const std::string folder = std::string(GetParam()) + "/dynamickv_wt" +
                                  std::to_string(budget) + "_ws16_k7_" + pooling + "_rmax10/";
       const auto counts = read(folder + "counts").integers();
-      const auto got = kernels::layer_budgets(counts, heads, budget - 16, n - 16, 10);
+      const auto got = kernels::layer_budgets(counts, budget - 16, n - 16, 10);
       EXPECT_EQ(got.raw, read(folder + "raw").integers()) << folder;
       EXPECT_EQ(got.scaled, read(folder + "scaled").integers()) << folder;
       EXPECT_EQ(got.exact, read(folder + "exact").integers()) << folder;

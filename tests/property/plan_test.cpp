@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include <gmock/gmock.h>
+
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
@@ -149,6 +151,32 @@ TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
         expect_best(plan.heads[layer][g], scores, kBefore, plan.budgets[layer]);
       }
   }
+}
+
+TEST_P(PlanOf, DynamicKvCapsLayersAndUpdatesTheLayersSoFar) {
+  const auto layers = static_cast<std::int64_t>(config.n_layers);
+  const auto budgets = [&](const std::string& settings) {
+    return plan_of("dynamickv:window=8,budget=28,kernel=5" + settings).budgets;
+  };
+  const auto all = budgets("");
+  EXPECT_EQ(budgets(str(",update=", layers)), all);
+  EXPECT_THAT(budgets(",r_max=1"), testing::Each(20));
+  const auto capped = budgets(",r_max=1.1");
+  EXPECT_THAT(capped, testing::Each(testing::Le(22)));
+  EXPECT_EQ(std::accumulate(capped.begin(), capped.end(), std::int64_t{0}), 20 * layers);
+  // After the first layer alone it may keep 20 tokens, after the second both may keep 40.
+  const auto updated = budgets(",update=1");
+  std::int64_t so_far = 0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    so_far += updated[layer];
+    EXPECT_LE(so_far, 20 * (layer + 1));
+    EXPECT_LE(updated[layer], all[layer]);
+  }
+  // Budgets that are given beforehand are not updated.
+  auto fixed = policies({"dynamickv:window=8,budget=28,kernel=5,update=1"});
+  std::get<DynamicKv>(fixed[0].parts[0]).fixed = all;
+  const Prefilled prompt = prefill(ids, fixed);
+  EXPECT_EQ(make_plan(fixed[0], prompt.facts, prompt.sequence, config).budgets, all);
 }
 
 TEST_P(PlanOf, LazyLayersAreThoseOfTheGreatestMass) {

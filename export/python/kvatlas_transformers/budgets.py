@@ -38,8 +38,7 @@ class Budgets(Planner):
             return selection.pyramid_budgets(base, shape.layers)
         if part.budgets is not None:
             return [min(budget, positions) for budget in part.budgets]
-        count = min(base, positions) * shape.heads * shape.layers
-        return selection.layer_budgets(selection.top_counts(self.scores, count), shape.heads, base, positions)
+        return selection.dynamic_budgets(self.scores, base, part["r_max"], part["update"])
 
     def selected(self, layer: int, band: Band) -> torch.Tensor | None:
         if self.budgets is None:

@@ -67,15 +67,41 @@ def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
     return above
 
 
-def layer_budgets(counts: list[int], heads: int, base: int, positions: int) -> list[int]:
-    """How many tokens each layer keeps under DynamicKV, without the window. Their sum is base * layers."""
-    if base >= positions:
-        return [positions] * len(counts)
-    budgets = [count // heads for count in counts]
-    left = base * len(counts) - sum(budgets)
-    order = sorted(range(len(counts)), key=lambda layer: -(counts[layer] % heads))
-    for layer in order[: max(0, left)]:
-        budgets[layer] += 1
+def layer_budgets(counts: list[int], base: int, positions: int, r_max: float) -> list[int]:
+    """How many tokens each layer keeps under DynamicKV, without the window, by how many of the largest scores lie in
+    it. No layer keeps more than the cap, and what that cuts off goes to the others: the sum is base * layers, or less
+    if every layer is at the cap."""
+    cap = int(min(positions, base * r_max))
+    budgets = [cap] * len(counts)
+    below, total = list(range(len(counts))), base * len(counts)
+    while True:
+        weights = [counts[layer] for layer in below]
+        if sum(weights) == 0:  # layers without any score share alike
+            weights = [1] * len(below)
+        whole = sum(weights)
+        keep = [total * weight <= cap * whole for weight in weights]
+        if all(keep):
+            break
+        total -= cap * keep.count(False)  # the others have more to share
+        below = [layer for layer, kept in zip(below, keep) if kept]
+    for layer, weight in zip(below, weights):
+        budgets[layer] = total * weight // whole
+    left = total - sum(budgets[layer] for layer in below)
+    order = sorted(range(len(below)), key=lambda i: -(total * weights[i] % whole))
+    for i in order[: max(0, left)]:
+        budgets[below[i]] += 1
+    return budgets
+
+
+def dynamic_budgets(scores: list[torch.Tensor], base: int, r_max: float, update: int) -> list[int]:
+    """DynamicKV's budgets, [layer], by the scores [layer] of [heads, positions]. After every `update` layers and after
+    the last they are computed over the layers so far, and a layer keeps the least of its own."""
+    heads, positions = scores[0].shape
+    budgets = [positions] * len(scores)
+    for layers in {*range(update or len(scores), len(scores), update or 1), len(scores)}:
+        counts = top_counts(scores[:layers], min(base, positions) * heads * layers)
+        for layer, budget in enumerate(layer_budgets(counts, base, positions, r_max)):
+            budgets[layer] = min(budgets[layer], budget)
     return budgets
 
 

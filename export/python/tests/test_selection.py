@@ -40,11 +40,44 @@ class Selection(unittest.TestCase):
         self.assertEqual(selection.top_counts(scores, 3), [2, 1])  # of three equal scores the lower layer's
         self.assertEqual(selection.top_counts(scores, 4), [2, 2])
         self.assertEqual(selection.top_counts(scores, 6), [3, 3])
-        self.assertEqual(selection.layer_budgets([7, 4, 1], 3, 1, 10), [2, 1, 0])
-        self.assertEqual(selection.layer_budgets([8, 8, 2], 3, 2, 10), [3, 3, 0])
-        self.assertEqual(selection.layer_budgets([8, 8, 2], 3, 10, 10), [10, 10, 10])
+        self.assertEqual(selection.layer_budgets([5, 3, 1], 1, 10, 10), [2, 1, 0])  # of three heads
+        self.assertEqual(selection.layer_budgets([8, 8, 2], 2, 10, 10), [3, 3, 0])
+        self.assertEqual(selection.layer_budgets([30, 30, 30], 10, 10, 10), [10, 10, 10])
+        # The cap is int(4 * 1.25) = 5 tokens; the other layers share what it cuts off.
+        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 10), [7, 3, 2])
+        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 1.25), [5, 4, 3])
+        self.assertEqual(selection.layer_budgets([12, 11, 1], 4, 100, 1.25), [5, 5, 2])
+        self.assertEqual(selection.layer_budgets([24, 0, 0], 4, 100, 1.25), [5, 4, 3])
         self.assertEqual(selection.pyramid_budgets(100, 3), [195, 100, 5])
         self.assertEqual(sum(selection.pyramid_budgets(33, 7)), 33 * 7)
+
+    def test_progressive_budgets(self):
+        # Two tokens a layer in the mean. The scores' order is, by layer: 0 0 0 1 2 2 2 2.
+        rows = [[9.0, 8.5, 8, 0, 0], [7.0, 0, 0, 0, 0], [6.0, 5.5, 5, 4.5, 0], [0.0] * 5]
+        scores = [torch.tensor([row]) for row in rows]
+        for update, expected in {
+            0: [3, 1, 4, 0],
+            1: [2, 1, 2, 0],
+            2: [3, 1, 4, 0],
+            3: [3, 1, 2, 0],
+            4: [3, 1, 4, 0],
+            9: [3, 1, 4, 0],
+        }.items():
+            with self.subTest(update=update):
+                self.assertEqual(selection.dynamic_budgets(scores, 2, 10, update), expected)
+        self.assertEqual(selection.dynamic_budgets(scores, 2, 1, 0), [2, 2, 2, 2])
+        self.assertEqual(selection.dynamic_budgets(scores, 9, 1, 2), [5, 5, 5, 5])
+        torch.manual_seed(3)
+        scores = [torch.rand(3, 20) * height for height in (1, 4, 2, 1, 3, 8, 1)]
+        once = selection.dynamic_budgets(scores, 6, 1.5, 0)
+        self.assertEqual(sum(once), 6 * 7)
+        self.assertEqual(max(once), 9)
+        for update in range(1, 7):
+            budgets = selection.dynamic_budgets(scores, 6, 1.5, update)
+            for layers in range(update, 7, update):
+                self.assertLessEqual(sum(budgets[:layers]), 6 * layers)
+            for least, budget in zip(budgets, once):
+                self.assertLessEqual(least, budget)
 
     def test_lag_scores(self):
         torch.manual_seed(0)

@@ -91,14 +91,25 @@ def dynamickv_budgets(A, wt, ws, r_max):
     counts = np.bincount(order // (H * S), minlength=L).astype(np.int64)
     bs = min(int(base * r_max), S)
     raw = bs * counts // counts.max()
-    scaled = raw * (base * L) // raw.sum()
-    if base >= S:
-        exact = np.full(L, S)
-    else:  # largest remainder of counts / H, ties to the lower layer
-        exact, rem = counts // H, counts % H
-        left = base * L - exact.sum()
-        exact[np.argsort(-rem, kind="stable")[:left]] += 1
-    return dict(counts=counts, bs=bs, raw=raw, scaled=scaled, exact=exact)
+    scaled = np.minimum(raw * (base * L) // raw.sum(), bs)
+    return dict(counts=counts, bs=bs, raw=raw, scaled=scaled, exact=capped_shares(counts, base * L, bs))
+
+
+def capped_shares(counts, total, cap):
+    """Shares of the total in proportion to the counts, none above the cap: what that cuts off goes to the others. Whole
+    numbers by largest remainder, ties to the lower layer."""
+    order = np.argsort(-counts, kind="stable")
+    out = np.full(len(counts), cap)
+    for at_cap in range(len(counts)):  # the fewest layers, of the largest counts, that must be at the cap
+        rest = np.sort(order[at_cap:])
+        weights = counts[rest] if counts[rest].sum() > 0 else np.ones_like(rest)
+        left = total - cap * at_cap
+        if (left * weights > cap * weights.sum()).any():
+            continue
+        out[rest], rem = left * weights // weights.sum(), left * weights % weights.sum()
+        out[rest[np.argsort(-rem, kind="stable")[: left - out[rest].sum()]]] += 1
+        break
+    return out
 
 
 # --- 4. LagKV --------------------------------------------------------------

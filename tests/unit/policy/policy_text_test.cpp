@@ -61,12 +61,13 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(pod.tau, 0.5);
   EXPECT_EQ(pod.blocks_file, "a/b.h5");
   const auto budgets =
-      only_part<DynamicKv>("dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5");
+      only_part<DynamicKv>("dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5,update=3");
   EXPECT_EQ(budgets.select.window, 8);
   EXPECT_EQ(budgets.select.budget, 64);
   EXPECT_EQ(budgets.select.kernel, 5);
   EXPECT_EQ(budgets.select.pooling, Pooling::maximum);
   EXPECT_EQ(budgets.r_max, 2.5);
+  EXPECT_EQ(budgets.update, 3);
   EXPECT_TRUE(only_part<SnapKv>("pyramidkv:budget=99").pyramid);
   EXPECT_FALSE(only_part<SnapKv>("snapkv").pyramid);
   EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);

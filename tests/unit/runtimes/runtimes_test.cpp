@@ -199,6 +199,9 @@ TEST(Runtimes, Repositories) {
   EXPECT_THAT(refusal(parse_policy("streaming"), "simlayerkv"), HasSubstr("threshold alone"));
 
   EXPECT_FALSE(part_as<DynamicKv>(budgets(), "dynamickv").fixed);
+  EXPECT_THAT(as_runtime_behaves(parse_policy("dynamickv:update=4"), "dynamickv", model_of("llama"))
+                  .changes,
+              Contains(HasSubstr("no interval of updates")));
   EXPECT_THAT(as_runtime_behaves(parse_policy("dynamickv"), "dynamickv", model_of("llama")).changes,
               IsEmpty());
   EXPECT_THAT(as_runtime_behaves(parse_policy("lagkv"), "lagkv", model_of("llama")).changes,

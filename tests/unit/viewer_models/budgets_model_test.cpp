@@ -47,7 +47,6 @@ BudgetsModel three_tasks() {
   model.layers = 2;
   BudgetsModel::Level level;
   level.select.budget = 26;
-  level.heads = 1;
   for (const auto& [task, counts] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
            {"a", {2, 18}}, {"b", {18, 2}}, {"c", {13, 7}}, {"d", {7, 13}}}) {
     level.positions.push_back(level.positions.size());
