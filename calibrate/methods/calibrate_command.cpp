@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -85,6 +86,12 @@ void add_common_options(CLI::App& command, Options& o) {
 
 /// Options that several methods share: which tokens stay with every layer, and the tolerance.
 void add_shared_options(CLI::App& command, Options& o) {
+  if (std::any_of(o.methods.begin(), o.methods.end(),
+                  [](const auto& wanted) { return wanted.command->shared().tolerance; }))
+    add_option(command, "--tolerance", o.tolerance, "SHARE",
+               "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
+               "one sample)")
+        ->check(real_range(0.0, 1.0));
   std::vector<Options::Wanted*> keepers;
   for (auto& wanted : o.methods)
     if (wanted.command->shared().keep) keepers.push_back(&wanted);
@@ -105,10 +112,6 @@ void add_shared_options(CLI::App& command, Options& o) {
   };
   add("initial", o.initial, "first tokens that stay with every layer");
   add("recent", o.recent, "last tokens that do, the query's own included");
-  add_option(command, "--tolerance", o.tolerance, "SHARE",
-             "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
-             "one sample)")
-      ->check(real_range(0.0, 1.0));
   for (std::size_t i = 1; i < keepers.size(); ++i) {
     const Method& method = keepers[i]->row.method;
     const auto add_own = [&](const char* key, auto& value) {
@@ -183,9 +186,13 @@ void choose_runtime(Options& o) {
 }
 
 /// What was measured as a runtime runs it is kept under the runtime's name.
-void measured_in(const std::string& runtime, nlohmann::json& section) {
-  for (nlohmann::json* of : {&section, section.contains("static") ? &section["static"] : nullptr}) {
-    if (!of || !of->contains("measured")) continue;
+void measured_in(const std::string& runtime, const Method& method, nlohmann::json& section) {
+  std::vector<nlohmann::json*> measured = {&section};
+  for (const auto& control : method.controls)
+    if (control.member && section.contains(control.member))
+      measured.push_back(&section[control.member]);
+  for (nlohmann::json* of : measured) {
+    if (!of->contains("measured")) continue;
     (*of)["runtimes"][runtime] = std::move((*of)["measured"]);
     of->erase("measured");
   }
@@ -238,7 +245,7 @@ void run(Options& o, const MakeTrials& make_trials) {
       }
       throw;
     }
-    if (!o.runtime.empty()) measured_in(o.runtime, found.section);
+    if (!o.runtime.empty()) measured_in(o.runtime, wanted.row.method, found.section);
     document.sections[method] = std::move(found.section);
     if (!o.as_json)
       for (const auto& table : found.tables) std::cout << table_text(table) << '\n';

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -35,6 +36,9 @@ json budgets_json(const BudgetSummary& summary) {
           {"exact", summary.budgets}};
 }
 
+/// What the layers' budgets are found from.
+enum class Found : std::uint8_t { all_samples, task, prompt };
+
 class Budgeting {
  public:
   Budgeting(const Evidence& evidence, const DynamicRequest& request, const RunTrials& run)
@@ -47,32 +51,81 @@ class Budgeting {
   struct Level : BudgetsOfSamples {
     std::int64_t budget = 0;
   };
+  /// A policy that is tried: whose budgets it takes, and of which level.
+  struct Tried {
+    Found found;
+    const Level* level;
+  };
 
-  Level read_level(std::int64_t budget) const;
-  std::map<std::string, std::vector<std::size_t>> by_task(const Level& level) const;
+  void read_levels();
+  const Level& chosen_level() const {
+    return *std::find_if(levels_.begin(), levels_.end(),
+                         [&](const Level& level) { return level.budget == select_.budget; });
+  }
+  std::map<std::string, std::vector<std::size_t>> by_task(
+      const std::vector<std::size_t>& positions) const;
   DynamicKv part_of_level(const Level& level, const std::vector<std::size_t>& of) const;
+  std::vector<Found> forms() const;
+  Verdict try_policies(const std::vector<Tried>& tried, const std::vector<std::size_t>& samples);
+  void choose();
+  void measure();
   void report_level(const Level& level);
+  void report_budgets(const Level& level);
   void report_retention(std::int64_t kind);
-  void measure(const std::vector<Level>& levels);
+  /// Where the section keeps what was found of such budgets.
+  json& report_of(Found found);
 
   const Evidence& evidence_;
   const DynamicRequest& request_;
   const RunTrials& run_;
-  WindowBudget select_;
+  WindowBudget select_;        // its budget becomes the document's
+  std::vector<Level> levels_;  // never of a text that is held out
+  Split split_;
   json report_ = json::object();
   Calibrated out_;
 };
 
-Budgeting::Level Budgeting::read_level(std::int64_t budget) const {
-  DynamicKv part = request_.policy;
-  part.select.budget = budget;
-  return {read_budgets(evidence_, part), budget};
+/// As tables name them.
+const char* name_of(Found found) {
+  switch (found) {
+    case Found::task:
+      return "per task";
+    case Found::prompt:
+      return "per prompt";
+    case Found::all_samples:
+      break;
+  }
+  return "one for all";
 }
 
-std::map<std::string, std::vector<std::size_t>> Budgeting::by_task(const Level& level) const {
+json& Budgeting::report_of(Found found) {
+  const auto& controls = method::kDynamicKv.controls;
+  return found == Found::all_samples ? report_
+                                     : report_[controls[found == Found::prompt ? 0 : 1].member];
+}
+
+void Budgeting::read_levels() {
+  std::vector<std::int64_t> budgets = request_.budgets.empty()
+                                          ? profile::axis_of(evidence_.header(), "budget").values
+                                          : request_.budgets;
+  if (request_.budget || !run_)
+    budgets.push_back(select_.budget = request_.budget.value_or(select_.budget));
+  std::sort(budgets.begin(), budgets.end());
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
+  for (const auto budget : budgets) {
+    if (budget <= select_.window)
+      fail(ErrorCode::usage, "a budget of ", budget, " tokens leaves none beside the window of ",
+           select_.window);
+    DynamicKv part = request_.policy;
+    part.select.budget = budget;
+    levels_.push_back({read_budgets(evidence_, part), budget});
+  }
+}
+
+std::map<std::string, std::vector<std::size_t>> Budgeting::by_task(
+    const std::vector<std::size_t>& positions) const {
   std::map<std::string, std::vector<std::size_t>> tasks;
-  for (const auto position : level.positions)
-    tasks[evidence_.sample(position).task].push_back(position);
+  for (const auto position : positions) tasks[evidence_.sample(position).task].push_back(position);
   return tasks;
 }
 
@@ -89,7 +142,7 @@ void Budgeting::report_level(const Level& level) {
   entry["raw"] = summarise_budgets(level.raw).mean;
   entry["scaled"] = summarise_budgets(level.scaled).mean;
   entry["tasks"] = json::object();
-  for (const auto& [task, members] : by_task(level))
+  for (const auto& [task, members] : by_task(level.positions))
     entry["tasks"][task] = budgets_json(level.summary(members));
   report_["sweep"].push_back(entry);
 
@@ -100,16 +153,22 @@ void Budgeting::report_level(const Level& level) {
     savings.push_back({{"length", length}, {"kv_ratio", ratio}});
   }
   report_["sweep"].back()["savings"] = savings;
-  if (level.budget != select_.budget) return;
-  report_["savings"] = savings;
+}
+
+/// The document's budgets.
+void Budgeting::report_budgets(const Level& level) {
+  const json& entry =
+      *std::find_if(report_["sweep"].begin(), report_["sweep"].end(),
+                    [&](const json& of_level) { return of_level["budget"] == level.budget; });
+  report_["savings"] = entry["savings"];
   Table table{str("DynamicKV: tokens kept a layer beside the window of ", select_.window,
                   ", budget ", level.budget, " (", level.positions.size(), " samples)"),
               {"layer", "budget", "mean", "spread", "least", "most", "raw", "scaled"},
               {}};
   const BudgetSummary summary = level.summary(level.positions);
   std::vector<BudgetSummary> of_tasks;
-  if (by_task(level).size() > 1)
-    for (const auto& [task, members] : by_task(level)) {
+  if (by_task(level.positions).size() > 1)
+    for (const auto& [task, members] : by_task(level.positions)) {
       table.columns.push_back(printable(task));
       of_tasks.push_back(level.summary(members));
     }
@@ -149,88 +208,159 @@ void Budgeting::report_retention(std::int64_t kind) {
   out_.tables.push_back(std::move(table));
 }
 
-/// Fixed budgets of the samples of the choice, tried on those held out.
-void Budgeting::measure(const std::vector<Level>& levels) {
-  const auto answered = evidence_.answered(evidence_.longer_than(select_.window));
-  require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
-  const Split split = evidence_.split(answered);
-  const bool held_out = !split.held_out.empty();
+/// The document's own come first. Budgets of the only task are those of all samples.
+std::vector<Found> Budgeting::forms() const {
+  std::vector<Found> out = {Found::all_samples};
+  if (by_task(levels_.front().positions).size() > 1) out.push_back(Found::task);
+  if (!request_.fixed_alone) out.push_back(Found::prompt);
+  return out;
+}
+
+/// Each sample is tried under the budgets of its own task where policies take those.
+Verdict Budgeting::try_policies(const std::vector<Tried>& tried,
+                                const std::vector<std::size_t>& samples) {
+  const auto part = [&](const Tried& one, const std::string& task) {
+    DynamicKv found = part_of_level(*one.level, one.level->positions);
+    if (one.found == Found::prompt) found.fixed.reset();
+    // A task all of whose samples are held out has no budgets of its own.
+    if (const auto tasks = by_task(one.level->positions);
+        one.found == Found::task && tasks.contains(task))
+      found = part_of_level(*one.level, tasks.at(task));
+    return found;
+  };
+  const RunTrials run = [&](std::span<const Policy> policies, std::span<const std::size_t> all) {
+    std::vector<std::vector<Trial>> out(policies.size(), std::vector<Trial>(all.size()));
+    for (const auto& [task, of_task] : by_task({all.begin(), all.end()})) {
+      std::vector<Policy> theirs(policies.begin(), policies.end());
+      for (std::size_t i = 0; i < tried.size(); ++i) theirs[i + 1].parts = {part(tried[i], task)};
+      const auto found = run_(theirs, of_task);
+      for (std::size_t p = 0; p < policies.size(); ++p)
+        for (std::size_t s = 0; s < of_task.size(); ++s)
+          out[p][std::find(all.begin(), all.end(), of_task[s]) - all.begin()] = found.at(p).at(s);
+    }
+    return out;
+  };
   std::vector<Policy> policies;
-  for (const Level& level : levels) {
-    std::vector<std::size_t> seen;
-    for (const auto position : level.positions)
-      if (!std::binary_search(split.held_out.begin(), split.held_out.end(), position))
-        seen.push_back(position);
-    policies.push_back(
-        {.name = str("dynamickv:budget=", level.budget), .parts = {part_of_level(level, seen)}});
+  for (const Tried& one : tried)
+    policies.push_back({.name = str("dynamickv:budget=", one.level->budget), .parts = {}});
+  return {evidence_, run, policies, samples};
+}
+
+/// Tries every budget of the sweep on the samples of the choice.
+void Budgeting::choose() {
+  std::vector<Tried> tried;
+  for (const Found found : forms())
+    for (const Level& level : levels_) tried.push_back({found, &level});
+  const Verdict verdict = try_policies(tried, split_.choice);
+  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  const Estimate full = verdict.full_score();
+  require_score(full.mean, evidence_.request().force, out_);
+  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
+  report_["full"] = estimate_json(full);
+  report_["tolerance"] = tolerance;
+
+  Table table{str("DynamicKV: score against the budget (", verdict.samples().size(), " samples",
+                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
+                  fixed_text(full.mean, 3), "), and how its layers' budgets are found"),
+              {"budget"},
+              {}};
+  for (const Level& level : levels_) table.rows.push_back({str(level.budget)});
+  std::optional<std::size_t> within;  // the smallest level that keeps the score in the document
+  for (std::size_t first = 0; first < tried.size(); first += levels_.size()) {
+    const Found found = tried[first].found;
+    table.columns.emplace_back(name_of(found));
+    std::vector<double> scores;
+    json curve = json::array();
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      const Estimate score = verdict.score(first + i);
+      scores.push_back(score.mean);
+      std::vector<double> kept;
+      for (const Trial& trial : verdict.trials(first + i)) kept.push_back(trial.kept_share);
+      curve.push_back({{"budget", levels_[i].budget},
+                       {"score", score.mean},
+                       {"low", score.low},
+                       {"high", score.high},
+                       {"kept_share", number_json(mean_of(kept))}});
+      table.rows[i].push_back(estimate_text(score));
+    }
+    const auto chosen = choose_threshold(scores, full.mean, tolerance);
+    if (chosen) table.rows[*chosen].back() += " *";
+    if (found == Found::all_samples) within = chosen;
+    report_of(found)["curve"] = curve;
+    if (chosen) report_of(found)["recommended"] = levels_[*chosen].budget;
   }
-  const Verdict verdict(evidence_, run_, policies, held_out ? split.held_out : split.choice);
+  table.columns.emplace_back("KV kept");
+  for (std::size_t i = 0; i < levels_.size(); ++i)
+    table.rows[i].push_back(percent_text(number_of(report_["curve"][i]["kept_share"])));
+  out_.tables.push_back(std::move(table));
+
+  const std::string smallest =
+      within ? str("the smallest that does is ", levels_[*within].budget)
+             : "none that was tried does: profile larger ones ('kvatlas profile --budgets')";
+  if (!request_.budget) {
+    select_.budget = levels_[within.value_or(levels_.size() - 1)].budget;
+    if (!within)
+      out_.notes.push_back(str("the document has the largest budget, ", select_.budget,
+                               ", which does not stay within the tolerance; ", smallest));
+  } else if (!within || select_.budget < levels_[*within].budget) {
+    out_.notes.push_back(str("the budget asked for, ", select_.budget,
+                             ", does not stay within the tolerance there and at every larger one; ",
+                             smallest));
+  }
+}
+
+/// The document's budget, on samples that neither the choice nor the layers' budgets have seen.
+void Budgeting::measure() {
+  std::vector<Tried> tried;
+  for (const Found found : forms()) tried.push_back({found, &chosen_level()});
+  const bool held_out = !split_.held_out.empty();
+  const Verdict verdict = try_policies(tried, held_out ? split_.held_out : split_.choice);
   if (verdict.samples().empty()) {
     out_.notes.push_back("no held-out sample has a score: the loss is not measured");
     return;
   }
-  require_score(verdict.full_score().mean, evidence_.request().force, out_);
-  Table table{str("DynamicKV: score against the budget, budgets fixed, on ",
-                  held_out ? "held-out samples" : "the samples of the choice", " (full cache ",
-                  fixed_text(verdict.full_score().mean, 3), ")"),
-              {"budget", "score", "KV kept"},
-              {}};
-  json curve = json::array();
-  for (std::size_t i = 0; i < levels.size(); ++i) {
-    const Estimate score = verdict.score(i);
-    const json measured = verdict.measured(i, held_out);
-    curve.push_back({{"budget", levels[i].budget},
-                     {"score", score.mean},
-                     {"low", score.low},
-                     {"high", score.high},
-                     {"kept_share", measured.at("kept_share")}});
-    const bool is_chosen = levels[i].budget == select_.budget;
-    table.rows.push_back({str(levels[i].budget, is_chosen ? " *" : ""), estimate_text(score),
-                          percent_text(measured.at("kept_share").is_number()
-                                           ? measured.at("kept_share").get<double>()
-                                           : std::nan(""))});
-    if (!is_chosen) continue;
-    report_["measured"] = measured;
-    note_precision(evidence_, split, verdict, i, out_);
+  const std::string where = held_out ? "held-out samples" : "the samples of the choice";
+  for (std::size_t i = 0; i < tried.size(); ++i)
+    report_of(tried[i].found)["measured"] = verdict.measured(i, held_out);
+  out_.tables.push_back(
+      measured_table(str("DynamicKV at budget ", select_.budget, ", one for all, on ", where),
+                     report_["measured"]));
+  if (tried.size() > 1) {
+    Table controls{"Layers' budgets found otherwise, on the same", {"budgets", "score"}, {}};
+    for (std::size_t i = 0; i < tried.size(); ++i)
+      controls.rows.push_back({name_of(tried[i].found), estimate_text(verdict.score(i))});
+    out_.tables.push_back(std::move(controls));
   }
-  report_["curve"] = curve;
-  out_.tables.push_back(std::move(table));
+  note_precision(evidence_, split_, verdict, 0, out_);
 }
 
 Calibrated Budgeting::calibrate() {
   require_captured(evidence_.profile(), name::kCounts, "scores");
   const std::int64_t kind = window_kind_row(evidence_.profile(), select_);
-  std::vector<std::int64_t> budgets = request_.budgets.empty()
-                                          ? profile::axis_of(evidence_.header(), "budget").values
-                                          : request_.budgets;
-  if (std::find(budgets.begin(), budgets.end(), select_.budget) == budgets.end())
-    budgets.push_back(select_.budget);
-  std::sort(budgets.begin(), budgets.end());
-  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
-  std::vector<Level> levels;
-  for (const auto budget : budgets) {
-    if (budget <= select_.window)
-      fail(ErrorCode::usage, "a budget of ", budget, " tokens leaves none beside the window of ",
-           select_.window);
-    levels.push_back(read_level(budget));
-  }
-  require_samples(evidence_.count(levels.front().positions), "with window scores",
+  read_levels();
+  require_samples(evidence_.count(levels_.front().positions), "with window scores",
                   evidence_.request().force, out_);
-  report_["sweep"] = json::array();
-  for (const Level& level : levels) report_level(level);
   report_retention(kind);
-  if (run_)
-    measure(levels);
-  else
+  if (run_) {
+    const auto answered = evidence_.answered(levels_.front().positions);
+    require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
+    split_ = evidence_.split(answered);
+    for (Level& level : levels_) level.keep(evidence_.apart_from(split_.held_out, level.positions));
+  }
+  report_["sweep"] = json::array();
+  for (const Level& level : levels_) report_level(level);
+  if (run_) {
+    choose();
+    measure();
+  } else {
     out_.notes.push_back("without --model nothing was tried: what the budgets cost is unknown");
-
-  const auto chosen = std::find_if(levels.begin(), levels.end(), [&](const Level& level) {
-    return level.budget == select_.budget;
-  });
-  report_["samples"] = chosen->positions.size();
-  json section = section_of(part_of_level(*chosen, chosen->positions));
-  for (const auto& [task, members] : by_task(*chosen))
-    if (!task.empty()) section["result"]["tasks"][task] = chosen->summary(members).budgets;
+  }
+  const Level& chosen = chosen_level();
+  report_budgets(chosen);
+  report_["samples"] = chosen.positions.size();
+  json section = section_of(part_of_level(chosen, chosen.positions));
+  for (const auto& [task, members] : by_task(chosen.positions))
+    if (!task.empty()) section["result"]["tasks"][task] = chosen.summary(members).budgets;
   section.update(report_);
   section.update(out_.section);
   out_.section = std::move(section);
@@ -242,9 +372,12 @@ class DynamicKvCommand : public MethodCommand {
  public:
   void add_options(CLI::App& command) override {
     auto& select = request_.policy.select;
-    as_setting(add_option(command, "--budget", select.budget, "TOKENS",
-                          setting_named(kName, "budget").meaning + ": the document's"),
-               kName, "budget");
+    limit_to_setting(add_option(command, "--budget", request_.budget, "TOKENS",
+                                setting_named(kName, "budget").meaning +
+                                    ": the document's (default: the smallest that keeps the "
+                                    "score, which needs --model; without, " +
+                                    default_text(kName, "budget") + ")"),
+                     kName, "budget");
     limit_to_setting(add_option(command, "--budgets", request_.budgets, "TOKENS,...",
                                 "of the sweep (default: those of the profile)"),
                      kName, "budget")
@@ -257,10 +390,14 @@ class DynamicKvCommand : public MethodCommand {
                "pooling");
     as_setting(add_option(command, "--r-max", request_.policy.r_max, "NUMBER"), kName, "r_max");
   }
+  Shared shared() override { return {nullptr, &request_.tolerance}; }
   void settle() override {
     request_.policy.select.pooling = pooling_ == "max" ? Pooling::maximum : Pooling::average;
   }
-  bool fit(const Runtime& runtime) override { return runtime.takes(Form::dynamickv); }
+  bool fit(const Runtime& runtime) override {
+    request_.fixed_alone = true;  // it gets the document's budgets
+    return runtime.takes(Form::dynamickv);
+  }
   Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
     return calibrate_dynamickv(evidence, request_, run);
   }
@@ -271,6 +408,18 @@ class DynamicKvCommand : public MethodCommand {
 };
 
 }  // namespace
+
+void BudgetsOfSamples::keep(const std::vector<std::size_t>& of) {
+  BudgetsOfSamples kept;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    if (std::find(of.begin(), of.end(), positions[i]) == of.end()) continue;
+    kept.positions.push_back(positions[i]);
+    kept.raw.push_back(std::move(raw[i]));
+    kept.scaled.push_back(std::move(scaled[i]));
+    kept.exact.push_back(std::move(exact[i]));
+  }
+  *this = std::move(kept);
+}
 
 BudgetSummary BudgetsOfSamples::summary(const std::vector<std::size_t>& of) const {
   std::vector<Counts> some;

@@ -2,6 +2,8 @@
 // DynamicKV's calibration: how many tokens each layer keeps (docs/dynamickv.md).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "calibrate/methods/trials.hpp"
@@ -13,6 +15,8 @@ namespace kvatlas::calibrate {
 struct BudgetsOfSamples {
   std::vector<std::size_t> positions;  // in the profile
   std::vector<std::vector<std::int64_t>> raw, scaled, exact;
+  /// Leaves out all samples but those whose positions are among `of`.
+  void keep(const std::vector<std::size_t>& of);
   /// The exact budgets of those samples whose positions are among `of`.
   BudgetSummary summary(const std::vector<std::size_t>& of) const;
 };
@@ -20,11 +24,16 @@ struct BudgetsOfSamples {
 BudgetsOfSamples read_budgets(const Evidence& evidence, const DynamicKv& part);
 
 struct DynamicRequest {
-  DynamicKv policy;                   // its budget is the one that the document gets
-  std::vector<std::int64_t> budgets;  // that are compared; if empty, those of the profile
+  /// Its budget is the document's only where none is wanted and nothing is tried.
+  DynamicKv policy = {};
+  std::optional<std::int64_t> budget = {};  // the document's; if not given, trials choose it
+  std::vector<std::int64_t> budgets = {};   // that are compared; if empty, those of the profile
+  std::optional<double> tolerance = {};     // share of the score that may be lost
+  bool fixed_alone = false;                 // budgets found for each prompt are not tried
 };
 
-/// Without a model (`run` is null) the budgets are found all the same, and nothing is tried.
+/// Without a model (`run` is null) the budgets of layers are found all the same, and nothing is
+/// tried.
 Calibrated calibrate_dynamickv(const Evidence& evidence, const DynamicRequest& request,
                                const RunTrials& run);
 

@@ -239,6 +239,10 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     policy.parts = std::move(parts);
     policy.kv_bits = document.kv_bits;
     policy.name = policy_text(policy);
+    // The text alone names the policy that finds budgets for each prompt.
+    for (const Part& one : policy.parts)
+      if (const auto* budgets = std::get_if<DynamicKv>(&one); budgets && budgets->fixed)
+        policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
     check_composition(policy);
     policies.push_back(std::move(policy));
   };

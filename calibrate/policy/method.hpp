@@ -37,7 +37,12 @@ inline constexpr Method kSimLayerKv = {
     {{{"static", "SimLayerKV, the same layers for all inputs"},
       {"opposite", "SimLayerKV, as many layers of the smallest mass"}}}};
 inline constexpr Method kPod = {"pod", "PoD", "delta", true};
-inline constexpr Method kDynamicKv = {"dynamickv", "DynamicKV", "budget"};
+inline constexpr Method kDynamicKv = {"dynamickv",
+                                      "DynamicKV",
+                                      "budget",
+                                      false,
+                                      {{{"by_prompt", "DynamicKV, budgets found for each prompt"},
+                                        {"by_task", "DynamicKV, budgets fixed for each task"}}}};
 inline constexpr Method kLagKv = {
     "lagkv", "LagKV", nullptr, false, {{{"local", "LocalKV"}, {"l2", "L2 norm"}}}};
 // No methods of calibration, but sections as well.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The four calibrations on a profile whose statistics are known, with trials answered from rules
 // instead of a model.
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -277,6 +279,9 @@ TEST_F(Methods, DecisionsLookAtNoHeldOutSample) {
         request.policy.proximal = {16, 112};
         request.deltas = {0.5, 0.9};
         return calibrate_pod(evidence, request, trials_by(calls_, any));
+      },
+      [&](const Evidence& evidence) {
+        return calibrate_dynamickv(evidence, {}, trials_by(calls_, any));
       }};
   for (const auto& calibrate : methods) {
     Shape shape{.samples = 36, .text_every = 6};
@@ -408,8 +413,7 @@ TEST_F(Methods, PodOfAWantedSaving) {
 
 TEST_F(Methods, DynamicKvBudgetsByTaskAndOverall) {
   const Evidence evidence(profile(), {});
-  DynamicRequest request;
-  request.policy.select.budget = 64;
+  const DynamicRequest request{.budget = 64};
   const Calibrated found = calibrate_dynamickv(
       evidence, request, trials_by(calls_, [](const Policy& policy, std::size_t) {
         const auto* part = part_of_policy<DynamicKv>(policy);
@@ -425,10 +429,93 @@ TEST_F(Methods, DynamicKvBudgetsByTaskAndOverall) {
   ASSERT_EQ(found.section["curve"].size(), 2u);
   EXPECT_EQ(found.section["curve"].at(0)["score"], 0.5);
   EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
-  ASSERT_EQ(calls_.size(), 1u);
+  // For each task a call on the choice with the full cache and three forms of two budgets, and one
+  // on what was held out.
+  ASSERT_EQ(calls_.size(), 4u);
+  EXPECT_EQ(calls_[0].first.size(), 7u);
+  EXPECT_EQ(calls_[3].first.size(), 4u);
   const auto* tried = part_of_policy<DynamicKv>(calls_[0].first[2]);
   ASSERT_TRUE(tried && tried->fixed);
   EXPECT_EQ(*tried->fixed, budgets);
+}
+
+/// The columns of a table by their names; the rows' first entries are left out.
+std::map<std::string, std::vector<std::string>> columns_of(const Table& table) {
+  std::map<std::string, std::vector<std::string>> out;
+  for (std::size_t c = 1; c < table.columns.size(); ++c)
+    for (const auto& row : table.rows) out[table.columns[c]].push_back(row[c]);
+  return out;
+}
+
+TEST_F(Methods, DynamicKvNeverRecommendsABudgetThatFailsWhereALargerOneWorks) {
+  const Evidence evidence(profile(), {});
+  const auto by_budget = [&](double at_32, double at_64, const DynamicRequest& request) {
+    return calibrate_dynamickv(evidence, request,
+                               trials_by(calls_, [=](const Policy& policy, std::size_t) {
+                                 const auto* part = part_of_policy<DynamicKv>(policy);
+                                 return !part ? 1.0 : part->select.budget < 64 ? at_32 : at_64;
+                               }));
+  };
+  // The smallest that keeps the score there and at every larger one.
+  Calibrated found = by_budget(0, 1, {});
+  expect_valid("dynamickv", found);
+  EXPECT_EQ(found.section["settings"]["budget"], 64);
+  EXPECT_EQ(found.section["recommended"], 64);
+  EXPECT_EQ(found.section["full"]["mean"], 1);
+  EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
+  EXPECT_EQ(by_budget(1, 1, {}).section["settings"]["budget"], 32);
+  // A lucky dip is none, and where nothing works the output says so.
+  found = by_budget(1, 0, {});
+  EXPECT_EQ(found.section["settings"]["budget"], 64);
+  EXPECT_FALSE(found.section.contains("recommended"));
+  EXPECT_THAT(found.notes, Contains(AllOf(HasSubstr("largest budget, 64"), HasSubstr("larger"))));
+  // What is asked for is taken, and what it costs is said.
+  found = by_budget(0, 1, {.budget = 32});
+  EXPECT_EQ(found.section["settings"]["budget"], 32);
+  EXPECT_EQ(found.section["recommended"], 64);
+  EXPECT_THAT(found.notes, Contains(AllOf(HasSubstr("asked for, 32,"), HasSubstr("is 64"))));
+  EXPECT_EQ(by_budget(0.5, 1, {.tolerance = 0.5}).section["settings"]["budget"], 32);
+}
+
+TEST_F(Methods, DynamicKvTriesBudgetsPerPromptPerTaskAndOneForAll) {
+  const Shape shape{.odd = {1, 2, 4, 5, 7, 8, 10, 11}};  // all passkeys
+  const Evidence evidence(profile(shape), {});
+  // Budgets of the sample's own task keep the answer, those of each prompt do so from 64 on.
+  const auto own_budgets = trials_by(calls_, [](const Policy& policy, std::size_t sample) {
+    const auto* part = part_of_policy<DynamicKv>(policy);
+    if (!part) return 1.0;
+    if (!part->fixed) return part->select.budget < 64 ? 0.0 : 1.0;
+    const auto& budgets = *part->fixed;
+    const bool falls = budgets[0] > 3 * budgets[3], rises = budgets[3] > 3 * budgets[0];
+    return (sample % 3 == 0 ? falls : rises) ? 1.0 : 0.0;
+  });
+  const Calibrated found = calibrate_dynamickv(evidence, {}, own_budgets);
+  expect_valid("dynamickv", found);
+  const json& section = found.section;
+  EXPECT_FALSE(section.contains("recommended"));
+  EXPECT_EQ(section["by_task"]["recommended"], 32);
+  EXPECT_EQ(section["by_prompt"]["recommended"], 64);
+  EXPECT_EQ(section["curve"].at(0)["score"], 0);
+  EXPECT_EQ(section["by_task"]["curve"].at(0)["score"], 1);
+  EXPECT_EQ(section["by_prompt"]["curve"].at(0)["score"], 0);
+  EXPECT_EQ(section["measured"]["score"]["mean"], 0);
+  EXPECT_EQ(section["by_task"]["measured"]["score"]["mean"], 1);
+  EXPECT_EQ(section["by_prompt"]["measured"]["score"]["mean"], 1);
+  const auto curve = std::find_if(found.tables.begin(), found.tables.end(), [](const auto& table) {
+    return table.title.find("score against the budget") != std::string::npos;
+  });
+  ASSERT_NE(curve, found.tables.end());
+  const auto columns = columns_of(*curve);
+  EXPECT_THAT(columns.at("one for all").back(), Not(testing::EndsWith("*")));
+  EXPECT_THAT(columns.at("per task").front(), testing::EndsWith("*"));
+  EXPECT_THAT(columns.at("per prompt").back(), testing::EndsWith("*"));
+
+  // Of one task there are no other fixed budgets than those for all of it.
+  const Evidence one_task(evidence.profile(), {.tasks = {"passkey:digits=4"}});
+  EXPECT_FALSE(calibrate_dynamickv(one_task, {}, own_budgets).section.contains("by_task"));
+  // A runtime that is given the document's budgets finds none for each prompt.
+  EXPECT_FALSE(calibrate_dynamickv(evidence, {.fixed_alone = true}, own_budgets)
+                   .section.contains("by_prompt"));
 }
 
 TEST_F(Methods, LagKvByAttentionKept) {

@@ -143,7 +143,7 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
   for (const std::string& text : std::vector<std::string>{
            "streaming:recent=9", "window:recent=9", lazy,
            "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
-           "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5",
+           "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5,update=3",
            "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
            "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
@@ -195,6 +195,12 @@ TEST(Document, Policies) {
   };
   EXPECT_THAT(budgets(""), ElementsAre(100, 120, 80, 148));
   EXPECT_THAT(budgets("needle"), ElementsAre(90, 130, 80, 148));
+  // Fixed budgets are told from the text of the policy that finds them for each prompt.
+  const std::string text = policy_text(policies_of(document).at(2));
+  EXPECT_EQ(policies_of(document).at(2).name, text + " (one for all)");
+  EXPECT_EQ(policies_of(document, "needle").at(2).name, text + " (for needle)");
+  document.sections["dynamickv"]["result"].erase("budgets");
+  EXPECT_EQ(policies_of(document).at(2).name, text);
   EXPECT_THAT(error_of([&] { budgets("passkey"); }),
               AllOf(HasSubstr("no budgets for task 'passkey'"), HasSubstr("needle")));
 }
