@@ -7,6 +7,8 @@
 
 namespace kvatlas {
 
+inline constexpr std::int64_t kMostNewTokens = std::int64_t{1} << 20;
+
 /// What is known of a prompt besides its text: files of prompts hold it, and profiles keep it. It
 /// is all that scoring an answer needs.
 struct PromptDescription {
@@ -23,6 +25,9 @@ struct PromptDescription {
   std::string metric;  // replaces the task's metric; one that data/scores.hpp knows, or empty
   std::vector<std::string> all_classes;  // the names that a classification chooses from
   std::string language;                  // LongBench's "en", "zh" or "code"; else as the line says
+  // How many tokens to generate for the answer, if the prompt itself says so: at most
+  // kMostNewTokens; else 0.
+  std::int64_t max_new_tokens = 0;
 
   /// Whether a text of it holds a zero byte: texts of a profile end with one, so none can keep it.
   bool has_zero_byte() const;

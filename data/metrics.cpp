@@ -109,6 +109,25 @@ double right_numbers(std::string_view generated, std::string_view answer) {
          static_cast<double>(said.size());
 }
 
+double right_choice(std::string_view generated, std::string_view answer) {
+  constexpr std::string_view kSaid = "The correct answer is ";
+  std::string text(generated);
+  std::erase(text, '*');  // bold letters
+  const auto chosen = [&](bool in_brackets) -> std::string {
+    for (auto at = text.find(kSaid); at != text.npos; at = text.find(kSaid, at + 1)) {
+      const std::string_view said = std::string_view(text).substr(at + kSaid.size());
+      const std::size_t place = in_brackets ? 1 : 0;
+      if (in_brackets && !(said.size() > 2 && said[0] == '(' && said[2] == ')')) continue;
+      if (said.size() > place && said[place] >= 'A' && said[place] <= 'D')
+        return std::string(1, said[place]);
+    }
+    return {};
+  };
+  std::string letter = chosen(true);
+  if (letter.empty()) letter = chosen(false);
+  return !letter.empty() && letter == answer ? 1 : 0;
+}
+
 std::string_view first_line(std::string_view generated) {
   const auto text = without_first_newlines(generated);
   return text.substr(0, text.find('\n'));

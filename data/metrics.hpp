@@ -36,6 +36,10 @@ double classification(std::string_view generated, std::string_view answer,
 /// The share of the numbers in the text that are the answer's (first) number.
 double right_numbers(std::string_view generated, std::string_view answer);
 
+/// 1 if the text chooses the answer's letter, A to D, in the words "The correct answer is (B)" or
+/// "The correct answer is B", with the brackets if there are any such; else 0 (LongBench v2).
+double right_choice(std::string_view generated, std::string_view answer);
+
 /// The likeness of two texts by their matching blocks, in whole percent: fuzzywuzzy's ratio. Of
 /// longer texts the first 4096 characters are compared.
 double edit_similarity(std::string_view generated, std::string_view answer);

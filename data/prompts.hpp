@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,29 +12,49 @@
 
 namespace kvatlas::data {
 
-/// One line of a prompts file. Exactly one of these says what the prompt is: `tokens` (ids, used as
-/// they are), `text`, or `context` with `input` (LongBench's layout).
-/// A line without an id has "line N". The task is also read from LongBench's "dataset". In others'
-/// files `length` may count other things than tokens, and where length, depth or seed is something
-/// else altogether ("length": "short") it is passed over.
+/// A prompt of a prompts file. Exactly one of these says what the prompt is: `tokens` (ids, used as
+/// they are), `text`, or `context` with `input`.
+/// In others' files `length` may count other things than tokens, and where length, depth or seed is
+/// something else altogether ("length": "short") it is passed over.
 struct Prompt : PromptDescription {
   std::vector<std::int64_t> tokens;
   std::string text;
   std::string context, input;
+  bool joined = false;  // context and input follow each other as they are, as in kvpress's files
+  std::string answer_prefix;  // the answer begins so; the model goes on with it
 
-  /// The prompt as text: `text`; the template of a LongBench dataset, filled; or context and input
-  /// with an empty line between.
+  /// The prompt as text, without the answer's beginning: `text`; context and input joined; the
+  /// template of a LongBench dataset, filled; or context and input with an empty line between.
   std::string as_text() const;
+  /// The same with the answer's beginning, where there is no chat format to stand between.
+  std::string with_answer_prefix() const;
 };
 
-/// Reads a JSONL file, one prompt a line; empty lines are passed over. Errors name the file and the
-/// line.
-std::vector<Prompt> read_prompts(const std::filesystem::path& path);
+/// What a line has from its file.
+struct LineOrigin {
+  std::string name;  // the id of a prompt whose line has none, such as "line 7"
+  std::string task;  // of a line of others that names none, as RULER's and SCBench's
+};
 
-/// Reads one line. Errors name neither file nor line.
-Prompt parse_prompt(std::string_view line);
+/// The prompts of one line, and the members of the line that nobody reads.
+struct PromptsOfLine {
+  std::vector<Prompt> prompts;
+  std::vector<std::string> unread;
+};
 
-/// The line, without its line break, that parse_prompt reads as this prompt.
+/// Reads one line in any of the layouts of docs/tasks.md. Errors name neither file nor line.
+PromptsOfLine parse_line(std::string_view line, const LineOrigin& origin = {});
+
+/// The line, without its line break, that parse_line reads as this prompt.
 std::string prompt_line(const Prompt& prompt);
+
+struct PromptsFile {
+  std::vector<Prompt> prompts;
+  std::set<std::string> unread;  // members that nobody reads
+};
+
+/// Reads a JSONL file; empty lines are passed over. Prompts that name no group and ask about one
+/// context with different questions become a group. Errors name the file and the line.
+PromptsFile read_prompts(const std::filesystem::path& path);
 
 }  // namespace kvatlas::data

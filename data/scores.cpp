@@ -33,7 +33,7 @@ double number_score(const Asked&, std::string_view generated, const std::string&
   return right_numbers(generated, answer);
 }
 
-constexpr std::array<Rule, 9> kRules = {
+constexpr std::array<Rule, 10> kRules = {
     {{"found", "share of answers found", "", found_score, true},
      {"any", "any answer found", "", found_score},
      {"f1", "F1", "F1 by character",
@@ -54,6 +54,10 @@ constexpr std::array<Rule, 9> kRules = {
       }},
      {"retrieval", "share of numbers right", "", number_score},
      {"count", "share of numbers right", "", number_score},
+     {"choice", "right choices", "",
+      [](const Asked&, std::string_view generated, const std::string& answer) {
+        return right_choice(generated, answer);
+      }},
      {"edit_similarity", "edit similarity", "",
       [](const Asked&, std::string_view generated, const std::string& answer) {
         return edit_similarity(first_code_line(generated), answer);

@@ -216,6 +216,7 @@ std::int64_t answer_tokens(std::string_view task) {
 
 std::int64_t answer_tokens(const Prompt& prompt) {
   constexpr std::int64_t kUsualAnswer = 32;
+  if (prompt.max_new_tokens > 0) return prompt.max_new_tokens;
   const bool known = longbench_dataset(prompt.task) || is_task(prompt.task);
   const std::int64_t tokens = known ? answer_tokens(prompt.task) : 0;
   return tokens > 0 ? tokens : kUsualAnswer;

@@ -58,8 +58,8 @@ bool is_task(std::string_view task);
 /// How many tokens to generate for the answer of a task, given with its options, or of a LongBench
 /// dataset. 0: it has none.
 std::int64_t answer_tokens(std::string_view task);
-/// How many tokens to generate for the answer of a prompt: as its task says, or 32 if that says
-/// nothing.
+/// How many tokens to generate for the answer of a prompt: as it says itself, or as its task says,
+/// or 32 if both say nothing.
 std::int64_t answer_tokens(const Prompt& prompt);
 
 }  // namespace kvatlas::data

@@ -3,19 +3,27 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iostream>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"
+#include "base/plain_text.hpp"
 #include "data/longbench.hpp"
 
 namespace kvatlas::capture {
 
 std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
   std::vector<data::Prompt> prompts;
-  if (!options.prompts_file.empty()) prompts = data::read_prompts(options.prompts_file);
+  if (!options.prompts_file.empty()) {
+    auto file = data::read_prompts(options.prompts_file);
+    prompts = std::move(file.prompts);
+    if (!file.unread.empty())
+      std::cerr << "kvatlas: note: " << options.prompts_file
+                << ": members not read: " << printable(join(file.unread, ", "), 400) << '\n';
+  }
   for (std::size_t i = 0; i < options.prompt_texts.size(); ++i) {
     if (options.prompt_texts[i].empty()) fail(ErrorCode::usage, "--prompt is empty");
     data::Prompt prompt;
@@ -40,8 +48,10 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
   add_option(command, "-p,--prompt", options.prompt_texts, "TEXT", "a prompt; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(command, "--prompts", options.prompts_file, "FILE",
-             "JSONL file; each line has tokens (ids), text, or context and input");
+  add_option(
+      command, "--prompts", options.prompts_file, "FILE",
+      "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's "
+      "or LongBench v2's");
   add_number(command, "--new", options.max_new, "N", "tokens to generate for each prompt, at most",
              0, std::int64_t{1} << 24);
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
@@ -79,10 +89,11 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
   // LongBench puts some of its datasets into no chat format.
   const auto* dataset = data::longbench_dataset(prompt.task);
   if (chat == model::ChatFormat::none || (dataset && !dataset->chat))
-    return tokenizer->encode(prompt.as_text());
+    return tokenizer->encode(prompt.with_answer_prefix());
   const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
                                           tokenizer->chat_template().value_or(""));
-  return tokenizer->encode(written, {.add_special = false, .parse_special = true});
+  return tokenizer->encode(written + prompt.answer_prefix,
+                           {.add_special = false, .parse_special = true});
 }
 
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos) {

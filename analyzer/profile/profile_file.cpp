@@ -140,6 +140,8 @@ void ProfileFile::read_samples() {
         sample.all_classes = read_strings(group.get(), "all_classes", most);
         sample.language = read_string(group.get(), "language", most);
         sample.cut_tokens = read_integer(group.get(), "cut_tokens");
+        if (has_attribute(group.get(), "max_new_tokens"))
+          sample.max_new_tokens = read_integer(group.get(), "max_new_tokens");
       } else if (sample.seed >= 0) {  // generated prompts of one seed were made of one text
         sample.group = str(sample.task, "/", sample.seed);
       }
@@ -149,6 +151,8 @@ void ProfileFile::read_samples() {
         fail(ErrorCode::unreadable, "its attribute 'n_tokens' is ", sample.n_tokens);
       if (sample.cut_tokens < 0)
         fail(ErrorCode::unreadable, "its attribute 'cut_tokens' is ", sample.cut_tokens);
+      if (sample.max_new_tokens < 0 || sample.max_new_tokens > kMostNewTokens)
+        fail(ErrorCode::unreadable, "its attribute 'max_new_tokens' is ", sample.max_new_tokens);
       samples_.push_back(std::move(sample));
     });
   }
@@ -371,6 +375,8 @@ void write_sample(hid_t file, const Header& header, SampleSource& source) {
     write_attribute(group.get(), "all_classes", about.all_classes);
     write_attribute(group.get(), "language", about.language);
     write_attribute(group.get(), "cut_tokens", about.cut_tokens);
+    if (about.max_new_tokens > 0)
+      write_attribute(group.get(), "max_new_tokens", about.max_new_tokens);
   }
   write_sample_array(group, tokens_description(), source);
   for (const Description& array : header.arrays)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/hash.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -47,6 +48,7 @@ std::string profile_fingerprint(const profile::Reader& profile) {
     if (!sample.metric.empty()) add("metric " + sample.metric);
     if (!sample.language.empty()) add("language " + sample.language);
     for (const auto& name : sample.all_classes) add("class " + name);
+    if (sample.max_new_tokens > 0) add(str("tokens ", sample.max_new_tokens));
     const auto tokens = profile.tokens(i);
     hash.add({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]});
   }

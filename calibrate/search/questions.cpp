@@ -12,22 +12,25 @@ namespace {
 // Attention rows of every layer and head that DynamicKV, SnapKV and PoD decide by.
 constexpr std::int64_t kUsualRows = 16;
 
-/// Tokens of the prompt that do not depend on its question.
-std::int64_t context_tokens(const Question& question, const capture::RunOptions& run,
-                            const model::ModelFile& model) {
+/// Tokens of the prompt that do not depend on its question. `lost` are missing from its middle.
+std::int64_t context_tokens(const Question& question, std::int64_t lost,
+                            const capture::RunOptions& run, const model::ModelFile& model) {
   const auto& prompt = question.prompt;
   if (prompt.context.empty())
     fail(ErrorCode::usage, printable(prompt.id),
-         ": --compress-context needs prompts with a context and an input");
+         ": --compress-context needs prompts with a context and a question beside it");
   data::Prompt bare = prompt;
   bare.tokens.clear();
   bare.input.clear();
+  bare.answer_prefix.clear();
   const auto chat = capture::settle_chat(run.chat, model.tokenizer().get());
   const auto without = capture::encode_prompt(bare, model, chat);
-  const auto same =
-      std::mismatch(without.begin(), without.end(), question.tokens.begin(), question.tokens.end());
-  const auto count = static_cast<std::int64_t>(same.first - without.begin());
-  if (count < 1 || count == static_cast<std::int64_t>(question.tokens.size()))
+  const auto whole = capture::encode_prompt(prompt, model, chat);
+  const auto same = std::mismatch(without.begin(), without.end(), whole.begin(), whole.end());
+  const auto count = static_cast<std::int64_t>(same.first - without.begin()) - lost;
+  const auto left = static_cast<std::int64_t>(question.tokens.size());
+  // The middle that was lost has to lie within the context.
+  if (count < std::max<std::int64_t>(1, lost > 0 ? left / 2 : 0) || count >= left)
     fail(ErrorCode::usage, printable(prompt.id),
          ": its context and its question cannot be told apart");
   return count;
@@ -42,7 +45,8 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
   for (auto& one : prompts) {
     Question question{std::move(one.prompt), std::move(one.tokens)};
     question.max_new = options.max_new > 0 ? options.max_new : data::answer_tokens(question.prompt);
-    if (options.compress_context) question.context_tokens = context_tokens(question, run, model);
+    if (options.compress_context)
+      question.context_tokens = context_tokens(question, one.cut_tokens, run, model);
     questions.push_back(std::move(question));
   }
   return questions;

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const InputFile file("prompts.jsonl");
   std::vector<data::Prompt> prompts;
   try {
-    prompts = data::read_prompts(file.write(data, size));
+    prompts = data::read_prompts(file.write(data, size)).prompts;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::internal) return 0;
     std::cerr << error.what() << '\n';
@@ -21,9 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (const auto& prompt : prompts) {
     const std::string line = data::prompt_line(prompt);
-    const data::Prompt again = data::parse_prompt(line);
+    const data::Prompt again = data::parse_line(line).prompts.at(0);
     if (line.find('\n') == line.npos && data::prompt_line(again) == line &&
-        again.as_text() == prompt.as_text() && again.tokens == prompt.tokens)
+        again.with_answer_prefix() == prompt.with_answer_prefix() && again.tokens == prompt.tokens)
       continue;
     std::cerr << "not read as it was written: " << line << '\n';
     std::abort();

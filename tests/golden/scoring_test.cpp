@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `profile`, `calibrate` and `evaluate` score one file of prompts alike.
 #include <filesystem>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/str.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
@@ -18,19 +20,20 @@ using namespace testing_support;
 using nlohmann::json;
 using testing::HasSubstr;
 
+constexpr const char* kExamples =
+    "Question: What country is Cairo in?\nType: Location\nQuestion: Who discovered penicillin?\n"
+    "Type: Human\nQuestion: Where is Lake Geneva?\nType: Location\n";
+
 /// Questions about kinds of answers, as in TREC, with their two classes.
 std::string questions() {
   const std::pair<const char*, const char*> asked[] = {
       {"What is the capital of France", "Location"}, {"Who wrote Hamlet", "Human"},
       {"Where is Mount Everest", "Location"},        {"Who painted the Mona Lisa", "Human"},
       {"What city hosts the Louvre", "Location"},    {"Who invented the telephone", "Human"}};
-  const std::string examples =
-      "Question: What country is Cairo in?\nType: Location\nQuestion: Who discovered penicillin?\n"
-      "Type: Human\nQuestion: Where is Lake Geneva?\nType: Location\n";
   std::string lines;
   for (const auto& [question, kind] : asked)
     lines += json{{"dataset", "trec"},
-                  {"context", examples},
+                  {"context", kExamples},
                   {"input", std::string("Question: ") + question + "?\nType:"},
                   {"answers", {kind}},
                   {"all_classes", {"Location", "Human"}}}
@@ -39,13 +42,56 @@ std::string questions() {
   return lines;
 }
 
+/// Prompts in the layouts of others, each with an answer that begins for the model.
+std::string others_questions() {
+  const std::pair<const char*, const char*> asked[] = {{"Who wrote Hamlet", "Human"},
+                                                       {"Where is Mount Everest", "Location"}};
+  std::string lines;
+  for (const auto& [question, kind] : asked) {
+    const std::string text = str("Question: ", question, "?");
+    for (const json& line :
+         {json{{"input", kExamples + text}, {"outputs", {kind}}, {"answer_prefix", "\nType:"}},
+          json{{"context", str(kExamples, kind, "\n")},
+               {"question", text},
+               {"answer_prefix", "Type:"},
+               {"answer", kind},
+               {"max_new_tokens", 4}},
+          json{{"context", kExamples},
+               {"id", question},
+               {"multi_turns",
+                {{{"input", text + "\nType:"}, {"answer", kind}},
+                 {{"input", "Question: Who was Homer?\nType:"}, {"answer", {"Human", "Poet"}}}}}}})
+      lines += line.dump() + "\n";
+  }
+  return lines;
+}
+
 class Scoring : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
-  Finished calibrated(const std::string& profile, const std::string& document) const {
-    return run_kvatlas({"calibrate", "dynamickv", "--model", demo_model(), "-p", profile,
-                        "--window", "8", "--budget", "24", "--budgets", "24", "--new", "8",
-                        "--force", "-o", path(document)});
+  /// Profiles, calibrates and evaluates the prompts, and expects one full score of the last two.
+  void expect_one_score(const std::string& lines, const std::vector<std::string>& more) const {
+    const std::string prompts = folder_.write("prompts.jsonl", lines).string();
+    const Finished profiled = run_kvatlas({"profile", "--model", demo_model(), "--prompts", prompts,
+                                           "--capture", "scores,kept", "--budgets", "24",
+                                           "--windows", "8", "--lags", "16", "-o", path("p.h5")});
+    ASSERT_EQ(profiled.status, 0) << profiled.err;
+    const auto with_more = [&](std::vector<std::string> words) {
+      words.insert(words.end(), more.begin(), more.end());
+      return run_kvatlas(words);
+    };
+    const Finished done = with_more({"calibrate", "dynamickv", "--model", demo_model(), "-p",
+                                     path("p.h5"), "--window", "8", "--budget", "24", "--budgets",
+                                     "24", "--force", "-o", path("policy.json")});
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.err, testing::Not(HasSubstr("schema")));
+    const Finished evaluated = with_more(
+        {"evaluate", "--model", demo_model(), "--prompts", prompts, "--time-steps", "0", "--json"});
+    ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    const double score =
+        json::parse(evaluated.out).at("policies").at(0).at("score").at("mean").get<double>();
+    EXPECT_GT(score, 0.2);
+    EXPECT_DOUBLE_EQ(full_score("policy.json"), score);
   }
   double full_score(const std::string& document) const {
     const auto read = calibrate::read_document(path(document));
@@ -55,22 +101,86 @@ class Scoring : public testing::Test {
 };
 
 TEST_F(Scoring, CalibrateScoresClassesAsEvaluateDoes) {
-  const std::string prompts = folder_.write("trec.jsonl", questions()).string();
-  const Finished profiled = run_kvatlas({"profile", "--model", demo_model(), "--prompts", prompts,
-                                         "--capture", "scores,kept", "--budgets", "24", "--windows",
-                                         "8", "--lags", "16", "-o", path("p.h5")});
-  ASSERT_EQ(profiled.status, 0) << profiled.err;
-  const Finished done = calibrated(path("p.h5"), "policy.json");
-  ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, testing::Not(HasSubstr("schema")));
+  expect_one_score(questions(), {"--new", "8"});
+}
 
-  const Finished evaluated = run_kvatlas({"evaluate", "--model", demo_model(), "--prompts", prompts,
-                                          "--new", "8", "--time-steps", "0", "--json"});
-  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
-  const double score =
-      json::parse(evaluated.out).at("policies").at(0).at("score").at("mean").get<double>();
-  EXPECT_GT(score, 0.2);
-  EXPECT_DOUBLE_EQ(full_score("policy.json"), score);
+TEST_F(Scoring, CalibrateScoresOthersFilesAsEvaluateDoes) {
+  expect_one_score(others_questions(), {});
+}
+
+TEST_F(Scoring, OthersPromptsEndWithTheirAnswersBeginningAndAskForTheirTokens) {
+  const std::string prompts =
+      folder_
+          .write("file.jsonl",
+                 R"({"context":"A B ","question":"C?","answer_prefix":"It is","answer":"x",)"
+                 R"("max_new_tokens":3,"note":1})"
+                 "\n"
+                 R"({"text":"A B C?\nIt is","answers":["x"]})"
+                 "\n")
+          .string();
+  const Finished done = run_kvatlas({"evaluate", "--model", demo_model(), "--prompts", prompts,
+                                     "--time-steps", "0", "--ignore-eos", "--generations"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("file.jsonl: members not read: note\n"));
+  std::istringstream lines(done.out);
+  std::string first, second;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  const auto three = json::parse(first).at("tokens").get<std::vector<int>>();
+  auto usual = json::parse(second).at("tokens").get<std::vector<int>>();
+  EXPECT_EQ(three.size(), 3u);
+  ASSERT_EQ(usual.size(), 32u);
+  usual.resize(3);
+  EXPECT_EQ(three, usual);  // both prompts are the same tokens
+
+  // In a chat format the answer's beginning stands behind the assistant's header.
+  const auto chatted = [&](const std::string& lines_of, const std::string& chat) {
+    const Finished run =
+        run_kvatlas({"evaluate", "--model", demo_model(), "--chat", chat, "--prompts",
+                     folder_.write("chat.jsonl", lines_of).string(), "--new", "4", "--time-steps",
+                     "0", "--ignore-eos", "--generations"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out.substr(0, run.out.find('\n'))).at("cache_lengths").at(0).get<int>();
+  };
+  const std::string bare = R"({"input":"A B C?","outputs":["x"]})";
+  const std::string begun = R"({"input":"A B C?","outputs":["x"],"answer_prefix":" B B"})";
+  EXPECT_EQ(chatted(begun, "chatml"), chatted(bare, "chatml") + 2);
+  EXPECT_EQ(chatted(begun, "none"), chatted(bare, "none") + 2);
+}
+
+TEST_F(Scoring, TheCacheIsCutBehindTheContextThatTurnsShare) {
+  std::string book = "Once upon a time there was a cat.";
+  for (int i = 0; i < 5; ++i) book += " The cat sat on the mat and looked at the moon.";
+  const json line = {{"id", "book"},
+                     {"context", book},
+                     {"multi_turns",
+                      {{{"input", "Who sat on the mat?"}, {"answer", "cat"}},
+                       {{"input", "What did it look at, as the book says?"}, {"answer", "moon"}}}}};
+  const std::string prompts = folder_.write("turns.jsonl", line.dump()).string();
+  const auto kept = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"evaluate",        "--model",    demo_model(),
+                                      "--prompts",       prompts,      "--policy",
+                                      "window:recent=8", "--new",      "4",
+                                      "--time-steps",    "0",          "--compress-context",
+                                      "--generations",   "--positions"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished done = run_kvatlas(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+    std::vector<json> positions;
+    std::istringstream lines(done.out);
+    for (std::string one; std::getline(lines, one);)
+      if (const json judged = json::parse(one); judged.at("policy") != "full")
+        positions.push_back(judged.at("positions"));
+    return positions;
+  };
+  const auto whole = kept({});
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(whole[0], whole[1]);
+  // Where a prompt has lost its middle, the cut still lies behind the context: the last eight of
+  // its tokens stay, and not those before the gap.
+  const auto shorter = kept({"--max-tokens", "40"});
+  ASSERT_EQ(shorter.size(), 2u);
+  for (const auto& positions : shorter) EXPECT_GT(positions.at(0).at(0).at(0).at(0).get<int>(), 12);
 }
 
 TEST_F(Scoring, GeneratedPromptsAreOfAsManyTextsAsDepths) {

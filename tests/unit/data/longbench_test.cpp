@@ -11,6 +11,7 @@
 #include "data/scores.hpp"
 #include "data/tasks.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/unit/data/parse_prompt.hpp"
 
 namespace kvatlas::data {
 namespace {

@@ -121,5 +121,19 @@ TEST(Characters, OfAnyBytes) {
   EXPECT_EQ(in_small_letters(U"ÀÞ×ŐŸΆΣЁЯＺ"), U"àþ×őÿάσёяｚ");
 }
 
+TEST(Metrics, TheChoiceIsReadByLongBenchV2sRule) {
+  EXPECT_EQ(right_choice("The correct answer is (B).", "B"), 1);
+  EXPECT_EQ(right_choice("So **The correct answer is (B)**", "B"), 1);
+  EXPECT_EQ(right_choice("The correct answer is C", "C"), 1);
+  EXPECT_EQ(right_choice("The correct answer is (B).", "C"), 0);
+  // The first letter in brackets counts, even behind one without.
+  EXPECT_EQ(right_choice("The correct answer is A. The correct answer is (D)", "D"), 1);
+  EXPECT_EQ(right_choice("The correct answer is A. The correct answer is B", "A"), 1);
+  EXPECT_EQ(right_choice("The correct answer is (insert) The correct answer is (A)", "A"), 1);
+  for (const char* none : {"", "B", "(B)", "the correct answer is B", "The correct answer is (E)",
+                           "The correct answer is ", "The correct answer is (", "The answer is B"})
+    EXPECT_EQ(right_choice(none, "B"), 0) << none;
+}
+
 }  // namespace
 }  // namespace kvatlas::data

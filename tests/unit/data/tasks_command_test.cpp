@@ -8,6 +8,7 @@
 #include "data/prompts.hpp"
 #include "data/tasks.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/unit/data/parse_prompt.hpp"
 
 namespace kvatlas::data {
 namespace {

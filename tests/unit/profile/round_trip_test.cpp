@@ -102,6 +102,7 @@ TEST_F(RoundTrip, SamplesAndTheirArrays) {
     EXPECT_EQ(read.all_classes, written.all_classes);
     EXPECT_EQ(read.language, written.language);
     EXPECT_EQ(read.cut_tokens, written.cut_tokens);
+    EXPECT_EQ(read.max_new_tokens, written.max_new_tokens);
     EXPECT_EQ(read.n_tokens, static_cast<std::int64_t>(written.tokens.size()));
     EXPECT_EQ(profile.tokens(i), written.tokens);
     for (const Description& array : profile.header().arrays) {

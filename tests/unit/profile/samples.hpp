@@ -76,6 +76,7 @@ inline Sample make_sample(std::int64_t index, std::int64_t n_tokens = 300) {
     sample.metric = "classification";
     sample.all_classes = {"one", "zwölf"};
     sample.language = "zh";
+    sample.max_new_tokens = 40;
     sample.cut_tokens = 40;
   }
   sample.arrays["mass"] = filled<float>(Type::f32, {2, 3}, real);
