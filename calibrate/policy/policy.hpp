@@ -64,6 +64,10 @@ struct LayerBaseline {
   double threshold = 0.9;
   std::optional<std::int64_t> layers = {};
   std::uint64_t seed = 0;
+  /// How `pyramid` saves as many tokens as so many trimmed layers do: the highest layers keep their
+  /// windows alone, or the windows of all layers shrink from the lowest layer to the highest.
+  enum class Shape : std::uint8_t { top, linear };
+  Shape shape = Shape::top;
 };
 
 /// Layers of a block share the keys of distant tokens (docs/pod.md).
@@ -108,6 +112,8 @@ struct SnapKv {
 /// Keeps the tokens that took most attention, and as many of the most recent ones.
 struct H2o {
   std::int64_t budget = 128;
+  std::optional<std::int64_t> heavy = {};  // of them for the most attention; half if not given
+  std::int64_t heaviest() const { return heavy.value_or(budget / 2); }
 };
 
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).

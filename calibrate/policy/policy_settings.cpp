@@ -51,15 +51,17 @@ Setting choice(const char* key, const std::vector<std::string_view>& words, cons
           }};
 }
 
-/// How many layers are trimmed need not be given.
-Setting trimmed_layers() {
-  return {"layers", "or so many", WholeRange{0, 4096},
-          [](const Part& part) -> json {
-            const auto& layers = std::get<LayerBaseline>(part).layers;
-            return layers ? json(*layers) : json();
+/// A number that need not be given.
+template <class P>
+Setting optional_setting(const char* key, Allowed allowed, const char* meaning,
+                         std::optional<std::int64_t> P::*member) {
+  return {key, meaning, std::move(allowed),
+          [=](const Part& part) -> json {
+            const auto& value = std::get<P>(part).*member;
+            return value ? json(*value) : json();
           },
-          [](Part& part, const json& value) {
-            std::get<LayerBaseline>(part).layers = value.get<std::int64_t>();
+          [=](Part& part, const json& value) {
+            std::get<P>(part).*member = value.get<std::int64_t>();
           }};
 }
 
@@ -91,7 +93,17 @@ std::vector<Setting> layer_baseline_settings() {
   using P = LayerBaseline;
   return {setting("threshold", kShare, "as many layers are trimmed as simlayerkv finds lazy at it",
                   &P::threshold),
-          trimmed_layers(), initial_kept(&P::keep), recent_kept(&P::keep)};
+          optional_setting("layers", WholeRange{0, 4096}, "or so many", &P::layers),
+          initial_kept(&P::keep), recent_kept(&P::keep)};
+}
+
+std::vector<Setting> pyramid_layers_settings() {
+  auto all = layer_baseline_settings();
+  all.push_back(choice("shape", {"top", "linear"},
+                       "the highest layers trimmed, or windows that shrink from layer to layer, at "
+                       "equal bytes",
+                       &LayerBaseline::shape));
+  return all;
 }
 
 std::vector<Setting> random_layers_settings() {
@@ -189,9 +201,12 @@ std::vector<PartName> make_names() {
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
-       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept, half of them the most recent",
-                &H2o::budget)}},
-      {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, layer_baseline_settings()},
+       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept", &H2o::budget),
+        optional_setting("heavy", kTokens,
+                         "of them those that took most attention, the rest the most recent; "
+                         "without: half",
+                         &H2o::heavy)}},
+      {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
        "adjacent layers of the upper half merged",
@@ -255,6 +270,10 @@ struct IsAllowed {
 struct Check {
   void operator()(const DynamicKv& part) const { check(part.select); }
   void operator()(const SnapKv& part) const { check(part.select); }
+  void operator()(const H2o& part) const {
+    if (part.heaviest() > part.budget)
+      fail(ErrorCode::usage, "heavy ", part.heaviest(), " exceeds the budget of ", part.budget);
+  }
   void operator()(const LagKv& part) const { part.keep(); }
   void operator()(const Quest& part) const {
     if (part.budget < part.page)

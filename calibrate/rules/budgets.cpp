@@ -40,6 +40,36 @@ std::vector<std::int64_t> pyramid_budgets(std::int64_t mean, std::int64_t layers
   return round_to_total(values, mean * layers);
 }
 
+std::vector<kernels::Proximity> shrinking_windows(std::int64_t layers, std::int64_t trimmed,
+                                                  std::int64_t n_tokens, kernels::Proximity keep) {
+  const std::int64_t least = std::min(n_tokens, keep.initial + keep.recent);
+  const std::int64_t count = std::clamp<std::int64_t>(trimmed, 0, layers);
+  const std::int64_t total = (layers - count) * n_tokens + count * least;
+  const auto sizes = [&](double step) {
+    std::vector<double> out;
+    for (std::int64_t l = 0; l < layers; ++l)
+      out.push_back(
+          std::min(static_cast<double>(n_tokens),
+                   static_cast<double>(least) + step * static_cast<double>(layers - 1 - l)));
+    return out;
+  };
+  // The sum grows with the step from layer to layer: halving finds the step whose sum is wanted.
+  double low = 0, high = static_cast<double>(n_tokens);
+  for (int halvings = 0; halvings < 100; ++halvings) {
+    const double middle = (low + high) / 2;
+    const auto of_middle = sizes(middle);
+    const double sum = std::accumulate(of_middle.begin(), of_middle.end(), 0.0);
+    (sum < static_cast<double>(total) ? low : high) = middle;
+  }
+  const bool whole = count == 0;  // then the highest layer is no smaller than the others
+  std::vector<kernels::Proximity> windows;
+  for (const auto size :
+       round_to_total(whole ? std::vector<double>(layers, 1) : sizes(high), total))
+    windows.push_back(
+        {std::min(keep.initial, size), std::min(size, n_tokens) - std::min(keep.initial, size)});
+  return windows;
+}
+
 std::vector<double> retention_shares(const std::vector<std::vector<std::int64_t>>& counts) {
   if (counts.empty()) return {};
   std::vector<double> shares(counts.front().size(), 0);

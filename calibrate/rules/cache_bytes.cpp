@@ -51,6 +51,10 @@ class Accounting {
   void operator()(const LayerBaseline& part) {
     if (part.choose != LayerBaseline::Choose::pyramid || !part.layers)
       return trim_by_rates(false);  // which layers, or how many, the input or the seed says
+    if (part.shape == LayerBaseline::Shape::linear) {
+      windows_ = shrinking_windows(shape().layers, *part.layers, load_.prompt, part.keep);
+      return trim_all();
+    }
     const auto first =
         trimmed_.size() - std::min(trimmed_.size(), static_cast<std::size_t>(*part.layers));
     for (std::size_t l = first; l < trimmed_.size(); ++l)
@@ -162,7 +166,8 @@ class Accounting {
   }
 
   /// What a trimmed head of the layer keeps.
-  Held trimmed_to(const Proximity& keep, std::size_t layer) const {
+  Held trimmed_to(const Proximity& of_part, std::size_t layer) const {
+    const Proximity& keep = windows_.empty() ? of_part : windows_[layer];
     const std::int64_t all = all_tokens(), first = all - held_at(layer);
     const std::int64_t behind_prompt = std::max(load_.prompt, first);
     if (!policy_.rolling)
@@ -277,6 +282,7 @@ class Accounting {
   CacheShape shape_;
   std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
   std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
+  std::vector<Proximity> windows_;            // of the layers, where they differ
   const Pod* pod_ = nullptr;
   const MiniCache* merged_ = nullptr;
   bool by_input_ = false;

@@ -275,6 +275,12 @@ BudgetSummary summarise_budgets(const std::vector<std::vector<std::int64_t>>& bu
 /// remainder to mean * layers.
 std::vector<std::int64_t> pyramid_budgets(std::int64_t mean, std::int64_t layers);
 
+/// Windows that shrink linearly from the lowest layer to the highest, where they are `keep`, and
+/// together hold as many of so many tokens as if only so many layers were trimmed to `keep`:
+/// [layer]. A window is no larger than the tokens.
+std::vector<kernels::Proximity> shrinking_windows(std::int64_t layers, std::int64_t trimmed,
+                                                  std::int64_t n_tokens, kernels::Proximity keep);
+
 /// Mean share of the retained scores in each layer: [layer], of counts [sample][layer].
 std::vector<double> retention_shares(const std::vector<std::vector<std::int64_t>>& counts);
 

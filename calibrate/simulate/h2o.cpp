@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// H2O: half of the budget goes to the last tokens, half to those that got most attention.
+// H2O: a part of the budget goes to the tokens that got most attention, the rest to the last ones.
 #include <algorithm>
 
 #include "calibrate/simulate/plan_impl.hpp"
@@ -10,7 +10,7 @@ PartPlanner planner_of(const H2o& part) {
   PartPlanner planner;
   planner.needs.columns = true;
   planner.cut = [&part](Draft& draft) {
-    const std::int64_t best = part.budget / 2;
+    const std::int64_t best = part.heaviest();
     const std::int64_t recent = std::max<std::int64_t>(0, draft.n - (part.budget - best));
     draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
       draft.select(layer, g,

@@ -38,6 +38,12 @@ PartPlanner planner_of(const LayerBaseline& part) {
       draft.plan.mass = group_means(draft.facts.decode_mass_of(part.keep), draft.config.n_heads);
     const std::int64_t count =
         part.layers ? *part.layers : count_lazy(lazy_layers(draft.plan.mass, part.threshold));
+    if (part.shape == LayerBaseline::Shape::linear) {
+      const auto windows = shrinking_windows(draft.layers(), count, draft.n, part.keep);
+      for (std::int64_t l = 0; l < draft.layers(); ++l)
+        if (windows[l].initial + windows[l].recent < draft.n) draft.trim_layer(l, windows[l]);
+      return;
+    }
     for (const auto layer : chosen_layers(part, draft.layers(), count))
       draft.trim_layer(layer, part.keep);
   };

@@ -104,7 +104,7 @@ class PlanOf : public OnCheckpoint {
 
 TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
   const auto layers = attention();
-  const Plan plan = plan_of("h2o:budget=31");
+  const Plan plan = plan_of("h2o:budget=31"), few = plan_of("h2o:budget=31,heavy=5");
   for (std::size_t layer = 0; layer < layers.size(); ++layer)
     for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
       SCOPED_TRACE(layer);
@@ -115,6 +115,7 @@ TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
         return columns;
       });
       expect_best(plan.heads[layer][g], sums, kTokens - 16, 15);
+      expect_best(few.heads[layer][g], sums, kTokens - 26, 5);
     }
 }
 

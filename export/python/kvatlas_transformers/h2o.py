@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""H2O: half of the budget goes to the last tokens, half to those of the others that got most attention."""
+"""H2O: a part of the budget goes to the tokens that got most attention, the rest to the last ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class H2o(Planner):
         self.sums.append(columns)
 
     def selected(self, layer: int, band: Band) -> torch.Tensor:
-        length, best = len(band.keys), self.part["budget"] // 2
+        length, heavy = len(band.keys), self.part["heavy"]
+        best = self.part["budget"] // 2 if heavy is None else heavy
         recent = max(0, length - (self.part["budget"] - best))
         return selection.best_and_rest(self.sums[layer][:, :recent], best, recent, length)
 

@@ -7,10 +7,16 @@ from __future__ import annotations
 from functools import cached_property
 
 from . import selection
+from .errors import PolicyError
 from .simlayerkv import SimLayerKv
 
 
 class LayerBaseline(SimLayerKv):
+    def __init__(self, part, shape):
+        super().__init__(part, shape)
+        if part.settings.get("shape", "top") != "top":
+            raise PolicyError("pyramid-layers: shape=linear is simulated by kvatlas alone; this package runs shape=top")
+
     def _decide_by_input(self) -> None:
         self.delay = self.part["layers"] is None
         self.is_local = False

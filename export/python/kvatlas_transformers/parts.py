@@ -173,6 +173,8 @@ def read_settings(name: str, given, place: str) -> dict:
     }
     if "window" in out and out["budget"] <= out["window"]:
         raise PolicyError(f"{place}.budget: found {out['budget']}, expected more than the window of {out['window']}")
+    if out.get("heavy") is not None and out["heavy"] > out["budget"]:
+        raise PolicyError(f"{place}.heavy: found {out['heavy']}, expected at most the budget of {out['budget']}")
     if "ratio" in out:
         out["keep"] = kept_of_partition(out["ratio"], out["lag"], f"{place}.ratio")
     return out

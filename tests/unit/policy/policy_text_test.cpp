@@ -118,6 +118,8 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"quest", "quest"},
       {"minicache+kv4", "minicache+kv4"},
       {"h2o:budget=64", "h2o:budget=64"},
+      {"h2o:heavy=96,budget=4096", "h2o:budget=4096,heavy=96"},
+      {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
   };
   for (const auto& [given, expected] : cases) {
     const auto text = policy_text(parse_policy(given));
@@ -142,6 +144,7 @@ TEST(PolicyText, RefusalsSayWhatIsKnown) {
   EXPECT_THAT(refusal("streaming:sink=4"),
               HasSubstr("streaming: there is no key 'sink'; known are initial, recent"));
   EXPECT_THAT(refusal("window:initial=4"), HasSubstr("known are recent"));
+  EXPECT_THAT(refusal("h2o:budget=8,heavy=9"), HasSubstr("heavy 9 exceeds the budget of 8"));
   EXPECT_THAT(refusal("h2o:budget"), HasSubstr("'budget': expected key=value"));
   EXPECT_THAT(refusal("h2o:budget="), HasSubstr("expected key=value"));
   EXPECT_THAT(refusal("h2o:"), HasSubstr("expected key=value"));

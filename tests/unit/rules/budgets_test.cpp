@@ -34,6 +34,29 @@ TEST(PyramidBudgets, FallLinearlyToTheSameTotal) {
     }
 }
 
+TEST(ShrinkingWindows, HoldAsManyTokensAsTrimmedLayers) {
+  // Layers of 100, 100, 20 and 20 tokens are 240: 20 + s (3 - l) for s = 26.67.
+  const auto of = [](const std::vector<kernels::Proximity>& windows) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& window : windows) sizes.push_back(window.initial + window.recent);
+    return sizes;
+  };
+  EXPECT_THAT(of(shrinking_windows(4, 2, 100, {4, 16})), ElementsAre(100, 73, 47, 20));
+  // One layer less trimmed: the lowest has no more than all tokens, and the others get the rest.
+  EXPECT_THAT(of(shrinking_windows(4, 1, 100, {4, 16})), ElementsAre(100, 100, 100, 20));
+  EXPECT_THAT(of(shrinking_windows(4, 0, 100, {4, 16})), ElementsAre(100, 100, 100, 100));
+  EXPECT_THAT(of(shrinking_windows(4, 9, 100, {4, 16})), ElementsAre(20, 20, 20, 20));
+  EXPECT_THAT(of(shrinking_windows(4, 2, 15, {4, 16})), ElementsAre(15, 15, 15, 15));
+  for (const std::int64_t trimmed : {0, 1, 7, 19, 30}) {
+    const auto windows = shrinking_windows(30, trimmed, 1024, {4, 256});
+    const auto sizes = of(windows);
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}),
+              (30 - trimmed) * 1024 + trimmed * 260);
+    EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
+    for (const auto& window : windows) EXPECT_EQ(window.initial, 4);
+  }
+}
+
 TEST(Retention, SharesOfEachSampleCountAlike) {
   const auto shares = retention_shares({{1, 3}, {200, 200}});
   EXPECT_THAT(shares, ElementsAre(0.375, 0.625));
