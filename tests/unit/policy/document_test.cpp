@@ -173,7 +173,8 @@ TEST(Document, SchemaListsTheSettings) {
   std::map<std::string, std::set<std::string>> written;
   for (const char* text :
        {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
-        "h2o", "random-layers:layers=1", "minicache", "quest"}) {
+        "h2o:heavy=8", "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache",
+        "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
