@@ -134,4 +134,11 @@ DigitScores digit_scores(std::string_view key, std::string_view generated) {
   return {share(prefix), share(in_place)};
 }
 
+std::optional<DigitScores> pass_key_digits(const PromptDescription& prompt,
+                                           std::string_view generated) {
+  const bool asked = prompt.task.substr(0, prompt.task.find(':')) == "passkey";
+  if (!asked || prompt.answers.empty() || prompt.answers.front().empty()) return std::nullopt;
+  return digit_scores(prompt.answers.front(), generated);
+}
+
 }  // namespace kvatlas::data

@@ -2,6 +2,7 @@
 // How well a generated text answers a prompt (docs/tasks.md).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,5 +30,8 @@ struct DigitScores {
   double prefix = 0, in_place = 0;
 };
 DigitScores digit_scores(std::string_view key, std::string_view generated);
+/// The same of a prompt's pass key; none if the prompt asks for something else.
+std::optional<DigitScores> pass_key_digits(const PromptDescription& prompt,
+                                           std::string_view generated);
 
 }  // namespace kvatlas::data

@@ -20,8 +20,7 @@ Policy policy_of(Part part) {
 }
 
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
-                 const std::vector<std::size_t>& samples)
-    : evidence_(&evidence) {
+                 const std::vector<std::size_t>& samples) {
   std::vector<Policy> all = {Policy{.name = "full", .parts = {}}};
   all.insert(all.end(), policies.begin(), policies.end());
   const auto found = run(all, samples);
@@ -35,6 +34,7 @@ Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const
     if (std::isnan(found[0][s].score)) continue;
     samples_.push_back(samples[s]);
     groups_.push_back(evidence.sample(samples[s]).group);
+    tasks_.push_back(evidence.sample(samples[s]).task);
     full_.push_back(found[0][s].score);
     for (std::size_t p = 0; p < policies.size(); ++p) {
       trials_[p].push_back(found[p + 1][s]);
@@ -43,36 +43,49 @@ Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const
   }
 }
 
-Estimate Verdict::score(std::size_t policy) const {
-  return score_mean(group_means(scores_[policy], groups_));
+namespace {
+
+Estimate score_over_tasks(const std::vector<double>& scores, const std::vector<std::string>& groups,
+                          const std::vector<std::string>& tasks) {
+  const TaskMeans of_tasks = task_means(scores, groups, tasks);
+  return about_tasks(score_mean(of_tasks.rounds), of_tasks);
 }
 
-Estimate Verdict::full_score() const { return score_mean(group_means(full_, groups_)); }
+}  // namespace
+
+Estimate Verdict::score(std::size_t policy) const {
+  return score_over_tasks(scores_[policy], groups_, tasks_);
+}
+
+Estimate Verdict::full_score() const { return score_over_tasks(full_, groups_, tasks_); }
 SampleCount Verdict::count() const { return {groups_.size(), count_texts(groups_)}; }
 
 json Verdict::measured(std::size_t policy, bool held_out) const {
   const auto judge = [&](const std::vector<std::size_t>& which) {
-    std::vector<std::string> groups;
+    std::vector<std::string> groups, tasks;
     std::vector<double> full, score, loss, kept;
     for (const auto s : which) {
       groups.push_back(groups_[s]);
+      tasks.push_back(tasks_[s]);
       full.push_back(full_[s]);
       score.push_back(scores_[policy][s]);
       loss.push_back(full_[s] - scores_[policy][s]);
       kept.push_back(trials_[policy][s].kept_share);
     }
-    return json{{"samples", which.size()},
-                {"texts", count_texts(groups)},
-                {"full", estimate_json(score_mean(group_means(full, groups)))},
-                {"score", estimate_json(score_mean(group_means(score, groups)))},
-                {"loss", estimate_json(betting_mean(group_means(loss, groups), kDifferenceRange))},
-                {"kept_share", number_json(mean_of(kept))}};
+    const TaskMeans losses = task_means(loss, groups, tasks);
+    return json{
+        {"samples", which.size()},
+        {"texts", count_texts(groups)},
+        {"full", estimate_json(score_over_tasks(full, groups, tasks))},
+        {"score", estimate_json(score_over_tasks(score, groups, tasks))},
+        {"loss", estimate_json(about_tasks(betting_mean(losses.rounds, kDifferenceRange), losses))},
+        {"kept_share", number_json(mean_of(kept))}};
   };
   std::vector<std::size_t> all;
   std::map<std::string, std::vector<std::size_t>> by_task;
   for (std::size_t s = 0; s < samples_.size(); ++s) {
     all.push_back(s);
-    by_task[evidence_->sample(samples_[s]).task].push_back(s);
+    by_task[tasks_[s]].push_back(s);
   }
   json out = judge(all);
   out["held_out"] = held_out;
@@ -93,7 +106,7 @@ Table measured_table(const std::string& title, const json& measured) {
   const json& tasks = measured.at("tasks");
   if (tasks.size() > 1)
     for (const auto& [task, of] : tasks.items()) add(printable(task), of);
-  add(tasks.size() == 1 ? printable(tasks.begin().key()) : "all", measured);
+  add(tasks.size() == 1 ? printable(tasks.begin().key()) : "all (mean of tasks)", measured);
   return table;
 }
 
@@ -111,12 +124,13 @@ void note_precision(const Evidence& evidence, const Split& split, const Verdict&
   std::vector<double> losses;
   for (std::size_t s = 0; s < verdict.samples().size(); ++s)
     losses.push_back(verdict.full()[s] - verdict.scores(policy)[s]);
-  const auto of_groups = group_means(losses, verdict.groups());
-  if (of_groups.empty()) return;
-  const std::int64_t needed = values_for_width(of_groups, kDifferenceRange, 0.05);
-  if (static_cast<std::int64_t>(of_groups.size()) < needed)
+  const TaskMeans of_tasks = task_means(losses, verdict.groups(), verdict.tasks());
+  if (of_tasks.rounds.empty()) return;
+  const std::int64_t needed = values_for_width(of_tasks.rounds, kDifferenceRange, 0.05);
+  if (static_cast<std::int64_t>(of_tasks.rounds.size()) < needed)
     out.notes.push_back(str("the loss is measured on ", count_text(verdict.count()), "; ", needed,
-                            " texts like these make its interval about +-5 points"));
+                            of_tasks.tasks > 1 ? " texts of each task" : " texts",
+                            " like these make its interval about +-5 points"));
 }
 
 }  // namespace kvatlas::calibrate

@@ -27,12 +27,13 @@ class Verdict {
 
   const std::vector<std::size_t>& samples() const { return samples_; }  // positions in the profile
   const std::vector<std::string>& groups() const { return groups_; }    // their groups' names
+  const std::vector<std::string>& tasks() const { return tasks_; }      // and their tasks
   const std::vector<double>& full() const { return full_; }
   /// A policy's score on each of samples().
   const std::vector<double>& scores(std::size_t policy) const { return scores_[policy]; }
   const std::vector<Trial>& trials(std::size_t policy) const { return trials_[policy]; }
 
-  /// The mean over groups, with its 95 % interval.
+  /// The mean of the tasks' means over groups, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
   SampleCount count() const;
@@ -41,9 +42,8 @@ class Verdict {
   nlohmann::json measured(std::size_t policy, bool held_out) const;
 
  private:
-  const Evidence* evidence_;
   std::vector<std::size_t> samples_;
-  std::vector<std::string> groups_;
+  std::vector<std::string> groups_, tasks_;
   std::vector<double> full_;
   std::vector<std::vector<double>> scores_;
   std::vector<std::vector<Trial>> trials_;

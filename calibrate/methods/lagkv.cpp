@@ -32,8 +32,6 @@ const char* variant_word(LagVariant variant) {
   return variant == LagVariant::lag ? "lag" : variant == LagVariant::local ? "local" : "l2";
 }
 
-bool is_passkey(const std::string& task) { return task.substr(0, task.find(':')) == "passkey"; }
-
 /// One setting of the sweep, and what is known of it.
 struct Candidate {
   LagKv part;
@@ -146,7 +144,7 @@ void Sweep::read_attention() {
 
 void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
   Candidate& candidate = candidates_[number];
-  std::vector<std::string> groups;
+  std::vector<std::string> groups, tasks;
   std::vector<double> scores, full, prefix, in_place;
   for (std::size_t s = 0; s < verdict.samples().size(); ++s) {
     const std::size_t position = verdict.samples()[s];
@@ -156,13 +154,15 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
     scores.push_back(verdict.scores(number)[s]);
     full.push_back(verdict.full()[s]);
     const auto& sample = evidence_.sample(position);
-    if (!is_passkey(sample.task) || sample.answers.empty()) continue;
-    const auto digits = data::digit_scores(sample.answers.front(), verdict.trials(number)[s].text);
-    prefix.push_back(digits.prefix);
-    in_place.push_back(digits.in_place);
+    tasks.push_back(sample.task);
+    const auto digits = data::pass_key_digits(sample, verdict.trials(number)[s].text);
+    if (!digits) continue;
+    prefix.push_back(digits->prefix);
+    in_place.push_back(digits->in_place);
   }
-  candidate.score = score_mean(group_means(scores, groups));
-  candidate.full = mean_of(group_means(full, groups));
+  const TaskMeans of_tasks = task_means(scores, groups, tasks);
+  candidate.score = about_tasks(score_mean(of_tasks.rounds), of_tasks);
+  candidate.full = task_means(full, groups, tasks).mean;
   candidate.prefix = mean_of(prefix);
   candidate.in_place = mean_of(in_place);
 }

@@ -125,6 +125,44 @@ std::vector<double> group_means(std::span<const double> values,
   return means;
 }
 
+TaskMeans task_means(std::span<const double> values, std::span<const std::string> groups,
+                     std::span<const std::string> tasks) {
+  if (values.size() != tasks.size()) fail(ErrorCode::internal, "each value needs its task");
+  TaskMeans out;
+  std::vector<std::vector<double>> of_tasks;
+  std::vector<std::string> named;
+  for (const auto& task : tasks)
+    if (std::find(named.begin(), named.end(), task) == named.end()) named.push_back(task);
+  std::size_t rounds = 0;
+  for (const auto& task : named) {
+    std::vector<double> own(values.begin(), values.end());
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (tasks[i] != task) own[i] = std::nan("");
+    auto means = group_means(own, groups);
+    if (means.empty()) continue;
+    rounds = of_tasks.empty() ? means.size() : std::min(rounds, means.size());
+    of_tasks.push_back(std::move(means));
+  }
+  out.tasks = of_tasks.size();
+  const auto mean_over_tasks = [&](const auto& of_task) {
+    std::vector<double> all;
+    for (const auto& means : of_tasks) all.push_back(of_task(std::span<const double>(means)));
+    return mean_of(all);
+  };
+  out.mean = mean_over_tasks([](auto means) { return mean_of(means); });
+  for (std::size_t k = 0; k < rounds; ++k)
+    out.rounds.push_back(mean_over_tasks([&](auto means) {
+      const std::size_t begin = k * means.size() / rounds, end = (k + 1) * means.size() / rounds;
+      return mean_of(means.subspan(begin, end - begin));
+    }));
+  return out;
+}
+
+Estimate about_tasks(Estimate of_rounds, const TaskMeans& means) {
+  if (means.rounds.empty()) return of_rounds;
+  return {means.mean, std::min(of_rounds.low, means.mean), std::max(of_rounds.high, means.mean)};
+}
+
 Estimate binomial_mean(std::int64_t hits, std::int64_t count, double confidence) {
   require_confidence(confidence);
   if (count < 0 || hits < 0 || hits > count)

@@ -35,6 +35,23 @@ inline constexpr ValueRange kPointRange{-100, 100};   // the same in points
 std::vector<double> group_means(std::span<const double> values,
                                 std::span<const std::string> groups);
 
+/// The mean of the tasks' means, each of which is the mean over its groups: what a figure over
+/// several tasks is. `rounds` are values whose mean is an unbiased estimate of it, and which
+/// intervals can be made of: the k-th holds of every task its k-th group, or, of tasks with more
+/// groups than others, the mean of its k-th share of them; and is the mean over the tasks. There
+/// are as many rounds as the task with the fewest groups has. Of one task they are its groups.
+struct TaskMeans {
+  double mean = 0;  // NaN if there are no values
+  std::vector<double> rounds;
+  std::size_t tasks = 0;  // that have values
+};
+TaskMeans task_means(std::span<const double> values, std::span<const std::string> groups,
+                     std::span<const std::string> tasks);
+
+/// The estimate that was made of the rounds, with the mean of the tasks' means; its interval is
+/// widened where that lies outside.
+Estimate about_tasks(Estimate of_rounds, const TaskMeans& means);
+
 /// The share of hits with the exact binomial interval (Clopper and Pearson). NaN if count is 0.
 Estimate binomial_mean(std::int64_t hits, std::int64_t count, double confidence = kConfidence);
 

@@ -53,7 +53,8 @@ std::string line_of(const Verdict& verdict, const CheckCommand& command) {
                          fixed_text(command.max_loss, 1), " allowed");
   if (command.by_mean) line += " (by the mean alone)";
   if (loss.kind != Kind::undecided) return line;
-  return line + (loss.more ? str("; about ", *loss.more, " more texts are needed")
+  return line + (loss.more ? str("; about ", *loss.more * static_cast<std::int64_t>(summary.tasks),
+                                 " more texts are needed")
                            : "; its loss is too near to that for any number of texts to tell");
 }
 
@@ -87,9 +88,9 @@ std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<Verdic
   std::int64_t wanted = 0;
   for (const auto& [summary, loss] : verdicts) {
     if (loss.kind != Kind::undecided) continue;
-    const auto texts = static_cast<std::int64_t>(summary.losses.size());
-    const std::int64_t more = loss.more.value_or(texts) * seen;
-    wanted = std::max(wanted, (more + texts - 1) / texts);
+    const auto rounds = static_cast<std::int64_t>(summary.losses.size());
+    const std::int64_t more = loss.more.value_or(rounds) * seen;
+    wanted = std::max(wanted, (more + rounds - 1) / rounds);
   }
   return std::min({wanted, seen, allowed});
 }
@@ -141,7 +142,8 @@ json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& com
     one["passed"] = verdict.loss.kind == Kind::passed;
     one["verdict"] = verdict_of_all({verdict});
     one["judged_loss_points"] = estimate_json(verdict.loss.loss);
-    if (verdict.loss.more) one["more_texts"] = *verdict.loss.more;
+    if (verdict.loss.more)
+      one["more_texts"] = *verdict.loss.more * static_cast<std::int64_t>(verdict.summary.tasks);
     out["policies"].push_back(std::move(one));
   }
   return out;

@@ -41,6 +41,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
       if (tokenizer) {
         judged.text = tokenizer->decode(outcome.tokens, true);
         judged.score = data::score(question.prompt, judged.text);
+        judged.digits = data::pass_key_digits(question.prompt, judged.text);
       }
       judged.outcome = std::move(outcome);
       return judged;
@@ -63,20 +64,28 @@ class Values {
     if (std::isnan(value)) return;
     values_.push_back(value);
     groups_.push_back(prompt.group);
+    tasks_.push_back(prompt.task);
   }
-  std::vector<double> of_groups() const { return group_means(values_, groups_); }
+  TaskMeans of_tasks() const { return task_means(values_, groups_, tasks_); }
+  /// The estimate over tasks, made of rounds of groups as `of_rounds` does it.
+  template <class OfRounds>
+  Estimate over_tasks(const OfRounds& of_rounds) const {
+    const TaskMeans means = of_tasks();
+    return about_tasks(of_rounds(means.rounds), means);
+  }
   double mean() const { return mean_of(values_); }
   std::size_t count() const { return values_.size(); }
   std::size_t texts() const { return count_texts(groups_); }
 
  private:
   std::vector<double> values_;
-  std::vector<std::string> groups_;
+  std::vector<std::string> groups_, tasks_;
 };
 
 Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
                       const std::vector<Judged>& judged, const std::string& task) {
-  Values score, full_score, loss, kl, agreement, kept, full_bytes, read, full_read;
+  Values score, full_score, loss, kl, agreement, prefix, in_place;
+  Values kept, full_bytes, read, full_read;
   Summary out;
   out.policy = policy;
   for (std::size_t i = 0; i < judged.size(); ++i) {
@@ -88,6 +97,10 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
     loss.add(100 * (full.score - one.score), prompt);
     kl.add(one.outcome.kl, prompt);
     agreement.add(one.outcome.agreement, prompt);
+    if (one.digits) {
+      prefix.add(one.digits->prefix, prompt);
+      in_place.add(one.digits->in_place, prompt);
+    }
     kept.add(one.outcome.kept_bytes, prompt);
     full_bytes.add(one.outcome.full_bytes, prompt);
     read.add(one.outcome.read_bytes, prompt);
@@ -99,12 +112,18 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   }
   out.scored = score.count();
   out.texts = score.texts();
-  out.score = score_mean(score.of_groups());
-  out.full_score = score_mean(full_score.of_groups());
-  out.losses = loss.of_groups();
-  out.loss = betting_mean(out.losses, kPointRange);
-  out.kl = divergence_mean(kl.of_groups());
-  out.agreement = score_mean(agreement.of_groups());
+  const auto of_scores = [](const auto& rounds) { return score_mean(rounds); };
+  out.score = score.over_tasks(of_scores);
+  out.score_over_prompts = score.mean();
+  out.full_score = full_score.over_tasks(of_scores);
+  TaskMeans losses = loss.of_tasks();
+  out.tasks = losses.tasks;
+  out.loss = about_tasks(betting_mean(losses.rounds, kPointRange), losses);
+  out.losses = std::move(losses.rounds);
+  out.kl = kl.over_tasks([](const auto& rounds) { return divergence_mean(rounds); });
+  out.agreement = agreement.over_tasks(of_scores);
+  out.digits_prefix = prefix.over_tasks(of_scores);
+  out.digits_in_place = in_place.over_tasks(of_scores);
   out.kept_bytes = kept.mean();
   out.full_bytes = full_bytes.mean();
   out.read_bytes = read.mean();
@@ -138,15 +157,27 @@ std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& 
 
 std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged) {
-  std::map<std::pair<std::int64_t, double>, Values> cells;
+  struct Cell {
+    Values score, prefix, in_place;
+  };
+  std::map<std::pair<std::int64_t, double>, Cell> cells;
   for (std::size_t i = 0; i < judged.size(); ++i) {
     const auto& prompt = evaluation.questions[i].prompt;
-    if (prompt.length > 0 && prompt.depth >= 0)
-      cells[{prompt.length, prompt.depth}].add(judged[i].score, prompt);
+    if (prompt.length <= 0 || prompt.depth < 0) continue;
+    Cell& cell = cells[{prompt.length, prompt.depth}];
+    cell.score.add(judged[i].score, prompt);
+    if (!judged[i].digits) continue;
+    cell.prefix.add(judged[i].digits->prefix, prompt);
+    cell.in_place.add(judged[i].digits->in_place, prompt);
   }
   std::vector<DepthScore> out;
-  for (const auto& [at, values] : cells)
-    if (values.count() > 0) out.push_back({at.first, at.second, values.count(), values.mean()});
+  for (const auto& [at, cell] : cells)
+    if (cell.score.count() > 0)
+      out.push_back({at.first,
+                     at.second,
+                     cell.score.count(),
+                     cell.score.of_tasks().mean,
+                     {cell.prefix.of_tasks().mean, cell.in_place.of_tasks().mean}});
   return out;
 }
 
@@ -159,17 +190,22 @@ json summary_json(const Summary& s) {
   out["full_bytes"] = number_json(s.full_bytes);
   out["kept_bytes"] = number_json(s.kept_bytes);
   out["compression"] = number_json(s.full_bytes / s.kept_bytes);
+  out["score_over_prompts"] = number_json(s.score_over_prompts);
   return out;
 }
 
 /// By length and depth; null where prompts have none.
 json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
   json out;
-  for (const auto& cell : depth_scores(evaluation, judged))
+  for (const auto& cell : depth_scores(evaluation, judged)) {
     out.push_back({{"length", cell.length},
                    {"depth", cell.depth},
                    {"samples", cell.samples},
                    {"score", cell.score}});
+    if (!std::isnan(cell.digits.prefix))
+      out.back().update(
+          {{"digits_prefix", cell.digits.prefix}, {"digits_in_place", cell.digits.in_place}});
+  }
   return out;
 }
 
@@ -189,18 +225,22 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
 
 json measured_json(const Summary& s) {
   const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
-  return {{"samples", s.scored},
-          {"texts", s.texts},
-          {"full", estimate_json(s.full_score)},
-          {"score", estimate_json(s.score)},
-          {"loss", estimate_json(loss)},
-          {"kept_share", number_json(1 - s.saved())},
-          {"kl", estimate_json(s.kl)},
-          {"agreement", estimate_json(s.agreement)},
-          {"read_bytes_per_token", number_json(s.read_bytes)},
-          {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
-          {"ms_per_token", number_json(s.ms_per_token)},
-          {"full_ms_per_token", number_json(s.full_ms_per_token)}};
+  json out = {{"samples", s.scored},
+              {"texts", s.texts},
+              {"full", estimate_json(s.full_score)},
+              {"score", estimate_json(s.score)},
+              {"loss", estimate_json(loss)},
+              {"kept_share", number_json(1 - s.saved())},
+              {"kl", estimate_json(s.kl)},
+              {"agreement", estimate_json(s.agreement)},
+              {"read_bytes_per_token", number_json(s.read_bytes)},
+              {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+              {"ms_per_token", number_json(s.ms_per_token)},
+              {"full_ms_per_token", number_json(s.full_ms_per_token)}};
+  if (!std::isnan(s.digits_prefix.mean))
+    out.update({{"digits_prefix", estimate_json(s.digits_prefix)},
+                {"digits_in_place", estimate_json(s.digits_in_place)}});
+  return out;
 }
 
 std::vector<json> measured_json(const Evaluation& evaluation) {
@@ -264,17 +304,26 @@ Table summary_table(const Evaluation& evaluation, const std::string& task,
               {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
                "KV read a token", "ms a token"},
               {}};
-  for (const auto& s : summarise(evaluation, task)) {
+  const auto summaries = summarise(evaluation, task);
+  const bool digits = !std::isnan(summaries.front().digits_prefix.mean);
+  if (digits) {
+    table.columns.emplace_back("digits to the first wrong");
+    table.columns.emplace_back("digits in place");
+  }
+  for (const auto& s : summaries) {
     const double mib = 1024.0 * 1024.0;
     // The first row is the full cache's: beside itself it differs in nothing, and surely so.
-    const auto beside_full = [&](const Estimate& estimate, int digits) {
-      return table.rows.empty() ? fixed_text(estimate.mean, digits)
-                                : interval_text(estimate, digits);
+    const auto beside_full = [&](const Estimate& estimate, int places) {
+      return table.rows.empty() ? fixed_text(estimate.mean, places)
+                                : interval_text(estimate, places);
     };
     table.rows.push_back({s.policy, percent_text(s.saved()), interval_text(s.score, 2),
                           beside_full(s.loss, 1), beside_full(s.kl, 4), beside_full(s.agreement, 2),
                           fixed_text(s.read_bytes / mib, 2) + " MiB",
                           fixed_text(s.ms_per_token, 1)});
+    if (digits)
+      for (const auto& one : {s.digits_prefix, s.digits_in_place})
+        table.rows.back().push_back(interval_text(one, 2));
   }
   return table;
 }
@@ -289,15 +338,26 @@ std::string task_title(const Evaluation& evaluation, const std::string& task) {
                                                            : title;
 }
 
-/// Scores over length and depth of one policy: a row a depth.
-Table depth_table(const std::string& policy, const std::vector<DepthScore>& scores) {
+struct DepthFigure {
+  const char* title;
+  double (*of)(const DepthScore&);
+};
+constexpr DepthFigure kDepthFigures[] = {
+    {"Score", [](const DepthScore& cell) { return cell.score; }},
+    {"Digits right up to the first wrong one",
+     [](const DepthScore& cell) { return cell.digits.prefix; }},
+    {"Digits right at their place", [](const DepthScore& cell) { return cell.digits.in_place; }}};
+
+/// A figure over length and depth of one policy: a row a depth.
+Table depth_table(const std::string& policy, const DepthFigure& figure,
+                  const std::vector<DepthScore>& scores) {
   std::map<double, std::map<std::int64_t, double>> rows;
   std::map<std::int64_t, bool> lengths;
   for (const auto& cell : scores) {
-    rows[cell.depth][cell.length] = cell.score;
+    rows[cell.depth][cell.length] = figure.of(cell);
     lengths[cell.length] = true;
   }
-  Table table{"Score over depth and length: " + policy, {"depth"}, {}};
+  Table table{str(figure.title, " over depth and length: ", policy), {"depth"}, {}};
   for (const auto& [length, there] : lengths) table.columns.push_back(std::to_string(length));
   for (const auto& [depth, cells] : rows) {
     std::vector<std::string> row{fixed_text(depth, 2)};
@@ -323,13 +383,19 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
       tables.push_back(summary_table(evaluation, task, task_title(evaluation, task)));
   const auto cells = depth_scores(evaluation, evaluation.full);
   const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
-  if (grid) {
-    tables.push_back(depth_table("full", cells));
+  for (const auto& figure : kDepthFigures) {
+    const bool known = std::any_of(cells.begin(), cells.end(), [&](const DepthScore& cell) {
+      return !std::isnan(figure.of(cell));
+    });
+    if (!grid || !known) continue;
+    tables.push_back(depth_table("full", figure, cells));
     for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
-      tables.push_back(
-          depth_table(evaluation.policies[i], depth_scores(evaluation, evaluation.judged[i])));
+      tables.push_back(depth_table(evaluation.policies[i], figure,
+                                   depth_scores(evaluation, evaluation.judged[i])));
   }
-  tables.push_back(summary_table(evaluation, {}, "All " + prompts_text(evaluation)));
+  std::string all = "All " + prompts_text(evaluation);
+  if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
+  tables.push_back(summary_table(evaluation, {}, all));
   return tables;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/simulate.hpp"
 #include "data/prompts.hpp"
+#include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -31,6 +33,7 @@ struct Judged {
   Outcome outcome;
   std::string text;  // that was generated; empty without a tokenizer
   double score = std::numeric_limits<double>::quiet_NaN();
+  std::optional<data::DigitScores> digits;  // of a pass key
 };
 
 struct Evaluation {
@@ -56,12 +59,15 @@ struct Summary {
   std::string policy;
   std::size_t scored = 0;  // questions with answers
   std::size_t texts = 0;   // that these are made of
-  // Over the means of groups, as docs/certainty.md says.
+  std::size_t tasks = 0;   // that these belong to
+  // Means of the tasks' means over groups, as docs/certainty.md says.
   Estimate score, full_score;  // 0 to 1
   Estimate loss;               // full score less this one, question by question, in points
-  std::vector<double> losses;  // the same of each group
+  std::vector<double> losses;  // the same of each round of groups (TaskMeans::rounds)
   Estimate kl, agreement;
-  double kept_bytes = 0, full_bytes = 0;  // of one prompt, the mean
+  Estimate digits_prefix, digits_in_place;  // of pass keys; NaN if there are none
+  double score_over_prompts = 0;            // each prompt counting the same
+  double kept_bytes = 0, full_bytes = 0;    // of one prompt, the mean over prompts
   double read_bytes = 0, full_read_bytes = 0;
   double ms_per_token = std::numeric_limits<double>::quiet_NaN();
   double full_ms_per_token = std::numeric_limits<double>::quiet_NaN();
@@ -70,12 +76,13 @@ struct Summary {
 /// One row for each policy, after that of the full cache. If `task` is empty, all questions count.
 std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task = {});
 
-/// The mean score of the prompts that were asked for at one length and depth.
+/// The mean scores of the prompts that were asked for at one length and depth.
 struct DepthScore {
   std::int64_t length = 0;
   double depth = 0;
   std::size_t samples = 0;
   double score = 0;
+  data::DigitScores digits;  // of the pass keys among them; NaN if there are none
 };
 std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged);

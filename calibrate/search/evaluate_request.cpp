@@ -190,20 +190,26 @@ void require_all(const Evaluation& evaluation) {
 
 /// What the reader of the scores should know.
 void print_notes(const Evaluation& evaluation) {
-  std::vector<std::string> groups;
-  for (const auto& question : evaluation.questions) groups.push_back(question.prompt.group);
+  std::vector<std::string> groups, tasks;
+  for (const auto& question : evaluation.questions) {
+    groups.push_back(question.prompt.group);
+    tasks.push_back(question.prompt.task);
+  }
   std::size_t scored = 0;
-  const auto means = [&](const std::vector<Judged>& judged) {
+  const auto scores_of = [&](const std::vector<Judged>& judged) {
     std::vector<double> scores;
     for (const auto& one : judged) scores.push_back(one.score);
     scored = scores.size() - std::count_if(scores.begin(), scores.end(),
                                            [](double score) { return std::isnan(score); });
-    return group_means(scores, groups);
+    return scores;
+  };
+  const auto means = [&](const std::vector<Judged>& judged) {
+    return group_means(scores_of(judged), groups);
   };
   auto scores = means(evaluation.full);
   if (scores.empty()) return;
   const std::size_t texts = scores.size();
-  const double full_score = mean_of(scores);
+  const double full_score = task_means(scores_of(evaluation.full), groups, tasks).mean;
   for (const auto& policy : evaluation.judged) {
     const auto more = means(policy);
     scores.insert(scores.end(), more.begin(), more.end());

@@ -77,7 +77,59 @@ TEST(EvaluationTables, ATableATaskAndNoneOfOneLength) {
   ASSERT_THAT(tables, SizeIs(3));
   EXPECT_THAT(tables[0].title, testing::StartsWith("Task needle"));
   EXPECT_THAT(tables[1].title, testing::StartsWith("Your own prompts"));
-  EXPECT_EQ(tables[2].title, "All 2 prompts");
+  EXPECT_EQ(tables[2].title, "All 2 prompts: means of the means of 2 tasks");
+}
+
+TEST(EvaluationTables, ATaskOfManyPromptsWeighsNoMoreThanOneOfFew) {
+  Evaluation evaluation;
+  evaluation.policies = {"streaming:recent=60"};
+  evaluation.judged.resize(1);
+  for (int i = 0; i < 9; ++i) add(evaluation, "vt", 0, -1, 1, 1);
+  for (int i = 0; i < 3; ++i) add(evaluation, "cwe", 0, -1, 0.5, 0);
+  const Summary all = summarise(evaluation).at(1);
+  EXPECT_EQ(all.tasks, 2u);
+  EXPECT_EQ(all.score.mean, 0.5);
+  EXPECT_EQ(all.full_score.mean, 0.75);
+  EXPECT_EQ(all.loss.mean, 25);
+  EXPECT_THAT(all.losses, ElementsAre(25, 25, 25));
+  EXPECT_EQ(all.score_over_prompts, 0.75);
+  const auto one = evaluation_json(evaluation).at("policies").at(1);
+  EXPECT_EQ(one.at("score").at("mean"), 0.5);
+  EXPECT_EQ(one.at("score_over_prompts"), 0.75);
+  EXPECT_EQ(one.at("tasks").at("vt").at("score").at("mean"), 1);
+}
+
+TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
+  Evaluation evaluation;
+  evaluation.policies = {"snapkv:budget=64"};
+  evaluation.judged.resize(1);
+  for (const std::int64_t length : {512, 1024}) {
+    add(evaluation, "passkey:digits=4", length, 0.5, 1, 0);
+    evaluation.full.back().digits = {1, 1};
+    evaluation.judged[0].back().digits = {0.25, length == 512 ? 0.75 : 0.5};
+  }
+  add(evaluation, "needle", 2048, 0.5, 1, 1);  // has no digits
+  const auto tables = evaluation_tables(evaluation);
+  ASSERT_THAT(tables, SizeIs(9));
+  EXPECT_EQ(tables[0].columns.at(8), "digits to the first wrong");
+  EXPECT_EQ(tables[0].columns.at(9), "digits in place");
+  EXPECT_THAT(tables[0].rows.at(1).at(8), testing::StartsWith("0.25 ["));
+  EXPECT_THAT(tables[0].rows.at(1).at(9), testing::StartsWith("0.62 ["));
+  EXPECT_THAT(tables[1].columns, SizeIs(8));  // of the needle
+  EXPECT_EQ(tables[5].title,
+            "Digits right up to the first wrong one over depth and length: "
+            "snapkv:budget=64");
+  EXPECT_THAT(tables[5].rows, ElementsAre(ElementsAre("0.50", "0.25", "0.25", "-")));
+  EXPECT_EQ(tables[7].title, "Digits right at their place over depth and length: snapkv:budget=64");
+  EXPECT_THAT(tables[7].rows, ElementsAre(ElementsAre("0.50", "0.75", "0.50", "-")));
+
+  const auto measured = measured_json(evaluation).at(1);
+  EXPECT_EQ(measured.at("digits_prefix").at("mean"), 0.25);
+  EXPECT_EQ(measured.at("digits_in_place").at("mean"), 0.625);
+  const auto& cells = measured.at("by_length_and_depth");
+  EXPECT_EQ(cells.at(0).at("digits_in_place"), 0.75);
+  EXPECT_FALSE(cells.at(2).contains("digits_in_place"));
+  EXPECT_EQ(measured.at("full_by_length_and_depth").at(0).at("digits_prefix"), 1);
 }
 
 }  // namespace

@@ -122,6 +122,12 @@ TEST(DigitScores, UpToTheFirstWrongDigitAndInPlace) {
   EXPECT_EQ(of("1234", "none"), std::pair(0., 0.));
   EXPECT_EQ(of("1234", ""), std::pair(0., 0.));
   EXPECT_THAT(error_of([] { digit_scores("", "1"); }), HasSubstr("without digits"));
+  const auto of_prompt = pass_key_digits(asking("passkey:digits=4", {"1234"}), "It is 1294.");
+  ASSERT_TRUE(of_prompt);
+  EXPECT_EQ(of_prompt->prefix, 0.5);
+  EXPECT_EQ(of_prompt->in_place, 0.75);
+  EXPECT_FALSE(pass_key_digits(asking("needle", {"1234"}), "1234"));
+  EXPECT_FALSE(pass_key_digits(asking("passkey", {}), "1234"));
 }
 
 }  // namespace

@@ -137,6 +137,60 @@ TEST(Certainty, GroupsCountOnce) {
   EXPECT_THROW(group_means(values, {}), Error);
 }
 
+TEST(Certainty, TasksWeighTheSameHoweverManyGroupsTheyHave) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  // Task x has the groups 1, 0.5 and 0; y has 0.25 and 0.75; z has no value.
+  const std::vector<double> values = {1, 0.25, 1, 0, 0.75, 0, none};
+  const std::vector<std::string> groups = {"a", "b", "c", "c", "d", "e", ""},
+                                 tasks = {"x", "y", "x", "x", "y", "x", "z"};
+  const TaskMeans found = task_means(values, groups, tasks);
+  EXPECT_EQ(found.tasks, 2u);
+  EXPECT_EQ(found.mean, 0.5);  // of 0.5 and 0.5
+  // The first group of each, and then what is left of x with the second of y.
+  EXPECT_THAT(found.rounds, ElementsAre((1 + 0.25) / 2, (0.25 + 0.75) / 2));
+  const Estimate estimate = about_tasks(score_mean(found.rounds), found);
+  EXPECT_EQ(estimate.mean, 0.5);
+  EXPECT_LE(estimate.low, 0.5);
+
+  // Ten texts of a task that is lost are not drowned by a hundred of one that is not.
+  std::vector<double> scores(100, 1.0);
+  scores.insert(scores.end(), 10, 0.0);
+  std::vector<std::string> of(100, "kept");
+  of.insert(of.end(), 10, "lost");
+  EXPECT_EQ(task_means(scores, std::vector<std::string>(110), of).mean, 0.5);
+
+  // One task alone is its groups, in their order.
+  const std::vector<std::string> one(values.size(), "x");
+  EXPECT_THAT(task_means(values, groups, one).rounds, ElementsAre(1, 0.25, 0.5, 0.75, 0));
+  EXPECT_TRUE(std::isnan(task_means({}, {}, {}).mean));
+  EXPECT_TRUE(std::isnan(about_tasks(score_mean({}), task_means({}, {}, {})).mean));
+  EXPECT_THROW(task_means(values, groups, {}), Error);
+}
+
+/// How often the interval of the mean of two tasks' means holds it, where their scores differ much
+/// and one has three times as many texts.
+TEST(Certainty, TheIntervalOverTasksHoldsTheirMean) {
+  Random random(5, "tasks");
+  constexpr int kRuns = 1000;
+  int held = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<double> scores;
+    std::vector<std::string> tasks;
+    const auto draw = [&](const char* task, int count, std::uint64_t percent) {
+      for (int i = 0; i < count; ++i) {
+        scores.push_back(random.below(100) < percent ? 1 : 0);
+        tasks.emplace_back(task);
+      }
+    };
+    draw("easy", 60, 95);
+    draw("hard", 20, 30);
+    const TaskMeans found = task_means(scores, std::vector<std::string>(scores.size()), tasks);
+    const Estimate estimate = about_tasks(score_mean(found.rounds), found);
+    held += estimate.low <= 0.625 && 0.625 <= estimate.high;
+  }
+  EXPECT_GE(held, kRuns * 95 / 100);
+}
+
 TEST(Certainty, DivergencesHaveALowerEndThatHolds) {
   const Estimate small = divergence_mean(std::vector<double>(20, 0.01));
   EXPECT_NEAR(small.mean, 0.01, 1e-12);
