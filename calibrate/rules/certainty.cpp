@@ -150,6 +150,15 @@ TaskMeans task_means(std::span<const double> values, std::span<const std::string
     return mean_of(all);
   };
   out.mean = mean_over_tasks([](auto means) { return mean_of(means); });
+  const bool balanced = std::all_of(of_tasks.begin(), of_tasks.end(),
+                                    [&](const auto& means) { return means.size() == rounds; });
+  if (balanced) {
+    // Then the groups themselves, task after task in turns, have that mean.
+    out.tasks = std::min<std::size_t>(out.tasks, 1);
+    for (std::size_t k = 0; k < rounds; ++k)
+      for (const auto& means : of_tasks) out.rounds.push_back(means[k]);
+    return out;
+  }
   for (std::size_t k = 0; k < rounds; ++k)
     out.rounds.push_back(mean_over_tasks([&](auto means) {
       const std::size_t begin = k * means.size() / rounds, end = (k + 1) * means.size() / rounds;

@@ -36,14 +36,14 @@ std::vector<double> group_means(std::span<const double> values,
                                 std::span<const std::string> groups);
 
 /// The mean of the tasks' means, each of which is the mean over its groups: what a figure over
-/// several tasks is. `rounds` are values whose mean is an unbiased estimate of it, and which
-/// intervals can be made of: the k-th holds of every task its k-th group, or, of tasks with more
-/// groups than others, the mean of its k-th share of them; and is the mean over the tasks. There
-/// are as many rounds as the task with the fewest groups has. Of one task they are its groups.
+/// several tasks is. `rounds` are values that intervals can be made of. If all tasks have as many
+/// groups they are these, the first of each task, then the second of each. Else the k-th is a mean
+/// over the tasks: of the k-th group, or of tasks with more groups of the k-th share of them.
+/// There are then as many as the task with the fewest groups has.
 struct TaskMeans {
   double mean = 0;  // NaN if there are no values
   std::vector<double> rounds;
-  std::size_t tasks = 0;  // that have values
+  std::size_t tasks = 0;  // how many groups, of different tasks, a round is made of
 };
 TaskMeans task_means(std::span<const double> values, std::span<const std::string> groups,
                      std::span<const std::string> tasks);

@@ -159,6 +159,14 @@ TEST(Certainty, TasksWeighTheSameHoweverManyGroupsTheyHave) {
   of.insert(of.end(), 10, "lost");
   EXPECT_EQ(task_means(scores, std::vector<std::string>(110), of).mean, 0.5);
 
+  // Tasks with as many groups: these in turns, so that each counts.
+  const TaskMeans even =
+      task_means(std::vector<double>{1, 0.5, 0, 0.25}, std::vector<std::string>(4),
+                 std::vector<std::string>{"x", "x", "y", "y"});
+  EXPECT_THAT(even.rounds, ElementsAre(1, 0, 0.5, 0.25));
+  EXPECT_EQ(even.tasks, 1u);
+  EXPECT_EQ(even.mean, 0.4375);
+
   // One task alone is its groups, in their order.
   const std::vector<std::string> one(values.size(), "x");
   EXPECT_THAT(task_means(values, groups, one).rounds, ElementsAre(1, 0.25, 0.5, 0.75, 0));
@@ -167,28 +175,38 @@ TEST(Certainty, TasksWeighTheSameHoweverManyGroupsTheyHave) {
   EXPECT_THROW(task_means(values, groups, {}), Error);
 }
 
-/// How often the interval of the mean of two tasks' means holds it, where their scores differ much
-/// and one has three times as many texts.
+/// How often the intervals of the mean of two tasks' means hold it, where their scores differ much:
+/// with as many texts of each, few and many, and where one has three times as many.
 TEST(Certainty, TheIntervalOverTasksHoldsTheirMean) {
   Random random(5, "tasks");
   constexpr int kRuns = 1000;
-  int held = 0;
-  for (int run = 0; run < kRuns; ++run) {
-    std::vector<double> scores;
-    std::vector<std::string> tasks;
-    const auto draw = [&](const char* task, int count, std::uint64_t percent) {
-      for (int i = 0; i < count; ++i) {
-        scores.push_back(random.below(100) < percent ? 1 : 0);
-        tasks.emplace_back(task);
-      }
-    };
-    draw("easy", 60, 95);
-    draw("hard", 20, 30);
-    const TaskMeans found = task_means(scores, std::vector<std::string>(scores.size()), tasks);
-    const Estimate estimate = about_tasks(score_mean(found.rounds), found);
-    held += estimate.low <= 0.625 && 0.625 <= estimate.high;
+  for (const auto& [easy, hard] : {std::pair{5, 5}, {20, 20}, {100, 100}, {60, 20}}) {
+    int scores_held = 0, losses_held = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      std::vector<double> scores, losses;
+      std::vector<std::string> tasks;
+      const auto draw = [&](const char* task, int count, std::uint64_t percent) {
+        for (int i = 0; i < count; ++i) {
+          scores.push_back(random.below(100) < percent ? 1 : 0);
+          losses.push_back(1 - scores.back());
+          tasks.emplace_back(task);
+        }
+      };
+      draw("easy", easy, 95);
+      draw("hard", hard, 30);
+      const std::vector<std::string> groups(scores.size());
+      const auto holds = [](const Estimate& estimate, double truth) {
+        return estimate.low <= truth && truth <= estimate.high;
+      };
+      const TaskMeans of_scores = task_means(scores, groups, tasks);
+      scores_held += holds(about_tasks(score_mean(of_scores.rounds), of_scores), 0.625);
+      const TaskMeans of_losses = task_means(losses, groups, tasks);
+      losses_held +=
+          holds(about_tasks(betting_mean(of_losses.rounds, kDifferenceRange), of_losses), 0.375);
+    }
+    EXPECT_GE(scores_held, kRuns * 95 / 100) << easy << " and " << hard;
+    EXPECT_GE(losses_held, kRuns * 95 / 100) << easy << " and " << hard;
   }
-  EXPECT_GE(held, kRuns * 95 / 100);
 }
 
 TEST(Certainty, DivergencesHaveALowerEndThatHolds) {
