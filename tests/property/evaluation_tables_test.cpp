@@ -113,6 +113,8 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   ASSERT_THAT(tables, SizeIs(9));
   EXPECT_EQ(tables[0].columns.at(8), "digits to the first wrong");
   EXPECT_EQ(tables[0].columns.at(9), "digits in place");
+  EXPECT_THAT(tables.back().title, testing::StartsWith("All "));
+  EXPECT_THAT(tables.back().columns, SizeIs(8));
   EXPECT_THAT(tables[0].rows.at(1).at(8), testing::StartsWith("0.25 ["));
   EXPECT_THAT(tables[0].rows.at(1).at(9), testing::StartsWith("0.62 ["));
   EXPECT_THAT(tables[1].columns, SizeIs(8));  // of the needle
