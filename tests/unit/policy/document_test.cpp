@@ -171,10 +171,9 @@ TEST(Document, SchemaListsTheSettings) {
     return keys;
   };
   std::map<std::string, std::set<std::string>> written;
-  for (const char* text :
-       {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
-        "h2o:heavy=8", "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache",
-        "quest"}) {
+  for (const char* text : {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv",
+                           "snapkv", "pyramidkv", "h2o:heavy=8", "pyramid-layers:shape=linear",
+                           "random-layers:layers=1", "minicache", "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
