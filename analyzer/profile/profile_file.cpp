@@ -206,7 +206,7 @@ namespace {
 class MemorySource : public SampleSource {
  public:
   MemorySource(const Header& header, const Sample& sample) {
-    static_cast<PromptDescription&>(about_) = sample;
+    static_cast<PromptDescription&>(about_) = static_cast<const PromptDescription&>(sample);
     about_.index = sample.index;
     about_.n_tokens = static_cast<std::int64_t>(sample.tokens.size());
     about_.cut_tokens = sample.cut_tokens;
