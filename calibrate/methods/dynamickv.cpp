@@ -252,6 +252,8 @@ void Budgeting::choose() {
   for (const Found found : forms())
     for (const Level& level : levels_) tried.push_back({found, &level});
   const Verdict verdict = try_policies(tried, split_.choice);
+  // A budget that was asked for needs no choice; that nothing is measured is said below.
+  if (request_.budget && verdict.samples().empty()) return;
   require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
   const Estimate full = verdict.full_score();
   require_score(full.mean, evidence_.request().force, out_);
@@ -316,7 +318,7 @@ void Budgeting::measure() {
   const bool held_out = !split_.held_out.empty();
   const Verdict verdict = try_policies(tried, held_out ? split_.held_out : split_.choice);
   if (verdict.samples().empty()) {
-    out_.notes.push_back("no held-out sample has a score: the loss is not measured");
+    out_.notes.push_back("no sample to judge by has a score: the loss is not measured");
     return;
   }
   const std::string where = held_out ? "held-out samples" : "the samples of the choice";

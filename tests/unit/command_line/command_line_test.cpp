@@ -305,7 +305,7 @@ TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--as", "toaster"}),
               AllOf(HasSubstr("no runtime 'toaster'"), HasSubstr("vllm")));
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--compress-context"}),
-              AllOf(HasSubstr("a: "), HasSubstr("context and an input")));
+              AllOf(HasSubstr("a: "), HasSubstr("context and a question")));
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"-o", prompts + ".out"}),
               HasSubstr("exactly one document"));
   EXPECT_THAT(refuses_policy(2, document("same.json", 1), {"-o", prompts}), HasSubstr("--force"));
