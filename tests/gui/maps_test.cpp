@@ -388,7 +388,11 @@ TEST_F(HeadGridTest, ShowsTheHeadThatWasChosenBeforeItHadRoom) {
 TEST_F(HeadGridTest, ReadsWhatIsInSightAndARing) {
   grid_.set_thumbnail_size(128);  // so that not all fit
   grid_.set_maps(profile_.get(), 0, Reduction::mean);
-  const auto idle = [&] { return grid_.is_loaded() && profile_->loader().waiting() == 0; };
+  // What was read has also come to the cache: between the two it may be asked for again.
+  const auto idle = [&] {
+    return grid_.is_loaded() && profile_->loader().waiting() == 0 &&
+           profile_->cache().size() == control_.reads().size();
+  };
   ASSERT_TRUE(wait_until(idle));
   const auto seen = grid_.in_sight();
   ASSERT_LT(seen.size(), 16u);
