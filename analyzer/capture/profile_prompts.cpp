@@ -94,10 +94,7 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
              "a prompt of your own; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(
-      command, "--prompts", run.prompts_file, "FILE",
-      "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's "
-      "or LongBench v2's");
+  add_option(command, "--prompts", run.prompts_file, "FILE", kPromptsFile);
   add_number(command, "--max-tokens", options.most_tokens, "N",
              "longer prompts lose their middle; 0: what the model's context leaves to the answer",
              0, std::int64_t{1} << 24);

@@ -48,10 +48,7 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
   add_option(command, "-p,--prompt", options.prompt_texts, "TEXT", "a prompt; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_option(
-      command, "--prompts", options.prompts_file, "FILE",
-      "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's "
-      "or LongBench v2's");
+  add_option(command, "--prompts", options.prompts_file, "FILE", kPromptsFile);
   add_number(command, "--new", options.max_new, "N", "tokens to generate for each prompt, at most",
              0, std::int64_t{1} << 24);
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");

@@ -26,6 +26,11 @@ struct RunOptions : ModelOptions {
   std::string chat = "none";
 };
 
+/// What --prompts takes, for its help.
+inline constexpr const char* kPromptsFile =
+    "JSONL file of one of the layouts of docs/tasks.md: its own, RULER's, kvpress's, SCBench's or "
+    "LongBench v2's";
+
 /// Adds --model, --device, --dtype, --threads, --memory-budget and --chat.
 void add_model_options(CLI::App& command, RunOptions& options);
 /// Adds --prompt, --prompts, --new and --ignore-eos.

@@ -143,8 +143,9 @@ std::string certificate_text(const SearchResult& result, const SearchRequest& re
   const Tried& chosen = result.tried[result.chosen];
   const std::string limit = str("a loss of at most ", fixed_text(request.max_loss, 1), " points");
   if (!chosen.certificate)
-    return str("not certified for ", limit, ": no text was held out, for there are fewer than ",
-               kLeastToHoldOut);
+    return str("not certified for ", limit,
+               ": no held-out text has a score; texts are held out of ", kLeastToHoldOut,
+               " or more, as --held-out says");
   const LossVerdict& verdict = *chosen.certificate;
   const std::string bound =
       str(chosen.unseen_texts, " unseen texts say, with 95 % certainty for all ",

@@ -12,6 +12,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/text_of.hpp"
 
 namespace kvatlas {
 namespace {
@@ -20,11 +21,6 @@ using namespace testing_support;
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class Auto : public testing::Test {
  protected:

@@ -21,6 +21,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/text_of.hpp"
 
 namespace kvatlas {
 namespace {
@@ -99,19 +100,15 @@ class Determinism : public testing::Test {
     for (const char* section : {"simlayerkv", "pod"})
       EXPECT_EQ(a.sections.at(section).at("result"), b.sections.at(section).at("result"));
   }
-  static std::string bytes(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   TemporaryFolder folder_;
 };
 
 TEST_F(Determinism, ThreadsChangeNothing) {
   const auto one = profiled("one.h5", "1"), two = profiled("two.h5", "2"),
              three = profiled("three.h5", "3");
-  EXPECT_EQ(bytes(one), bytes(two));
-  EXPECT_EQ(bytes(one), bytes(three));
-  EXPECT_EQ(bytes(calibrated(one)), bytes(calibrated(two)));
+  EXPECT_EQ(text_of(one), text_of(two));
+  EXPECT_EQ(text_of(one), text_of(three));
+  EXPECT_EQ(text_of(calibrated(one)), text_of(calibrated(two)));
 }
 
 /// The greatest difference of a statistic over all samples; missing values must be the same ones.
@@ -162,7 +159,7 @@ TEST_F(Determinism, ProcessorsDifferByRoundingAlone) {
 TEST_F(Determinism, CudaKernelsDifferByRoundingAlone) {
   const auto cpu = profiled("cpu.h5", "2"),
              cuda = profiled("cuda.h5", "2", KVATLAS_EMULATED_PROGRAM);
-  EXPECT_NE(bytes(cpu), bytes(cuda));  // other kernels did run
+  EXPECT_NE(text_of(cpu), text_of(cuda));  // other kernels did run
   expect_rounding_alone(profile::Reader(cpu), profile::Reader(cuda));
   expect_same_decisions(cpu, cuda);
 }

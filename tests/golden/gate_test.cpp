@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas check` on the real model: passed, failed and undecided, told apart in every form.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +10,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/text_of.hpp"
 
 namespace kvatlas {
 namespace {
@@ -44,10 +43,7 @@ class Gate : public testing::Test {
     return run_kvatlas(words);
   }
   std::string junit() const { return (folder_.path() / "verdict.xml").string(); }
-  std::string junit_text() const {
-    std::ifstream file(junit());
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string junit_text() const { return text_of(junit()); }
   TemporaryFolder folder_;
 };
 
