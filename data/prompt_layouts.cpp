@@ -262,6 +262,7 @@ PromptsOfLine longbench_v2_prompt(const Line& line, Prompt prompt) {
   prompt.answers = {answer};
   if (prompt.metric.empty()) prompt.metric = "choice";
   if (prompt.max_new_tokens == 0) prompt.max_new_tokens = kChoiceTokens;
+  add_task_rules(prompt);
   return {{std::move(prompt)}, {}};
 }
 

@@ -188,6 +188,13 @@ TEST(Prompts, LongBenchV2sChoicesFillItsTemplate) {
   EXPECT_EQ(copy.with_answer_prefix(), "C Q\nF");
   EXPECT_EQ(copy.metric, "choice");
   EXPECT_EQ(copy.max_new_tokens, 148);
+  // What the task says of its answers holds in this layout too, or the written line would be read
+  // as another prompt.
+  const Prompt chinese =
+      parse_prompt(R"({"context":"C","question":"Q","task":"scbench_qa_chn",)" + choices + "}");
+  EXPECT_EQ(chinese.metric, "choice");
+  EXPECT_EQ(chinese.language, "zh");
+  EXPECT_EQ(prompt_line(parse_prompt(prompt_line(chinese))), prompt_line(chinese));
 }
 
 TEST(Prompts, WrongMembersOfOthersLayoutsAreNamed) {
