@@ -133,6 +133,7 @@ calibrate::Document inline_document(const std::string& text,
   calibrate::Document document;
   document.model = *model;
   document.kv_bits = policy.kv_bits;
+  document.kv_residual = policy.kv_residual;
   for (const auto& part : policy.parts) {
     const auto section = calibrate::section_name(part);
     document.sections[section] = calibrate::section_of(part);

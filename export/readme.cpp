@@ -176,6 +176,7 @@ std::string readme_text(const PartRequest& request, const std::string& section, 
   calibrate::Policy policy;
   policy.parts = {request.part};
   policy.kv_bits = document.kv_bits;
+  policy.kv_residual = document.kv_residual;
   field("policy", section == calibrate::kComposition
                       ? "composition, see policy.json"
                       : printable(calibrate::policy_text(policy), 400) + " (" +

@@ -10,6 +10,7 @@ Exported export_transformers_cache(const PartRequest& request) {
   document.model = request.document.model;
   document.provenance = request.document.provenance;
   document.kv_bits = policy.kv_bits;
+  document.kv_residual = policy.kv_residual;
   document.runtime = request.document.runtime;
   for (const auto& part : policy.parts) {
     const bool heads = policy.section == "heads";

@@ -10,6 +10,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/where.h>
 
 #include "analyzer/capture/ops_impl.hpp"
 
@@ -62,6 +63,12 @@ at::Tensor take(const at::Tensor& tensor, std::int64_t axis, const KeyRanges& ke
   return at::cat({tensor.narrow(axis, keys.far_begin, keys.far_end - keys.far_begin), near}, axis);
 }
 
+/// Where row i has key j behind the initial and before the recent ones.
+at::Tensor is_distant(const at::Tensor& i, const at::Tensor& j,
+                      const kernels::Proximity& proximal) {
+  return (j >= proximal.initial).logical_and(j <= i - proximal.recent);
+}
+
 /// Any mask and soft cap, in blocks of queries small enough that the scores stay within
 /// kScoreBytes.
 Attended attend_blocks(const Attention& io) {
@@ -81,17 +88,24 @@ Attended attend_blocks(const Attention& io) {
     // [K, group * count, d] x [K, d, keys]: one product a KV head.
     const at::Tensor q =
         query.narrow(2, start, count).reshape({n_kv_heads, group * count, head_dim});
-    at::Tensor scores = at::matmul(q, key.transpose(1, 2)).to(at::kFloat).mul_(io.scale);
-    if (io.softcap > 0.0) scores.div_(io.softcap).tanh_().mul_(io.softcap);
-    scores = scores.view({n_kv_heads, group, count, n_keys});
-    if (count > 1 || io.proximal || (io.window > 0 && n_keys > io.window)) {
+    const auto scores_of = [&](const at::Tensor& queries, const at::Tensor& of_keys) {
+      at::Tensor scores =
+          at::matmul(queries, of_keys.transpose(1, 2)).to(at::kFloat).mul_(io.scale);
+      if (io.softcap > 0.0) scores.div_(io.softcap).tanh_().mul_(io.softcap);
+      return scores.view({n_kv_heads, group, count, n_keys});
+    };
+    at::Tensor scores = scores_of(q, key);
+    if (count > 1 || io.proximal || io.shared || (io.window > 0 && n_keys > io.window)) {
       const at::Tensor i = at::arange(first + start, first + start + count, positions).unsqueeze(1);
       const at::Tensor j = take(at::arange(n_all, positions), 0, keys).unsqueeze(0);
+      if (io.shared)
+        scores = at::where(
+            is_distant(i, j, io.shared->proximal),
+            scores_of(io.shared->query.narrow(1, start, count), take(io.shared->key, 1, keys)),
+            scores);
       at::Tensor hidden = j > i;
       if (io.window > 0) hidden = hidden.logical_or_(j <= i - io.window);
-      if (io.proximal)
-        hidden = hidden.logical_or_(
-            (j >= io.proximal->initial).logical_and(j <= i - io.proximal->recent));
+      if (io.proximal) hidden = hidden.logical_or_(is_distant(i, j, *io.proximal));
       scores.masked_fill_(hidden, -std::numeric_limits<float>::infinity());
     }
     const at::Tensor weights = at::softmax(scores, -1)
@@ -107,7 +121,8 @@ Attended attend_blocks(const Attention& io) {
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
-  const bool plain = io.softcap == 0.0 && !io.proximal && (io.window == 0 || io.window >= n_all);
+  const bool plain =
+      io.softcap == 0.0 && !io.proximal && !io.shared && (io.window == 0 || io.window >= n_all);
   return plain && n == n_all && n > 1 ? attend_causal(io) : attend_blocks(io);
 }
 

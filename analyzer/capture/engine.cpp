@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
@@ -154,10 +155,14 @@ struct Engine::State {
     Rotations rotations;
     std::int64_t logit_rows;
     std::vector<std::optional<kernels::Proximity>> proximal;
+    std::optional<SharedKeys> shared;
+    std::vector<at::Tensor> queries;  // [layer] of [n_heads, n, head_dim], if keys are shared
     std::int64_t first() const { return sequence->length; }
   };
 
   Flow begin(const Step& step);
+  /// The queries and keys by which a layer scores distant keys; none if they are its own.
+  std::optional<Attention::Shared> shared_with(std::int64_t index, const Flow& flow) const;
   void run_layer(std::int64_t index, const LayerTensors& w, Flow& flow, std::size_t number,
                  const AttentionObserver& observer);
   std::pair<at::Tensor, at::Tensor> remember(std::int64_t index, Sequence::State& sequence,
@@ -257,6 +262,7 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   flow.hidden = weights->embed(step.tokens);
   flow.logit_rows = step.logit_rows;
   flow.proximal = step.proximal;
+  flow.shared = step.shared;
   flow.rotations = rotations(flow.first(), static_cast<std::int64_t>(step.tokens.size()));
   return flow;
 }
@@ -293,6 +299,23 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
   return {q, k, v};
 }
 
+std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
+                                                            const Flow& flow) const {
+  if (!flow.shared) return std::nullopt;
+  const model::Config& c = config();
+  const std::int64_t group = c.n_heads / c.n_kv_heads, total = flow.first() + flow.hidden.size(0);
+  std::vector<at::Tensor> queries, keys;
+  bool others = false;
+  for (std::int64_t h = 0; h < c.n_heads; ++h) {
+    const std::int64_t lowest = flow.shared->lowest[h][index];
+    others |= lowest != index;
+    queries.push_back(flow.queries[lowest][h]);
+    keys.push_back(flow.sequence->layers[lowest].key[h / group].narrow(0, 0, total));
+  }
+  if (!others) return std::nullopt;
+  return Attention::Shared{at::stack(queries), at::stack(keys), flow.shared->proximal};
+}
+
 void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
                               std::size_t number, const AttentionObserver& observer) {
   const model::Config& c = config();
@@ -302,8 +325,9 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
   const at::Tensor query = projected.query.transpose(0, 1);
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
-  const Attended attended =
-      attend({query, key, value, c.attention_scale, c.attention_softcap, window, proximal});
+  if (flow.shared) flow.queries.push_back(query);
+  const Attended attended = attend({query, key, value, c.attention_scale, c.attention_softcap,
+                                    window, proximal, shared_with(index, flow)});
   if (observer)
     observer(
         {.layer = index,

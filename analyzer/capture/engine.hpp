@@ -108,6 +108,12 @@ class Sequence {
   std::unique_ptr<State> state_;
 };
 
+/// Which layers score distant keys by the queries and keys of which other layers (docs/pod.md).
+struct SharedKeys {
+  kernels::Proximity proximal;                    // keys that each layer scores by its own
+  std::vector<std::vector<std::int64_t>> lowest;  // [query head][layer]: the layer that it uses
+};
+
 class Engine {
  public:
   Engine(std::shared_ptr<const model::ModelFile> model, const EngineOptions& options);
@@ -124,6 +130,8 @@ class Engine {
     /// [n_layers] or empty: in layers where it is set, every token attends to its proximal keys
     /// alone.
     std::vector<std::optional<kernels::Proximity>> proximal = {};
+    /// If set, layers score their distant keys by the queries and keys of lower layers.
+    std::optional<SharedKeys> shared = {};
   };
   struct Observers {
     AttentionObserver attention;  // called layer by layer, sequences in order

@@ -43,6 +43,13 @@ struct Attention {
   std::int64_t window = 0;
   std::optional<kernels::Proximity> proximal =
       {};  // if set, every row sees its proximal keys alone
+  /// If set, the scores of keys that are not proximal come from these queries and keys.
+  struct Shared {
+    at::Tensor query;  // [n_heads, n, head_dim]
+    at::Tensor key;    // [n_heads, n_all, head_dim]
+    kernels::Proximity proximal;
+  };
+  std::optional<Shared> shared = {};
 };
 /// Its memory grows with n_all, and not with n * n_all.
 struct Attended {

@@ -24,6 +24,7 @@ class Walk {
   Diff diff(const Document& first, const Document& second) {
     compare("model", info(first.model), info(second.model));
     compare("kv_bits", first.kv_bits, second.kv_bits);
+    compare("kv_residual", first.kv_residual, second.kv_residual);
     compare("compose", first.compose, second.compose);
     compare("runtime", first.runtime, second.runtime);
     std::set<std::string> names;

@@ -142,7 +142,11 @@ void print_document(const Document& document) {
   if (!from.profile.empty()) line("profile", printable(from.profile));
   if (!from.tool_version.empty()) line("by kvatlas", printable(from.tool_version));
   if (!document.runtime.empty()) line("for runtime", printable(document.runtime));
-  if (document.kv_bits != 16) line("stored in", str(document.kv_bits, " bits"));
+  if (document.kv_bits != 16)
+    line("stored in",
+         str(document.kv_bits, " bits",
+             document.kv_residual > 0 ? str(", the last ", document.kv_residual, " tokens in 16")
+                                      : ""));
   if (!document.compose.empty()) line("composed of", joined(document.compose, " + "));
   for (const auto& [name, section] : document.sections.items()) print_section(document, name);
   if (!document.unknown.empty())

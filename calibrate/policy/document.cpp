@@ -16,8 +16,8 @@ using nlohmann::json;
 constexpr std::string_view kSchemaName = "kvatlas.policy/";
 constexpr int kMajor = 1, kMinor = 0;
 /// The members of a document beside its sections.
-const char* const kMembers[] = {"schema",  "model",   "provenance", "compose",
-                                "kv_bits", "runtime", "pareto",     "search"};
+const char* const kMembers[] = {"schema",      "model",   "provenance", "compose", "kv_bits",
+                                "kv_residual", "runtime", "pareto",     "search"};
 
 /// The minor version of the document. Error(unreadable) if this kvatlas cannot read it.
 int readable_minor(const json& document) {
@@ -60,6 +60,7 @@ json to_json(const Document& document) {
   for (const auto& [name, section] : document.sections.items()) out[name] = section;
   if (!document.compose.empty()) out["compose"] = document.compose;
   out["kv_bits"] = document.kv_bits;
+  if (document.kv_residual > 0) out["kv_residual"] = document.kv_residual;
   if (!document.runtime.empty()) out["runtime"] = document.runtime;
   if (!document.pareto.empty()) out["pareto"] = document.pareto;
   if (!document.search.empty()) out["search"] = document.search;
@@ -97,6 +98,7 @@ Document from_json(json all, int minor) {
     }
   document.compose = all.value("compose", document.compose);
   document.kv_bits = all.value("kv_bits", 16);
+  document.kv_residual = all.value("kv_residual", std::int64_t{0});
   document.runtime = all.value("runtime", "");
   document.pareto = all.value("pareto", json::array());
   document.search = all.value("search", json::object());
@@ -238,6 +240,7 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     policy.section = section;
     policy.parts = std::move(parts);
     policy.kv_bits = document.kv_bits;
+    policy.kv_residual = document.kv_residual;
     policy.name = policy_text(policy);
     // The text alone names the policy that finds budgets for each prompt.
     for (const Part& one : policy.parts)

@@ -76,6 +76,8 @@ struct Pod {
   double delta = 0.5;
   bool per_query_head = false;  // each query head has blocks of its own, not each KV head
   double tau = 1.0;             // heads whose gate reaches it skip the distant part; at 1 none does
+  /// Keys are shared while the prompt is read too, not while decoding alone.
+  bool shared_prefill = false;
   /// The profile or policy to take the blocks from. If it is empty, the rows of the prompt decide.
   std::string blocks_file = {};
   /// [query head][layer]: the lowest layer of the head's block. Empty until the blocks are found.
@@ -88,6 +90,7 @@ struct Pod {
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
+  bool per_query_head = false;  // each query head keeps tokens of its own, not each KV head
 };
 
 /// Each layer gets its share of the budget by the scores of the prompt (docs/dynamickv.md).
@@ -148,8 +151,9 @@ using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, 
 struct Policy {
   std::string name;  // its text as the user gave it, or what tables call it
   std::vector<Part> parts;
-  int kv_bits = 16;      // bits that keys and values are stored in: 16, 4 or 2
-  bool rolling = false;  // windows keep their size while tokens are generated
+  int kv_bits = 16;              // bits that keys and values are stored in: 16, 4 or 2
+  std::int64_t kv_residual = 0;  // with 4 or 2 bits: how many of the last tokens stay at 16
+  bool rolling = false;          // windows keep their size while tokens are generated
   /// The runtime's windows hide tokens from the prompt's own rows too (docs/runtimes.md, loss b).
   bool masks_prefill = false;
   /// Where a document describes this policy: "lagkv", "simlayerkv/static" or kComposition. Empty if
@@ -201,6 +205,7 @@ struct Document {
   /// own.
   std::vector<std::string> compose;
   int kv_bits = 16;
+  std::int64_t kv_residual = 0;
   std::string runtime;  // the runtime that it was calibrated for; may be empty
   /// The policies that no other beats in both memory and score; this one was chosen from them.
   nlohmann::json pareto = nlohmann::json::array();

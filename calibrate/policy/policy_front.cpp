@@ -17,6 +17,7 @@ Document with_front_point(const Document& document, std::size_t point) {
     out.sections = entry.at("sections");
     out.compose = entry.value("compose", out.compose);
     out.kv_bits = entry.value("kv_bits", 16);
+    out.kv_residual = 0;  // no search tries one
     // A name that no section may have would be refused when the document is written.
     if (!out.sections.is_object()) fail(ErrorCode::unreadable, "'sections' is no object");
     if (const auto measured = entry.find("measured"); measured != entry.end())

@@ -124,6 +124,9 @@ std::vector<Setting> pod_settings() {
       choice("granularity", {"kv-head", "head"},
              "what has blocks of its own: KV heads, or query heads", &Pod::per_query_head),
       setting("tau", kShare, "gate at which a head skips the distant part; 1: never", &Pod::tau),
+      choice("prefill", {"own", "shared"},
+             "the keys that prompt tokens read: each layer's own, or shared ones as in decoding",
+             &Pod::shared_prefill),
       setting("blocks", TextLength{0, 4096},
               "profile or policy to take the blocks from; without: the prompt's own rows",
               &Pod::blocks_file)};
@@ -138,7 +141,11 @@ std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
                   "tokens kept a layer in the mean, the window included", select, &W::budget),
           setting("kernel", WholeRange{1, 4095, true}, "positions that scores are pooled over, odd",
                   select, &W::kernel),
-          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling)};
+          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling),
+          choice("heads", {"kv", "query"},
+                 "what keeps tokens of its own: KV heads, or query heads, which store keys and "
+                 "values each for itself",
+                 select, &W::per_query_head)};
 }
 
 std::vector<Setting> dynamickv_settings() {

@@ -15,12 +15,15 @@ constexpr std::size_t kLongestText = 4096;
 
 struct Modifier {
   const char *name, *meaning;
+  int bits;  // that keys and values are stored in
 };
 constexpr Modifier kModifiers[] = {
-    {"kv4", "what is kept is stored in 4 bits"},
-    {"kv2", "what is kept is stored in 2 bits"},
-    {"rolling", "windows stay at their size while decoding"},
+    {"kv4", "what is kept is stored in 4 bits", 4},
+    {"kv2", "what is kept is stored in 2 bits", 2},
+    {"rolling", "windows stay at their size while decoding", 16},
 };
+constexpr const char* kResidual = "residual";
+constexpr WholeRange kResidualRange{0, std::int64_t{1} << 24};
 
 std::vector<std::string> split(std::string_view text, char at) {
   std::vector<std::string> pieces;
@@ -152,21 +155,45 @@ Kind kind_of(const Part& part) {
   return Kind::selects;
 }
 
+const WindowBudget* budget_of(const Part& part) {
+  if (const auto* dynamic = std::get_if<DynamicKv>(&part)) return &dynamic->select;
+  const auto* snap = std::get_if<SnapKv>(&part);
+  return snap ? &snap->select : nullptr;
+}
+
 bool has_window(const Part& part) {
   return kind_of(part) == Kind::trims || std::holds_alternative<Streaming>(part);
 }
 
-void set_modifier(Policy& policy, const std::string& name) {
-  const auto refuse_second = [&](bool is_second) {
-    if (is_second) fail(ErrorCode::usage, "'", name, "' comes on top of another of its kind");
-  };
-  if (name == "rolling") {
-    refuse_second(policy.rolling);
+const Modifier* find_modifier(std::string_view name) {
+  const auto found = std::find_if(std::begin(kModifiers), std::end(kModifiers),
+                                  [&](const Modifier& known) { return known.name == name; });
+  return found == std::end(kModifiers) ? nullptr : found;
+}
+
+std::int64_t parse_residual(const std::string& settings) {
+  const auto pairs = read_pairs(settings);
+  const Pair& pair = pairs.front();
+  if (pairs.size() > 1 || pair.key != kResidual)
+    fail(ErrorCode::usage, "there is no key ", quoted(pairs.back().key), "; known is ", kResidual);
+  const auto value = value_from_text(kResidualRange, pair.value);
+  if (!is_allowed(kResidualRange, value))
+    fail(ErrorCode::usage, kResidual, "=", printable(pair.value), ": expected ",
+         expected_text(kResidualRange));
+  return value.get<std::int64_t>();
+}
+
+void set_modifier(Policy& policy, const Modifier& modifier, const std::string* settings) {
+  const bool rolls = modifier.bits == 16;
+  if (rolls ? policy.rolling : policy.kv_bits != 16)
+    fail(ErrorCode::usage, "'", modifier.name, "' comes on top of another of its kind");
+  if (rolls && settings) fail(ErrorCode::usage, "'", modifier.name, "' has no settings");
+  if (rolls)
     policy.rolling = true;
-  } else {
-    refuse_second(policy.kv_bits != 16);
-    policy.kv_bits = name == "kv4" ? 4 : 2;
-  }
+  else
+    policy.kv_bits = modifier.bits;
+  if (settings)
+    policy.kv_residual = in_context(modifier.name, [&] { return parse_residual(*settings); });
 }
 
 }  // namespace
@@ -180,9 +207,10 @@ Policy parse_policy(std::string_view text) {
     policy.name = text;
     bool full = false;
     for (const auto& piece : split(text, '+')) {
-      if (std::any_of(std::begin(kModifiers), std::end(kModifiers),
-                      [&](const Modifier& modifier) { return piece == modifier.name; }))
-        set_modifier(policy, piece);
+      const auto colon = piece.find(':');
+      const std::string settings = colon == piece.npos ? "" : piece.substr(colon + 1);
+      if (const auto* modifier = find_modifier(std::string_view(piece).substr(0, colon)))
+        set_modifier(policy, *modifier, colon == piece.npos ? nullptr : &settings);
       else if (piece == "full" && !full)
         full = true;
       else
@@ -206,7 +234,10 @@ std::string policy_text(const Policy& policy) {
   std::vector<std::string> pieces;
   for (const auto& part : policy.parts) pieces.push_back(part_text(part));
   if (pieces.empty()) pieces.emplace_back("full");
-  if (policy.kv_bits != 16) pieces.push_back(str("kv", policy.kv_bits));
+  if (policy.kv_bits != 16)
+    pieces.push_back(
+        str("kv", policy.kv_bits,
+            policy.kv_residual > 0 ? str(":", kResidual, "=", policy.kv_residual) : ""));
   if (policy.rolling) pieces.emplace_back("rolling");
   return join(pieces, "+");
 }
@@ -224,16 +255,31 @@ void check_composition(const Policy& policy) {
              "': minicache merges layers that hold the same tokens with keys of their own, so it "
              "stands alone");
     }
+  const auto any_part = [&](const auto& test) {
+    return std::any_of(policy.parts.begin(), policy.parts.end(), test);
+  };
   const bool has_quest =
-      std::any_of(policy.parts.begin(), policy.parts.end(),
-                  [](const Part& part) { return std::holds_alternative<Quest>(part); });
+      any_part([](const Part& part) { return std::holds_alternative<Quest>(part); });
   if (has_quest && (policy.parts.size() > 1 || policy.kv_bits != 16))
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': quest chooses pages of the whole cache anew at each step, so it stands alone");
   if (policy.kv_bits != 16 && policy.kv_bits != 4 && policy.kv_bits != 2)
     fail(ErrorCode::usage, "keys and values of ", policy.kv_bits, " bits: expected 16, 4 or 2");
-  if ((policy.rolling || policy.masks_prefill) &&
-      std::none_of(policy.parts.begin(), policy.parts.end(), has_window))
+  if (policy.kv_residual > 0 && policy.kv_bits == 16)
+    fail(ErrorCode::usage, "the last ", policy.kv_residual,
+         " tokens stay at 16 bits, and no others are stored in fewer");
+  const bool by_query_head = any_part([](const Part& part) {
+    const auto* select = budget_of(part);
+    return select && select->per_query_head;
+  });
+  if (by_query_head && policy.kv_residual > 0)
+    fail(ErrorCode::usage, "'", policy_text(policy),
+         "': with heads=query all tokens of the prompt are stored in fewer bits, so it has no "
+         "residual");
+  if (by_query_head && any_part([](const Part& part) { return std::holds_alternative<Pod>(part); }))
+    fail(ErrorCode::usage, "'", policy_text(policy),
+         "': pod shares the keys of KV heads, so heads=query cannot be composed with it");
+  if ((policy.rolling || policy.masks_prefill) && !any_part(has_window))
     fail(ErrorCode::usage, "'", policy.rolling ? "rolling" : "a masked prefill",
          "' is said of windows, and no part of '", policy_text(policy), "' has one");
 }
@@ -250,7 +296,12 @@ std::string policy_help() {
       out << setting.meaning << (range.empty() ? "" : " (" + range + ")") << '\n';
     }
   }
-  for (const auto& [name, meaning] : kModifiers) out << '+' << name << "\n    " << meaning << '\n';
+  for (const auto& [name, meaning, bits] : kModifiers) {
+    out << '+' << name << "\n    " << meaning << '\n';
+    if (bits < 16)
+      out << "      " << kResidual << "=0  last tokens that stay at 16 bits ("
+          << range_text(kResidualRange) << ")\n";
+  }
   out << "Composed with '+': one part that trims layers (simlayerkv, pyramid-layers, "
          "random-layers),\none that selects tokens in the layers that stay full, and pod.\n";
   return out.str();

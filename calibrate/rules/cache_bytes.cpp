@@ -12,9 +12,11 @@
 namespace kvatlas::calibrate {
 namespace {
 
-/// Tokens of the prompt and generated ones that every KV head of a layer keeps.
+/// Tokens of the prompt and generated ones that a KV head keeps.
 struct Held {
   double prompt = 0, generated = 0;
+  double stored = 1;  // how many times, for query heads that keep tokens of their own
+  double tokens() const { return prompt + generated; }
 };
 
 /// Layer by layer, what the parts of a policy leave.
@@ -67,7 +69,7 @@ class Accounting {
   void operator()(const DynamicKv& part) {
     if (part.fixed) {
       require_layers(part.fixed->size());
-      return select(*part.fixed, part.select.window);
+      return select(*part.fixed, part.select);
     }
     by_input_ = true;  // the layers' shares; their sum is known
     // What does not fit into the windows of the model goes to other layers.
@@ -83,14 +85,13 @@ class Accounting {
       budgets[by_room[i]] = std::min(left / layers_left, room);
       left -= budgets[by_room[i]];
     }
-    select(budgets, part.select.window);
+    select(budgets, part.select);
   }
   void operator()(const SnapKv& part) {
     const auto mean = part.select.budget - part.select.window;
-    if (part.pyramid) return select(pyramid_budgets(mean, shape().layers), part.select.window);
-    select_alike(mean, part.select.window);
+    select(part.pyramid ? pyramid_budgets(mean, shape().layers) : alike(mean), part.select);
   }
-  void operator()(const H2o& part) { select_alike(part.budget, 0); }
+  void operator()(const H2o& part) { select(alike(part.budget), {.window = 0}); }
   void operator()(const LagKv& part) {
     const LagShape lag{part.sink, part.lag, part.keep()};
     const std::int64_t all = load_.prompt + load_.new_tokens;
@@ -139,16 +140,23 @@ class Accounting {
     }
   }
 
-  void select(const std::vector<std::int64_t>& budgets, std::int64_t window) {
-    const double on_top = static_cast<double>(std::min(window, load_.prompt));
+  void select(const std::vector<std::int64_t>& budgets, const WindowBudget& by) {
+    const double on_top = static_cast<double>(std::min(by.window, load_.prompt));
+    // How many of the last tokens, which stay at 16 bits, are selected depends on the input.
+    by_input_ = by_input_ || policy_.kv_residual > 0;
+    if (by.per_query_head && shape().heads == 0)
+      fail(ErrorCode::internal, "the bytes of query heads were asked for without their number");
     for (std::size_t l = 0; l < held_.size(); ++l)
-      for (auto& head : held_[l])
+      for (auto& head : held_[l]) {
         head.prompt =
             std::min(static_cast<double>(budgets[l]), static_cast<double>(load_.prompt) - on_top) +
             on_top;
+        if (by.per_query_head)
+          head.stored = static_cast<double>(shape().heads) / static_cast<double>(shape().kv_heads);
+      }
   }
-  void select_alike(std::int64_t budget, std::int64_t window) {
-    select(std::vector<std::int64_t>(held_.size(), budget), window);
+  std::vector<std::int64_t> alike(std::int64_t budget) const {
+    return std::vector<std::int64_t>(held_.size(), budget);
   }
 
   /// A layer with a window of the model's own holds no token before it. How much of a selection
@@ -156,11 +164,11 @@ class Accounting {
   void bound_by_windows() {
     for (std::size_t l = 0; l < held_.size(); ++l) {
       const auto room = static_cast<double>(held_at(l));
-      for (auto& [prompt, generated] : held_[l]) {
-        const bool selected = prompt + generated < static_cast<double>(all_tokens());
+      for (auto& head : held_[l]) {
+        const bool selected = head.tokens() < static_cast<double>(all_tokens());
         by_input_ = by_input_ || (selected && held_at(l) < all_tokens());
-        generated = std::min(generated, room);
-        prompt = std::min(prompt, room - generated);
+        head.generated = std::min(head.generated, room);
+        head.prompt = std::min(head.prompt, room - head.generated);
       }
     }
   }
@@ -184,16 +192,26 @@ class Accounting {
       const Held trimmed = trimmed_to(keep, l);
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
         const double rate = trimmed_[l][g];
-        held_[l][g].prompt += rate * (trimmed.prompt - held_[l][g].prompt);
-        held_[l][g].generated += rate * (trimmed.generated - held_[l][g].generated);
+        Held& head = held_[l][g];
+        const double stored = rate * trimmed.tokens() + (1 - rate) * head.tokens() * head.stored;
+        head.prompt += rate * (trimmed.prompt - head.prompt);
+        head.generated += rate * (trimmed.generated - head.generated);
+        head.stored = head.tokens() > 0 ? stored / head.tokens() : 1;
       }
     }
   }
 
   /// Bytes of the key or of the value of one token in one KV head.
-  double row_bytes(bool of_prompt) const {
-    return shape().bytes_per_token(of_prompt ? policy_.kv_bits : 16) /
+  double row_bytes(int bits) const {
+    return shape().bytes_per_token(bits) /
            static_cast<double>(2 * shape().layers * shape().kv_heads);
+  }
+
+  /// How many of the tokens that a head holds stay at 16 bits, if it holds the last ones.
+  double at_16_bits(const Held& held) const {
+    const std::int64_t all = all_tokens();
+    return std::min(held.tokens(), static_cast<double>(
+                                       all - coded_tokens(load_.prompt, all, policy_.kv_residual)));
   }
 
   /// The share of a head's keys that nobody reads: of layers above the lowest of all blocks that
@@ -208,7 +226,9 @@ class Accounting {
 
   double head_bytes(std::size_t layer, std::size_t g) const {
     const Held& held = held_[layer][g];
-    double bytes = 2 * (held.prompt * row_bytes(true) + held.generated * row_bytes(false));
+    const double plain = at_16_bits(held);
+    double bytes = 2 * held.stored *
+                   ((held.tokens() - plain) * row_bytes(policy_.kv_bits) + plain * row_bytes(16));
     if (drops_keys(layer, g)) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
       const std::int64_t all = held_at(layer);
@@ -225,8 +245,10 @@ class Accounting {
     const auto half = static_cast<std::size_t>(shape().layers / 2);
     const bool paired = layer >= half && (layer - half) / 2 * 2 + half + 1 < held_.size();
     if (!paired) return 0;
-    const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent));
-    return rows * 2 * (row_bytes(true) / 2 - 2);
+    const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent)),
+                 coded = std::min(rows, held.tokens() - at_16_bits(held));
+    return 2 * (coded * (row_bytes(policy_.kv_bits) / 2 - 2) +
+                (rows - coded) * (row_bytes(16) / 2 - 2));
   }
 
   CacheBytes in_bytes() const {
@@ -238,7 +260,7 @@ class Accounting {
     for (std::size_t l = 0; l < held_.size(); ++l) {
       LayerBytes layer;
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
-        layer.tokens = std::max(layer.tokens, held_[l][g].prompt + held_[l][g].generated);
+        layer.tokens = std::max(layer.tokens, held_[l][g].tokens());
         layer.bytes += head_bytes(l, g);
       }
       if (!freed) {
@@ -297,7 +319,7 @@ double CacheBytes::total() const {
 }
 
 CacheShape cache_shape(const ModelInfo& model) {
-  return {model.layers, model.kv_heads, model.head_dim, model.windows};
+  return {model.layers, model.kv_heads, model.head_dim, model.windows, model.heads};
 }
 
 CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load) {

@@ -117,7 +117,7 @@ StoredRows read_attention(const profile::Reader& profile, std::size_t position, 
 
 Masses read_kept_masses(const profile::Reader& profile, std::size_t position,
                         std::int64_t selection) {
-  const auto [layers, kv_heads, head_dim, windows] = cache_shape(profile.header());
+  const auto [layers, kv_heads, head_dim, windows, heads] = cache_shape(profile.header());
   const auto values = profile::floats_of(profile, position, name::kKeptMass, {selection}, {layers});
   if (std::ssize(values) != layers * kv_heads)
     fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
@@ -151,8 +151,7 @@ std::vector<bool> read_kept_tokens(const profile::Reader& profile, std::size_t p
 
 MassesOfSamples read_masses(const profile::Reader& profile,
                             const std::vector<std::size_t>& positions, const SimLayerKv& policy) {
-  const auto [layers, kv_heads, head_dim, windows] = cache_shape(profile.header());
-  const std::int64_t heads = profile.header().n_heads;
+  const auto [layers, kv_heads, head_dim, windows, heads] = cache_shape(profile.header());
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   const char* array = prefill ? name::kMass : name::kDecodeMass;
   require_captured(profile, array, "lazy");

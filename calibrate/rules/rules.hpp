@@ -101,6 +101,7 @@ struct CacheShape {
   std::int64_t layers = 0, kv_heads = 0, head_dim = 0;
   /// [layer]: the model's own windows in tokens, 0 for none. Empty if no layer has one.
   std::vector<std::int64_t> windows = {};
+  std::int64_t heads = 0;  // query heads; 0 if nothing is asked that depends on them
 
   double bytes_per_token(int bits = 16) const;  // of all layers
   /// How many of so many tokens the layer can still attend to, and therefore holds.
@@ -111,6 +112,11 @@ struct CacheShape {
   }
   double full_bytes(std::int64_t tokens) const;  // of the cache that no policy cuts
 };
+
+/// How many of `all` tokens, from the first on, are stored in fewer bits by a cache that was cut
+/// after `cut` tokens: at the cut all but the last `residual`, and then 32 more whenever so many
+/// more are there.
+std::int64_t coded_tokens(std::int64_t cut, std::int64_t all, std::int64_t residual);
 
 /// How many of the first `initial` and the last `recent` of so many tokens are not before `first`.
 std::int64_t proximal_held(kernels::Proximity keep, std::int64_t tokens, std::int64_t first);

@@ -105,6 +105,12 @@ double CacheShape::full_bytes(std::int64_t tokens) const {
   return static_cast<double>(rows) * bytes_per_token() / static_cast<double>(layers);
 }
 
+std::int64_t coded_tokens(std::int64_t cut, std::int64_t all, std::int64_t residual) {
+  constexpr std::int64_t kGroup = 32;
+  const std::int64_t at_cut = std::max<std::int64_t>(0, cut - residual);
+  return at_cut + std::max<std::int64_t>(0, all - residual - at_cut) / kGroup * kGroup;
+}
+
 std::int64_t proximal_held(kernels::Proximity keep, std::int64_t tokens, std::int64_t first) {
   const std::int64_t recent = std::max<std::int64_t>(0, tokens - keep.recent);
   return std::max<std::int64_t>(0, std::min(keep.initial, recent) - first) + tokens -

@@ -50,11 +50,17 @@ bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed)
   return fixed || !decides;
 }
 
-/// The form of a part. Error(usage) for baselines, which have none.
+/// The form of a part. Error(usage) for baselines, which have none, and for what only the
+/// simulation does.
 Form form_to_export(const Part& part) {
   const auto form = form_of(part);
   if (!form)
     fail(ErrorCode::usage, "'", name_of(part), "' is a baseline to compare with, and not exported");
+  const auto* pod = std::get_if<Pod>(&part);
+  const auto* budgets = std::get_if<DynamicKv>(&part);
+  if ((pod && pod->shared_prefill) || (budgets && budgets->select.per_query_head))
+    fail(ErrorCode::usage, pod ? "'prefill=shared'" : "'heads=query'",
+         " is for 'kvatlas evaluate', and no runtime does it");
   return *form;
 }
 
@@ -63,6 +69,7 @@ void drop_bits(RuntimePolicy& theirs) {
   theirs.changes.push_back(
       str("keys and values are stored in 16 bits, not in ", theirs.policy.kv_bits));
   theirs.policy.kv_bits = 16;
+  theirs.policy.kv_residual = 0;
 }
 
 /// Turns a policy of one part into what the runtime runs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DynamicKV, SnapKV and PyramidKV: each KV head keeps the prompt's last tokens, the window, and of
-// the others those that the window's rows score highest, as many as its layer's budget.
+// DynamicKV, SnapKV and PyramidKV: each KV head, or each query head, keeps the prompt's last
+// tokens, the window, and of the others those that the window's rows score highest, as many as its
+// layer's budget.
 #include <algorithm>
 
 #include <ATen/core/Tensor.h>
@@ -72,11 +73,18 @@ PartPlanner budget_planner(const P& part) {
     const std::int64_t positions = draft.facts.n - select.window;
     if (positions < 1) return;
     const auto budgets = budgets_of(part, draft);
-    const at::Tensor scores = window_scores(select, draft.kv_heads(), draft);
+    const std::int64_t group = draft.config.n_heads / draft.kv_heads(),
+                       each = select.per_query_head ? group : 1;
+    const at::Tensor scores = window_scores(select, draft.kv_heads() * each, draft);
+    const auto kept = [&](std::int64_t layer, std::int64_t head) {
+      return best_and_rest(scores[layer][head].const_data_ptr<float>(), positions, budgets[layer],
+                           positions, draft.n);
+    };
     draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
-      draft.select(layer, g,
-                   best_and_rest(scores[layer][g].const_data_ptr<float>(), positions,
-                                 budgets[layer], positions, draft.n));
+      if (!select.per_query_head) return draft.select(layer, g, kept(layer, g));
+      std::vector<std::vector<std::int64_t>> tokens;
+      for (std::int64_t h = g * group; h < (g + 1) * group; ++h) tokens.push_back(kept(layer, h));
+      draft.select_by_query_head(layer, g, std::move(tokens));
     });
     draft.plan.budgets = budgets;
   };

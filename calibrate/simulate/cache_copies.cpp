@@ -68,30 +68,46 @@ std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequ
   return out;
 }
 
-void CacheCopies::quantise(std::int64_t layer, const CopiedRows& head, int bits) {
-  if (head.length() == 0) return;
-  const Layer& of = layers_[layer];
-  const std::int64_t d = config_.head_dim;
-  const auto run = [&](const at::Tensor& rows, kernels::QuantAxis axis) {
-    const std::int64_t n = rows.size(1);
-    const bool channels = axis == kernels::QuantAxis::per_channel;
-    const at::Tensor codes =
-        at::empty({1, n, kernels::quant_code_bytes(d, bits)}, options_.dtype(at::kByte));
-    using Shape = std::array<std::int64_t, 3>;
-    const Shape shape =
-        channels ? Shape{1, kernels::quant_groups(n), d} : Shape{1, n, kernels::quant_groups(d)};
-    const at::Tensor scales = at::empty(shape, options_.dtype(at::kShort));
-    const at::Tensor minima = at::empty_like(scales);
-    const kernels::QuantisedCache cache{bits, axis, view_of<std::uint8_t, 3>(codes),
-                                        view_of<std::uint16_t, 3>(scales),
-                                        view_of<std::uint16_t, 3>(minima)};
-    kernels::kv_quantise({any_view<3>(rows), cache});
-    const at::Tensor restored = at::empty(rows.sizes(), options_.dtype(at::kFloat));
-    kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
-    rows.copy_(restored);
-  };
-  run(of.key.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_channel);
-  run(of.value.narrow(0, head.start, head.length()).unsqueeze(0), kernels::QuantAxis::per_token);
+CopiedRows CacheCopies::duplicate(std::int64_t layer, const CopiedRows& rows) {
+  if (rows.length() == 0) return rows;
+  reserve(layer, rows.length());
+  Layer& to = layers_[layer];
+  for (const auto& tensor : {to.key, to.value})
+    tensor.narrow(0, to.used, rows.length()).copy_(tensor.narrow(0, rows.start, rows.length()));
+  const CopiedRows out{to.used, rows.tokens};
+  to.used += rows.length();
+  return out;
+}
+
+namespace {
+
+void quantise(const at::Tensor& of_head, kernels::QuantAxis axis, int bits) {
+  const at::Tensor rows = of_head.unsqueeze(0);
+  const std::int64_t n = rows.size(1), d = rows.size(2);
+  const bool channels = axis == kernels::QuantAxis::per_channel;
+  const auto on = rows.options();
+  const at::Tensor codes =
+      at::empty({1, n, kernels::quant_code_bytes(d, bits)}, on.dtype(at::kByte));
+  using Shape = std::array<std::int64_t, 3>;
+  const Shape shape =
+      channels ? Shape{1, kernels::quant_groups(n), d} : Shape{1, n, kernels::quant_groups(d)};
+  const at::Tensor scales = at::empty(shape, on.dtype(at::kShort));
+  const at::Tensor minima = at::empty_like(scales);
+  const kernels::QuantisedCache cache{bits, axis, view_of<std::uint8_t, 3>(codes),
+                                      view_of<std::uint16_t, 3>(scales),
+                                      view_of<std::uint16_t, 3>(minima)};
+  kernels::kv_quantise({any_view<3>(rows), cache});
+  const at::Tensor restored = at::empty(rows.sizes(), on.dtype(at::kFloat));
+  kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
+  rows.copy_(restored);
+}
+
+}  // namespace
+
+void quantise(const at::Tensor& keys, const at::Tensor& values, int bits) {
+  if (keys.size(0) == 0) return;
+  quantise(keys, kernels::QuantAxis::per_channel, bits);
+  quantise(values, kernels::QuantAxis::per_token, bits);
 }
 
 }  // namespace kvatlas::calibrate

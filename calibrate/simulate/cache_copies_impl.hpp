@@ -29,8 +29,7 @@ struct CopiedRows {
 };
 
 /// Copies of keys and values, for plans that select or change them. Each layer has one array for
-/// all continuations. Once a plan is added its rows are not written again, so that continuations
-/// may share them.
+/// all continuations, which may share rows that are not written again.
 class CacheCopies {
  public:
   CacheCopies(const model::Config& config, const at::TensorOptions& options);
@@ -43,8 +42,8 @@ class CacheCopies {
   /// Copies the tokens tokens[g] of KV head g. Heads without tokens get no rows.
   std::vector<CopiedRows> add(std::int64_t layer, const capture::Sequence::Cache& from,
                               const std::vector<std::vector<std::int64_t>>& tokens);
-  /// Rounds a head's rows, in place, to what 4 or 2 bits can store.
-  void quantise(std::int64_t layer, const CopiedRows& head, int bits);
+  /// Copies a head's rows again, so that one of the two may be changed.
+  CopiedRows duplicate(std::int64_t layer, const CopiedRows& rows);
 
  private:
   struct Layer {
@@ -56,5 +55,8 @@ class CacheCopies {
   at::TensorOptions options_;
   std::vector<Layer> layers_;
 };
+
+/// Rounds keys and values [rows, d], in place, to what 4 or 2 bits can store.
+void quantise(const at::Tensor& keys, const at::Tensor& values, int bits);
 
 }  // namespace kvatlas::calibrate

@@ -11,6 +11,7 @@
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -30,6 +31,22 @@ Continuations::State::State(capture::Engine& e, const capture::Sequence& p, std:
   generated_key.resize(static_cast<std::size_t>(config.n_layers));
   generated_value.resize(generated_key.size());
   queries.resize(generated_key.size());
+}
+
+namespace {
+
+/// Whether copied rows are rounded after the prompt: those of the last tokens, or those that were
+/// generated and that LagKV has moved.
+bool rewrites_copies(const Plan& plan) {
+  return plan.kv_bits < 16 && (plan.kv_residual > 0 || plan.lag);
+}
+
+}  // namespace
+
+void Continuations::State::duplicate_copies(Stream& stream) {
+  for (std::int64_t l = 0; l < config.n_layers; ++l)
+    for (auto& head : stream.layers[l].heads) head.copied = copies.duplicate(l, head.copied);
+  for (auto& [layers, rows] : stream.borrowed) rows = copies.duplicate(std::get<0>(layers), rows);
 }
 
 void Continuations::State::make_room(std::size_t count) {
@@ -53,17 +70,22 @@ void Continuations::State::copy_prompt(Stream& stream) {
     Layer& layer = stream.layers[l];
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
-      layer.heads.push_back({cut.ranges, {}, cut.window, cut.rolling});
+      layer.heads.push_back({cut.ranges, {}, {}, cut.window, cut.rolling});
       tokens.push_back(cut.tokens);
     }
     const auto rows = copies.add(l, prompt.cache(l), tokens);
     for (std::size_t g = 0; g < rows.size(); ++g) layer.heads[g].copied = rows[g];
+    for (std::size_t g = 0; g < rows.size(); ++g)
+      for (const auto& of_query_head : cuts[g].by_query_head) {
+        tokens.assign(rows.size(), {});
+        tokens[g] = of_query_head;
+        layer.heads[g].by_query_head.push_back(copies.add(l, prompt.cache(l), tokens)[g]);
+      }
   }
   if (plan.minicache) merge_layers(stream);
-  if (plan.kv_bits < 16)
-    for (std::int64_t l = 0; l < config.n_layers; ++l)
-      for (const auto& head : stream.layers[l].heads) copies.quantise(l, head.copied, plan.kv_bits);
   if (plan.pod) copy_borrowed(stream);
+  if (plan.kv_bits < 16)
+    code(stream, {0, coded_tokens(stream.first, stream.first, plan.kv_residual)});
 }
 
 Continuations::Continuations(capture::Engine& engine, const capture::Sequence& prompt,
@@ -78,7 +100,8 @@ void Continuations::reserve(std::span<const Plan* const> plans, bool forks) {
   for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
     std::int64_t rows = 0;
     for (const Plan* plan : plans)
-      for (const auto& cut : plan->heads[l]) rows += static_cast<std::int64_t>(cut.tokens.size());
+      for (const auto& cut : plan->heads[l])
+        rows += cut.copied() * (forks && rewrites_copies(*plan) ? 2 : 1);
     s.copies.reserve(l, rows);
   }
 }
@@ -102,6 +125,7 @@ std::size_t Continuations::fork(std::size_t number) {
   const std::size_t added = s.streams.size();
   s.make_room(added + 1);
   s.streams.push_back(s.streams[number]);
+  if (rewrites_copies(*s.streams[added].plan)) s.duplicate_copies(s.streams[added]);
   const std::int64_t taken = s.streams[added].taken;
   const auto copy = [&](const at::Tensor& rows) {
     rows[static_cast<std::int64_t>(added)]
@@ -121,7 +145,7 @@ std::int64_t Continuations::bytes_of(const Plan& plan) const {
       2 * s.config.head_dim * static_cast<std::int64_t>(s.options.dtype().itemsize());
   std::int64_t rows = 2 * s.steps * s.K() * s.config.n_layers;
   for (const auto& layer : plan.heads)
-    for (const auto& cut : layer) rows += static_cast<std::int64_t>(cut.tokens.size());
+    for (const auto& cut : layer) rows += cut.copied() * (rewrites_copies(plan) ? 2 : 1);
   return rows * row;
 }
 
@@ -153,6 +177,7 @@ void Continuations::step(
   for (auto* stream : s.active) {
     ++stream->taken;
     s.cut_further(*stream, position + 1);
+    s.code_further(*stream, position + 1);
     if (!stream->plan->quest) stream->read_bytes = s.stored_bytes(*stream);
   }
 }

@@ -126,6 +126,45 @@ void Continuations::State::read(const Reads& reads, const at::Tensor& query, con
   parts.distant.insert(parts.distant.end(), reads.rows.size(), distant ? 1 : 0);
 }
 
+void Continuations::State::read_for(const LayerReads& reads, std::int64_t m,
+                                    const ContinuationRows& in,
+                                    const std::function<bool(const Stream&, std::int64_t)>& visible,
+                                    Parts& parts) {
+  std::size_t part = parts.rows.size(), call = parts.lse.size();
+  read(reads, m, in, parts);
+  for (; call < parts.lse.size(); ++call) {
+    const std::int64_t count = parts.lse[call].size(0);
+    at::Tensor hidden = at::zeros({count, config.n_heads}, at::kBool);
+    for (std::int64_t i = 0; i < count; ++i, ++part)
+      for (std::int64_t h = 0; h < config.n_heads; ++h)
+        hidden.mutable_data_ptr<bool>()[i * config.n_heads + h] =
+            !visible(*active[parts.rows[part]], h);
+    parts.lse[call].masked_fill_(hidden.to(parts.lse[call].device()),
+                                 -std::numeric_limits<float>::infinity());
+  }
+}
+
+/// The tokens that query heads keep for themselves.
+void Continuations::State::add_by_query_head(const ContinuationRows& in, Parts& parts) {
+  const std::int64_t l = in.layer;
+  for (std::int64_t j = 0; j < group(); ++j) {
+    LayerReads reads;
+    for (std::size_t r = 0; r < active.size(); ++r) {
+      const Stream& stream = *active[r];
+      HeadRuns runs(K());
+      for (std::int64_t g = 0; g < K(); ++g) {
+        const Head& head = stream.head(l, g);
+        if (head.by_query_head.empty()) continue;
+        runs.copies[g] =
+            rows_of(head.seen_from(in.position, in.window, stream.first), head.by_query_head[j]);
+      }
+      reads.add(static_cast<std::int64_t>(r), runs);
+    }
+    read_for(
+        reads, l, in, [&](const Stream&, std::int64_t h) { return h % group() == j; }, parts);
+  }
+}
+
 /// One softmax over all parts of a row.
 void Continuations::State::join(const Parts& parts, const ContinuationRows& in) const {
   const auto R = static_cast<std::int64_t>(active.size());
@@ -155,6 +194,7 @@ void Continuations::State::attend(const ContinuationRows& in) {
 
   Parts parts;
   add_own(in, parts);
+  add_by_query_head(in, parts);
   add_borrowed(in, parts);
   apply_gates(in, parts);
   join(parts, in);

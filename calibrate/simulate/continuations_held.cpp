@@ -2,6 +2,7 @@
 // What continuations see and hold, position by position.
 #include <algorithm>
 
+#include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -64,8 +65,21 @@ Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int
 
 std::int64_t Continuations::State::Stream::held(const Ranges& positions, std::int64_t l,
                                                 std::int64_t g) const {
-  return length_of(intersect(positions, head(l, g).ranges)) +
+  std::int64_t most = 0;
+  for (const auto& rows : head(l, g).by_query_head)
+    most = std::max(most, length_of(rows_of(positions, rows)));
+  return most + length_of(intersect(positions, head(l, g).ranges)) +
          length_of(rows_of(positions, head(l, g).copied)) + length_of(generated(positions, l));
+}
+
+std::int64_t Continuations::State::Stream::stored(const Ranges& positions, std::int64_t l,
+                                                  std::int64_t g) const {
+  const auto& by_query_head = head(l, g).by_query_head;
+  if (by_query_head.empty()) return held(positions, l, g);
+  std::int64_t sum = 0;
+  for (const auto& rows : by_query_head)
+    sum += length_of(rows_of(positions, rows)) + length_of(generated(positions, l));
+  return sum;
 }
 
 std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
@@ -75,11 +89,11 @@ std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
       g);
 }
 
-/// Bytes of the key and value of one prompt token in one KV head.
-double Continuations::State::bytes_of_row(const Plan& plan, std::int64_t layer, bool merged) const {
+/// Bytes of the key and value of one token in one KV head.
+double Continuations::State::bytes_of_row(int bits, std::int64_t layer, bool merged) const {
   const auto d = static_cast<double>(config.head_dim);
   // Codes and, for every 32 of them, a 16-bit scale and minimum.
-  const double value_bytes = plan.kv_bits == 16 ? 2 : plan.kv_bits / 8.0 + 4.0 / 32;
+  const double value_bytes = bits == 16 ? 2 : bits / 8.0 + 4.0 / 32;
   // Two layers share a direction, and each has its norm.
   if (merged && is_merged(layer, config.n_layers)) return 2 * (d * value_bytes / 2 + 2);
   return 2 * d * value_bytes;
@@ -87,34 +101,34 @@ double Continuations::State::bytes_of_row(const Plan& plan, std::int64_t layer, 
 
 double Continuations::State::stored_bytes(const Stream& stream) const {
   const Plan& plan = *stream.plan;
-  const std::int64_t position = stream.first + stream.taken - 1;  // of the last token
-  const double of_generated = 4 * static_cast<double>(config.head_dim);
+  const std::int64_t position = stream.first + stream.taken - 1,  // of the last token
+      coded = coded_tokens(stream.first, position + 1, plan.kv_residual);
   double bytes = 0;
   for (std::int64_t l = 0; l < config.n_layers; ++l)
     for (std::int64_t g = 0; g < K(); ++g) {
-      const Head& head = stream.head(l, g);
-      const Ranges prompt_tokens{{0, stream.first}}, after{{stream.first, position + 1}};
-      const auto of_prompt = [&](const Ranges& positions) {
-        return length_of(intersect(positions, head.ranges)) +
-               length_of(rows_of(intersect(positions, prompt_tokens), head.copied));
+      const Ranges seen = stream.head(l, g).seen_from(position, own_window(l), stream.first);
+      const auto bytes_of = [&](const Ranges& positions, std::int64_t merged) {
+        double sum = 0;
+        const std::pair<Range, int> stored[] = {{{0, coded}, plan.kv_bits},
+                                                {{coded, position + 1}, 16}};
+        for (const auto& [range, bits] : stored) {
+          const std::int64_t rows = stream.stored(intersect(positions, {range}), l, g),
+                             in_pairs = std::min(rows, merged);
+          merged -= in_pairs;
+          sum += static_cast<double>(in_pairs) * bytes_of_row(bits, l, true) +
+                 static_cast<double>(rows - in_pairs) * bytes_of_row(bits, l, false);
+        }
+        return sum;
       };
-      // Rows that LagKV has moved into copies keep their 16 bits.
-      const auto generated = [&](const Ranges& positions) {
-        return length_of(stream.generated(positions, l)) +
-               length_of(rows_of(intersect(positions, after), head.copied));
-      };
-      const Ranges seen = head.seen_from(position, own_window(l), stream.first);
-      const std::int64_t rows = of_prompt(seen);
-      const std::int64_t unmerged = plan.minicache ? std::min(rows, plan.minicache->recent) : rows;
-      bytes += static_cast<double>(rows - unmerged) * bytes_of_row(plan, l, true) +
-               static_cast<double>(unmerged) * bytes_of_row(plan, l, false) +
-               static_cast<double>(generated(seen)) * of_generated;
-      if (!plan.pod || stream.shares(l, l, g, group())) continue;
-      // Nobody reads its keys of distant tokens.
-      const Ranges distant = intersect(seen, distant_from(position, plan.pod->proximal));
-      bytes -= (static_cast<double>(of_prompt(distant)) * bytes_of_row(plan, l, false) +
-                static_cast<double>(generated(distant)) * of_generated) /
-               2;
+      // MiniCache merges all but the last tokens of the prompt.
+      const std::int64_t merged =
+          plan.minicache
+              ? stream.stored(intersect(seen, {{0, stream.first}}), l, g) - plan.minicache->recent
+              : 0;
+      bytes += bytes_of(seen, std::max<std::int64_t>(0, merged));
+      // Nobody reads the keys of its distant tokens.
+      if (plan.pod && !stream.shares(l, l, g, group()))
+        bytes -= bytes_of(intersect(seen, distant_from(position, plan.pod->proximal)), 0) / 2;
     }
   return bytes;
 }

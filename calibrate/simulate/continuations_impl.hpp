@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,6 +67,7 @@ struct Continuations::State {
   struct Head {
     Ranges ranges;  // of the prompt, read in place
     CopiedRows copied;
+    std::vector<CopiedRows> by_query_head;  // where each query head keeps tokens of its own
     std::optional<Proximity> window;
     bool rolling = false;
 
@@ -93,8 +95,11 @@ struct Continuations::State {
     const Head& head(std::int64_t l, std::int64_t g) const { return layer(l).heads[g]; }
     /// The generated rows of a layer that are at these positions.
     Ranges generated(const Ranges& positions, std::int64_t l) const;
-    /// How many tokens at these positions KV head g of a layer holds.
+    /// How many tokens at these positions KV head g of a layer holds; where its query heads keep
+    /// tokens of their own, the one of them that holds most.
     std::int64_t held(const Ranges& positions, std::int64_t l, std::int64_t g) const;
+    /// How many it stores: those of all its query heads, where they keep tokens of their own.
+    std::int64_t stored(const Ranges& positions, std::int64_t l, std::int64_t g) const;
     /// The copied rows with keys of layer m and values of layer l.
     CopiedRows copied(std::int64_t l, std::int64_t m, std::int64_t g) const;
     /// Whether some query head of KV head g scores the distant tokens of layer l by layer m's keys.
@@ -121,10 +126,15 @@ struct Continuations::State {
 
   void make_room(std::size_t count);
   void copy_prompt(Stream& stream);
+  void duplicate_copies(Stream& stream);
 
   // What a step attends to (continuations_attention.cpp).
   void attend(const capture::ContinuationRows& in);
   void add_own(const capture::ContinuationRows& in, Parts& parts);
+  void add_by_query_head(const capture::ContinuationRows& in, Parts& parts);
+  /// Reads, and lets only those query heads see the parts for which visible(stream, head) holds.
+  void read_for(const LayerReads& reads, std::int64_t m, const capture::ContinuationRows& in,
+                const std::function<bool(const Stream&, std::int64_t)>& visible, Parts& parts);
   /// Adds what KV head g of layer l reads by layer m's keys: the seen positions that it holds.
   void add_runs(const Stream& stream, const Ranges& seen, std::int64_t l, std::int64_t m,
                 std::int64_t g, HeadRuns& runs) const;
@@ -141,6 +151,12 @@ struct Continuations::State {
   void add_borrowed(const capture::ContinuationRows& in, Parts& parts);
   void apply_gates(const capture::ContinuationRows& in, Parts& parts);
 
+  // Fewer bits (continuations_bits.cpp): tokens are rounded to codes, group after group.
+  void code(Stream& stream, const Range& positions);
+  void code_rows(Stream& stream, const Range& positions, std::int64_t l, std::int64_t m,
+                 std::int64_t g, const CopiedRows& copied);
+  void code_further(Stream& stream, std::int64_t tokens);
+
   // MiniCache (minicache.cpp).
   void merge_layers(const Stream& stream) const;
 
@@ -156,7 +172,7 @@ struct Continuations::State {
 
   // What is held (continuations_held.cpp).
   std::int64_t length(const Stream& stream, std::int64_t l, std::int64_t g) const;
-  double bytes_of_row(const Plan& plan, std::int64_t layer, bool merged) const;
+  double bytes_of_row(int bits, std::int64_t layer, bool merged) const;
   double stored_bytes(const Stream& stream) const;
 };
 

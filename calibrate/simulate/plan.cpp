@@ -60,6 +60,12 @@ std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int
           std::vector<HeadCut>(static_cast<std::size_t>(config.n_kv_heads), all)};
 }
 
+std::int64_t HeadCut::copied() const {
+  auto count = static_cast<std::int64_t>(tokens.size());
+  for (const auto& of_head : by_query_head) count += static_cast<std::int64_t>(of_head.size());
+  return count;
+}
+
 void Draft::keep_window(std::int64_t layer, std::int64_t g, const Proximity& keep) {
   HeadCut cut;
   const std::int64_t recent = std::max<std::int64_t>(0, n - keep.recent);
@@ -87,6 +93,12 @@ void Draft::trim_layer(std::int64_t layer, const Proximity& keep) {
 void Draft::select(std::int64_t layer, std::int64_t g, std::vector<std::int64_t> tokens) {
   plan.heads[layer][g].ranges.clear();
   plan.heads[layer][g].tokens = std::move(tokens);
+}
+
+void Draft::select_by_query_head(std::int64_t layer, std::int64_t g,
+                                 std::vector<std::vector<std::int64_t>> tokens) {
+  plan.heads[layer][g].ranges.clear();
+  plan.heads[layer][g].by_query_head = std::move(tokens);
 }
 
 void Draft::for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const {
@@ -125,6 +137,7 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
   Draft draft{policy, facts.state(), prompt, config};
   draft.plan.delay = decides_while_decoding(policy) ? 1 : 0;
   draft.plan.kv_bits = policy.kv_bits;
+  draft.plan.kv_residual = policy.kv_residual;
   draft.n = facts.state().n + draft.plan.delay;
   draft.plan.heads = keep_all(config, draft.n);
   draft.trimmed.assign(static_cast<std::size_t>(config.n_layers),

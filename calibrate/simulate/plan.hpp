@@ -21,14 +21,20 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// What one KV head of one layer keeps of the prompt. It has either ranges, which are read in place
-/// from the prompt's cache, or single tokens, which are copied out of it.
+/// What one KV head of one layer keeps of the prompt. It has ranges, which are read in place from
+/// the prompt's cache, or single tokens, which are copied out of it, or such tokens for each of its
+/// query heads.
 struct HeadCut {
   std::vector<Range> ranges;
   std::vector<std::int64_t> tokens;  // ascending
-  std::optional<Proximity> window;   // set if what is kept is a window
-  bool rolling = false;              // the window also moves along while decoding
+  /// [query head of the KV head]: likewise. Each stores its keys and values for itself, also those
+  /// that are generated.
+  std::vector<std::vector<std::int64_t>> by_query_head;
+  std::optional<Proximity> window;  // set if what is kept is a window
+  bool rolling = false;             // the window also moves along while decoding
   bool operator==(const HeadCut&) const = default;
+
+  std::int64_t copied() const;  // how many tokens are copied, for all query heads together
 };
 
 /// What a policy does to one prompt. Two policies with equal plans generate the same, so that only
@@ -39,9 +45,10 @@ struct Plan {
   std::int64_t delay = 0;
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
   int kv_bits = 16;
-  std::optional<LagKv> lag;  // goes on cutting while decoding, in the heads of `lag_heads`
-  LazyHeads lag_heads;       // [layer][KV head], 1 where LagKV cuts
-  std::optional<Pod> pod;    // its blocks are known: `lowest` is filled
+  std::int64_t kv_residual = 0;  // as in Policy
+  std::optional<LagKv> lag;      // goes on cutting while decoding, in the heads of `lag_heads`
+  LazyHeads lag_heads;           // [layer][KV head], 1 where LagKV cuts
+  std::optional<Pod> pod;        // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;

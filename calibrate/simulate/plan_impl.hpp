@@ -51,6 +51,9 @@ struct Draft {
   void trim_layer(std::int64_t layer, const Proximity& keep);
   /// Lets the head keep only these tokens, which ascend.
   void select(std::int64_t layer, std::int64_t g, std::vector<std::int64_t> tokens);
+  /// Lets each query head of the KV head keep tokens of its own, which ascend.
+  void select_by_query_head(std::int64_t layer, std::int64_t g,
+                            std::vector<std::vector<std::int64_t>> tokens);
   /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
   /// Lets every head keep copies of its tokens, so that what is stored may be changed.

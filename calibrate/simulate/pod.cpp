@@ -97,7 +97,6 @@ void Continuations::State::copy_borrowed(Stream& stream) {
         std::vector<std::vector<std::int64_t>> tokens(static_cast<std::size_t>(K()));
         tokens[g] = cut.tokens;
         const auto rows = copies.add(l, {prompt.cache(m).key, prompt.cache(l).value}, tokens);
-        if (plan.kv_bits < 16) copies.quantise(l, rows[g], plan.kv_bits);
         stream.borrowed[{l, m, g}] = rows[g];
       }
 }
@@ -135,20 +134,10 @@ void Continuations::State::add_borrowed(const ContinuationRows& in, Parts& parts
       }
       reads.add(static_cast<std::int64_t>(r), runs);
     }
-    std::size_t part = parts.rows.size(), call = parts.lse.size();
-    read(reads, m, in, parts);
-    // Of the heads that were computed, those of other blocks.
-    for (; call < parts.lse.size(); ++call) {
-      const std::int64_t count = parts.lse[call].size(0);
-      at::Tensor hidden = at::zeros({count, config.n_heads}, at::kBool);
-      for (std::int64_t i = 0; i < count; ++i, ++part) {
-        const Pod& pod = *active[parts.rows[part]]->plan->pod;
-        for (std::int64_t h = 0; h < config.n_heads; ++h)
-          hidden.mutable_data_ptr<bool>()[i * config.n_heads + h] = pod.lowest[h][l] != m;
-      }
-      parts.lse[call].masked_fill_(hidden.to(parts.lse[call].device()),
-                                   -std::numeric_limits<float>::infinity());
-    }
+    read_for(
+        reads, m, in,
+        [&](const Stream& stream, std::int64_t h) { return stream.plan->pod->lowest[h][l] == m; },
+        parts);
   }
 }
 

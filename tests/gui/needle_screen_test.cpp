@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/needle_screen.hpp"
 
+#include <QComboBox>
+
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
@@ -18,7 +20,9 @@ json cells(double lost) {
       out.push_back({{"length", length},
                      {"depth", depth},
                      {"samples", 4},
-                     {"score", 1 - lost * depth * (1 - depth) * length / 512}});
+                     {"score", 1 - lost * depth * (1 - depth) * length / 512},
+                     {"digits_prefix", 1 - lost / 2},
+                     {"digits_in_place", 1 - lost / 4}});
   return out;
 }
 
@@ -44,6 +48,14 @@ TEST(NeedleScreen, MapsOfDocuments) {
   EXPECT_TRUE(screen.message().isEmpty());
   EXPECT_EQ(screen.table().rows.size(), 30u);
   grab_screenshots(screen, session, "needle");
+  auto* score = screen.findChild<QComboBox*>("score");
+  ASSERT_TRUE(score && score->isEnabled());
+  score->setCurrentIndex(2);
+  ASSERT_TRUE(wait_until([&] { return screen.chart().chart().matrices.back().at(2, 2) == 0.775; }));
+  EXPECT_EQ(session.choices().sweep.score, ShownScore::digits_in_place);
+  grab_screenshots(screen, session, "needle_digits");
+  score->setCurrentIndex(0);
+  ASSERT_TRUE(wait_until([&] { return screen.chart().chart().matrices.back().at(2, 2) < 0.7; }));
   EXPECT_TRUE(screen.act(Act::difference));
   ASSERT_TRUE(wait_until([&] { return screen.chart().chart().matrices.size() == 1; }));
   EXPECT_LT(screen.chart().chart().matrices.front().at(2, 2), 0);

@@ -28,11 +28,17 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "quest:page=16,budget=32",
       "streaming:initial=4,recent=32+kv4",
       "lagkv:sink=4,lag=16,ratio=1/2+kv2",
+      "kv4:residual=50",
+      "streaming:initial=4,recent=32+kv2:residual=10",
+      "minicache:recent=32+kv4:residual=64",
+      "snapkv:window=8,budget=40,heads=query",
+      "pyramidkv:window=8,budget=40,heads=query+kv4",
+      "pyramid-layers:layers=1,initial=4,recent=24+snapkv:window=8,budget=40,heads=query",
   });
   const Simulated found =
       simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
   CacheLoad load;
-  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window};
+  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
   load.prompt = kTokens;
   EXPECT_DOUBLE_EQ(cache_bytes({.name = "full", .parts = {}}, load).total(),
                    found.policies[0].full_bytes);

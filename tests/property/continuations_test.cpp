@@ -19,7 +19,7 @@ class ContinuationsOf : public OnCheckpoint {
   /// Decodes under all plans together, every one with tokens of its own, and under each by the
   /// definition. In the middle each is forked, and the fork goes on with other tokens.
   void expect_what_they_mean(const capture::Sequence& prompt, std::int64_t n,
-                             const std::vector<Plan>& plans, std::int64_t steps) {
+                             const std::vector<Plan>& plans, std::int64_t steps, float slack = 1) {
     Continuations together(engine, prompt, n, steps);
     std::vector<const Plan*> all;
     for (const auto& plan : plans) all.push_back(&plan);
@@ -58,7 +58,7 @@ class ContinuationsOf : public OnCheckpoint {
         float worst = 0;
         for (std::size_t v = 0; v < want.size(); ++v)
           worst = std::max(worst, std::abs(logits[r][v] - want[v]));
-        ASSERT_LE(worst, logit_error);
+        ASSERT_LE(worst, slack * logit_error);
         const Plan& plan = plans[rows[r] % plans.size()];
         if (plan.quest) continue;  // which keeps everything
         const CacheUse use = together.use(which[r]);
@@ -148,6 +148,9 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
       "random-layers:layers=2,initial=4,recent=24+pod:delta=0.3,initial=4,recent=24+kv4",
       "dynamickv:window=8,budget=24",
       "pyramidkv:window=8,budget=24+pod:delta=0.3,initial=4,recent=24,granularity=head,tau=0.6",
+      "dynamickv:window=8,budget=24,heads=query",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head+"
+      "snapkv:window=8,budget=20,heads=query",
       "h2o:budget=31",
       "lagkv:sink=4,lag=16,ratio=1/4",
       "lagkv:sink=4,lag=8,ratio=0.5,variant=local+kv4",
@@ -167,6 +170,31 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
   for (const auto& policy : asked)
     plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
   expect_what_they_mean(prompt.sequence, n, plans, 20);
+}
+
+/// What is generated joins the codes, and so do the last tokens of the prompt that did not at
+/// first.
+TEST_P(ContinuationsOf, RoundLaterTokensInGroups) {
+  const std::int64_t n = 100;
+  const auto asked = policies({
+      "kv4",
+      "kv2:residual=24",
+      "kv4:residual=200",
+      "streaming:initial=4,recent=20+kv4:residual=8+rolling",
+      "h2o:budget=40+kv2:residual=32",
+      "lagkv:sink=4,lag=8,ratio=0.5+kv2:residual=3",
+      "lagkv:sink=4,lag=16,ratio=1/4+kv4",
+      "simlayerkv:threshold=0.4,initial=4,recent=24+lagkv:sink=4,lag=16,ratio=1/2+kv2:residual=5",
+      "minicache:recent=10+kv4:residual=20",
+      "pod:delta=0.3,initial=4,recent=24+kv4:residual=12",
+      "snapkv:window=8,budget=24,heads=query+kv2",
+  });
+  const Prefilled prompt = prefill(random_ids(n, 4), asked);
+  std::vector<Plan> plans;
+  for (const auto& policy : asked)
+    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+  // A value in the middle of two codes may be rounded to the one here and to the other there.
+  expect_what_they_mean(prompt.sequence, n, plans, 40, 30);
 }
 
 /// Prompts shorter than everything that is asked of them.

@@ -46,23 +46,26 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
     : engine_(engine),
       config_(engine.model().config()),
       plan_(plan),
-      kv_heads_(config_.n_kv_heads),
       group_(config_.n_heads / config_.n_kv_heads),
       first_(n_tokens + plan.delay),
       position_(first_),
-      heads_(at(config_.n_layers * kv_heads_)),
+      coded_(std::max<std::int64_t>(0, first_ - plan.kv_residual)),
+      heads_(at(config_.n_layers * config_.n_heads)),
       queries_(at(config_.n_layers)) {
   for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
     const auto cache = prompt.cache(layer);
-    for (std::int64_t g = 0; g < kv_heads_; ++g) {
-      Head& to = head(layer, g);
+    for (std::int64_t h = 0; h < config_.n_heads; ++h) {
+      Head& to = head(layer, h);
+      const std::int64_t g = h / group_;
       const HeadCut& kept = plan.heads[at(layer)][at(g)];
+      const auto& tokens =
+          kept.by_query_head.empty() ? kept.tokens : kept.by_query_head[at(h % group_)];
       to.window = kept.window;
       to.rolling = kept.rolling;
       for (std::int64_t j = 0; j < first_; ++j) {
         to.key.push_back(row_of(cache.key, g, j));
         to.value.push_back(row_of(cache.value, g, j));
-        bool holds = std::find(kept.tokens.begin(), kept.tokens.end(), j) != kept.tokens.end();
+        bool holds = std::find(tokens.begin(), tokens.end(), j) != tokens.end();
         for (const auto& range : kept.ranges) holds |= range.begin <= j && j < range.end;
         if (holds) to.held.push_back(j);
       }
@@ -70,15 +73,19 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
   }
   if (plan.minicache)
     for (std::int64_t layer = config_.n_layers / 2; layer + 1 < config_.n_layers; layer += 2)
-      for (std::int64_t g = 0; g < kv_heads_; ++g) merge(head(layer, g), head(layer + 1, g));
+      for (std::int64_t h = 0; h < config_.n_heads; ++h) merge(head(layer, h), head(layer + 1, h));
   if (plan.kv_bits < 16)
-    for (auto& one : heads_) quantise(one);
+    for (auto& one : heads_) quantise(one, 0, coded_);
 }
 
-void NaiveDecode::quantise(Head& head) const {
-  const auto n = static_cast<std::int64_t>(head.held.size()), d = config_.head_dim;
+void NaiveDecode::quantise(Head& head, std::int64_t begin, std::int64_t end) const {
+  std::vector<std::int64_t> held;
+  for (const auto j : head.held)
+    if (begin <= j && j < end) held.push_back(j);
+  if (held.empty()) return;
+  const auto n = static_cast<std::int64_t>(held.size()), d = config_.head_dim;
   const auto run = [&](std::vector<Row>& rows, kernels::QuantAxis axis) {
-    std::vector<float> values = flat(rows, head.held);
+    std::vector<float> values = flat(rows, held);
     std::vector<std::uint8_t> codes(at(n * kernels::quant_code_bytes(d, plan_.kv_bits)));
     const std::array<std::int64_t, 3> shape =
         axis == kernels::QuantAxis::per_channel
@@ -93,7 +100,7 @@ void NaiveDecode::quantise(Head& head) const {
         {minima.data(), shape}};
     kernels::kv_quantise({View<float, 3>(values.data(), {1, n, d}), cache}, kReference);
     kernels::kv_dequantise({cache, {values.data(), {1, n, d}}}, kReference);
-    put_back(rows, head.held, values);
+    put_back(rows, held, values);
   };
   run(head.key, kernels::QuantAxis::per_channel);
   run(head.value, kernels::QuantAxis::per_token);
@@ -134,7 +141,7 @@ double NaiveDecode::score(const Row& query, const Row& key,
 std::vector<std::int64_t> NaiveDecode::quest_tokens(const capture::ContinuationRows& in,
                                                     std::int64_t g,
                                                     const std::vector<Row>& queries) {
-  const auto& keys = head(in.layer, g).key;
+  const auto& keys = head(in.layer, g * group_).key;
   std::vector<std::pair<double, std::int64_t>> pages;  // minus the bound, page
   const std::int64_t page = plan_.quest->page;
   const std::int64_t begin =
@@ -164,10 +171,10 @@ std::vector<std::int64_t> NaiveDecode::quest_tokens(const capture::ContinuationR
 
 void NaiveDecode::attend(const capture::ContinuationRows& in) {
   const std::int64_t layer = in.layer;
-  for (std::int64_t g = 0; g < kv_heads_; ++g) {
-    Head& to = head(layer, g);
-    to.key.push_back(row_of(in.key, 0, g));
-    to.value.push_back(row_of(in.value, 0, g));
+  for (std::int64_t h = 0; h < config_.n_heads; ++h) {
+    Head& to = head(layer, h);
+    to.key.push_back(row_of(in.key, 0, h / group_));
+    to.value.push_back(row_of(in.value, 0, h / group_));
     to.held.push_back(position_);
     forget(to);
   }
@@ -180,7 +187,7 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
   };
   for (std::int64_t h = 0; h < config_.n_heads; ++h) {
     const std::int64_t g = h / group_, from = lowest(layer, h);
-    const Head &own = head(layer, g), &low = head(from, g);
+    const Head &own = head(layer, h), &low = head(from, h);
     std::vector<Scored> near, far;
     for (const auto j : plan_.quest ? quest_tokens(in, g, queries) : own.held)
       if (in_window(j) && !distant(j))
@@ -284,22 +291,27 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
   if (plan_.lag && position_ >= plan_.lag->sink + 2 * plan_.lag->lag &&
       (position_ - plan_.lag->sink) % plan_.lag->lag == 0)
     for (std::int64_t layer = 0; layer < config_.n_layers; ++layer)
-      for (std::int64_t g = 0; g < kv_heads_; ++g)
-        if (plan_.lag_heads[at(layer)][at(g)] != 0) cut(head(layer, g));
+      for (std::int64_t h = 0; h < config_.n_heads; ++h)
+        if (plan_.lag_heads[at(layer)][at(h / group_)] != 0) cut(head(layer, h));
+  for (; plan_.kv_bits < 16 && position_ - plan_.kv_residual - coded_ >= 32; coded_ += 32)
+    for (auto& one : heads_) quantise(one, coded_, coded_ + 32);
   return logits;
 }
 
 double NaiveDecode::stored_bytes() const {
   const double value = plan_.kv_bits == 16 ? 2 : plan_.kv_bits / 8.0 + 4.0 / 32;
   double bytes = 0;
-  for (std::size_t i = 0; i < heads_.size(); ++i)
-    for (const auto j : in_reach(i))
-      bytes += 2 * static_cast<double>(config_.head_dim) * (j < first_ ? value : 2);
+  for (std::int64_t i = 0; i < std::ssize(heads_); ++i) {
+    const auto& cut = plan_.heads[at(i / config_.n_heads)][at(i % config_.n_heads / group_)];
+    if (i % group_ != 0 && cut.by_query_head.empty()) continue;
+    for (const auto j : in_reach(at(i)))
+      bytes += 2 * static_cast<double>(config_.head_dim) * (j < coded_ ? value : 2);
+  }
   return bytes;
 }
 
 std::vector<std::int64_t> NaiveDecode::in_reach(std::size_t i) const {
-  const std::int64_t window = config_.window[i / at(kv_heads_)];
+  const std::int64_t window = config_.window[i / at(config_.n_heads)];
   std::vector<std::int64_t> out;
   for (const auto j : heads_[i].held)
     if (window == 0 || j >= position_ - window) out.push_back(j);
@@ -309,8 +321,8 @@ std::vector<std::int64_t> NaiveDecode::in_reach(std::size_t i) const {
 std::vector<std::int64_t> NaiveDecode::lengths() const {
   std::vector<std::int64_t> out(at(config_.n_layers), 0);
   for (std::size_t i = 0; i < heads_.size(); ++i)
-    out[i / at(kv_heads_)] =
-        std::max(out[i / at(kv_heads_)], static_cast<std::int64_t>(in_reach(i).size()));
+    out[i / at(config_.n_heads)] =
+        std::max(out[i / at(config_.n_heads)], static_cast<std::int64_t>(in_reach(i).size()));
   return out;
 }
 

@@ -22,14 +22,14 @@ class NaiveDecode {
   std::vector<float> step(std::int64_t token);
   /// [layer], tokens of the KV head that holds most.
   std::vector<std::int64_t> lengths() const;
-  /// Bytes of what is held, for plans without PoD and MiniCache: tokens of the prompt in the plan's
-  /// bits, generated ones in 16.
+  /// Bytes of what is held, for plans without PoD and MiniCache.
   double stored_bytes() const;
   /// Of PoD's gates so far.
   std::int64_t gates = 0, skipped = 0;
 
  private:
   using Row = std::vector<double>;
+  /// A query head. Those of a KV head hold the same, unless the plan selects by query head.
   struct Head {
     std::vector<Row> key, value;     // [position]
     std::vector<std::int64_t> held;  // positions, ascending
@@ -41,11 +41,12 @@ class NaiveDecode {
     const Row* value;
   };
 
-  Head& head(std::int64_t layer, std::int64_t g) { return heads_[layer * kv_heads_ + g]; }
+  Head& head(std::int64_t layer, std::int64_t h) { return heads_[layer * config_.n_heads + h]; }
   std::int64_t lowest(std::int64_t layer, std::int64_t h) const;
   bool distant(std::int64_t j) const;
   double score(const Row& query, const Row& key, const capture::ContinuationRows& in) const;
-  void quantise(Head& head) const;
+  /// Rounds what the head holds of the positions from `begin` to end - 1.
+  void quantise(Head& head, std::int64_t begin, std::int64_t end) const;
   void merge(Head& lower, Head& upper) const;
   std::vector<std::int64_t> quest_tokens(const capture::ContinuationRows& in, std::int64_t g,
                                          const std::vector<Row>& queries);
@@ -58,9 +59,10 @@ class NaiveDecode {
   capture::Engine& engine_;
   const model::Config& config_;
   Plan plan_;
-  std::int64_t kv_heads_, group_;
+  std::int64_t group_;
   std::int64_t first_, position_;          // of the first generated row, of the next one
-  std::vector<Head> heads_;                // [layer * KV head]
+  std::int64_t coded_;                     // tokens before this one are in the plan's bits
+  std::vector<Head> heads_;                // [layer * query head]
   std::vector<std::vector<Row>> queries_;  // [layer][head], of this step
 };
 

@@ -291,6 +291,52 @@ TEST_P(SimulationOf, MasksThePrefillAsTheEngineDoes) {
   }
 }
 
+/// A prompt that is read with shared keys is one whose tokens were decoded with them, one by one.
+TEST_P(SimulationOf, SharesKeysWhileThePromptIsRead) {
+  const std::int64_t n = 90, count = 6;
+  const Ids ids = random_ids(n, 12);
+  const auto tried = policies(
+      {"pod:delta=0.3,initial=4,recent=20", "pod:delta=0.3,initial=4,recent=20,prefill=shared",
+       "pod:delta=0.05,initial=2,recent=20,granularity=head,prefill=shared",
+       "pod:delta=1,prefill=shared", "pod:delta=0,initial=4,recent=30,prefill=shared+kv4"});
+  const auto got = run(ids, tried, {.max_new = count});
+  EXPECT_EQ(got.policies[1].lowest, got.policies[0].lowest);
+  EXPECT_EQ(got.policies[3].tokens, got.full.tokens);  // no layer shares
+  EXPECT_LT(std::abs(got.policies[3].kl), 1e-5);
+  std::vector<std::vector<float>> full_logits;
+  generate(ids, count, &full_logits);
+  bool shares = false;
+  for (std::size_t i = 1; i < 3; ++i) {
+    SCOPED_TRACE(tried[i].name);
+    Pod pod = std::get<Pod>(tried[i].parts[0]);
+    pod.lowest = got.policies[i].lowest;
+    for (const auto& of_head : pod.lowest) shares |= of_head.back() != config.n_layers - 1;
+    capture::Sequence first = engine.sequence();
+    const capture::Engine::Step step{&first, {ids.front()}};
+    engine.run({&step, 1}, capture::Logits::last);
+    Plan plan;
+    plan.heads = keep_all(config, 1);
+    plan.pod = pod;
+    NaiveDecode free(engine, first, 1, plan);
+    std::vector<float> logits;
+    for (std::int64_t j = 1; j < n; ++j) logits = free.step(ids[static_cast<std::size_t>(j)]);
+    NaiveDecode forced = free;
+    double kl = divergence(full_logits[0], logits);
+    Ids tokens{capture::argmax(logits)};
+    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
+      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
+      tokens.push_back(capture::argmax(free.step(tokens.back())));
+    }
+    EXPECT_EQ(got.policies[i].tokens, tokens);
+    kl /= static_cast<double>(count);
+    EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
+    EXPECT_GT(kl, 0);
+  }
+  EXPECT_TRUE(shares);
+  EXPECT_THROW(run(ids, policies({"simlayerkv:threshold=0.4+pod:prefill=shared"}), {.max_new = 2}),
+               Error);
+}
+
 /// Bytes kept, by the formulas.
 TEST_P(SimulationOf, CountsTheBytesKept) {
   const std::int64_t n = 100;

@@ -130,8 +130,9 @@ PicturePtr comparison_layers_picture(const Source& source, const Request& reques
   return chart_picture(comparison(model, request).strips);
 }
 
-PicturePtr needle_picture(const Source& source, const Request&) {
-  return chart_picture(needle_chart(needle_model(source.documents), false));
+PicturePtr needle_picture(const Source& source, const Request& request) {
+  return chart_picture(
+      needle_chart(needle_model(source.documents), request.choices.sweep.score, false));
 }
 
 PicturePtr difference_picture(const Source& source, const Request& request) {

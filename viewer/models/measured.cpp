@@ -27,12 +27,40 @@ std::vector<Measured::At> depths_of(const json& list) {
   if (!list.is_array()) return out;
   for (const json& at : list)
     if (const double score = number_in(at, "score"); !std::isnan(score))
-      out.push_back(
-          {whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score});
+      out.push_back({whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score,
+                     number_in(at, "digits_prefix"), number_in(at, "digits_in_place")});
   return out;
 }
 
 }  // namespace
+
+const char* score_word(ShownScore score) {
+  switch (score) {
+    case ShownScore::score:
+      return "score";
+    case ShownScore::digits_prefix:
+      return "digits right up to the first wrong one";
+    case ShownScore::digits_in_place:
+      return "digits right at their place";
+    case ShownScore::attention:
+      break;
+  }
+  return "attention kept";
+}
+
+double Measured::At::shown(ShownScore what) const {
+  switch (what) {
+    case ShownScore::score:
+      return score;
+    case ShownScore::digits_prefix:
+      return digits_prefix;
+    case ShownScore::digits_in_place:
+      return digits_in_place;
+    case ShownScore::attention:
+      break;
+  }
+  return kNoNumber;
+}
 
 std::optional<Measured> measured_of(const json& measured) {
   Measured out;

@@ -12,6 +12,11 @@
 
 namespace kvatlas::viewer {
 
+/// What is shown of answers: the share that is right; of pass keys the share of digits that are
+/// right up to the first wrong one, or at their place; or the attention that the kept keys had.
+enum class ShownScore : std::uint8_t { score, digits_prefix, digits_in_place, attention };
+const char* score_word(ShownScore score);
+
 struct Measured {
   std::int64_t samples = 0;
   std::int64_t texts = 0;  // that the samples are made of; 0 if that is not known
@@ -25,7 +30,9 @@ struct Measured {
     std::int64_t length = 0;
     double depth = kNoNumber;
     std::int64_t samples = 0;
-    double score = kNoNumber;
+    double score = kNoNumber, digits_prefix = kNoNumber, digits_in_place = kNoNumber;
+    /// NaN where it is not known, as the attention is.
+    double shown(ShownScore what) const;
   };
   /// Scores of prompts for which a length and a depth are known.
   std::vector<At> depths, full_depths;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/needle_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -55,14 +56,23 @@ NeedleModel needle_model(std::span<const calibrate::Document> documents) {
   return model;
 }
 
-Chart needle_chart(const NeedleModel& model, bool difference) {
+bool NeedleModel::has_digits() const {
+  return std::any_of(maps.begin(), maps.end(), [](const Map& map) {
+    return std::any_of(map.cells.begin(), map.cells.end(),
+                       [](const Measured::At& at) { return !std::isnan(at.digits_prefix); });
+  });
+}
+
+Chart needle_chart(const NeedleModel& model, ShownScore score, bool difference) {
+  if (score == ShownScore::attention || !model.has_digits()) score = ShownScore::score;
+  const std::string word = score_word(score);
   Chart chart;
-  chart.title = difference ? "Needle: score less the full cache's, over length and depth"
-                           : "Needle: score over length and depth";
+  chart.title =
+      "Needle: " + word + (difference ? " less the full cache's," : "") + " over length and depth";
   chart.x = {"prompt length", "tokens"};
   chart.y = {"depth", "share of the prompt"};
-  chart.table.columns = {
-      {"policy"}, {"length", "tokens"}, {"depth", "share"}, {"samples"}, {"score"}, {"full"}};
+  chart.table.columns = {{"policy"}, {"length", "tokens"}, {"depth", "share"}, {"samples"}, {word},
+                         {"full"}};
   std::set<double> depths;
   std::set<std::int64_t> lengths;
   for (const auto& map : model.maps)
@@ -74,7 +84,9 @@ Chart needle_chart(const NeedleModel& model, bool difference) {
   for (std::size_t m = 0; m < model.maps.size(); ++m) {
     const bool reference = m == 0;
     const Cells cells = cells_of(model.maps[m]);
-    Matrix matrix{model.maps[m].policy, "score", {}, {}, {}};
+    // The title says which digits; the legend has room for a word.
+    Matrix matrix{
+        model.maps[m].policy, score == ShownScore::score ? "score" : "digits", {}, {}, {}};
     if (difference) matrix.range = {-1, 1};
     for (const auto length : lengths) matrix.column_labels.push_back(str(length));
     for (const double depth : depths) {
@@ -82,12 +94,12 @@ Chart needle_chart(const NeedleModel& model, bool difference) {
       for (const auto length : lengths) {
         const auto found = cells.find({depth, length});
         const auto other = full.find({depth, length});
-        const double score = found == cells.end() ? kNoNumber : found->second.score;
-        const double of_full = other == full.end() ? kNoNumber : other->second.score;
-        matrix.values.push_back(difference ? score - of_full : score);
+        const double shown = found == cells.end() ? kNoNumber : found->second.shown(score);
+        const double of_full = other == full.end() ? kNoNumber : other->second.shown(score);
+        matrix.values.push_back(difference ? shown - of_full : shown);
         if (found != cells.end())
           chart.table.rows.push_back({model.maps[m].policy, static_cast<double>(length), depth,
-                                      static_cast<double>(found->second.samples), score, of_full});
+                                      static_cast<double>(found->second.samples), shown, of_full});
       }
     }
     if (!difference || !reference) chart.matrices.push_back(std::move(matrix));

@@ -19,43 +19,29 @@ std::int64_t whole_in(const nlohmann::json& object, const char* member) {
   return found.is_number_integer() ? found.get<std::int64_t>() : 0;
 }
 
-Interval shown_score(const Candidate& candidate, SweepScore score) {
+Interval shown_score(const Candidate& candidate, ShownScore score) {
   switch (score) {
-    case SweepScore::score:
+    case ShownScore::score:
       return candidate.score;
-    case SweepScore::digits_prefix:
+    case ShownScore::digits_prefix:
       return {candidate.digits_prefix};
-    case SweepScore::digits_in_place:
+    case ShownScore::digits_in_place:
       return {candidate.digits_in_place};
-    case SweepScore::attention:
+    case ShownScore::attention:
       break;
   }
   return {candidate.attention};
 }
 
-const char* score_word(SweepScore score) {
-  switch (score) {
-    case SweepScore::score:
-      return "score";
-    case SweepScore::digits_prefix:
-      return "digits right up to the first wrong one";
-    case SweepScore::digits_in_place:
-      return "digits right at their place";
-    case SweepScore::attention:
-      break;
-  }
-  return "attention kept";
-}
-
 /// As calibration weighs them: what is lost of the full cache's score on the same samples, for
 /// candidates need not have the same ones.
-double gain(const Candidate& candidate, SweepScore score) {
+double gain(const Candidate& candidate, ShownScore score) {
   const double shown = shown_score(candidate, score).mean;
-  return score == SweepScore::score ? shown - candidate.full : shown;
+  return score == ShownScore::score ? shown - candidate.full : shown;
 }
 
-double full_score(const Candidate& candidate, SweepScore score) {
-  return score == SweepScore::score ? candidate.full : 1;
+double full_score(const Candidate& candidate, ShownScore score) {
+  return score == ShownScore::score ? candidate.full : 1;
 }
 
 double cost(const Candidate& candidate, bool against_kept) {
@@ -262,7 +248,7 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
   chart.x = settings.against_kept ? Axis{"tokens kept of a partition", "tokens"}
                                   : Axis{"compression", "share", {}, {{0, 1}}};
   chart.y = {score_word(settings.score), "", {}, {{0, 1}}};
-  if (settings.score == SweepScore::score && !std::isnan(model.full.mean)) {
+  if (settings.score == ShownScore::score && !std::isnan(model.full.mean)) {
     std::int64_t most = 1;
     for (const auto& candidate : model.candidates) most = std::max(most, candidate.keep);
     const double end = settings.against_kept ? static_cast<double>(most) : 1;

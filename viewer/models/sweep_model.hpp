@@ -12,11 +12,9 @@
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
-#include "viewer/models/document_numbers.hpp"
+#include "viewer/models/measured.hpp"
 
 namespace kvatlas::viewer {
-
-enum class SweepScore : std::uint8_t { score, digits_prefix, digits_in_place, attention };
 
 struct SweepModel {
   struct Candidate {
@@ -35,7 +33,7 @@ struct SweepModel {
 SweepModel sweep_model(const nlohmann::json& section);
 
 struct SweepSettings {
-  SweepScore score = SweepScore::score;
+  ShownScore score = ShownScore::score;
   /// X is the number of tokens kept of a partition, not the compression.
   bool against_kept = false;
   double least_share = 0.95;  // share of the full cache's score that `smallest` must reach

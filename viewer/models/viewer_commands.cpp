@@ -134,7 +134,7 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
           "DynamicKV: how scores are pooled")
       ->type_name("WORD");
   word("--form", o.form, kFormWords, "DynamicKV: which budgets are shown");
-  word("--score", o.score, kScoreWords, "LagKV: what the sweep is judged by");
+  word("--score", o.score, kScoreWords, "LagKV's sweep and needle: what is shown of the answers");
   command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
       ->group(kSettings);
   share("--least", o.least_share, "LagKV: share of the full cache's score");

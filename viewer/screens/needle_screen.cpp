@@ -9,6 +9,15 @@
 namespace kvatlas::viewer {
 
 NeedleScreen::NeedleScreen(Session& session, QWidget* parent) : LiveScreen(session, parent) {
+  score_ = bar().add_combo(
+      {"score", tr("Score"),
+       tr("Share of answers found; of pass keys also the share of digits right up to the first "
+          "wrong one, or right at their place.")},
+      {tr("answers found"), tr("digits up to the first wrong"), tr("digits in place")},
+      [this](int index) {
+        change(tr("Score"),
+               [&](Choices& choices) { choices.sweep.score = static_cast<ShownScore>(index); });
+      });
   difference_box_ = bar().add_switch(
       {"difference", tr("Less the full cache"),
        tr("Shows each policy's score less that of the full cache; also with the key of the "
@@ -24,6 +33,7 @@ NeedleScreen::NeedleScreen(Session& session, QWidget* parent) : LiveScreen(sessi
 void NeedleScreen::read() {
   try {
     model_ = std::make_shared<const NeedleModel>(needle_model(session().contents()));
+    score_->setEnabled(model_->has_digits());
     model_arrived();
   } catch (const Error& error) {
     model_.reset();
@@ -32,9 +42,15 @@ void NeedleScreen::read() {
 }
 
 void NeedleScreen::compute() {
-  compute_view(
-      [model = model_, difference = difference_] { return needle_chart(*model, difference); },
-      [this](const Chart& chart) { set_chart(*chart_, chart); });
+  compute_view([model = model_, score = session().choices().sweep.score,
+                difference = difference_] { return needle_chart(*model, score, difference); },
+               [this](const Chart& chart) { set_chart(*chart_, chart); });
+}
+
+void NeedleScreen::show_choices() {
+  const auto score = session().choices().sweep.score;
+  ControlBar::set(*score_, score == ShownScore::attention ? 0 : static_cast<int>(score));
+  ControlBar::set(*difference_box_, difference_);
 }
 
 void NeedleScreen::show_difference(bool on) {

@@ -24,7 +24,7 @@ class NeedleScreen : public LiveScreen {
   std::string arrays() const override { return "documents"; }
   void read() override;
   void compute() override;
-  void show_choices() override { ControlBar::set(*difference_box_, difference_); }
+  void show_choices() override;
   bool move_threshold(double) override { return false; }
   bool needs_profile() const override { return false; }
 
@@ -32,6 +32,7 @@ class NeedleScreen : public LiveScreen {
   void show_difference(bool on);
 
   bool difference_ = false;
+  QComboBox* score_;
   QCheckBox* difference_box_;
   ChartView* chart_;
   std::shared_ptr<const NeedleModel> model_;

@@ -46,7 +46,7 @@ void SweepScreen::make_controls() {
        tr("attention kept")},
       [this](int index) {
         change(tr("Score"),
-               [&](Choices& choices) { choices.sweep.score = static_cast<SweepScore>(index); });
+               [&](Choices& choices) { choices.sweep.score = static_cast<ShownScore>(index); });
       });
   x_ = bar().add_combo(
       {"against", tr("Against"),

@@ -52,6 +52,11 @@ class Band:
         self.values = self.values.take(rows)
         self._value_positions = self._value_positions.gather(1, rows)
 
+    def code(self, before: int) -> None:
+        """Quantises what is not quantised yet of the tokens before that position."""
+        self.keys = _coded(self.keys, self.key_positions, before)
+        self.values = _coded(self.values, self.value_positions, before)
+
     def forget(self, before: int) -> None:
         """Drops the tokens before that position, of every head as many as the head that has fewest of them."""
         begin = int((self.key_positions < before).sum(1).min())
@@ -60,3 +65,10 @@ class Band:
 
     def tensors(self) -> list[torch.Tensor]:
         return self.keys.tensors() + self.values.tensors()
+
+
+def _coded(rows: Rows, positions: torch.Tensor, before: int) -> Rows:
+    # Of heads that hold different numbers of such rows, the first that all have.
+    tail = positions[:, rows.codes.shape[1] :]
+    count = int((tail < before).sum(1).min())
+    return rows.code(count) if count else rows

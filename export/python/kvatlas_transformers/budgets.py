@@ -10,12 +10,15 @@ import torch
 
 from . import selection
 from .band import Band
+from .errors import PolicyError
 from .planner import Planner
 
 
 class Budgets(Planner):
     def __init__(self, part, shape):
         super().__init__(part, shape)
+        if part.settings.get("heads", "kv") != "kv":
+            raise PolicyError(f"{part.name}: heads=query is simulated by kvatlas alone; this package runs heads=kv")
         self.rows = part["window"]
         self.is_local = part.name != "dynamickv" or part.budgets is not None
         self.scores: list[torch.Tensor] = []  # [layer] of [heads, positions before the window]

@@ -13,7 +13,7 @@ from .errors import PolicyError
 from .parts import ModelShape, Part
 from .plan import Plan
 from .pod import Source
-from .rows import Rows
+from .rows import GROUP, Rows
 
 
 class _Layer(CacheLayerMixin):
@@ -59,9 +59,9 @@ class PolicyCache(Cache):
     policy says. What follows is appended and kept, save where the policy says otherwise. Cuts happen at the end of a
     forward pass."""
 
-    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int):
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int):
         super().__init__(layers=[_Layer(self) for _ in range(shape.layers)])
-        self.shape, self.parts, self.kv_bits = shape, parts, kv_bits
+        self.shape, self.parts, self.kv_bits, self.kv_residual = shape, parts, kv_bits, kv_residual
         self.reset()
 
     # What a user asks.
@@ -102,6 +102,7 @@ class PolicyCache(Cache):
         self.queries: dict[int, torch.Tensor] = {}  # of this pass, for PoD: [layer] of [heads, tokens, channels]
         self.seen = 0  # how many tokens the finished passes had
         self.is_cut = False
+        self.coded = 0  # tokens before this one are quantised, if the policy has fewer bits
         self.partitions = 0  # how many partitions LagKV has cut
         self.gates = self.skipped = 0  # PoD: how many gates there were, and how many skipped the distant tokens
         self._layer = self._next_layer = 0
@@ -258,6 +259,8 @@ class PolicyCache(Cache):
         self.queries = {}
         if self.plan.lag:
             self._cut_partitions()
+        if self.kv_bits != 16:
+            self._code_groups()
         for layer, band in self._sharing_bands():
             rows = self._near_keys(layer, band.first, band.key_positions[0], self.seen - 1)
             if len(rows) < len(band.keys):
@@ -268,6 +271,8 @@ class PolicyCache(Cache):
         plan, (whole,) = self.plan, self.bands[layer]
         own = plan.kept(layer, whole)
         heads = self.shape.kv_heads
+        self.coded = max(0, len(whole.keys) - self.kv_residual)
+        codes = [int((kept < self.coded).sum()) for kept in own]
         apart = [self._layout(layer, head, own[head], len(whole.keys) - 1) for head in range(heads)]
         lag = [plan.cut_by_lag(layer, head) for head in range(heads)]
         bands, first = [], 0
@@ -277,7 +282,7 @@ class PolicyCache(Cache):
                 end < heads
                 and apart[first] is None
                 and apart[end] is None
-                and (len(own[end]), lag[end]) == (len(own[first]), lag[first])
+                and (len(own[end]), codes[end], lag[end]) == (len(own[first]), codes[first], lag[first])
             ):
                 end += 1
             bands.append(self._cut_band(whole, first, torch.stack(own[first:end]), apart[first], lag[first]))
@@ -296,10 +301,19 @@ class PolicyCache(Cache):
             keys, values = keys.take(own), values.take(of_values)
         if bits != 16:
             # All of the head's own keys are quantised together, also those that do not stay.
-            keys, values = keys.quantised(bits, by_channel=True), values.quantised(bits, by_channel=False)
+            keys = keys.quantised(bits, True, int((own[0] < self.coded).sum()))
+            values = values.quantised(bits, False, int((of_values[0] < self.coded).sum()))
         if apart is None:
             return Band(first, keys, values, own, lag=lag)
         return Band(first, keys.take(apart[0]), values, own.gather(1, apart[0]), of_values, lag=lag)
+
+    def _code_groups(self) -> None:
+        """Quantises 32 tokens more whenever so many more than the residual are at 16 bits."""
+        while self.seen - self.kv_residual - self.coded >= GROUP:
+            self.coded += GROUP
+            for bands in self.bands:
+                for band in bands:
+                    band.code(self.coded)
 
     def _cut_partitions(self) -> None:
         lag, done = self.plan.lag, self.partitions

@@ -15,7 +15,7 @@ MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20
 DEEPEST = 24
 SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "baseline", "heads")
-MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "runtime", "pareto", "search")
+MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
 RESULTS = {
     "simlayerkv": ("lazy_layers", "lazy_heads"),
@@ -84,6 +84,9 @@ def _policy(document, section: str | None, task: str | None) -> Policy:
     bits = document.get("kv_bits", 16)
     if isinstance(bits, bool) or bits not in (16, 4, 2):
         raise PolicyError(f"kv_bits: found {bits!r}, expected 16, 4 or 2")
+    residual = _count(document.get("kv_residual", 0), "kv_residual")
+    if residual and bits == 16:
+        raise PolicyError("kv_residual: the last tokens stay at 16 bits, and no others are stored in fewer")
     names = [name for name in SECTIONS if name in document]
     for name in names:
         if not isinstance(document[name], dict):
@@ -99,7 +102,7 @@ def _policy(document, section: str | None, task: str | None) -> Policy:
     for first, second in zip(parts, parts[1:]):
         if first.kind == second.kind:
             raise PolicyError(f"compose: {first.name!r} and {second.name!r} are both a part that {first.kind}")
-    return Policy(shape, parts, bits)
+    return Policy(shape, parts, bits, residual)
 
 
 def _minor(document) -> int:

@@ -12,6 +12,7 @@ import torch
 from . import selection
 from .attention import capped
 from .band import Band
+from .errors import PolicyError
 from .planner import Planner
 
 ROWS = 16  # how many of the last prompt rows layers are compared by
@@ -37,6 +38,8 @@ def _pick(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 class Pod(Planner):
     def __init__(self, part, shape):
         super().__init__(part, shape)
+        if part.settings.get("prefill", "own") != "own":
+            raise PolicyError("pod: prefill=shared is simulated by kvatlas alone; this package runs prefill=own")
         self.is_local = part.lowest is not None
         self.rows = 0 if self.is_local else ROWS
         self.observed: list[torch.Tensor] = []  # [layer] of [heads, rows, tokens]

@@ -10,10 +10,11 @@ from .parts import ModelShape, Part
 class Policy:
     """The policy that `load` reads from a document. `policy.cache(model)` makes a cache for one sequence."""
 
-    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int = 16):
+    def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int = 16, kv_residual: int = 0):
         self.shape = shape
         self.parts = parts
         self.kv_bits = kv_bits
+        self.kv_residual = kv_residual
 
     def __repr__(self) -> str:
         names = [part.name for part in self.parts] + ([f"kv{self.kv_bits}"] if self.kv_bits != 16 else [])
@@ -31,7 +32,7 @@ class Policy:
         config = model.config.get_text_config()
         if config._attn_implementation != NAME:
             raise PolicyError(f"{type(model).__name__} does not let its attention function be set")
-        return PolicyCache(self.shape, self.parts, self.kv_bits)
+        return PolicyCache(self.shape, self.parts, self.kv_bits, self.kv_residual)
 
     def _check(self, model) -> None:
         """Raises PolicyError for a model that the policy is not for."""

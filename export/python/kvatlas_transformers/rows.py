@@ -36,15 +36,17 @@ class Rows:
     def heads(self, first: int, count: int) -> "Rows":
         return Rows(self.data[first : first + count])
 
-    def quantised(self, bits: int, by_channel: bool) -> "Rows":
-        return QuantisedRows.of(self.data, bits, by_channel)
+    def quantised(self, bits: int, by_channel: bool, count: int) -> "Rows":
+        """The first `count` rows quantised, the others as they are."""
+        rows = QuantisedRows.of(self.data[:, :count], bits, by_channel)
+        return rows.append(self.data[:, count:])
 
     def tensors(self) -> list[torch.Tensor]:
         return [self.data]
 
 
 class QuantisedRows(Rows):
-    """The rows of the prompt in 4 or 2 bits, and behind them the generated rows as they are.
+    """The first rows in 4 or 2 bits, and behind them, in the tail, the last rows as they are.
 
     Keys are quantised by channel: 32 tokens of one channel share a scale; values by token: 32 channels of one token.
     An element is minimum + code * scale, the two as float16."""
@@ -53,8 +55,8 @@ class QuantisedRows(Rows):
         self.bits = self.channels = 0
         self.by_channel = False
         self.codes = self.scales = self.minima = self.tail = None
-        self.groups = None  # by channel: the group of each row [heads, tokens]; None if each 32 rows are one
-        self.__dict__.update(vars(like) if like else {})
+        self.groups = None  # by channel: the group of each coded row [heads, tokens]; None if each 32 rows are one
+        self.__dict__.update({} if like is None else vars(like))
         self.__dict__.update(changes)
 
     @classmethod
@@ -63,10 +65,10 @@ class QuantisedRows(Rows):
         most = (1 << bits) - 1
         axis = 1 if by_channel else 2
         lows, highs = [], []
-        for part in data.float().split(GROUP, dim=axis):
+        for part in data.float().split(GROUP, dim=axis) if data.shape[axis] else []:
             lows.append(part.amin(axis, keepdim=True))
             highs.append(part.amax(axis, keepdim=True))
-        low, high = torch.cat(lows, axis), torch.cat(highs, axis)
+        low, high = (torch.cat(parts, axis) if parts else data.float() for parts in (lows, highs))
         scales, minima = ((high - low) / most).half(), low.half()
         out = cls(bits=bits, channels=channels, by_channel=by_channel, scales=scales, minima=minima)
         out.tail = data[:, :0].clone()
@@ -134,6 +136,20 @@ class QuantisedRows(Rows):
         out.groups = None if torch.equal(groups, regular.expand_as(groups)) else groups.to(torch.int32)
         out.scales, out.minima = self.scales[:, used.long()], self.minima[:, used.long()]
         return out
+
+    def code(self, count: int) -> "QuantisedRows":
+        """The first `count` rows of the tail join the codes, as a group of their own."""
+        more = QuantisedRows.of(self.tail[:, :count], self.bits, self.by_channel)
+        both = {name: torch.cat([getattr(self, name), getattr(more, name)], dim=1) for name in ("codes", "scales", "minima")}
+        old = self.codes.shape[1]
+        groups = self.groups
+        if self.by_channel and (groups is not None or old % GROUP):
+            if groups is None:
+                groups = torch.arange(old, device=self.codes.device).div(GROUP, rounding_mode="floor")
+                groups = groups.to(torch.int32).expand(self.codes.shape[0], -1)
+            new = torch.arange(count, device=groups.device).div(GROUP, rounding_mode="floor") + self.scales.shape[1]
+            groups = torch.cat([groups, new.to(torch.int32).expand(groups.shape[0], -1)], dim=1)
+        return QuantisedRows(self, **both, tail=self.tail[:, count:].clone(), groups=groups)
 
     def heads(self, first: int, count: int) -> "QuantisedRows":
         part = slice(first, first + count)

@@ -183,6 +183,19 @@ class Memory(OfASmallModel):
             scales = 4 * (8 + 12)  # of 8 channels for up to 32 tokens, and of 12 tokens for up to 32 channels
             self.assertEqual(cache.bytes(), 4 * 2 * (codes + scales))
 
+    def test_later_tokens_are_quantised_in_groups_of_32(self):
+        for residual, coded in ((0, 72), (5, 67), (50, 0)):
+            cache = self.cache({}, kv_bits=4, kv_residual=residual)
+            self.logits(prompt(80), cache, range(40, 80))
+            for layer in cache.bands:
+                for band in layer:
+                    self.assertEqual([band.keys.codes.shape[1], band.values.codes.shape[1]], [coded, coded])
+                    self.assertEqual(len(band.keys), 80)
+                    # A group of 32 tokens and a shorter one at the cut, and then one of 32.
+                    at_cut = max(0, 40 - residual)
+                    self.assertEqual(band.keys.scales.shape[1], -(-at_cut // 32) + (coded - at_cut) // 32)
+                    self.assertEqual(band.keys.all().shape, band.values.all().shape)
+
     def test_the_first_token_behind_the_prompt_decides(self):
         cache = self.cache({"simlayerkv": {"settings": {"threshold": 0, "initial": 2, "recent": 10}}})
         self.logits(prompt(40), cache, [30])

@@ -46,7 +46,8 @@ class Document(unittest.TestCase):
 
     def test_four_bits_alone_are_the_full_cache_in_them(self):
         policy = load(document(kv_bits=4))
-        self.assertEqual((policy.parts, policy.kv_bits), ([], 4))
+        self.assertEqual((policy.parts, policy.kv_bits, policy.kv_residual), ([], 4, 0))
+        self.assertEqual(load(document(kv_bits=4, kv_residual=32)).kv_residual, 32)
         self.refused(document(), "the document holds no policy")
         self.refused(document(kv_bits=4), "no section 'lagkv'; the document has none", section="lagkv")
         load(document(lagkv=LAG, search={"trials": 3}, pareto=[{"policy": "full"}]))
@@ -94,6 +95,8 @@ class Document(unittest.TestCase):
         self.refused(document(dynamickv={"settings": {"kernel": 4}}), "dynamickv.settings.kernel: found 4")
         self.refused(document(dynamickv={"settings": {"window": 16, "budget": 16}}), "more than the window of 16")
         self.refused(document(lagkv=LAG, kv_bits=8), "kv_bits: found 8, expected 16, 4 or 2")
+        self.refused(document(kv_bits=4, kv_residual=-1), "kv_residual: found -1, expected 0 to 16777216")
+        self.refused(document(lagkv=LAG, kv_residual=8), "and no others are stored in fewer")
         self.refused(document(), "the document holds no policy")
         self.refused({**document(lagkv=LAG), "model": {"layers": 4}}, "model.heads: found None")
 

@@ -123,7 +123,7 @@ class Selection(unittest.TestCase):
         for bits in (4, 2):
             most = (1 << bits) - 1
             for by_channel in (True, False):
-                rows = Rows(data).quantised(bits, by_channel)
+                rows = Rows(data).quantised(bits, by_channel, 70)
                 axis = 1 if by_channel else 2
                 for part, got in zip(data.split(32, axis), rows.all().split(32, axis)):
                     low, high = part.amin(axis, keepdim=True), part.amax(axis, keepdim=True)
@@ -135,6 +135,14 @@ class Selection(unittest.TestCase):
                 size = sum(tensor.numel() * tensor.element_size() for tensor in rows.tensors())
                 self.assertEqual(size, codes + 2 * groups * 2 * 2)
                 self.check_take(rows)
+                # The tail joins the codes as a group of its own, also behind a group that is not full.
+                first, later = data[:, :40], data[:, 40:]
+                grown = Rows(data).quantised(bits, by_channel, 40)
+                self.assertTrue(torch.equal(grown.all()[:, 40:], later))
+                grown = grown.code(30)
+                of_parts = [Rows(part).quantised(bits, by_channel, part.shape[1]).all() for part in (first, later)]
+                self.assertTrue(torch.equal(grown.all(), torch.cat(of_parts, dim=1)))
+                self.check_take(grown)
 
     def check_take(self, rows: QuantisedRows) -> None:
         more = rows.append(torch.randn(2, 5, 40))

@@ -117,6 +117,9 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"dynamickv:r_max=1e1,budget=96", "dynamickv:budget=96"},
       {"quest", "quest"},
       {"minicache+kv4", "minicache+kv4"},
+      {"kv2:residual=128", "full+kv2:residual=128"},
+      {"kv4:residual=0+snapkv:heads=query", "snapkv:heads=query+kv4"},
+      {"pod:prefill=shared", "pod:prefill=shared"},
       {"h2o:budget=64", "h2o:budget=64"},
       {"h2o:heavy=96,budget=4096", "h2o:budget=4096,heavy=96"},
       {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
@@ -180,6 +183,12 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
   EXPECT_THAT(refusal("full+lagkv"), HasSubstr("keeps the whole cache"));
   EXPECT_THAT(refusal("lagkv+kv4+kv2"), HasSubstr("on top of another"));
+  EXPECT_THAT(refusal("kv4:residual=-1"), HasSubstr("kv4: residual=-1: expected a whole number"));
+  EXPECT_THAT(refusal("kv4:rest=1"), HasSubstr("no key 'rest'; known is residual"));
+  EXPECT_THAT(refusal("kv4:"), HasSubstr("expected key=value"));
+  EXPECT_THAT(refusal("window+rolling:residual=1"), HasSubstr("'rolling' has no settings"));
+  EXPECT_THAT(refusal("dynamickv:heads=query+kv4:residual=8"), HasSubstr("has no residual"));
+  EXPECT_THAT(refusal("snapkv:heads=query+pod"), HasSubstr("shares the keys of KV heads"));
   EXPECT_THAT(refusal("lagkv+rolling"), HasSubstr("no part of 'lagkv+rolling' has one"));
   EXPECT_THAT(refusal("lagkv+"), HasSubstr("there is no policy ''"));
   Policy odd;

@@ -254,6 +254,11 @@ TEST(Runtimes, WhatNoneIsGiven) {
   EXPECT_THAT(refusal(parse_policy("h2o"), "transformers-cache"), HasSubstr("baseline"));
   EXPECT_THAT(refusal(parse_policy("simlayerkv+lagkv"), "kvpress"), HasSubstr("one method"));
   EXPECT_THAT(refusal(parse_policy("simlayerkv:opposite=1"), "kvpress"), HasSubstr("control"));
+  for (const char* runtime : {"transformers-cache", "kvpress"})
+    EXPECT_THAT(refusal(parse_policy("dynamickv:heads=query"), runtime),
+                HasSubstr("'heads=query' is for 'kvatlas evaluate'"));
+  EXPECT_THAT(refusal(parse_policy("pod:prefill=shared"), "transformers-cache"),
+              HasSubstr("'prefill=shared' is for 'kvatlas evaluate'"));
 }
 
 TEST(Runtimes, OurCacheChangesNothing) {

@@ -30,7 +30,7 @@ calibrate::Document document() {
 TEST(NeedleModel, ScoresOverLengthAndDepth) {
   const auto doc = document();
   const auto model = needle_model({&doc, 1});
-  const Chart chart = needle_chart(model, false);
+  const Chart chart = needle_chart(model, ShownScore::attention, false);
   ASSERT_EQ(chart.matrices.size(), 2u);
   EXPECT_EQ(chart.matrices[0].label, "full cache");
   const Matrix& lag = chart.matrices[1];
@@ -44,11 +44,30 @@ TEST(NeedleModel, ScoresOverLengthAndDepth) {
 
 TEST(NeedleModel, DifferenceFromTheFullCache) {
   const auto doc = document();
-  const Chart chart = needle_chart(needle_model({&doc, 1}), true);
+  const Chart chart = needle_chart(needle_model({&doc, 1}), ShownScore::digits_prefix, true);
   ASSERT_EQ(chart.matrices.size(), 1u);
   EXPECT_EQ(chart.matrices[0].at(1, 1), -0.5);
   EXPECT_EQ(chart.matrices[0].at(0, 0), 0);
   EXPECT_EQ(chart.matrices[0].range, std::pair(-1.0, 1.0));
+}
+
+TEST(NeedleModel, DigitsOfPassKeys) {
+  auto doc = document();
+  EXPECT_FALSE(needle_model({&doc, 1}).has_digits());
+  auto& measured = doc.sections["lagkv"]["measured"];
+  measured["by_length_and_depth"][1].update({{"digits_prefix", 0.125}, {"digits_in_place", 0.5}});
+  measured["full_by_length_and_depth"][1].update({{"digits_prefix", 1}, {"digits_in_place", 0.75}});
+  const auto model = needle_model({&doc, 1});
+  EXPECT_TRUE(model.has_digits());
+  const Chart prefix = needle_chart(model, ShownScore::digits_prefix, false);
+  EXPECT_THAT(prefix.title, HasSubstr("digits right up to the first wrong one"));
+  EXPECT_EQ(prefix.matrices[0].at(1, 1), 1);
+  EXPECT_EQ(prefix.matrices[1].at(1, 1), 0.125);
+  EXPECT_TRUE(std::isnan(prefix.matrices[1].at(0, 0)));  // of prompts without a pass key
+  const Chart lost = needle_chart(model, ShownScore::digits_in_place, true);
+  EXPECT_EQ(lost.matrices[0].at(1, 1), -0.25);
+  EXPECT_EQ(lost.table.columns[4].title, "digits right at their place");
+  EXPECT_EQ(needle_chart(model, ShownScore::score, false).matrices[1].at(1, 1), 0.25);
 }
 
 TEST(NeedleModel, ACompositionIsShownOnce) {

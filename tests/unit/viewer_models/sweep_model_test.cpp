@@ -25,7 +25,7 @@ TEST(SweepModel, FrontAndRecommendationAreTheCommandLines) {
     const json section = calibrate_lagkv(evidence, request, {}).section;
     const SweepModel model = sweep_model(section);
     SweepSettings settings;
-    settings.score = SweepScore::attention;
+    settings.score = ShownScore::attention;
     settings.wanted_compression = wanted;
     SweepView view = sweep_view(model, settings);
     EXPECT_EQ(json(view.front), section["front"]["compression"]);
