@@ -57,7 +57,7 @@ inline std::string printable(std::string_view text, std::size_t most = 80) {
   return without_controls(text.substr(0, end)) + "...";
 }
 
-/// The same in single quotes.
+/// The printable text in single quotes.
 inline std::string quoted(std::string_view text, std::size_t most = 80) {
   return "'" + printable(text, most) + "'";
 }

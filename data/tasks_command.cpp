@@ -20,7 +20,7 @@ struct TasksOptions {
   bool as_json = false;
 };
 
-/// As wide as `width`; the last column needs none.
+/// Pads a cell to `width`; the last column needs no padding.
 std::string column(std::string text, std::size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text;

@@ -41,7 +41,7 @@ at::ScalarType scalar_type(const std::string& dtype) {
   return at::kFloat;
 }
 
-/// The GPU to make current, so that our own kernels run on it too; none on a CPU.
+/// The GPU to make current, so that our own kernels run on it too. There is none on a CPU.
 std::optional<c10::Device> device_of(const at::TensorOptions& options) {
   return options.device().is_cuda() ? std::optional(options.device()) : std::nullopt;
 }

@@ -112,7 +112,8 @@ class Keeper {
   /// L2 does not cut the first two layers.
   bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
 
-  /// LagKV's scores for all lags of a variant, from one read of keys and values; then all ratios.
+  /// LagKV's scores for all lags of a variant, from one read of keys and values. All ratios are cut
+  /// by these scores.
   void select_by_lag(LagVariant variant, const AttentionInputs& in) {
     const std::int64_t sink = s_.settings.sink;
     kernels::LagScores io;

@@ -14,7 +14,7 @@ struct KvatlasMpi {
   /// Of the others: asks rank 0 for work. answer_came: fills `index` (-1: none left).
   void (*ask)();
   int (*answer_came)(std::int64_t* index);
-  /// Of rank 0: whether somebody asks, and who; and the answer.
+  /// For rank 0: whether another rank asks for work and which one, and the answer to it.
   int (*question_came)(int* from);
   void (*answer)(int to, std::int64_t index);
   void (*abort)(int status);

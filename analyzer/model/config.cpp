@@ -11,11 +11,11 @@ namespace kvatlas::model {
 
 namespace {
 
-// In the order of Architecture.
+// They stand in the order of Architecture.
 constexpr std::array kArchitectures = {"llama",     "mistral", "qwen2",  "qwen3",
                                        "internlm2", "phi3",    "gemma2", "gemma3"};
 static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::gemma3) + 1);
-// In the order of RopeKind.
+// They stand in the order of RopeKind.
 constexpr std::array kRopeKinds = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
 static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::longrope) + 1);
 

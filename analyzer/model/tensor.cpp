@@ -13,7 +13,7 @@ struct TypeFacts {
   BlockShape block;
 };
 
-// In the order of TensorType.
+// They stand in the order of TensorType.
 constexpr std::array<TypeFacts, 15> kTypes{{
     {"F32", {1, 4}},
     {"F16", {1, 2}},

@@ -6,7 +6,7 @@ namespace kvatlas::profile {
 
 namespace {
 
-// In the order of Type.
+// They stand in the order of Type.
 constexpr struct {
   const char* name;
   std::int64_t bytes;

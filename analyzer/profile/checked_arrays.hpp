@@ -20,7 +20,7 @@ std::vector<float> floats_of(const Reader& profile, std::size_t position, const 
                              std::initializer_list<std::int64_t> at,
                              const std::vector<std::int64_t>& leading_sizes);
 
-/// Likewise whole numbers, one a layer.
+/// The same for whole numbers, of which each layer has one.
 std::vector<std::int64_t> layer_integers(const Reader& profile, std::size_t position,
                                          const char* array, std::initializer_list<std::int64_t> at);
 

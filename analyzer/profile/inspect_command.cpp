@@ -34,12 +34,12 @@ std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kMost : product;
 }
 
-/// Of 16-bit keys and values in one layer.
+/// The bytes of a token in one layer, with keys and values of 16 bits.
 std::int64_t layer_bytes_per_token(const model::Config& config) {
   return 2 * 2 * config.n_kv_heads * config.head_dim;
 }
 
-/// Of all layers; those with a window hold no more than that.
+/// The bytes of all layers. A layer with a window holds no more tokens than that.
 std::int64_t kv_bytes(const model::Config& config, std::int64_t tokens) {
   std::int64_t bytes = 0;
   for (const auto window : config.window)

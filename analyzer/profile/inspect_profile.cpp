@@ -33,7 +33,7 @@ std::int64_t samples_with(const Reader& file, const Description& array) {
 }
 
 json samples_json(const Reader& file) {
-  // By task, then by the length asked for; prompts of no set length by their own.
+  // Sorted by task, then by the length that was asked for; prompts of no set length by their own.
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
   for (const profile::Sample& sample : file.samples())
     ++counts[{sample.task, sample.length > 0 ? sample.length : sample.n_tokens}];

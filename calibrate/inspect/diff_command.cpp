@@ -19,7 +19,7 @@ struct DiffCommand {
   bool as_json = false, all = false, exit_code = false;
 };
 
-/// Of two files of one kind.
+/// What differs between two files of one kind.
 Diff diff_files(const DiffCommand& command) {
   for (const auto& path : {command.first, command.second})
     if (!std::filesystem::exists(path))

@@ -29,7 +29,7 @@ std::vector<std::size_t> longer_than(const profile::Reader& profile,
 
 /// The row of these initial and recent tokens in the profile's grid. Error(usage) lists the grid.
 std::int64_t proximity_row(const profile::Reader& profile, Proximity keep);
-/// Likewise of a window, a kernel and a pooling.
+/// The same for a window, a kernel and a pooling.
 std::int64_t window_kind_row(const profile::Reader& profile, const WindowBudget& select);
 
 /// Numbers of one sample, a row after the other as the profile stores them.

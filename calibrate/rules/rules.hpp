@@ -22,7 +22,7 @@ namespace kvatlas::calibrate {
 // Statistics ------------------------------------------------------------------------------------
 
 double mean_of(std::span<const double> values);  // NaN of none
-/// With n - 1 in the divisor; 0 of fewer than two.
+/// The divisor is n - 1; the deviation of fewer than two values is 0.
 double deviation_of(std::span<const double> values);
 
 /// The distinct ones of the nearest-rank quantiles k / parts, k = 1 to parts, ascending. NaN are
@@ -142,7 +142,7 @@ struct SampleMasses {
   std::vector<Masses> heads;  // [sample][layer][KV head]
   Masses layers;              // [sample][layer]
 
-  /// False, and nothing is added, for NaN: not captured of this sample.
+  /// NaN says that this sample was not captured: it adds nothing and gives false.
   bool add(Masses of_sample);
   Masses decided(bool per_head) const;  // what is held against the threshold
 };
@@ -224,7 +224,7 @@ PodPoint pod_point(const Similarity& similarity, std::int64_t kv_heads, bool per
                    double delta);
 Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
                   double delta);
-/// At every hundredth of delta, ascending from 0 to 1.
+/// One point for every hundredth of delta, ascending from 0 to 1.
 std::vector<PodPoint> pod_hundredths(const Similarity& similarity, std::int64_t kv_heads,
                                      bool per_query_head);
 /// The greatest delta of these that saves this share of the cache at n tokens; none: none does.

@@ -106,7 +106,7 @@ std::string loss_letters(const Losses& losses) {
 }
 
 const char* loss_text(Loss loss) {
-  // In the order of Loss.
+  // They stand in the order of Loss.
   static constexpr const char* kTexts[] = {
       "the first tokens are lost",
       "the window masks the prefill too",

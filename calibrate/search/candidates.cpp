@@ -26,7 +26,7 @@ constexpr double kDeltas[] = {0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
 /// Attention that 4 bits count as: a share that ranks them behind a policy that loses less.
 constexpr double kLostByFourBits = 0.01;
 
-/// Of the full cache; a policy that keeps more saves nothing to speak of.
+/// A share of the full cache. A policy that keeps more than this saves next to nothing.
 constexpr double kKeepsAll = 0.99;
 
 /// The share of attention on what is kept.

@@ -194,7 +194,7 @@ json summary_json(const Summary& s) {
   return out;
 }
 
-/// By length and depth; null where prompts have none.
+/// The scores by length and depth; null where prompts have neither.
 json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
   json out;
   for (const auto& cell : depth_scores(evaluation, judged)) {

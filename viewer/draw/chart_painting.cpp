@@ -186,7 +186,7 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
   }
 }
 
-/// Of few series their own colours, of many those of a map, in their order.
+/// Few series have colours of their own, many have those of a colour map, in order.
 QBrush ChartDrawing::bar_brush(std::size_t series, Emphasis emphasis) const {
   if (chart_.bars.size() > kMostColours) {
     const double at = static_cast<double>(series) / static_cast<double>(chart_.bars.size() - 1);

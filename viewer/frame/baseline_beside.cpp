@@ -176,7 +176,8 @@ void BaselineBeside::arrange() {
   other_->setGeometry(rest.adjusted(0, strip, 0, 0));
 }
 
-/// In the place of the charts in front, below their controls; the baseline's screen works beneath.
+/// It lies where the charts in front are, below their controls; the baseline's screen works
+/// beneath.
 void BaselineBeside::show_difference(const QRect& both) {
   front_->setGeometry(both);
   other_->setGeometry(both);

@@ -14,7 +14,7 @@ struct TileSpan {
   bool holds(std::int64_t tile) const { return tile >= first && tile < last; }
 };
 
-/// Those that tokens first to last - 1 touch.
+/// The tiles that the tokens first to last - 1 touch.
 TileSpan touched(std::int64_t first, std::int64_t last, std::int64_t tile_tokens,
                  std::int64_t tiles) {
   first = std::max<std::int64_t>(first, 0);

@@ -11,7 +11,7 @@
 namespace kvatlas::viewer {
 namespace {
 
-/// The one of the same label; of several without such, the one at the same place.
+/// The one with the same label, or where no label is the same, the one at the same place.
 template <class Series>
 const Series* partner(const std::vector<Series>& mine, std::size_t at,
                       const std::vector<Series>& others) {

@@ -29,7 +29,7 @@ std::optional<int> fuzzy_score(std::string_view pattern, std::string_view text) 
   constexpr int kNone = -1000000;
   const std::string wanted = lowered(pattern), given = lowered(text);
   if (wanted.size() > given.size() || given.size() > 4096) return std::nullopt;
-  // best[i]: of the letters so far with the last of them at given[i].
+  // best[i] is the best score of the letters so far if the last of them is at given[i].
   std::vector<int> best(given.size(), 0), before;
   bool any = false;
   for (std::size_t letter = 0; letter < wanted.size(); ++letter) {

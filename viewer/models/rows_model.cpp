@@ -17,7 +17,7 @@ constexpr std::int64_t kMostPoints = 600, kMostColumns = 400;
 constexpr std::size_t kTopKeys = 50;
 constexpr double kFloor = 1e-9;  // of the log axis
 
-/// Over the rows, of one key.
+/// The statistics of one key over all rows.
 struct KeyShare {
   double mean = 0, least = 0, most = 0;
 };

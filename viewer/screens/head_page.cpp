@@ -149,7 +149,7 @@ void HeadPage::follow() {
   if (zooms) show_tokens();
 }
 
-/// Those keys, and as many of the last queries.
+/// The map then shows those keys and as many of the last queries.
 void HeadPage::show_tokens() {
   const auto& shown = session_.selection().current().tokens;
   const std::int64_t n = map_->n_tokens();

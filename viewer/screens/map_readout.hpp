@@ -34,7 +34,7 @@ class MapReadout {
   QString region_text(const RegionStatistics& found) const;
   QString region_csv(const RegionStatistics& found) const;
 
-  /// The keys in sight of a query, the greatest first. With query -1 those of all queries in sight.
+  /// The keys in sight of a query, the greatest first; query -1 stands for all queries in sight.
   Table table(std::int64_t query) const;
 
  private:

@@ -119,7 +119,7 @@ class Session : public QObject {
   /// Changes the choices as one step of undo with this name. If `going_on` is set the change is
   /// joined with the step before, as the moves of one drag are.
   void change(const QString& name, const Choices& choices, bool going_on = false);
-  /// Has all numbers made from the samples of this task alone (empty: of all tasks).
+  /// Has all numbers made from the samples of this task alone (an empty name stands for all tasks).
   void choose_task(const std::string& task);
   QUndoStack& undo() { return undo_; }
 
