@@ -58,7 +58,7 @@ KeyRanges key_ranges(const Attention& io, std::int64_t first_row, std::int64_t e
 
 /// Part of a tensor along an axis: the far range, then the near one.
 at::Tensor take(const at::Tensor& tensor, std::int64_t axis, const KeyRanges& keys) {
-  const at::Tensor near = tensor.narrow(axis, keys.near_begin, keys.near_end - keys.near_begin);
+  at::Tensor near = tensor.narrow(axis, keys.near_begin, keys.near_end - keys.near_begin);
   if (keys.far_begin == keys.far_end) return near;
   return at::cat({tensor.narrow(axis, keys.far_begin, keys.far_end - keys.far_begin), near}, axis);
 }

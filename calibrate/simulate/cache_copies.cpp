@@ -74,7 +74,7 @@ CopiedRows CacheCopies::duplicate(std::int64_t layer, const CopiedRows& rows) {
   Layer& to = layers_[layer];
   for (const auto& tensor : {to.key, to.value})
     tensor.narrow(0, to.used, rows.length()).copy_(tensor.narrow(0, rows.start, rows.length()));
-  const CopiedRows out{to.used, rows.tokens};
+  CopiedRows out{to.used, rows.tokens};
   to.used += rows.length();
   return out;
 }

@@ -130,7 +130,7 @@ OTHER_RUNS = {
     "agreement": (
         "Next tokens by proximal keys alone (PoD, Fig. 1c)",
         [
-            "profile --model {model} --task prose --lengths 1024 --seeds 30 --capture js,agreement --initial 16 --recent 240 "
+            "profile --model {model} --task prose --lengths 1024 --seeds 10 --capture js,agreement --initial 16 --recent 240 "
             "-o {folder}/agreement.h5 --force",
             "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
         ],
@@ -184,7 +184,10 @@ def run_others(kvatlas, model, path, commands):
 
 
 def interval(estimate, digits):
-    return "-" if estimate["mean"] is None else f"{estimate['mean']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
+    if estimate["mean"] is None:
+        return "-"
+    mean, low, high = (f"{round(estimate[key], digits) + 0.0:.{digits}f}" for key in ("mean", "low", "high"))  # 0, not -0
+    return f"{mean} [{low}, {high}]"
 
 
 def table(read):

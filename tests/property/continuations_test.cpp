@@ -149,8 +149,7 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
       "dynamickv:window=8,budget=24",
       "pyramidkv:window=8,budget=24+pod:delta=0.3,initial=4,recent=24,granularity=head,tau=0.6",
       "dynamickv:window=8,budget=24,heads=query",
-      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head+"
-      "snapkv:window=8,budget=20,heads=query",
+      "simlayerkv:threshold=0.4,recent=24,granularity=head+snapkv:window=8,budget=20,heads=query",
       "h2o:budget=31",
       "lagkv:sink=4,lag=16,ratio=1/4",
       "lagkv:sink=4,lag=8,ratio=0.5,variant=local+kv4",

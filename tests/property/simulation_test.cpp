@@ -31,7 +31,8 @@ double divergence(const std::vector<float>& full, const std::vector<float>& othe
 
 class SimulationOf : public OnCheckpoint {
  protected:
-  Simulated run(const Ids& ids, const std::vector<Policy>& tried, SimulateOptions options = {}) {
+  Simulated run(const Ids& ids, const std::vector<Policy>& tried,
+                const SimulateOptions& options = {}) {
     return simulate(engine, ids, tried, options, "the prompt");
   }
 
