@@ -93,13 +93,13 @@ class Accounting {
   }
   void operator()(const H2o& part) { select(alike(part.budget), {.window = 0}); }
   void operator()(const LagKv& part) {
-    const LagShape lag{part.sink, part.lag, part.keep()};
-    const std::int64_t all = load_.prompt + load_.new_tokens;
-    const std::int64_t kept = lag_kept_tokens(all, lag);
-    // What is generated is cut last.
-    const double generated = static_cast<double>(std::min(load_.new_tokens, kept));
-    for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l)
-      for (auto& head : held_[l]) head = {static_cast<double>(kept) - generated, generated};
+    for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
+      const std::int64_t kept = lag_kept(part, held_at(l));
+      // What is generated is cut last.
+      const std::int64_t generated = std::min(load_.new_tokens, kept);
+      for (auto& head : held_[l])
+        head = {static_cast<double>(kept - generated), static_cast<double>(generated)};
+    }
   }
   void operator()(const MiniCache& part) { merged_ = &part; }
   void operator()(const Quest&) {}
@@ -109,6 +109,17 @@ class Accounting {
   std::int64_t all_tokens() const { return load_.prompt + load_.new_tokens; }
   std::int64_t held_at(std::size_t layer) const {
     return shape().held(static_cast<std::int64_t>(layer), all_tokens());
+  }
+
+  /// How many of the last `seen` tokens LagKV keeps, at most: of a partition that is seen in part,
+  /// those that it keeps may all be seen.
+  std::int64_t lag_kept(const LagKv& part, std::int64_t seen) const {
+    const std::int64_t of_partitions =
+        kernels::lag_cut_partitions(all_tokens(), part.sink, part.lag) * part.lag;
+    const std::int64_t uncut = all_tokens() - part.sink - of_partitions;
+    if (seen <= uncut) return seen;
+    const std::int64_t cut = std::min(seen - uncut, of_partitions), of_sink = seen - uncut - cut;
+    return uncut + cut / part.lag * part.keep() + std::min(cut % part.lag, part.keep()) + of_sink;
   }
 
   static const Proximity* window_of(const Part& part) {

@@ -93,6 +93,12 @@ TEST(CacheBytes, WindowsOfTheModelHoldTheirTokensAlone) {
       cache_bytes(parse_policy("snapkv:window=16,budget=1000"), gemma(32768));
   EXPECT_EQ(selected.total(), kGemmaRow * (3 * 1000 + 15 * 512));
   EXPECT_TRUE(selected.by_input);
+  // LagKV leaves 112 tokens uncut, behind 510 partitions: of the 400 before them a window sees six
+  // partitions, of which 16 tokens each stay, and 16 tokens of another, which may all stay.
+  const CacheBytes lag = cache_bytes(parse_policy("lagkv:lag=64,ratio=1/4"), gemma(32768));
+  EXPECT_EQ(lag.layers[0].tokens, 112 + 6 * 16 + 16);
+  EXPECT_EQ(lag.layers[5].tokens, 16 + 510 * 16 + 112);
+  EXPECT_TRUE(lag.by_input);
 }
 
 TEST(CacheBytes, OfSharedKeys) {
