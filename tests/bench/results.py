@@ -190,12 +190,17 @@ def interval(estimate, digits):
     return f"{mean} [{low}, {high}]"
 
 
+DIGITS = {"digits_prefix": "digits to the first wrong", "digits_in_place": "digits in place"}
+
+
 def table(read):
     """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several
     (of pass keys the share of digits at their place)."""
     by_depth = read["policies"][0].get("by_length_and_depth") or []
     lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
     head = ["policy", "KV kept", "score", "loss (points)", "KL (nats)", "agreement"]
+    digits = {key: name for key, name in DIGITS.items() if key in read["policies"][0]}
+    head += digits.values()
     shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
     maps = len(by_depth) > 1
     if maps:
@@ -206,6 +211,7 @@ def table(read):
         row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
         compared = [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
         row += ["-"] * 3 if policy["policy"] == "full" else compared
+        row += [interval(policy[key], 2) for key in digits]
         if maps:
             row += [f"{cell[shown]:.2f}" for cell in policy["by_length_and_depth"]]
         lines.append("| " + " | ".join(row) + " |")
