@@ -199,7 +199,8 @@ def table(read):
     by_depth = read["policies"][0].get("by_length_and_depth") or []
     lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
     head = ["policy", "KV kept", "score", "loss (points)", "KL (nats)", "agreement"]
-    digits = {key: name for key, name in DIGITS.items() if key in read["policies"][0]}
+    full = read["policies"][0]
+    digits = {key: name for key, name in DIGITS.items() if key in full and len(full.get("tasks", {})) <= 1}
     head += digits.values()
     shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
     maps = len(by_depth) > 1
