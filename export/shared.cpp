@@ -60,7 +60,8 @@ std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
       kept.push_back({std::min(budget + dynamic->select.window, request.length)});
     return kept;
   }
-  const auto& keep = calibrate::proximal(part);
+  const auto keep = calibrate::in_whole_blocks(calibrate::proximal(part), request.length,
+                                               request.theirs.policy.block_tokens);
   const auto trimmed = std::min(keep.initial + keep.recent, request.length);
   for (const auto& row : lazy_heads_of(part, request.document.model)) {
     auto& layer = kept.emplace_back();

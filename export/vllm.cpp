@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "base/str.hpp"
+#include "base/error.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "export/shared_impl.hpp"
 
@@ -10,13 +10,13 @@ namespace {
 
 /// Says what memory is lost because vLLM puts layers of a kind into groups of equal size, and pads
 /// the last group.
-std::string padding_note(const Windows& windows) {
-  const auto lazy = std::count(windows.layers.begin(), windows.layers.end(), 1);
-  const auto full = static_cast<std::ptrdiff_t>(windows.layers.size()) - lazy;
+std::string padding_note(const std::vector<bool>& layers) {
+  const auto lazy = std::count(layers.begin(), layers.end(), true);
+  const auto full = static_cast<std::ptrdiff_t>(layers.size()) - lazy;
   if (full == 0) return "";
   const auto padding = calibrate::padded_layers(full, lazy);
   const std::string groups = str("vLLM puts the ", full, " full and ", lazy,
-                                 " sliding layers into groups of ", padding.group);
+                                 " lazy layers into groups of ", padding.group);
   const auto padded = padding.full + padding.sliding;
   if (padded == 0) return groups + ", and none is padded.";
   return str(groups, " and pads them by ", padded, padded == 1 ? " layer" : " layers",
@@ -24,19 +24,53 @@ std::string padding_note(const Windows& windows) {
              "full ones, or is a multiple of it, wastes none.");
 }
 
+/// The lazy layers, without those whose window of the model's own is the narrower one anyway.
+std::vector<bool> layers_to_trim(const PartRequest& request) {
+  const auto lazy = lazy_layers(request);
+  const auto& own = request.document.model.windows;
+  const std::int64_t recent = proximal(request).recent;
+  std::vector<bool> layers(lazy.size());
+  for (std::size_t l = 0; l < lazy.size(); ++l) {
+    const std::int64_t window = own.empty() ? 0 : own[l];
+    if (lazy[l] != 0 && window > recent)
+      fail(ErrorCode::usage, request.runtime.title, " cannot run the policy: layer ", l,
+           " has a window of the model's own, of ", window, " tokens, which the policy's of ",
+           recent, " would narrow, and vLLM frees it by itself: leave the layer full");
+    layers[l] = lazy[l] != 0 && window == 0;
+  }
+  if (std::find(layers.begin(), layers.end(), true) == layers.end())
+    fail(ErrorCode::usage, "the policy trims no layer, so there is nothing to tell ",
+         request.runtime.title);
+  return layers;
+}
+
 }  // namespace
 
 Exported export_vllm(const PartRequest& request) {
-  const auto windows = windows_of(request);
-  nlohmann::json config = {{"hf-overrides", placed_in_config(request, window_fields(windows))}};
-  if (is_qwen(architecture_of(request))) config["model-impl"] = "transformers";
+  const auto layers = layers_to_trim(request);
+  const auto keep = proximal(request);
+  const auto& model = request.document.model;
+  const nlohmann::json policy = {{"model",
+                                  {{"layers", model.layers},
+                                   {"heads", model.heads},
+                                   {"kv_heads", model.kv_heads},
+                                   {"head_dim", model.head_dim}}},
+                                 {"lazy_layers", layers},
+                                 {"initial", keep.initial},
+                                 {"recent", keep.recent},
+                                 {"rolling", request.theirs.policy.rolling}};
   Exported out;
-  out.files.push_back({"vllm.yaml", yaml_text(config)});
-  out.use = "vllm serve $MODEL --config vllm.yaml";
-  if (const auto note = padding_note(windows); !note.empty()) out.notes.push_back(note);
+  out.files.push_back(
+      {"vllm.yaml", yaml_text({{"additional-config", {{"kvatlas", policy}}},
+                               {"block-size", request.runtime.page_tokens},
+                               {"worker-extension-cls", "kvatlas_vllm.worker.KvatlasPolicy"}})});
+  out.use =
+      "pip install kvatlas_vllm-0.1.0-py3-none-any.whl   # './dev build' leaves it in build/\n"
+      "vllm serve $MODEL --config vllm.yaml";
+  if (const auto note = padding_note(layers); !note.empty()) out.notes.push_back(note);
   out.notes.push_back(
-      "Do not add --disable-sliding-window, which drops the windows, nor "
-      "--disable-hybrid-kv-cache-manager, with which they free no memory.");
+      "Without the plugin vLLM ends at start, for 'worker-extension-cls' names a class of it. Do "
+      "not add --disable-hybrid-kv-cache-manager, with which no memory is freed.");
   return out;
 }
 

@@ -198,6 +198,13 @@ void set_modifier(Policy& policy, const Modifier& modifier, const std::string* s
 
 }  // namespace
 
+Proximity in_whole_blocks(Proximity keep, std::int64_t tokens, std::int64_t block_tokens) {
+  if (block_tokens == 1) return keep;
+  const std::int64_t recent = std::max<std::int64_t>(0, tokens - keep.recent);
+  return {(keep.initial + block_tokens - 1) / block_tokens * block_tokens,
+          tokens - recent / block_tokens * block_tokens};
+}
+
 Policy parse_policy(std::string_view text) {
   if (text.size() > kLongestText)
     fail(ErrorCode::usage, "a policy of ", text.size(), " characters; at most ", kLongestText,

@@ -186,7 +186,9 @@ class Accounting {
 
   /// What a trimmed head of the layer keeps.
   Held trimmed_to(const Proximity& of_part, std::size_t layer) const {
-    const Proximity& keep = windows_.empty() ? of_part : windows_[layer];
+    const Proximity keep =
+        in_whole_blocks(windows_.empty() ? of_part : windows_[layer],
+                        policy_.rolling ? all_tokens() : load_.prompt, policy_.block_tokens);
     const std::int64_t all = all_tokens(), first = all - held_at(layer);
     const std::int64_t behind_prompt = std::max(load_.prompt, first);
     if (!policy_.rolling)

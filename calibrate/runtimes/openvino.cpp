@@ -22,7 +22,7 @@ void add_spare_block(RuntimePolicy& theirs, Proximity& keep) {
 }  // namespace
 
 Runtime openvino() {
-  const Losses losses = {Loss::keeps_other_tokens};
+  const Losses losses = {Loss::keeps_other_tokens, Loss::whole_blocks};
   Runtime r{"openvino", "OpenVINO GenAI", "2026.4.1"};
   r.forms[Form::lazy_layers] = {Fit::approximate, losses, "one setting for all layers"};
   r.forms[Form::dynamickv] = {Fit::approximate, losses, "one budget for all layers"};

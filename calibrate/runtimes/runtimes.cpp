@@ -115,6 +115,7 @@ const char* loss_text(Loss loss) {
       "holds at the stated prompt length only",
       "attention is masked, the memory is not freed",
       "other tokens are kept than the policy's score would keep",
+      "whole blocks of the cache are kept, so some tokens more",
   };
   return kTexts[static_cast<std::size_t>(loss)];
 }

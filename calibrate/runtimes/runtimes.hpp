@@ -52,6 +52,7 @@ enum class Loss : std::uint8_t {
   holds_at_length,     // the runtime takes a ratio, which fits one prompt length
   memory_not_freed,    // attention is masked, and the cache stays as large as it was
   keeps_other_tokens,  // the runtime chooses tokens by a score of its own
+  whole_blocks,        // what is kept is rounded up to whole blocks of the runtime's cache
 };
 using Losses = std::set<Loss>;
 /// The letter that stands for a loss in the matrix and in docs/runtimes.md.

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/str.hpp"
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
+namespace {
+
+/// The exported file asks for blocks of this size, which vLLM's attention takes on CPUs and GPUs.
+constexpr std::int64_t kBlockTokens = 32;
+
+}  // namespace
 
 Runtime vllm() {
-  const char* const by_transformers =
-      "transformers' code runs it (model-impl), its own ignores layer types";
-  Runtime r{"vllm", "vLLM", "0.33.0"};
-  r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
-                                "as overrides of the model's layer types and window"};
-  r.architectures = {"llama", "mistral", "gemma2", "gemma3", "phi3", "qwen2", "qwen3"};
-  r.notes = {{"qwen2", by_transformers}, {"qwen3", by_transformers}};
-  r.refuses = {
-      {"internlm2", "its own code reads no layer types, and transformers has none for it"}};
-  r.refuses_others = "its code for this architecture is not known to read layer types";
-  r.page_tokens = 16;
+  Runtime r{"vllm", "vLLM", "0.32 and 0.33"};
+  r.forms[Form::lazy_layers] = {Fit::exact, {Loss::whole_blocks}, "by the plugin kvatlas_vllm"};
+  r.page_tokens = kBlockTokens;
   r.equal_groups = true;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+    set(theirs, theirs.policy.masks_prefill, false, "the prompt sees all of itself");
+    theirs.changes.push_back(
+        str("whole blocks are kept, so up to ", 2 * (kBlockTokens - 1), " tokens more a layer"));
+    theirs.policy.block_tokens = kBlockTokens;
+  };
   return r;
 }
 

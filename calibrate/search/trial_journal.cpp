@@ -29,6 +29,7 @@ std::string hash_of(const Policy& policy) {
   // A runtime's behaviour is no part of a document's sections.
   hash.add(std::string_view(policy.rolling ? "rolling" : ""));
   hash.add(std::string_view(policy.masks_prefill ? "masks" : ""));
+  if (policy.block_tokens > 1) hash.add(str(policy.block_tokens));
   return hash.hex();
 }
 

@@ -70,7 +70,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
     Layer& layer = stream.layers[l];
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
-      layer.heads.push_back({cut.ranges, {}, {}, cut.window, cut.rolling});
+      layer.heads.push_back({cut.ranges, {}, {}, cut.window, cut.rolling, cut.block_tokens});
       tokens.push_back(cut.tokens);
     }
     const auto rows = copies.add(l, prompt.cache(l), tokens);

@@ -70,6 +70,7 @@ struct Continuations::State {
     std::vector<CopiedRows> by_query_head;  // where each query head keeps tokens of its own
     std::optional<Proximity> window;
     bool rolling = false;
+    std::int64_t block_tokens = 1;
 
     /// The positions that a token at `position` sees through the plan's window and the model's own
     /// (0 if the model has none).

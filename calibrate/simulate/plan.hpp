@@ -32,6 +32,7 @@ struct HeadCut {
   std::vector<std::vector<std::int64_t>> by_query_head;
   std::optional<Proximity> window;  // set if what is kept is a window
   bool rolling = false;             // the window also moves along while decoding
+  std::int64_t block_tokens = 1;    // the window is of whole blocks of so many tokens
   bool operator==(const HeadCut&) const = default;
 
   std::int64_t copied() const;  // how many tokens are copied, for all query heads together

@@ -45,7 +45,7 @@ struct Draft {
   bool full(std::int64_t layer, std::int64_t g) const { return trimmed[layer][g] == 0; }
 
   /// Lets the head keep only its initial and its recent tokens.
-  void keep_window(std::int64_t layer, std::int64_t g, const Proximity& keep);
+  void keep_window(std::int64_t layer, std::int64_t g, const Proximity& of_part);
   /// Does the same and marks the head, or the layer, as trimmed.
   void trim(std::int64_t layer, std::int64_t g, const Proximity& keep);
   void trim_layer(std::int64_t layer, const Proximity& keep);

@@ -35,7 +35,7 @@ fill_environment() {
   MINFERENCE_SKIP_CUDA_BUILD=TRUE quietly pip --python "$folder/bin/python" install -q --no-deps --only-binary :all: \
     --no-build-isolation "${wheels[@]}" -r "tests/interop/requirements/$name.txt" ||
     die "pip could not fetch what tests/interop/requirements/$name.txt pins; the first ./dev interop needs the network"
-  [[ $name != torch ]] || without_cuda "$site"
+  [[ ! -d $site/torch ]] || without_cuda "$site"
 }
 
 # environment NAME makes sure that the environment is in the cache, for the requirements as they stand, and prints its folder.

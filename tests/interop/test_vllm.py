@@ -1,75 +1,379 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM reads the exported file with its own parser, and lays it over a checkpoint's config.json."""
+"""vLLM serves exported policies with our plugin: the tokens and the blocks are those that kvatlas computes."""
 
 import json
+import os
+import random
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
+import urllib.request
 from pathlib import Path
 
 import support
-from vllm.transformers_utils.config import get_config
-from vllm.utils.argparse_utils import FlexibleArgumentParser
+import vllm_support
+from vllm_support import arguments, blocks, engine, evaluated, exported, generate, sampling
 
-LAZY = [False, True, True, False, True, True]
+LAYERS = 30
+COUNT = 40
 
 
-def checkpoint(model_type: str, **changes) -> Path:
-    """A folder that holds a config.json alone."""
-    folder = Path(tempfile.mkdtemp(prefix="kvatlas-interop-"))
-    fields = {
-        "model_type": model_type,
-        "vocab_size": 128,
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": len(LAZY),
+def setUpModule():
+    vllm_support.install_plugin()
+
+
+def lazy_document(lazy: list[bool], initial: int, recent: int, **shape) -> dict:
+    model = {"architecture": "llama", "layers": LAYERS, "heads": 9, "kv_heads": 3, "head_dim": 64} | shape
+    return {
+        "schema": "kvatlas.policy/1.0",
+        "model": model,
+        "provenance": {"lengths": [1000]},
+        "simlayerkv": {"settings": {"initial": initial, "recent": recent}, "result": {"lazy_layers": lazy}},
+    }
+
+
+def streaming_document(initial: int, recent: int) -> dict:
+    settings = {"initial": initial, "recent": recent}
+    return lazy_document([False] * LAYERS, 4, 4) | {
+        "simlayerkv": {"settings": settings, "result": {"lazy_layers": [True] * LAYERS}}
+    }
+
+
+def demo_prompts(lengths: list[int]) -> list[list[int]]:
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(support.MODEL_DIR)((support.ROOT / "LICENSE").read_text("utf-8")).input_ids
+    return [ids[100 * i : 100 * i + length] for i, length in enumerate(lengths)]
+
+
+def held_bytes(llm, request: str) -> int:
+    """Of the blocks that a request holds now."""
+    manager = blocks(llm)
+    group = max(len(one.layer_names) for one in manager.kv_cache_config.kv_cache_groups)
+    total = 0
+    for one in manager.coordinator.single_type_managers:
+        held = sum(not block.is_null for block in one.req_to_blocks[request])
+        total += held * group * one.kv_cache_spec.page_size_bytes
+    return total
+
+
+def promised_bytes(policy, prompt: int, new: int) -> int:
+    """In float32, which takes twice the bytes that kvatlas counts."""
+    options = ("--as", "vllm", "--context", prompt, "--new-tokens", new, "--json")
+    return 2 * json.loads(support.run("inspect", policy, *options))["policies"][1]["sequence_bytes"]
+
+
+class DemoModel(unittest.TestCase):
+    """The tokens of the real model, and the bytes of its cache."""
+
+    def check(self, document: dict, *options, lengths: tuple[int, ...] = (396, 300, 1004, 236, 33)):
+        policy = support.written(document)
+        prompts = demo_prompts(list(lengths))
+        with engine(support.MODEL_DIR, **arguments(exported(policy, *options))) as llm:
+            served = generate(llm, prompts, COUNT)
+        self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT, "--as", "vllm"))
+        return policy, prompts, served
+
+    def test_full(self):
+        prompts = demo_prompts([396, 300])
+        with engine(support.MODEL_DIR, block_size=32) as llm:
+            served = generate(llm, prompts, COUNT)
+        self.assertEqual(served, evaluated(support.MODEL_DIR, "streaming:recent=9999", prompts, COUNT))
+
+    def test_lazy_layers(self):
+        for step, initial, recent in ((3, 4, 128), (2, 0, 60)):
+            self.check(lazy_document([layer % step != 0 for layer in range(LAYERS)], initial, recent))
+
+    def test_every_layer_lazy(self):
+        self.check(streaming_document(4, 100))
+
+    def test_whole_blocks_are_the_policy_itself(self):
+        # 32 first tokens are a block, and of prompts of 108 more than whole blocks the window begins with one.
+        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108)
+        policy, prompts, served = self.check(document, lengths=(396, 300, 1004, 236))
+        self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
+
+    def test_blocks_held(self):
+        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 128)
+        policy = support.written(document)
+        (prompt,) = demo_prompts([500])
+        with engine(support.MODEL_DIR, **arguments(exported(policy))) as llm:
+            core = llm.llm_engine
+            core.add_request("one", {"prompt_token_ids": prompt}, sampling(40))
+            compared = 0
+            while core.has_unfinished_requests():
+                core.step()
+                (running,) = blocks(llm).coordinator.single_type_managers[0].req_to_blocks or (None,)
+                request = core.engine_core.engine_core.scheduler.requests.get(running)
+                # The last step's token is in the cache; its own is not.
+                if request and (new := request.num_computed_tokens - len(prompt)) > 0:
+                    self.assertEqual(held_bytes(llm, running), promised_bytes(policy, len(prompt), new), new)
+                    compared += 1
+            self.assertGreater(compared, 30)
+
+
+def random_model(kind: str) -> Path:
+    """A checkpoint of random weights, with heads of 32 channels, the least that vLLM takes on a CPU."""
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    shared = {
+        "vocab_size": 256,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 6,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 4096,
+        "initializer_range": 0.3,
+        "tie_word_embeddings": False,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
     }
-    (folder / "config.json").write_text(json.dumps(fields | changes), encoding="utf-8")
+    own = {
+        "Gemma2": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
+        "Gemma3": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
+        "Mistral": {"sliding_window": None},
+    }
+    name = {"Gemma3": "Gemma3Text"}.get(kind, kind)
+    config = getattr(transformers, f"{name}Config")(**(shared | own.get(kind, {})))
+    folder = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / kind.lower()
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).float()
+    if config.tie_word_embeddings:  # small, or each token is followed by itself
+        model.get_input_embeddings().weight.data.mul_(0.01)
+    model.save_pretrained(folder)
     return folder
 
 
-def policy(architecture: str, lazy: list[bool], initial: int = 4) -> dict:
-    return {
-        "schema": "kvatlas.policy/1.0",
-        "model": {"architecture": architecture, "head_dim": 16, "heads": 4, "kv_heads": 2, "layers": len(LAZY)},
-        "provenance": {"lengths": [2048]},
-        "simlayerkv": {"settings": {"initial": initial, "recent": 256}, "result": {"lazy_layers": lazy}},
-    }
+def random_prompts(source: random.Random, lengths: list[int]) -> list[list[int]]:
+    return [[source.randrange(3, 256) for _ in range(length)] for length in lengths]
 
 
-def arguments(folder: Path) -> dict[str, str]:
-    """The command line that --config makes of the file."""
-    words = FlexibleArgumentParser().load_config_file(str(folder / "vllm.yaml"))
-    return dict(zip(words[::2], words[1::2]))
+SMALL = {"layers": 6, "heads": 4, "kv_heads": 2, "head_dim": 32}
 
 
-class VllmTest(unittest.TestCase):
-    def check(self, model_type: str, lazy: list[bool], implementation: str | None = None, **changes):
-        model = checkpoint(model_type, **changes)
-        document = policy(model_type.removesuffix("_text"), lazy, 0)
-        given = arguments(support.export(document, "vllm", "--config", model / "config.json"))
-        self.assertEqual(given.pop("--model-impl", None), implementation)
-        overrides = json.loads(given.pop("--hf-overrides"))
-        self.assertEqual(given, {})
-        config = get_config(model, trust_remote_code=False, hf_overrides_kw=overrides)
-        self.assertEqual([word == "sliding_attention" for word in config.layer_types], lazy)
-        # A misspelt word would pass, and make a full layer.
-        self.assertLessEqual(set(config.layer_types), {"full_attention", "sliding_attention"})
-        self.assertEqual(config.sliding_window, 256)
+class Architectures(unittest.TestCase):
+    def check(self, kind: str, lazy: list[bool], **shape):
+        model = random_model(kind)
+        prompts = random_prompts(random.Random(kind), [150, 77, 301])
+        policy = support.written(lazy_document(lazy, 4, 60, **(SMALL | {"architecture": kind.lower()} | shape)))
+        with engine(model, **arguments(exported(policy)), skip_tokenizer_init=True) as llm:
+            served = generate(llm, prompts, 50)
+        self.assertEqual(served, evaluated(model, policy, prompts, 50, "--as", "vllm"))
+        self.assertNotEqual(served, evaluated(model, "streaming:recent=9999", prompts, 50))
 
-    def test_llama(self):
-        self.check("llama", LAZY)
+    def test_qwen(self):
+        for kind in ("Qwen2", "Qwen3"):
+            self.check(kind, [False, True, True, False, True, True])
 
     def test_mistral(self):
-        self.check("mistral", LAZY, sliding_window=None)
+        self.check("Mistral", [True, False, True, False, True, False])
 
-    def test_qwen_runs_in_transformers_code(self):
-        self.check("qwen2", LAZY, "transformers", use_sliding_window=False)
-        self.check("qwen3", LAZY, "transformers", use_sliding_window=False)
+    def test_phi3(self):
+        self.check("Phi3", [False, True, True, True, True, True])
 
-    def test_gemma3(self):
-        self.check("gemma3_text", [True] * 5 + [False], sliding_window=1024)
+    def test_gemma(self):
+        # Layers with a window of the model's own stay as they are.
+        self.check("Gemma2", [False, True, False, False, False, True])
+        self.check("Gemma3", [False, False, False, False, False, True])
+
+
+class Server(unittest.TestCase):
+    """What servers do, on a small model whose cache is far too small for all requests at once."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = random_model("Llama")
+        source = random.Random(7)
+        shared = random_prompts(source, [300])[0]
+        cls.requests = []
+        for _ in range(120):
+            (prompt,) = random_prompts(source, [source.choice([3, 20, 64, 100, 200, 333, 500])])
+            if source.random() < 0.3:
+                prompt = shared[: source.randrange(30, 300)] + prompt
+            cls.requests.append((prompt, source.randrange(1, 90)))
+
+    def options(self, rolling: bool) -> dict:
+        document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
+        given = arguments(exported(document))
+        given["additional_config"]["kvatlas"]["rolling"] = rolling
+        return given | {"skip_tokenizer_init": True}
+
+    def alone(self, rolling: bool) -> list[list[int]]:
+        """Each request's tokens when no other runs, as kvatlas computes them too."""
+        with engine(self.model, **self.options(rolling), max_num_seqs=1, enable_prefix_caching=False) as llm:
+            return [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
+
+    def crowded(self, expected: list[list[int]], rolling: bool, rounds: int, **options) -> int:
+        """Runs the requests at once, aborts some of them, and gives the number of preemptions."""
+        source = random.Random(3)
+        tight = {"max_num_batched_tokens": 96, "max_num_seqs": 24, "num_gpu_blocks_override": 90, "max_model_len": 896}
+        with engine(self.model, **self.options(rolling), **(tight | options)) as llm:
+            core, manager = llm.llm_engine, blocks(llm)
+            scheduler = core.engine_core.engine_core.scheduler
+            free, preempted, preempt = manager.block_pool.get_num_free_blocks(), [], scheduler._preempt_request
+            scheduler._preempt_request = lambda *given, **named: (preempted.append(1), preempt(*given, **named))
+            for round in range(rounds):
+                done, gone = {}, set()
+                for i, (prompt, count) in enumerate(self.requests):
+                    core.add_request(f"{round}/{i}", {"prompt_token_ids": prompt}, sampling(count))
+                for step in range(1_000_000):
+                    if not core.has_unfinished_requests():
+                        break
+                    for output in core.step():
+                        if output.finished:
+                            done[int(output.request_id.split("/")[1])] = list(output.outputs[0].token_ids)
+                    alive = [i for i in range(len(self.requests)) if i not in done and i not in gone]
+                    if alive and step % 19 == 0:
+                        gone.add(source.choice(alive[:20]))
+                        core.abort_request([f"{round}/{i}" for i in gone])
+                finished = set(done) - gone
+                self.assertGreater(len(finished), len(self.requests) / 2)
+                self.assertEqual({i: done[i] for i in finished}, {i: expected[i] for i in finished})
+            # No block is lost, and nothing is remembered of the requests.
+            self.assertEqual(manager.block_pool.get_num_free_blocks(), free)
+            for one in manager.coordinator.single_type_managers:
+                self.assertFalse(one.req_to_blocks or one.num_cached_block)
+            return len(preempted)
+
+    def test_a_thousand_requests(self):
+        for rolling, rounds in ((False, 8), (True, 1)):
+            expected = self.alone(rolling)
+            document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
+            few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
+            computed = evaluated(
+                self.model,
+                support.written(document),
+                [self.requests[i][0] for i in few],
+                max(self.requests[i][1] for i in few),
+                *("--as", "vllm", *(["--rolling"] if rolling else [])),
+            )
+            self.assertEqual([expected[i] for i in few], [computed[j][: self.requests[i][1]] for j, i in enumerate(few)])
+            preempted = self.crowded(expected, rolling, rounds, enable_prefix_caching=False)
+            self.assertGreater(preempted, 0)
+            self.crowded(expected, rolling, 1, enable_prefix_caching=True)
+
+    def test_the_next_turn_of_a_conversation(self):
+        """Its prompt holds what was generated, which a prompt sees in full: no generated block may serve it."""
+        (first,) = random_prompts(random.Random(9), [200])
+        (question,) = random_prompts(random.Random(10), [30])
+        with engine(self.model, **self.options(False), enable_prefix_caching=False) as llm:
+            (answer,) = generate(llm, [first], 80)
+            (expected,) = generate(llm, [first + answer + question], 20)
+        with engine(self.model, **self.options(False), enable_prefix_caching=True) as llm:
+            self.assertEqual(generate(llm, [first], 80), [answer])
+            output = llm.generate([{"prompt_token_ids": first + answer + question}], sampling(20), use_tqdm=False)[0]
+            self.assertEqual(list(output.outputs[0].token_ids), expected)
+            self.assertEqual(output.num_cached_tokens, len(first) // 32 * 32)
+
+
+class Refusals(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = random_model("Llama")
+        cls.document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
+
+    def refusal(self, document: dict | None = None, **options) -> str:
+        from kvatlas_vllm import PolicyError
+
+        given = arguments(exported(document or self.document)) | options
+        with self.assertRaises(PolicyError) as raised:
+            with engine(self.model, **given, skip_tokenizer_init=True):
+                pass
+        return str(raised.exception)
+
+    def test_another_model(self):
+        other = lazy_document([False, True], 4, 60, **(SMALL | {"layers": 2}))
+        self.assertIn("for a model of 2 layers", self.refusal(other))
+
+    def test_what_is_not_served(self):
+        self.assertIn("--disable-hybrid-kv-cache-manager", self.refusal(disable_hybrid_kv_cache_manager=True))
+        ngram = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}
+        self.assertIn("speculative decoding", self.refusal(speculative_config=ngram))
+
+    def test_files_that_were_changed(self):
+        given = arguments(exported(self.document))["additional_config"]
+        for change, said in (
+            ({"recent": 0}, "recent: found 0"),
+            ({"lazy_layers": [True]}, "lazy_layers: expected true or false for each layer"),
+            ({"lazy_layers": [False] * 6}, "no layer is lazy"),
+            ({"window": 3}, "window: unknown"),
+            ({"rolling": "no"}, "rolling: expected true or false"),
+        ):
+            self.assertIn(said, self.refusal(additional_config={"kvatlas": given["kvatlas"] | change}))
+
+    def test_a_window_of_the_models_own(self):
+        model = random_model("Gemma2")
+        document = lazy_document([True, True, False, False, False, True], 4, 60, **SMALL)
+        code = "import sys, json; from vllm import LLM; LLM(sys.argv[1], skip_tokenizer_init=True, "
+        code += "dtype='float32', enforce_eager=True, max_model_len=512, **json.loads(sys.argv[2]))"
+        done = subprocess.run(
+            [sys.executable, "-c", code, model, json.dumps(arguments(exported(document)))],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("has a window of the model's own and cannot be lazy", done.stderr)
+
+
+class OpenAiServer(unittest.TestCase):
+    """'vllm serve MODEL --config vllm.yaml', with nothing else but a port."""
+
+    def serve(self, *options) -> subprocess.Popen:
+        code = "import sys; from vllm.entrypoints.cli.main import main; sys.argv[0] = 'vllm'; sys.exit(main())"
+        self.log = tempfile.TemporaryFile("w+")
+        environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+        words = [sys.executable, "-c", code, "serve", str(support.MODEL_DIR), "--port", "8731", *map(str, options)]
+        return subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+
+    def said(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+    def ask(self, **fields) -> dict:
+        request = urllib.request.Request(
+            "http://127.0.0.1:8731/v1/completions",
+            json.dumps({"model": str(support.MODEL_DIR), "temperature": 0} | fields).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.load(answer)
+
+    def test_completions(self):
+        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108)
+        policy, prompts = support.written(document), demo_prompts([396, 300])
+        server = self.serve("--config", exported(policy), "--dtype", "float32", "--max-model-len", 2048)
+        try:
+            for _ in range(300):
+                try:
+                    urllib.request.urlopen("http://127.0.0.1:8731/health", timeout=2).close()
+                    break
+                except OSError:
+                    self.assertIsNone(server.poll(), self.said())
+                    time.sleep(1)
+            fields = {"max_tokens": COUNT, "ignore_eos": True, "return_token_ids": True}
+            answer = self.ask(prompt=prompts, **fields)
+            served = [choice["token_ids"] for choice in answer["choices"]]
+            self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
+        finally:
+            server.terminate()
+            server.wait(60)
+
+    def test_ends_without_the_plugin(self):
+        file = exported(lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108))
+        os.environ["VLLM_PLUGINS"] = "none"
+        try:
+            server = self.serve("--config", file, "--dtype", "float32", "--max-model-len", 2048)
+        finally:
+            del os.environ["VLLM_PLUGINS"]
+        self.assertNotEqual(server.wait(120), 0)
+        self.assertIn("vLLM has not loaded the plugin kvatlas", self.said())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ class CacheBytesOf : public OnCheckpoint {};
 
 TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
   constexpr std::int64_t kTokens = 130, kNew = 7;
-  const auto tried = policies({
+  auto tried = policies({
       "streaming:initial=4,recent=32",
       "window:recent=40",
       "dynamickv:window=8,budget=40",
@@ -35,6 +35,12 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "pyramidkv:window=8,budget=40,heads=query+kv4",
       "pyramid-layers:layers=1,initial=4,recent=24+snapkv:window=8,budget=40,heads=query",
   });
+  for (const auto& policy : policies({"streaming:initial=4,recent=32", "window:recent=40+rolling",
+                                      "streaming:initial=4,recent=32+kv4"})) {
+    tried.push_back(policy);
+    tried.back().block_tokens = 16;
+    tried.back().name += " in blocks";
+  }
   const Simulated found =
       simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
   CacheLoad load;

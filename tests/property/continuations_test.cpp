@@ -171,6 +171,26 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
   expect_what_they_mean(prompt.sequence, n, plans, 20);
 }
 
+TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
+  const std::int64_t n = 101;
+  auto asked = policies({
+      "streaming:initial=4,recent=20",
+      "streaming:initial=9,recent=20+rolling",
+      "window:recent=1+rolling",
+      "streaming:initial=4,recent=96",
+      "streaming:initial=4,recent=96+rolling",
+      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head+pod:delta=0.3,initial=4,"
+      "recent=24",
+      "random-layers:layers=2,initial=4,recent=24",
+  });
+  for (std::size_t i = 0; i < asked.size(); ++i) asked[i].block_tokens = i % 2 == 0 ? 8 : 11;
+  const Prefilled prompt = prefill(random_ids(n, 6), asked);
+  std::vector<Plan> plans;
+  for (const auto& policy : asked)
+    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+  expect_what_they_mean(prompt.sequence, n, plans, 40);
+}
+
 /// What is generated joins the codes, and so do the last tokens of the prompt that did not at
 /// first.
 TEST_P(ContinuationsOf, RoundLaterTokensInGroups) {

@@ -62,6 +62,7 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
           kept.by_query_head.empty() ? kept.tokens : kept.by_query_head[at(h % group_)];
       to.window = kept.window;
       to.rolling = kept.rolling;
+      to.block = kept.block_tokens;
       for (std::int64_t j = 0; j < first_; ++j) {
         to.key.push_back(row_of(cache.key, g, j));
         to.value.push_back(row_of(cache.value, g, j));
@@ -194,8 +195,7 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
         near.push_back({score(queries[at(h)], own.key[at(j)], in), &own.value[at(j)]});
     for (const auto j : low.held) {
       // Where a window has trimmed this layer, it has no values of the tokens between.
-      const bool has_value = !own.window || j < own.window->initial ||
-                             j >= (own.rolling ? position_ + 1 : first_) - own.window->recent;
+      const bool has_value = !own.window || own.in_window(j, own.rolling ? position_ : first_ - 1);
       if (in_window(j) && distant(j) && has_value)
         far.push_back({score(queries_[at(from)][at(h)], low.key[at(j)], in), &own.value[at(j)]});
     }
@@ -223,12 +223,17 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
   }
 }
 
+bool NaiveDecode::Head::in_window(std::int64_t j, std::int64_t last) const {
+  const std::int64_t first_of_block = j / block * block;
+  for (std::int64_t t = first_of_block; t < first_of_block + block; ++t)
+    if (t < window->initial || t > last - window->recent) return true;
+  return false;
+}
+
 /// A window that rolls.
 void NaiveDecode::forget(Head& head) const {
   if (!head.rolling) return;
-  std::erase_if(head.held, [&](std::int64_t j) {
-    return j >= head.window->initial && j <= position_ - head.window->recent;
-  });
+  std::erase_if(head.held, [&](std::int64_t j) { return !head.in_window(j, position_); });
 }
 
 /// LagKV: the last but one partition against the last one.

@@ -432,12 +432,12 @@ TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {
   EXPECT_NEAR(kept(of.at("simlayerkv").at("measured")), 2.0 / 13, 1e-6);  // cut a token later
   // As a runtime runs them: those that it takes, under its name; the static view for layers by
   // input.
-  const auto [in_vllm, left_out] = evaluated(measured, {"--as", "vllm"});
+  const auto [in_sglang, left_out] = evaluated(measured, {"--as", "sglang"});
   EXPECT_THAT(left_out,
-              AllOf(HasSubstr("left out: vLLM cannot run 'lagkv"), HasSubstr("fixed in vllm")));
-  const auto as = calibrate::read_document(in_vllm).sections;
-  EXPECT_NEAR(kept(as.at("simlayerkv").at("static").at("runtimes").at("vllm")), 2.0 / 12, 1e-6);
-  EXPECT_NEAR(kept(as.at("baseline").at("runtimes").at("vllm")), 4.0 / 12, 1e-6);
+              AllOf(HasSubstr("left out: SGLang cannot run 'lagkv"), HasSubstr("fixed in sglang")));
+  const auto as = calibrate::read_document(in_sglang).sections;
+  EXPECT_NEAR(kept(as.at("simlayerkv").at("static").at("runtimes").at("sglang")), 2.0 / 12, 1e-6);
+  EXPECT_NEAR(kept(as.at("baseline").at("runtimes").at("sglang")), 4.0 / 12, 1e-6);
   EXPECT_FALSE(as.at("lagkv").contains("runtimes"));
   EXPECT_EQ(as.at("lagkv").at("measured"), of.at("lagkv").at("measured"));
 }

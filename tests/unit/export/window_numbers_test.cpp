@@ -74,9 +74,9 @@ std::vector<std::uint8_t> lazy_rows(const SimLayerKv& part) {
 
 TEST(ExportedNumbers, Windows) {
   const std::pair<const char*, const char*> engines[] = {
-      {"vllm", "llama"},         {"vllm", "qwen2"},     {"transformers", "llama"},
-      {"transformers", "qwen3"}, {"sglang", "llama"},   {"tensorrt-llm", "mistral"},
-      {"mlx-lm", "llama"},       {"mlx-lm", "mistral"}, {"vllm", "phi3"}};
+      {"sglang", "qwen2"},   {"transformers", "llama"}, {"transformers", "qwen3"},
+      {"sglang", "llama"},   {"mlx-lm", "llama"},       {"tensorrt-llm", "mistral"},
+      {"mlx-lm", "mistral"}, {"sglang", "phi3"}};
   testing_support::Random random(5);
   for (int trial = 0; trial < 40; ++trial)
     for (const auto& [runtime, architecture] : engines) {
@@ -188,62 +188,75 @@ std::string refusal(const Document& document, const std::string& runtime,
 
 TEST(ExportWindows, OfTheModelsOwn) {
   const auto all_local = lazy_document("gemma3", {1, 1, 1, 1, 1, 0});
-  EXPECT_THAT(refusal(all_local, "vllm"), HasSubstr("give its config.json"));
-  EXPECT_EQ(refusal(all_local, "vllm", gemma_config("gemma3_text")), "");
+  EXPECT_THAT(refusal(all_local, "sglang"), HasSubstr("give its config.json"));
+  EXPECT_EQ(refusal(all_local, "sglang", gemma_config("gemma3_text")), "");
   EXPECT_THAT(
-      refusal(lazy_document("gemma3", {1, 1, 1, 1, 1, 1}), "vllm", gemma_config("gemma3_text")),
+      refusal(lazy_document("gemma3", {1, 1, 1, 1, 1, 1}), "sglang", gemma_config("gemma3_text")),
       HasSubstr("layer 5 is one of the model's full layers"));
   EXPECT_THAT(
-      refusal(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "vllm", gemma_config("gemma3_text")),
+      refusal(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "sglang", gemma_config("gemma3_text")),
       HasSubstr("layer 1 has a window of the model's own, of 512 tokens, and all"));
-  EXPECT_THAT(refusal(all_local, "vllm", gemma_config("gemma3_text", 128)),
+  EXPECT_THAT(refusal(all_local, "sglang", gemma_config("gemma3_text", 128)),
               HasSubstr("would widen"));
   // The same size is one window for all: layer 1 keeps its own.
-  const auto same = exported(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "vllm",
+  const auto same = exported(lazy_document("gemma3", {1, 0, 1, 1, 1, 0}), "sglang",
                              gemma_config("gemma3_text", 256));
   EXPECT_EQ(sliding_layers(same), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0}));
   // Gemma 2 has one rotation: its full layers can be trimmed too.
-  EXPECT_EQ(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", gemma_config("gemma2")),
+  EXPECT_EQ(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "sglang", gemma_config("gemma2")),
             "");
   json listed = gemma_config("gemma2");
   listed["layer_types"] = json::array({"full_attention"});
-  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", listed),
+  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "sglang", listed),
               HasSubstr("layer_types has 1 entries, expected 6"));
   listed["layer_types"] = json::array();
   for (int layer = 0; layer < 6; ++layer)
     listed["layer_types"].push_back(layer == 5 ? "sliding_attention" : "full_attention");
-  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "vllm", listed),
+  EXPECT_THAT(refusal(lazy_document("gemma2", {1, 1, 1, 0, 1, 0}), "sglang", listed),
               HasSubstr("layer 5 has a window"));
   json qwen = {{"model_type", "qwen2"},
                {"num_hidden_layers", 3},
                {"sliding_window", 4096},
                {"max_window_layers", 2}};
   const auto half = lazy_document("qwen2", {1, 0, 0});
-  EXPECT_EQ(refusal(half, "vllm", qwen), "");  // use_sliding_window is not set
+  EXPECT_EQ(refusal(half, "sglang", qwen), "");  // use_sliding_window is not set
   qwen["use_sliding_window"] = true;
-  EXPECT_THAT(refusal(half, "vllm", qwen), HasSubstr("layer 2 has a window"));
+  EXPECT_THAT(refusal(half, "sglang", qwen), HasSubstr("layer 2 has a window"));
 }
 
 TEST(ExportWindows, Config) {
   const auto lazy = lazy_document("llama", {1, 0, 1});
   const json mistral = {{"model_type", "mistral"}, {"num_hidden_layers", 3}};
   EXPECT_THAT(refusal(lazy, "transformers", mistral), HasSubstr("of architecture 'mistral': "));
-  EXPECT_EQ(refusal(lazy, "vllm", mistral), "");
+  EXPECT_EQ(refusal(lazy, "sglang", mistral), "");
   const auto way_out = lazy_document("mistral", {1, 0, 1});
   EXPECT_THAT(refusal(way_out, "transformers"), HasSubstr("model_type ministral"));
   const json ministral = {{"model_type", "ministral"}, {"num_hidden_layers", 3}};
   EXPECT_EQ(refusal(way_out, "transformers", ministral), "");
-  EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", 4}}), HasSubstr("with 4 layers"));
-  EXPECT_THAT(refusal(lazy, "vllm", json{{"num_hidden_layers", "4"}}),
+  EXPECT_THAT(refusal(lazy, "sglang", json{{"num_hidden_layers", 4}}), HasSubstr("with 4 layers"));
+  EXPECT_THAT(refusal(lazy, "sglang", json{{"num_hidden_layers", "4"}}),
               HasSubstr("num_hidden_layers is \"4\", expected a whole number"));
-  EXPECT_EQ(refusal(lazy, "vllm", json{{"model_type", 3}, {"sliding_window", 64}}), "");
+  EXPECT_EQ(refusal(lazy, "sglang", json{{"model_type", 3}, {"sliding_window", 64}}), "");
   const json untyped = {{"model_type", "phi3"}, {"sliding_window", -1}};
-  EXPECT_THAT(refusal(lazy, "vllm", untyped), HasSubstr("sliding_window is -1"));
+  EXPECT_THAT(refusal(lazy, "sglang", untyped), HasSubstr("sliding_window is -1"));
+}
+
+TEST(ExportVllm, LayersOfThePolicyAndOfTheModel) {
+  auto document = lazy_document("gemma3", {1, 1, 0, 1});
+  const auto text = exported(document, "vllm");
+  EXPECT_THAT(text, HasSubstr("lazy_layers: [true, true, false, true]"));
+  EXPECT_THAT(text, HasSubstr("block-size: 32"));
+  // What vLLM frees by itself needs no policy, and must not be narrowed by one.
+  document.model.windows = {256, 0, 256, 0};
+  EXPECT_THAT(exported(document, "vllm"), HasSubstr("lazy_layers: [false, true, false, true]"));
+  document.model.windows = {257, 0, 256, 0};
+  EXPECT_THAT(refusal(document, "vllm"), HasSubstr("layer 0 has a window of the model's own"));
+  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("trims no layer"));
 }
 
 TEST(ExportWindows, NothingToDo) {
-  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("trims no layer"));
-  EXPECT_THAT(refusal(lazy_document("llama", {1, 0}, 1), "vllm"), HasSubstr("one token"));
+  EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "sglang"), HasSubstr("trims no layer"));
+  EXPECT_THAT(refusal(lazy_document("llama", {1, 0}, 1), "sglang"), HasSubstr("one token"));
 }
 
 TEST(ExportWindows, LlamaCppTakesAPeriodAlone) {

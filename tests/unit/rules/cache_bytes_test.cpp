@@ -125,16 +125,25 @@ TEST(CacheBytes, InFewerBits) {
 TEST(CacheBytes, InARuntimesBlocksAndPools) {
   CacheLoad load = load_of(1000);
   load.runtime = &runtime_named("vllm");
-  const Policy policy = lazy_policy({1, 1, 1, 0, 0, 0, 0, 0});
+  Policy policy = lazy_policy({1, 1, 1, 0, 0, 0, 0, 0});
+  policy.block_tokens = 32;
   const CacheBytes bytes = cache_bytes(policy, load);
-  EXPECT_EQ(bytes.layers[0].tokens, 64);
-  EXPECT_EQ(bytes.layers[7].tokens, 1008);
-  // 5 full and 3 sliding layers: groups of 3, one full layer too many.
-  EXPECT_EQ(bytes.padding, kRow * 1008);
-  EXPECT_EQ(bytes.total(), kRow * (6 * 1008 + 3 * 64));
+  // One block of first tokens, and those from the one that token 940 is in to the last.
+  EXPECT_EQ(bytes.layers[0].tokens, 128);
+  EXPECT_EQ(bytes.layers[7].tokens, 1024);
+  // 5 full and 3 lazy layers: groups of 3, one full layer too many.
+  EXPECT_EQ(bytes.padding, kRow * 1024);
+  EXPECT_EQ(bytes.total(), kRow * (6 * 1024 + 3 * 128));
+  // What is generated fills the last block, and then another one.
+  load.new_tokens = 24;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 128);
+  load.new_tokens = 25;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 160);
+  policy.rolling = true;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 128);
   // What masks alone frees nothing.
   load.runtime = &runtime_named("minference");
-  EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1000);
+  EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);
 }
 
 TEST(CacheBytes, GroupsOfLayers) {

@@ -53,14 +53,14 @@ TEST(Runtimes, Matrix) {
   // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV: exact, approximate or not.
   const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee"},
                                                       {"duo-attention", "Ec - Ec - - -"},
-                                                      {"vllm", "Aabcd - - - - -"},
+                                                      {"vllm", "Eh - - - - -"},
                                                       {"tensorrt-llm", "Aabcd - - - Ag -"},
                                                       {"transformers", "Aabcd - - - Aacg -"},
                                                       {"sglang", "Aabcd - - - - -"},
                                                       {"llama.cpp", "Aabcd - - - - -"},
                                                       {"mlx-lm", "Aabcd - - - - -"},
                                                       {"mlc-llm", "Abc - - - - -"},
-                                                      {"openvino", "Ag - - - Ag -"},
+                                                      {"openvino", "Agh - - - Agh -"},
                                                       {"minference", "Af - Af - - -"},
                                                       {"simlayerkv", "A E - - - -"},
                                                       {"dynamickv", "- - - - A -"},
@@ -89,7 +89,7 @@ TEST(Runtimes, EveryFormAndLossHasItsWords) {
       EXPECT_NE(expression.fit, Fit::impossible) << runtime.name << ", " << form_name(form);
       all.insert(expression.losses.begin(), expression.losses.end());
     }
-  EXPECT_EQ(loss_letters(all), "abcdefg");
+  EXPECT_EQ(loss_letters(all), "abcdefgh");
   for (const Loss loss : all) EXPECT_STRNE(loss_text(loss), "") << loss_letter(loss);
 }
 
@@ -104,9 +104,8 @@ TEST(Runtimes, FormsOfParts) {
 /// The engines that know one window and no first tokens.
 TEST(Runtimes, WindowEngines) {
   const std::pair<const char*, const char*> cases[] = {
-      {"vllm", "llama"},        {"vllm", "qwen2"},   {"sglang", "llama"},
-      {"llama.cpp", "gemma3"},  {"mlx-lm", "llama"}, {"tensorrt-llm", "gemma3"},
-      {"transformers", "qwen3"}};
+      {"sglang", "llama"}, {"llama.cpp", "gemma3"},    {"sglang", "qwen2"},
+      {"mlx-lm", "llama"}, {"tensorrt-llm", "gemma3"}, {"transformers", "qwen3"}};
   for (const auto& [runtime, architecture] : cases) {
     const auto [policy, changes, unsaid] =
         as_runtime_behaves(lazy_layers(), runtime, model_of(architecture));
@@ -123,7 +122,19 @@ TEST(Runtimes, WindowEngines) {
   // What is so already is not said to change.
   Policy honest = lazy_layers(0);
   honest.masks_prefill = honest.rolling = true;
-  EXPECT_THAT(as_runtime_behaves(honest, "vllm", model_of("llama")).changes, IsEmpty());
+  EXPECT_THAT(as_runtime_behaves(honest, "sglang", model_of("llama")).changes, IsEmpty());
+}
+
+TEST(Runtimes, VllmKeepsWholeBlocks) {
+  const auto [policy, changes, unsaid] =
+      as_runtime_behaves(lazy_layers(), "vllm", model_of("llama"));
+  EXPECT_EQ(policy.block_tokens, 32);
+  EXPECT_FALSE(policy.masks_prefill || policy.rolling);
+  EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
+  EXPECT_THAT(changes, ElementsAre(HasSubstr("whole blocks are kept")));
+  Policy rolling = lazy_layers();
+  rolling.rolling = true;
+  EXPECT_TRUE(as_runtime_behaves(rolling, "vllm", model_of("llama")).policy.rolling);
 }
 
 TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
@@ -137,13 +148,13 @@ TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {
 
 TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
   const std::tuple<const char*, const char*, const char*> cases[] = {
-      {"tensorrt-llm", "llama", "passes no window"},  {"tensorrt-llm", "qwen3", "passes no window"},
-      {"tensorrt-llm", "phi3", "not known"},          {"transformers", "mistral", "shape error"},
-      {"transformers", "phi3", "shape error"},        {"llama.cpp", "llama", "reads no window"},
-      {"llama.cpp", "qwen2", "reads no window"},      {"llama.cpp", "phi3", "switches it off"},
-      {"duo-attention", "qwen2", "Mistral alone"},    {"mlc-llm", "llama", "Mistral alone"},
-      {"mlx-lm", "qwen2", "reads no layer types"},    {"mlx-lm", "gemma2", "reads no layer types"},
-      {"vllm", "internlm2", "transformers has none"}, {"vllm", "unheard-of", "not known"}};
+      {"tensorrt-llm", "llama", "passes no window"}, {"tensorrt-llm", "qwen3", "passes no window"},
+      {"tensorrt-llm", "phi3", "not known"},         {"transformers", "mistral", "shape error"},
+      {"transformers", "phi3", "shape error"},       {"llama.cpp", "llama", "reads no window"},
+      {"llama.cpp", "qwen2", "reads no window"},     {"llama.cpp", "phi3", "switches it off"},
+      {"duo-attention", "qwen2", "Mistral alone"},   {"mlc-llm", "llama", "Mistral alone"},
+      {"mlx-lm", "qwen2", "reads no layer types"},   {"mlx-lm", "gemma2", "reads no layer types"},
+      {"sglang", "internlm2", "no code for it"}};
   for (const auto& [runtime, architecture, why] : cases) {
     EXPECT_THAT(refusal(lazy_layers(), runtime, architecture), HasSubstr(why));
     EXPECT_THAT(refusal_of(runtime_named(runtime), architecture), HasSubstr(why));
