@@ -12,8 +12,11 @@ from pathlib import Path
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 
-def read_changes(path: Path, reader: GGUFReader) -> dict[str, tuple[int, GGUFValueType]]:
-    """The numbers to be set, after a look whether the file is of the model that they are for."""
+Change = tuple[int | list[bool], GGUFValueType]
+
+
+def read_changes(path: Path, reader: GGUFReader) -> dict[str, Change]:
+    """The values to be set, after a look whether the file is of the model that they are for."""
     wanted = json.loads(path.read_text())
     architecture = reader.get_field("general.architecture").contents()
     if architecture != wanted["architecture"]:
@@ -24,10 +27,11 @@ def read_changes(path: Path, reader: GGUFReader) -> dict[str, tuple[int, GGUFVal
     split = reader.get_field("split.count")
     if split is not None and split.contents() > 1:
         sys.exit("the file is one of several parts: join them first (llama-gguf-split --merge)")
-    return {key: (value, GGUFValueType.UINT32) for key, value in wanted["metadata"].items()}
+    kinds = {list: GGUFValueType.ARRAY, int: GGUFValueType.UINT32}
+    return {key: (value, kinds[type(value)]) for key, value in wanted["metadata"].items()}
 
 
-def write(reader: GGUFReader, changes: dict[str, tuple[int, GGUFValueType]], path: Path) -> None:
+def write(reader: GGUFReader, changes: dict[str, Change], path: Path) -> None:
     writer = GGUFWriter(path, reader.get_field("general.architecture").contents(), endianess=reader.endianess)
     writer.data_alignment = reader.alignment
     for field in reader.fields.values():
@@ -37,7 +41,7 @@ def write(reader: GGUFReader, changes: dict[str, tuple[int, GGUFValueType]], pat
         kind = field.types[0]
         writer.add_key_value(field.name, field.contents(), kind, field.types[-1] if len(field.types) > 1 else None)
     for key, (value, kind) in changes.items():
-        writer.add_key_value(key, value, kind)
+        writer.add_key_value(key, value, kind, GGUFValueType.BOOL if kind == GGUFValueType.ARRAY else None)
     for tensor in reader.tensors:
         data = tensor.data
         writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type)

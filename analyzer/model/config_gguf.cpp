@@ -76,6 +76,23 @@ class Keys {
     return value;
   }
 
+  /// A flag for each layer, written as truth values or as numbers.
+  std::optional<std::vector<bool>> flags(const char* key, std::int64_t layers) const {
+    const auto found = file_.metadata().find(name(key));
+    if (found == file_.metadata().end()) return std::nullopt;
+    std::vector<bool> flags;
+    if (const auto* words = std::get_if<std::vector<bool>>(&found->second))
+      flags = *words;
+    else if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&found->second))
+      for (const auto number : *numbers) flags.push_back(number != 0);
+    else
+      return std::nullopt;
+    if (std::ssize(flags) != layers)
+      fail(ErrorCode::unreadable, "key ", quoted(name(key)), ": found ", flags.size(),
+           " layers, expected ", layers);
+    return flags;
+  }
+
  private:
   const GgufFile& file_;
   std::string prefix_;
@@ -159,8 +176,15 @@ std::vector<std::int64_t> read_windows(const Keys& keys, const Config& config) {
   }
   const std::int64_t size =
       keys.count("attention.sliding_window", 0, Limits::tokens).value_or(fallback);
+  std::optional<std::vector<bool>> listed;
+  if (pattern > 0) {  // Gemma's files may say another one, or list the layers
+    const char* const key = "attention.sliding_window_pattern";
+    listed = keys.flags(key, config.n_layers);
+    if (!listed) pattern = keys.count(key, 0, Limits::layers).value_or(pattern);
+  }
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
-    if (pattern == 0 || (layer + 1) % pattern != 0) windows[layer] = size;
+    if (listed ? (*listed)[layer] : pattern == 0 || (layer + 1) % pattern != 0)
+      windows[layer] = size;
   return windows;
 }
 

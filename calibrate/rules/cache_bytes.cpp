@@ -281,9 +281,10 @@ class Accounting {
         layer.bytes =
             shape().bytes_per_token() / static_cast<double>(shape().layers) * layer.tokens;
       }
-      if (block > 1 && layer.tokens > 0) {
+      if (layer.tokens > 0) {
         // Pages hold all KV heads of a layer.
-        const double rounded = std::ceil(layer.tokens / block) * block;
+        const double room = std::min(static_cast<double>(all_tokens()), layer.tokens + spare(l)),
+                     rounded = std::ceil(room / block) * block;
         layer.bytes *= rounded / layer.tokens;
         layer.tokens = rounded;
       }
@@ -291,6 +292,17 @@ class Accounting {
     }
     if (load_.runtime && load_.runtime->equal_groups) out.padding = group_padding(out.layers);
     return out;
+  }
+
+  /// Whether the layer has a window, of the policy or of the model's own.
+  bool slides(std::size_t layer) const {
+    return trimmed_[layer].front() > 0 || held_at(layer) < all_tokens();
+  }
+
+  /// Tokens that the runtime holds beyond the layer's window.
+  double spare(std::size_t layer) const {
+    return load_.runtime && slides(layer) ? static_cast<double>(load_.runtime->window_spare_tokens)
+                                          : 0;
   }
 
   /// The runtime masks attention and frees nothing.
@@ -303,7 +315,7 @@ class Accounting {
   double group_padding(const std::vector<LayerBytes>& layers) const {
     std::vector<const LayerBytes*> full, sliding;
     for (std::size_t l = 0; l < layers.size(); ++l)
-      (trimmed_[l].front() > 0 || held_at(l) < all_tokens() ? sliding : full).push_back(&layers[l]);
+      (slides(l) ? sliding : full).push_back(&layers[l]);
     const auto padding = padded_layers(static_cast<std::int64_t>(full.size()),
                                        static_cast<std::int64_t>(sliding.size()));
     double bytes = 0;

@@ -4,10 +4,12 @@
 namespace kvatlas::calibrate {
 
 Runtime llama_cpp() {
-  Runtime r{"llama.cpp", "llama.cpp", "2026-10-01"};
+  Runtime r{"llama.cpp", "llama.cpp", "0c1e57098, autumn 2026"};
   r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
-                                "as metadata of the GGUF file: a window and a period of layers"};
+                                "as metadata of the GGUF file: a window and the layers that have it"};
   r.architectures = {"gemma2", "gemma3"};
+  r.page_tokens = 256;          // its caches are padded to that
+  r.window_spare_tokens = 512;  // the default of --ubatch-size
   r.refuses = {{"phi3", "its Phi 3 code reads the window and switches it off"}};
   r.refuses_others = "its code for this architecture reads no window";
   return r;

@@ -25,14 +25,18 @@ without_cuda() {
 # fill_environment NAME FOLDER [BASE] makes a virtual environment of what is pinned for NAME. What it lacks it takes from
 # the environment BASE.
 fill_environment() {
-  local name=$1 folder=$2 base=${3:-} site=$2/lib/python3.11/site-packages wheels=()
+  local name=$1 folder=$2 base=${3:-} site=$2/lib/python3.11/site-packages wheels=() builders=()
   python3.11 -m venv --without-pip "$folder" || die "no virtual environment can be made: is python3.11 there?"
   if [[ $name == torch ]]; then
     wheels=("$(wheel torch)" "$(wheel nvidia_cuda_runtime)" "$(wheel nvidia_cuda_cupti)")
   elif [[ -n $base ]]; then
     echo "import site; site.addsitedir('$base/lib/python3.11/site-packages')" >"$site/$name.pth"
   fi
-  MINFERENCE_SKIP_CUDA_BUILD=TRUE quietly pip --python "$folder/bin/python" install -q --no-deps --only-binary :all: \
+  # What builds a package from its source has to be there before it.
+  read -ra builders < <(sed -n 's/^# built with //p' "tests/interop/requirements/$name.txt")
+  ((${#builders[@]} == 0)) || quietly pip --python "$folder/bin/python" install -q --no-deps "${builders[@]}" ||
+    die "pip could not fetch ${builders[*]}; the first ./dev interop needs the network"
+  MINFERENCE_SKIP_CUDA_BUILD=TRUE CMAKE_ARGS=-DGGML_NATIVE=OFF quietly pip --python "$folder/bin/python" install -q --no-deps --only-binary :all: \
     --no-build-isolation "${wheels[@]}" -r "tests/interop/requirements/$name.txt" ||
     die "pip could not fetch what tests/interop/requirements/$name.txt pins; the first ./dev interop needs the network"
   [[ ! -d $site/torch ]] || without_cuda "$site"

@@ -144,8 +144,8 @@ TEST(GgufConfig, ReadsTheRopeFactorTensors) {
 }
 
 TEST(GgufConfig, WindowsFollowTheirArchitecture) {
-  const auto window = [](const std::string& architecture) {
-    GgufBytes keys = tiny_gguf_keys(architecture + "x");  // its block count is not the one wanted
+  const auto window = [](const std::string& architecture,
+                         const std::function<void(GgufBytes&)>& more = nullptr) {
     GgufBytes file;
     file.text("general.architecture", architecture);
     for (const auto& [name, value] :
@@ -158,6 +158,7 @@ TEST(GgufConfig, WindowsFollowTheirArchitecture) {
                                               {"attention.sliding_window", 32}})
       file.number(architecture + "." + name, value);
     file.number(architecture + ".attention.layer_norm_rms_epsilon", 1e-6f);
+    if (more) more(file);
     return parse(gguf_of(file, tiny_gguf_tensors(architecture))).window;
   };
   EXPECT_THAT(window("llama"), ElementsAre(32, 32, 32, 32, 32, 32, 32));
@@ -165,6 +166,22 @@ TEST(GgufConfig, WindowsFollowTheirArchitecture) {
   EXPECT_THAT(window("gemma2"), ElementsAre(32, 0, 32, 0, 32, 0, 32));
   EXPECT_THAT(window("gemma3"), ElementsAre(32, 32, 32, 32, 32, 0, 32));
   EXPECT_THAT(window("qwen3"), ElementsAre(0, 0, 0, 0, 0, 0, 0));
+  const auto pattern = [&](std::uint32_t number) {
+    return window("gemma3", [&](GgufBytes& file) {
+      file.number("gemma3.attention.sliding_window_pattern", number);
+    });
+  };
+  EXPECT_THAT(pattern(3), ElementsAre(32, 32, 0, 32, 32, 0, 32));
+  EXPECT_THAT(pattern(0), ElementsAre(32, 32, 32, 32, 32, 32, 32));
+  const auto list = [&](const std::string& flags) {
+    std::string bytes = std::string(4, '\0') + char(flags.size()) + std::string(7, '\0') + flags;
+    bytes[0] = 7;  // truth values
+    return window("gemma2", [&](GgufBytes& file) {
+      file.key("gemma2.attention.sliding_window_pattern", 9, bytes);
+    });
+  };
+  EXPECT_THAT(list({1, 0, 0, 1, 1, 0, 1}), ElementsAre(32, 0, 0, 32, 32, 0, 32));
+  EXPECT_THAT(error_of([&] { list({1, 0, 0}); }), HasSubstr("found 3 layers, expected 7"));
 }
 
 TEST(GgufConfig, ReadsGemma) {

@@ -146,6 +146,21 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);
 }
 
+TEST(CacheBytes, InLlamaCppsCells) {
+  CacheLoad load = load_of(2000, 100);
+  load.runtime = &runtime_named("llama.cpp");
+  Policy policy = lazy_policy({1, 1, 1, 0, 0, 0, 0, 0});
+  std::get<SimLayerKv>(policy.parts[0]).keep = {0, 256};
+  policy.rolling = policy.masks_prefill = true;
+  const CacheBytes bytes = cache_bytes(policy, load);
+  EXPECT_EQ(bytes.layers[0].tokens, 768);   // 256 and 512 that are read at a time
+  EXPECT_EQ(bytes.layers[7].tokens, 2304);  // 2100 in whole pages of 256
+  load.prompt = 500;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 768);
+  load.prompt = 300;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 512);
+}
+
 TEST(CacheBytes, GroupsOfLayers) {
   for (const auto& [full, sliding, group, more_full, more_sliding] :
        {std::tuple{20, 12, 12, 4, 0}, std::tuple{16, 16, 16, 0, 0}, std::tuple{9, 8, 9, 0, 1},
