@@ -8,10 +8,12 @@
 #include "base/interrupt.hpp"
 #include "base/json_text.hpp"
 #include "base/options.hpp"
+#include "base/plain_text.hpp"
 #include "base/whole_file.hpp"
 #include "export/commands.hpp"
 #include "export/exporters.hpp"
 #include "export/importers.hpp"
+#include "export/query_statistics.hpp"
 
 namespace kvatlas {
 namespace {
@@ -165,20 +167,49 @@ calibrate::Document open_document(const Options& options,
   return document;
 }
 
-void run_export(Options options) {
-  if (options.list) {
-    if (options.json)
-      std::cout << exporting::matrix_json().dump(2) << '\n';
-    else
-      std::cout << exporting::matrix_text();
+/// The statistics of a profile, for software that reads them.
+void run_statistics_export(const Options& options) {
+  const auto wrong = std::find_if_not(options.runtimes.begin(), options.runtimes.end(),
+                                      exporting::reads_statistics);
+  if (wrong != options.runtimes.end())
+    fail(ErrorCode::usage, quoted(options.policy, 400), " is a profile, of which ",
+         join(exporting::kStatisticReaders, " and "), " read statistics, not ", quoted(*wrong),
+         ": calibrate a policy for it");
+  const profile::Reader profile(options.policy);
+  std::vector<Target> targets;
+  for (const auto& name : options.runtimes)
+    for (const auto& file : exporting::export_query_statistics(profile, name))
+      targets.push_back(
+          {fs::path(options.output) / (options.runtimes.size() > 1 ? name : "") / file.path,
+           file.content});
+  write_targets(options, targets);
+  for (const auto& target : targets) std::cout << target.path.string() << '\n';
+  std::cerr << "kvatlas: README.txt beside the files says how they are used\n";
+}
+
+void print_list(bool as_json) {
+  if (as_json) {
+    std::cout << exporting::matrix_json().dump(2) << '\n';
     return;
   }
+  std::cout << exporting::matrix_text()
+            << "\nOf a profile with --capture queries or queries,covariance, statistics for: "
+            << join(exporting::kStatisticReaders, ", ") << '\n';
+}
+
+void run_export(Options options) {
+  if (options.list) return print_list(options.json);
   if (options.policy.empty())
     fail(ErrorCode::usage, "export needs a policy: a document, or text as lagkv:lag=128");
   if (options.runtimes.empty())
     fail(ErrorCode::usage, "--to is missing: name a runtime, or all (--list shows them)");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the folder to write to");
   outlive_readers();
+  if (profile::is_profile(options.policy)) return run_statistics_export(options);
+  for (const auto& name : options.runtimes)
+    if (exporting::reads_statistics(name))
+      fail(ErrorCode::usage, name, " reads statistics of a profile, and ",
+           quoted(options.policy, 400), " is a policy: give the profile");
   const auto names = wanted_runtimes(options);
   std::optional<calibrate::ModelInfo> model;
   if (!options.config.empty()) model = read_config(options);
@@ -215,7 +246,8 @@ void add_export_command(CLI::App& app) {
       app.add_subcommand("export", "Turn a calibrated policy into the files that a runtime reads");
   auto options = std::make_shared<Options>();
   add_option(*command, "policy", options->policy, "POLICY",
-             "the policy document; with --config also a policy as text, as lagkv:lag=128");
+             "the policy document; with --config also a policy as text, as lagkv:lag=128; or a "
+             "profile, for software that reads statistics of queries");
   add_option(*command, "--to", options->runtimes, "RUNTIME",
              "the runtime, or all; several with commas between")
       ->delimiter(',');
@@ -248,7 +280,8 @@ void add_export_command(CLI::App& app) {
       "  kvatlas export policy.json --to transformers --config ./Llama-3.1-8B/config.json -o out/\n"
       "  kvatlas export lagkv:lag=128,ratio=1/4 --to lagkv --config config.json --length 8192 -o "
       "lagkv/\n"
-      "  kvatlas export policy.json --to all -o runtimes/");
+      "  kvatlas export policy.json --to all -o runtimes/\n"
+      "  kvatlas export p.h5 --to triattention,expected-attention -o statistics/");
   command->callback([options] { run_export(*options); });
 }
 

@@ -144,7 +144,8 @@ struct Engine::State {
     at::Tensor query, key, value;
   };
   Projected project(std::int64_t index, const LayerTensors& w, const at::Tensor& hidden,
-                    const Rotations& rotations) const;
+                    const Rotations& rotations, const QueryObserver& observer = {},
+                    std::size_t number = 0) const;
   /// What follows the attention of a layer, [n, n_heads * head_dim], added to the hidden states.
   void finish_layer(const LayerTensors& w, const at::Tensor& attended, const at::Tensor& hidden);
 
@@ -164,7 +165,7 @@ struct Engine::State {
   /// The queries and keys by which a layer scores distant keys; none if they are its own.
   std::optional<Attention::Shared> shared_with(std::int64_t index, const Flow& flow) const;
   void run_layer(std::int64_t index, const LayerTensors& w, Flow& flow, std::size_t number,
-                 const AttentionObserver& observer);
+                 const Observers& observers);
   std::pair<at::Tensor, at::Tensor> remember(std::int64_t index, Sequence::State& sequence,
                                              const at::Tensor& key, const at::Tensor& value);
   void feed_forward(const LayerTensors& w, const at::Tensor& hidden);
@@ -245,7 +246,7 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
     for (std::int64_t layer = 0; layer < n_layers; ++layer) {
       const LayerTensors& weights = s.weights->layer(layer);
       for (std::size_t i = 0; i < flows.size(); ++i)
-        s.run_layer(layer, weights, flows[i], i, observers.attention);
+        s.run_layer(layer, weights, flows[i], i, observers);
       stop_if_interrupted();
       if (observers.progress) observers.progress(layer + 1);
     }
@@ -278,7 +279,9 @@ Engine::State::Rotations Engine::State::rotations(std::int64_t first, std::int64
 
 Engine::State::Projected Engine::State::project(std::int64_t index, const LayerTensors& w,
                                                 const at::Tensor& hidden,
-                                                const Rotations& rotations) const {
+                                                const Rotations& rotations,
+                                                const QueryObserver& observer,
+                                                std::size_t number) const {
   const model::Config& c = config();
   const std::int64_t n = hidden.size(0), d = c.head_dim;
   const at::Tensor normed = rms_norm(hidden, w.attention_norm, c.norm_eps, c.norm_offset);
@@ -292,6 +295,7 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
   };
   if (w.q_norm.defined()) q = norm_heads(q, w.q_norm);
   if (w.k_norm.defined()) k = norm_heads(k, w.k_norm);
+  if (observer) observer(index, number, any_view<3>(q.transpose(0, 1)));
   const bool local = c.window[index] > 0 && c.local_rope;
   const RopeTable& table = local ? rotations.local : rotations.global;
   rotate(q, table);
@@ -317,10 +321,11 @@ std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
 }
 
 void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
-                              std::size_t number, const AttentionObserver& observer) {
+                              std::size_t number, const Observers& observers) {
   const model::Config& c = config();
   const std::int64_t window = c.window[index];
-  const Projected projected = project(index, w, flow.hidden, flow.rotations);
+  const Projected projected =
+      project(index, w, flow.hidden, flow.rotations, observers.queries, number);
   auto [key, value] = std::pair(projected.key.transpose(0, 1), projected.value.transpose(0, 1));
   if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
   const at::Tensor query = projected.query.transpose(0, 1);
@@ -328,8 +333,8 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   if (flow.shared) flow.queries.push_back(query);
   const Attended attended = attend({query, key, value, c.attention_scale, c.attention_softcap,
                                     window, proximal, shared_with(index, flow)});
-  if (observer)
-    observer(
+  if (observers.attention)
+    observers.attention(
         {.layer = index,
          .sequence = number,
          .query = any_view<3>(query),

@@ -65,6 +65,10 @@ struct AttentionInputs {
 };
 using AttentionObserver = std::function<void(const AttentionInputs&)>;
 
+/// One layer's queries before RoPE, [n_heads, n_new, head_dim]. Valid during the call only.
+using QueryObserver =
+    std::function<void(std::int64_t layer, std::size_t sequence, const AnyView<3>& query)>;
+
 /// One token each of several continuations of a prompt, at one layer, after RoPE.
 struct ContinuationRows {
   std::int64_t layer = 0;
@@ -108,6 +112,14 @@ class Sequence {
   std::unique_ptr<State> state_;
 };
 
+/// Who is told what while the engine runs; each may be empty.
+struct EngineObservers {
+  AttentionObserver attention = {};  // called layer by layer, sequences in order
+  LogitsObserver logits = {};        // called with Logits::all
+  std::function<void(std::int64_t layers_done)> progress = {};
+  QueryObserver queries = {};  // called before `attention`
+};
+
 /// Which layers score distant keys by the queries and keys of which other layers (docs/pod.md).
 struct SharedKeys {
   kernels::Proximity proximal;                    // keys that each layer scores by its own
@@ -133,11 +145,7 @@ class Engine {
     /// If set, layers score their distant keys by the queries and keys of lower layers.
     std::optional<SharedKeys> shared = {};
   };
-  struct Observers {
-    AttentionObserver attention;  // called layer by layer, sequences in order
-    LogitsObserver logits;        // called with Logits::all
-    std::function<void(std::int64_t layers_done)> progress;
-  };
+  using Observers = EngineObservers;
   /// Appends tokens to sequences and runs the model over them. Throws Error: a token out of range,
   /// memory that runs out, a model file that changed.
   void run(std::span<const Step> steps, Logits logits, const Observers& observers = {});

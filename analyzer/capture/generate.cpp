@@ -14,7 +14,7 @@ std::vector<Generated> generate(Engine& engine, std::span<const std::vector<std:
   std::vector<Engine::Step> steps;
   for (std::size_t i = 0; i < prompts.size(); ++i) sequences.push_back(engine.sequence());
   for (std::size_t i = 0; i < prompts.size(); ++i) steps.push_back({&sequences[i], prompts[i]});
-  engine.run(steps, Logits::last, {.attention = {}, .logits = {}, .progress = observers.progress});
+  engine.run(steps, Logits::last, {.progress = observers.progress});
   std::vector<Generated> results(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) results[i].prompt_logits = sequences[i].logits();
   if (observers.prefilled) observers.prefilled();

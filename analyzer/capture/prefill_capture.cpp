@@ -8,7 +8,10 @@
 #include <ATen/ops/amin.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/hypot.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mean.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "base/parallel.hpp"
@@ -65,6 +68,24 @@ void SampleCapture::State::store_log2(const at::Tensor& shares, const std::strin
   else
     io.as_half = to.values<std::uint16_t>().data() + layer * count;
   kernels::log2_store(io);
+}
+
+void SampleCapture::State::add_queries(std::int64_t layer, const AnyView<3>& query) {
+  const std::int64_t taken = n_tokens - settings.skip_queries;
+  if (taken <= 0) return;  // stays NaN
+  const at::Tensor rows = tensor_of(query).narrow(1, settings.skip_queries, taken).to(at::kFloat);
+  const auto mean_of_tokens = [](const at::Tensor& values) {
+    return values.mean(1, false, at::kDouble).to(at::kFloat);
+  };
+  store(mean_of_tokens(rows), name::kQueryMean, {layer});
+  if (settings.queries) {
+    const std::int64_t pairs = config.rotary_dim / 2;
+    store(mean_of_tokens(at::hypot(rows.narrow(2, 0, pairs), rows.narrow(2, pairs, pairs))),
+          name::kQueryMagnitude, {layer});
+  }
+  if (settings.covariance)
+    store(at::matmul(rows.transpose(1, 2), rows) / static_cast<double>(taken), name::kQueryProducts,
+          {layer});
 }
 
 void SampleCapture::State::add_rows(const AttentionInputs& in) {

@@ -19,13 +19,19 @@ struct Part {
   bool CaptureSettings::*member;
   bool standard;
 };
-constexpr Part kParts[] = {
-    {"lazy", &CaptureSettings::lazy, true},           {"js", &CaptureSettings::js, true},
-    {"scores", &CaptureSettings::scores, true},       {"kept", &CaptureSettings::kept, true},
-    {"norms", &CaptureSettings::norms, true},         {"next", &CaptureSettings::next, true},
-    {"columns", &CaptureSettings::columns, true},     {"maps", &CaptureSettings::maps, true},
-    {"heatmap", &CaptureSettings::heatmap, false},    {"argmax", &CaptureSettings::argmax, false},
-    {"agreement", &CaptureSettings::agreement, false}};
+constexpr Part kParts[] = {{"lazy", &CaptureSettings::lazy, true},
+                           {"js", &CaptureSettings::js, true},
+                           {"scores", &CaptureSettings::scores, true},
+                           {"kept", &CaptureSettings::kept, true},
+                           {"norms", &CaptureSettings::norms, true},
+                           {"next", &CaptureSettings::next, true},
+                           {"columns", &CaptureSettings::columns, true},
+                           {"maps", &CaptureSettings::maps, true},
+                           {"heatmap", &CaptureSettings::heatmap, false},
+                           {"argmax", &CaptureSettings::argmax, false},
+                           {"agreement", &CaptureSettings::agreement, false},
+                           {"queries", &CaptureSettings::queries, false},
+                           {"covariance", &CaptureSettings::covariance, false}};
 
 void choose_parts(const std::vector<std::string>& names, CaptureSettings& settings) {
   for (const auto& part : kParts) settings.*part.member = false;
@@ -37,7 +43,7 @@ void choose_parts(const std::vector<std::string>& names, CaptureSettings& settin
     if (!known)
       fail(ErrorCode::usage, "--capture ", quoted(name),
            ": choose of default, all, none, lazy, js, scores, kept, norms, next, columns, maps, "
-           "heatmap, argmax, agreement");
+           "heatmap, argmax, agreement, queries, covariance");
   }
 }
 
@@ -109,7 +115,8 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
        "(DynamicKV counts), kept (attention that selections keep), norms, next (best next tokens), "
        "columns and maps (of the first samples only: another pass over queries and keys); on "
        "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
-       "token under proximal attention: a forward pass a count); default, all",
+       "token under proximal attention: a forward pass a count), queries (means and magnitudes "
+       "before RoPE, for other software), covariance (of their channels: large); default, all",
        "PART,...");
   number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");
   command.add_option("--map-type", options.map_type, "float16 or float32: how maps are stored")
@@ -126,6 +133,7 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
   numbers("--kernels", options.kernels, "pooling sizes of window scores, odd");
   list("--poolings", options.poolings, "their pooling: avg, max", "KIND,...");
   number("--sink", s.sink, "LagKV's first tokens that always stay");
+  number("--skip-queries", s.skip_queries, "first tokens left out of the queries' statistics");
   numbers("--lags", s.lags, "LagKV's partition sizes");
   list("--ratios", s.ratios, "shares of a partition that LagKV keeps", "R,...");
   list(

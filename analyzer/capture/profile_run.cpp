@@ -69,6 +69,11 @@ class Runner {
     }
     batch.best.resize(batch.indices.size());
     const bool many = settings.argmax || settings.agreement;
+    QueryObserver queries;
+    if (settings.queries || settings.covariance)
+      queries = [&](std::int64_t layer, std::size_t i, const AnyView<3>& query) {
+        batch.captures[i].queries(layer, query);
+      };
     engine_.run(
         steps, many ? Logits::all : Logits::last,
         {.attention = [&](const AttentionInputs& in) { batch.captures[in.sequence].prefill(in); },
@@ -80,7 +85,8 @@ class Runner {
                  batch.best[i].push_back(best);
                }
              },
-         .progress = [&](std::int64_t layers) { report(layers, tokens); }});
+         .progress = [&](std::int64_t layers) { report(layers, tokens); },
+         .queries = queries});
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       require_numbers(batch.sequences[i], printable(prompt(batch, i).prompt.id));
       batch.captures[i].end_prefill(batch.sequences[i].logits());

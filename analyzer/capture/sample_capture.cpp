@@ -91,6 +91,10 @@ SampleCapture::SampleCapture(const profile::CaptureSettings& settings, const mod
 SampleCapture::SampleCapture(SampleCapture&&) noexcept = default;
 SampleCapture::~SampleCapture() = default;
 
+void SampleCapture::queries(std::int64_t layer, const AnyView<3>& query) {
+  state_->add_queries(layer, query);
+}
+
 void SampleCapture::prefill(const AttentionInputs& in) {
   State& s = *state_;
   if (s.settings.last_rows() > 0) s.add_rows(in);

@@ -51,6 +51,7 @@ struct SampleCapture::State {
   /// is written there.
   at::Tensor buffer(std::size_t number, at::IntArrayRef shape, const at::TensorOptions& options);
 
+  void add_queries(std::int64_t layer, const AnyView<3>& query);
   void add_rows(const AttentionInputs& in);
   void add_strided_rows(const AttentionInputs& in);
   void add_norms(const AttentionInputs& in);

@@ -78,6 +78,7 @@ void CaptureSettings::check(const model::Config& config) const {
   require_between("--js-rows", js_rows, 1, 4096);
   require_between("--map-samples", map_samples, 0, kMostTokens);
   require_between("--sink", sink, 0, kMostTokens);
+  require_between("--skip-queries", skip_queries, 0, kMostTokens);
   require_between("--new", generated, 1, kMostTokens);
   if (proximities.empty()) fail(ErrorCode::usage, "--initial and --recent need one value at least");
   for (const auto& [initial, recent] : proximities) {
@@ -153,6 +154,8 @@ std::string CaptureSettings::json() const {
                                                 {heatmap, "heatmap"},
                                                 {argmax, "argmax"},
                                                 {agreement, "agreement"},
+                                                {queries, "queries"},
+                                                {covariance, "covariance"},
                                                 {keep_qkv, "keep qkv"},
                                                 {keep_scores, "keep scores"}};
   for (const auto& [on, part] : parts)
@@ -173,6 +176,7 @@ std::string CaptureSettings::json() const {
   for (const auto& kind : window_kinds) out["window_kinds"].push_back(kind.label());
   if (agreement) out["agreement_counts"] = agreement_counts;
   if (keep_qkv) out["keep_layers"] = keep_layers;
+  if (queries || covariance) out["skip_queries"] = skip_queries;
   return out.dump();
 }
 
@@ -297,6 +301,17 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
     fixed(name::kLogitSum, Type::f32, {"one"}, {1}, "logit", "sum of all logits");
     fixed(name::kLogSumExp, Type::f32, {"one"}, {1}, "nat", "log-sum-exp of all logits");
   }
+  if (s.queries || s.covariance)
+    fixed(name::kQueryMean, Type::f32, {"layer", "head", "channel"}, {L, H, d}, "value",
+          "mean of the queries before RoPE, without those of the first tokens");
+  if (s.queries)
+    fixed(name::kQueryMagnitude, Type::f32, {"layer", "head", "pair"}, {L, H, c.rotary_dim / 2},
+          "value",
+          "mean magnitude of those queries' pairs of channels, i and i + rotary channels / 2, that "
+          "RoPE turns together");
+  if (s.covariance)
+    fixed(name::kQueryProducts, Type::f32, {"layer", "head", "channel", "channel"}, {L, H, d, d},
+          "value squared", "mean of the products of those queries' channels");
   if (s.argmax)
     own(name::kArgmax, Type::i32, {"token"}, 0, "token id", "best next token after every position");
   if (s.agreement)

@@ -48,6 +48,9 @@ inline constexpr const char* kLogitSum = "next/logit_sum";
 inline constexpr const char* kLogSumExp = "next/logsumexp";
 inline constexpr const char* kArgmax = "next/argmax";
 inline constexpr const char* kAgreement = "next/proximal_agreement";
+inline constexpr const char* kQueryMean = "queries/mean";
+inline constexpr const char* kQueryMagnitude = "queries/magnitude";
+inline constexpr const char* kQueryProducts = "queries/products";
 inline constexpr const char* kColumnSums = "columns/sums";
 inline constexpr const char* kMapBlocks = "map/block_tokens";
 inline constexpr const char* kRows = "rows/attention";
@@ -83,17 +86,19 @@ struct KeepRule {
 
 /// What is captured, and with which settings. A part that is switched off has no arrays.
 struct CaptureSettings {
-  bool lazy = true;        // proximal masses and log-sum-exps, last rows and first decode step
-  bool js = true;          // divergence of all pairs of layers
-  bool scores = true;      // how the largest window scores are spread over layers
-  bool kept = true;        // attention kept by selections, at the first decode step
-  bool norms = true;       // norms of keys and values
-  bool next = true;        // the best next tokens
-  bool columns = true;     // column sums, for the first map_samples
-  bool maps = true;        // pyramids, last rows and masks of what is kept, for as many
-  bool heatmap = false;    // masses along the prompt's rows
-  bool argmax = false;     // the best next token at every position
-  bool agreement = false;  // next token under proximal attention alone
+  bool lazy = true;         // proximal masses and log-sum-exps, last rows and first decode step
+  bool js = true;           // divergence of all pairs of layers
+  bool scores = true;       // how the largest window scores are spread over layers
+  bool kept = true;         // attention kept by selections, at the first decode step
+  bool norms = true;        // norms of keys and values
+  bool next = true;         // the best next tokens
+  bool columns = true;      // column sums, for the first map_samples
+  bool maps = true;         // pyramids, last rows and masks of what is kept, for as many
+  bool heatmap = false;     // masses along the prompt's rows
+  bool argmax = false;      // the best next token at every position
+  bool agreement = false;   // next token under proximal attention alone
+  bool queries = false;     // means and magnitudes of queries before RoPE
+  bool covariance = false;  // means of the products of their channels
   bool keep_qkv = false, keep_scores = false;
 
   std::vector<kernels::Proximity> proximities;
@@ -107,7 +112,8 @@ struct CaptureSettings {
   std::int64_t map_samples = 2;
   bool map_float32 = false;
   std::vector<std::int64_t> keep_layers;
-  std::int64_t generated = 1;  // tokens whose masses are taken, the first decode step included
+  std::int64_t skip_queries = 4;  // first tokens whose queries are left out of their statistics
+  std::int64_t generated = 1;     // tokens whose masses are taken, the first decode step included
 
   /// The windows of the default grid: initial 4 and 16, recent 64 to 4080.
   CaptureSettings();

@@ -33,7 +33,7 @@ fill_environment() {
     echo "import site; site.addsitedir('$base/lib/python3.11/site-packages')" >"$site/$name.pth"
   fi
   # What builds a package from its source has to be there before it.
-  read -ra builders < <(sed -n 's/^# built with //p' "tests/interop/requirements/$name.txt")
+  read -ra builders <<<"$(sed -n 's/^# built with //p' "tests/interop/requirements/$name.txt")"
   ((${#builders[@]} == 0)) || quietly pip --python "$folder/bin/python" install -q --no-deps "${builders[@]}" ||
     die "pip could not fetch ${builders[*]}; the first ./dev interop needs the network"
   MINFERENCE_SKIP_CUDA_BUILD=TRUE CMAKE_ARGS=-DGGML_NATIVE=OFF quietly pip --python "$folder/bin/python" install -q --no-deps --only-binary :all: \

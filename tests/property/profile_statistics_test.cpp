@@ -235,6 +235,48 @@ TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
   }
 }
 
+/// RoPE turns pairs of channels and leaves their magnitudes, but for a scale of some kinds of RoPE.
+TEST_P(ProfileLaws, QueriesBeforeRopeHaveTheMagnitudesOfTheRawOnes) {
+  constexpr std::int64_t kSkip = 4;
+  const auto mean = statistic(name::kQueryMean), magnitude = statistic(name::kQueryMagnitude),
+             products = statistic(name::kQueryProducts);
+  const std::int64_t d = header().head_dim;
+  const std::int64_t pairs = static_cast<std::int64_t>(magnitude.size()) / (layers() * heads());
+  const bool scaled = std::string_view(GetParam()).starts_with("phi3");
+  for (std::int64_t l = 0; l < layers(); ++l) {
+    const auto raw = values(raw_name("query", l));
+    for (std::int64_t h = 0; h < heads(); ++h) {
+      const auto at = [&](std::int64_t token, std::int64_t channel) {
+        return static_cast<double>(raw[size((h * kTokens + token) * d + channel)]);
+      };
+      const std::int64_t head = l * heads() + h;
+      double squares = 0, trace = 0, of_mean = 0;
+      for (std::int64_t pair = 0; pair < pairs; ++pair) {
+        double sum = 0;
+        for (std::int64_t t = kSkip; t < kTokens; ++t)
+          sum += std::hypot(at(t, pair), at(t, pair + pairs));
+        if (!scaled) {
+          EXPECT_NEAR(magnitude[size(head * pairs + pair)], sum / (kTokens - kSkip), 1e-4)
+              << "layer " << l << ", head " << h << ", pair " << pair;
+        }
+        const double real = mean[size(head * d + pair)],
+                     imaginary = mean[size(head * d + pair + pairs)];
+        EXPECT_LE(std::hypot(real, imaginary), magnitude[size(head * pairs + pair)] + 1e-5);
+      }
+      for (std::int64_t c = 0; c < d; ++c) {
+        trace += static_cast<double>(products[size((head * d + c) * d + c)]);
+        of_mean += std::pow(static_cast<double>(mean[size(head * d + c)]), 2);
+        for (std::int64_t t = kSkip; t < kTokens; ++t)
+          squares += std::pow(at(t, c), 2) / (kTokens - kSkip);
+      }
+      if (!scaled) {
+        EXPECT_NEAR(trace, squares, 1e-4 * squares);
+      }
+      EXPECT_LE(of_mean, trace * (1 + 1e-5));
+    }
+  }
+}
+
 TEST_P(ProfileLaws, AgreementEndsAtOne) {
   const auto shares = statistic(name::kAgreement);  // 16, 32, 64 and 128 proximal tokens
   ASSERT_EQ(shares.size(), 4u);
