@@ -5,8 +5,9 @@ namespace kvatlas::calibrate {
 
 Runtime llama_cpp() {
   Runtime r{"llama.cpp", "llama.cpp", "0c1e57098, autumn 2026"};
-  r.forms[Form::lazy_layers] = {Fit::approximate, kWindowLosses,
-                                "as metadata of the GGUF file: a window and the layers that have it"};
+  r.forms[Form::lazy_layers] = {
+      Fit::approximate, kWindowLosses,
+      "as metadata of the GGUF file: a window and the layers that have it"};
   r.architectures = {"gemma2", "gemma3"};
   r.page_tokens = 256;          // its caches are padded to that
   r.window_spare_tokens = 512;  // the default of --ubatch-size

@@ -99,7 +99,7 @@ struct Runtime {
   /// It runs every policy as it is: compositions, bits, and layers and heads found by input.
   bool runs_everything = false;
   std::int64_t page_tokens = 1;  // its cache is handed out in pages of so many tokens
-  /// Tokens that it holds of a layer with a window beyond the window: as many as it reads at a time.
+  /// Tokens that it holds beyond the window of a layer: as many as it reads at a time.
   std::int64_t window_spare_tokens = 0;
   /// Layers of a kind lie in groups of equal size, and the last group is padded.
   bool equal_groups = false;

@@ -365,6 +365,12 @@ class OpenAiServer(unittest.TestCase):
             server.terminate()
             server.wait(60)
 
+    def test_ends_with_a_sentence(self):
+        file = exported(lazy_document([False, True], 4, 60, layers=2))
+        server = self.serve("--config", file, "--dtype", "float32", "--max-model-len", 2048)
+        self.assertEqual(server.wait(120), 1)
+        self.assertIn("kvatlas: the policy is for a model of 2 layers", self.said().splitlines()[-1])
+
     def test_ends_without_the_plugin(self):
         file = exported(lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108))
         os.environ["VLLM_PLUGINS"] = "none"

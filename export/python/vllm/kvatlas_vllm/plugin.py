@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 
 from .settings import PolicyError, check, read
 
@@ -33,14 +34,22 @@ def register() -> None:
 
 
 def _checked(original):
-    """What cannot be served ends here, before any process is started or weight is read."""
+    """What cannot be served ends here, before any process is started or weight is read: a server with one sentence,
+    LLM() with an exception."""
 
     @functools.wraps(original)
     def create_engine_config(self, *args, **kwargs):
+        from vllm.usage.usage_lib import UsageContext
+
         config = original(self, *args, **kwargs)
-        settings = read(config.additional_config)
-        if settings is not None:
-            check(settings, config)
+        try:
+            settings = read(config.additional_config)
+            if settings is not None:
+                check(settings, config)
+        except PolicyError as error:
+            if UsageContext.OPENAI_API_SERVER in (*args, *kwargs.values()):
+                sys.exit(f"kvatlas: {error}")
+            raise
         return config
 
     return create_engine_config
