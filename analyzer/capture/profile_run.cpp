@@ -179,7 +179,8 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
   profile::Sample sample = capture.take();
   if (tokenizer) add_texts(*tokenizer, from.tokens, sample);
   sample.index = index;
-  static_cast<PromptDescription&>(sample) = from.prompt;
+  const PromptDescription& description = from.prompt;
+  static_cast<PromptDescription&>(sample) = description;
   sample.tokens.assign(from.tokens.begin(), from.tokens.end());
   sample.cut_tokens = from.cut_tokens;
   return sample;

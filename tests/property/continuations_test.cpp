@@ -179,8 +179,7 @@ TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
       "window:recent=1+rolling",
       "streaming:initial=4,recent=96",
       "streaming:initial=4,recent=96+rolling",
-      "simlayerkv:threshold=0.4,initial=4,recent=24,granularity=head+pod:delta=0.3,initial=4,"
-      "recent=24",
+      "simlayerkv:threshold=0.4,recent=24,granularity=head+pod:delta=0.3,initial=4,recent=24",
       "random-layers:layers=2,initial=4,recent=24",
   });
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i].block_tokens = i % 2 == 0 ? 8 : 11;
