@@ -83,7 +83,12 @@ def main() -> None:
     few_at_once, all_at_once = {}, {}
     for name, (options, blocks) in ways.items():
         with vllm_support.engine(
-            given.model, **options, num_gpu_blocks_override=blocks, enable_prefix_caching=False, max_num_seqs=256
+            given.model,
+            **options,
+            num_gpu_blocks_override=blocks,
+            enable_prefix_caching=False,
+            max_model_len=given.prompt + given.new,
+            max_num_seqs=256,
         ) as llm:
             core = llm.llm_engine
             scheduler = core.engine_core.engine_core.scheduler
