@@ -130,7 +130,7 @@ OTHER_RUNS = {
     "agreement": (
         "Next tokens by proximal keys alone (PoD, Fig. 1c)",
         [
-            "profile --model {model} --task prose --lengths 1024 --seeds 10 --capture js,agreement --initial 16 --recent 240 "
+            "profile --model {model} --task prose --lengths 1024 --seeds 10 --capture lazy,js,agreement --initial 16 --recent 240 "
             "-o {folder}/agreement.h5 --force",
             "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
         ],
