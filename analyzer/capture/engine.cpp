@@ -14,6 +14,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
+#include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
@@ -22,13 +23,6 @@
 
 namespace kvatlas::capture {
 namespace {
-
-/// The feed-forward block runs on pieces of so many rows: few enough that their widest intermediate
-/// stays in a cache, where the model is small, but enough to make reading the weights worth it.
-std::int64_t mlp_rows(const model::Config& c) {
-  constexpr std::int64_t kCacheBytes = 12 << 20;
-  return std::max<std::int64_t>(1024, kCacheBytes / (2 * c.intermediate_size * 4));
-}
 
 // The program with its libraries.
 constexpr std::int64_t kProgramBytes = 256 << 20;
@@ -61,8 +55,11 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   MemoryNeed need;
   std::int64_t largest = 0, largest_matrix = 0;
   for (const auto& layer : model.layers()) {
-    const std::int64_t bytes = width * (values(layer.qkv) + values(layer.output) +
-                                        values(layer.gate_up) + values(layer.down));
+    const std::int64_t bytes =
+        width *
+        (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
+         values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
+         values(layer.shared_gate_up) + values(layer.shared_down));
     largest = std::max(largest, bytes);
     largest_matrix = std::max({largest_matrix, values(layer.qkv), values(layer.gate_up)});
     need.all_weights += bytes;
@@ -74,7 +71,7 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
   need.rest = kProgramBytes +
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
-              width * 3 * mlp_rows(c) * c.intermediate_size +
+              width * feed_forward_values(c, options.longest) +
               width * largest_matrix +  // oneDNN reorders a matrix before it multiplies
               options.other_bytes;
   return need;
@@ -168,7 +165,6 @@ struct Engine::State {
                  const Observers& observers);
   std::pair<at::Tensor, at::Tensor> remember(std::int64_t index, Sequence::State& sequence,
                                              const at::Tensor& key, const at::Tensor& value);
-  void feed_forward(const LayerTensors& w, const at::Tensor& hidden);
   void emit_logits(Flow& flow, std::size_t number, Logits wanted, const LogitsObserver& observer);
   /// The logits of rows start .. start + a piece of hidden states, on the host.
   at::Tensor logits_piece(const at::Tensor& hidden, std::int64_t start);
@@ -284,22 +280,31 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
                                                 std::size_t number) const {
   const model::Config& c = config();
   const std::int64_t n = hidden.size(0), d = c.head_dim;
-  const at::Tensor normed = rms_norm(hidden, w.attention_norm, c.norm_eps, c.norm_offset);
+  const at::Tensor normed = norm(hidden, w.attention_norm, w.attention_norm_bias, c);
   const at::Tensor qkv =
       linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads, d});
   at::Tensor q = qkv.narrow(1, 0, c.n_heads);
   at::Tensor k = qkv.narrow(1, c.n_heads, c.n_kv_heads);
   const at::Tensor v = qkv.narrow(1, c.n_heads + c.n_kv_heads, c.n_kv_heads);
+  // The norm of each head, or of all heads together.
   const auto norm_heads = [&](const at::Tensor& heads, const at::Tensor& weight) {
-    return rms_norm(heads.reshape({-1, d}), weight, c.norm_eps, c.norm_offset).view(heads.sizes());
+    if (!weight.defined()) return heads;
+    return rms_norm(heads.reshape({-1, weight.size(0)}), weight, c.norm_eps, c.norm_offset)
+        .view(heads.sizes());
   };
-  if (w.q_norm.defined()) q = norm_heads(q, w.q_norm);
-  if (w.k_norm.defined()) k = norm_heads(k, w.k_norm);
+  const auto norm_both = [&] {
+    q = norm_heads(q, w.q_norm);
+    k = norm_heads(k, w.k_norm);
+  };
+  if (!c.norms_after_rope) norm_both();
   if (observer) observer(index, number, any_view<3>(q.transpose(0, 1)));
-  const bool local = c.window[index] > 0 && c.local_rope;
-  const RopeTable& table = local ? rotations.local : rotations.global;
-  rotate(q, table);
-  rotate(k, table);
+  if (c.has_rope(index)) {
+    const bool local = c.window[index] > 0 && c.local_rope;
+    const RopeTable& table = local ? rotations.local : rotations.global;
+    rotate(q, table);
+    rotate(k, table);
+  }
+  if (c.norms_after_rope) norm_both();
   return {q, k, v};
 }
 
@@ -351,11 +356,10 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
 void Engine::State::finish_layer(const LayerTensors& w, const at::Tensor& attended,
                                  const at::Tensor& hidden) {
   const model::Config& c = config();
-  at::Tensor out = linear(attended, w.output, w.output_bias);
-  if (w.post_attention_norm.defined())
-    out = rms_norm(out, w.post_attention_norm, c.norm_eps, c.norm_offset);
-  hidden.add_(out);
-  feed_forward(w, hidden);
+  const at::Tensor out = linear(attended, w.output, w.output_bias);
+  if (c.parallel_block) feed_forward(c, w, hidden);
+  hidden.add_(norm(out, w.post_attention_norm, {}, c), c.residual_scale);
+  if (!c.parallel_block) feed_forward(c, w, hidden);
 }
 
 void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
@@ -430,21 +434,6 @@ std::pair<at::Tensor, at::Tensor> Engine::State::remember(std::int64_t index,
   return {layer.key.narrow(1, 0, total), layer.value.narrow(1, 0, total)};
 }
 
-void Engine::State::feed_forward(const LayerTensors& w, const at::Tensor& hidden) {
-  const model::Config& c = config();
-  const std::int64_t n = hidden.size(0);
-  const std::int64_t piece = mlp_rows(c);
-  for (std::int64_t start = 0; start < n; start += piece) {
-    at::Tensor rows = hidden.narrow(0, start, std::min(piece, n - start));
-    const at::Tensor normed = rms_norm(rows, w.mlp_norm, c.norm_eps, c.norm_offset);
-    const at::Tensor active =
-        gated_activation(linear(normed, w.gate_up, w.gate_up_bias), c.activation);
-    at::Tensor out = linear(active, w.down, w.down_bias);
-    if (w.post_mlp_norm.defined()) out = rms_norm(out, w.post_mlp_norm, c.norm_eps, c.norm_offset);
-    rows.add_(out);
-  }
-}
-
 void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,
                                 const LogitsObserver& observer) {
   if (wanted == Logits::none) return;
@@ -467,7 +456,7 @@ at::Tensor Engine::State::logits_piece(const at::Tensor& hidden, std::int64_t st
   const model::Config& c = config();
   const std::int64_t piece = std::max<std::int64_t>(1, kLogitBytes / (4 * c.vocab_size));
   const at::Tensor rows = hidden.narrow(0, start, std::min(piece, hidden.size(0) - start));
-  return weights->logits(rms_norm(rows, weights->final_norm(), c.norm_eps, c.norm_offset)).cpu();
+  return weights->logits(norm(rows, weights->final_norm(), weights->final_norm_bias(), c)).cpu();
 }
 
 void require_in_vocabulary(std::span<const std::int64_t> tokens, const model::Config& config,

@@ -5,10 +5,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/expm1.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/where.h>
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "kernels/transformer_ops.hpp"
@@ -55,6 +60,17 @@ at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps
   return (x * factor * (weight.to(at::kFloat) + offset)).to(rows.scalar_type());
 }
 
+at::Tensor norm(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                const model::Config& config) {
+  if (!weight.defined()) return rows;
+  if (config.norm == model::NormKind::rms)
+    return rms_norm(rows, weight, config.norm_eps, config.norm_offset);
+  const at::Tensor factor = weight.to(at::kFloat) + config.norm_offset;
+  const at::Tensor shift = bias.defined() ? bias.to(at::kFloat) : at::Tensor();
+  return at::layer_norm(rows.to(at::kFloat), {rows.size(-1)}, factor, shift, config.norm_eps)
+      .to(rows.scalar_type());
+}
+
 RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t first, std::int64_t n,
                      const at::Device& device) {
   const auto half = static_cast<std::int64_t>(frequencies.inverse_frequency.size());
@@ -85,16 +101,38 @@ void rotate(const at::Tensor& heads, const RopeTable& table) {
   heads.narrow(-1, 0, 2 * half).copy_(at::cat({a * c - b * s, b * c + a * s}, -1));
 }
 
+at::Tensor activated(const at::Tensor& rows, model::Activation activation,
+                     const at::Tensor& parameters) {
+  switch (activation) {
+    case model::Activation::silu:
+      return at::silu(rows);
+    case model::Activation::gelu_tanh:
+      return at::gelu(rows, "tanh");
+    case model::Activation::gelu:
+      return at::gelu(rows);
+    case model::Activation::relu2:
+      return at::relu(rows).square();
+    case model::Activation::xielu: {
+      const at::Tensor beta = parameters[2], eps = parameters[3],
+                       above = at::softplus(parameters[0]),
+                       below = beta + at::softplus(parameters[1]);
+      const at::Tensor linear = beta * rows;
+      return at::where(rows > 0, above * rows.square() + linear,
+                       (at::expm1(rows.minimum(eps)) - rows) * below + linear);
+    }
+  }
+  return rows;
+}
+
 at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation) {
-  const bool gelu = activation == model::Activation::gelu_tanh;
   const std::int64_t width = gate_up.size(1) / 2;
-  if (has_kernel(gate_up)) {
+  const bool gelu = activation == model::Activation::gelu_tanh;
+  if (has_kernel(gate_up) && (gelu || activation == model::Activation::silu)) {
     at::Tensor out = at::empty({gate_up.size(0), width}, gate_up.options());
     kernels::gated_activation({view_of<float, 2>(gate_up), gelu, view_of<float, 2>(out)});
     return out;
   }
-  const at::Tensor gate = gate_up.narrow(1, 0, width);
-  return (gelu ? at::gelu(gate, "tanh") : at::silu(gate)) * gate_up.narrow(1, width, width);
+  return activated(gate_up.narrow(1, 0, width), activation) * gate_up.narrow(1, width, width);
 }
 
 }  // namespace kvatlas::capture

@@ -21,6 +21,10 @@ at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Te
 /// [n, width] -> [n, width]: RMS norm over the last axis with weight [width].
 at::Tensor rms_norm(const at::Tensor& rows, const at::Tensor& weight, double eps, double offset);
 
+/// [n, D] -> [n, D]: the norm that the model's layers have. Without a weight there is none.
+at::Tensor norm(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias,
+                const model::Config& config);
+
 /// Cosines and sines of positions first .. first + n - 1: float32 [n, rotary_dim / 2] each.
 struct RopeTable {
   at::Tensor cosine, sine;
@@ -33,6 +37,9 @@ void rotate(const at::Tensor& heads, const RopeTable& table);
 
 /// Halves the width: gate and up projections become one array [n, width].
 at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation);
+/// The same width. `parameters` are those of xIELU, as the checkpoint has them.
+at::Tensor activated(const at::Tensor& rows, model::Activation activation,
+                     const at::Tensor& parameters = {});
 
 /// Causal attention of the last n of n_all tokens.
 struct Attention {

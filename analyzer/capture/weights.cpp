@@ -17,6 +17,40 @@ std::int64_t rows_per_stage(std::int64_t columns) {
   return std::max<std::int64_t>(1, kStagingBytes / (4 * columns));
 }
 
+using model::LayerWeights;
+
+/// Each weight of a layer, as it is stored and as it is held.
+struct Member {
+  model::Weight LayerWeights::*stored;
+  at::Tensor LayerTensors::*held;
+};
+constexpr Member kMembers[] = {
+    {&LayerWeights::attention_norm, &LayerTensors::attention_norm},
+    {&LayerWeights::attention_norm_bias, &LayerTensors::attention_norm_bias},
+    {&LayerWeights::qkv, &LayerTensors::qkv},
+    {&LayerWeights::qkv_bias, &LayerTensors::qkv_bias},
+    {&LayerWeights::q_norm, &LayerTensors::q_norm},
+    {&LayerWeights::k_norm, &LayerTensors::k_norm},
+    {&LayerWeights::output, &LayerTensors::output},
+    {&LayerWeights::output_bias, &LayerTensors::output_bias},
+    {&LayerWeights::post_attention_norm, &LayerTensors::post_attention_norm},
+    {&LayerWeights::mlp_norm, &LayerTensors::mlp_norm},
+    {&LayerWeights::mlp_norm_bias, &LayerTensors::mlp_norm_bias},
+    {&LayerWeights::gate_up, &LayerTensors::gate_up},
+    {&LayerWeights::gate_up_bias, &LayerTensors::gate_up_bias},
+    {&LayerWeights::activation, &LayerTensors::activation},
+    {&LayerWeights::down, &LayerTensors::down},
+    {&LayerWeights::down_bias, &LayerTensors::down_bias},
+    {&LayerWeights::post_mlp_norm, &LayerTensors::post_mlp_norm},
+    {&LayerWeights::router, &LayerTensors::router},
+    {&LayerWeights::router_correction, &LayerTensors::router_correction},
+    {&LayerWeights::expert_gate_up, &LayerTensors::expert_gate_up},
+    {&LayerWeights::expert_down, &LayerTensors::expert_down},
+    {&LayerWeights::shared_gate_up, &LayerTensors::shared_gate_up},
+    {&LayerWeights::shared_down, &LayerTensors::shared_down},
+    {&LayerWeights::shared_gate, &LayerTensors::shared_gate},
+};
+
 }  // namespace
 
 WeightStore::WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,
@@ -31,10 +65,15 @@ WeightStore::~WeightStore() {
   if (prefetch_.valid()) prefetch_.wait();
 }
 
-void WeightStore::load(const model::Weight& weight, bool vector, at::Tensor& into) const {
-  if (!weight) return;
+void WeightStore::load(const model::Weight& weight, at::Tensor& into) const {
+  if (!weight) {
+    into.reset();
+    return;
+  }
+  const bool vector = weight.parts.front().is_vector;
   const std::int64_t rows = weight.rows(), columns = weight.columns();
-  if (!into.defined())
+  // A slot of streamed weights may hold those of a layer of another kind.
+  if (!into.defined() || into.numel() != rows * columns)
     into = vector ? at::empty({rows * columns}, options_) : at::empty({rows, columns}, options_);
   const at::Tensor matrix = into.view({rows, columns});
   if (matrix.is_cpu() && matrix.scalar_type() == at::kFloat) {
@@ -49,26 +88,15 @@ void WeightStore::load(const model::Weight& weight, bool vector, at::Tensor& int
     }
   }
   // What was decoded is not needed in the page cache mapping any more.
-  for (const auto& part : weight.parts) model_->release(*part.tensor);
+  const model::StoredTensor* released = nullptr;
+  for (const auto& part : weight.parts)
+    if (part.tensor != released) model_->release(*(released = part.tensor));
 }
 
 void WeightStore::load_layer(std::int64_t index, LayerTensors& into) const {
   const c10::InferenceMode no_gradients;
   const auto& from = model_->layers()[index];
-  load(from.attention_norm, true, into.attention_norm);
-  load(from.qkv, false, into.qkv);
-  load(from.qkv_bias, true, into.qkv_bias);
-  load(from.q_norm, true, into.q_norm);
-  load(from.k_norm, true, into.k_norm);
-  load(from.output, false, into.output);
-  load(from.output_bias, true, into.output_bias);
-  load(from.post_attention_norm, true, into.post_attention_norm);
-  load(from.mlp_norm, true, into.mlp_norm);
-  load(from.gate_up, false, into.gate_up);
-  load(from.gate_up_bias, true, into.gate_up_bias);
-  load(from.down, false, into.down);
-  load(from.down_bias, true, into.down_bias);
-  load(from.post_mlp_norm, true, into.post_mlp_norm);
+  for (const auto& [stored, held] : kMembers) load(from.*stored, into.*held);
   model_->require_intact();
 }
 
@@ -101,8 +129,13 @@ const LayerTensors& WeightStore::layer(std::int64_t index) {
 }
 
 const at::Tensor& WeightStore::final_norm() {
-  if (!final_norm_.defined()) load(model_->final_norm(), true, final_norm_);
+  if (!final_norm_.defined()) load(model_->final_norm(), final_norm_);
   return final_norm_;
+}
+
+const at::Tensor& WeightStore::final_norm_bias() {
+  if (!final_norm_bias_.defined()) load(model_->final_norm_bias(), final_norm_bias_);
+  return final_norm_bias_;
 }
 
 at::Tensor WeightStore::embed(const std::vector<std::int64_t>& tokens) const {
@@ -127,7 +160,7 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
   const model::Weight& head = model_->head();
   const std::int64_t vocab = head.rows(), columns = head.columns();
   const std::int64_t stage = std::min(vocab, rows_per_stage(columns));
-  if (!streaming_ && !head_.defined()) load(head, false, head_);
+  if (!streaming_ && !head_.defined()) load(head, head_);
   at::Tensor staging = streaming_ ? at::empty({stage, columns}, at::kFloat) : at::Tensor();
   at::Tensor out = at::empty({rows.size(0), vocab}, rows.options().dtype(at::kFloat));
   // Resident weights are multiplied in the same pieces, so that both modes give the same bits.
@@ -144,6 +177,11 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
     out.narrow(1, start, count).copy_(linear(rows, part));
   }
   model_->require_intact();
+  if (const model::Weight& bias = model_->head_bias()) {
+    if (!head_bias_.defined()) load(bias, head_bias_);
+    out.add_(head_bias_);
+  }
+  if (const double scale = model_->config().logit_scale; scale != 1.0) out.mul_(scale);
   const double cap = model_->config().logit_softcap;
   if (cap > 0.0) out.div_(cap).tanh_().mul_(cap);
   return out;

@@ -19,8 +19,12 @@ inline constexpr std::int64_t kStagingBytes = 64 << 20;
 /// The weights of one layer in the number format and on the device that they are used in. Shapes as
 /// in model::LayerWeights; tensors that the model lacks are undefined.
 struct LayerTensors {
-  at::Tensor attention_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias;
-  at::Tensor post_attention_norm, mlp_norm, gate_up, gate_up_bias, down, down_bias, post_mlp_norm;
+  at::Tensor attention_norm, attention_norm_bias, qkv, qkv_bias, q_norm, k_norm, output,
+      output_bias, post_attention_norm;
+  at::Tensor mlp_norm, mlp_norm_bias, gate_up, gate_up_bias, activation, down, down_bias,
+      post_mlp_norm;
+  at::Tensor router, router_correction, expert_gate_up, expert_down, shared_gate_up, shared_down,
+      shared_gate;
 };
 
 /// Hands out the weights layer by layer. Resident weights are decoded on first use and kept.
@@ -37,6 +41,7 @@ class WeightStore {
   const LayerTensors& layer(std::int64_t index);
 
   const at::Tensor& final_norm();
+  const at::Tensor& final_norm_bias();
   /// Rows of the embedding for the tokens: [n, D].
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   /// rows [n, D] -> logits [n, V], float32.
@@ -45,7 +50,7 @@ class WeightStore {
   bool streaming() const { return streaming_; }
 
  private:
-  void load(const model::Weight& weight, bool vector, at::Tensor& into) const;
+  void load(const model::Weight& weight, at::Tensor& into) const;
   void load_layer(std::int64_t index, LayerTensors& into) const;
 
   std::shared_ptr<const model::ModelFile> model_;
@@ -54,7 +59,7 @@ class WeightStore {
   std::vector<LayerTensors> kept_;  // resident: [n_layers]; streaming: two, used in turn
   std::vector<std::int64_t> held_;  // which layer each of kept_ holds, -1 for none
   std::future<void> prefetch_;
-  at::Tensor final_norm_, head_;
+  at::Tensor final_norm_, final_norm_bias_, head_, head_bias_;
 };
 
 }  // namespace kvatlas::capture

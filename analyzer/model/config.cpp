@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "analyzer/model/config_files.hpp"
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 
 namespace kvatlas::model {
 
 namespace {
 
 // They stand in the order of Architecture.
-constexpr std::array kArchitectures = {"llama",     "mistral", "qwen2",  "qwen3",
-                                       "internlm2", "phi3",    "gemma2", "gemma3"};
-static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::gemma3) + 1);
+constexpr std::array kArchitectures = {
+    "llama",      "mistral",   "qwen2",    "qwen3",        "internlm2",
+    "phi3",       "gemma2",    "gemma3",   "apertus",      "arcee",
+    "cohere2",    "dots1",     "ernie4_5", "ernie4_5_moe", "exaone4",
+    "glm4",       "glm4_moe",  "granite",  "granitemoe",   "hunyuan_v1_dense",
+    "minimax_m2", "ministral", "mixtral",  "nemotron",     "olmo2",
+    "olmo3",      "olmoe",     "phi",      "phimoe",       "qwen2_moe",
+    "qwen3_moe",  "seed_oss",  "smollm3",  "stablelm",     "starcoder2"};
+static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::starcoder2) + 1);
+// They stand in the order of Activation.
+constexpr std::array kActivations = {"silu", "gelu_tanh", "gelu", "relu2", "xielu"};
+static_assert(kActivations.size() == static_cast<std::size_t>(Activation::xielu) + 1);
 // They stand in the order of RopeKind.
 constexpr std::array kRopeKinds = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
 static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::longrope) + 1);
@@ -27,9 +38,19 @@ const char* architecture_name(Architecture architecture) {
 
 const char* rope_kind_name(RopeKind kind) { return kRopeKinds[static_cast<std::size_t>(kind)]; }
 
-void fail_mixture_of_experts(std::string_view architecture) {
-  fail(ErrorCode::unsupported, "the model (", printable(architecture),
-       ") is a mixture of experts, which is not supported");
+const char* activation_name(Activation activation) {
+  return kActivations[static_cast<std::size_t>(activation)];
+}
+
+std::vector<std::string> architecture_names() {
+  std::vector<std::string> names(kArchitectures.begin(), kArchitectures.end());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void fail_architecture(std::string_view name) {
+  fail(ErrorCode::unsupported, "the architecture ", quoted(name),
+       " is not supported; these are: ", join(architecture_names()));
 }
 
 namespace {
@@ -63,6 +84,25 @@ void check_rope(const Rope& rope, std::int64_t rotary_dim) {
          ", expected more than low_freq_factor, ", rope.low_freq_factor);
 }
 
+void check_experts(const Config& config) {
+  const Experts& experts = config.experts;
+  if (experts.count == 0) return;
+  if (experts.active < 1 || experts.active > experts.count)
+    fail(ErrorCode::unreadable, experts.active, " experts a token, expected 1 to the ",
+         experts.count, " that there are");
+  if (experts.score == Experts::Score::sparse_mixer && experts.active != 2)
+    fail(ErrorCode::unsupported, experts.active,
+         " experts a token under Phi's sparse mixer, which chooses 2");
+  if (experts.groups < 1 || experts.count % experts.groups != 0 ||
+      (experts.groups > 1 && experts.count / experts.groups < 2))
+    fail(ErrorCode::unreadable, experts.groups, " groups of ", experts.count,
+         " experts, expected a divisor that leaves 2 in a group");
+  if (experts.active_groups < 1 || experts.active_groups > experts.groups ||
+      experts.active > experts.active_groups * (experts.count / experts.groups))
+    fail(ErrorCode::unreadable, experts.active_groups, " groups to choose ", experts.active,
+         " experts from, expected some of ", experts.groups, " that hold as many");
+}
+
 }  // namespace
 
 void check_consistency(const Config& config) {
@@ -75,6 +115,7 @@ void check_consistency(const Config& config) {
   if (config.rotary_dim < 2 || config.rotary_dim % 2 != 0 || config.rotary_dim > config.head_dim)
     fail(ErrorCode::unreadable, "a rotary dimension of ", config.rotary_dim,
          ", expected an even number from 2 to the head dimension, ", config.head_dim);
+  check_experts(config);
   check_rope(config.rope, config.rotary_dim);
   if (config.local_rope) check_rope(*config.local_rope, config.rotary_dim);
 }

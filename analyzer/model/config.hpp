@@ -10,8 +10,46 @@ namespace kvatlas::model {
 
 /// Families whose forward pass kvatlas knows. Yi, SmolLM and Llama 2/3.x are `llama`; Qwen 2.5 is
 /// `qwen2`.
-enum class Architecture { llama, mistral, qwen2, qwen3, internlm2, phi3, gemma2, gemma3 };
+enum class Architecture {
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  internlm2,
+  phi3,
+  gemma2,
+  gemma3,
+  apertus,
+  arcee,
+  cohere2,
+  dots1,
+  ernie4_5,
+  ernie4_5_moe,
+  exaone4,
+  glm4,
+  glm4_moe,
+  granite,
+  granitemoe,
+  hunyuan_v1_dense,
+  minimax_m2,
+  ministral,
+  mixtral,
+  nemotron,
+  olmo2,
+  olmo3,
+  olmoe,
+  phi,
+  phimoe,
+  qwen2_moe,
+  qwen3_moe,
+  seed_oss,
+  smollm3,
+  stablelm,
+  starcoder2
+};
 const char* architecture_name(Architecture architecture);
+/// All of them, in alphabetic order.
+std::vector<std::string> architecture_names();
 
 enum class RopeKind { plain, linear, dynamic, llama3, yarn, longrope };
 const char* rope_kind_name(RopeKind kind);
@@ -35,7 +73,29 @@ struct Rope {
   std::vector<double> divisors;  // GGUF rope_freqs: each frequency divided by it, [rotary_dim / 2]
 };
 
-enum class Activation { silu, gelu_tanh };
+enum class NormKind { rms, layer };
+enum class Activation { silu, gelu_tanh, gelu, relu2, xielu };
+const char* activation_name(Activation activation);
+
+/// A feed-forward block of experts, of which a router sends each token to a few.
+struct Experts {
+  enum class Score {
+    softmax,      // over all experts
+    sigmoid,      // of each expert alone
+    sparse_mixer  // Phi's: the best two, each by a softmax over those that come near it
+  };
+  std::int64_t count = 0;        // 0: the model has none
+  std::int64_t active = 0;       // experts a token
+  std::int64_t size = 0;         // inner width of an expert
+  std::int64_t shared_size = 0;  // inner width of what every token passes besides; 0: nothing
+  Score score = Score::softmax;
+  bool normalised = false;  // the weights of a token's experts are divided by their sum
+  double scale = 1.0;       // and multiplied by this
+  /// Only experts of the best groups are chosen from; a group counts as its two best experts.
+  std::int64_t groups = 1, active_groups = 1;
+  double jitter = 0.01;                // sparse_mixer: how near the best "near" is
+  std::vector<std::uint8_t> in_layer;  // [n_layers]: 1 where the block is of experts
+};
 
 /// What a checkpoint says of itself, in one spelling whatever the file. Every number is checked:
 /// positive, finite, of sane size, and consistent (heads a multiple of KV heads, …).
@@ -52,21 +112,34 @@ struct Config {
   std::int64_t context_length = 0;
   double norm_eps = 1e-6;
   bool tied_embeddings = false;
+  NormKind norm = NormKind::rms;  // of layers and of the last one; heads have RMS norms
   Activation activation = Activation::silu;
+  bool gated = true;            // activation(gate) * up; else activation(up)
+  bool parallel_block = false;  // attention and feed-forward block read the same hidden states
+  Experts experts;
 
   std::int64_t rotary_dim = 0;  // head_dim x partial_rotary_factor
   Rope rope;  // of every layer, or of the full-attention layers where local_rope is set
-  std::optional<Rope> local_rope;    // of layers with a window (Gemma 3)
-  std::vector<std::int64_t> window;  // [n_layers] keys seen, the query's own included; 0 = all
+  std::optional<Rope> local_rope;     // of layers with a window (Gemma 3)
+  std::vector<std::int64_t> window;   // [n_layers] keys seen, the query's own included; 0 = all
+  std::vector<std::uint8_t> rotated;  // [n_layers] 0 where a layer has no RoPE; empty: all have it
+  bool norms_after_rope = false;      // the norms of queries and keys
 
   double attention_scale = 0.0;    // query . key is multiplied by it: head_dim^-0.5 unless stated
   double attention_softcap = 0.0;  // cap * tanh(score / cap); 0 = none
   double logit_softcap = 0.0;      // the same on the logits
+  double logit_scale = 1.0;        // logits are multiplied by it
   double embedding_scale = 1.0;    // embeddings are multiplied by it (Gemma: sqrt(hidden_size))
-  double norm_offset = 0.0;  // RMS norm multiplies by offset + weight (Gemma in safetensors: 1)
+  double residual_scale = 1.0;     // what a block adds to the hidden states is multiplied by it
+  double norm_offset = 0.0;        // norms multiply by offset + weight (Gemma in safetensors: 1)
 
   std::vector<std::int64_t>
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
+
+  bool has_rope(std::int64_t layer) const { return rotated.empty() || rotated[layer] != 0; }
+  bool has_experts(std::int64_t layer) const {
+    return experts.count > 0 && experts.in_layer[layer] != 0;
+  }
 };
 
 }  // namespace kvatlas::model

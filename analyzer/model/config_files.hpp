@@ -21,13 +21,40 @@ struct Limits {
   static constexpr std::int64_t tokens = std::int64_t{1} << 40;  // contexts and windows
 };
 
-/// config.json and what it says beyond Config: which projections have a bias, and whether it says
-/// in so many words that the output head is not the embedding.
+/// How a Hugging Face checkpoint calls its tensors; nullptr for what it does not have.
+struct HfLayout {
+  const char *embedding = "embed_tokens.weight", *final_norm = "norm", *head = "lm_head";
+  // Norms of a layer.
+  const char *before_attention = "input_layernorm", *after_attention = nullptr;
+  const char *before_mlp = "post_attention_layernorm", *after_mlp = nullptr;
+  // Attention: each head's norm, or one over all heads.
+  const char *attention = "self_attn.", *fused_qkv = nullptr, *output = "o_proj";
+  const char *q_norm = nullptr, *k_norm = nullptr;
+  bool wide_qk_norm = false;
+  bool qkv_by_kv_head = false;     // the rows of fused_qkv, as InternLM2 orders them
+  bool neighbours_rotate = false;  // RoPE turns dimensions (2i, 2i + 1), not (i, i + half)
+  // The feed-forward block.
+  const char *mlp = "mlp.", *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  const char* fused_gate_up = nullptr;
+  /// A feed-forward block of experts: a tensor for each, or stacked ones. `correction` is added to
+  /// the router's scores where experts are chosen.
+  const char *sparse = "mlp.", *router = "gate.weight", *correction = nullptr;
+  const char *expert_gate = "gate_proj", *expert_up = "up_proj", *expert_down = "down_proj";
+  const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  const char *shared = nullptr, *shared_gate = nullptr;
+};
+
+/// config.json and what it says beyond Config: which projections and norms have a bias, how the
+/// tensors are called, and whether it says in so many words that the output head is not the
+/// embedding.
 struct HfConfig {
   Config config;
+  HfLayout layout;
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
+  bool norm_bias = false;
+  bool head_bias = false;
   bool untied_stated = false;
 };
 
@@ -40,8 +67,9 @@ HfConfig parse_hf_config(std::string_view config_json, std::string_view generati
 /// the model's name where the file gives none. Whether the head is tied is seen from the tensors.
 Config gguf_config(const GgufFile& file, const std::string& file_name);
 
-/// Error(unsupported) for a mixture of experts, whatever the file.
-[[noreturn]] void fail_mixture_of_experts(std::string_view architecture);
+/// Error(unsupported) for an architecture that is not known, whatever the file; it lists those that
+/// are.
+[[noreturn]] void fail_architecture(std::string_view name);
 
 /// Checks what no single key shows, such as that the number of heads is a multiple of the KV heads,
 /// and that there are as many factors as frequencies. Both readers end with it.

@@ -26,9 +26,7 @@ Architecture find_architecture(const std::string& name) {
   };
   for (const Spelling& spelling : kSpellings)
     if (name == spelling.name) return spelling.architecture;
-  if (name.find("moe") != name.npos) fail_mixture_of_experts(name);
-  fail(ErrorCode::unsupported, "the architecture ", quoted(name),
-       " is not supported; llama, qwen2, qwen3, internlm2, phi3, gemma2 and gemma3 are");
+  fail_architecture(name);
 }
 
 /// The keys under an architecture's name, checked. A key that is absent gives nullopt.
@@ -217,7 +215,7 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
   const auto architecture = file.require<std::string>("general.architecture");
   const Keys keys(file, architecture + ".");
   if (keys.count("expert_count", 0, Limits::width).value_or(0) > 0)
-    fail_mixture_of_experts(architecture);
+    fail_architecture(architecture);
 
   Config config;
   config.architecture = find_architecture(architecture);

@@ -37,6 +37,23 @@ std::string rope_text(const Rope& rope) {
   return out.str();
 }
 
+/// What later families brought; "" for a model that has none of it, so that its fingerprint stays.
+std::string added_text(const Config& c) {
+  std::ostringstream out;
+  out << std::setprecision(17);
+  if (c.norm != NormKind::rms || !c.gated || c.parallel_block || c.norms_after_rope ||
+      c.logit_scale != 1.0 || c.residual_scale != 1.0 || !c.rotated.empty())
+    out << " : " << static_cast<int>(c.norm) << ' ' << c.gated << ' ' << c.parallel_block << ' '
+        << c.norms_after_rope << ' ' << c.logit_scale << ' ' << c.residual_scale << ' '
+        << list_str(std::vector<int>(c.rotated.begin(), c.rotated.end()));
+  if (const Experts& e = c.experts; e.count > 0)
+    out << " : " << e.count << ' ' << e.active << ' ' << e.size << ' ' << e.shared_size << ' '
+        << static_cast<int>(e.score) << ' ' << e.normalised << ' ' << e.scale << ' ' << e.groups
+        << ' ' << e.active_groups << ' ' << e.jitter << ' '
+        << list_str(std::vector<int>(e.in_layer.begin(), e.in_layer.end()));
+  return out.str();
+}
+
 /// All of the configuration that changes what the model computes; not its name.
 std::string config_text(const Config& c) {
   std::ostringstream out;
@@ -46,7 +63,7 @@ std::string config_text(const Config& c) {
       << ' ' << c.tied_embeddings << ' ' << static_cast<int>(c.activation) << ' ' << c.rotary_dim
       << ' ' << rope_text(c.rope) << ' ' << (c.local_rope ? rope_text(*c.local_rope) : "-") << ' '
       << list_str(c.window) << ' ' << c.attention_scale << ' ' << c.attention_softcap << ' '
-      << c.logit_softcap << ' ' << c.embedding_scale << ' ' << c.norm_offset;
+      << c.logit_softcap << ' ' << c.embedding_scale << ' ' << c.norm_offset << added_text(c);
   return out.str();
 }
 
@@ -86,7 +103,9 @@ class OpenedModel : public ModelFile {
     layers_ = std::move(weights.layers);
     embedding_ = std::move(weights.embedding);
     final_norm_ = std::move(weights.final_norm);
+    final_norm_bias_ = std::move(weights.final_norm_bias);
     head_ = std::move(weights.head);
+    head_bias_ = std::move(weights.head_bias);
     config_.tied_embeddings = head_.parts.front().tensor == embedding_.parts.front().tensor;
     fingerprint_ = fingerprint_of(config_, tensors());
   }

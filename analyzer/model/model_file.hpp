@@ -23,6 +23,7 @@ struct Rows {
   std::int64_t first = 0;  // used where `order` is empty
   std::int64_t count = 0;
   std::vector<std::int64_t> order;  // stored row of each wanted row (of a vector: stored element)
+  bool is_vector = false;
 };
 
 /// A weight matrix: [sum of counts, columns]. Parts lie one under the other (q, k, v; gate, up).
@@ -36,21 +37,30 @@ struct Weight {
 };
 
 /// The weights of one layer. Shapes: D hidden_size, H heads, K kv heads, d head_dim, I
-/// intermediate_size.
+/// intermediate_size, E experts of inner width X, S the inner width of the shared expert. A layer
+/// without a norm before or after a block lacks it, and biases are where the model has them.
 struct LayerWeights {
-  Weight attention_norm;       // [D]
-  Weight qkv;                  // [(H + 2K) d, D], q then k then v, rotate-half order
-  Weight qkv_bias;             // [(H + 2K) d]
-  Weight q_norm, k_norm;       // [d]
-  Weight output;               // [D, H d]
-  Weight output_bias;          // [D]
-  Weight post_attention_norm;  // [D] Gemma: after attention, before the sum
-  Weight mlp_norm;             // [D]
-  Weight gate_up;              // [2 I, D]
-  Weight gate_up_bias;         // [2 I]
-  Weight down;                 // [D, I]
-  Weight down_bias;            // [D]
-  Weight post_mlp_norm;        // [D] Gemma
+  Weight attention_norm, attention_norm_bias;  // [D]
+  Weight qkv;                      // [(H + 2K) d, D], q then k then v, rotate-half order
+  Weight qkv_bias;                 // [(H + 2K) d]
+  Weight q_norm, k_norm;           // [d] for each head, or [H d] and [K d] over all heads
+  Weight output;                   // [D, H d]
+  Weight output_bias;              // [D]
+  Weight post_attention_norm;      // [D] after attention, before the sum
+  Weight mlp_norm, mlp_norm_bias;  // [D]
+  Weight gate_up;                  // [2 I, D], or [I, D] in a block without a gate
+  Weight gate_up_bias;             // [2 I] or [I]
+  Weight activation;               // [4] xIELU's alphas, beta and epsilon
+  Weight down;                     // [D, I]
+  Weight down_bias;                // [D]
+  Weight post_mlp_norm;            // [D]
+  Weight router;                   // [E, D]
+  Weight router_correction;        // [E] added to scores where experts are chosen
+  Weight expert_gate_up;           // [E 2X, D]: of each expert its gate, then its up projection
+  Weight expert_down;              // [E D, X]
+  Weight shared_gate_up;           // [2 S, D]
+  Weight shared_down;              // [D, S]
+  Weight shared_gate;              // [1, D] a sigmoid of it scales the shared expert
 };
 
 /// An opened checkpoint: a GGUF file or a Hugging Face folder. Weights stay in the mapped files.
@@ -70,9 +80,11 @@ class ModelFile {
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   const std::string& tokenizer_problem() const { return tokenizer_problem_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
-  const Weight& embedding() const { return embedding_; }    // [V, D]
-  const Weight& final_norm() const { return final_norm_; }  // [D]
-  const Weight& head() const { return head_; }              // [V, D]; the embedding itself if tied
+  const Weight& embedding() const { return embedding_; }              // [V, D]
+  const Weight& final_norm() const { return final_norm_; }            // [D]
+  const Weight& final_norm_bias() const { return final_norm_bias_; }  // [D]
+  const Weight& head() const { return head_; }            // [V, D]; the embedding itself if tied
+  const Weight& head_bias() const { return head_bias_; }  // [V]
   virtual const std::vector<StoredTensor>& tensors() const = 0;
   /// How many bytes all weights take together.
   std::int64_t stored_bytes() const;
@@ -92,7 +104,7 @@ class ModelFile {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string tokenizer_problem_;
   std::vector<LayerWeights> layers_;
-  Weight embedding_, final_norm_, head_;
+  Weight embedding_, final_norm_, final_norm_bias_, head_, head_bias_;
   std::string fingerprint_;
 };
 

@@ -9,8 +9,14 @@
 namespace kvatlas::model {
 namespace {
 
+/// Vectors are read whole. Their parts lie side by side.
 bool is_vector(const Weight& weight) {
-  return !weight.parts.empty() && weight.parts.front().tensor->shape.size() == 1;
+  return !weight.parts.empty() && weight.parts.front().is_vector;
+}
+
+std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
 }
 
 std::int64_t bytes_of(TensorType type, std::int64_t values) {
@@ -92,7 +98,7 @@ const StoredTensor& TensorFinder::require(const std::string& name,
                                           const std::vector<std::int64_t>& shape) const {
   const StoredTensor* tensor = find_(name);
   if (tensor == nullptr) fail(ErrorCode::unreadable, "the tensor ", quoted(name), " is missing");
-  if (tensor->shape != shape)
+  if (tensor->shape != shape && without_ones(tensor->shape) != without_ones(shape))
     fail(ErrorCode::unreadable, "tensor ", quoted(name), ": shape ", list_str(tensor->shape),
          ", expected ", list_str(shape));
   return *tensor;
@@ -111,7 +117,30 @@ Rows TensorFinder::vector(const std::string& name, std::int64_t size) const {
   part.tensor = &require(name, {size});
   part.columns = size;
   part.count = 1;
+  part.is_vector = true;
   return part;
+}
+
+std::vector<Rows> TensorFinder::stacked(const std::string& name, std::int64_t count,
+                                        std::int64_t rows, std::int64_t columns) const {
+  const StoredTensor& tensor = require(name, {count, rows, columns});
+  std::vector<Rows> parts;
+  for (std::int64_t i = 0; i < count; ++i)
+    parts.push_back({&tensor, columns, i * rows, rows, {}, false});
+  return parts;
+}
+
+std::vector<std::int64_t> neighbours_to_halves(const Config& config, std::int64_t n_heads) {
+  const std::int64_t half = config.rotary_dim / 2;
+  std::vector<std::int64_t> order;
+  order.reserve(n_heads * config.head_dim);
+  for (std::int64_t head = 0; head < n_heads; ++head) {
+    const std::int64_t base = head * config.head_dim;
+    for (std::int64_t i = 0; i < half; ++i) order.push_back(base + 2 * i);
+    for (std::int64_t i = 0; i < half; ++i) order.push_back(base + 2 * i + 1);
+    for (std::int64_t i = 2 * half; i < config.head_dim; ++i) order.push_back(base + i);
+  }
+  return order;
 }
 
 }  // namespace kvatlas::model

@@ -18,9 +18,13 @@ class TensorFinder {
   explicit TensorFinder(Find find) : find_(std::move(find)) {}
 
   bool has(const std::string& name) const { return find_(name) != nullptr; }
-  /// The whole tensor as one part; Error(unreadable) if it is missing or of another shape.
+  /// The whole tensor as one part; Error(unreadable) if it is missing or of another shape. Axes of
+  /// length 1 do not count.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   Rows vector(const std::string& name, std::int64_t size) const;
+  /// `count` matrices in one tensor [count, rows, columns], each as a part.
+  std::vector<Rows> stacked(const std::string& name, std::int64_t count, std::int64_t rows,
+                            std::int64_t columns) const;
 
  private:
   const StoredTensor& require(const std::string& name,
@@ -28,10 +32,14 @@ class TensorFinder {
   Find find_;
 };
 
+/// Where RoPE turns neighbours (2i, 2i + 1) of a head: the stored row of each row of q or k, in the
+/// order in which it turns (i, i + half).
+std::vector<std::int64_t> neighbours_to_halves(const Config& config, std::int64_t n_heads);
+
 /// All weights of a model.
 struct ModelWeights {
   std::vector<LayerWeights> layers;
-  Weight embedding, final_norm, head;
+  Weight embedding, final_norm, final_norm_bias, head, head_bias;
 };
 
 /// The tensors of a Hugging Face checkpoint, by the names of its architecture.

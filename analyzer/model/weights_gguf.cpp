@@ -5,21 +5,6 @@
 namespace kvatlas::model {
 namespace {
 
-/// llama.cpp rotates neighbours (2j, 2j + 1) in the llama kinds, so its converter interleaves the
-/// halves of every head's rows in q and k. This is the stored row of each row in rotate-half order.
-std::vector<std::int64_t> interleaved_order(const Config& config, std::int64_t n_heads) {
-  const std::int64_t half = config.rotary_dim / 2;
-  std::vector<std::int64_t> order;
-  order.reserve(n_heads * config.head_dim);
-  for (std::int64_t head = 0; head < n_heads; ++head) {
-    const std::int64_t base = head * config.head_dim;
-    for (std::int64_t i = 0; i < half; ++i) order.push_back(base + 2 * i);
-    for (std::int64_t i = 0; i < half; ++i) order.push_back(base + 2 * i + 1);
-    for (std::int64_t i = 2 * half; i < config.head_dim; ++i) order.push_back(base + i);
-  }
-  return order;
-}
-
 struct Orders {
   std::vector<std::int64_t> queries, keys;  // empty: as stored
 };
@@ -90,10 +75,12 @@ ModelWeights gguf_weights(const Config& config, const TensorFinder& finder) {
   else
     weights.head = weights.embedding;
 
+  // llama.cpp rotates neighbours in the llama kinds, so its converter interleaves the halves of
+  // every head's rows in q and k.
   Orders orders;
   if (config.architecture == Architecture::llama || config.architecture == Architecture::internlm2)
-    orders = {interleaved_order(config, config.n_heads),
-              interleaved_order(config, config.n_kv_heads)};
+    orders = {neighbours_to_halves(config, config.n_heads),
+              neighbours_to_halves(config, config.n_kv_heads)};
   for (std::int64_t i = 0; i < config.n_layers; ++i)
     weights.layers.push_back(read_layer(config, finder, "blk." + std::to_string(i) + ".", orders));
   return weights;

@@ -5,19 +5,8 @@
 namespace kvatlas::model {
 namespace {
 
-/// The sizes that shapes are made of.
-struct Sizes {
-  explicit Sizes(const Config& config)
-      : hidden(config.hidden_size),
-        queries(config.n_heads * config.head_dim),
-        keys(config.n_kv_heads * config.head_dim),
-        inner(config.intermediate_size),
-        head(config.head_dim) {}
-  std::int64_t hidden, queries, keys, inner, head;
-};
-
 /// InternLM2 stores, for each KV head, its query heads, then its key, then its value head.
-std::vector<std::int64_t> internlm2_order(const Config& config) {
+std::vector<std::int64_t> order_by_kv_head(const Config& config) {
   const std::int64_t group = config.n_heads / config.n_kv_heads;
   std::vector<std::int64_t> order;
   order.reserve((config.n_heads + 2 * config.n_kv_heads) * config.head_dim);
@@ -32,71 +21,138 @@ std::vector<std::int64_t> internlm2_order(const Config& config) {
   return order;
 }
 
-LayerWeights internlm2_layer(const HfConfig& hf, const TensorFinder& finder, const std::string& at,
-                             const std::vector<std::int64_t>& order) {
-  const Sizes n(hf.config);
-  LayerWeights layer;
-  layer.attention_norm.parts = {finder.vector(at + "attention_norm.weight", n.hidden)};
-  layer.qkv.parts = {finder.matrix(at + "attention.wqkv.weight", n.queries + 2 * n.keys, n.hidden)};
-  layer.qkv.parts.front().order = order;
-  layer.output.parts = {finder.matrix(at + "attention.wo.weight", n.hidden, n.queries)};
-  if (hf.qkv_bias) {
-    layer.qkv_bias.parts = {finder.vector(at + "attention.wqkv.bias", n.queries + 2 * n.keys)};
-    layer.qkv_bias.parts.front().order = order;
-    layer.output_bias.parts = {finder.vector(at + "attention.wo.bias", n.hidden)};
+/// Reads the layers of one checkpoint.
+class Layers {
+ public:
+  Layers(const HfConfig& hf, const TensorFinder& finder) : hf_(hf), finder_(finder) {
+    if (names_.qkv_by_kv_head) fused_order_ = order_by_kv_head(config_);
+    if (names_.neighbours_rotate) {
+      query_order_ = neighbours_to_halves(config_, config_.n_heads);
+      key_order_ = neighbours_to_halves(config_, config_.n_kv_heads);
+    }
   }
-  layer.mlp_norm.parts = {finder.vector(at + "ffn_norm.weight", n.hidden)};
-  layer.gate_up.parts = {finder.matrix(at + "feed_forward.w1.weight", n.inner, n.hidden),
-                         finder.matrix(at + "feed_forward.w3.weight", n.inner, n.hidden)};
-  layer.down.parts = {finder.matrix(at + "feed_forward.w2.weight", n.hidden, n.inner)};
-  return layer;
-}
 
-LayerWeights llama_layer(const HfConfig& hf, const TensorFinder& finder, const std::string& at) {
-  const Architecture kind = hf.config.architecture;
-  const bool gemma = kind == Architecture::gemma2 || kind == Architecture::gemma3;
-  const Sizes n(hf.config);
-  const std::string attention = at + "self_attn.", mlp = at + "mlp.";
-  LayerWeights layer;
-  layer.attention_norm.parts = {finder.vector(at + "input_layernorm.weight", n.hidden)};
-  if (kind == Architecture::phi3) {
-    layer.qkv.parts = {
-        finder.matrix(attention + "qkv_proj.weight", n.queries + 2 * n.keys, n.hidden)};
-    layer.gate_up.parts = {finder.matrix(mlp + "gate_up_proj.weight", 2 * n.inner, n.hidden)};
-  } else {
-    layer.qkv.parts = {finder.matrix(attention + "q_proj.weight", n.queries, n.hidden),
-                       finder.matrix(attention + "k_proj.weight", n.keys, n.hidden),
-                       finder.matrix(attention + "v_proj.weight", n.keys, n.hidden)};
-    layer.gate_up.parts = {finder.matrix(mlp + "gate_proj.weight", n.inner, n.hidden),
-                           finder.matrix(mlp + "up_proj.weight", n.inner, n.hidden)};
+  LayerWeights read(std::int64_t index, const std::string& at) const {
+    LayerWeights layer;
+    read_norms(at, layer);
+    read_attention(at + names_.attention, layer);
+    if (config_.has_experts(index))
+      read_experts(at + names_.sparse, layer);
+    else
+      read_mlp(at + names_.mlp, layer);
+    return layer;
   }
-  if (hf.qkv_bias)
-    layer.qkv_bias.parts = {finder.vector(attention + "q_proj.bias", n.queries),
-                            finder.vector(attention + "k_proj.bias", n.keys),
-                            finder.vector(attention + "v_proj.bias", n.keys)};
-  if (kind == Architecture::qwen3 || kind == Architecture::gemma3) {
-    layer.q_norm.parts = {finder.vector(attention + "q_norm.weight", n.head)};
-    layer.k_norm.parts = {finder.vector(attention + "k_norm.weight", n.head)};
+
+  /// A norm's weight, and its bias where the model has such; nothing without a name.
+  void read_norm(const std::string& at, const char* name, Weight& weight, Weight* bias) const {
+    if (name == nullptr) return;
+    weight.parts = {finder_.vector(at + name + ".weight", config_.hidden_size)};
+    if (hf_.norm_bias && bias)
+      bias->parts = {finder_.vector(at + name + ".bias", config_.hidden_size)};
   }
-  layer.output.parts = {finder.matrix(attention + "o_proj.weight", n.hidden, n.queries)};
-  if (hf.output_bias)
-    layer.output_bias.parts = {finder.vector(attention + "o_proj.bias", n.hidden)};
-  // Gemma has a norm on either side of both halves of a layer; the others call the second half's
-  // first norm "post_attention".
-  Weight& after_attention = gemma ? layer.post_attention_norm : layer.mlp_norm;
-  after_attention.parts = {finder.vector(at + "post_attention_layernorm.weight", n.hidden)};
-  if (gemma) {
-    layer.mlp_norm.parts = {finder.vector(at + "pre_feedforward_layernorm.weight", n.hidden)};
-    layer.post_mlp_norm.parts = {finder.vector(at + "post_feedforward_layernorm.weight", n.hidden)};
+
+ private:
+  Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
+    return finder_.matrix(name + ".weight", rows, columns);
   }
-  layer.down.parts = {finder.matrix(mlp + "down_proj.weight", n.hidden, n.inner)};
-  if (hf.mlp_bias) {
-    layer.gate_up_bias.parts = {finder.vector(mlp + "gate_proj.bias", n.inner),
-                                finder.vector(mlp + "up_proj.bias", n.inner)};
-    layer.down_bias.parts = {finder.vector(mlp + "down_proj.bias", n.hidden)};
+  Rows bias(const std::string& name, std::int64_t size) const {
+    return finder_.vector(name + ".bias", size);
   }
-  return layer;
-}
+
+  void read_norms(const std::string& at, LayerWeights& layer) const {
+    read_norm(at, names_.before_attention, layer.attention_norm, &layer.attention_norm_bias);
+    read_norm(at, names_.after_attention, layer.post_attention_norm, nullptr);
+    read_norm(at, names_.before_mlp, layer.mlp_norm, &layer.mlp_norm_bias);
+    read_norm(at, names_.after_mlp, layer.post_mlp_norm, nullptr);
+    if (config_.parallel_block && !layer.mlp_norm) {  // one norm for both blocks
+      layer.mlp_norm = layer.attention_norm;
+      layer.mlp_norm_bias = layer.attention_norm_bias;
+    }
+  }
+
+  void read_attention(const std::string& at, LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size, head = config_.head_dim;
+    const std::int64_t queries = config_.n_heads * head, keys = config_.n_kv_heads * head;
+    if (names_.fused_qkv) {
+      layer.qkv.parts = {matrix(at + names_.fused_qkv, queries + 2 * keys, hidden)};
+      if (hf_.qkv_bias) layer.qkv_bias.parts = {bias(at + names_.fused_qkv, queries + 2 * keys)};
+    } else {
+      layer.qkv.parts = {matrix(at + "q_proj", queries, hidden),
+                         matrix(at + "k_proj", keys, hidden), matrix(at + "v_proj", keys, hidden)};
+      if (hf_.qkv_bias)
+        layer.qkv_bias.parts = {bias(at + "q_proj", queries), bias(at + "k_proj", keys),
+                                bias(at + "v_proj", keys)};
+    }
+    for (Weight* weight : {&layer.qkv, &layer.qkv_bias}) {
+      if (!*weight) continue;
+      if (names_.fused_qkv) {
+        weight->parts.front().order = fused_order_;
+      } else {
+        weight->parts[0].order = query_order_;
+        weight->parts[1].order = key_order_;
+      }
+    }
+    if (names_.q_norm) {
+      const bool wide = names_.wide_qk_norm;
+      layer.q_norm.parts = {finder_.vector(at + names_.q_norm + ".weight", wide ? queries : head)};
+      layer.k_norm.parts = {finder_.vector(at + names_.k_norm + ".weight", wide ? keys : head)};
+    }
+    layer.output.parts = {matrix(at + names_.output, hidden, queries)};
+    if (hf_.output_bias) layer.output_bias.parts = {bias(at + names_.output, hidden)};
+  }
+
+  void read_mlp(const std::string& at, LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
+    if (names_.fused_gate_up) {
+      layer.gate_up.parts = {matrix(at + names_.fused_gate_up, 2 * inner, hidden)};
+    } else {
+      if (config_.gated) layer.gate_up.parts.push_back(matrix(at + names_.gate, inner, hidden));
+      layer.gate_up.parts.push_back(matrix(at + names_.up, inner, hidden));
+    }
+    layer.down.parts = {matrix(at + names_.down, hidden, inner)};
+    if (hf_.mlp_bias) {
+      if (config_.gated) layer.gate_up_bias.parts.push_back(bias(at + names_.gate, inner));
+      layer.gate_up_bias.parts.push_back(bias(at + names_.up, inner));
+      layer.down_bias.parts = {bias(at + names_.down, hidden)};
+    }
+    if (config_.activation == Activation::xielu)
+      for (const char* name : {"alpha_p", "alpha_n", "beta", "eps"})
+        layer.activation.parts.push_back(finder_.vector(at + "act_fn." + name, 1));
+  }
+
+  void read_experts(const std::string& at, LayerWeights& layer) const {
+    const Experts& experts = config_.experts;
+    const std::int64_t hidden = config_.hidden_size, inner = experts.size;
+    layer.router.parts = {finder_.matrix(at + names_.router, experts.count, hidden)};
+    if (names_.correction)
+      layer.router_correction.parts = {finder_.vector(at + names_.correction, experts.count)};
+    if (names_.stacked_gate_up) {
+      layer.expert_gate_up.parts =
+          finder_.stacked(at + names_.stacked_gate_up, experts.count, 2 * inner, hidden);
+      layer.expert_down.parts =
+          finder_.stacked(at + names_.stacked_down, experts.count, hidden, inner);
+    }
+    for (std::int64_t e = 0; !names_.stacked_gate_up && e < experts.count; ++e) {
+      const std::string of = at + "experts." + std::to_string(e) + ".";
+      layer.expert_gate_up.parts.push_back(matrix(of + names_.expert_gate, inner, hidden));
+      layer.expert_gate_up.parts.push_back(matrix(of + names_.expert_up, inner, hidden));
+      layer.expert_down.parts.push_back(matrix(of + names_.expert_down, hidden, inner));
+    }
+    if (experts.shared_size == 0) return;
+    const std::string shared = at + names_.shared;
+    layer.shared_gate_up.parts = {matrix(shared + names_.gate, experts.shared_size, hidden),
+                                  matrix(shared + names_.up, experts.shared_size, hidden)};
+    layer.shared_down.parts = {matrix(shared + names_.down, hidden, experts.shared_size)};
+    if (names_.shared_gate)
+      layer.shared_gate.parts = {finder_.matrix(at + names_.shared_gate, 1, hidden)};
+  }
+
+  const HfConfig& hf_;
+  const Config& config_ = hf_.config;
+  const HfLayout& names_ = hf_.layout;
+  const TensorFinder& finder_;
+  std::vector<std::int64_t> fused_order_, query_order_, key_order_;  // empty: as stored
+};
 
 /// What stands before the names of the language model's tensors, and before the head's.
 struct Prefix {
@@ -119,28 +175,24 @@ Prefix find_prefix(const TensorFinder& finder, const std::string& embedding) {
 
 ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
   const Config& config = hf.config;
-  const bool internlm2 = config.architecture == Architecture::internlm2;
-  const std::string embedding = internlm2 ? "tok_embeddings.weight" : "embed_tokens.weight";
-  const Prefix prefix = find_prefix(finder, embedding);
+  const HfLayout& names = hf.layout;
+  const Prefix prefix = find_prefix(finder, names.embedding);
   const std::string model = prefix.model;
+  const Layers layers(hf, finder);
 
   ModelWeights weights;
   weights.embedding.parts = {
-      finder.matrix(model + embedding, config.vocab_size, config.hidden_size)};
-  weights.final_norm.parts = {finder.vector(model + "norm.weight", config.hidden_size)};
-  const std::string head =
-      prefix.head + std::string(internlm2 ? "output.weight" : "lm_head.weight");
-  if (!config.tied_embeddings && (hf.untied_stated || finder.has(head)))
-    weights.head.parts = {finder.matrix(head, config.vocab_size, config.hidden_size)};
-  else
+      finder.matrix(model + names.embedding, config.vocab_size, config.hidden_size)};
+  layers.read_norm(model, names.final_norm, weights.final_norm, &weights.final_norm_bias);
+  const std::string head = prefix.head + std::string(names.head);
+  if (!config.tied_embeddings && (hf.untied_stated || finder.has(head + ".weight"))) {
+    weights.head.parts = {finder.matrix(head + ".weight", config.vocab_size, config.hidden_size)};
+    if (hf.head_bias) weights.head_bias.parts = {finder.vector(head + ".bias", config.vocab_size)};
+  } else {
     weights.head = weights.embedding;
-
-  const auto order = internlm2 ? internlm2_order(config) : std::vector<std::int64_t>{};
-  for (std::int64_t i = 0; i < config.n_layers; ++i) {
-    const std::string at = model + "layers." + std::to_string(i) + ".";
-    weights.layers.push_back(internlm2 ? internlm2_layer(hf, finder, at, order)
-                                       : llama_layer(hf, finder, at));
   }
+  for (std::int64_t i = 0; i < config.n_layers; ++i)
+    weights.layers.push_back(layers.read(i, model + "layers." + std::to_string(i) + "."));
   return weights;
 }
 

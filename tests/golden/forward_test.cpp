@@ -143,27 +143,42 @@ class Comparison {
   std::size_t count_ = 0;
 };
 
-class Tiny : public testing::TestWithParam<std::string> {
+/// A checkpoint of a set: "tiny" has all logits of each, "tiny2" those of the last positions.
+struct Checkpoint {
+  std::string set, name;
+};
+
+class Tiny : public testing::TestWithParam<Checkpoint> {
  protected:
+  const std::string& name() const { return GetParam().name; }
+  bool newer() const { return GetParam().set == "tiny2"; }
   std::shared_ptr<const model::ModelFile> open() const {
-    return model::ModelFile::open(golden_path("tiny/" + GetParam()));
+    return model::ModelFile::open(golden_path(GetParam().set + "/" + name()));
+  }
+  const GoldenData golden{GetParam().set + "/expected.h5"};
+  const std::vector<std::int64_t> tokens = golden.integers(name() + "/tokens");
+
+  Tolerance of_logits() const { return newer() ? Tolerance{1e-3, 1e-4} : logit_tolerance(name()); }
+  Tolerance of_attention() const {
+    return newer() ? Tolerance{1e-5, 1.5e-6} : attention_tolerance(name());
   }
 };
 
 TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
-  const GoldenData golden("tiny/expected.h5");
-  const auto tokens = golden.integers(GetParam() + "/tokens");
   Engine engine(open(), {});
   const Forward got = forward(engine, tokens);
 
-  const auto logits = golden.numbers(GetParam() + "/logits");
-  ASSERT_EQ(got.logits.size(), logits.size());
-  Comparison of_logits;
-  for (std::size_t i = 0; i < logits.size(); ++i) of_logits.add(got.logits[i], logits[i]);
-  of_logits.expect_within(logit_tolerance(GetParam()), "logits");
+  const auto logits = golden.numbers(name() + "/logits");
+  ASSERT_GE(got.logits.size(), logits.size());
+  ASSERT_TRUE(newer() || got.logits.size() == logits.size());
+  const std::size_t before = got.logits.size() - logits.size();
+  Comparison logit_differences;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    logit_differences.add(got.logits[before + i], logits[i]);
+  logit_differences.expect_within(of_logits(), "logits");
 
-  if (golden.has(GetParam(), "attention_last16")) {
-    const auto rows = golden.numbers(GetParam() + "/attention_last16");  // [L, H, 16, n]
+  if (golden.has(name(), "attention_last16")) {
+    const auto rows = golden.numbers(name() + "/attention_last16");  // [L, H, 16, n]
     const auto n = static_cast<std::int64_t>(tokens.size());
     std::vector<double> values;
     for (const auto& layer : got.layers)
@@ -173,10 +188,10 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
     ASSERT_EQ(values.size(), rows.size());
     Comparison of_rows;
     for (std::size_t i = 0; i < rows.size(); ++i) of_rows.add(values[i], rows[i]);
-    of_rows.expect_within(attention_tolerance(GetParam()), "attention");
+    of_rows.expect_within(of_attention(), "attention");
   }
-  if (golden.has(GetParam(), "keys")) {
-    const auto keys = golden.numbers(GetParam() + "/keys");  // [L, K, n, d]; empty: not recorded
+  if (golden.has(name(), "keys")) {
+    const auto keys = golden.numbers(name() + "/keys");  // [L, K, n, d]; empty: not recorded
     std::size_t at = 0;
     if (keys.empty()) return;
     for (const auto& layer : got.layers)
@@ -186,8 +201,6 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
 }
 
 TEST_P(Tiny, StreamingGivesTheBitsOfResident) {
-  const GoldenData golden("tiny/expected.h5");
-  const auto tokens = golden.integers(GetParam() + "/tokens");
   EngineOptions streaming;
   streaming.weights = EngineOptions::Weights::streaming;
   Engine resident(open(), {}), streamed(open(), streaming);
@@ -202,8 +215,6 @@ class Cached : public Tiny {};
 
 /// A prompt fed in pieces through the cache ends in the logits that it has in one.
 TEST_P(Cached, PiecesAgreeWithOnePass) {
-  const GoldenData golden("tiny/expected.h5");
-  const auto tokens = golden.integers(GetParam() + "/tokens");
   const auto model = open();
   Engine engine(model, {});
   const Forward whole = forward(engine, tokens);
@@ -247,27 +258,49 @@ std::vector<std::string> checkpoints() {
           "yi_bf16_sharded"};
 }
 
-std::vector<std::string> length_free_checkpoints() {
-  auto names = checkpoints();
+/// Families of which tiny2 has a checkpoint that does not load yet.
+const std::vector<std::string> kNotYet = {"deepseek_v2",  "deepseek_v3", "gemma3n_text",
+                                          "gemma4_text",  "gpt_oss",     "granitemoehybrid",
+                                          "lfm2",         "llama4_text", "qwen3_5_moe_text",
+                                          "qwen3_5_text", "qwen3_next"};
+
+std::vector<std::string> newer_checkpoints() {
+  auto names = GoldenData("tiny2/expected.h5").groups();
   std::erase_if(names, [](const std::string& name) {
-    return name == "internlm2_f32" || name == "llama_dynamic_rope_f32" ||
-           name == "phi3_longrope_f32";
+    return std::find(kNotYet.begin(), kNotYet.end(), name) != kNotYet.end();
   });
   return names;
 }
 
-std::string case_name(const testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
+std::vector<Checkpoint> all_checkpoints() {
+  std::vector<Checkpoint> all;
+  for (const auto& name : checkpoints()) all.push_back({"tiny", name});
+  for (const auto& name : newer_checkpoints()) all.push_back({"tiny2", name});
+  return all;
+}
+
+std::vector<Checkpoint> length_free_checkpoints() {
+  auto all = all_checkpoints();
+  std::erase_if(all, [](const Checkpoint& checkpoint) {
+    return checkpoint.name == "internlm2_f32" || checkpoint.name == "llama_dynamic_rope_f32" ||
+           checkpoint.name == "phi3_longrope_f32";
+  });
+  return all;
+}
+
+std::string case_name(const testing::TestParamInfo<Checkpoint>& info) {
+  std::string name = info.param.name;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Tiny, testing::ValuesIn(checkpoints()), case_name);
+INSTANTIATE_TEST_SUITE_P(Golden, Tiny, testing::ValuesIn(all_checkpoints()), case_name);
 INSTANTIATE_TEST_SUITE_P(Golden, Cached, testing::ValuesIn(length_free_checkpoints()), case_name);
 TEST(TinyList, EveryExpectedCheckpointIsTried) {
   auto expected = GoldenData("tiny/expected.h5").groups();
   std::erase(expected, "gguf_blocks");
   EXPECT_EQ(checkpoints(), expected);
+  EXPECT_EQ(newer_checkpoints().size() + kNotYet.size(), 38U);
 }
 
 class SmolLM2 : public testing::TestWithParam<std::string> {};

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/capture/weights_impl.hpp"
+#include "analyzer/model/config.hpp"
+
+namespace kvatlas::capture {
+
+/// Adds the feed-forward block of a layer to the hidden states [n, D]: the dense one, or that of
+/// the experts which the router chooses for each token.
+void feed_forward(const model::Config& config, const LayerTensors& weights,
+                  const at::Tensor& hidden);
+
+/// Values that the block's intermediate results take at most.
+std::int64_t feed_forward_values(const model::Config& config, std::int64_t tokens);
+
+}  // namespace kvatlas::capture

@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0
+// Defaults are those of transformers' configuration classes, and the rest is what its model classes
+// do.
+#include "analyzer/model/families_hf.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace kvatlas::model {
+namespace {
+
+using nlohmann::json;
+using Score = Experts::Score;
+
+void refuse_if(const Fields& fields, const char* key) {
+  if (fields.flag(key).value_or(false))
+    fail(ErrorCode::unsupported, fields.name(key), " is not supported");
+}
+
+double read_softcap(const Fields& fields, const char* key, double fallback) {
+  if (fields.is_null(key)) return 0.0;
+  return fields.positive(key).value_or(fallback);
+}
+
+void read_gemma(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  const bool second = config.architecture == Architecture::gemma2;
+  config.attention_scale =
+      1.0 / std::sqrt(fields.positive("query_pre_attn_scalar").value_or(256.0));
+  config.attention_softcap = read_softcap(fields, "attn_logit_softcapping", second ? 50.0 : 0.0);
+  config.logit_softcap = read_softcap(fields, "final_logit_softcapping", second ? 30.0 : 0.0);
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.norm_offset = 1.0;
+  refuse_if(fields, "use_bidirectional_attention");
+}
+
+void read_granite(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  config.attention_scale = fields.positive("attention_multiplier").value_or(1.0);
+  config.embedding_scale = fields.positive("embedding_multiplier").value_or(1.0);
+  config.residual_scale = fields.positive("residual_multiplier").value_or(1.0);
+  config.logit_scale = 1.0 / fields.positive("logits_scaling").value_or(1.0);
+}
+
+/// Layers that see all tokens have no RoPE.
+void rotate_windows_alone(Config& config) {
+  config.rotated.clear();
+  for (const auto window : config.window) config.rotated.push_back(window > 0 ? 1 : 0);
+}
+
+void read_cohere2(const Fields& fields, HfConfig& hf) {
+  hf.config.norm = NormKind::layer;
+  hf.config.parallel_block = true;
+  hf.config.logit_scale = fields.positive("logit_scale").value_or(0.0625);
+  rotate_windows_alone(hf.config);
+}
+
+void read_exaone4(const Fields& fields, HfConfig& hf) {
+  if (fields.find("sliding_window") != nullptr) rotate_windows_alone(hf.config);
+}
+
+/// A number for each layer, 0 where it has no RoPE; without the list each fourth layer has none.
+void read_smollm3(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  config.rotated.assign(static_cast<std::size_t>(config.n_layers), 1);
+  const json* list = fields.find("no_rope_layers");
+  if (list == nullptr) {
+    const auto interval = fields.count("no_rope_layer_interval", Limits::layers).value_or(4);
+    for (std::int64_t layer = interval - 1; layer < config.n_layers; layer += interval)
+      config.rotated[layer] = 0;
+  } else {
+    if (!list->is_array() || list->size() != config.rotated.size())
+      fields.refuse("no_rope_layers", str("a list of ", config.n_layers, " numbers"));
+    for (std::size_t layer = 0; layer < config.rotated.size(); ++layer) {
+      const json& flag = (*list)[layer];
+      if (!flag.is_number_integer() && !flag.is_boolean())
+        fields.refuse("no_rope_layers", "a list of zeros and ones");
+      config.rotated[layer] = flag != 0 && flag != false ? 1 : 0;
+    }
+  }
+  if (fields.find("layer_types") != nullptr) return;
+  for (std::size_t layer = 0; layer < config.window.size(); ++layer)
+    if (config.rotated[layer] != 0) config.window[layer] = 0;
+}
+
+void use_layer_norms(HfConfig& hf) {
+  hf.config.norm = NormKind::layer;
+  hf.norm_bias = true;
+}
+
+void read_nemotron(const Fields&, HfConfig& hf) {
+  use_layer_norms(hf);
+  hf.config.norm_offset = 1.0;
+  hf.config.gated = false;
+}
+
+void read_ungated(const Fields&, HfConfig& hf) { hf.config.gated = false; }
+
+void read_starcoder2(const Fields&, HfConfig& hf) {
+  use_layer_norms(hf);
+  hf.config.gated = false;
+}
+
+void read_phi(const Fields& fields, HfConfig& hf) {
+  refuse_if(fields, "qk_layernorm");
+  use_layer_norms(hf);
+  hf.config.gated = false;
+  hf.config.parallel_block = true;
+  hf.head_bias = true;
+}
+
+void read_stablelm(const Fields& fields, HfConfig& hf) {
+  refuse_if(fields, "qk_layernorm");
+  use_layer_norms(hf);
+  hf.config.parallel_block = fields.flag("use_parallel_residual").value_or(false);
+  if (hf.config.parallel_block) hf.layout.before_mlp = nullptr;
+}
+
+void read_hunyuan(const Fields&, HfConfig& hf) { hf.config.norms_after_rope = true; }
+
+// Experts. Which layers have them is said in many ways.
+
+std::int64_t whole_member(const Fields& fields, const char* key, std::int64_t fallback) {
+  const json* value = fields.find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_number_integer() || value->get<double>() < -1 ||
+      value->get<double>() > static_cast<double>(Limits::layers))
+    fields.refuse(key, str("a whole number up to ", Limits::layers));
+  return value->get<std::int64_t>();
+}
+
+/// The number of experts, which the file may call by one of several names.
+std::int64_t expert_count(const Fields& fields, std::initializer_list<const char*> keys,
+                          std::int64_t fallback) {
+  for (const char* key : keys)
+    if (const auto count = fields.count(key, Limits::width)) return *count;
+  return fallback;
+}
+
+Experts& start_experts(HfConfig& hf, std::int64_t count, std::int64_t active, std::int64_t size) {
+  Experts& experts = hf.config.experts;
+  experts.count = count;
+  experts.active = active;
+  experts.size = size;
+  experts.in_layer.assign(static_cast<std::size_t>(hf.config.n_layers), 1);
+  return experts;
+}
+
+/// Mixtral and its like: every layer has experts, as wide as `intermediate_size`.
+void read_plain_experts(const Fields& fields, HfConfig& hf, std::int64_t count,
+                        std::int64_t active) {
+  start_experts(hf, expert_count(fields, {"num_local_experts", "num_experts"}, count),
+                fields.count("num_experts_per_tok", Limits::width).value_or(active),
+                hf.config.intermediate_size);
+}
+
+void read_mixtral(const Fields& fields, HfConfig& hf) {
+  read_plain_experts(fields, hf, 8, 2);
+  hf.config.experts.normalised = true;
+}
+
+void read_granitemoe(const Fields& fields, HfConfig& hf) {
+  read_granite(fields, hf);
+  read_mixtral(fields, hf);  // a softmax of the best logits is the normalised softmax of all
+}
+
+void read_minimax_m2(const Fields& fields, HfConfig& hf) {
+  read_plain_experts(fields, hf, 256, 8);
+  hf.config.experts.score = Score::sigmoid;
+  hf.config.experts.normalised = true;
+  if (const auto rotary = fields.count("rotary_dim", Limits::head_dim))
+    hf.config.rotary_dim = *rotary;
+}
+
+void read_phimoe(const Fields& fields, HfConfig& hf) {
+  use_layer_norms(hf);
+  hf.head_bias = fields.flag("lm_head_bias").value_or(false);
+  read_plain_experts(fields, hf, 16, 2);
+  hf.config.experts.score = Score::sparse_mixer;
+  hf.config.experts.jitter = fields.positive("router_jitter_noise").value_or(0.01);
+  if (hf.config.rope.kind != RopeKind::longrope) return;
+  auto scaling = fields.object("rope_parameters");
+  if (!scaling) scaling = fields.object("rope_scaling");
+  const auto near = scaling->positive("short_mscale"), far = scaling->positive("long_mscale");
+  if (near != far)
+    fail(ErrorCode::unsupported, scaling->name("short_mscale"), " and ",
+         scaling->name("long_mscale"), " differ, which is not supported");
+  if (near) hf.config.rope.attention_factor = near;
+}
+
+void read_olmoe(const Fields& fields, HfConfig& hf) {
+  if (fields.find("clip_qkv") != nullptr)
+    fail(ErrorCode::unsupported, fields.name("clip_qkv"), " is not supported");
+  read_plain_experts(fields, hf, 64, 8);
+  hf.config.experts.normalised = fields.flag("norm_topk_prob").value_or(false);
+}
+
+/// Qwen: layers of a step, but for those that are listed.
+void read_qwen_experts(const Fields& fields, HfConfig& hf, std::int64_t count, std::int64_t active,
+                       std::int64_t size) {
+  Experts& experts =
+      start_experts(hf, expert_count(fields, {"num_experts", "num_local_experts"}, count),
+                    fields.count("num_experts_per_tok", Limits::width).value_or(active),
+                    fields.count("moe_intermediate_size", Limits::width).value_or(size));
+  experts.normalised = fields.flag("norm_topk_prob").value_or(false);
+  const auto step = fields.count("decoder_sparse_step", Limits::layers).value_or(1);
+  for (std::int64_t layer = 0; layer < hf.config.n_layers; ++layer)
+    experts.in_layer[layer] = (layer + 1) % step == 0 ? 1 : 0;
+  const json* dense = fields.find("mlp_only_layers");
+  if (dense == nullptr) return;
+  if (!dense->is_array()) fields.refuse("mlp_only_layers", "a list of layers");
+  for (const json& layer : *dense) {
+    if (!layer.is_number_unsigned()) fields.refuse("mlp_only_layers", "a list of layers");
+    if (layer.get<std::uint64_t>() < experts.in_layer.size())
+      experts.in_layer[layer.get<std::size_t>()] = 0;
+  }
+}
+
+void read_qwen2_moe(const Fields& fields, HfConfig& hf) {
+  read_qwen_experts(fields, hf, 60, 4, 1408);
+  hf.config.experts.shared_size =
+      fields.count("shared_expert_intermediate_size", Limits::width).value_or(5632);
+}
+
+void read_qwen3_moe(const Fields& fields, HfConfig& hf) {
+  read_qwen_experts(fields, hf, 128, 8, 768);
+}
+
+/// DeepSeek's kind: sigmoids with a correction, groups, shared experts, and dense layers first.
+void read_grouped_experts(const Fields& fields, HfConfig& hf, std::int64_t dense_layers,
+                          bool normalised) {
+  Experts& experts = start_experts(
+      hf, expert_count(fields, {"n_routed_experts", "num_local_experts", "num_experts"}, 128),
+      fields.count("num_experts_per_tok", Limits::width).value_or(8),
+      fields.count("moe_intermediate_size", Limits::width).value_or(1408));
+  experts.score = Score::sigmoid;
+  experts.normalised = fields.flag("norm_topk_prob").value_or(normalised);
+  experts.scale = fields.positive("routed_scaling_factor").value_or(1.0);
+  experts.groups = fields.count("n_group", Limits::width).value_or(1);
+  experts.active_groups = fields.count("topk_group", Limits::width).value_or(1);
+  experts.shared_size = experts.size * fields.count("n_shared_experts", Limits::layers).value_or(1);
+  const auto first = whole_member(fields, "first_k_dense_replace", dense_layers);
+  for (std::int64_t layer = 0; layer < std::min(first, hf.config.n_layers); ++layer)
+    experts.in_layer[layer] = 0;
+}
+
+void read_glm4_moe(const Fields& fields, HfConfig& hf) {
+  read_grouped_experts(fields, hf, 1, true);
+  if (!fields.flag("use_qk_norm").value_or(false)) hf.layout.q_norm = hf.layout.k_norm = nullptr;
+}
+
+void read_dots1(const Fields& fields, HfConfig& hf) { read_grouped_experts(fields, hf, 0, false); }
+
+void read_ernie_moe(const Fields& fields, HfConfig& hf) {
+  Experts& experts = start_experts(
+      hf, expert_count(fields, {"moe_num_experts", "num_experts", "num_local_experts"}, 64),
+      fields.count("moe_k", Limits::width).value_or(6),
+      fields.count("moe_intermediate_size", Limits::width).value_or(1536));
+  experts.normalised = true;
+  experts.shared_size = experts.size * whole_member(fields, "moe_num_shared_experts", 2);
+  const auto first = whole_member(fields, "moe_layer_start_index", 1);
+  auto last = whole_member(fields, "moe_layer_end_index", -1);
+  if (last == -1) last = hf.config.n_layers - 1;
+  const auto step = fields.count("moe_layer_interval", Limits::layers).value_or(1);
+  for (std::int64_t layer = 0; layer < hf.config.n_layers; ++layer)
+    experts.in_layer[layer] = (layer + 1) % step == 0 && layer >= first && layer <= last ? 1 : 0;
+}
+
+constexpr HfFlag kBias = {"attention_bias", false}, kMlpBias = {"mlp_bias", false};
+constexpr HfFlag kUseBias = {"use_bias", false}, kAlways = {nullptr, true};
+
+constexpr HfLayout kNormedHeads = {.q_norm = "q_norm", .k_norm = "k_norm"};
+constexpr HfLayout kGemma = {.after_attention = "post_attention_layernorm",
+                             .before_mlp = "pre_feedforward_layernorm",
+                             .after_mlp = "post_feedforward_layernorm"};
+constexpr HfLayout kGemma3 = {.after_attention = "post_attention_layernorm",
+                              .before_mlp = "pre_feedforward_layernorm",
+                              .after_mlp = "post_feedforward_layernorm",
+                              .q_norm = "q_norm",
+                              .k_norm = "k_norm"};
+/// Norms after the blocks alone, and one over all heads of the queries and of the keys.
+constexpr HfLayout kOlmo2 = {.before_attention = nullptr,
+                             .after_attention = "post_attention_layernorm",
+                             .before_mlp = nullptr,
+                             .after_mlp = "post_feedforward_layernorm",
+                             .q_norm = "q_norm",
+                             .k_norm = "k_norm",
+                             .wide_qk_norm = true};
+constexpr HfLayout kExaone4 = {.before_attention = nullptr,
+                               .after_attention = "post_attention_layernorm",
+                               .before_mlp = nullptr,
+                               .after_mlp = "post_feedforward_layernorm",
+                               .q_norm = "q_norm",
+                               .k_norm = "k_norm"};
+constexpr HfLayout kMixtral = {
+    .sparse = "block_sparse_moe.", .expert_gate = "w1", .expert_up = "w3", .expert_down = "w2"};
+
+// The multimodal Gemma 3 files leave out whatever equals the default.
+constexpr HfDefaults kGemma3Defaults = {.kv_heads = 4,
+                                        .head_dim = 256,
+                                        .context = 131072,
+                                        .theta = 1e6,
+                                        .tied = true,
+                                        .activation_key = "hidden_activation",
+                                        .activation = "gelu_pytorch_tanh",
+                                        .hidden = 2304,
+                                        .intermediate = 9216,
+                                        .layers = 26,
+                                        .heads = 8,
+                                        .vocabulary = 262208};
+
+constexpr HfFamily kFamilies[] = {
+    {.type = "llama",
+     .model_class = "LlamaForCausalLM",
+     .architecture = Architecture::llama,
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .mlp_bias = kMlpBias},
+    {.type = "mistral",
+     .model_class = "MistralForCausalLM",
+     .architecture = Architecture::mistral,
+     .defaults = {.kv_heads = 8, .context = 131072},
+     .windows = {.layers = HfWindows::all, .size = 4096}},
+    {.type = "qwen2",
+     .model_class = "Qwen2ForCausalLM",
+     .architecture = Architecture::qwen2,
+     .defaults = {.kv_heads = 32, .context = 32768},
+     .windows = {HfWindows::from_max_window_layers, "use_sliding_window", 4096, true, 28},
+     .qkv_bias = kAlways},
+    {.type = "qwen3",
+     .model_class = "Qwen3ForCausalLM",
+     .architecture = Architecture::qwen3,
+     .defaults = {.kv_heads = 32, .head_dim = 128, .context = 32768},
+     .windows = {HfWindows::from_max_window_layers, "use_sliding_window", 4096, true, 28},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kNormedHeads},
+    {.type = "internlm2",
+     .model_class = "InternLM2ForCausalLM",
+     .architecture = Architecture::internlm2,
+     .qkv_bias = {"bias", false},
+     .output_bias = {"bias", false},
+     .layout = {.embedding = "tok_embeddings.weight",
+                .head = "output",
+                .before_attention = "attention_norm",
+                .before_mlp = "ffn_norm",
+                .attention = "attention.",
+                .fused_qkv = "wqkv",
+                .output = "wo",
+                .qkv_by_kv_head = true,
+                .mlp = "feed_forward.",
+                .gate = "w1",
+                .up = "w3",
+                .down = "w2"}},
+    {.type = "phi3",
+     .model_class = "Phi3ForCausalLM",
+     .architecture = Architecture::phi3,
+     .defaults = {.context = 4096, .norm_eps = 1e-5},
+     .windows = {.layers = HfWindows::all},
+     .layout = {.fused_qkv = "qkv_proj", .fused_gate_up = "gate_up_proj"}},
+    {.type = "gemma2",
+     .model_class = "Gemma2ForCausalLM",
+     .architecture = Architecture::gemma2,
+     .defaults = {.kv_heads = 4,
+                  .head_dim = 256,
+                  .context = 8192,
+                  .tied = true,
+                  .activation_key = "hidden_activation",
+                  .activation = "gelu_pytorch_tanh"},
+     .windows = {.layers = HfWindows::even, .size = 4096, .by_type = true},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kGemma,
+     .read = read_gemma},
+    {.type = "gemma3_text",
+     .model_class = "Gemma3ForCausalLM",
+     .architecture = Architecture::gemma3,
+     .defaults = kGemma3Defaults,
+     .windows = {.layers = HfWindows::by_pattern, .size = 4096, .by_type = true, .number = 6},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kGemma3,
+     .read = read_gemma},
+    {.type = "apertus",
+     .model_class = "ApertusForCausalLM",
+     .architecture = Architecture::apertus,
+     .defaults = {.context = 65536, .norm_eps = 1e-5, .theta = 12e6, .activation = "xielu"},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.before_attention = "attention_layernorm",
+                .before_mlp = "feedforward_layernorm",
+                .q_norm = "q_norm",
+                .k_norm = "k_norm"},
+     .read = read_ungated},
+    {.type = "arcee",
+     .model_class = "ArceeForCausalLM",
+     .architecture = Architecture::arcee,
+     .defaults = {.context = 4096, .norm_eps = 1e-5, .activation = "relu2"},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .mlp_bias = kMlpBias,
+     .read = read_ungated},
+    {.type = "cohere2",
+     .model_class = "Cohere2ForCausalLM",
+     .architecture = Architecture::cohere2,
+     .defaults =
+         {.context = 8192, .norm_eps_key = "layer_norm_eps", .norm_eps = 1e-5, .tied = true},
+     .windows = {.layers = HfWindows::by_pattern, .size = 4096, .by_type = true, .number = 4},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.before_mlp = nullptr, .neighbours_rotate = true},
+     .read = read_cohere2},
+    {.type = "dots1",
+     .model_class = "Dots1ForCausalLM",
+     .architecture = Architecture::dots1,
+     .defaults = {.kv_heads = 32},
+     .windows =
+         {.layers = HfWindows::from_max_window_layers, .size = 4096, .by_type = true, .number = 62},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.q_norm = "q_norm",
+                .k_norm = "k_norm",
+                .correction = "gate.e_score_correction_bias",
+                .shared = "shared_experts."},
+     .read = read_dots1},
+    {.type = "ernie4_5",
+     .model_class = "Ernie4_5ForCausalLM",
+     .architecture = Architecture::ernie4_5,
+     .defaults = {.kv_heads = 2,
+                  .head_dim = 128,
+                  .context = 131072,
+                  .norm_eps = 1e-5,
+                  .theta = 5e5,
+                  .tied = true},
+     .qkv_bias = kUseBias,
+     .output_bias = kUseBias,
+     .mlp_bias = kUseBias,
+     .layout = {.neighbours_rotate = true}},
+    {.type = "ernie4_5_moe",
+     .model_class = "Ernie4_5_MoeForCausalLM",
+     .architecture = Architecture::ernie4_5_moe,
+     .defaults = {.kv_heads = 4, .context = 131072, .norm_eps = 1e-5, .theta = 5e5, .tied = true},
+     .qkv_bias = kUseBias,
+     .output_bias = kUseBias,
+     .mlp_bias = kUseBias,
+     .layout = {.neighbours_rotate = true,
+                .correction = "moe_statics.e_score_correction_bias",
+                .shared = "shared_experts."},
+     .read = read_ernie_moe},
+    {.type = "exaone4",
+     .model_class = "Exaone4ForCausalLM",
+     .architecture = Architecture::exaone4,
+     .defaults = {.kv_heads = 32, .norm_eps = 1e-5},
+     .windows = {.layers = HfWindows::by_pattern, .size = 4096, .by_type = true, .number = 4},
+     .layout = kExaone4,
+     .read = read_exaone4},
+    {.type = "glm4",
+     .model_class = "Glm4ForCausalLM",
+     .architecture = Architecture::glm4,
+     .defaults =
+         {.kv_heads = 2, .head_dim = 128, .context = 131072, .norm_eps = 1.5625e-7, .rotary = 0.5},
+     .qkv_bias = {"attention_bias", true},
+     .layout = {.after_attention = "post_self_attn_layernorm",
+                .after_mlp = "post_mlp_layernorm",
+                .neighbours_rotate = true,
+                .fused_gate_up = "gate_up_proj"}},
+    {.type = "glm4_moe",
+     .model_class = "Glm4MoeForCausalLM",
+     .architecture = Architecture::glm4_moe,
+     .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .rotary = 0.5},
+     .qkv_bias = kBias,
+     .layout = {.q_norm = "q_norm",
+                .k_norm = "k_norm",
+                .correction = "gate.e_score_correction_bias",
+                .shared = "shared_experts."},
+     .read = read_glm4_moe},
+    {.type = "granite",
+     .model_class = "GraniteForCausalLM",
+     .architecture = Architecture::granite,
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .mlp_bias = kMlpBias,
+     .read = read_granite},
+    {.type = "granitemoe",
+     .model_class = "GraniteMoeForCausalLM",
+     .architecture = Architecture::granitemoe,
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.sparse = "block_sparse_moe.",
+                .router = "router.layer.weight",
+                .stacked_gate_up = "input_linear.weight",
+                .stacked_down = "output_linear.weight"},
+     .read = read_granitemoe},
+    {.type = "hunyuan_v1_dense",
+     .model_class = "HunYuanDenseV1ForCausalLM",
+     .architecture = Architecture::hunyuan_v1_dense,
+     .defaults = {.norm_eps = 1e-5},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.q_norm = "query_layernorm", .k_norm = "key_layernorm"},
+     .read = read_hunyuan},
+    {.type = "minimax_m2",
+     .model_class = "MiniMaxM2ForCausalLM",
+     .architecture = Architecture::minimax_m2,
+     .defaults = {.kv_heads = 8, .head_dim = 128, .context = 196608, .theta = 5e6},
+     .layout = {.q_norm = "q_norm",
+                .k_norm = "k_norm",
+                .wide_qk_norm = true,
+                .sparse = "block_sparse_moe.",
+                .correction = "e_score_correction_bias",
+                .expert_gate = "w1",
+                .expert_up = "w3",
+                .expert_down = "w2"},
+     .read = read_minimax_m2},
+    {.type = "ministral",
+     .model_class = "MinistralForCausalLM",
+     .architecture = Architecture::ministral,
+     .defaults = {.kv_heads = 8, .context = 131072},
+     .windows = {.layers = HfWindows::all, .size = 4096, .by_type = true}},
+    {.type = "mixtral",
+     .model_class = "MixtralForCausalLM",
+     .architecture = Architecture::mixtral,
+     .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .theta = 1e6},
+     .windows = {.layers = HfWindows::all},
+     .layout = kMixtral,
+     .read = read_mixtral},
+    {.type = "nemotron",
+     .model_class = "NemotronForCausalLM",
+     .architecture = Architecture::nemotron,
+     .defaults = {.context = 4096,
+                  .norm_eps_key = "norm_eps",
+                  .norm_eps = 1e-5,
+                  .rotary = 0.5,
+                  .activation = "relu2"},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .mlp_bias = kMlpBias,
+     .read = read_nemotron},
+    {.type = "olmo2",
+     .model_class = "Olmo2ForCausalLM",
+     .architecture = Architecture::olmo2,
+     .defaults = {.norm_eps = 1e-5},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kOlmo2},
+    {.type = "olmo3",
+     .model_class = "Olmo3ForCausalLM",
+     .architecture = Architecture::olmo3,
+     .defaults = {.norm_eps = 1e-5, .theta = 5e5},
+     .windows = {.layers = HfWindows::by_pattern, .size = 4096, .by_type = true, .number = 4},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kOlmo2},
+    {.type = "olmoe",
+     .model_class = "OlmoeForCausalLM",
+     .architecture = Architecture::olmoe,
+     .defaults = {.context = 4096, .norm_eps = 1e-5},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.q_norm = "q_norm", .k_norm = "k_norm", .wide_qk_norm = true},
+     .read = read_olmoe},
+    {.type = "phi",
+     .model_class = "PhiForCausalLM",
+     .architecture = Architecture::phi,
+     .defaults = {.norm_eps_key = "layer_norm_eps",
+                  .norm_eps = 1e-5,
+                  .rotary = 0.5,
+                  .activation = "gelu_new"},
+     .qkv_bias = kAlways,
+     .output_bias = kAlways,
+     .mlp_bias = kAlways,
+     .layout = {.final_norm = "final_layernorm",
+                .before_mlp = nullptr,
+                .output = "dense",
+                .up = "fc1",
+                .down = "fc2"},
+     .read = read_phi},
+    {.type = "phimoe",
+     .model_class = "PhimoeForCausalLM",
+     .architecture = Architecture::phimoe,
+     .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .theta = 1e6},
+     .windows = {.layers = HfWindows::all},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kMixtral,
+     .read = read_phimoe},
+    {.type = "qwen2_moe",
+     .model_class = "Qwen2MoeForCausalLM",
+     .architecture = Architecture::qwen2_moe,
+     .defaults = {.kv_heads = 16, .context = 32768},
+     .windows = {HfWindows::odd_below_maximum, "use_sliding_window", 4096, true, 28},
+     .qkv_bias = {"qkv_bias", true},
+     .layout = {.shared = "shared_expert.", .shared_gate = "shared_expert_gate.weight"},
+     .read = read_qwen2_moe},
+    {.type = "qwen3_moe",
+     .model_class = "Qwen3MoeForCausalLM",
+     .architecture = Architecture::qwen3_moe,
+     .defaults = {.kv_heads = 4, .context = 32768},
+     .windows = {HfWindows::all, "use_sliding_window", 4096},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kNormedHeads,
+     .read = read_qwen3_moe},
+    {.type = "seed_oss",
+     .model_class = "SeedOssForCausalLM",
+     .architecture = Architecture::seed_oss,
+     .defaults = {.kv_heads = 8, .head_dim = 128, .context = 524288},
+     .qkv_bias = {"attention_bias", true},
+     .output_bias = {"attention_out_bias", false},
+     .mlp_bias = kMlpBias},
+    {.type = "smollm3",
+     .model_class = "SmolLM3ForCausalLM",
+     .architecture = Architecture::smollm3,
+     .defaults = {.kv_heads = 4, .context = 32768, .theta = 2e6, .tied = true},
+     .windows = {HfWindows::all, "use_sliding_window", 0, true},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .mlp_bias = kMlpBias,
+     .read = read_smollm3},
+    {.type = "stablelm",
+     .model_class = "StableLmForCausalLM",
+     .architecture = Architecture::stablelm,
+     .defaults = {.kv_heads = 32,
+                  .context = 4096,
+                  .norm_eps_key = "layer_norm_eps",
+                  .norm_eps = 1e-5,
+                  .rotary = 0.25},
+     .qkv_bias = {"use_qkv_bias", false},
+     .read = read_stablelm},
+    {.type = "starcoder2",
+     .model_class = "Starcoder2ForCausalLM",
+     .architecture = Architecture::starcoder2,
+     .defaults = {.kv_heads = 2,
+                  .context = 4096,
+                  .norm_eps_key = "norm_epsilon",
+                  .norm_eps = 1e-5,
+                  .tied = true,
+                  .activation = "gelu_pytorch_tanh"},
+     .windows = {.layers = HfWindows::all},
+     .qkv_bias = {"use_bias", true},
+     .output_bias = {"use_bias", true},
+     .mlp_bias = {"use_bias", true},
+     .layout = {.up = "c_fc", .down = "c_proj"},
+     .read = read_starcoder2},
+};
+static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::starcoder2) + 1);
+
+}  // namespace
+
+const HfFamily* find_hf_family(std::string_view name) {
+  for (const HfFamily& family : kFamilies)
+    if (name == family.type || name == family.model_class) return &family;
+  return nullptr;
+}
+
+}  // namespace kvatlas::model
