@@ -48,9 +48,9 @@ std::vector<std::string> architecture_names() {
   return names;
 }
 
-void fail_architecture(std::string_view name) {
+void fail_architecture(std::string_view name, const std::vector<std::string>& known) {
   fail(ErrorCode::unsupported, "the architecture ", quoted(name),
-       " is not supported; these are: ", join(architecture_names()));
+       " is not supported; these are: ", join(known));
 }
 
 namespace {

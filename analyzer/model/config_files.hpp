@@ -67,9 +67,8 @@ HfConfig parse_hf_config(std::string_view config_json, std::string_view generati
 /// the model's name where the file gives none. Whether the head is tied is seen from the tensors.
 Config gguf_config(const GgufFile& file, const std::string& file_name);
 
-/// Error(unsupported) for an architecture that is not known, whatever the file; it lists those that
-/// are.
-[[noreturn]] void fail_architecture(std::string_view name);
+/// Error(unsupported) for an architecture that is not among the known ones.
+[[noreturn]] void fail_architecture(std::string_view name, const std::vector<std::string>& known);
 
 /// Checks what no single key shows, such as that the number of heads is a multiple of the KV heads,
 /// and that there are as many factors as frequencies. Both readers end with it.

@@ -12,23 +12,6 @@
 namespace kvatlas::model {
 namespace {
 
-Architecture find_architecture(const std::string& name) {
-  struct Spelling {
-    const char* name;
-    Architecture architecture;
-  };
-  // "llama" is Mistral, Yi and SmolLM too.
-  static constexpr Spelling kSpellings[] = {
-      {"llama", Architecture::llama},   {"qwen2", Architecture::qwen2},
-      {"qwen3", Architecture::qwen3},   {"internlm2", Architecture::internlm2},
-      {"phi3", Architecture::phi3},     {"gemma2", Architecture::gemma2},
-      {"gemma3", Architecture::gemma3},
-  };
-  for (const Spelling& spelling : kSpellings)
-    if (name == spelling.name) return spelling.architecture;
-  fail_architecture(name);
-}
-
 /// The keys under an architecture's name, checked. A key that is absent gives nullopt.
 class Keys {
  public:
@@ -74,6 +57,8 @@ class Keys {
     return value;
   }
 
+  std::optional<bool> flag(const char* key) const { return file_.get<bool>(name(key)); }
+
   /// A flag for each layer, written as truth values or as numbers.
   std::optional<std::vector<bool>> flags(const char* key, std::int64_t layers) const {
     const auto found = file_.metadata().find(name(key));
@@ -94,6 +79,26 @@ class Keys {
  private:
   const GgufFile& file_;
   std::string prefix_;
+};
+
+/// Which layers have a window: all but each `pattern`-th; of pattern 0 all.
+struct GgufWindows {
+  bool read = false;
+  std::int64_t pattern = 0;
+  std::int64_t size = 0;  // where no key says it
+};
+
+/// What llama.cpp's code for an architecture does and no key says.
+struct GgufFamily {
+  const char* name;
+  Architecture architecture;
+  GgufWindows windows = {};
+  NormKind norm = NormKind::rms;
+  Activation activation = Activation::silu;
+  bool gated = true;
+  Experts::Score score = Experts::Score::softmax;
+  bool normalised = true;  // the weights of a token's experts
+  void (*read)(const Keys& keys, Config& config) = nullptr;
 };
 
 /// A small vector tensor as numbers; empty if there is none.
@@ -154,28 +159,15 @@ Rope read_rope(const Keys& keys, const GgufFile& file, const Config& config) {
   return rope;
 }
 
-std::vector<std::int64_t> read_windows(const Keys& keys, const Config& config) {
+std::vector<std::int64_t> read_windows(const Keys& keys, const GgufWindows& rule,
+                                       const Config& config) {
   std::vector<std::int64_t> windows(config.n_layers, 0);
-  std::int64_t pattern = 0;  // every pattern-th layer sees all keys; 0: none does
-  std::int64_t fallback = 0;
-  switch (config.architecture) {
-    case Architecture::llama:
-    case Architecture::phi3:
-      break;
-    case Architecture::gemma2:
-      pattern = 2;
-      fallback = 4096;
-      break;
-    case Architecture::gemma3:
-      pattern = 6;
-      break;
-    default:
-      return windows;
-  }
+  if (!rule.read) return windows;
   const std::int64_t size =
-      keys.count("attention.sliding_window", 0, Limits::tokens).value_or(fallback);
+      keys.count("attention.sliding_window", 0, Limits::tokens).value_or(rule.size);
+  std::int64_t pattern = rule.pattern;
   std::optional<std::vector<bool>> listed;
-  if (pattern > 0) {  // Gemma's files may say another one, or list the layers
+  if (pattern > 0) {  // files may say another one, or list the layers
     const char* const key = "attention.sliding_window_pattern";
     listed = keys.flags(key, config.n_layers);
     if (!listed) pattern = keys.count(key, 0, Limits::layers).value_or(pattern);
@@ -188,7 +180,6 @@ std::vector<std::int64_t> read_windows(const Keys& keys, const Config& config) {
 
 void read_gemma(const Keys& keys, Config& config) {
   const bool second = config.architecture == Architecture::gemma2;
-  config.activation = Activation::gelu_tanh;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.attention_softcap = keys.positive("attn_logit_softcapping").value_or(second ? 50.0 : 0.0);
   config.logit_softcap = keys.positive("final_logit_softcapping").value_or(second ? 30.0 : 0.0);
@@ -203,6 +194,179 @@ void read_gemma(const Keys& keys, Config& config) {
   }
 }
 
+void read_granite(const Keys& keys, Config& config) {
+  config.attention_scale = keys.positive("attention.scale").value_or(config.attention_scale);
+  config.embedding_scale = keys.positive("embedding_scale").value_or(1.0);
+  config.residual_scale = keys.positive("residual_scale").value_or(1.0);
+  config.logit_scale = 1.0 / keys.positive("logit_scale").value_or(1.0);
+}
+
+void rotate_windows_alone(Config& config) {
+  config.rotated.clear();
+  for (const auto window : config.window) config.rotated.push_back(window > 0 ? 1 : 0);
+}
+
+void read_cohere2(const Keys& keys, Config& config) {
+  config.parallel_block = true;
+  config.logit_scale = keys.positive("logit_scale").value_or(1.0);
+  rotate_windows_alone(config);
+}
+
+void read_exaone4(const Keys&, Config& config) {
+  if (std::any_of(config.window.begin(), config.window.end(),
+                  [](std::int64_t window) { return window > 0; }))
+    rotate_windows_alone(config);
+}
+
+void read_smollm3(const Keys&, Config& config) {
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    config.rotated.push_back((layer + 1) % 4 != 0 ? 1 : 0);
+}
+
+/// OLMo 3, under OLMo 2's name, has windows, and there a plain RoPE.
+void read_olmo2(const Keys& keys, Config& config) {
+  if (std::all_of(config.window.begin(), config.window.end(),
+                  [](std::int64_t window) { return window == 0; }))
+    return;
+  config.architecture = Architecture::olmo3;
+  config.local_rope.emplace();
+  config.local_rope->theta = keys.positive("rope.freq_base_swa").value_or(config.rope.theta);
+}
+
+void read_phi2(const Keys&, Config& config) { config.parallel_block = true; }
+void read_hunyuan(const Keys&, Config& config) { config.norms_after_rope = true; }
+
+void read_stablelm(const Keys& keys, Config& config) {
+  config.parallel_block = keys.flag("use_parallel_residual").value_or(false);
+}
+
+constexpr auto kLayerNorm = NormKind::layer;
+constexpr auto kSigmoid = Experts::Score::sigmoid;
+
+// "llama" is Mistral, Yi and SmolLM too, and Mixtral if it has experts.
+constexpr GgufFamily kFamilies[] = {
+    {.name = "llama", .architecture = Architecture::llama, .windows = {true}},
+    {.name = "qwen2", .architecture = Architecture::qwen2},
+    {.name = "qwen3", .architecture = Architecture::qwen3},
+    {.name = "internlm2", .architecture = Architecture::internlm2},
+    {.name = "phi3", .architecture = Architecture::phi3, .windows = {true}},
+    {.name = "gemma2",
+     .architecture = Architecture::gemma2,
+     .windows = {true, 2, 4096},
+     .activation = Activation::gelu_tanh,
+     .read = read_gemma},
+    {.name = "gemma3",
+     .architecture = Architecture::gemma3,
+     .windows = {true, 6},
+     .activation = Activation::gelu_tanh,
+     .read = read_gemma},
+    {.name = "arcee",
+     .architecture = Architecture::arcee,
+     .activation = Activation::relu2,
+     .gated = false},
+    {.name = "cohere2",
+     .architecture = Architecture::cohere2,
+     .windows = {true, 4},
+     .norm = kLayerNorm,
+     .read = read_cohere2},
+    {.name = "dots1", .architecture = Architecture::dots1, .score = kSigmoid, .normalised = false},
+    {.name = "ernie4_5", .architecture = Architecture::ernie4_5},
+    {.name = "ernie4_5-moe", .architecture = Architecture::ernie4_5_moe},
+    {.name = "exaone4",
+     .architecture = Architecture::exaone4,
+     .windows = {true, 4},
+     .read = read_exaone4},
+    {.name = "glm4", .architecture = Architecture::glm4},
+    {.name = "glm4moe",
+     .architecture = Architecture::glm4_moe,
+     .score = kSigmoid,
+     .normalised = false},
+    {.name = "granite", .architecture = Architecture::granite, .read = read_granite},
+    {.name = "granitemoe", .architecture = Architecture::granitemoe, .read = read_granite},
+    {.name = "hunyuan-dense", .architecture = Architecture::hunyuan_v1_dense, .read = read_hunyuan},
+    {.name = "minimax-m2", .architecture = Architecture::minimax_m2, .score = kSigmoid},
+    {.name = "nemotron",
+     .architecture = Architecture::nemotron,
+     .norm = kLayerNorm,
+     .activation = Activation::relu2,
+     .gated = false},
+    {.name = "olmo2",
+     .architecture = Architecture::olmo2,
+     .windows = {true, 4},
+     .read = read_olmo2},
+    {.name = "olmoe", .architecture = Architecture::olmoe, .normalised = false},
+    {.name = "phi2",
+     .architecture = Architecture::phi,
+     .norm = kLayerNorm,
+     .activation = Activation::gelu_tanh,
+     .gated = false,
+     .read = read_phi2},
+    {.name = "phimoe",
+     .architecture = Architecture::phimoe,
+     .windows = {true},
+     .norm = kLayerNorm,
+     .score = Experts::Score::sparse_mixer},
+    {.name = "qwen2moe", .architecture = Architecture::qwen2_moe, .normalised = false},
+    {.name = "qwen3moe", .architecture = Architecture::qwen3_moe},
+    {.name = "seed_oss", .architecture = Architecture::seed_oss},
+    {.name = "smollm3", .architecture = Architecture::smollm3, .read = read_smollm3},
+    {.name = "stablelm",
+     .architecture = Architecture::stablelm,
+     .norm = kLayerNorm,
+     .read = read_stablelm},
+    {.name = "starcoder2",
+     .architecture = Architecture::starcoder2,
+     .norm = kLayerNorm,
+     .activation = Activation::gelu_tanh,
+     .gated = false},
+};
+
+const GgufFamily& find_family(const std::string& name) {
+  for (const GgufFamily& family : kFamilies)
+    if (name == family.name) return family;
+  std::vector<std::string> known;
+  for (const GgufFamily& family : kFamilies) known.emplace_back(family.name);
+  std::sort(known.begin(), known.end());
+  fail_architecture(name, known);
+}
+
+/// Sizes and layers of the experts are seen from their tensors.
+void read_experts(const Keys& keys, const GgufFamily& family, const GgufFile& file,
+                  Config& config) {
+  Experts& experts = config.experts;
+  experts.count = keys.count("expert_count", 0, Limits::width).value_or(0);
+  if (experts.count == 0) return;
+  if (config.architecture == Architecture::llama) config.architecture = Architecture::mixtral;
+  experts.active = keys.required_count("expert_used_count", Limits::width);
+  experts.score = family.score;
+  // llama.cpp's numbers: 1 softmax, 2 sigmoid.
+  if (const auto function = keys.count("expert_gating_func", 0, 16);
+      function && *function > 0 && experts.score != Experts::Score::sparse_mixer) {
+    if (*function > 2)
+      fail(ErrorCode::unsupported, "key ", quoted(keys.name("expert_gating_func")), ": found ",
+           *function, "; only 1 and 2 are supported");
+    experts.score = *function == 2 ? kSigmoid : Experts::Score::softmax;
+  }
+  experts.normalised = keys.flag("expert_weights_norm").value_or(family.normalised);
+  experts.scale = keys.positive("expert_weights_scale").value_or(1.0);
+  experts.groups = keys.count("expert_group_count", 1, Limits::width).value_or(1);
+  experts.active_groups = keys.count("expert_group_used_count", 1, Limits::width).value_or(1);
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const std::string at = "blk." + std::to_string(layer) + ".";
+    const StoredTensor* gates = file.find(at + "ffn_gate_exps.weight");
+    experts.in_layer.push_back(gates != nullptr ? 1 : 0);
+    if (gates == nullptr || experts.size > 0) continue;
+    if (gates->shape.size() == 3) experts.size = gates->shape[1];
+    const StoredTensor* shared = file.find(at + "ffn_gate_shexp.weight");
+    if (shared != nullptr && shared->shape.size() == 2) experts.shared_size = shared->shape[0];
+  }
+  for (const auto size : {experts.size, experts.shared_size})
+    if (size > Limits::width)
+      fail(ErrorCode::unreadable, "experts of ", size, " values, expected at most ", Limits::width);
+  if (experts.size == 0)
+    fail(ErrorCode::unreadable, "the tensor 'ffn_gate_exps.weight' is missing in every layer");
+}
+
 }  // namespace
 
 Config gguf_config(const GgufFile& file, const std::string& file_name) {
@@ -214,25 +378,32 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
          " parts of a split GGUF; merge them first (llama-gguf-split --merge)");
   const auto architecture = file.require<std::string>("general.architecture");
   const Keys keys(file, architecture + ".");
-  if (keys.count("expert_count", 0, Limits::width).value_or(0) > 0)
-    fail_architecture(architecture);
+
+  const GgufFamily& family = find_family(architecture);
 
   Config config;
-  config.architecture = find_architecture(architecture);
+  config.architecture = family.architecture;
+  config.norm = family.norm;
+  config.activation = family.activation;
+  config.gated = family.gated;
   const auto given_name = file.get<std::string>("general.name");
   config.name =
       repaired_utf8(given_name && !given_name->empty() ? printable(*given_name, 200) : file_name);
   config.n_layers = keys.required_count("block_count", Limits::layers);
+  // Layers that guess further tokens are no part of the model proper.
+  const auto guessing = keys.count("nextn_predict_layers", 0, config.n_layers - 1).value_or(0);
+  config.n_layers -= guessing;
   config.n_heads = keys.required_count("attention.head_count", Limits::heads);
   config.n_kv_heads =
       keys.count("attention.head_count_kv", 1, Limits::heads).value_or(config.n_heads);
   config.hidden_size = keys.required_count("embedding_length", Limits::width);
   config.intermediate_size = keys.required_count("feed_forward_length", Limits::width);
   config.context_length = keys.required_count("context_length", Limits::tokens);
-  const auto norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
-  if (!norm_eps)
-    fail(ErrorCode::unreadable, "the key ", quoted(keys.name("attention.layer_norm_rms_epsilon")),
-         " is missing");
+  const char* const eps_key = "attention.layer_norm_rms_epsilon";
+  auto norm_eps = keys.positive(eps_key);
+  if (!norm_eps && config.norm == NormKind::layer)
+    norm_eps = keys.positive("attention.layer_norm_epsilon");
+  if (!norm_eps) fail(ErrorCode::unreadable, "the key ", quoted(keys.name(eps_key)), " is missing");
   config.norm_eps = *norm_eps;
 
   const auto key_length = keys.count("attention.key_length", 1, Limits::head_dim);
@@ -257,9 +428,9 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
          ", expected at most ", Limits::vocabulary);
 
   config.rope = read_rope(keys, file, config);
-  config.window = read_windows(keys, config);
-  if (config.architecture == Architecture::gemma2 || config.architecture == Architecture::gemma3)
-    read_gemma(keys, config);
+  config.window = read_windows(keys, family.windows, config);
+  if (family.read != nullptr) family.read(keys, config);
+  read_experts(keys, family, file, config);
 
   const Keys tokens(file, "tokenizer.ggml.");
   for (const char* key : {"eos_token_id", "eot_token_id", "eom_token_id"})

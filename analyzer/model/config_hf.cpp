@@ -21,7 +21,7 @@ const HfFamily& find_family(const Fields& fields) {
   }
   if (type.empty()) fail(ErrorCode::unreadable, "'model_type' is missing");
   if (const HfFamily* family = find_hf_family(type)) return *family;
-  fail_architecture(type);
+  fail_architecture(type, architecture_names());
 }
 
 RopeKind rope_kind(const Fields& fields, Architecture architecture) {

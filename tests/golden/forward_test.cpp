@@ -143,19 +143,22 @@ class Comparison {
   std::size_t count_ = 0;
 };
 
-/// A checkpoint of a set: "tiny" has all logits of each, "tiny2" those of the last positions.
+/// A checkpoint of a set: "tiny" has all logits of each, "tiny2" those of the last positions, and
+/// "tiny2_gguf" has some of tiny2 as llama.cpp converts them.
 struct Checkpoint {
   std::string set, name;
+  bool is_gguf() const { return set == "tiny2_gguf"; }
 };
 
 class Tiny : public testing::TestWithParam<Checkpoint> {
  protected:
   const std::string& name() const { return GetParam().name; }
-  bool newer() const { return GetParam().set == "tiny2"; }
+  bool newer() const { return GetParam().set != "tiny"; }
   std::shared_ptr<const model::ModelFile> open() const {
-    return model::ModelFile::open(golden_path(GetParam().set + "/" + name()));
+    return model::ModelFile::open(
+        golden_path(GetParam().set + "/" + name() + (GetParam().is_gguf() ? ".gguf" : "")));
   }
-  const GoldenData golden{GetParam().set + "/expected.h5"};
+  const GoldenData golden{newer() ? "tiny2/expected.h5" : "tiny/expected.h5"};
   const std::vector<std::int64_t> tokens = golden.integers(name() + "/tokens");
 
   Tolerance of_logits() const { return newer() ? Tolerance{1e-3, 1e-4} : logit_tolerance(name()); }
@@ -276,6 +279,8 @@ std::vector<Checkpoint> all_checkpoints() {
   std::vector<Checkpoint> all;
   for (const auto& name : checkpoints()) all.push_back({"tiny", name});
   for (const auto& name : newer_checkpoints()) all.push_back({"tiny2", name});
+  for (const auto& file : std::filesystem::directory_iterator(golden_path("tiny2_gguf")))
+    all.push_back({"tiny2_gguf", file.path().stem().string()});
   return all;
 }
 
@@ -289,7 +294,7 @@ std::vector<Checkpoint> length_free_checkpoints() {
 }
 
 std::string case_name(const testing::TestParamInfo<Checkpoint>& info) {
-  std::string name = info.param.name;
+  std::string name = info.param.name + (info.param.is_gguf() ? "_gguf" : "");
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
@@ -301,6 +306,7 @@ TEST(TinyList, EveryExpectedCheckpointIsTried) {
   std::erase(expected, "gguf_blocks");
   EXPECT_EQ(checkpoints(), expected);
   EXPECT_EQ(newer_checkpoints().size() + kNotYet.size(), 38U);
+  EXPECT_EQ(all_checkpoints().size(), checkpoints().size() + newer_checkpoints().size() + 23);
 }
 
 class SmolLM2 : public testing::TestWithParam<std::string> {};
