@@ -375,9 +375,11 @@ void last_rows_cpu(const LastRows& io) {
     float top = -std::numeric_limits<float>::max();
     for (std::int64_t c = 0; c < chunks; ++c)
       top = std::max(top, chunk_value(highest.get(), c, 0, 1));
-    const auto shift = static_cast<double>(top);
+    const double sink = io.sinks.data ? static_cast<double>(io.sinks(head)) * kLog2E : kNoSink;
+    const double shift = std::max(static_cast<double>(top), sink);
+    const double of_sink = io.sinks.data ? std::exp2(sink - shift) : 0;
     std::vector<double> segment(size(plan.segments));
-    double total = 0;
+    double total = of_sink;
     for (std::int64_t c = 0; c < chunks; ++c) {
       const double factor_of_chunk =
           std::exp2(static_cast<double>(chunk_value(highest.get(), c, 0, 1)) - shift);
@@ -389,7 +391,7 @@ void last_rows_cpu(const LastRows& io) {
     const std::int64_t i = plan.first_row_token + row;
     for (std::size_t entry = 0; entry < io.grid.size(); ++entry) {
       const auto [begin, end] = distant_range(io.grid[entry], i);
-      double proximal = 0, distant = 0;
+      double proximal = of_sink, distant = 0;
       for (std::int64_t s = 0; s < plan.segments; ++s) {
         const bool inside =
             row_cuts[size(row)][size(s)] >= begin && row_cuts[size(row)][size(s + 1)] <= end;
@@ -431,6 +433,10 @@ void last_rows(const LastRows& io, const Exec& exec) {
   require_range("window", io.window, 0, std::numeric_limits<std::int64_t>::max());
   require_soft_cap(io.soft_cap);
   require_same_memory("keys", io.keys.memory, io.queries.memory);
+  if (io.sinks.data) {
+    require_shape("sinks", io.sinks.sizes, {n_heads});
+    require_same_memory("sinks", io.sinks.memory, io.queries.memory);
+  }
   if (io.probs.data) {
     require_shape("probs", io.probs.sizes, {n_heads, q_rows, n_tokens});
     require_same_memory("probs", io.probs.memory, io.queries.memory);

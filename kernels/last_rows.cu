@@ -84,6 +84,7 @@ __global__ void __launch_bounds__(kKeys) row_scores(ScoreParams p) {
 struct StatisticParams {
   const float* scores;  // [n_heads * q_rows, n_tokens]
   std::int64_t q_rows, n_tokens, window;
+  View<const float, 1> sinks;
   View<float, 3> probs;
   int entries;
   std::int64_t first_entry;
@@ -127,6 +128,14 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
   }
   highest = highest_of[0];
   __syncthreads();
+  // In units of log2, as the scores.
+  constexpr double kLog2E = 1 / kLn2;
+  double of_sink = 0;
+  if (p.sinks.data != nullptr) {
+    const double sink = static_cast<double>(p.sinks.data[head * p.sinks.strides[0]]) * kLog2E;
+    highest = isnan(sink) ? CUDART_NAN_F : fmaxf(highest, static_cast<float>(sink));
+    of_sink = exp2(sink - static_cast<double>(highest));
+  }
 
   if (p.probs.data != nullptr && p.first_entry == 0) {
     double part = 0;
@@ -136,7 +145,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
       for (std::int64_t j = begin; j < end; j += kThreads) run += weight_of(scores[j], highest);
       part += static_cast<double>(run);
     }
-    const double total = block_sum(part, shared);
+    const double total = block_sum(part, shared) + of_sink;
     const auto norm = static_cast<float>(1 / total);
     float* probs = p.probs.data + head * p.probs.strides[0] + row * p.probs.strides[1];
     for (std::int64_t j = thread; j < p.n_tokens; j += kThreads)
@@ -168,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
 #pragma unroll
   for (int e = 0; e < kEntries; ++e) {
     if (e >= p.entries) break;
-    double near = block_sum(proximal[e], shared);
+    double near = block_sum(proximal[e], shared) + of_sink;
     double far = block_sum(distant[e], shared);
     if (thread != 0) continue;
     if (!(near + far > 0)) near = far = CUDART_NAN;
@@ -214,6 +223,7 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   params.q_rows = q_rows;
   params.n_tokens = n_tokens;
   params.window = io.window;
+  params.sinks = io.sinks;
   params.probs = io.probs;
   params.mass = io.mass;
   params.proximal_lse = io.proximal_lse;

@@ -30,6 +30,10 @@ struct Proximity {
 /// exactly 1. A NaN or +inf score makes its row NaN, and so do scores that are all -inf; other rows
 /// stay as they are. Zero queries give uniform rows.
 ///
+/// With sinks, each row also sees a key that is none: a logit of its head that takes a share and
+/// gives nothing. It costs no cache, so it counts as proximal; weights are those of the real keys
+/// and sum to less than 1.
+///
 /// Cost: n_heads * q_rows * n_tokens * head_dim multiply-adds, one exponential a score, one read of
 /// the keys. Scratch: n_tokens / 64 floats a row. Safe to call from several threads.
 struct LastRows {
@@ -38,6 +42,7 @@ struct LastRows {
   float scale = 1;
   float soft_cap = 0;       // 0: none
   std::int64_t window = 0;  // 0: none
+  View<const float, 1> sinks;  // in  [n_heads], or no data: none
   View<float, 3> probs;     // out [n_heads, q_rows, n_tokens], or no data: not wanted
   std::vector<Proximity> grid;
   // out [grid, n_heads, q_rows], any of them without data where it is not wanted: the sum over the

@@ -9,6 +9,8 @@
 
 namespace kvatlas::kernels {
 
+constexpr double kNoSink = -std::numeric_limits<double>::infinity();
+
 /// The distant keys of row `i` are [begin, end).
 struct DistantRange {
   std::int64_t begin, end;

@@ -18,16 +18,18 @@ void last_rows(const LastRows& io) {
       const std::int64_t first = io.window > 0 ? std::max<std::int64_t>(0, i - io.window + 1) : 0;
       const Eigen::ArrayXd scores = attention_scores(keys.middleRows(first, i + 1 - first),
                                                      queries.row(row), io.scale, io.soft_cap);
-      const double highest = scores.maxCoeff<Eigen::PropagateNumbers>();
+      const double sink = io.sinks.data ? static_cast<double>(io.sinks(head)) : kNoSink;
+      const double highest = std::max(scores.maxCoeff<Eigen::PropagateNumbers>(), sink);
       const Eigen::ArrayXd weights = exact_exp(scores - highest);
-      const double total = weights.sum();
+      const double of_sink = io.sinks.data ? std::exp(sink - highest) : 0;
+      const double total = weights.sum() + of_sink;
       if (io.probs.data)
         for (std::int64_t j = 0; j < n_tokens; ++j)
           io.probs(head, row, j) =
               j >= first && j <= i ? static_cast<float>(weights[j - first] / total) : 0;
       for (std::size_t entry = 0; entry < io.grid.size(); ++entry) {
         const auto [initial, recent] = io.grid[entry];
-        double proximal = 0, distant = 0;
+        double proximal = of_sink, distant = 0;
         for (std::int64_t j = first; j <= i; ++j)
           (j < initial || i - recent < j ? proximal : distant) += weights[j - first];
         write_proximity(io, static_cast<std::int64_t>(entry), head, row, proximal, distant,

@@ -7,8 +7,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
 
@@ -28,8 +30,15 @@ Attended attend_causal(const Attention& io) {
     const at::Tensor value = io.value.unsqueeze(1).expand({n_kv_heads, group, n, head_dim});
     const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, true, std::nullopt, io.scale);
-    return {out.permute({2, 0, 1, 3}).reshape({n, n_heads * head_dim}),
-            logsumexp.reshape({n_heads, n})};
+    const at::Tensor lse = logsumexp.reshape({n_heads, n});
+    const at::Tensor rows = out.permute({2, 0, 1, 3});  // [n, K, group, d]
+    if (!io.sinks.defined()) return {rows.reshape({n, n_heads * head_dim}), lse};
+    // The keys' share of what keys and sink take together.
+    const at::Tensor of_keys = at::sigmoid(lse - io.sinks.unsqueeze(1)).t();
+    const at::Tensor scaled =
+        rows.reshape({n, n_heads, head_dim}) * of_keys.unsqueeze(-1).to(rows.scalar_type());
+    return {scaled.view({n, n_heads * head_dim}),
+            at::logaddexp(lse, io.sinks.unsqueeze(1)).contiguous()};
   }
   const at::Tensor out = at::scaled_dot_product_attention(
       io.query.unsqueeze(0), io.key.unsqueeze(0), io.value.unsqueeze(0), std::nullopt, 0.0, true,
@@ -108,9 +117,14 @@ Attended attend_blocks(const Attention& io) {
       if (io.proximal) hidden = hidden.logical_or_(is_distant(i, j, *io.proximal));
       scores.masked_fill_(hidden, -std::numeric_limits<float>::infinity());
     }
+    if (io.sinks.defined())
+      scores = at::cat(
+          {scores, io.sinks.view({n_kv_heads, group, 1, 1}).expand({n_kv_heads, group, count, 1})},
+          -1);
     const at::Tensor weights = at::softmax(scores, -1)
+                                   .narrow(-1, 0, n_keys)
                                    .to(io.value.scalar_type())
-                                   .view({n_kv_heads, group * count, n_keys});
+                                   .reshape({n_kv_heads, group * count, n_keys});
     const at::Tensor mixed = at::matmul(weights, take(io.value, 1, keys));
     out.narrow(0, start, count).copy_(mixed.view({n_heads, count, head_dim}).transpose(0, 1));
   }
@@ -123,7 +137,8 @@ Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
   const bool plain =
       io.softcap == 0.0 && !io.proximal && !io.shared && (io.window == 0 || io.window >= n_all);
-  return plain && n == n_all && n > 1 ? attend_causal(io) : attend_blocks(io);
+  const bool flash = io.query.is_cpu() || !io.sinks.defined();
+  return plain && flash && n == n_all && n > 1 ? attend_causal(io) : attend_blocks(io);
 }
 
 }  // namespace kvatlas::capture

@@ -77,6 +77,10 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   return need;
 }
 
+View<const float, 1> view_of_sinks(const LayerTensors& weights) {
+  return weights.sinks.defined() ? view_of<const float, 1>(weights.sinks) : View<const float, 1>();
+}
+
 /// LibTorch's own failures, as ours. Its messages go on with a stack trace after the first line.
 template <class Fn>
 void translate_torch_errors(Fn&& fn) {
@@ -337,7 +341,7 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   if (flow.shared) flow.queries.push_back(query);
   const Attended attended = attend({query, key, value, c.attention_scale, c.attention_softcap,
-                                    window, proximal, shared_with(index, flow)});
+                                    window, w.sinks, proximal, shared_with(index, flow)});
   if (observers.attention)
     observers.attention(
         {.layer = index,
@@ -348,7 +352,8 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
          .logsumexp = attended.logsumexp.defined() ? any_view<2>(attended.logsumexp) : AnyView<2>(),
          .scale = c.attention_scale,
          .softcap = c.attention_softcap,
-         .window = window});
+         .window = window,
+         .sinks = view_of_sinks(w)});
 
   finish_layer(w, attended.out, flow.hidden);
 }
@@ -395,6 +400,7 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
                  .scale = c.attention_scale,
                  .softcap = c.attention_softcap,
                  .window = c.window[layer],
+                 .sinks = view_of_sinks(weights),
                  .out = view_of<float, 3>(out)});
       s.finish_layer(weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
                      hidden);

@@ -58,10 +58,13 @@ struct AttentionInputs {
   std::size_t sequence = 0;  // index in run()'s list
   AnyView<3> query;          // [n_heads, n_new, head_dim]
   AnyView<3> key, value;     // [n_kv_heads, n_all, head_dim]
-  AnyView<2> logsumexp;  // [n_heads, n_new] float32, of each row's scores; no data: not computed
+  AnyView<2>
+      logsumexp;  // [n_heads, n_new] float32, of each row's scores and sink; no data: not computed
   double scale = 1.0;
   double softcap = 0.0;
   std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
+  /// [n_heads]: a logit that takes a share of each row and gives nothing; no data: none.
+  View<const float, 1> sinks;
 };
 using AttentionObserver = std::function<void(const AttentionInputs&)>;
 
@@ -77,8 +80,9 @@ struct ContinuationRows {
   AnyView<3> key, value;      // [rows, n_kv_heads, head_dim]
   double scale = 1.0;
   double softcap = 0.0;
-  std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
-  View<float, 3> out;       // to be filled: [rows, n_heads, head_dim]
+  std::int64_t window = 0;     // keys seen, the query's own included; 0 = all
+  View<const float, 1> sinks;  // as in AttentionInputs
+  View<float, 3> out;          // to be filled: [rows, n_heads, head_dim]
 };
 using ContinuationAttention = std::function<void(const ContinuationRows&)>;
 

@@ -32,9 +32,8 @@ at::Tensor mlp(const at::Tensor& rows, const at::Tensor& gate_up, const at::Tens
                const at::Tensor& down, const at::Tensor& down_bias, const model::Config& c,
                const at::Tensor& activation = {}) {
   const at::Tensor wide = linear(rows, gate_up, gate_up_bias);
-  return linear(
-      c.gated ? gated_activation(wide, c.activation) : activated(wide, c.activation, activation),
-      down, down_bias);
+  return linear(c.gated ? gated_activation(wide, c) : activated(wide, c.activation, activation),
+                down, down_bias);
 }
 
 /// Which experts each row goes to, and with what weights: [n, active] each.
@@ -72,14 +71,13 @@ at::Tensor of_best_groups(const at::Tensor& scores, const model::Experts& expert
 }
 
 Routes route(const at::Tensor& rows, const LayerTensors& w, const model::Experts& experts) {
-  const at::Tensor logits = capture::linear(rows, w.router).to(at::kFloat);
+  const at::Tensor logits = capture::linear(rows, w.router, w.router_bias).to(at::kFloat);
   if (experts.score == model::Experts::Score::sparse_mixer)
     return sparse_mixer(logits, experts.jitter);
   const at::Tensor scores = experts.score == model::Experts::Score::sigmoid
                                 ? at::sigmoid(logits)
                                 : at::softmax(logits, -1);
-  const at::Tensor choice =
-      w.router_correction.defined() ? scores + w.router_correction.to(at::kFloat) : scores;
+  const at::Tensor choice = w.router_correction.defined() ? scores + w.router_correction : scores;
   const at::Tensor index = std::get<1>(of_best_groups(choice, experts).topk(experts.active, -1));
   at::Tensor weights = scores.gather(-1, index);
   if (experts.normalised) weights = weights / weights.sum(-1, true).clamp_min(1e-20);
@@ -99,16 +97,20 @@ at::Tensor run_experts(const at::Tensor& rows, const LayerTensors& w, const mode
   for (std::int64_t e = 0, begin = 0; e < experts.count; begin += count[e], ++e) {
     if (count[e] == 0) continue;
     const at::Tensor which = of_rows.narrow(0, begin, count[e]);
-    const at::Tensor made =
-        mlp(rows.index_select(0, which),
-            w.expert_gate_up.narrow(0, e * 2 * experts.size, 2 * experts.size), {},
-            w.expert_down.narrow(0, e * c.hidden_size, c.hidden_size), {}, c);
+    const auto own = [&](const at::Tensor& of_all, std::int64_t each) {
+      return of_all.defined() ? of_all.narrow(0, e * each, each) : at::Tensor();
+    };
+    const std::int64_t wide = 2 * experts.size;
+    const at::Tensor made = mlp(rows.index_select(0, which), own(w.expert_gate_up, wide),
+                                own(w.expert_gate_up_bias, wide), own(w.expert_down, c.hidden_size),
+                                own(w.expert_down_bias, c.hidden_size), c);
     out.index_add_(0, which,
                    made.to(at::kFloat) * weights.narrow(0, begin, count[e]).unsqueeze(-1));
   }
   if (w.shared_down.defined()) {
     at::Tensor shared = mlp(rows, w.shared_gate_up, {}, w.shared_down, {}, c);
-    if (w.shared_gate.defined()) shared = shared * at::sigmoid(capture::linear(rows, w.shared_gate));
+    if (w.shared_gate.defined())
+      shared = shared * at::sigmoid(capture::linear(rows, w.shared_gate));
     out.add_(shared);
   }
   return out.to(rows.scalar_type());

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/logaddexp.h>
+
 #include "analyzer/capture/kernel_inputs-inl.hpp"
 
 namespace kvatlas::capture {
@@ -14,6 +17,7 @@ kernels::LastRows rows_of(const AttentionInputs& in) {
   io.scale = static_cast<float>(in.scale);
   io.soft_cap = static_cast<float>(in.softcap);
   io.window = in.window;
+  io.sinks = in.sinks;
   return io;
 }
 
@@ -36,6 +40,7 @@ kernels::AttentionMaps maps_of(const AttentionInputs& in,
   } else {
     const at::Tensor lse = lse_room();
     kernels::row_logsumexp({io.scores, view_of<float, 2>(lse)});
+    if (in.sinks.data) lse.copy_(at::logaddexp(lse, tensor_of(in.sinks).unsqueeze(1)));
     io.lse = view_of<const float, 2>(lse);
   }
   return io;

@@ -11,6 +11,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/where.h>
@@ -112,6 +113,8 @@ at::Tensor activated(const at::Tensor& rows, model::Activation activation,
       return at::gelu(rows);
     case model::Activation::relu2:
       return at::relu(rows).square();
+    case model::Activation::clamped_swiglu:  // is gated
+      break;
     case model::Activation::xielu: {
       const at::Tensor beta = parameters[2], eps = parameters[3],
                        above = at::softplus(parameters[0]),
@@ -124,7 +127,8 @@ at::Tensor activated(const at::Tensor& rows, model::Activation activation,
   return rows;
 }
 
-at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation) {
+at::Tensor gated_activation(const at::Tensor& gate_up, const model::Config& config) {
+  const model::Activation activation = config.activation;
   const std::int64_t width = gate_up.size(1) / 2;
   const bool gelu = activation == model::Activation::gelu_tanh;
   if (has_kernel(gate_up) && (gelu || activation == model::Activation::silu)) {
@@ -132,7 +136,13 @@ at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activat
     kernels::gated_activation({view_of<float, 2>(gate_up), gelu, view_of<float, 2>(out)});
     return out;
   }
-  return activated(gate_up.narrow(1, 0, width), activation) * gate_up.narrow(1, width, width);
+  const at::Tensor gate = gate_up.narrow(1, 0, width), up = gate_up.narrow(1, width, width);
+  if (activation == model::Activation::clamped_swiglu) {
+    const double limit = config.swiglu_limit;
+    const at::Tensor clamped = gate.clamp_max(limit);
+    return clamped * at::sigmoid(clamped * config.swiglu_alpha) * (up.clamp(-limit, limit) + 1);
+  }
+  return activated(gate, activation) * up;
 }
 
 }  // namespace kvatlas::capture

@@ -36,7 +36,7 @@ RopeTable rope_table(const model::RopeFrequencies& frequencies, std::int64_t fir
 void rotate(const at::Tensor& heads, const RopeTable& table);
 
 /// Halves the width: gate and up projections become one array [n, width].
-at::Tensor gated_activation(const at::Tensor& gate_up, model::Activation activation);
+at::Tensor gated_activation(const at::Tensor& gate_up, const model::Config& config);
 /// The same width. `parameters` are those of xIELU, as the checkpoint has them.
 at::Tensor activated(const at::Tensor& rows, model::Activation activation,
                      const at::Tensor& parameters = {});
@@ -48,6 +48,7 @@ struct Attention {
   double scale = 1.0;
   double softcap = 0.0;
   std::int64_t window = 0;
+  at::Tensor sinks = {};  // [n_heads] float32, of AttentionInputs; undefined: none
   std::optional<kernels::Proximity> proximal =
       {};  // if set, every row sees its proximal keys alone
   /// If set, the scores of keys that are not proximal come from these queries and keys.
@@ -61,8 +62,8 @@ struct Attention {
 /// Its memory grows with n_all, and not with n * n_all.
 struct Attended {
   at::Tensor out;  // [n, n_heads * head_dim]
-  at::Tensor
-      logsumexp;  // [n_heads, n] of each row's scores; undefined unless the kernel has it anyway
+  /// [n_heads, n] of each row's scores and sink; undefined unless the kernel has it anyway.
+  at::Tensor logsumexp;
 };
 Attended attend(const Attention& io);
 

@@ -13,6 +13,7 @@ namespace kvatlas::capture {
 
 /// The kernels' view as a tensor of the same memory.
 at::Tensor tensor_of(const AnyView<3>& view);
+at::Tensor tensor_of(const View<const float, 1>& view);
 
 /// A view that a kernel may write, or read with a known type.
 template <class T, std::size_t N>

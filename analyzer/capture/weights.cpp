@@ -23,6 +23,7 @@ using model::LayerWeights;
 struct Member {
   model::Weight LayerWeights::*stored;
   at::Tensor LayerTensors::*held;
+  bool as_float = false;  // float32, whatever the others are
 };
 constexpr Member kMembers[] = {
     {&LayerWeights::attention_norm, &LayerTensors::attention_norm},
@@ -33,6 +34,7 @@ constexpr Member kMembers[] = {
     {&LayerWeights::k_norm, &LayerTensors::k_norm},
     {&LayerWeights::output, &LayerTensors::output},
     {&LayerWeights::output_bias, &LayerTensors::output_bias},
+    {&LayerWeights::sinks, &LayerTensors::sinks, true},
     {&LayerWeights::post_attention_norm, &LayerTensors::post_attention_norm},
     {&LayerWeights::mlp_norm, &LayerTensors::mlp_norm},
     {&LayerWeights::mlp_norm_bias, &LayerTensors::mlp_norm_bias},
@@ -43,9 +45,12 @@ constexpr Member kMembers[] = {
     {&LayerWeights::down_bias, &LayerTensors::down_bias},
     {&LayerWeights::post_mlp_norm, &LayerTensors::post_mlp_norm},
     {&LayerWeights::router, &LayerTensors::router},
-    {&LayerWeights::router_correction, &LayerTensors::router_correction},
+    {&LayerWeights::router_bias, &LayerTensors::router_bias},
+    {&LayerWeights::router_correction, &LayerTensors::router_correction, true},
     {&LayerWeights::expert_gate_up, &LayerTensors::expert_gate_up},
+    {&LayerWeights::expert_gate_up_bias, &LayerTensors::expert_gate_up_bias},
     {&LayerWeights::expert_down, &LayerTensors::expert_down},
+    {&LayerWeights::expert_down_bias, &LayerTensors::expert_down_bias},
     {&LayerWeights::shared_gate_up, &LayerTensors::shared_gate_up},
     {&LayerWeights::shared_down, &LayerTensors::shared_down},
     {&LayerWeights::shared_gate, &LayerTensors::shared_gate},
@@ -65,7 +70,7 @@ WeightStore::~WeightStore() {
   if (prefetch_.valid()) prefetch_.wait();
 }
 
-void WeightStore::load(const model::Weight& weight, at::Tensor& into) const {
+void WeightStore::load(const model::Weight& weight, at::Tensor& into, bool as_float) const {
   if (!weight) {
     into.reset();
     return;
@@ -74,7 +79,9 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into) const {
   const std::int64_t rows = weight.rows(), columns = weight.columns();
   // A slot of streamed weights may hold those of a layer of another kind.
   if (!into.defined() || into.numel() != rows * columns)
-    into = vector ? at::empty({rows * columns}, options_) : at::empty({rows, columns}, options_);
+    into = at::empty(vector ? std::vector<std::int64_t>{rows * columns}
+                            : std::vector<std::int64_t>{rows, columns},
+                     as_float ? options_.dtype(at::kFloat) : options_);
   const at::Tensor matrix = into.view({rows, columns});
   if (matrix.is_cpu() && matrix.scalar_type() == at::kFloat) {
     model::read_rows(weight, 0, rows, matrix.mutable_data_ptr<float>());
@@ -96,7 +103,7 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into) const {
 void WeightStore::load_layer(std::int64_t index, LayerTensors& into) const {
   const c10::InferenceMode no_gradients;
   const auto& from = model_->layers()[index];
-  for (const auto& [stored, held] : kMembers) load(from.*stored, into.*held);
+  for (const auto& [stored, held, as_float] : kMembers) load(from.*stored, into.*held, as_float);
   model_->require_intact();
 }
 

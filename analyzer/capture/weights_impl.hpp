@@ -20,11 +20,11 @@ inline constexpr std::int64_t kStagingBytes = 64 << 20;
 /// in model::LayerWeights; tensors that the model lacks are undefined.
 struct LayerTensors {
   at::Tensor attention_norm, attention_norm_bias, qkv, qkv_bias, q_norm, k_norm, output,
-      output_bias, post_attention_norm;
+      output_bias, post_attention_norm, sinks;
   at::Tensor mlp_norm, mlp_norm_bias, gate_up, gate_up_bias, activation, down, down_bias,
       post_mlp_norm;
-  at::Tensor router, router_correction, expert_gate_up, expert_down, shared_gate_up, shared_down,
-      shared_gate;
+  at::Tensor router, router_bias, router_correction, expert_gate_up, expert_gate_up_bias,
+      expert_down, expert_down_bias, shared_gate_up, shared_down, shared_gate;
 };
 
 /// Hands out the weights layer by layer. Resident weights are decoded on first use and kept.
@@ -50,7 +50,7 @@ class WeightStore {
   bool streaming() const { return streaming_; }
 
  private:
-  void load(const model::Weight& weight, at::Tensor& into) const;
+  void load(const model::Weight& weight, at::Tensor& into, bool as_float = false) const;
   void load_layer(std::int64_t index, LayerTensors& into) const;
 
   std::shared_ptr<const model::ModelFile> model_;

@@ -21,11 +21,13 @@ constexpr std::array kArchitectures = {
     "glm4",       "glm4_moe",  "granite",  "granitemoe",   "hunyuan_v1_dense",
     "minimax_m2", "ministral", "mixtral",  "nemotron",     "olmo2",
     "olmo3",      "olmoe",     "phi",      "phimoe",       "qwen2_moe",
-    "qwen3_moe",  "seed_oss",  "smollm3",  "stablelm",     "starcoder2"};
-static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::starcoder2) + 1);
+    "qwen3_moe",  "seed_oss",  "smollm3",  "stablelm",     "starcoder2",
+    "gpt_oss"};
+static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::gpt_oss) + 1);
 // They stand in the order of Activation.
-constexpr std::array kActivations = {"silu", "gelu_tanh", "gelu", "relu2", "xielu"};
-static_assert(kActivations.size() == static_cast<std::size_t>(Activation::xielu) + 1);
+constexpr std::array kActivations = {"silu",  "gelu_tanh", "gelu",
+                                     "relu2", "xielu",     "clamped_swiglu"};
+static_assert(kActivations.size() == static_cast<std::size_t>(Activation::clamped_swiglu) + 1);
 // They stand in the order of RopeKind.
 constexpr std::array kRopeKinds = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
 static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::longrope) + 1);

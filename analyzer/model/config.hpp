@@ -45,7 +45,8 @@ enum class Architecture {
   seed_oss,
   smollm3,
   stablelm,
-  starcoder2
+  starcoder2,
+  gpt_oss
 };
 const char* architecture_name(Architecture architecture);
 /// All of them, in alphabetic order.
@@ -74,7 +75,7 @@ struct Rope {
 };
 
 enum class NormKind { rms, layer };
-enum class Activation { silu, gelu_tanh, gelu, relu2, xielu };
+enum class Activation { silu, gelu_tanh, gelu, relu2, xielu, clamped_swiglu };
 const char* activation_name(Activation activation);
 
 /// A feed-forward block of experts, of which a router sends each token to a few.
@@ -114,7 +115,8 @@ struct Config {
   bool tied_embeddings = false;
   NormKind norm = NormKind::rms;  // of layers and of the last one; heads have RMS norms
   Activation activation = Activation::silu;
-  bool gated = true;            // activation(gate) * up; else activation(up)
+  double swiglu_alpha = 1.702, swiglu_limit = 7.0;  // clamped_swiglu (gpt-oss)
+  bool gated = true;                                // activation(gate) * up; else activation(up)
   bool parallel_block = false;  // attention and feed-forward block read the same hidden states
   Experts experts;
 

@@ -31,6 +31,7 @@ struct HfLayout {
   const char *attention = "self_attn.", *fused_qkv = nullptr, *output = "o_proj";
   const char *q_norm = nullptr, *k_norm = nullptr;
   bool wide_qk_norm = false;
+  const char* sinks = nullptr;
   bool qkv_by_kv_head = false;     // the rows of fused_qkv, as InternLM2 orders them
   bool neighbours_rotate = false;  // RoPE turns dimensions (2i, 2i + 1), not (i, i + half)
   // The feed-forward block.
@@ -39,8 +40,12 @@ struct HfLayout {
   /// A feed-forward block of experts: a tensor for each, or stacked ones. `correction` is added to
   /// the router's scores where experts are chosen.
   const char *sparse = "mlp.", *router = "gate.weight", *correction = nullptr;
+  const char* router_bias = nullptr;
   const char *expert_gate = "gate_proj", *expert_up = "up_proj", *expert_down = "down_proj";
   const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  /// The stacked matrices are transposed or in MXFP4, gate and up lie interleaved, and router and
+  /// experts have biases (gpt-oss).
+  bool interleaved_experts = false;
   const char *shared = nullptr, *shared_gate = nullptr;
 };
 
@@ -56,6 +61,7 @@ struct HfConfig {
   bool norm_bias = false;
   bool head_bias = false;
   bool untied_stated = false;
+  std::vector<std::int64_t> scale_block;  // rows and columns that share a scale, if it says so
 };
 
 /// From the text of config.json and generation_config.json ("" if there is none). `folder_name` is

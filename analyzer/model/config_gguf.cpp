@@ -233,6 +233,9 @@ void read_olmo2(const Keys& keys, Config& config) {
   config.local_rope->theta = keys.positive("rope.freq_base_swa").value_or(config.rope.theta);
 }
 
+/// The converter leaves out that the correction range is not rounded.
+void read_gpt_oss(const Keys&, Config& config) { config.rope.truncate = false; }
+
 void read_phi2(const Keys&, Config& config) { config.parallel_block = true; }
 void read_hunyuan(const Keys&, Config& config) { config.norms_after_rope = true; }
 
@@ -281,6 +284,11 @@ constexpr GgufFamily kFamilies[] = {
      .architecture = Architecture::glm4_moe,
      .score = kSigmoid,
      .normalised = false},
+    {.name = "gpt-oss",
+     .architecture = Architecture::gpt_oss,
+     .windows = {true, 2, 128},
+     .activation = Activation::clamped_swiglu,
+     .read = read_gpt_oss},
     {.name = "granite", .architecture = Architecture::granite, .read = read_granite},
     {.name = "granitemoe", .architecture = Architecture::granitemoe, .read = read_granite},
     {.name = "hunyuan-dense", .architecture = Architecture::hunyuan_v1_dense, .read = read_hunyuan},

@@ -187,11 +187,31 @@ void add_tokens(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& 
     if (std::find(to.begin(), to.end(), id) == to.end()) to.push_back(id);
 }
 
+/// Which weights are quantised, and how, is seen from the tensors.
+void read_quantization(const Fields& fields, HfConfig& config) {
+  const auto quantization = fields.object("quantization_config");
+  if (!quantization) return;
+  const std::string method = quantization->text("quant_method").value_or("an unknown method");
+  const std::string format = quantization->text("format").value_or("");
+  const bool by_scales =
+      method == "compressed-tensors" &&
+      (format == "float-quantized" || format == "int-quantized" || format == "naive-quantized");
+  if (method != "fp8" && method != "mxfp4" && !by_scales)
+    fail(ErrorCode::unsupported, "the weights are quantised by ", quoted(method),
+         format.empty() ? "" : str(" in the format ", quoted(format)),
+         ", which is not supported; use the unquantised model, FP8, MXFP4 or a GGUF file");
+  const json* block = quantization->find("weight_block_size");
+  if (block == nullptr) return;
+  for (const json& size : *block) {
+    if (!size.is_number_unsigned() || size.get<std::uint64_t>() < 1 ||
+        size.get<std::uint64_t>() > static_cast<std::uint64_t>(Limits::width))
+      quantization->refuse("weight_block_size", "two numbers");
+    config.scale_block.push_back(size.get<std::int64_t>());
+  }
+  if (config.scale_block.size() != 2) quantization->refuse("weight_block_size", "two numbers");
+}
+
 HfConfig read_config(const Fields& outer, const std::string& folder_name) {
-  if (auto quantization = outer.object("quantization_config"))
-    fail(ErrorCode::unsupported, "the weights are quantised by ",
-         quoted(quantization->text("quant_method").value_or("an unknown method")),
-         ", which is not supported; use the unquantised model or a GGUF file");
   // The multimodal Gemma 3 keeps the language model's part in text_config.
   const auto inner =
       outer.text("model_type") == "gemma3" ? outer.object("text_config") : std::nullopt;
@@ -201,6 +221,7 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
   const HfDefaults& defaults = family.defaults;
   HfConfig result;
   result.layout = family.layout;
+  read_quantization(outer, result);
   Config& config = result.config;
   config.architecture = family.architecture;
   const auto count = [&](const char* key, std::int64_t most, std::int64_t fallback) {

@@ -3,6 +3,7 @@
 // compiler turns them into vector code. q: the stored small integers, d and m: the float16 scale
 // and offset of a block; the K formats scale groups of 16 or 32 values again by small integers.
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "analyzer/model/tensor.hpp"
@@ -111,6 +112,27 @@ void non_linear(const Byte* q, float d, float* out) {
 }
 
 void iq4_nl(const Byte* in, float* out) { non_linear(in + 2, load_f16(in), out); }
+
+/// Doubled, so that the power of two before them is a half smaller.
+void mxfp4(const Byte* in, float* out) {
+  static constexpr float kValues[16] = {0,     1,  2,  3,  4,  6,  8,  12,
+                                        -0.0F, -1, -2, -3, -4, -6, -8, -12};
+  const float d = std::ldexp(1.0F, in[0] - 128);
+  for (int i = 0; i < 16; ++i) {
+    out[i] = kValues[in[1 + i] & 15] * d;
+    out[i + 16] = kValues[in[1 + i] >> 4] * d;
+  }
+}
+
+/// 4 bits of exponent and 3 of mantissa; no infinities, and NaN where all of them are set.
+float load_f8_e4m3(Byte byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  const float magnitude = exponent == 15 && mantissa == 7 ? std::nanf("")
+                          : exponent == 0
+                              ? static_cast<float>(mantissa) * 0x1p-9F
+                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return byte & 0x80 ? -magnitude : magnitude;
+}
 
 // Formats of 256 values a block.
 
@@ -262,6 +284,17 @@ void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, flo
       return decode_blocks<32, 18, iq4_nl>(in, count, out);
     case TensorType::iq4_xs:
       return decode_blocks<256, 136, iq4_xs>(in, count, out);
+    case TensorType::mxfp4:
+      return decode_blocks<32, 17, mxfp4>(in, count, out);
+    case TensorType::f8_e4m3:
+      for (std::int64_t i = 0; i < count; ++i) out[i] = load_f8_e4m3(in[i]);
+      return;
+    case TensorType::i8:
+      for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<std::int8_t>(in[i]);
+      return;
+    case TensorType::u8:
+      for (std::int64_t i = 0; i < count; ++i) out[i] = in[i];
+      return;
   }
 }
 

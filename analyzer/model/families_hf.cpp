@@ -266,6 +266,15 @@ void read_ernie_moe(const Fields& fields, HfConfig& hf) {
     experts.in_layer[layer] = (layer + 1) % step == 0 && layer >= first && layer <= last ? 1 : 0;
 }
 
+void read_gpt_oss(const Fields& fields, HfConfig& hf) {
+  read_plain_experts(fields, hf, 128, 4);
+  Config& config = hf.config;
+  config.experts.normalised = true;
+  config.activation = Activation::clamped_swiglu;
+  config.swiglu_alpha = fields.positive("swiglu_alpha").value_or(config.swiglu_alpha);
+  config.swiglu_limit = fields.positive("swiglu_limit").value_or(config.swiglu_limit);
+}
+
 constexpr HfFlag kBias = {"attention_bias", false}, kMlpBias = {"mlp_bias", false};
 constexpr HfFlag kUseBias = {"use_bias", false}, kAlways = {nullptr, true};
 
@@ -642,8 +651,23 @@ constexpr HfFamily kFamilies[] = {
      .mlp_bias = {"use_bias", true},
      .layout = {.up = "c_fc", .down = "c_proj"},
      .read = read_starcoder2},
+    {.type = "gpt_oss",
+     .model_class = "GptOssForCausalLM",
+     .architecture = Architecture::gpt_oss,
+     .defaults =
+         {.kv_heads = 8, .head_dim = 64, .context = 131072, .norm_eps = 1e-5, .theta = 150000},
+     .windows = {.layers = HfWindows::even, .size = 128, .by_type = true},
+     .qkv_bias = {"attention_bias", true},
+     .output_bias = {"attention_bias", true},
+     .layout = {.sinks = "sinks",
+                .router = "router.weight",
+                .router_bias = "router.bias",
+                .stacked_gate_up = "experts.gate_up_proj",
+                .stacked_down = "experts.down_proj",
+                .interleaved_experts = true},
+     .read = read_gpt_oss},
 };
-static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::starcoder2) + 1);
+static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::gpt_oss) + 1);
 
 }  // namespace
 

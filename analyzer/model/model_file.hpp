@@ -16,14 +16,26 @@ namespace kvatlas::model {
 
 /// Rows of a weight in the order that the forward pass wants, taken from one stored tensor: fused
 /// projections are ranges of rows, permuted ones (GGUF's q and k of the llama kind, InternLM2's
-/// wqkv) a list.
+/// wqkv) a list, and interleaved ones have a step. Row i is the stored row first + step * i, or
+/// first + order[i]; of a vector, which is one row, the same holds for its elements.
 struct Rows {
-  const StoredTensor* tensor = nullptr;  // [n, columns], or [columns] for a vector (one row)
+  const StoredTensor* tensor = nullptr;
   std::int64_t columns = 0;
-  std::int64_t first = 0;  // used where `order` is empty
+  std::int64_t first = 0, step = 1;
   std::int64_t count = 0;
-  std::vector<std::int64_t> order;  // stored row of each wanted row (of a vector: stored element)
+  std::vector<std::int64_t> order;
   bool is_vector = false;
+  /// How the stored numbers become those of the weight.
+  enum class Encoding : std::uint8_t {
+    plain,
+    transposed,  // stored [columns, rows], as the matrix that begins at value `offset`
+    mxfp4,       // pairs of 4-bit numbers, and for each 32 of them a power of two in `scales`
+    scaled       // times a factor that scale_rows rows and scale_columns columns share
+  };
+  Encoding encoding = Encoding::plain;
+  std::int64_t offset = 0;
+  const StoredTensor* scales = nullptr;
+  std::int64_t scale_rows = 0, scale_columns = 0;
 };
 
 /// A weight matrix: [sum of counts, columns]. Parts lie one under the other (q, k, v; gate, up).
@@ -46,6 +58,7 @@ struct LayerWeights {
   Weight q_norm, k_norm;           // [d] for each head, or [H d] and [K d] over all heads
   Weight output;                   // [D, H d]
   Weight output_bias;              // [D]
+  Weight sinks;                    // [H]
   Weight post_attention_norm;      // [D] after attention, before the sum
   Weight mlp_norm, mlp_norm_bias;  // [D]
   Weight gate_up;                  // [2 I, D], or [I, D] in a block without a gate
@@ -55,9 +68,12 @@ struct LayerWeights {
   Weight down_bias;                // [D]
   Weight post_mlp_norm;            // [D]
   Weight router;                   // [E, D]
+  Weight router_bias;              // [E]
   Weight router_correction;        // [E] added to scores where experts are chosen
   Weight expert_gate_up;           // [E 2X, D]: of each expert its gate, then its up projection
+  Weight expert_gate_up_bias;      // [E 2X]
   Weight expert_down;              // [E D, X]
+  Weight expert_down_bias;         // [E D]
   Weight shared_gate_up;           // [2 S, D]
   Weight shared_down;              // [D, S]
   Weight shared_gate;              // [1, D] a sigmoid of it scales the shared expert

@@ -75,6 +75,12 @@ class HeaderReader : public nlohmann::json::json_sax_t {
       tensor.type = TensorType::f16;
     else if (value == "BF16")
       tensor.type = TensorType::bf16;
+    else if (value == "F8_E4M3")
+      tensor.type = TensorType::f8_e4m3;
+    else if (value == "I8")
+      tensor.type = TensorType::i8;
+    else if (value == "U8")
+      tensor.type = TensorType::u8;
     else
       tensor.foreign_type = value.empty() ? "''" : value;
     return true;

@@ -27,6 +27,11 @@ enum class TensorType : std::uint8_t {
   q6_k,
   iq4_nl,
   iq4_xs,
+  mxfp4,
+  // Of safetensors alone: numbers that scales in other tensors go with.
+  f8_e4m3,
+  i8,
+  u8,
 };
 
 /// Values in one block and bytes that the block takes ({1, 4} for f32, {32, 18} for q4_0, …).

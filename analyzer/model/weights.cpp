@@ -2,6 +2,7 @@
 #include "analyzer/model/weights.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -19,6 +20,11 @@ std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
   return shape;
 }
 
+/// Bytes that mean nothing without the scales that go with them.
+bool needs_scales(TensorType type) {
+  return type == TensorType::f8_e4m3 || type == TensorType::i8 || type == TensorType::u8;
+}
+
 std::int64_t bytes_of(TensorType type, std::int64_t values) {
   const BlockShape block = block_shape(type);
   return values / block.values * block.bytes;
@@ -28,14 +34,65 @@ std::int64_t bytes_of(TensorType type, std::int64_t values) {
 void read_vector(const Weight& weight, float* out) {
   std::vector<float> stored;
   for (const Rows& part : weight.parts) {
-    if (part.order.empty()) {
-      dequantize(part.tensor->type, part.tensor->bytes.data(), part.columns, out);
+    const std::byte* bytes = part.tensor->bytes.data() + bytes_of(part.tensor->type, part.first);
+    if (part.order.empty() && part.step == 1) {
+      dequantize(part.tensor->type, bytes, part.columns, out);
     } else {
-      stored.resize(part.columns);
-      dequantize(part.tensor->type, part.tensor->bytes.data(), part.columns, stored.data());
-      for (std::int64_t i = 0; i < part.columns; ++i) out[i] = stored[part.order[i]];
+      const std::int64_t span =
+          part.order.empty() ? (part.columns - 1) * part.step + 1 : part.columns;
+      stored.resize(static_cast<std::size_t>(span));
+      dequantize(part.tensor->type, bytes, span, stored.data());
+      for (std::int64_t i = 0; i < part.columns; ++i)
+        out[i] = stored[part.order.empty() ? i * part.step : part.order[i]];
     }
     out += part.columns;
+  }
+}
+
+/// Two numbers of 4 bits a byte, the lower half first, in units of half the power of two.
+void decode_mxfp4(const Rows& part, std::int64_t row, float* out) {
+  static constexpr float kValues[16] = {0,     1,  2,  3,  4,  6,  8,  12,
+                                        -0.0F, -1, -2, -3, -4, -6, -8, -12};
+  const auto* codes =
+      reinterpret_cast<const std::uint8_t*>(part.tensor->bytes.data()) + row * part.columns / 2;
+  const auto* exponents =
+      reinterpret_cast<const std::uint8_t*>(part.scales->bytes.data()) + row * part.columns / 32;
+  for (std::int64_t block = 0; block < part.columns / 32; ++block) {
+    const float unit = std::ldexp(1.0F, exponents[block] - 128);
+    for (std::int64_t i = 0; i < 16; ++i, ++codes, out += 2) {
+      out[0] = kValues[*codes & 15] * unit;
+      out[1] = kValues[*codes >> 4] * unit;
+    }
+  }
+}
+
+void scale_row(const Rows& part, std::int64_t row, float* out) {
+  const std::int64_t factors = (part.columns + part.scale_columns - 1) / part.scale_columns;
+  std::vector<float> factor(static_cast<std::size_t>(factors));
+  const TensorType type = part.scales->type;
+  dequantize(type, part.scales->bytes.data() + bytes_of(type, row / part.scale_rows * factors),
+             factors, factor.data());
+  for (std::int64_t c = 0; c < part.columns; ++c) out[c] *= factor[c / part.scale_columns];
+}
+
+/// One stored row.
+void read_row(const Rows& part, std::int64_t row, float* out) {
+  const TensorType type = part.tensor->type;
+  const std::byte* bytes = part.tensor->bytes.data();
+  switch (part.encoding) {
+    case Rows::Encoding::transposed: {
+      const std::int64_t width = part.tensor->shape.back();
+      for (std::int64_t c = 0; c < part.columns; ++c)
+        dequantize(type, bytes + bytes_of(type, part.offset + c * width + row), 1, out + c);
+      return;
+    }
+    case Rows::Encoding::mxfp4:
+      return decode_mxfp4(part, row, out);
+    case Rows::Encoding::plain:
+    case Rows::Encoding::scaled:
+      dequantize(type, bytes + row * bytes_of(type, part.columns), part.columns, out);
+      if (part.encoding == Rows::Encoding::scaled) scale_row(part, row, out);
+      return;
   }
 }
 
@@ -44,15 +101,15 @@ void read_block(const Weight& weight, std::int64_t first, std::int64_t count, fl
   for (const Rows& part : weight.parts) {
     const std::int64_t begin = std::min(first, part.count);
     const std::int64_t rows = std::min(count, part.count - begin);
-    const std::byte* bytes = part.tensor->bytes.data();
-    const std::int64_t row_bytes = bytes_of(part.tensor->type, part.columns);
-    if (part.order.empty()) {
-      dequantize(part.tensor->type, bytes + (part.first + begin) * row_bytes, rows * part.columns,
-                 out);
+    const TensorType type = part.tensor->type;
+    if (part.encoding == Rows::Encoding::plain && part.order.empty() && part.step == 1) {
+      dequantize(type,
+                 part.tensor->bytes.data() + (part.first + begin) * bytes_of(type, part.columns),
+                 rows * part.columns, out);
       out += rows * part.columns;
     } else {
-      for (std::int64_t row = begin; row < begin + rows; ++row, out += part.columns)
-        dequantize(part.tensor->type, bytes + part.order[row] * row_bytes, part.columns, out);
+      for (std::int64_t i = begin; i < begin + rows; ++i, out += part.columns)
+        read_row(part, part.first + (part.order.empty() ? i * part.step : part.order[i]), out);
     }
     first -= begin;
     if (rows > 0) first = 0;
@@ -95,13 +152,42 @@ void read_rows(const Weight& weight, std::int64_t first, std::int64_t count, flo
 }
 
 const StoredTensor& TensorFinder::require(const std::string& name,
-                                          const std::vector<std::int64_t>& shape) const {
+                                          const std::vector<std::int64_t>& shape,
+                                          bool scaled) const {
   const StoredTensor* tensor = find_(name);
+  if (tensor && !scaled && needs_scales(tensor->type))
+    fail(ErrorCode::unsupported, "tensor ", quoted(name), " has the type ", type_name(*tensor),
+         " without scales, which is not supported");
   if (tensor == nullptr) fail(ErrorCode::unreadable, "the tensor ", quoted(name), " is missing");
   if (tensor->shape != shape && without_ones(tensor->shape) != without_ones(shape))
     fail(ErrorCode::unreadable, "tensor ", quoted(name), ": shape ", list_str(tensor->shape),
          ", expected ", list_str(shape));
   return *tensor;
+}
+
+Rows TensorFinder::scaled(const std::string& name, const std::string& scales, std::int64_t rows,
+                          std::int64_t columns, const std::vector<std::int64_t>& block) const {
+  Rows part;
+  part.tensor = &require(name, {rows, columns}, true);
+  part.columns = columns;
+  part.count = rows;
+  part.encoding = Rows::Encoding::scaled;
+  part.scales = find_(scales);
+  if (part.scales == nullptr || block_shape(part.scales->type).values > 1)
+    fail(ErrorCode::unreadable, "the tensor ", quoted(scales), " holds no numbers");
+  const auto& shape = part.scales->shape;
+  if (shape.size() == 2 && block.size() == 2) {
+    part.scale_rows = block[0];
+    part.scale_columns = block[1];
+  } else {  // one for all, one a row, or several a row
+    const std::int64_t of_rows = shape.empty() ? 1 : shape[0],
+                       of_columns = shape.size() < 2 ? 1 : shape[1];
+    part.scale_rows = of_rows == 1 ? rows : 1;
+    part.scale_columns = of_columns > 0 ? (columns + of_columns - 1) / of_columns : columns;
+  }
+  const auto pieces = [](std::int64_t size, std::int64_t each) { return (size + each - 1) / each; };
+  require(scales, {pieces(rows, part.scale_rows), pieces(columns, part.scale_columns)});
+  return part;
 }
 
 Rows TensorFinder::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
@@ -123,11 +209,71 @@ Rows TensorFinder::vector(const std::string& name, std::int64_t size) const {
 
 std::vector<Rows> TensorFinder::stacked(const std::string& name, std::int64_t count,
                                         std::int64_t rows, std::int64_t columns) const {
-  const StoredTensor& tensor = require(name, {count, rows, columns});
-  std::vector<Rows> parts;
-  for (std::int64_t i = 0; i < count; ++i)
-    parts.push_back({&tensor, columns, i * rows, rows, {}, false});
+  Rows part;
+  part.tensor = &require(name, {count, rows, columns});
+  part.columns = columns;
+  part.count = rows;
+  std::vector<Rows> parts(static_cast<std::size_t>(count), part);
+  for (std::int64_t i = 0; i < count; ++i) parts[i].first = i * rows;
   return parts;
+}
+
+std::vector<Rows> TensorFinder::stacked_vectors(const std::string& name, std::int64_t count,
+                                                std::int64_t size) const {
+  Rows part;
+  part.tensor = &require(name, {count, size});
+  part.columns = size;
+  part.count = 1;
+  part.is_vector = true;
+  std::vector<Rows> parts(static_cast<std::size_t>(count), part);
+  for (std::int64_t i = 0; i < count; ++i) parts[i].first = i * size;
+  return parts;
+}
+
+std::vector<Rows> TensorFinder::stacked_transposed(const std::string& name, std::int64_t count,
+                                                   std::int64_t rows, std::int64_t columns) const {
+  Rows part;
+  part.tensor = &require(name, {count, columns, rows});
+  if (block_shape(part.tensor->type).values > 1)
+    fail(ErrorCode::unsupported, "tensor ", quoted(name), ": ", type_name(*part.tensor),
+         " in transposed matrices is not supported");
+  part.columns = columns;
+  part.count = rows;
+  part.encoding = Rows::Encoding::transposed;
+  std::vector<Rows> parts(static_cast<std::size_t>(count), part);
+  for (std::int64_t i = 0; i < count; ++i) parts[i].offset = i * rows * columns;
+  return parts;
+}
+
+std::vector<Rows> TensorFinder::stacked_mxfp4(const std::string& name, std::int64_t count,
+                                              std::int64_t rows, std::int64_t columns) const {
+  if (columns % 32 != 0)
+    fail(ErrorCode::unreadable, "tensor ", quoted(name + "_blocks"), ": rows of ", columns,
+         " values, expected a multiple of 32");
+  Rows part;
+  part.tensor = &require(name + "_blocks", {count, rows, columns / 32, 16}, true);
+  part.scales = &require(name + "_scales", {count, rows, columns / 32}, true);
+  for (const StoredTensor* tensor : {part.tensor, part.scales})
+    if (tensor->type != TensorType::u8)
+      fail(ErrorCode::unreadable, "tensor ", quoted(tensor->name), ": ", type_name(*tensor),
+           ", expected U8");
+  part.columns = columns;
+  part.count = rows;
+  part.encoding = Rows::Encoding::mxfp4;
+  std::vector<Rows> parts(static_cast<std::size_t>(count), part);
+  for (std::int64_t i = 0; i < count; ++i) parts[i].first = i * rows;
+  return parts;
+}
+
+void interleaved_halves(const std::vector<Rows>& fused, std::vector<Rows>& out) {
+  for (const Rows& both : fused)
+    for (std::int64_t half = 0; half < 2; ++half) {
+      Rows part = both;
+      part.first += half;
+      part.step = 2;
+      (part.is_vector ? part.columns : part.count) /= 2;
+      out.push_back(std::move(part));
+    }
 }
 
 std::vector<std::int64_t> neighbours_to_halves(const Config& config, std::int64_t n_heads) {

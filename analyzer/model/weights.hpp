@@ -22,19 +22,36 @@ class TensorFinder {
   /// length 1 do not count.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   Rows vector(const std::string& name, std::int64_t size) const;
+  /// A matrix of small numbers, each block of which goes with a factor: block [rows, columns], or
+  /// if that is empty as many rows and columns as the scales' shape leaves each.
+  Rows scaled(const std::string& name, const std::string& scales, std::int64_t rows,
+              std::int64_t columns, const std::vector<std::int64_t>& block) const;
   /// `count` matrices in one tensor [count, rows, columns], each as a part.
   std::vector<Rows> stacked(const std::string& name, std::int64_t count, std::int64_t rows,
                             std::int64_t columns) const;
+  /// `count` vectors in one tensor [count, size].
+  std::vector<Rows> stacked_vectors(const std::string& name, std::int64_t count,
+                                    std::int64_t size) const;
+  /// The same matrices, each stored transposed: [count, columns, rows].
+  std::vector<Rows> stacked_transposed(const std::string& name, std::int64_t count,
+                                       std::int64_t rows, std::int64_t columns) const;
+  /// The same matrices in MXFP4: the tensors NAME_blocks and NAME_scales.
+  std::vector<Rows> stacked_mxfp4(const std::string& name, std::int64_t count, std::int64_t rows,
+                                  std::int64_t columns) const;
 
  private:
-  const StoredTensor& require(const std::string& name,
-                              const std::vector<std::int64_t>& shape) const;
+  const StoredTensor& require(const std::string& name, const std::vector<std::int64_t>& shape,
+                              bool scaled = false) const;
   Find find_;
 };
 
 /// Where RoPE turns neighbours (2i, 2i + 1) of a head: the stored row of each row of q or k, in the
 /// order in which it turns (i, i + half).
 std::vector<std::int64_t> neighbours_to_halves(const Config& config, std::int64_t n_heads);
+
+/// Appends, of each matrix or vector, every second row or element from the first on, and then from
+/// the second.
+void interleaved_halves(const std::vector<Rows>& fused, std::vector<Rows>& out);
 
 /// All weights of a model.
 struct ModelWeights {

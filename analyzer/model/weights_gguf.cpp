@@ -32,7 +32,8 @@ bool rotates_neighbours(Architecture architecture) {
 
 /// Whether the norm called post_attention_norm is the feed-forward block's own, before it.
 bool norms_mlp_after_attention(Architecture architecture) {
-  return architecture == Architecture::seed_oss || architecture == Architecture::glm4_moe;
+  return architecture == Architecture::seed_oss || architecture == Architecture::glm4_moe ||
+         architecture == Architecture::gpt_oss;
 }
 
 /// Reads the layers of one file. What a layer may lack is found by its name.
@@ -108,6 +109,7 @@ class Layers {
       }
     }
     read_qk_norms(at, queries, keys, layer);
+    layer.sinks = vector_if_there(at + "attn_sinks.weight", config_.n_heads);
     layer.output.parts = {finder_.matrix(at + "attn_output.weight", hidden, queries)};
     layer.output_bias = vector_if_there(at + "attn_output.bias", hidden);
   }
@@ -160,6 +162,17 @@ class Layers {
       layer.expert_gate_up.parts.push_back(gates[e]);
       layer.expert_gate_up.parts.push_back(ups[e]);
     }
+    if (finder_.has(at + "ffn_gate_exps.bias")) {
+      const auto gate_biases = finder_.stacked_vectors(at + "ffn_gate_exps.bias", count, inner);
+      const auto up_biases = finder_.stacked_vectors(at + "ffn_up_exps.bias", count, inner);
+      for (std::size_t e = 0; e < gate_biases.size(); ++e) {
+        layer.expert_gate_up_bias.parts.push_back(gate_biases[e]);
+        layer.expert_gate_up_bias.parts.push_back(up_biases[e]);
+      }
+      layer.expert_down_bias.parts =
+          finder_.stacked_vectors(at + "ffn_down_exps.bias", count, hidden);
+    }
+    layer.router_bias = vector_if_there(at + "ffn_gate_inp.bias", count);
     layer.expert_down.parts = finder_.stacked(at + "ffn_down_exps.weight", count, hidden, inner);
     if (experts.shared_size == 0) return;
     layer.shared_gate_up.parts = {

@@ -52,8 +52,13 @@ class Layers {
   }
 
  private:
+  /// As it is, or with the scales that lie beside it.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
-    return finder_.matrix(name + ".weight", rows, columns);
+    const std::string weight = name + ".weight";
+    for (const char* ending : {"_scale_inv", "_scale"})
+      if (finder_.has(weight + ending))
+        return finder_.scaled(weight, weight + ending, rows, columns, hf_.scale_block);
+    return finder_.matrix(weight, rows, columns);
   }
   Rows bias(const std::string& name, std::int64_t size) const {
     return finder_.vector(name + ".bias", size);
@@ -97,6 +102,7 @@ class Layers {
       layer.q_norm.parts = {finder_.vector(at + names_.q_norm + ".weight", wide ? queries : head)};
       layer.k_norm.parts = {finder_.vector(at + names_.k_norm + ".weight", wide ? keys : head)};
     }
+    if (names_.sinks) layer.sinks.parts = {finder_.vector(at + names_.sinks, config_.n_heads)};
     layer.output.parts = {matrix(at + names_.output, hidden, queries)};
     if (hf_.output_bias) layer.output_bias.parts = {bias(at + names_.output, hidden)};
   }
@@ -126,6 +132,7 @@ class Layers {
     layer.router.parts = {finder_.matrix(at + names_.router, experts.count, hidden)};
     if (names_.correction)
       layer.router_correction.parts = {finder_.vector(at + names_.correction, experts.count)};
+    if (names_.interleaved_experts) return read_interleaved_experts(at, layer);
     if (names_.stacked_gate_up) {
       layer.expert_gate_up.parts =
           finder_.stacked(at + names_.stacked_gate_up, experts.count, 2 * inner, hidden);
@@ -145,6 +152,22 @@ class Layers {
     layer.shared_down.parts = {matrix(shared + names_.down, hidden, experts.shared_size)};
     if (names_.shared_gate)
       layer.shared_gate.parts = {finder_.matrix(at + names_.shared_gate, 1, hidden)};
+  }
+
+  void read_interleaved_experts(const std::string& at, LayerWeights& layer) const {
+    const std::int64_t count = config_.experts.count, inner = config_.experts.size,
+                       hidden = config_.hidden_size;
+    const std::string gate_up = at + names_.stacked_gate_up, down = at + names_.stacked_down;
+    const auto stacked = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+      return finder_.has(name + "_blocks") ? finder_.stacked_mxfp4(name, count, rows, columns)
+                                           : finder_.stacked_transposed(name, count, rows, columns);
+    };
+    layer.router_bias.parts = {finder_.vector(at + names_.router_bias, count)};
+    interleaved_halves(stacked(gate_up, 2 * inner, hidden), layer.expert_gate_up.parts);
+    interleaved_halves(finder_.stacked_vectors(gate_up + "_bias", count, 2 * inner),
+                       layer.expert_gate_up_bias.parts);
+    layer.expert_down.parts = stacked(down, hidden, inner);
+    layer.expert_down_bias.parts = finder_.stacked_vectors(down + "_bias", count, hidden);
   }
 
   const HfConfig& hf_;

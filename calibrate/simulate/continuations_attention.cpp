@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
@@ -168,8 +169,14 @@ void Continuations::State::add_by_query_head(const ContinuationRows& in, Parts& 
 /// One softmax over all parts of a row.
 void Continuations::State::join(const Parts& parts, const ContinuationRows& in) const {
   const auto R = static_cast<std::int64_t>(active.size());
-  const at::Tensor out = at::cat(parts.out), lse = at::cat(parts.lse);
-  const at::Tensor row = at::tensor(parts.rows, at::kLong).to(out.device());
+  at::Tensor out = at::cat(parts.out), lse = at::cat(parts.lse);
+  at::Tensor row = at::tensor(parts.rows, at::kLong).to(out.device());
+  if (in.sinks.data) {  // a part of every row that takes its share and gives nothing
+    const at::Tensor sinks = tensor_of(in.sinks);
+    out = at::cat({out, at::zeros({R, config.n_heads, config.head_dim}, out.options())});
+    lse = at::cat({lse, sinks.unsqueeze(0).expand({R, config.n_heads})});
+    row = at::cat({row, at::arange(R, row.options())});
+  }
   const at::Tensor most =
       at::full({R, config.n_heads}, -std::numeric_limits<float>::infinity(), lse.options())
           .scatter_reduce_(0, row.unsqueeze(1).expand_as(lse), lse, "amax");

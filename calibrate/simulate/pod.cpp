@@ -146,11 +146,14 @@ void Continuations::State::apply_gates(const ContinuationRows& in, Parts& parts)
   if (!any_pod(active, [](const Pod& pod) { return pod.tau < 1; })) return;
   const auto H = config.n_heads;
   const at::Tensor lse = at::cat(parts.lse).cpu();
+  const at::Tensor sinks = in.sinks.data ? capture::tensor_of(in.sinks).cpu() : at::Tensor();
   const auto log_sum = [&](std::size_t row, std::int64_t h, bool distant) {
     std::vector<double> of_parts;
     for (std::size_t p = 0; p < parts.rows.size(); ++p)
       if (parts.rows[p] == static_cast<std::int64_t>(row) && (parts.distant[p] != 0) == distant)
         of_parts.push_back(lse.const_data_ptr<float>()[static_cast<std::int64_t>(p) * H + h]);
+    if (sinks.defined() && !distant)
+      of_parts.push_back(static_cast<double>(sinks.const_data_ptr<float>()[h]));
     return log_sum_exp(of_parts);
   };
   at::Tensor skip = at::zeros({static_cast<std::int64_t>(parts.rows.size()), H}, at::kBool);

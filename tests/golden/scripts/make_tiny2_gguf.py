@@ -21,8 +21,8 @@ from conversion import ModelBase, ModelType, get_model_architecture, get_model_c
 # Families of which no file is made: a first layer without experts, and layers without RoPE in
 # another step than llama.cpp's, cannot be said in GGUF; xIELU's numbers are keys, which kvatlas does not read.
 FAMILIES = [
-    *("arcee", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "glm4", "glm4_moe", "granite"),
-    *("granitemoe", "hunyuan_v1_dense", "minimax_m2", "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "phi"),
+    *("arcee", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "glm4", "glm4_moe", "gpt_oss"),
+    *("granite", "granitemoe", "hunyuan_v1_dense", "minimax_m2", "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "phi"),
     *("phimoe", "qwen2_moe", "seed_oss", "stablelm", "starcoder2"),
 ]
 CLASS_NAMES = {"PhimoeForCausalLM": "PhiMoEForCausalLM"}
