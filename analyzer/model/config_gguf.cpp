@@ -450,4 +450,19 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
   return config;
 }
 
+std::vector<bool> gguf_window_layers(const GgufFile& file, const std::string& architecture,
+                                     std::int64_t layers) {
+  const Keys keys(file, architecture + ".");
+  const char* const key = "attention.sliding_window_pattern";
+  if (auto listed = keys.flags(key, layers)) return *listed;
+  std::int64_t pattern = -1;
+  for (const GgufFamily& family : kFamilies)
+    if (architecture == family.name && family.windows.read) pattern = family.windows.pattern;
+  if (const auto stated = keys.count(key, 0, Limits::layers)) pattern = *stated;
+  std::vector<bool> flags;
+  for (std::int64_t layer = 0; pattern >= 0 && layer < layers; ++layer)
+    flags.push_back(pattern == 0 || (layer + 1) % pattern != 0);
+  return flags;
+}
+
 }  // namespace kvatlas::model

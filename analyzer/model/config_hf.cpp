@@ -143,13 +143,16 @@ bool slides(const Fields& fields, const HfWindowRule& rule, std::int64_t layer) 
   return false;
 }
 
-std::vector<std::int64_t> read_windows(const Fields& fields, const HfWindowRule& rule,
-                                       const Config& config) {
-  std::vector<std::int64_t> windows(config.n_layers, 0);
+}  // namespace
+
+std::vector<std::int64_t> hf_windows(const Fields& fields, const HfFamily& family,
+                                     std::int64_t layers) {
+  const HfWindowRule& rule = family.windows;
+  std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
   const std::int64_t size = window_size(fields, rule);
   const json* types = fields.find("layer_types");
   if (types == nullptr || !rule.by_type) {
-    for (std::int64_t layer = 0; size > 0 && layer < config.n_layers; ++layer)
+    for (std::int64_t layer = 0; size > 0 && layer < layers; ++layer)
       if (slides(fields, rule, layer)) windows[layer] = size;
     return windows;
   }
@@ -164,6 +167,8 @@ std::vector<std::int64_t> read_windows(const Fields& fields, const HfWindowRule&
   }
   return windows;
 }
+
+namespace {
 
 Activation read_activation(const Fields& fields, const HfDefaults& defaults) {
   struct Spelling {
@@ -260,7 +265,7 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
   result.untied_stated = tied && !*tied;
 
   read_ropes(fields, defaults, config);
-  config.window = read_windows(fields, family.windows, config);
+  config.window = hf_windows(fields, family, config.n_layers);
   result.qkv_bias = family.qkv_bias.read(fields);
   result.output_bias = family.output_bias.read(fields);
   result.mlp_bias = family.mlp_bias.read(fields);

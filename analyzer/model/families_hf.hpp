@@ -63,4 +63,8 @@ struct HfFamily {
 /// The family of that model_type or class; nullptr if it is not known.
 const HfFamily* find_hf_family(std::string_view type_or_class);
 
+/// [layer]: the window of each, 0 for none.
+std::vector<std::int64_t> hf_windows(const Fields& fields, const HfFamily& family,
+                                     std::int64_t layers);
+
 }  // namespace kvatlas::model

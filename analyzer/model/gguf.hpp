@@ -69,4 +69,9 @@ class GgufFile {
   std::optional<MappedFile> file_;
 };
 
+/// [layer]: whether it has the window that the file speaks of, by its keys, or by what llama.cpp
+/// does of an architecture that kvatlas knows; empty if neither says it.
+std::vector<bool> gguf_window_layers(const GgufFile& file, const std::string& architecture,
+                                     std::int64_t layers);
+
 }  // namespace kvatlas::model

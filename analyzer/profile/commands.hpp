@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,12 +12,20 @@ class App;
 
 namespace kvatlas {
 
+/// The words of the command line of `kvatlas inspect`.
+struct InspectOptions {
+  bool as_json = false;
+  std::int64_t context = 0, new_tokens = 0, batch = 1;  // context 0: memory is not asked for
+  std::string memory, weights, model, runtime;
+
+  /// Error(usage) if memory is asked for without the length that it is of.
+  void check() const;
+};
+
 /// A kind of file that `kvatlas inspect` shows besides models and profiles.
 struct InspectedKind {
   std::function<bool(const std::string& path)> is_one;
-  std::function<void(const std::string& path, bool as_json)> inspect;  // prints what is in it
-  /// Adds the options that it takes besides --json; may be empty.
-  std::function<void(CLI::App& command)> add_options = {};
+  std::function<void(const std::string& path, const InspectOptions& options)> inspect;
 };
 
 /// Adds `kvatlas inspect`, which describes a model without loading its weights, a profile, or a

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/model/cache_card.hpp"
 #include "analyzer/model/chat.hpp"
 #include "analyzer/model/model_file.hpp"
 #include "analyzer/profile/commands.hpp"
@@ -24,28 +28,15 @@ using json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-/// Sums and products of sizes that a file merely claims end at kMost.
+/// Sums of sizes that a file merely claims end at kMost.
 std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? kMost : sum;
 }
-std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
-  std::int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? kMost : product;
-}
 
-/// The bytes of a token in one layer, with keys and values of 16 bits.
-std::int64_t layer_bytes_per_token(const model::Config& config) {
-  return 2 * 2 * config.n_kv_heads * config.head_dim;
-}
-
-/// The bytes of all layers. A layer with a window holds no more tokens than that.
-std::int64_t kv_bytes(const model::Config& config, std::int64_t tokens) {
-  std::int64_t bytes = 0;
-  for (const auto window : config.window)
-    bytes = bounded_sum(bytes, bounded_product(layer_bytes_per_token(config),
-                                               profile::held_tokens(window, tokens)));
-  return bytes;
+/// A number of bytes that may be larger than a file's claims should let it be.
+std::int64_t whole_bytes(double bytes) {
+  return bytes < 0x1p62 ? static_cast<std::int64_t>(std::llround(bytes)) : kMost;
 }
 
 std::string rope_text(const model::Rope& rope) {
@@ -66,13 +57,49 @@ std::string window_text(const model::Config& config) {
   });
 }
 
+/// "12 full of 2 x 256 keys and values, 36 state", layers of a kind together.
+std::string layers_text(const model::CacheCard& cache) {
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const auto& layer : cache.layers) {
+    std::string kind = model::cached_kind_name(layer.kind);
+    if (layer.tokens > 0) kind += str(" of ", layer.tokens, " tokens");
+    if (layer.kind == model::CachedLayer::Kind::latent)
+      kind += str(" of ", layer.key_dim, " numbers");
+    else if (layer.values_per_token() > 0)
+      kind += str(", ", layer.kv_heads, " KV heads of ", layer.key_dim);
+    const auto known =
+        std::find_if(kinds.begin(), kinds.end(), [&](const auto& of) { return of.first == kind; });
+    if (known == kinds.end())
+      kinds.emplace_back(kind, 1);
+    else
+      ++known->second;
+  }
+  return str(cache.layers.size(), ": ",
+             join(kinds, "; ", [](const auto& of) { return str(of.second, ' ', of.first); }));
+}
+
+json layers_json(const model::CacheCard& cache) {
+  json layers = json::array();
+  for (const auto& layer : cache.layers) {
+    json of = {{"kind", model::cached_kind_name(layer.kind)}};
+    if (layer.values_per_token() > 0) {
+      of["kv_heads"] = layer.kv_heads;
+      of["key_dim"] = layer.key_dim;
+      of["value_dim"] = layer.value_dim;
+    }
+    if (layer.tokens > 0) of["tokens"] = layer.tokens;
+    layers.push_back(std::move(of));
+  }
+  return layers;
+}
+
 std::string chat_text(const model::Tokenizer* tokenizer) {
   if (!tokenizer || !tokenizer->chat_template()) return "none";
   const auto format = model::recognise_chat_format(*tokenizer);
   return format ? model::chat_format_name(*format) : "a template that kvatlas does not know";
 }
 
-json model_card(const model::ModelFile& model) {
+json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
   const model::Config& c = model.config();
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;  // tensors, bytes
   std::int64_t parameters = 0;
@@ -105,18 +132,35 @@ json model_card(const model::ModelFile& model) {
           {"parameters", parameters},
           {"stored_bytes", model.stored_bytes()},
           {"stored_types", stored},
-          {"kv_cache_bytes_per_token", c.n_layers * layer_bytes_per_token(c)},
-          {"kv_cache_bytes_at_context", kv_bytes(c, c.context_length)},
+          {"cache_layers", layers_json(cache)},
+          {"kv_cache_bytes_per_token", whole_bytes(cache.bytes_per_token())},
+          {"kv_cache_bytes_at_context", whole_bytes(cache.bytes(c.context_length))},
           {"tokenizer_vocab_size", tokenizer ? json(tokenizer->vocab_size()) : json(nullptr)},
           {"chat", chat_text(tokenizer)},
           {"fingerprint", model.fingerprint()}};
 }
 
-void print_card(const json& card, const model::Config& config,
+void line(const char* label, const std::string& value) {
+  std::cout << "  " << label << std::string(18 - std::string(label).size(), ' ') << value << '\n';
+}
+
+std::string count_of(std::int64_t count, const char* one, const char* many) {
+  return str(count, ' ', count == 1 ? one : many);
+}
+
+/// "4 KiB a token at 16 bits, 2 GiB at full context".
+std::string cache_text(const model::CacheCard& cache) {
+  std::string text = bytes_str(whole_bytes(cache.bytes_per_token())) + " a token at 16 bits";
+  if (cache.context_length == 0) return text;
+  const double full = cache.bytes(cache.context_length);
+  text += ", " + bytes_str(whole_bytes(full)) + " at full context";
+  if (full < cache.bytes_per_token() * static_cast<double>(cache.context_length))
+    text += ", where windows hold their tokens alone";
+  return text;
+}
+
+void print_card(const json& card, const model::Config& config, const model::CacheCard& cache,
                 const std::string& tokenizer_problem) {
-  const auto line = [](const char* label, const auto& value) {
-    std::cout << "  " << label << std::string(18 - std::string(label).size(), ' ') << value << '\n';
-  };
   const auto whole = [&](const char* key) { return card.at(key).get<std::int64_t>(); };
   const auto text = [&](const char* key) {
     return printable(card.at(key).get<std::string>(), 200);
@@ -125,10 +169,17 @@ void print_card(const json& card, const model::Config& config,
   line("file", text("file"));
   line("format", text("format"));
   line("architecture", text("architecture"));
-  line("layers", whole("layers"));
+  line("layers", str(whole("layers")));
   line("heads", str(whole("heads"), " query, ", whole("kv_heads"), " key/value, of ",
                     whole("head_dim"), " dimensions"));
   line("hidden size", str(whole("hidden_size"), ", feed-forward ", whole("intermediate_size")));
+  if (const auto& experts = config.experts; experts.count > 0) {
+    const auto layers = std::count(experts.in_layer.begin(), experts.in_layer.end(), 1);
+    line("experts",
+         str(experts.count, " of ", experts.size, ", ", experts.active, " a token, in ",
+             count_of(layers, "layer", "layers"),
+             experts.shared_size > 0 ? str(", and a shared one of ", experts.shared_size) : ""));
+  }
   line("vocabulary",
        str(whole("vocab_size"), config.tied_embeddings ? ", output tied to embeddings" : ""));
   line("context", str(whole("context_length"), " tokens"));
@@ -140,13 +191,7 @@ void print_card(const json& card, const model::Config& config,
   for (const auto& [name, sums] : card.at("stored_types").items())
     stored += str(stored.empty() ? "" : ", ", sums.at("tensors").get<int>(), " ", name);
   line("stored", str(bytes_str(whole("stored_bytes")), " (", stored, ")"));
-  line("KV cache",
-       str(bytes_str(whole("kv_cache_bytes_per_token")), " a token at 16 bits, ",
-           bytes_str(whole("kv_cache_bytes_at_context")), " at full context",
-           kv_bytes(config, config.context_length) <
-                   bounded_product(whole("kv_cache_bytes_per_token"), config.context_length)
-               ? ", where windows hold their tokens alone"
-               : ""));
+  line("KV cache", cache_text(cache));
   const auto& tokens = card.at("tokenizer_vocab_size");
   line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
                     : tokenizer_problem.empty()
@@ -156,47 +201,207 @@ void print_card(const json& card, const model::Config& config,
   line("fingerprint", text("fingerprint"));
 }
 
-void inspect_model(const std::string& path, bool as_json) {
-  const auto model = model::ModelFile::open(path);
-  const json card = model_card(*model);
-  if (as_json)
-    std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
-  else
-    print_card(card, model->config(), model->tokenizer_problem());
+/// The card of a model that is known from its header alone.
+json header_card(const model::CacheCard& cache, const std::string& why_not) {
+  return {{"file", cache.file},
+          {"format", cache.format},
+          {"name", cache.name},
+          {"architecture", cache.architecture},
+          {"layers", cache.layers.size()},
+          {"heads", cache.heads},
+          {"hidden_size", cache.hidden_size},
+          {"vocab_size", cache.vocab_size},
+          {"context_length", cache.context_length},
+          {"experts", cache.experts},
+          {"active_experts", cache.active_experts},
+          {"stored_bytes", cache.weight_bytes},
+          {"cache_layers", layers_json(cache)},
+          {"kv_cache_bytes_per_token", whole_bytes(cache.bytes_per_token())},
+          {"kv_cache_bytes_at_context", whole_bytes(cache.bytes(cache.context_length))},
+          {"notes", cache.notes},
+          {"not_run", why_not}};
 }
 
-void inspect(const std::string& path, bool as_json, const std::vector<InspectedKind>& others) {
-  const auto other = std::find_if(others.begin(), others.end(),
-                                  [&](const InspectedKind& kind) { return kind.is_one(path); });
-  if (other != others.end())
-    other->inspect(path, as_json);
-  else if (profile::is_profile(path))
-    inspect_profile(path, as_json);
+void print_header_card(const model::CacheCard& cache, const std::string& why_not) {
+  std::cout << printable(cache.name.empty() ? "model" : cache.name, 200) << '\n';
+  line("file", printable(cache.file, 200));
+  line("format", cache.format);
+  line("architecture", printable(cache.architecture, 200));
+  line("layers", layers_text(cache));
+  line("heads", count_of(cache.heads, "query head", "query heads"));
+  line("hidden size", str(cache.hidden_size));
+  if (cache.experts > 0)
+    line("experts", str(cache.experts, ", ", cache.active_experts, " a token"));
+  if (cache.vocab_size > 0) line("vocabulary", str(cache.vocab_size));
+  line("context", cache.context_length > 0 ? str(cache.context_length, " tokens") : "not said");
+  if (cache.weight_bytes > 0) line("stored", bytes_str(cache.weight_bytes));
+  line("KV cache", cache_text(cache));
+  line("kvatlas", printable(why_not, 400));
+}
+
+/// What fits, at 16 and at 8 bits a number: keys and values as most runtimes store them, and FP8.
+Table memory_table(const model::CacheCard& cache, const InspectOptions& o) {
+  const double weights = o.weights.empty() ? static_cast<double>(cache.weight_bytes)
+                                           : static_cast<double>(parse_bytes(o.weights));
+  const double memory = o.memory.empty() ? 0 : static_cast<double>(parse_bytes(o.memory));
+  const auto batch = static_cast<double>(o.batch);
+  const std::int64_t length = o.context + o.new_tokens;
+  Table table{
+      str("Memory of ", count_of(o.batch, "sequence", "sequences"), " of ", length, " tokens",
+          weights > 0 ? str(", weights of ", bytes_str(whole_bytes(weights)), " included")
+                      : ", without weights (--weights adds them)"),
+      {"cache", "a token", "a sequence", "in all"},
+      {}};
+  if (memory > 0)
+    for (const char* column : {"batch that fits", "context that fits"})
+      table.columns.emplace_back(column);
+  for (const int bits : {16, 8}) {
+    const double sequence = cache.bytes(length, bits);
+    std::vector<std::string> row = {
+        str(bits, " bits"), bytes_str(whole_bytes(cache.bytes_per_token(bits))),
+        bytes_str(whole_bytes(sequence)), bytes_str(whole_bytes(sequence * batch + weights))};
+    if (memory > 0) {
+      const double room = memory - weights;
+      row.push_back(room <= 0      ? "none"
+                    : sequence > 0 ? str(whole_bytes(std::floor(room / sequence)))
+                                   : "any");
+      std::int64_t fits = 0, too_long = std::int64_t{1} << 27;
+      if (room > 0 && cache.bytes(too_long, bits) * batch <= room) fits = too_long;
+      while (fits + 1 < too_long) {
+        const std::int64_t middle = fits + (too_long - fits) / 2;
+        (cache.bytes(middle, bits) * batch <= room ? fits : too_long) = middle;
+      }
+      row.push_back(fits >= std::int64_t{1} << 27 ? "any" : str(fits));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+/// The reason without the file's own name before it, and without the list of what is known.
+std::string short_reason(std::string reason, const std::string& path) {
+  if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+  return reason.substr(0, reason.find("; these are"));
+}
+
+/// Whether the weights are there at all; a configuration alone is a model's header.
+bool is_header_alone(const std::filesystem::path& path) {
+  if (path.filename().string().ends_with("config.json")) return true;
+  std::error_code error;
+  if (!std::filesystem::exists(path / "config.json", error)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error))
+    for (const char* ending : {".safetensors", ".bin", ".pt", ".pth"})
+      if (entry.path().string().ends_with(ending)) return false;
+  return true;
+}
+
+void inspect_model(const std::string& path, const InspectOptions& o) {
+  if (!o.runtime.empty() || !o.model.empty())
+    fail(ErrorCode::usage, "--as and --model are for a policy; ", quoted(path, 200), " is a model");
+  std::shared_ptr<const model::ModelFile> model;
+  std::string why_not;
+  std::optional<model::CacheCard> cache;
+  if (is_header_alone(path)) {
+    cache = model::read_cache_card(path);
+    why_not = "the weights are not here";
+  } else {
+    try {
+      model = model::ModelFile::open(path);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      why_not = "cannot run it: " + short_reason(error.what(), path);
+      try {
+        cache = model::read_cache_card(path);
+      } catch (const Error&) {
+        throw error;
+      }
+    }
+  }
+  if (!cache) cache = model::read_cache_card(path);
+  json card = model ? model_card(*model, *cache) : header_card(*cache, why_not);
+  if (o.as_json) {
+    if (o.context > 0) {
+      const Table table = memory_table(*cache, o);
+      card["memory"] = {{"title", table.title}, {"columns", table.columns}, {"rows", table.rows}};
+    }
+    std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
+    return;
+  }
+  if (model)
+    print_card(card, model->config(), *cache, model->tokenizer_problem());
   else
-    inspect_model(path, as_json);
+    print_header_card(*cache, why_not);
+  if (o.context > 0) std::cout << '\n' << table_text(memory_table(*cache, o));
+  for (const auto& note : cache->notes) std::cerr << "kvatlas: note: " << note << '\n';
+}
+
+void inspect(const std::string& path, const InspectOptions& o,
+             const std::vector<InspectedKind>& others) {
+  o.check();
+  const bool model_header =
+      std::filesystem::path(path).filename().string().ends_with("config.json");
+  const auto other = std::find_if(others.begin(), others.end(), [&](const InspectedKind& kind) {
+    return !model_header && kind.is_one(path);
+  });
+  if (other != others.end()) {
+    other->inspect(path, o);
+  } else if (profile::is_profile(path)) {
+    if (o.context > 0)
+      fail(ErrorCode::usage, "memory is of a model or a policy; ", quoted(path, 200),
+           " is a profile");
+    inspect_profile(path, o.as_json);
+  } else {
+    inspect_model(path, o);
+  }
 }
 
 }  // namespace
 
+void InspectOptions::check() const {
+  if (context == 0 && (new_tokens > 0 || batch > 1 || !memory.empty() || !model.empty() ||
+                       !weights.empty() || !runtime.empty()))
+    fail(ErrorCode::usage, "memory is of prompts of a length: give it with --context");
+}
+
 void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others) {
   CLI::App* command = app.add_subcommand(
-      "inspect", "Show what a model file, a profile or a policy holds, without loading it");
-  auto path = std::make_shared<std::string>();
-  auto as_json = std::make_shared<bool>(false);
+      "inspect", "Show what a model, a profile or a policy holds, and the memory it takes");
+  const auto path = std::make_shared<std::string>();
+  const auto options = std::make_shared<InspectOptions>();
+  InspectOptions& o = *options;
   add_option(*command, "file", *path, "FILE",
-             "GGUF file, Hugging Face folder, profile, or policy document")
+             "GGUF file, Hugging Face folder or config.json, profile, or policy document")
       ->required();
-  command->add_flag("--json", *as_json, "print JSON");
-  for (const auto& kind : others)
-    if (kind.add_options) kind.add_options(*command);
+  command->add_flag("--json", o.as_json, "print JSON");
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 27;
+  command->option_defaults()->group("Memory of a model, or of a policy document's policies");
+  add_option(*command, "--context", o.context, "TOKENS",
+             "prompt tokens that the memory is given for")
+      ->check(whole_range(1, kMostTokens));
+  add_number(*command, "--new-tokens", o.new_tokens, "TOKENS", "generated behind the prompt", 0,
+             kMostTokens);
+  add_number(*command, "--batch", o.batch, "N", "sequences at a time", 1, kMostTokens);
+  add_option(*command, "--memory", o.memory, "SIZE",
+             "memory for weights and cache, as 24GiB: the greatest batch and context in it");
+  add_option(*command, "--weights", o.weights, "SIZE",
+             "size of the weights, as 13GiB, where it is not that of the files");
+  auto* model = add_option(*command, "-m,--model", o.model, "PATH",
+                           "for a policy: the model whose weights are counted");
+  command->get_option("--weights")->excludes(model);
+  add_option(*command, "--as", o.runtime, "RUNTIME",
+             "for a policy: as this runtime runs it, in its blocks and pools");
+  command->option_defaults()->group("Options");
   command->footer(
+      "Any architecture is described from its config.json or GGUF header, whether kvatlas runs it "
+      "or not.\n"
+      "\n"
       "Examples:\n"
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
+      "  kvatlas inspect config.json --context 131072 --batch 8 --memory 80GiB --weights 16GiB\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
       "  kvatlas inspect p.h5\n"
-      "  kvatlas inspect policy.json\n"
       "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
-  command->callback([=] { inspect(*path, *as_json, others); });
+  command->callback([=] { inspect(*path, *options, others); });
 }
 
 }  // namespace kvatlas

@@ -8,7 +8,6 @@
 #include "analyzer/model/model_file.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/inspect_bytes.hpp"
@@ -161,33 +160,12 @@ bool is_policy_file(const std::string& path) {
   return file >> first && first == '{';
 }
 
-/// The words of the command line.
-struct Options {
+BytesQuestion settled(const InspectOptions& o, const Document& document) {
   BytesQuestion question;
-  std::string weights, memory, model;
-};
-
-void add_options(CLI::App& command, Options& o) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 27;
-  command.option_defaults()->group("Memory of a policy document's policies");
-  add_option(command, "--context", o.question.context, "TOKENS",
-             "prompt tokens that every layer's memory is given for")
-      ->check(whole_range(1, kMost));
-  add_number(command, "--new-tokens", o.question.new_tokens, "TOKENS",
-             "generated behind the prompt", 0, kMost);
-  add_number(command, "--batch", o.question.batch, "N", "sequences at a time", 1, kMost);
-  add_option(command, "--memory", o.memory, "SIZE",
-             "memory for weights and cache, as 24GiB: the greatest batch and context in it");
-  auto* model = add_option(command, "-m,--model", o.model, "PATH",
-                           "GGUF file or Hugging Face folder, whose weights are counted");
-  add_option(command, "--weights", o.weights, "SIZE", "or their size, as 13GiB")->excludes(model);
-  add_option(command, "--as", o.question.runtime, "RUNTIME",
-             "as this runtime runs the policies, in its blocks and pools");
-  command.option_defaults()->group("Options");
-}
-
-BytesQuestion settled(const Options& o, const Document& document) {
-  BytesQuestion question = o.question;
+  question.context = o.context;
+  question.new_tokens = o.new_tokens;
+  question.batch = o.batch;
+  question.runtime = o.runtime;
   if (!o.weights.empty()) question.weights = static_cast<double>(parse_bytes(o.weights));
   if (!o.memory.empty()) question.memory = static_cast<double>(parse_bytes(o.memory));
   if (!o.model.empty()) {
@@ -202,21 +180,17 @@ BytesQuestion settled(const Options& o, const Document& document) {
   return question;
 }
 
-void inspect_policy(const std::string& path, bool as_json, const Options& o) {
+void inspect_policy(const std::string& path, const InspectOptions& o) {
   const Document document = read_document(path);
-  const bool memory = o.question.context > 0;
-  if (!memory && (o.question.new_tokens > 0 || o.question.batch > 1 || !o.memory.empty() ||
-                  !o.model.empty() || !o.weights.empty() || !o.question.runtime.empty()))
-    fail(ErrorCode::usage, "memory is of prompts of a length: give it with --context");
-  if (!memory) {
-    if (as_json)
+  if (o.context == 0) {
+    if (o.as_json)
       std::cout << document_text(document);
     else
       print_document(document);
     return;
   }
   const BytesAnswer answer = policy_bytes(document, settled(o, document));
-  if (as_json) {
+  if (o.as_json) {
     std::cout << canonical_json(bytes_json(answer));
     return;
   }
@@ -226,12 +200,6 @@ void inspect_policy(const std::string& path, bool as_json, const Options& o) {
 
 }  // namespace
 
-InspectedKind inspected_policies() {
-  const auto options = std::make_shared<Options>();
-  return {
-      is_policy_file,
-      [options](const std::string& path, bool as_json) { inspect_policy(path, as_json, *options); },
-      [options](CLI::App& command) { add_options(command, *options); }};
-}
+InspectedKind inspected_policies() { return {is_policy_file, inspect_policy}; }
 
 }  // namespace kvatlas::calibrate
