@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <new>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
@@ -16,6 +19,7 @@
 
 #include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/state_layers_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -54,14 +58,23 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
   MemoryNeed need;
   std::int64_t largest = 0, largest_matrix = 0;
+  const std::function<std::int64_t(const model::LayerWeights&)> bytes_of =
+      [&](const model::LayerWeights& layer) {
+        std::int64_t bytes =
+            width *
+            (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
+             values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
+             values(layer.shared_gate_up) + values(layer.shared_down));
+        bytes += width * (values(layer.state_in) + values(layer.conv));
+        largest_matrix = std::max(
+            {largest_matrix, values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
+        for (const auto* others : {&layer.before, &layer.after})
+          for (const auto& other : *others) bytes += bytes_of(other);
+        return bytes;
+      };
   for (const auto& layer : model.layers()) {
-    const std::int64_t bytes =
-        width *
-        (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
-         values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
-         values(layer.shared_gate_up) + values(layer.shared_down));
+    const std::int64_t bytes = bytes_of(layer);
     largest = std::max(largest, bytes);
-    largest_matrix = std::max({largest_matrix, values(layer.qkv), values(layer.gate_up)});
     need.all_weights += bytes;
   }
   need.all_weights += width * values(model.head());
@@ -102,8 +115,14 @@ void translate_torch_errors(Fn&& fn) {
 
 }  // namespace
 
+struct LayerStates::State {
+  std::vector<LayerState> layers;  // in the order of the model
+};
+
 struct Sequence::State {
   bool keep_cache = true;
+  LayerStates now, before;  // the latter as it was when the last run began
+  std::int64_t before_length = 0;
   std::int64_t length = 0;
   std::vector<float> logits;
   struct Layer {
@@ -119,6 +138,12 @@ Sequence::~Sequence() = default;
 std::int64_t Sequence::length() const { return state_->length; }
 const std::vector<float>& Sequence::logits() const { return state_->logits; }
 
+LayerStates Sequence::layer_states(std::int64_t length) const {
+  if (length == state_->length) return state_->now;
+  if (length == state_->before_length) return state_->before;
+  fail(ErrorCode::internal, "the states of layers after ", length, " tokens were asked for");
+}
+
 Sequence::Cache Sequence::cache(std::int64_t layer) const {
   const auto& held = state_->layers[layer];
   return {any_view<3>(held.key.narrow(1, 0, state_->length)),
@@ -131,6 +156,7 @@ struct Engine::State {
   at::TensorOptions tensor_options;
   MemoryPlan memory;
   std::optional<WeightStore> weights;
+  std::size_t n_states = 0;  // layers without attention
 
   const model::Config& config() const { return model->config(); }
 
@@ -143,17 +169,24 @@ struct Engine::State {
   /// A layer's queries, keys and values after RoPE: [n, heads, head_dim].
   struct Projected {
     at::Tensor query, key, value;
+    at::Tensor gate;  // [n, n_heads * head_dim] of what attention gives; undefined: none
   };
   Projected project(std::int64_t index, const LayerTensors& w, const at::Tensor& hidden,
                     const Rotations& rotations, const QueryObserver& observer = {},
                     std::size_t number = 0) const;
   /// What follows the attention of a layer, [n, n_heads * head_dim], added to the hidden states.
-  void finish_layer(const LayerTensors& w, const at::Tensor& attended, const at::Tensor& hidden);
+  void finish_layer(const LayerTensors& w, const at::Tensor& attended, const at::Tensor& gate,
+                    const at::Tensor& hidden);
+  /// Layers without attention, whose states begin at number `first` of each of `states`.
+  void run_others(const std::vector<LayerTensors>& layers, std::size_t first,
+                  const at::Tensor& hidden, std::span<std::vector<LayerState>* const> states);
 
   /// What goes through the layers for one step.
   struct Flow {
     Sequence::State* sequence;
-    at::Tensor hidden;  // [n, D]
+    at::Tensor hidden;               // [n, D]
+    std::vector<LayerState> states;  // of layers without attention
+    std::size_t states_done = 0;
     Rotations rotations;
     std::int64_t logit_rows;
     std::vector<std::optional<kernels::Proximity>> proximal;
@@ -183,6 +216,8 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
     const at::Device device(options.placement.device);
     s.tensor_options = at::TensorOptions(device).dtype(scalar_type(options.placement.dtype));
   });
+  for (const auto& layer : s.model->layers())
+    s.n_states += layer.before.size() + layer.after.size();
   s.memory = plan_memory(*s.model, options);
   require_memory(s.memory, options);
   s.weights.emplace(s.model, s.tensor_options, s.memory.streaming);
@@ -210,6 +245,7 @@ void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
 
 Engine::~Engine() = default;
 const model::ModelFile& Engine::model() const { return *state_->model; }
+bool Engine::has_layer_states() const { return state_->n_states > 0; }
 bool Engine::streaming() const { return state_->weights->streaming(); }
 
 std::string Engine::plan() const {
@@ -252,7 +288,12 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
     }
     for (std::size_t i = 0; i < flows.size(); ++i) {
       s.emit_logits(flows[i], i, logits, observers.logits);
-      flows[i].sequence->length += flows[i].hidden.size(0);
+      Sequence::State& sequence = *flows[i].sequence;
+      sequence.before = sequence.now;
+      sequence.before_length = sequence.length;
+      sequence.now.state_ =
+          std::make_shared<LayerStates::State>(LayerStates::State{std::move(flows[i].states)});
+      sequence.length += flows[i].hidden.size(0);
     }
   });
 }
@@ -262,6 +303,8 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   flow.sequence = step.sequence->state_.get();
   flow.hidden = weights->embed(step.tokens);
   flow.logit_rows = step.logit_rows;
+  if (const auto& now = flow.sequence->now.state_) flow.states = now->layers;
+  flow.states.resize(n_states);
   flow.proximal = step.proximal;
   flow.shared = step.shared;
   flow.rotations = rotations(flow.first(), static_cast<std::int64_t>(step.tokens.size()));
@@ -284,9 +327,10 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
                                                 std::size_t number) const {
   const model::Config& c = config();
   const std::int64_t n = hidden.size(0), d = c.head_dim;
+  const std::int64_t gates = c.gated_attention ? c.n_heads : 0;
   const at::Tensor normed = norm(hidden, w.attention_norm, w.attention_norm_bias, c);
   const at::Tensor qkv =
-      linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads, d});
+      linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads + gates, d});
   at::Tensor q = qkv.narrow(1, 0, c.n_heads);
   at::Tensor k = qkv.narrow(1, c.n_heads, c.n_kv_heads);
   const at::Tensor v = qkv.narrow(1, c.n_heads + c.n_kv_heads, c.n_kv_heads);
@@ -309,7 +353,9 @@ Engine::State::Projected Engine::State::project(std::int64_t index, const LayerT
     rotate(k, table);
   }
   if (c.norms_after_rope) norm_both();
-  return {q, k, v};
+  if (gates == 0) return {q, k, v, {}};
+  return {q, k, v,
+          at::sigmoid(qkv.narrow(1, c.n_heads + 2 * c.n_kv_heads, gates)).reshape({n, gates * d})};
 }
 
 std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
@@ -333,6 +379,9 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
                               std::size_t number, const Observers& observers) {
   const model::Config& c = config();
   const std::int64_t window = c.window[index];
+  std::vector<LayerState>* const states = &flow.states;
+  run_others(w.before, flow.states_done, flow.hidden, {&states, 1});
+  flow.states_done += w.before.size();
   const Projected projected =
       project(index, w, flow.hidden, flow.rotations, observers.queries, number);
   auto [key, value] = std::pair(projected.key.transpose(0, 1), projected.value.transpose(0, 1));
@@ -355,19 +404,32 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
          .window = window,
          .sinks = view_of_sinks(w)});
 
-  finish_layer(w, attended.out, flow.hidden);
+  finish_layer(w, attended.out, projected.gate, flow.hidden);
+  run_others(w.after, flow.states_done, flow.hidden, {&states, 1});
+}
+
+void Engine::State::run_others(const std::vector<LayerTensors>& layers, std::size_t first,
+                               const at::Tensor& hidden,
+                               std::span<std::vector<LayerState>* const> states) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::vector<LayerState*> of_layer;
+    for (auto* all : states) of_layer.push_back(&(*all)[first + i]);
+    run_state_layer(config(), layers[i], hidden, of_layer);
+  }
 }
 
 void Engine::State::finish_layer(const LayerTensors& w, const at::Tensor& attended,
-                                 const at::Tensor& hidden) {
+                                 const at::Tensor& gate, const at::Tensor& hidden) {
   const model::Config& c = config();
-  const at::Tensor out = linear(attended, w.output, w.output_bias);
+  const at::Tensor out =
+      linear(gate.defined() ? attended * gate : attended, w.output, w.output_bias);
   if (c.parallel_block) feed_forward(c, w, hidden);
   hidden.add_(norm(out, w.post_attention_norm, {}, c), c.residual_scale);
   if (!c.parallel_block) feed_forward(c, w, hidden);
 }
 
 void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
+                               std::span<LayerStates* const> states,
                                const ContinuationAttention& attention,
                                const LogitsObserver& logits) {
   State& s = *state_;
@@ -378,6 +440,11 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     const c10::InferenceMode no_gradients;
     const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
     const auto n = static_cast<std::int64_t>(tokens.size());
+    std::vector<std::vector<LayerState>> layer_states;
+    for (const auto* of : states) layer_states.push_back(of->state_->layers);
+    std::vector<std::vector<LayerState>*> of_rows;
+    for (auto& of : layer_states) of_rows.push_back(&of);
+    std::size_t states_done = 0;
     const at::Tensor hidden = s.weights->embed({tokens.begin(), tokens.end()});
     State::Rotations rotations = s.rotations(position, 1);
     for (RopeTable* table : {&rotations.global, &rotations.local}) {
@@ -391,6 +458,8 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
     for (std::int64_t layer = 0; layer < n_layers; ++layer) {
       const LayerTensors& weights = s.weights->layer(layer);
+      s.run_others(weights.before, states_done, hidden, of_rows);
+      states_done += weights.before.size();
       const State::Projected rows = s.project(layer, weights, hidden, rotations);
       attention({.layer = layer,
                  .position = position,
@@ -403,9 +472,13 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
                  .sinks = view_of_sinks(weights),
                  .out = view_of<float, 3>(out)});
       s.finish_layer(weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
-                     hidden);
+                     rows.gate, hidden);
+      s.run_others(weights.after, states_done, hidden, of_rows);
       stop_if_interrupted();
     }
+    for (std::size_t i = 0; i < states.size(); ++i)
+      states[i]->state_ =
+          std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});
     if (!logits) return;
     for (std::int64_t start = 0; start < n;) {
       const at::Tensor rows = s.logits_piece(hidden, start);

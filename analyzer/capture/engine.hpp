@@ -94,6 +94,18 @@ enum class Logits { none, last, all };
 
 class Engine;
 
+/// What the layers without attention hold of a sequence at one position; empty where the model has
+/// none. Copies are cheap, and never changed by what a sequence does later.
+class LayerStates {
+ public:
+  struct State;
+
+ private:
+  friend class Engine;
+  friend class Sequence;
+  std::shared_ptr<const State> state_;
+};
+
 /// One prompt and what follows it: its length so far and its KV cache. Movable.
 class Sequence {
  public:
@@ -108,6 +120,9 @@ class Sequence {
     AnyView<3> key, value;
   };
   Cache cache(std::int64_t layer) const;
+  /// What layers without attention held after `length` tokens: all of them, or those before the
+  /// last run.
+  LayerStates layer_states(std::int64_t length) const;
 
  private:
   friend class Engine;
@@ -157,8 +172,11 @@ class Engine {
   /// Runs one token of each of several continuations, all at one position, as rows that know
   /// nothing of each other; what they attend to is the caller's. `logits` gets their rows, in
   /// order, in one or more pieces; empty: none are computed.
+  /// `states` has those of each continuation, and is advanced; empty for a model without such.
   void run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
+                         std::span<LayerStates* const> states,
                          const ContinuationAttention& attention, const LogitsObserver& logits);
+  bool has_layer_states() const;
 
   const model::ModelFile& model() const;
   bool streaming() const;

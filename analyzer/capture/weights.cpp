@@ -54,6 +54,13 @@ constexpr Member kMembers[] = {
     {&LayerWeights::shared_gate_up, &LayerTensors::shared_gate_up},
     {&LayerWeights::shared_down, &LayerTensors::shared_down},
     {&LayerWeights::shared_gate, &LayerTensors::shared_gate},
+    {&LayerWeights::state_in, &LayerTensors::state_in},
+    {&LayerWeights::state_in_bias, &LayerTensors::state_in_bias},
+    {&LayerWeights::conv, &LayerTensors::conv, true},
+    {&LayerWeights::conv_bias, &LayerTensors::conv_bias, true},
+    {&LayerWeights::decay, &LayerTensors::decay, true},
+    {&LayerWeights::step_bias, &LayerTensors::step_bias, true},
+    {&LayerWeights::state_norm, &LayerTensors::state_norm, true},
 };
 
 }  // namespace
@@ -100,10 +107,20 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into, bool as_fl
     if (part.tensor != released) model_->release(*(released = part.tensor));
 }
 
+void WeightStore::load_all(const LayerWeights& from, LayerTensors& into) const {
+  for (const auto& [stored, held, as_float] : kMembers) load(from.*stored, into.*held, as_float);
+  const auto load_others = [&](const std::vector<LayerWeights>& others,
+                               std::vector<LayerTensors>& held) {
+    held.resize(others.size());
+    for (std::size_t i = 0; i < others.size(); ++i) load_all(others[i], held[i]);
+  };
+  load_others(from.before, into.before);
+  load_others(from.after, into.after);
+}
+
 void WeightStore::load_layer(std::int64_t index, LayerTensors& into) const {
   const c10::InferenceMode no_gradients;
-  const auto& from = model_->layers()[index];
-  for (const auto& [stored, held, as_float] : kMembers) load(from.*stored, into.*held, as_float);
+  load_all(model_->layers()[index], into);
   model_->require_intact();
 }
 

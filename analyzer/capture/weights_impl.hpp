@@ -25,6 +25,8 @@ struct LayerTensors {
       post_mlp_norm;
   at::Tensor router, router_bias, router_correction, expert_gate_up, expert_gate_up_bias,
       expert_down, expert_down_bias, shared_gate_up, shared_down, shared_gate;
+  at::Tensor state_in, state_in_bias, conv, conv_bias, decay, step_bias, state_norm;
+  std::vector<LayerTensors> before = {}, after = {};
 };
 
 /// Hands out the weights layer by layer. Resident weights are decoded on first use and kept.
@@ -52,6 +54,7 @@ class WeightStore {
  private:
   void load(const model::Weight& weight, at::Tensor& into, bool as_float = false) const;
   void load_layer(std::int64_t index, LayerTensors& into) const;
+  void load_all(const model::LayerWeights& from, LayerTensors& into) const;
 
   std::shared_ptr<const model::ModelFile> model_;
   at::TensorOptions options_;

@@ -36,7 +36,7 @@ struct CacheCard {
   std::vector<CachedLayer> layers;
   std::int64_t heads = 0, hidden_size = 0, vocab_size = 0, context_length = 0;
   std::int64_t experts = 0, active_experts = 0;
-  std::int64_t weight_bytes = 0;  // 0: the weights are not there
+  std::int64_t weight_bytes = 0;   // 0: the weights are not there
   std::vector<std::string> notes;  // what the figures leave out or assume, a sentence each
 
   /// Bytes of one sequence at `bits` a number.

@@ -15,15 +15,15 @@ namespace {
 
 // They stand in the order of Architecture.
 constexpr std::array kArchitectures = {
-    "llama",      "mistral",   "qwen2",    "qwen3",        "internlm2",
-    "phi3",       "gemma2",    "gemma3",   "apertus",      "arcee",
-    "cohere2",    "dots1",     "ernie4_5", "ernie4_5_moe", "exaone4",
-    "glm4",       "glm4_moe",  "granite",  "granitemoe",   "hunyuan_v1_dense",
-    "minimax_m2", "ministral", "mixtral",  "nemotron",     "olmo2",
-    "olmo3",      "olmoe",     "phi",      "phimoe",       "qwen2_moe",
-    "qwen3_moe",  "seed_oss",  "smollm3",  "stablelm",     "starcoder2",
-    "gpt_oss"};
-static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::gpt_oss) + 1);
+    "llama",      "mistral",   "qwen2",      "qwen3",        "internlm2",
+    "phi3",       "gemma2",    "gemma3",     "apertus",      "arcee",
+    "cohere2",    "dots1",     "ernie4_5",   "ernie4_5_moe", "exaone4",
+    "glm4",       "glm4_moe",  "granite",    "granitemoe",   "hunyuan_v1_dense",
+    "minimax_m2", "ministral", "mixtral",    "nemotron",     "olmo2",
+    "olmo3",      "olmoe",     "phi",        "phimoe",       "qwen2_moe",
+    "qwen3_moe",  "seed_oss",  "smollm3",    "stablelm",     "starcoder2",
+    "gpt_oss",    "lfm2",      "qwen3_next", "qwen3_5",      "qwen3_5_moe"};
+static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::qwen3_5_moe) + 1);
 // They stand in the order of Activation.
 constexpr std::array kActivations = {"silu",  "gelu_tanh", "gelu",
                                      "relu2", "xielu",     "clamped_swiglu"};

@@ -46,7 +46,11 @@ enum class Architecture {
   smollm3,
   stablelm,
   starcoder2,
-  gpt_oss
+  gpt_oss,
+  lfm2,
+  qwen3_next,
+  qwen3_5,
+  qwen3_5_moe
 };
 const char* architecture_name(Architecture architecture);
 /// All of them, in alphabetic order.
@@ -95,15 +99,30 @@ struct Experts {
   /// Only experts of the best groups are chosen from; a group counts as its two best experts.
   std::int64_t groups = 1, active_groups = 1;
   double jitter = 0.01;                // sparse_mixer: how near the best "near" is
-  std::vector<std::uint8_t> in_layer;  // [n_layers]: 1 where the block is of experts
+  std::vector<std::uint8_t> in_layer;  // [total_layers]: 1 where the block is of experts
+};
+
+/// Layers without attention, between those with it: they hold a state of fixed size.
+struct StateLayers {
+  enum class Kind {
+    none,
+    delta_net,  // gated delta rule (Qwen3-Next, Qwen 3.5)
+    short_conv  // gated short convolution (LFM 2)
+  };
+  Kind kind = Kind::none;
+  std::int64_t conv_kernel = 0;  // tokens that the convolution sees
+  std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  // delta_net
+
+  std::int64_t keys() const { return key_heads * key_dim; }
+  std::int64_t values() const { return value_heads * value_dim; }
 };
 
 /// What a checkpoint says of itself, in one spelling whatever the file. Every number is checked:
 /// positive, finite, of sane size, and consistent (heads a multiple of KV heads, …).
 struct Config {
   Architecture architecture = Architecture::llama;
-  std::string name;  // general.name, _name_or_path or the folder's name
-  std::int64_t n_layers = 0;
+  std::string name;           // general.name, _name_or_path or the folder's name
+  std::int64_t n_layers = 0;  // with attention
   std::int64_t n_heads = 0;
   std::int64_t n_kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -119,6 +138,12 @@ struct Config {
   bool gated = true;                                // activation(gate) * up; else activation(up)
   bool parallel_block = false;  // attention and feed-forward block read the same hidden states
   Experts experts;
+  StateLayers state_layers;
+  /// [n_layers]: the number of each layer with attention among all of the model; empty: there are
+  /// no others.
+  std::vector<std::int64_t> layer_numbers;
+  std::int64_t total_layers = 0;  // with those without attention
+  bool gated_attention = false;   // what attention gives is multiplied by sigmoids of its own
 
   std::int64_t rotary_dim = 0;  // head_dim x partial_rotary_factor
   Rope rope;  // of every layer, or of the full-attention layers where local_rope is set
@@ -139,8 +164,9 @@ struct Config {
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
 
   bool has_rope(std::int64_t layer) const { return rotated.empty() || rotated[layer] != 0; }
-  bool has_experts(std::int64_t layer) const {
-    return experts.count > 0 && experts.in_layer[layer] != 0;
+  /// `number` counts all layers of the model.
+  bool has_experts(std::int64_t number) const {
+    return experts.count > 0 && experts.in_layer[number] != 0;
   }
 };
 

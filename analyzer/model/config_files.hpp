@@ -60,6 +60,7 @@ struct HfConfig {
   bool mlp_bias = false;
   bool norm_bias = false;
   bool head_bias = false;
+  bool state_bias = false;  // of layers without attention
   bool untied_stated = false;
   std::vector<std::int64_t> scale_block;  // rows and columns that share a scale, if it says so
 };

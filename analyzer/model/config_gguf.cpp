@@ -446,6 +446,7 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
       if (std::find(config.eos_tokens.begin(), config.eos_tokens.end(), *id) ==
           config.eos_tokens.end())
         config.eos_tokens.push_back(*id);
+  config.total_layers = config.n_layers;
   check_consistency(config);
   return config;
 }

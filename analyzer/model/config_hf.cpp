@@ -11,8 +11,15 @@ namespace {
 
 using nlohmann::json;
 
-const HfFamily& find_family(const Fields& fields) {
+bool is_multimodal(const Fields& fields) {
+  const auto type = fields.text("model_type");
+  return type == "gemma3" || type == "qwen3_5" || type == "qwen3_5_moe";
+}
+
+/// `outer` names the family where the language model's part does not (Gemma 3's first files).
+const HfFamily& find_family(const Fields& fields, const Fields& outer) {
   std::string type = fields.text("model_type").value_or("");
+  if (type.empty() && is_multimodal(outer)) type = *outer.text("model_type") + "_text";
   if (type.empty()) {
     const json* classes = fields.find("architectures");
     if (classes != nullptr && classes->is_array() && !classes->empty() &&
@@ -192,6 +199,21 @@ void add_tokens(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& 
     if (std::find(to.begin(), to.end(), id) == to.end()) to.push_back(id);
 }
 
+/// Lists that hold an entry a layer keep those of layers with attention.
+void keep_attention_layers(Config& config) {
+  if (config.layer_numbers.empty()) return;
+  const auto keep = [&](auto& list) {
+    if (list.empty()) return;
+    auto kept = list;
+    kept.clear();
+    for (const auto number : config.layer_numbers) kept.push_back(list[number]);
+    list = std::move(kept);
+  };
+  keep(config.window);
+  keep(config.rotated);
+  config.n_layers = std::ssize(config.layer_numbers);
+}
+
 /// Which weights are quantised, and how, is seen from the tensors.
 void read_quantization(const Fields& fields, HfConfig& config) {
   const auto quantization = fields.object("quantization_config");
@@ -217,12 +239,11 @@ void read_quantization(const Fields& fields, HfConfig& config) {
 }
 
 HfConfig read_config(const Fields& outer, const std::string& folder_name) {
-  // The multimodal Gemma 3 keeps the language model's part in text_config.
-  const auto inner =
-      outer.text("model_type") == "gemma3" ? outer.object("text_config") : std::nullopt;
+  // Models with vision keep the language model's part in text_config.
+  const auto inner = is_multimodal(outer) ? outer.object("text_config") : std::nullopt;
   const Fields& fields = inner ? *inner : outer;
 
-  const HfFamily& family = inner ? *find_hf_family("gemma3_text") : find_family(fields);
+  const HfFamily& family = find_family(inner ? *inner : outer, outer);
   const HfDefaults& defaults = family.defaults;
   HfConfig result;
   result.layout = family.layout;
@@ -270,6 +291,8 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
   result.output_bias = family.output_bias.read(fields);
   result.mlp_bias = family.mlp_bias.read(fields);
   if (family.read != nullptr) family.read(fields, result);
+  config.total_layers = config.n_layers;
+  keep_attention_layers(config);
 
   add_tokens(config.eos_tokens, fields.tokens("eos_token_id"));
   add_tokens(config.eos_tokens, outer.tokens("eos_token_id"));

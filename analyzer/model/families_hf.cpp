@@ -275,10 +275,106 @@ void read_gpt_oss(const Fields& fields, HfConfig& hf) {
   config.swiglu_limit = fields.positive("swiglu_limit").value_or(config.swiglu_limit);
 }
 
+// Layers without attention.
+
+/// The layers whose type is "full_attention"; without a list each `interval`-th.
+void read_attention_layers(const Fields& fields, const char* other_type, std::int64_t interval,
+                           Config& config) {
+  const json* types = fields.find("layer_types");
+  if (types && (!types->is_array() || std::ssize(*types) != config.n_layers))
+    fields.refuse("layer_types", str("a list of ", config.n_layers, " names"));
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    bool attends = (layer + 1) % interval == 0;
+    if (types) {
+      const json& type = (*types)[static_cast<std::size_t>(layer)];
+      attends = type == "full_attention";
+      if (!attends && type != other_type)
+        fail(ErrorCode::unsupported, "'layer_types': ", shown(type), " is not supported");
+    }
+    if (attends) config.layer_numbers.push_back(layer);
+  }
+  if (config.layer_numbers.empty())
+    fail(ErrorCode::unsupported, "no layer of the model has attention");
+}
+
+void read_delta_net(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  config.norm_offset = 1.0;
+  config.gated_attention = true;
+  read_attention_layers(fields, "linear_attention",
+                        fields.count("full_attention_interval", Limits::layers).value_or(4),
+                        config);
+  StateLayers& states = config.state_layers;
+  states.kind = StateLayers::Kind::delta_net;
+  states.conv_kernel = fields.count("linear_conv_kernel_dim", 256).value_or(4);
+  states.key_heads = fields.count("linear_num_key_heads", Limits::heads).value_or(16);
+  states.value_heads = fields.count("linear_num_value_heads", Limits::heads).value_or(32);
+  states.key_dim = fields.count("linear_key_head_dim", Limits::head_dim).value_or(128);
+  states.value_dim = fields.count("linear_value_head_dim", Limits::head_dim).value_or(128);
+  if (states.value_heads % states.key_heads != 0)
+    fail(ErrorCode::unreadable, fields.name("linear_num_value_heads"), ": found ",
+         states.value_heads, ", expected a multiple of the ", states.key_heads, " key heads");
+  if (states.keys() > Limits::width || states.values() > Limits::width)
+    fail(ErrorCode::unreadable, "linear attention of ", states.keys(), " and ", states.values(),
+         " values, expected at most ", Limits::width);
+}
+
+void read_next_experts(const Fields& fields, HfConfig& hf, std::int64_t experts,
+                       std::int64_t active) {
+  read_qwen_experts(fields, hf, experts, active, 512);
+  hf.config.experts.normalised = fields.flag("norm_topk_prob").value_or(true);
+  hf.config.experts.shared_size =
+      fields.count("shared_expert_intermediate_size", Limits::width).value_or(512);
+}
+
+void read_qwen3_next(const Fields& fields, HfConfig& hf) {
+  read_next_experts(fields, hf, 512, 10);
+  read_delta_net(fields, hf);
+}
+
+void read_qwen3_5_moe(const Fields& fields, HfConfig& hf) {
+  read_next_experts(fields, hf, 256, 8);
+  read_delta_net(fields, hf);
+}
+
+void read_lfm2(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  if (fields.find("layer_types") == nullptr && fields.find("full_attn_idxs") != nullptr) {
+    for (const json& layer : *fields.find("full_attn_idxs")) {
+      if (!layer.is_number_unsigned() ||
+          layer.get<std::uint64_t>() >= static_cast<std::uint64_t>(config.n_layers) ||
+          (!config.layer_numbers.empty() &&
+           layer.get<std::int64_t>() <= config.layer_numbers.back()))
+        fields.refuse("full_attn_idxs", "layers in ascending order");
+      config.layer_numbers.push_back(layer.get<std::int64_t>());
+    }
+    if (config.layer_numbers.empty())
+      fail(ErrorCode::unsupported, "no layer of the model has attention");
+  } else {
+    read_attention_layers(fields, "conv", 1, config);
+  }
+  config.state_layers.kind = StateLayers::Kind::short_conv;
+  config.state_layers.conv_kernel = fields.count("conv_L_cache", 256).value_or(3);
+  hf.state_bias = fields.flag("conv_bias").value_or(false);
+  if (!fields.flag("block_auto_adjust_ff_dim").value_or(true)) return;
+  // As Llama's first code sized its feed-forward blocks.
+  double size = std::floor(2.0 * static_cast<double>(config.intermediate_size) / 3.0);
+  size = std::floor(size * fields.positive("block_ffn_dim_multiplier").value_or(1.0));
+  const auto multiple = fields.count("block_multiple_of", Limits::width).value_or(256);
+  const double blocks = std::ceil(size / static_cast<double>(multiple));
+  if (!(blocks * static_cast<double>(multiple) <= static_cast<double>(Limits::width)))
+    fields.refuse("block_multiple_of", str("sizes of at most ", Limits::width));
+  config.intermediate_size = multiple * static_cast<std::int64_t>(blocks);
+}
+
 constexpr HfFlag kBias = {"attention_bias", false}, kMlpBias = {"mlp_bias", false};
 constexpr HfFlag kUseBias = {"use_bias", false}, kAlways = {nullptr, true};
 
 constexpr HfLayout kNormedHeads = {.q_norm = "q_norm", .k_norm = "k_norm"};
+constexpr HfLayout kNormedHeadsAndSharedExpert = {.q_norm = "q_norm",
+                                                  .k_norm = "k_norm",
+                                                  .shared = "shared_expert.",
+                                                  .shared_gate = "shared_expert_gate.weight"};
 constexpr HfLayout kGemma = {.after_attention = "post_attention_layernorm",
                              .before_mlp = "pre_feedforward_layernorm",
                              .after_mlp = "post_feedforward_layernorm"};
@@ -666,8 +762,52 @@ constexpr HfFamily kFamilies[] = {
                 .stacked_down = "experts.down_proj",
                 .interleaved_experts = true},
      .read = read_gpt_oss},
+    {.type = "lfm2",
+     .model_class = "Lfm2ForCausalLM",
+     .architecture = Architecture::lfm2,
+     .defaults = {.kv_heads = 8,
+                  .context = 128000,
+                  .norm_eps_key = "norm_eps",
+                  .norm_eps = 1e-5,
+                  .theta = 1e6,
+                  .tied = true},
+     .layout = {.final_norm = "embedding_norm",
+                .before_attention = "operator_norm",
+                .before_mlp = "ffn_norm",
+                .output = "out_proj",
+                .q_norm = "q_layernorm",
+                .k_norm = "k_layernorm",
+                .mlp = "feed_forward.",
+                .gate = "w1",
+                .up = "w3",
+                .down = "w2"},
+     .read = read_lfm2},
+    {.type = "qwen3_next",
+     .model_class = "Qwen3NextForCausalLM",
+     .architecture = Architecture::qwen3_next,
+     .defaults = {.kv_heads = 2, .head_dim = 256, .context = 32768, .rotary = 0.25},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kNormedHeadsAndSharedExpert,
+     .read = read_qwen3_next},
+    {.type = "qwen3_5_text",
+     .model_class = "Qwen3_5ForCausalLM",
+     .architecture = Architecture::qwen3_5,
+     .defaults = {.kv_heads = 4, .head_dim = 256, .context = 32768, .rotary = 0.25},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kNormedHeads,
+     .read = read_delta_net},
+    {.type = "qwen3_5_moe_text",
+     .model_class = "Qwen3_5MoeForCausalLM",
+     .architecture = Architecture::qwen3_5_moe,
+     .defaults = {.kv_heads = 2, .head_dim = 256, .context = 32768, .rotary = 0.25},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kNormedHeadsAndSharedExpert,
+     .read = read_qwen3_5_moe},
 };
-static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::gpt_oss) + 1);
+static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::qwen3_5_moe) + 1);
 
 }  // namespace
 

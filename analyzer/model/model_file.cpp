@@ -46,6 +46,10 @@ std::string added_text(const Config& c) {
     out << " : " << static_cast<int>(c.norm) << ' ' << c.gated << ' ' << c.parallel_block << ' '
         << c.norms_after_rope << ' ' << c.logit_scale << ' ' << c.residual_scale << ' '
         << list_str(std::vector<int>(c.rotated.begin(), c.rotated.end()));
+  if (const StateLayers& l = c.state_layers; l.kind != StateLayers::Kind::none)
+    out << " : " << static_cast<int>(l.kind) << ' ' << l.conv_kernel << ' ' << l.key_heads << ' '
+        << l.value_heads << ' ' << l.key_dim << ' ' << l.value_dim << ' ' << c.gated_attention
+        << ' ' << list_str(c.layer_numbers);
   if (const Experts& e = c.experts; e.count > 0)
     out << " : " << e.count << ' ' << e.active << ' ' << e.size << ' ' << e.shared_size << ' '
         << static_cast<int>(e.score) << ' ' << e.normalised << ' ' << e.scale << ' ' << e.groups

@@ -77,6 +77,14 @@ struct LayerWeights {
   Weight shared_gate_up;           // [2 S, D]
   Weight shared_down;              // [D, S]
   Weight shared_gate;              // [1, D] a sigmoid of it scales the shared expert
+  // Of a layer without attention: what its convolution and its state are made of. Its output is
+  // `output`, and its feed-forward block as above.
+  Weight state_in, state_in_bias;  // [queries, keys, values, gates, steps, decays; D] or [3 D, D]
+  Weight conv, conv_bias;          // [channels, kernel], [channels]
+  Weight decay, step_bias;         // [value heads]
+  Weight state_norm;               // [value dim]
+  /// Layers without attention before this one and, of the last layer, after it.
+  std::vector<LayerWeights> before = {}, after = {};
 };
 
 /// An opened checkpoint: a GGUF file or a Hugging Face folder. Weights stay in the mapped files.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+
 #include "analyzer/model/weights.hpp"
 #include "base/error.hpp"
 
@@ -32,11 +35,38 @@ class Layers {
     }
   }
 
-  LayerWeights read(std::int64_t index, const std::string& at) const {
+  /// The layers with attention, each with those before it that have none.
+  std::vector<LayerWeights> read_all(const std::string& model) const {
+    std::vector<LayerWeights> layers, waiting;
+    const auto at = [&](std::int64_t number) {
+      return model + "layers." + std::to_string(number) + ".";
+    };
+    const auto& with_attention = config_.layer_numbers;  // empty: all have it
+    for (std::int64_t number = 0; number < config_.total_layers; ++number) {
+      if (with_attention.empty() ||
+          std::binary_search(with_attention.begin(), with_attention.end(), number)) {
+        layers.push_back(read(number, at(number), true));
+        layers.back().before = std::move(waiting);
+        waiting.clear();
+      } else {
+        waiting.push_back(read(number, at(number), false));
+      }
+    }
+    layers.back().after = std::move(waiting);
+    return layers;
+  }
+
+  /// Layer `number` of all.
+  LayerWeights read(std::int64_t number, const std::string& at, bool with_attention) const {
     LayerWeights layer;
     read_norms(at, layer);
-    read_attention(at + names_.attention, layer);
-    if (config_.has_experts(index))
+    if (with_attention)
+      read_attention(at + names_.attention, layer);
+    else if (config_.state_layers.kind == StateLayers::Kind::delta_net)
+      read_delta_net(at + "linear_attn.", layer);
+    else
+      read_short_conv(at + "conv.", layer);
+    if (config_.has_experts(number))
       read_experts(at + names_.sparse, layer);
     else
       read_mlp(at + names_.mlp, layer);
@@ -82,10 +112,11 @@ class Layers {
       layer.qkv.parts = {matrix(at + names_.fused_qkv, queries + 2 * keys, hidden)};
       if (hf_.qkv_bias) layer.qkv_bias.parts = {bias(at + names_.fused_qkv, queries + 2 * keys)};
     } else {
-      layer.qkv.parts = {matrix(at + "q_proj", queries, hidden),
-                         matrix(at + "k_proj", keys, hidden), matrix(at + "v_proj", keys, hidden)};
+      const std::int64_t own = config_.gated_attention ? 2 * queries : queries;
+      layer.qkv.parts = {matrix(at + "q_proj", own, hidden), matrix(at + "k_proj", keys, hidden),
+                         matrix(at + "v_proj", keys, hidden)};
       if (hf_.qkv_bias)
-        layer.qkv_bias.parts = {bias(at + "q_proj", queries), bias(at + "k_proj", keys),
+        layer.qkv_bias.parts = {bias(at + "q_proj", own), bias(at + "k_proj", keys),
                                 bias(at + "v_proj", keys)};
     }
     for (Weight* weight : {&layer.qkv, &layer.qkv_bias}) {
@@ -96,6 +127,7 @@ class Layers {
         weight->parts[0].order = query_order_;
         weight->parts[1].order = key_order_;
       }
+      if (config_.gated_attention) split_gates(*weight);
     }
     if (names_.q_norm) {
       const bool wide = names_.wide_qk_norm;
@@ -105,6 +137,70 @@ class Layers {
     if (names_.sinks) layer.sinks.parts = {finder_.vector(at + names_.sinks, config_.n_heads)};
     layer.output.parts = {matrix(at + names_.output, hidden, queries)};
     if (hf_.output_bias) layer.output_bias.parts = {bias(at + names_.output, hidden)};
+  }
+
+  /// The query projection holds each head's queries and then its gates; the gates go to the end.
+  void split_gates(Weight& qkv) const {
+    Rows gates = qkv.parts[0];
+    for (Rows* part : {&qkv.parts[0], &gates}) {
+      part->order.clear();
+      for (std::int64_t head = 0; head < config_.n_heads; ++head)
+        for (std::int64_t i = 0; i < config_.head_dim; ++i)
+          part->order.push_back((2 * head + (part == &gates ? 1 : 0)) * config_.head_dim + i);
+      (part->is_vector ? part->columns : part->count) = config_.n_heads * config_.head_dim;
+    }
+    qkv.parts.push_back(std::move(gates));
+  }
+
+  /// What goes into the state is ordered as queries, keys, values, gates, and then what the steps
+  /// and the decays are made of.
+  void read_delta_net(const std::string& at, LayerWeights& layer) const {
+    const StateLayers& s = config_.state_layers;
+    const std::int64_t hidden = config_.hidden_size, mixed = 2 * s.keys() + s.values();
+    if (finder_.has(at + "in_proj_qkvz.weight")) {  // by key head
+      const std::int64_t of_head = s.value_heads / s.key_heads;
+      layer.state_in.parts = {matrix(at + "in_proj_qkvz", mixed + s.values(), hidden),
+                              matrix(at + "in_proj_ba", 2 * s.value_heads, hidden)};
+      layer.state_in.parts[0].order = by_key_head(
+          {s.key_dim, s.key_dim, of_head * s.value_dim, of_head * s.value_dim}, s.key_heads);
+      layer.state_in.parts[1].order = by_key_head({of_head, of_head}, s.key_heads);
+    } else {
+      layer.state_in.parts = {matrix(at + "in_proj_qkv", mixed, hidden),
+                              matrix(at + "in_proj_z", s.values(), hidden),
+                              matrix(at + "in_proj_b", s.value_heads, hidden),
+                              matrix(at + "in_proj_a", s.value_heads, hidden)};
+    }
+    layer.conv.parts = {matrix(at + "conv1d", mixed, s.conv_kernel)};
+    layer.decay.parts = {finder_.vector(at + "A_log", s.value_heads)};
+    layer.step_bias.parts = {finder_.vector(at + "dt_bias", s.value_heads)};
+    layer.state_norm.parts = {finder_.vector(at + "norm.weight", s.value_dim)};
+    layer.output.parts = {matrix(at + "out_proj", hidden, s.values())};
+  }
+
+  /// Rows that lie together for each key head, in pieces of these sizes: piece after piece instead.
+  static std::vector<std::int64_t> by_key_head(const std::vector<std::int64_t>& pieces,
+                                               std::int64_t key_heads) {
+    const auto of_head = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+    std::vector<std::int64_t> order;
+    order.reserve(static_cast<std::size_t>(of_head * key_heads));
+    std::int64_t before = 0;
+    for (const auto piece : pieces) {
+      for (std::int64_t head = 0; head < key_heads; ++head)
+        for (std::int64_t i = 0; i < piece; ++i) order.push_back(head * of_head + before + i);
+      before += piece;
+    }
+    return order;
+  }
+
+  void read_short_conv(const std::string& at, LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size;
+    layer.state_in.parts = {matrix(at + "in_proj", 3 * hidden, hidden)};
+    layer.conv.parts = {matrix(at + "conv", hidden, config_.state_layers.conv_kernel)};
+    layer.output.parts = {matrix(at + "out_proj", hidden, hidden)};
+    if (!hf_.state_bias) return;
+    layer.state_in_bias.parts = {bias(at + "in_proj", 3 * hidden)};
+    layer.conv_bias.parts = {bias(at + "conv", hidden)};
+    layer.output_bias.parts = {bias(at + "out_proj", hidden)};
   }
 
   void read_mlp(const std::string& at, LayerWeights& layer) const {
@@ -214,8 +310,7 @@ ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
   } else {
     weights.head = weights.embedding;
   }
-  for (std::int64_t i = 0; i < config.n_layers; ++i)
-    weights.layers.push_back(layers.read(i, model + "layers." + std::to_string(i) + "."));
+  weights.layers = layers.read_all(model);
   return weights;
 }
 

@@ -113,6 +113,7 @@ std::size_t Continuations::add(const Plan& plan) {
   stream.plan = std::make_shared<const Plan>(plan);
   stream.first = s.n + plan.delay;
   stream.layers.resize(static_cast<std::size_t>(s.config.n_layers));
+  if (s.engine.has_layer_states()) stream.states = s.prompt.layer_states(stream.first);
   s.copy_prompt(stream);
   s.make_room(s.streams.size() + 1);
   s.streams.push_back(std::move(stream));
@@ -167,8 +168,11 @@ void Continuations::step(
       index.push_back(s.generated_start(stream, g) + stream.taken);
   }
   s.generated_index = at::tensor(index, at::kLong).to(s.options.device());
+  std::vector<capture::LayerStates*> states;
+  if (s.engine.has_layer_states())
+    for (auto* stream : s.active) states.push_back(&stream->states);
   s.engine.run_continuations(
-      tokens, position, [&](const ContinuationRows& in) { s.attend(in); },
+      tokens, position, states, [&](const ContinuationRows& in) { s.attend(in); },
       [&](std::size_t, std::int64_t first, View<const float, 2> rows) {
         for (std::int64_t r = 0; r < rows.sizes[0]; ++r)
           logits(static_cast<std::size_t>(first + r),

@@ -85,6 +85,7 @@ struct Continuations::State {
     std::int64_t first = 0;  // position of the first generated row
     std::int64_t taken = 0;  // number of generated rows
     std::vector<Layer> layers;
+    capture::LayerStates states;  // of layers without attention
     /// For PoD where tokens are copied: [layer, lowest layer of the block, KV head] to the tokens
     /// of the lowest layer, with its keys and the layer's values.
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, CopiedRows> borrowed;

@@ -52,6 +52,7 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
       coded_(std::max<std::int64_t>(0, first_ - plan.kv_residual)),
       heads_(at(config_.n_layers * config_.n_heads)),
       queries_(at(config_.n_layers)) {
+  if (engine.has_layer_states()) states_ = prompt.layer_states(first_);
   for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
     const auto cache = prompt.cache(layer);
     for (std::int64_t h = 0; h < config_.n_heads; ++h) {
@@ -205,14 +206,17 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
       for (const auto& one : of) total += std::exp(one.score);
       return total;
     };
+    // A sink counts as near, and gives nothing.
+    const double of_sink = in.sinks.data ? std::exp(static_cast<double>(in.sinks(h))) : 0;
+    const double of_near = sum(near) + of_sink;
     if (plan_.pod && plan_.pod->tau < 1 && !far.empty()) {
       ++gates;
-      if (from != layer && sum(near) / (sum(near) + sum(far)) >= plan_.pod->tau) {
+      if (from != layer && of_near / (of_near + sum(far)) >= plan_.pod->tau) {
         ++skipped;
         far.clear();
       }
     }
-    const double total = sum(near) + sum(far);
+    const double total = of_near + sum(far);
     Row out(at(config_.head_dim), 0.0);
     for (const auto* of : {&near, &far})
       for (const auto& one : *of)
@@ -287,8 +291,10 @@ void NaiveDecode::cut(Head& head) const {
 
 std::vector<float> NaiveDecode::step(std::int64_t token) {
   std::vector<float> logits;
+  std::vector<capture::LayerStates*> states;
+  if (engine_.has_layer_states()) states.push_back(&states_);
   engine_.run_continuations(
-      {&token, 1}, position_, [&](const capture::ContinuationRows& in) { attend(in); },
+      {&token, 1}, position_, states, [&](const capture::ContinuationRows& in) { attend(in); },
       [&](std::size_t, std::int64_t, View<const float, 2> rows) {
         logits.assign(rows.data, rows.data + rows.sizes[1]);
       });

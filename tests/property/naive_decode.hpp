@@ -68,6 +68,7 @@ class NaiveDecode {
   std::int64_t coded_;                     // tokens before this one are in the plan's bits
   std::vector<Head> heads_;                // [layer * query head]
   std::vector<std::vector<Row>> queries_;  // [layer][head], of this step
+  capture::LayerStates states_;            // of layers without attention
 };
 
 }  // namespace kvatlas::calibrate

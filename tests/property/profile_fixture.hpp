@@ -41,7 +41,7 @@ class ProfileCommand {
                                  const std::string& output,
                                  const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all{
-        "profile",    "--model",    testing_support::golden_path("tiny/" + model).string(),
+        "profile",    "--model",    testing_support::golden_checkpoint(model).string(),
         "--prompts",  prompts_file, "-o",
         path(output), "--lags",     "16,32",
         "--budgets",  "24,40",      "--threads",

@@ -18,9 +18,11 @@
 namespace kvatlas::calibrate {
 
 /// Grouped queries; windows of 32 tokens in every layer; windows in some layers and soft caps, or
-/// normed queries and keys; normed ones without windows.
+/// normed queries and keys; normed ones without windows; sinks, windows and experts; layers without
+/// attention between.
 inline const std::vector<std::string> kCheckpoints = {
-    "llama3_gqa_f32", "mistral_sliding_f32", "gemma2_f32", "gemma3_text_f32", "qwen3_qknorm_f32"};
+    "llama3_gqa_f32", "mistral_sliding_f32", "gemma2_f32", "gemma3_text_f32", "qwen3_qknorm_f32",
+    "gpt_oss",        "qwen3_next"};
 
 inline std::vector<std::int64_t> random_ids(std::int64_t n, std::uint64_t seed) {
   testing_support::Random random(seed);
@@ -47,7 +49,7 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
   OnCheckpoint() { capture::use_threads(1); }
 
   capture::Engine engine{
-      model::ModelFile::open(testing_support::golden_path("tiny/" + GetParam()).string()), {}};
+      model::ModelFile::open(testing_support::golden_checkpoint(GetParam()).string()), {}};
   const model::Config& config = engine.model().config();
   /// Float32 rounding, which gemma2's random weights amplify (tests/golden/forward_test.cpp).
   const float logit_error = GetParam() == "gemma2_f32" ? 1e-2f : 1e-3f;

@@ -40,6 +40,11 @@ std::filesystem::path golden_path(const std::string& name) {
   return path;
 }
 
+std::filesystem::path golden_checkpoint(const std::string& name) {
+  const auto newer = golden_path("tiny2") / name;
+  return std::filesystem::exists(newer) ? newer : golden_path("tiny/" + name);
+}
+
 std::filesystem::path fetched_path(const std::string& name) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");

@@ -12,6 +12,8 @@ namespace kvatlas::testing_support {
 /// A file or folder of the reference data in tests/golden/data. Throws std::runtime_error if it is
 /// not there, so that the test fails.
 std::filesystem::path golden_path(const std::string& name);
+/// A tiny checkpoint of either set, by its name.
+std::filesystem::path golden_checkpoint(const std::string& name);
 
 /// A file that './dev setup' fetches: ${XDG_CACHE_HOME:-~/.cache}/kvatlas/name. Throws
 /// std::runtime_error if it is not there.
