@@ -118,6 +118,7 @@ json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
           {"name", c.name},
           {"architecture", model::architecture_name(c.architecture)},
           {"layers", c.n_layers},
+          {"total_layers", c.total_layers},
           {"heads", c.n_heads},
           {"kv_heads", c.n_kv_heads},
           {"head_dim", c.head_dim},
@@ -169,7 +170,10 @@ void print_card(const json& card, const model::Config& config, const model::Cach
   line("file", text("file"));
   line("format", text("format"));
   line("architecture", text("architecture"));
-  line("layers", str(whole("layers")));
+  line("layers", config.layer_numbers.empty()
+                     ? str(whole("layers"))
+                     : str(whole("layers"), " with attention of ", config.total_layers,
+                           ", which are ", list_str(config.layer_numbers)));
   line("heads", str(whole("heads"), " query, ", whole("kv_heads"), " key/value, of ",
                     whole("head_dim"), " dimensions"));
   line("hidden size", str(whole("hidden_size"), ", feed-forward ", whole("intermediate_size")));

@@ -64,6 +64,17 @@ Form form_to_export(const Part& part) {
   return *form;
 }
 
+/// Policies count layers with attention alone, and runtimes count all.
+void require_attention_everywhere(const Runtime& runtime, const ModelInfo& model) {
+  static constexpr std::string_view kOthersBetween[] = {"lfm2", "qwen3_next", "qwen3_5",
+                                                        "qwen3_5_moe"};
+  if (std::find(std::begin(kOthersBetween), std::end(kOthersBetween), model.architecture) !=
+      std::end(kOthersBetween))
+    fail(ErrorCode::usage, runtime.title, " is given no policy of a model of architecture ",
+         quoted(model.architecture),
+         ": layers without attention lie between those that the policy counts");
+}
+
 void drop_bits(RuntimePolicy& theirs) {
   if (theirs.policy.kv_bits == 16) return;
   theirs.changes.push_back(
@@ -181,6 +192,7 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
                                  const ModelInfo& model) {
   const Runtime& runtime = runtime_named(name);
   check_composition(policy);
+  require_attention_everywhere(runtime, model);
   RuntimePolicy theirs{policy};
   if (runtime.runs_everything) {
     for (const auto& part : policy.parts) form_to_export(part);

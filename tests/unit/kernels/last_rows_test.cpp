@@ -22,7 +22,16 @@ struct Case {
   DType type = DType::f32, key_type = type;
   Layout layout = Layout::dense;
   float scale = 0;  // 0: 1 / sqrt(head_dim)
+  bool sinks = false;
 };
+
+/// Some weigh next to nothing, one takes nearly all.
+std::vector<float> sinks_of(std::int64_t heads) {
+  std::vector<float> sinks;
+  for (std::int64_t h = 0; h < heads; ++h)
+    sinks.push_back(h % 4 == 3 ? 60.0f : static_cast<float>(h) - 2);
+  return sinks;
+}
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads " << c.n_heads << "/" << c.n_kv_heads << ", rows " << c.q_rows << ", tokens "
@@ -55,6 +64,10 @@ Result run_on(const Exec& exec, Memory memory, const Case& c, const std::vector<
   io.scale = c.scale > 0 ? c.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   io.soft_cap = c.soft_cap;
   io.window = c.window;
+  const Tensor<1> sinks(sinks_of(c.n_heads), {c.n_heads}, memory, DType::f32, Layout::dense);
+  if (c.sinks)
+    io.sinks = {static_cast<const float*>(sinks.view.data), sinks.view.sizes, sinks.view.strides,
+                memory};
   if (want_probs) io.probs = probs.view;
   io.grid = grid;
   io.mass = mass.view;
@@ -119,11 +132,47 @@ TEST_P(LastRowsTest, MatchesTheReference) {
                         {6, 2, 5, 333, 64, 0, 0, DType::f32, DType::f32, Layout::swapped},
                         {6, 2, 5, 333, 64, 0, 0, DType::f32, DType::f16, Layout::swapped},
                         {6, 2, 5, 333, 64, 0, 0, DType::bf16, DType::f32},
+                        {8, 2, 9, 700, 16, 0, 0, DType::f32, DType::f32, Layout::dense, 0, true},
+                        {5, 1, 3, 200, 24, 50, 9, DType::f16, DType::f16, Layout::strided, 0, true},
                         {12, 1, 16, 257, 128, 0, 0, DType::f16, DType::f16, Layout::strided}}) {
     SCOPED_TRACE(testing::Message() << c);
     const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim);
     const auto k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim, 2);
     expect_close(run(c, q, k), reference(c, q, k));
+  }
+}
+
+TEST_P(LastRowsTest, ASinkTakesItsShareAndIsProximal) {
+  Random random(13);
+  Case c{8, 2, 3, 300, 16};
+  const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim),
+             k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim);
+  const auto without = run(c, q, k);
+  c.sinks = true;
+  const auto with = run(c, q, k);
+  const auto sinks = sinks_of(c.n_heads);
+  const auto both = [](double a, double b) {
+    return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+  };
+  for (std::size_t i = 0; i < with.proximal.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i) % (c.n_heads * c.q_rows);
+    const auto sink = static_cast<double>(sinks[static_cast<std::size_t>(row / c.q_rows)]);
+    const double near = both(static_cast<double>(without.proximal[i]), sink);
+    EXPECT_NEAR(with.proximal[i], near, 1e-4);
+    EXPECT_FLOAT_EQ(with.distant[i], without.distant[i]);
+    EXPECT_NEAR(with.mass[i], 1 / (1 + std::exp(static_cast<double>(without.distant[i]) - near)),
+                1e-5);
+  }
+  for (std::int64_t row = 0; row < c.n_heads * c.q_rows; ++row) {
+    const auto at = static_cast<std::size_t>(row);  // of the first entry of the grid
+    const double all =
+        both(static_cast<double>(without.proximal[at]), static_cast<double>(without.distant[at]));
+    const auto sink = static_cast<double>(sinks[static_cast<std::size_t>(row / c.q_rows)]);
+    const double left = 1 / (1 + std::exp(sink - all));
+    for (std::int64_t j = 0; j < c.n_tokens; ++j) {
+      const auto cell = static_cast<std::size_t>(row * c.n_tokens + j);
+      ASSERT_NEAR(with.probs[cell], left * static_cast<double>(without.probs[cell]), 1e-6);
+    }
   }
 }
 

@@ -228,9 +228,11 @@ TEST(GgufConfig, NamesWhatIsNotSupported) {
     return error_of([&] { parse(gguf_of(tiny_gguf_keys(name), tiny_gguf_tensors("llama"))); });
   };
   EXPECT_THAT(architecture("mamba"), HasSubstr("the architecture 'mamba' is not supported"));
-  EXPECT_THAT(architecture("qwen3moe"), HasSubstr("mixture of experts"));
-  EXPECT_THAT(refusal([](GgufBytes& keys) { keys.number("llama.expert_count", 8u); }),
-              HasSubstr("mixture of experts"));
+  EXPECT_THAT(architecture("mamba"), HasSubstr("qwen3moe, seed_oss"));
+  GgufBytes experts = tiny_gguf_keys("llama");
+  experts.number("llama.expert_count", 8u).number("llama.expert_used_count", 2u);
+  EXPECT_THAT(error_of([&] { parse(gguf_of(experts, tiny_gguf_tensors("llama"))); }),
+              HasSubstr("'ffn_gate_exps.weight' is missing in every layer"));
   EXPECT_THAT(refusal([](GgufBytes& keys) { keys.number("split.count", 3u); }),
               HasSubstr("one of 3 parts of a split GGUF"));
   EXPECT_THAT(refusal([](GgufBytes& keys) { keys.text("general.type", "adapter"); }),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -43,6 +45,38 @@ TEST(Dequantize, Float32IsCopied) {
   std::vector<float> values(3);
   dequantize(TensorType::f32, reinterpret_cast<const std::byte*>(stored.data()), 3, values.data());
   EXPECT_EQ(values, stored);
+}
+
+std::vector<float> decoded(TensorType type, const std::vector<std::uint8_t>& bytes,
+                           std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  dequantize(type, reinterpret_cast<const std::byte*>(bytes.data()), count, values.data());
+  return values;
+}
+
+/// PyTorch's values of torch.float8_e4m3fn.
+TEST(Dequantize, Float8IsPyTorchs) {
+  std::vector<std::uint8_t> bytes(256);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  const auto values = decoded(TensorType::f8_e4m3, bytes, 256);
+  const std::pair<int, float> known[] = {
+      {1, 0.001953125f}, {7, 0.013671875f},     {8, 0.015625f}, {0x38, 1},
+      {0x7e, 448},       {0x81, -0.001953125f}, {0xc5, -3.25f}};
+  for (const auto& [byte, value] : known) EXPECT_EQ(values[static_cast<std::size_t>(byte)], value);
+  EXPECT_TRUE(std::isnan(values[0x7f]) && std::isnan(values[0xff]));
+  EXPECT_EQ(std::accumulate(values.begin(), values.begin() + 127, 0.0), 5407.875);
+  for (std::size_t i = 0; i < 127; ++i) EXPECT_EQ(values[i + 128], -values[i]);
+}
+
+/// What gguf's own dequantize gives of this block.
+TEST(Dequantize, Mxfp4IsGgufs) {
+  std::vector<std::uint8_t> block = {125};
+  for (int i = 0; i < 16; ++i) block.push_back(static_cast<std::uint8_t>(i * 37 + 11));
+  const std::vector<float> expected = {
+      -0.375f, 0,    0.75f,  -0.25f, -1.5f, 0.5f,   -0.125f, -1,    0.375f, 0,       -0.75f,
+      0.25f,   1.5f, -0.5f,  0.125f, 1,     0,      0.375f,  0.75f, 1.5f,   -0.125f, -0.5f,
+      -1,      0,    0.375f, 0.75f,  1.5f,  -0.25f, -0.5f,   -1,    0.125f, 0.375f};
+  EXPECT_EQ(decoded(TensorType::mxfp4, block, 32), expected);
 }
 
 }  // namespace

@@ -280,10 +280,10 @@ TEST(Weights, ATensorOfAForeignTypeIsNamed) {
   GgufBytes file = tiny_gguf_keys("llama");
   for (const auto& [name, tensor] : tiny_gguf_tensors("llama"))
     if (name != "blk.0.attn_v.weight") file.floats(name, tensor.shape, tensor.values);
-  file.tensor("blk.0.attn_v.weight", {1, 256}, 39, std::string(17 * 8, 'x'));
+  file.tensor("blk.0.attn_v.weight", {1, 256}, 40, std::string(36 * 4, 'x'));
   const TemporaryFolder folder;
   EXPECT_THAT(error_of([&] { ModelFile::open(folder.write("a.gguf", file.build())); }),
-              HasSubstr("tensor 'blk.0.attn_v.weight' has the type MXFP4, which is not supported"));
+              HasSubstr("tensor 'blk.0.attn_v.weight' has the type NVFP4, which is not supported"));
 }
 
 }  // namespace
