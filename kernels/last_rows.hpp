@@ -40,10 +40,10 @@ struct LastRows {
   AnyView<3> queries;  // in  [n_heads, q_rows, head_dim], q_rows <= n_tokens
   AnyView<3> keys;     // in  [n_kv_heads, n_tokens, head_dim]
   float scale = 1;
-  float soft_cap = 0;       // 0: none
-  std::int64_t window = 0;  // 0: none
+  float soft_cap = 0;          // 0: none
+  std::int64_t window = 0;     // 0: none
   View<const float, 1> sinks;  // in  [n_heads], or no data: none
-  View<float, 3> probs;     // out [n_heads, q_rows, n_tokens], or no data: not wanted
+  View<float, 3> probs;        // out [n_heads, q_rows, n_tokens], or no data: not wanted
   std::vector<Proximity> grid;
   // out [grid, n_heads, q_rows], any of them without data where it is not wanted: the sum over the
   // proximal keys, and the log-sum-exps of both sets
