@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -11,7 +12,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
@@ -19,6 +19,7 @@
 
 #include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/projection_impl.hpp"
 #include "analyzer/capture/state_layers_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
@@ -61,11 +62,12 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const std::function<std::int64_t(const model::LayerWeights&)> bytes_of =
       [&](const model::LayerWeights& layer) {
         std::int64_t bytes =
-            width *
-            (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
-             values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
-             values(layer.shared_gate_up) + values(layer.shared_down));
-        bytes += width * (values(layer.state_in) + values(layer.conv));
+            width * (values(layer.qkv) + values(layer.output) + values(layer.gate_up) +
+                     values(layer.down) + values(layer.router) + values(layer.expert_gate_up) +
+                     values(layer.expert_down) + values(layer.shared_gate_up) +
+                     values(layer.shared_down) + values(layer.state_in) + values(layer.conv) +
+                     values(layer.query_down) + values(layer.query_up) + values(layer.latent_down) +
+                     values(layer.latent_up) + values(layer.input_gate) + values(layer.input_up));
         largest_matrix = std::max(
             {largest_matrix, values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
         for (const auto* others : {&layer.before, &layer.after})
@@ -77,10 +79,11 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
     largest = std::max(largest, bytes);
     need.all_weights += bytes;
   }
-  need.all_weights += width * values(model.head());
+  need.all_weights += width * (values(model.head()) + values(model.layer_projection()));
   need.streamed_weights = 2 * largest + kStagingBytes;
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
-  const std::int64_t a_token = c.hidden_size + (options.keep_caches ? c.n_layers * kv : 0);
+  const std::int64_t a_token =
+      c.hidden_size + c.n_layers * c.layer_input_size + (options.keep_caches ? c.n_layers * kv : 0);
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
   need.rest = kProgramBytes +
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
@@ -160,31 +163,26 @@ struct Engine::State {
 
   const model::Config& config() const { return model->config(); }
 
-  /// Of global layers, and of those with a window where they have a table of their own.
-  struct Rotations {
-    RopeTable global, local;
-  };
-  Rotations rotations(std::int64_t first, std::int64_t n) const;
-
-  /// A layer's queries, keys and values after RoPE: [n, heads, head_dim].
-  struct Projected {
-    at::Tensor query, key, value;
-    at::Tensor gate;  // [n, n_heads * head_dim] of what attention gives; undefined: none
-  };
-  Projected project(std::int64_t index, const LayerTensors& w, const at::Tensor& hidden,
-                    const Rotations& rotations, const QueryObserver& observer = {},
-                    std::size_t number = 0) const;
   /// What follows the attention of a layer, [n, n_heads * head_dim], added to the hidden states.
-  void finish_layer(const LayerTensors& w, const at::Tensor& attended, const at::Tensor& gate,
+  void finish_layer(std::int64_t index, const LayerTensors& w, const at::Tensor& attended,
+                    const at::Tensor& gate, const at::Tensor& layer_inputs,
                     const at::Tensor& hidden);
   /// Layers without attention, whose states begin at number `first` of each of `states`.
   void run_others(const std::vector<LayerTensors>& layers, std::size_t first,
                   const at::Tensor& hidden, std::span<std::vector<LayerState>* const> states);
 
+  /// Keys and values of layers, for later layers that have none of their own.
+  using KeysOfOthers = std::map<std::int64_t, std::pair<at::Tensor, at::Tensor>>;
+  /// Keeps a layer's keys and values, or gives it those of the layer that it reads.
+  std::pair<at::Tensor, at::Tensor> share_keys(std::int64_t index, const at::Tensor& key,
+                                               const at::Tensor& value, KeysOfOthers& others) const;
+
   /// What goes through the layers for one step.
   struct Flow {
     Sequence::State* sequence;
-    at::Tensor hidden;               // [n, D]
+    at::Tensor hidden;        // [n, D]
+    at::Tensor layer_inputs;  // as WeightStore gives them
+    KeysOfOthers keys_of_others;
     std::vector<LayerState> states;  // of layers without attention
     std::size_t states_done = 0;
     Rotations rotations;
@@ -302,60 +300,15 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   Flow flow;
   flow.sequence = step.sequence->state_.get();
   flow.hidden = weights->embed(step.tokens);
+  flow.layer_inputs = weights->layer_inputs(step.tokens, flow.hidden);
   flow.logit_rows = step.logit_rows;
   if (const auto& now = flow.sequence->now.state_) flow.states = now->layers;
   flow.states.resize(n_states);
   flow.proximal = step.proximal;
   flow.shared = step.shared;
-  flow.rotations = rotations(flow.first(), static_cast<std::int64_t>(step.tokens.size()));
+  flow.rotations = rotations(config(), flow.first(), static_cast<std::int64_t>(step.tokens.size()),
+                             tensor_options.device());
   return flow;
-}
-
-Engine::State::Rotations Engine::State::rotations(std::int64_t first, std::int64_t n) const {
-  const model::Config& c = config();
-  const auto table = [&](const model::Rope& rope) {
-    return rope_table(model::rope_frequencies(rope, c.rotary_dim, c.context_length, first + n),
-                      first, n, tensor_options.device());
-  };
-  return {table(c.rope), c.local_rope ? table(*c.local_rope) : RopeTable()};
-}
-
-Engine::State::Projected Engine::State::project(std::int64_t index, const LayerTensors& w,
-                                                const at::Tensor& hidden,
-                                                const Rotations& rotations,
-                                                const QueryObserver& observer,
-                                                std::size_t number) const {
-  const model::Config& c = config();
-  const std::int64_t n = hidden.size(0), d = c.head_dim;
-  const std::int64_t gates = c.gated_attention ? c.n_heads : 0;
-  const at::Tensor normed = norm(hidden, w.attention_norm, w.attention_norm_bias, c);
-  const at::Tensor qkv =
-      linear(normed, w.qkv, w.qkv_bias).view({n, c.n_heads + 2 * c.n_kv_heads + gates, d});
-  at::Tensor q = qkv.narrow(1, 0, c.n_heads);
-  at::Tensor k = qkv.narrow(1, c.n_heads, c.n_kv_heads);
-  const at::Tensor v = qkv.narrow(1, c.n_heads + c.n_kv_heads, c.n_kv_heads);
-  // The norm of each head, or of all heads together.
-  const auto norm_heads = [&](const at::Tensor& heads, const at::Tensor& weight) {
-    if (!weight.defined()) return heads;
-    return rms_norm(heads.reshape({-1, weight.size(0)}), weight, c.norm_eps, c.norm_offset)
-        .view(heads.sizes());
-  };
-  const auto norm_both = [&] {
-    q = norm_heads(q, w.q_norm);
-    k = norm_heads(k, w.k_norm);
-  };
-  if (!c.norms_after_rope) norm_both();
-  if (observer) observer(index, number, any_view<3>(q.transpose(0, 1)));
-  if (c.has_rope(index)) {
-    const bool local = c.window[index] > 0 && c.local_rope;
-    const RopeTable& table = local ? rotations.local : rotations.global;
-    rotate(q, table);
-    rotate(k, table);
-  }
-  if (c.norms_after_rope) norm_both();
-  if (gates == 0) return {q, k, v, {}};
-  return {q, k, v,
-          at::sigmoid(qkv.narrow(1, c.n_heads + 2 * c.n_kv_heads, gates)).reshape({n, gates * d})};
 }
 
 std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
@@ -383,9 +336,19 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   run_others(w.before, flow.states_done, flow.hidden, {&states, 1});
   flow.states_done += w.before.size();
   const Projected projected =
-      project(index, w, flow.hidden, flow.rotations, observers.queries, number);
-  auto [key, value] = std::pair(projected.key.transpose(0, 1), projected.value.transpose(0, 1));
-  if (flow.sequence->keep_cache) std::tie(key, value) = remember(index, *flow.sequence, key, value);
+      project(c, index, w, flow.hidden, flow.rotations, [&](const at::Tensor& query) {
+        if (observers.queries) observers.queries(index, number, any_view<3>(query.transpose(0, 1)));
+      });
+  at::Tensor key, value;
+  if (const auto owner = c.shape(index).keys_of; owner == index) {
+    key = projected.key.transpose(0, 1);
+    value = projected.value.transpose(0, 1);
+    if (flow.sequence->keep_cache)
+      std::tie(key, value) = remember(index, *flow.sequence, key, value);
+  } else if (flow.sequence->keep_cache) {
+    flow.sequence->layers[index] = flow.sequence->layers[owner];
+  }
+  std::tie(key, value) = share_keys(index, key, value, flow.keys_of_others);
   const at::Tensor query = projected.query.transpose(0, 1);
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   if (flow.shared) flow.queries.push_back(query);
@@ -404,7 +367,7 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
          .window = window,
          .sinks = view_of_sinks(w)});
 
-  finish_layer(w, attended.out, projected.gate, flow.hidden);
+  finish_layer(index, w, attended.out, projected.gate, flow.layer_inputs, flow.hidden);
   run_others(w.after, flow.states_done, flow.hidden, {&states, 1});
 }
 
@@ -418,14 +381,29 @@ void Engine::State::run_others(const std::vector<LayerTensors>& layers, std::siz
   }
 }
 
-void Engine::State::finish_layer(const LayerTensors& w, const at::Tensor& attended,
-                                 const at::Tensor& gate, const at::Tensor& hidden) {
+void Engine::State::finish_layer(std::int64_t index, const LayerTensors& w,
+                                 const at::Tensor& attended, const at::Tensor& gate,
+                                 const at::Tensor& layer_inputs, const at::Tensor& hidden) {
   const model::Config& c = config();
-  const at::Tensor out =
-      linear(gate.defined() ? attended * gate : attended, w.output, w.output_bias);
+  const at::Tensor out = project_back(c, index, w, attended, gate);
   if (c.parallel_block) feed_forward(c, w, hidden);
   hidden.add_(norm(out, w.post_attention_norm, {}, c), c.residual_scale);
   if (!c.parallel_block) feed_forward(c, w, hidden);
+  if (layer_inputs.defined()) add_layer_input(c, w, layer_inputs.select(1, index), hidden);
+  if (w.layer_scale.defined()) hidden.mul_(w.layer_scale);
+}
+
+std::pair<at::Tensor, at::Tensor> Engine::State::share_keys(std::int64_t index,
+                                                            const at::Tensor& key,
+                                                            const at::Tensor& value,
+                                                            KeysOfOthers& others) const {
+  const auto& shapes = config().shapes;
+  if (shapes.empty()) return {key, value};
+  if (shapes[index].keys_of != index) return others.at(shapes[index].keys_of);
+  const bool read_later = std::any_of(shapes.begin() + index + 1, shapes.end(),
+                                      [&](const auto& shape) { return shape.keys_of == index; });
+  if (read_later) others[index] = {key, value};
+  return {key, value};
 }
 
 void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
@@ -446,8 +424,10 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     for (auto& of : layer_states) of_rows.push_back(&of);
     std::size_t states_done = 0;
     const at::Tensor hidden = s.weights->embed({tokens.begin(), tokens.end()});
-    State::Rotations rotations = s.rotations(position, 1);
-    for (RopeTable* table : {&rotations.global, &rotations.local}) {
+    const at::Tensor layer_inputs = s.weights->layer_inputs({tokens.begin(), tokens.end()}, hidden);
+    State::KeysOfOthers keys_of_others;
+    Rotations turns = rotations(c, position, 1, s.tensor_options.device());
+    for (RopeTable* table : {&turns.global, &turns.local}) {
       if (!table->cosine.defined()) continue;
       // Every row is at the same position.
       table->cosine = table->cosine.repeat({n, 1});
@@ -460,19 +440,20 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
       const LayerTensors& weights = s.weights->layer(layer);
       s.run_others(weights.before, states_done, hidden, of_rows);
       states_done += weights.before.size();
-      const State::Projected rows = s.project(layer, weights, hidden, rotations);
+      const Projected rows = project(c, layer, weights, hidden, turns);
+      const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
       attention({.layer = layer,
                  .position = position,
                  .query = any_view<3>(rows.query),
-                 .key = any_view<3>(rows.key),
-                 .value = any_view<3>(rows.value),
+                 .key = any_view<3>(key),
+                 .value = any_view<3>(value),
                  .scale = c.attention_scale,
                  .softcap = c.attention_softcap,
                  .window = c.window[layer],
                  .sinks = view_of_sinks(weights),
                  .out = view_of<float, 3>(out)});
-      s.finish_layer(weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
-                     rows.gate, hidden);
+      s.finish_layer(layer, weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
+                     rows.gate, layer_inputs, hidden);
       s.run_others(weights.after, states_done, hidden, of_rows);
       stop_if_interrupted();
     }

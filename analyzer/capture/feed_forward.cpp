@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
@@ -62,9 +63,9 @@ at::Tensor of_best_groups(const at::Tensor& scores, const model::Experts& expert
   if (experts.active_groups == experts.groups) return scores;
   const std::int64_t n = scores.size(0), in_group = experts.count / experts.groups;
   const at::Tensor grouped = scores.view({n, experts.groups, in_group});
-  const at::Tensor best_two = std::get<0>(grouped.topk(2, -1)).sum(-1);
-  const at::Tensor chosen = std::get<1>(best_two.topk(experts.active_groups, -1));
-  const at::Tensor kept = at::zeros_like(best_two).scatter(1, chosen, 1.0).to(at::kBool);
+  const at::Tensor of_groups = std::get<0>(grouped.topk(experts.best_of_group, -1)).sum(-1);
+  const at::Tensor chosen = std::get<1>(of_groups.topk(experts.active_groups, -1));
+  const at::Tensor kept = at::zeros_like(of_groups).scatter(1, chosen, 1.0).to(at::kBool);
   return grouped
       .masked_fill(kept.logical_not().unsqueeze(-1), -std::numeric_limits<double>::infinity())
       .view({n, experts.count});
@@ -81,13 +82,14 @@ Routes route(const at::Tensor& rows, const LayerTensors& w, const model::Experts
   const at::Tensor index = std::get<1>(of_best_groups(choice, experts).topk(experts.active, -1));
   at::Tensor weights = scores.gather(-1, index);
   if (experts.normalised) weights = weights / weights.sum(-1, true).clamp_min(1e-20);
+  if (w.router_scale.defined()) weights = weights * w.router_scale.index({index});
   return {index, weights * experts.scale};
 }
 
 /// The rows of each expert together, so that its weights are read once.
-at::Tensor run_experts(const at::Tensor& rows, const LayerTensors& w, const model::Config& c) {
+at::Tensor run_experts(const at::Tensor& rows, const Routes& routes, const LayerTensors& w,
+                       const model::Config& c) {
   const model::Experts& experts = c.experts;
-  const Routes routes = route(rows, w, experts);
   const auto [sorted, order] = routes.experts.flatten().sort(/*stable=*/true, /*dim=*/0, false);
   const at::Tensor counts = sorted.bincount({}, experts.count).cpu();
   const at::Tensor weights = routes.weights.flatten().index_select(0, order);
@@ -116,6 +118,18 @@ at::Tensor run_experts(const at::Tensor& rows, const LayerTensors& w, const mode
   return out.to(rows.scalar_type());
 }
 
+/// A dense block and one of experts read the same hidden states, each under norms of its own; the
+/// router sees them under another, which also divides by the root of their width.
+at::Tensor dense_and_experts(const at::Tensor& hidden, const at::Tensor& normed,
+                             const LayerTensors& w, const model::Config& c) {
+  const at::Tensor seen = rms_norm(hidden, w.router_norm, c.norm_eps, 0.0) /
+                          std::sqrt(static_cast<double>(c.hidden_size));
+  const at::Tensor dense = mlp(normed, w.gate_up, {}, w.down, {}, c);
+  const at::Tensor of_experts =
+      run_experts(norm(hidden, w.expert_norm, {}, c), route(seen, w, c.experts), w, c);
+  return norm(dense, w.dense_norm, {}, c) + norm(of_experts, w.post_expert_norm, {}, c);
+}
+
 }  // namespace
 
 std::int64_t feed_forward_values(const model::Config& c, std::int64_t tokens) {
@@ -133,11 +147,19 @@ void feed_forward(const model::Config& c, const LayerTensors& w, const at::Tenso
   for (std::int64_t start = 0; start < n; start += piece) {
     at::Tensor rows = hidden.narrow(0, start, std::min(piece, n - start));
     const at::Tensor normed = norm(rows, w.mlp_norm, w.mlp_norm_bias, c);
-    const at::Tensor out = w.router.defined() ? run_experts(normed, w, c)
-                                              : mlp(normed, w.gate_up, w.gate_up_bias, w.down,
-                                                    w.down_bias, c, w.activation);
+    const at::Tensor out =
+        c.experts.beside_dense ? dense_and_experts(rows, normed, w, c)
+        : w.router.defined()
+            ? run_experts(normed, route(normed, w, c.experts), w, c)
+            : mlp(normed, w.gate_up, w.gate_up_bias, w.down, w.down_bias, c, w.activation);
     rows.add_(norm(out, w.post_mlp_norm, {}, c), c.residual_scale);
   }
+}
+
+void add_layer_input(const model::Config& c, const LayerTensors& w, const at::Tensor& inputs,
+                     const at::Tensor& hidden) {
+  const at::Tensor gate = activated(capture::linear(hidden, w.input_gate), c.activation);
+  hidden.add_(norm(capture::linear(gate * inputs, w.input_up), w.input_norm, {}, c));
 }
 
 }  // namespace kvatlas::capture

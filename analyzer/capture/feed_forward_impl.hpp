@@ -13,6 +13,10 @@ namespace kvatlas::capture {
 void feed_forward(const model::Config& config, const LayerTensors& weights,
                   const at::Tensor& hidden);
 
+/// Adds what a layer makes of its own inputs of the tokens, [n, P].
+void add_layer_input(const model::Config& config, const LayerTensors& weights,
+                     const at::Tensor& inputs, const at::Tensor& hidden);
+
 /// Values that the block's intermediate results take at most.
 std::int64_t feed_forward_values(const model::Config& config, std::int64_t tokens);
 

@@ -12,6 +12,7 @@
 
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/sample_capture.hpp"
+#include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
 #include "kernels/dispatch.hpp"
 
@@ -294,6 +295,9 @@ profile::Header profile_header(const ProfilePlan& plan, const model::ModelFile& 
   header.vocab_size = c.vocab_size;
   header.context_length = c.context_length;
   header.window = c.window;
+  header.layer_numbers = c.layer_numbers;
+  header.latent_rank = c.latent.rank;
+  header.cached_values = model::cached_values(c);
   const auto& placement = plan.engine.placement;
   header.backend = str(placement.device, ", ", placement.dtype,
                        placement.device == "cpu" ? ", " + kernels::cpu_target() : "");

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
@@ -12,6 +13,7 @@
 #include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/state_layers_impl.hpp"
+#include "base/error.hpp"
 #include "base/parallel.hpp"
 
 namespace kvatlas::capture {
@@ -85,6 +87,45 @@ at::Tensor delta_rule(const model::StateLayers& s, const at::Tensor& mixed, cons
   return out;
 }
 
+/// A selective state space, token after token: each head's state decays by its step, takes up the
+/// token's values times its key, and the query reads it.
+at::Tensor selective_scan(const model::StateLayers& s, const at::Tensor& mixed,
+                          const at::Tensor& decay, const at::Tensor& step, LayerState& state) {
+  const std::int64_t n = mixed.size(0), width = mixed.size(1);
+  at::Tensor memory = state.memory.defined()
+                          ? state.memory.clone()
+                          : at::zeros({s.value_heads, s.value_dim, s.key_dim}, at::kFloat);
+  at::Tensor out = at::empty({n, s.values()}, at::kFloat);
+  const float* inputs = mixed.const_data_ptr<float>();
+  const float* decays = decay.const_data_ptr<float>();
+  const float* steps = step.const_data_ptr<float>();
+  float* all_memory = memory.mutable_data_ptr<float>();
+  float* all_out = out.mutable_data_ptr<float>();
+  parallel_for(s.value_heads, [&](std::int64_t head, int) {
+    const std::int64_t group = head / (s.value_heads / s.key_heads);
+    float* cells = all_memory + head * s.value_dim * s.key_dim;
+    for (std::int64_t t = 0; t < n; ++t) {
+      const float* value = inputs + t * width + head * s.value_dim;
+      const float* key = inputs + t * width + s.values() + group * s.key_dim;
+      const float* query = key + s.keys();
+      const float keep = decays[t * s.value_heads + head], part = steps[t * s.value_heads + head];
+      float* to = all_out + t * s.values() + head * s.value_dim;
+      for (std::int64_t i = 0; i < s.value_dim; ++i) {
+        float* row = cells + i * s.key_dim;
+        const float taken = part * value[i];
+        float found = 0;
+        for (std::int64_t j = 0; j < s.key_dim; ++j) {
+          row[j] = row[j] * keep + taken * key[j];
+          found += row[j] * query[j];
+        }
+        to[i] = found;
+      }
+    }
+  });
+  state.memory = memory;
+  return out;
+}
+
 /// Calls run(first row, rows, state) for each sequence, and joins what it gives.
 template <class Run>
 at::Tensor by_sequence(std::int64_t n, std::span<LayerState* const> states, Run&& run) {
@@ -119,6 +160,33 @@ at::Tensor delta_net(const model::Config& c, const LayerTensors& w, const at::Te
                          w.output);
 }
 
+at::Tensor mamba2(const model::Config& c, const LayerTensors& w, const at::Tensor& rows,
+                  std::span<LayerState* const> states) {
+  const model::StateLayers& s = c.state_layers;
+  const std::int64_t n = rows.size(0), mixed = s.values() + 2 * s.keys();
+  const at::Tensor all = capture::linear(rows, w.state_in, w.state_in_bias).to(at::kFloat);
+  const at::Tensor step =
+      at::softplus(all.narrow(1, s.values() + mixed, s.value_heads) + w.step_bias);
+  const at::Tensor decay = (-w.decay.exp() * step).exp();
+  const at::Tensor found =
+      by_sequence(n, states, [&](std::int64_t first, std::int64_t count, LayerState& state) {
+        const at::Tensor inputs =
+            at::silu(convolve(w, all.narrow(0, first, count).narrow(1, s.values(), mixed), state));
+        const at::Tensor scanned = selective_scan(
+            s, inputs.cpu().contiguous(), decay.narrow(0, first, count).cpu().contiguous(),
+            step.narrow(0, first, count).cpu().contiguous(), state);
+        const at::Tensor past = inputs.narrow(1, 0, s.values()).reshape({count, -1, s.value_dim}) *
+                                w.state_skip.unsqueeze(-1);
+        return scanned.to(rows.device()) + past.reshape({count, -1});
+      });
+  const at::Tensor gated = found * at::silu(all.narrow(1, 0, s.values()));
+  const at::Tensor of_groups = gated.view({n * s.key_heads, -1});
+  const at::Tensor even =
+      rms_norm(of_groups, at::ones({of_groups.size(1)}, of_groups.options()), c.norm_eps, 0.0);
+  return capture::linear((even.view({n, s.values()}) * w.state_norm).to(rows.scalar_type()),
+                         w.output, w.output_bias);
+}
+
 at::Tensor short_conv(const model::Config& c, const LayerTensors& w, const at::Tensor& rows,
                       std::span<LayerState* const> states) {
   const std::int64_t D = c.hidden_size;
@@ -132,14 +200,27 @@ at::Tensor short_conv(const model::Config& c, const LayerTensors& w, const at::T
                          w.output_bias);
 }
 
+at::Tensor run_kind(const model::Config& c, const LayerTensors& w, const at::Tensor& rows,
+                    std::span<LayerState* const> states) {
+  switch (c.state_layers.kind) {
+    case model::StateLayers::Kind::none:
+      break;
+    case model::StateLayers::Kind::delta_net:
+      return delta_net(c, w, rows, states);
+    case model::StateLayers::Kind::short_conv:
+      return short_conv(c, w, rows, states);
+    case model::StateLayers::Kind::mamba2:
+      return mamba2(c, w, rows, states);
+  }
+  fail(ErrorCode::internal, "a layer without attention is of no kind");
+}
+
 }  // namespace
 
 void run_state_layer(const model::Config& c, const LayerTensors& w, const at::Tensor& hidden,
                      std::span<LayerState* const> states) {
   const at::Tensor normed = norm(hidden, w.attention_norm, w.attention_norm_bias, c);
-  hidden.add_(c.state_layers.kind == model::StateLayers::Kind::delta_net
-                  ? delta_net(c, w, normed, states)
-                  : short_conv(c, w, normed, states));
+  hidden.add_(run_kind(c, w, normed, states), c.residual_scale);
   feed_forward(c, w, hidden);
 }
 

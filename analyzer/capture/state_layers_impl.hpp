@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers without attention: a gated delta rule, or a short convolution. They keep nothing of single
-// tokens, but a state of fixed size a sequence.
+// Layers without attention: a gated delta rule, a short convolution, or a selective state space.
+// They keep nothing of single tokens, but a state of fixed size a sequence.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ namespace kvatlas::capture {
 /// may share them. Undefined ones: nothing has been read yet.
 struct LayerState {
   at::Tensor conv;    // [kernel - 1, channels] float32, the last inputs of the convolution
-  at::Tensor memory;  // [value heads, key dim, value dim] float32, on the CPU
+  at::Tensor memory;  // of each value head its keys and values, float32, on the CPU
 };
 
 /// Runs the layer over hidden states [n, D], in place. One state: the rows are tokens of one

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -61,6 +62,22 @@ constexpr Member kMembers[] = {
     {&LayerWeights::decay, &LayerTensors::decay, true},
     {&LayerWeights::step_bias, &LayerTensors::step_bias, true},
     {&LayerWeights::state_norm, &LayerTensors::state_norm, true},
+    {&LayerWeights::query_down, &LayerTensors::query_down},
+    {&LayerWeights::query_norm, &LayerTensors::query_norm},
+    {&LayerWeights::query_up, &LayerTensors::query_up},
+    {&LayerWeights::latent_down, &LayerTensors::latent_down},
+    {&LayerWeights::latent_norm, &LayerTensors::latent_norm},
+    {&LayerWeights::latent_up, &LayerTensors::latent_up},
+    {&LayerWeights::input_gate, &LayerTensors::input_gate},
+    {&LayerWeights::input_up, &LayerTensors::input_up},
+    {&LayerWeights::input_norm, &LayerTensors::input_norm},
+    {&LayerWeights::layer_scale, &LayerTensors::layer_scale},
+    {&LayerWeights::router_norm, &LayerTensors::router_norm},
+    {&LayerWeights::router_scale, &LayerTensors::router_scale, true},
+    {&LayerWeights::dense_norm, &LayerTensors::dense_norm},
+    {&LayerWeights::expert_norm, &LayerTensors::expert_norm},
+    {&LayerWeights::post_expert_norm, &LayerTensors::post_expert_norm},
+    {&LayerWeights::state_skip, &LayerTensors::state_skip, true},
 };
 
 }  // namespace
@@ -162,15 +179,40 @@ const at::Tensor& WeightStore::final_norm_bias() {
   return final_norm_bias_;
 }
 
-at::Tensor WeightStore::embed(const std::vector<std::int64_t>& tokens) const {
-  const model::Config& config = model_->config();
-  at::Tensor rows =
-      at::empty({static_cast<std::int64_t>(tokens.size()), config.hidden_size}, at::kFloat);
+at::Tensor WeightStore::rows_of(const model::Weight& table,
+                                const std::vector<std::int64_t>& tokens) const {
+  const std::int64_t columns = table.columns();
+  at::Tensor rows = at::empty({static_cast<std::int64_t>(tokens.size()), columns}, at::kFloat);
   float* out = rows.mutable_data_ptr<float>();
   parallel_for(static_cast<std::int64_t>(tokens.size()), [&](std::int64_t i, int) {
-    model::read_rows(model_->embedding(), tokens[i], 1, out + i * config.hidden_size);
+    model::read_rows(table, tokens[i], 1, out + i * columns);
   });
   model_->require_intact();
+  return rows;
+}
+
+at::Tensor WeightStore::layer_inputs(const std::vector<std::int64_t>& tokens,
+                                     const at::Tensor& embedded) {
+  const model::Config& config = model_->config();
+  if (config.layer_input_size == 0) return {};
+  if (!layer_projection_.defined()) {
+    load(model_->layer_projection(), layer_projection_);
+    load(model_->layer_projection_norm(), layer_projection_norm_);
+  }
+  const std::int64_t n = embedded.size(0), size = config.layer_input_size;
+  const at::Tensor projected = linear(embedded, layer_projection_)
+                                   .mul_(1 / std::sqrt(static_cast<double>(config.hidden_size)));
+  const at::Tensor normed = rms_norm(projected.view({-1, size}), layer_projection_norm_,
+                                     config.norm_eps, config.norm_offset);
+  const at::Tensor own = rows_of(model_->layer_embedding(), tokens)
+                             .mul_(std::sqrt(static_cast<double>(size)))
+                             .to(normed.device(), normed.scalar_type());
+  return normed.view({n, -1}).add_(own).mul_(std::sqrt(0.5)).view({n, config.n_layers, size});
+}
+
+at::Tensor WeightStore::embed(const std::vector<std::int64_t>& tokens) const {
+  const model::Config& config = model_->config();
+  const at::Tensor rows = rows_of(model_->embedding(), tokens);
   const auto type = c10::typeMetaToScalarType(options_.dtype());
   if (config.embedding_scale != 1.0) {
     // The factor is rounded to the number format of the model, as its authors' software does.

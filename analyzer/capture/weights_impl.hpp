@@ -24,8 +24,11 @@ struct LayerTensors {
   at::Tensor mlp_norm, mlp_norm_bias, gate_up, gate_up_bias, activation, down, down_bias,
       post_mlp_norm;
   at::Tensor router, router_bias, router_correction, expert_gate_up, expert_gate_up_bias,
-      expert_down, expert_down_bias, shared_gate_up, shared_down, shared_gate;
-  at::Tensor state_in, state_in_bias, conv, conv_bias, decay, step_bias, state_norm;
+      expert_down, expert_down_bias, shared_gate_up, shared_down, shared_gate, router_norm,
+      router_scale, dense_norm, expert_norm, post_expert_norm;
+  at::Tensor state_in, state_in_bias, conv, conv_bias, decay, step_bias, state_norm, state_skip;
+  at::Tensor query_down, query_norm, query_up, latent_down, latent_norm, latent_up;
+  at::Tensor input_gate, input_up, input_norm, layer_scale;
   std::vector<LayerTensors> before = {}, after = {};
 };
 
@@ -46,6 +49,9 @@ class WeightStore {
   const at::Tensor& final_norm_bias();
   /// Rows of the embedding for the tokens: [n, D].
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
+  /// What each layer reads of the tokens besides hidden states, made of their embeddings [n, D]:
+  /// [n, layers, P], or undefined where the model has no such inputs.
+  at::Tensor layer_inputs(const std::vector<std::int64_t>& tokens, const at::Tensor& embedded);
   /// rows [n, D] -> logits [n, V], float32.
   at::Tensor logits(const at::Tensor& rows);
 
@@ -53,6 +59,8 @@ class WeightStore {
 
  private:
   void load(const model::Weight& weight, at::Tensor& into, bool as_float = false) const;
+  /// Rows of a table for the tokens, float32 on the host.
+  at::Tensor rows_of(const model::Weight& table, const std::vector<std::int64_t>& tokens) const;
   void load_layer(std::int64_t index, LayerTensors& into) const;
   void load_all(const model::LayerWeights& from, LayerTensors& into) const;
 
@@ -63,6 +71,7 @@ class WeightStore {
   std::vector<std::int64_t> held_;  // which layer each of kept_ holds, -1 for none
   std::future<void> prefetch_;
   at::Tensor final_norm_, final_norm_bias_, head_, head_bias_;
+  at::Tensor layer_projection_, layer_projection_norm_;
 };
 
 }  // namespace kvatlas::capture

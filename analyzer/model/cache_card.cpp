@@ -111,7 +111,7 @@ class ConfigReader {
  private:
   /// The language model's part of a model with vision or sound.
   static Fields text_part(const json& tree) {
-    const Fields whole(tree);
+    Fields whole(tree);
     for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config"})
       if (const auto part = whole.object(key)) {
         const auto inner = part->object("text_config");
@@ -435,6 +435,13 @@ CacheCard read_cache_card(const fs::path& path) {
     card.notes.emplace_back(
         "Layers without attention hold a state of fixed size a sequence, which is not counted.");
   return card;
+}
+
+std::vector<std::int64_t> cached_values(const Config& config) {
+  std::vector<std::int64_t> of_layers;
+  for (std::int64_t l = 0; !config.shapes.empty() && l < config.n_layers; ++l)
+    of_layers.push_back(config.cached_values(l));
+  return of_layers;
 }
 
 }  // namespace kvatlas::model

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/model/config.hpp"
+
 namespace kvatlas::model {
 
 /// What one layer holds of the tokens that it has read.
@@ -47,5 +49,9 @@ struct CacheCard {
 /// From a config.json, a folder with one, or a GGUF file. Error(unreadable) if sizes are missing or
 /// senseless.
 CacheCard read_cache_card(const std::filesystem::path& path);
+
+/// [layer]: how many numbers a token takes in the cache of a model that runs. Empty: everywhere a
+/// key and a value a KV head.
+std::vector<std::int64_t> cached_values(const Config& config);
 
 }  // namespace kvatlas::model

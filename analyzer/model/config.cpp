@@ -15,22 +15,25 @@ namespace {
 
 // They stand in the order of Architecture.
 constexpr std::array kArchitectures = {
-    "llama",      "mistral",   "qwen2",      "qwen3",        "internlm2",
-    "phi3",       "gemma2",    "gemma3",     "apertus",      "arcee",
-    "cohere2",    "dots1",     "ernie4_5",   "ernie4_5_moe", "exaone4",
-    "glm4",       "glm4_moe",  "granite",    "granitemoe",   "hunyuan_v1_dense",
-    "minimax_m2", "ministral", "mixtral",    "nemotron",     "olmo2",
-    "olmo3",      "olmoe",     "phi",        "phimoe",       "qwen2_moe",
-    "qwen3_moe",  "seed_oss",  "smollm3",    "stablelm",     "starcoder2",
-    "gpt_oss",    "lfm2",      "qwen3_next", "qwen3_5",      "qwen3_5_moe"};
-static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::qwen3_5_moe) + 1);
+    "llama",       "mistral",     "qwen2",      "qwen3",           "internlm2",
+    "phi3",        "gemma2",      "gemma3",     "apertus",         "arcee",
+    "cohere2",     "dots1",       "ernie4_5",   "ernie4_5_moe",    "exaone4",
+    "glm4",        "glm4_moe",    "granite",    "granitemoe",      "hunyuan_v1_dense",
+    "minimax_m2",  "ministral",   "mixtral",    "nemotron",        "olmo2",
+    "olmo3",       "olmoe",       "phi",        "phimoe",          "qwen2_moe",
+    "qwen3_moe",   "seed_oss",    "smollm3",    "stablelm",        "starcoder2",
+    "gpt_oss",     "lfm2",        "qwen3_next", "qwen3_5",         "qwen3_5_moe",
+    "deepseek_v2", "deepseek_v3", "gemma4",     "granitemoehybrid"};
+static_assert(kArchitectures.size() ==
+              static_cast<std::size_t>(Architecture::granitemoehybrid) + 1);
 // They stand in the order of Activation.
 constexpr std::array kActivations = {"silu",  "gelu_tanh", "gelu",
                                      "relu2", "xielu",     "clamped_swiglu"};
 static_assert(kActivations.size() == static_cast<std::size_t>(Activation::clamped_swiglu) + 1);
 // They stand in the order of RopeKind.
-constexpr std::array kRopeKinds = {"default", "linear", "dynamic", "llama3", "yarn", "longrope"};
-static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::longrope) + 1);
+constexpr std::array kRopeKinds = {"default", "linear",   "dynamic",     "llama3",
+                                   "yarn",    "longrope", "proportional"};
+static_assert(kRopeKinds.size() == static_cast<std::size_t>(RopeKind::proportional) + 1);
 
 }  // namespace
 
@@ -42,6 +45,12 @@ const char* rope_kind_name(RopeKind kind) { return kRopeKinds[static_cast<std::s
 
 const char* activation_name(Activation activation) {
   return kActivations[static_cast<std::size_t>(activation)];
+}
+
+std::int64_t Config::cached_values(std::int64_t layer) const {
+  if (latent.rank > 0) return latent.rank + latent.rotated_dim;
+  const LayerShape sizes = shape(layer);
+  return sizes.keys_of == layer ? sizes.kv_heads * (sizes.head_dim + sizes.value_dim) : 0;
 }
 
 std::vector<std::string> architecture_names() {
@@ -96,13 +105,28 @@ void check_experts(const Config& config) {
     fail(ErrorCode::unsupported, experts.active,
          " experts a token under Phi's sparse mixer, which chooses 2");
   if (experts.groups < 1 || experts.count % experts.groups != 0 ||
-      (experts.groups > 1 && experts.count / experts.groups < 2))
+      (experts.groups > 1 && experts.count / experts.groups < experts.best_of_group))
     fail(ErrorCode::unreadable, experts.groups, " groups of ", experts.count,
-         " experts, expected a divisor that leaves 2 in a group");
+         " experts, expected a divisor that leaves ", experts.best_of_group, " in a group");
   if (experts.active_groups < 1 || experts.active_groups > experts.groups ||
       experts.active > experts.active_groups * (experts.count / experts.groups))
     fail(ErrorCode::unreadable, experts.active_groups, " groups to choose ", experts.active,
          " experts from, expected some of ", experts.groups, " that hold as many");
+}
+
+}  // namespace
+
+namespace {
+
+void check_shapes(const Config& config) {
+  for (std::int64_t layer = 0; layer < std::ssize(config.shapes); ++layer) {
+    const LayerShape& shape = config.shapes[layer];
+    if (config.n_heads % shape.kv_heads != 0 || config.n_kv_heads % shape.kv_heads != 0)
+      fail(ErrorCode::unsupported, "layer ", layer, " has ", shape.kv_heads,
+           " key-value heads, expected a divisor of ", config.n_heads,
+           " attention heads and of the ", config.n_kv_heads,
+           " key-value heads that other layers have");
+  }
 }
 
 }  // namespace
@@ -118,8 +142,9 @@ void check_consistency(const Config& config) {
     fail(ErrorCode::unreadable, "a rotary dimension of ", config.rotary_dim,
          ", expected an even number from 2 to the head dimension, ", config.head_dim);
   check_experts(config);
+  check_shapes(config);
   check_rope(config.rope, config.rotary_dim);
-  if (config.local_rope) check_rope(*config.local_rope, config.rotary_dim);
+  if (config.local_rope) check_rope(*config.local_rope, config.local_rotary_dim);
 }
 
 }  // namespace kvatlas::model

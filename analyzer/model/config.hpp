@@ -50,13 +50,17 @@ enum class Architecture {
   lfm2,
   qwen3_next,
   qwen3_5,
-  qwen3_5_moe
+  qwen3_5_moe,
+  deepseek_v2,
+  deepseek_v3,
+  gemma4,
+  granitemoehybrid
 };
 const char* architecture_name(Architecture architecture);
 /// All of them, in alphabetic order.
 std::vector<std::string> architecture_names();
 
-enum class RopeKind { plain, linear, dynamic, llama3, yarn, longrope };
+enum class RopeKind { plain, linear, dynamic, llama3, yarn, longrope, proportional };
 const char* rope_kind_name(RopeKind kind);
 
 /// How positions turn into rotation angles. Fields that a kind does not use keep their defaults.
@@ -64,6 +68,7 @@ struct Rope {
   RopeKind kind = RopeKind::plain;
   double theta = 10000.0;
   double factor = 1.0;
+  double share = 1.0;  // proportional: of the frequencies, the fastest, that turn at all
   std::int64_t original_context = 0;       // llama3, yarn, longrope, dynamic: positions trained on
   double low_freq_factor = 1.0;            // llama3
   double high_freq_factor = 4.0;           // llama3
@@ -96,9 +101,10 @@ struct Experts {
   Score score = Score::softmax;
   bool normalised = false;  // the weights of a token's experts are divided by their sum
   double scale = 1.0;       // and multiplied by this
-  /// Only experts of the best groups are chosen from; a group counts as its two best experts.
-  std::int64_t groups = 1, active_groups = 1;
-  double jitter = 0.01;                // sparse_mixer: how near the best "near" is
+  /// Only experts of the best groups are chosen from; a group counts as its best expert or two.
+  std::int64_t groups = 1, active_groups = 1, best_of_group = 2;
+  bool beside_dense = false;  // tokens pass the dense block too, and each has norms of its own
+  double jitter = 0.01;       // sparse_mixer: how near the best "near" is
   std::vector<std::uint8_t> in_layer;  // [total_layers]: 1 where the block is of experts
 };
 
@@ -106,15 +112,36 @@ struct Experts {
 struct StateLayers {
   enum class Kind {
     none,
-    delta_net,  // gated delta rule (Qwen3-Next, Qwen 3.5)
-    short_conv  // gated short convolution (LFM 2)
+    delta_net,   // gated delta rule (Qwen3-Next, Qwen 3.5)
+    short_conv,  // gated short convolution (LFM 2)
+    mamba2       // selective state space (Granite 4)
   };
   Kind kind = Kind::none;
   std::int64_t conv_kernel = 0;  // tokens that the convolution sees
-  std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  // delta_net
+  /// delta_net; of mamba2 the groups, the heads, and what a state and a head hold.
+  std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
 
   std::int64_t keys() const { return key_heads * key_dim; }
   std::int64_t values() const { return value_heads * value_dim; }
+};
+
+/// Queries, keys and values from vectors of low rank (DeepSeek's latent attention), of which the
+/// cache holds that of the keys and values, and the part of the keys that RoPE turns.
+struct Latent {
+  std::int64_t query_rank = 0;                  // 0: queries are projected at once
+  std::int64_t rank = 0;                        // 0: the model has no latent attention
+  std::int64_t rotated_dim = 0, plain_dim = 0;  // of a query or key: turned by RoPE, and not
+};
+
+/// The sizes of one layer. Where layers differ, all of them are observed in the model's largest
+/// sizes: heads filled up with zeros, and KV heads repeated.
+struct LayerShape {
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;  // of queries and keys
+  std::int64_t value_dim = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t keys_of = 0;     // the layer whose keys and values it reads: its own, if none
+  bool one_projection = false;  // keys and values come from one
 };
 
 /// What a checkpoint says of itself, in one spelling whatever the file. Every number is checked:
@@ -139,18 +166,23 @@ struct Config {
   bool parallel_block = false;  // attention and feed-forward block read the same hidden states
   Experts experts;
   StateLayers state_layers;
+  Latent latent;
+  std::vector<LayerShape> shapes;  // [n_layers]; empty: all have the sizes above
   /// [n_layers]: the number of each layer with attention among all of the model; empty: there are
   /// no others.
   std::vector<std::int64_t> layer_numbers;
   std::int64_t total_layers = 0;  // with those without attention
   bool gated_attention = false;   // what attention gives is multiplied by sigmoids of its own
 
-  std::int64_t rotary_dim = 0;  // head_dim x partial_rotary_factor
+  std::int64_t rotary_dim = 0;        // head_dim x partial_rotary_factor
+  std::int64_t local_rotary_dim = 0;  // of local_rope
   Rope rope;  // of every layer, or of the full-attention layers where local_rope is set
   std::optional<Rope> local_rope;     // of layers with a window (Gemma 3)
   std::vector<std::int64_t> window;   // [n_layers] keys seen, the query's own included; 0 = all
   std::vector<std::uint8_t> rotated;  // [n_layers] 0 where a layer has no RoPE; empty: all have it
   bool norms_after_rope = false;      // the norms of queries and keys
+  bool value_norms = false;           // values are normed too, without a weight
+  std::int64_t layer_input_size = 0;  // each layer reads so many numbers made of its token (Gemma)
 
   double attention_scale = 0.0;    // query . key is multiplied by it: head_dim^-0.5 unless stated
   double attention_softcap = 0.0;  // cap * tanh(score / cap); 0 = none
@@ -164,6 +196,12 @@ struct Config {
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
 
   bool has_rope(std::int64_t layer) const { return rotated.empty() || rotated[layer] != 0; }
+  LayerShape shape(std::int64_t layer) const {
+    if (!shapes.empty()) return shapes[layer];
+    return {n_kv_heads, head_dim, head_dim, intermediate_size, layer, false};
+  }
+  /// Numbers that the cache holds of a token in a layer.
+  std::int64_t cached_values(std::int64_t layer) const;
   /// `number` counts all layers of the model.
   bool has_experts(std::int64_t number) const {
     return experts.count > 0 && experts.in_layer[number] != 0;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "analyzer/model/config.hpp"
+#include "analyzer/model/tensor.hpp"
 
 namespace kvatlas::model {
 
@@ -46,7 +47,9 @@ struct HfLayout {
   /// The stacked matrices are transposed or in MXFP4, gate and up lie interleaved, and router and
   /// experts have biases (gpt-oss).
   bool interleaved_experts = false;
+  /// Without a name of its own the shared expert is called as the dense block.
   const char *shared = nullptr, *shared_gate = nullptr;
+  const char* layer_scale = nullptr;
 };
 
 /// config.json and what it says beyond Config: which projections and norms have a bias, how the
@@ -60,8 +63,10 @@ struct HfConfig {
   bool mlp_bias = false;
   bool norm_bias = false;
   bool head_bias = false;
-  bool state_bias = false;  // of layers without attention
+  bool state_bias = false;  // of layers without attention, and of their convolutions
+  bool conv_bias = false;
   bool untied_stated = false;
+  std::optional<PackedBits> packed;       // of the matrices whose names say that they are packed
   std::vector<std::int64_t> scale_block;  // rows and columns that share a scale, if it says so
 };
 

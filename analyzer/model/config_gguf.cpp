@@ -447,6 +447,7 @@ Config gguf_config(const GgufFile& file, const std::string& file_name) {
           config.eos_tokens.end())
         config.eos_tokens.push_back(*id);
   config.total_layers = config.n_layers;
+  if (config.local_rope) config.local_rotary_dim = config.rotary_dim;
   check_consistency(config);
   return config;
 }

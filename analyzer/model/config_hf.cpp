@@ -13,7 +13,7 @@ using nlohmann::json;
 
 bool is_multimodal(const Fields& fields) {
   const auto type = fields.text("model_type");
-  return type == "gemma3" || type == "qwen3_5" || type == "qwen3_5_moe";
+  return type == "gemma3" || type == "gemma4" || type == "qwen3_5" || type == "qwen3_5_moe";
 }
 
 /// `outer` names the family where the language model's part does not (Gemma 3's first files).
@@ -38,6 +38,7 @@ RopeKind rope_kind(const Fields& fields, Architecture architecture) {
   if (*type == "linear") return RopeKind::linear;
   if (*type == "dynamic") return RopeKind::dynamic;
   if (*type == "llama3") return RopeKind::llama3;
+  if (*type == "proportional") return RopeKind::proportional;
   // Phi-3's first files said "su" or "yarn" where they meant longrope.
   if (*type == "longrope" || *type == "su") return RopeKind::longrope;
   if (*type == "yarn")
@@ -55,6 +56,14 @@ Rope read_rope(const Fields& top, const std::optional<Fields>& scaling, double t
   rope.theta = scaling->positive("rope_theta").value_or(theta);
   rope.kind = rope_kind(*scaling, config.architecture);
   if (rope.kind == RopeKind::plain) return rope;
+  if (rope.kind == RopeKind::proportional) {
+    rope.share = scaling->positive("partial_rotary_factor").value_or(1.0);
+    rope.factor = scaling->positive("factor").value_or(1.0);
+    if (rope.share > 1)
+      fail(ErrorCode::unreadable, scaling->name("partial_rotary_factor"), ": found ", rope.share,
+           ", expected at most 1");
+    return rope;
+  }
 
   const auto stated_factor = scaling->positive("factor");
   if (rope.kind == RopeKind::dynamic) {
@@ -88,7 +97,8 @@ Rope read_rope(const Fields& top, const std::optional<Fields>& scaling, double t
 }
 
 void read_ropes(const Fields& fields, const HfDefaults& defaults, Config& config) {
-  const bool gemma3 = config.architecture == Architecture::gemma3;
+  const bool gemma =
+      config.architecture == Architecture::gemma3 || config.architecture == Architecture::gemma4;
   const double theta = fields.positive("rope_theta").value_or(defaults.theta);
   auto scaling = fields.object("rope_parameters");
   if (!scaling) scaling = fields.object("rope_scaling");
@@ -99,19 +109,21 @@ void read_ropes(const Fields& fields, const HfDefaults& defaults, Config& config
     local = scaling->object("sliding_attention");
   }
   config.rope = read_rope(fields, full, theta, config);
-  if (gemma3)
+  if (gemma)
     config.local_rope =
         read_rope(fields, local, fields.positive("rope_local_base_freq").value_or(1e4), config);
   else if (local || config.architecture == Architecture::olmo3)
     config.local_rope = read_rope(fields, local, theta, config);
 
-  auto partial = full ? full->positive("partial_rotary_factor") : std::nullopt;
+  const bool whole = config.rope.kind == RopeKind::proportional;
+  auto partial = full && !whole ? full->positive("partial_rotary_factor") : std::nullopt;
   if (!partial) partial = fields.positive("partial_rotary_factor");
   const double rotary = static_cast<double>(config.head_dim) * partial.value_or(defaults.rotary);
   if (rotary > static_cast<double>(config.head_dim))
     fail(ErrorCode::unreadable, "'partial_rotary_factor': found ", *partial,
          ", expected at most 1");
   config.rotary_dim = static_cast<std::int64_t>(rotary);
+  if (config.local_rope) config.local_rotary_dim = config.rotary_dim;
 }
 
 /// The window of the layers that have one; 0: no layer has.
@@ -214,6 +226,46 @@ void keep_attention_layers(Config& config) {
   config.n_layers = std::ssize(config.layer_numbers);
 }
 
+/// Of GPTQ and AWQ.
+PackedBits packed_bits(const Fields& quantization, bool awq) {
+  PackedBits out;
+  out.layout = awq ? PackedBits::Layout::awq : PackedBits::Layout::gptq;
+  out.bits = static_cast<int>(quantization.count("bits", 8).value_or(4));
+  if (const json* size = quantization.find("group_size"); size && *size != -1)
+    out.group_size = quantization.required_count("group_size", Limits::width);
+  if (awq && out.bits != 4) quantization.refuse("bits", "4");
+  if (const auto version = quantization.text("version"); awq && version && *version != "gemm")
+    quantization.refuse("version", "'gemm'");
+  // GPTQ's first format stores each zero less 1.
+  out.zero_shift =
+      awq || quantization.text("checkpoint_format").value_or("gptq") == "gptq_v2" ? 0 : 1;
+  return out;
+}
+
+/// Of compressed-tensors, whose groups of layers must be alike.
+PackedBits compressed_bits(const Fields& quantization) {
+  PackedBits out;
+  out.bits = 0;
+  const json* groups = quantization.find("config_groups");
+  if (groups == nullptr || !groups->is_object())
+    fail(ErrorCode::unreadable, quantization.name("config_groups"), " is no object");
+  for (const auto& [name, group] : groups->items()) {
+    if (!group.is_object() || !group.contains("weights") || !group.at("weights").is_object())
+      fail(ErrorCode::unreadable, quantization.name("config_groups"), ": ", quoted(name),
+           " has no 'weights'");
+    const Fields weights(group.at("weights"), str("config_groups.", printable(name), ".weights."));
+    const auto bits = static_cast<int>(weights.required_count("num_bits", 8));
+    if (out.bits != 0 && bits != out.bits)
+      fail(ErrorCode::unsupported, weights.name("num_bits"), ": matrices of ", out.bits, " and of ",
+           bits, " bits in one model are not supported");
+    out.bits = bits;
+    if (const json* size = weights.find("group_size"); size && *size != -1)
+      out.group_size = weights.required_count("group_size", Limits::width);
+  }
+  if (out.bits == 0) quantization.refuse("config_groups", "at least one group");
+  return out;
+}
+
 /// Which weights are quantised, and how, is seen from the tensors.
 void read_quantization(const Fields& fields, HfConfig& config) {
   const auto quantization = fields.object("quantization_config");
@@ -223,10 +275,15 @@ void read_quantization(const Fields& fields, HfConfig& config) {
   const bool by_scales =
       method == "compressed-tensors" &&
       (format == "float-quantized" || format == "int-quantized" || format == "naive-quantized");
-  if (method != "fp8" && method != "mxfp4" && !by_scales)
+  if (method == "compressed-tensors" && format == "pack-quantized")
+    config.packed = compressed_bits(*quantization);
+  else if (method == "gptq" || method == "awq")
+    config.packed = packed_bits(*quantization, method == "awq");
+  else if (method != "fp8" && method != "mxfp4" && !by_scales)
     fail(ErrorCode::unsupported, "the weights are quantised by ", quoted(method),
          format.empty() ? "" : str(" in the format ", quoted(format)),
-         ", which is not supported; use the unquantised model, FP8, MXFP4 or a GGUF file");
+         ", which is not supported; use the unquantised model, FP8, MXFP4, GPTQ, AWQ, "
+         "compressed-tensors or a GGUF file");
   const json* block = quantization->find("weight_block_size");
   if (block == nullptr) return;
   for (const json& size : *block) {

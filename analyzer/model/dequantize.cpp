@@ -295,6 +295,13 @@ void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, flo
     case TensorType::u8:
       for (std::int64_t i = 0; i < count; ++i) out[i] = in[i];
       return;
+    case TensorType::i32:
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::int32_t value;
+        std::memcpy(&value, in + 4 * i, sizeof value);
+        out[i] = static_cast<float>(value);
+      }
+      return;
   }
 }
 

@@ -281,14 +281,15 @@ void read_gpt_oss(const Fields& fields, HfConfig& hf) {
 void read_attention_layers(const Fields& fields, const char* other_type, std::int64_t interval,
                            Config& config) {
   const json* types = fields.find("layer_types");
+  if (types == nullptr) types = fields.find("layers_block_type");
   if (types && (!types->is_array() || std::ssize(*types) != config.n_layers))
     fields.refuse("layer_types", str("a list of ", config.n_layers, " names"));
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
     bool attends = (layer + 1) % interval == 0;
     if (types) {
       const json& type = (*types)[static_cast<std::size_t>(layer)];
-      attends = type == "full_attention";
-      if (!attends && type != other_type)
+      attends = type == "full_attention" || type == "attention";
+      if (!attends && type != other_type && type != "linear_attention")
         fail(ErrorCode::unsupported, "'layer_types': ", shown(type), " is not supported");
     }
     if (attends) config.layer_numbers.push_back(layer);
@@ -337,6 +338,171 @@ void read_qwen3_5_moe(const Fields& fields, HfConfig& hf) {
   read_delta_net(fields, hf);
 }
 
+void read_mamba2(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  read_attention_layers(fields, "mamba", config.n_layers + 1, config);
+  StateLayers& states = config.state_layers;
+  states.kind = StateLayers::Kind::mamba2;
+  states.conv_kernel = fields.count("mamba_d_conv", 256).value_or(4);
+  states.key_heads = fields.count("mamba_n_groups", Limits::heads).value_or(1);
+  states.key_dim = fields.count("mamba_d_state", Limits::head_dim).value_or(256);
+  states.value_heads = fields.count("mamba_n_heads", Limits::heads).value_or(128);
+  const auto inner = config.hidden_size * fields.count("mamba_expand", Limits::heads).value_or(2);
+  if (inner % states.value_heads != 0 || states.value_heads % states.key_heads != 0 ||
+      inner > Limits::width || states.keys() > Limits::width)
+    fail(ErrorCode::unreadable, fields.name("mamba_n_heads"), ": found ", states.value_heads,
+         ", expected a divisor of the ", inner, " inner values and a multiple of the ",
+         states.key_heads, " groups");
+  states.value_dim = inner / states.value_heads;
+  hf.state_bias = fields.flag("mamba_proj_bias").value_or(false);
+  hf.conv_bias = fields.flag("mamba_conv_bias").value_or(true);
+}
+
+/// Whether and how many: 0 experts are none, and the block that else is the shared expert is all.
+void read_granite_hybrid(const Fields& fields, HfConfig& hf) {
+  read_granite(fields, hf);
+  Config& config = hf.config;
+  const auto shared = fields.count("shared_intermediate_size", Limits::width).value_or(1024);
+  if (whole_member(fields, "num_local_experts", 8) > 0) {
+    read_mixtral(fields, hf);
+    config.experts.shared_size = shared;
+  } else {
+    config.intermediate_size = shared;
+  }
+  if (fields.text("position_embedding_type") != "rope")
+    config.rotated.assign(static_cast<std::size_t>(config.n_layers), 0);
+  read_mamba2(fields, hf);
+}
+
+// Latent attention.
+
+void read_latent(const Fields& fields, HfConfig& hf) {
+  refuse_if(fields, "attention_bias");
+  Config& config = hf.config;
+  Latent& latent = config.latent;
+  const auto size = [&](const char* key, std::int64_t most, std::int64_t fallback) {
+    return fields.count(key, most).value_or(fallback);
+  };
+  latent.query_rank = fields.is_null("q_lora_rank") ? 0 : size("q_lora_rank", Limits::width, 1536);
+  latent.rank = size("kv_lora_rank", Limits::width, 512);
+  latent.rotated_dim = size("qk_rope_head_dim", Limits::head_dim, 64);
+  latent.plain_dim = size("qk_nope_head_dim", Limits::head_dim, 128);
+  const auto of_value = size("v_head_dim", Limits::head_dim, 128);
+  const auto of_key = latent.rotated_dim + latent.plain_dim;
+  config.n_kv_heads = config.n_heads;
+  config.head_dim = std::max(of_key, of_value);
+  config.rotary_dim = latent.rotated_dim;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    config.shapes.push_back({config.n_heads, of_key, of_value, config.intermediate_size, layer});
+  config.attention_scale = 1.0 / std::sqrt(static_cast<double>(of_key));
+  if (config.rope.kind == RopeKind::plain || !config.rope.mscale_all_dim) return;
+  const double scale = config.rope.factor <= 1.0
+                           ? 1.0
+                           : 0.1 * *config.rope.mscale_all_dim * std::log(config.rope.factor) + 1.0;
+  config.attention_scale *= scale * scale;
+}
+
+void read_deepseek_v2(const Fields& fields, HfConfig& hf) {
+  read_grouped_experts(fields, hf, 0, false);
+  Experts& experts = hf.config.experts;
+  experts.score = Score::softmax;
+  experts.normalised = false;
+  experts.best_of_group = 1;
+  if (fields.text("topk_method").value_or("greedy") == "greedy")
+    experts.groups = experts.active_groups = 1;
+  read_latent(fields, hf);
+}
+
+void read_deepseek_v3(const Fields& fields, HfConfig& hf) {
+  read_grouped_experts(fields, hf, 3, true);
+  Experts& experts = hf.config.experts;
+  if (fields.find("n_group") == nullptr) experts.groups = 8;
+  if (fields.find("topk_group") == nullptr) experts.active_groups = 4;
+  if (fields.find("routed_scaling_factor") == nullptr) experts.scale = 2.5;
+  hf.layout.neighbours_rotate = fields.flag("rope_interleave").value_or(true);
+  read_latent(fields, hf);
+}
+
+// Gemma 4: layers of different sizes.
+
+/// The sizes of full layers, and of those that the file lists.
+void read_gemma4_shapes(const Fields& fields, Config& config) {
+  const bool one_projection = fields.flag("attention_k_eq_v").value_or(false);
+  const auto full_dim = fields.count("global_head_dim", Limits::head_dim).value_or(512);
+  const auto full_heads = fields.count("num_global_key_value_heads", Limits::heads);
+  const auto listed = fields.object("per_layer_config");
+  const auto first_shared =
+      config.n_layers - std::clamp<std::int64_t>(whole_member(fields, "num_kv_shared_layers", 0), 0,
+                                                 config.n_layers - 1);
+  const bool wide = fields.flag("use_double_wide_mlp").value_or(false);
+  const auto local_dim = config.head_dim, inner = config.intermediate_size;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const bool full = config.window[layer] == 0;
+    LayerShape shape{config.n_kv_heads, local_dim, 0, inner, layer, full && one_projection};
+    if (listed) {
+      if (const auto own = listed->object(std::to_string(layer).c_str())) {
+        shape.head_dim = own->count("head_dim", Limits::head_dim).value_or(shape.head_dim);
+        shape.kv_heads = own->count("num_key_value_heads", Limits::heads).value_or(shape.kv_heads);
+      }
+    } else if (full) {
+      shape.head_dim = full_dim;
+      if (one_projection) shape.kv_heads = full_heads.value_or(shape.kv_heads);
+    }
+    shape.value_dim = shape.head_dim;
+    if (layer >= first_shared) {
+      shape.keys_of = first_shared - 1;
+      while (shape.keys_of >= 0 && (config.window[shape.keys_of] == 0) != full) --shape.keys_of;
+      if (shape.keys_of < 0)
+        fail(ErrorCode::unreadable, "layer ", layer,
+             " reads the keys of an earlier layer of its kind, and there is none");
+      if (wide) shape.intermediate_size *= 2;
+    }
+    config.shapes.push_back(shape);
+  }
+  for (const LayerShape& shape : config.shapes) {
+    config.head_dim = std::max(config.head_dim, shape.head_dim);
+    config.n_kv_heads = std::max(config.n_kv_heads, shape.kv_heads);
+    config.intermediate_size = std::max(config.intermediate_size, shape.intermediate_size);
+  }
+  // RoPE turns all of a head, and the heads of all full layers are alike.
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const bool full = config.window[layer] == 0;
+    (full ? config.rotary_dim : config.local_rotary_dim) = config.shapes[layer].head_dim;
+    for (std::int64_t other = 0; other < layer; ++other)
+      if ((config.window[other] == 0) == full &&
+          config.shapes[other].head_dim != config.shapes[layer].head_dim)
+        fail(ErrorCode::unsupported, "layers ", other, " and ", layer,
+             " are of one kind, but their heads are not of one size, which is not supported");
+  }
+}
+
+void read_gemma4(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  if (fields.text("use_bidirectional_attention") == "all")
+    fail(ErrorCode::unsupported, fields.name("use_bidirectional_attention"),
+         ": attention to later tokens is not supported");
+  config.window.back() = 0;
+  if (fields.find("rope_parameters") == nullptr) {
+    config.rope.kind = RopeKind::proportional;
+    config.rope.theta = 1e6;
+    config.rope.share = 0.25;
+    config.local_rope = Rope{};
+  }
+  read_gemma4_shapes(fields, config);
+  config.attention_scale = 1.0;
+  config.value_norms = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.logit_softcap = read_softcap(fields, "final_logit_softcapping", 0.0);
+  config.layer_input_size =
+      std::max<std::int64_t>(0, whole_member(fields, "hidden_size_per_layer_input", 256));
+  if (!fields.flag("enable_moe_block").value_or(false)) return;
+  Experts& experts = start_experts(hf, fields.required_count("num_experts", Limits::width),
+                                   fields.required_count("top_k_experts", Limits::width),
+                                   fields.required_count("moe_intermediate_size", Limits::width));
+  experts.normalised = true;
+  experts.beside_dense = true;
+}
+
 void read_lfm2(const Fields& fields, HfConfig& hf) {
   Config& config = hf.config;
   if (fields.find("layer_types") == nullptr && fields.find("full_attn_idxs") != nullptr) {
@@ -355,7 +521,7 @@ void read_lfm2(const Fields& fields, HfConfig& hf) {
   }
   config.state_layers.kind = StateLayers::Kind::short_conv;
   config.state_layers.conv_kernel = fields.count("conv_L_cache", 256).value_or(3);
-  hf.state_bias = fields.flag("conv_bias").value_or(false);
+  hf.state_bias = hf.conv_bias = fields.flag("conv_bias").value_or(false);
   if (!fields.flag("block_auto_adjust_ff_dim").value_or(true)) return;
   // As Llama's first code sized its feed-forward blocks.
   double size = std::floor(2.0 * static_cast<double>(config.intermediate_size) / 3.0);
@@ -806,8 +972,61 @@ constexpr HfFamily kFamilies[] = {
      .output_bias = kBias,
      .layout = kNormedHeadsAndSharedExpert,
      .read = read_qwen3_5_moe},
+    {.type = "deepseek_v2",
+     .model_class = "DeepseekV2ForCausalLM",
+     .architecture = Architecture::deepseek_v2,
+     .mlp_bias = kMlpBias,
+     .layout = {.neighbours_rotate = true, .shared = "shared_experts."},
+     .read = read_deepseek_v2},
+    {.type = "deepseek_v3",
+     .model_class = "DeepseekV3ForCausalLM",
+     .architecture = Architecture::deepseek_v3,
+     .defaults = {.context = 4096},
+     .layout = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts."},
+     .read = read_deepseek_v3},
+    {.type = "gemma4_text",
+     .model_class = "Gemma4ForCausalLM",
+     .architecture = Architecture::gemma4,
+     .defaults = {.kv_heads = 4,
+                  .head_dim = 256,
+                  .context = 131072,
+                  .tied = true,
+                  .activation_key = "hidden_activation",
+                  .activation = "gelu_pytorch_tanh",
+                  .hidden = 2304,
+                  .intermediate = 9216,
+                  .layers = 30,
+                  .heads = 8,
+                  .vocabulary = 262144},
+     .windows = {.layers = HfWindows::by_pattern, .size = 512, .by_type = true, .number = 6},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.after_attention = "post_attention_layernorm",
+                .before_mlp = "pre_feedforward_layernorm",
+                .after_mlp = "post_feedforward_layernorm",
+                .q_norm = "q_norm",
+                .k_norm = "k_norm",
+                .sparse = "",
+                .router = "router.proj.weight",
+                .stacked_gate_up = "experts.gate_up_proj",
+                .stacked_down = "experts.down_proj",
+                .layer_scale = "layer_scalar"},
+     .read = read_gemma4},
+    {.type = "granitemoehybrid",
+     .model_class = "GraniteMoeHybridForCausalLM",
+     .architecture = Architecture::granitemoehybrid,
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.mlp = "shared_mlp.",
+                .down = "output_linear",
+                .fused_gate_up = "input_linear",
+                .sparse = "block_sparse_moe.",
+                .router = "router.layer.weight",
+                .stacked_gate_up = "input_linear.weight",
+                .stacked_down = "output_linear.weight"},
+     .read = read_granite_hybrid},
 };
-static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::qwen3_5_moe) + 1);
+static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::granitemoehybrid) + 1);
 
 }  // namespace
 

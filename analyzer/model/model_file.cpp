@@ -54,7 +54,16 @@ std::string added_text(const Config& c) {
     out << " : " << e.count << ' ' << e.active << ' ' << e.size << ' ' << e.shared_size << ' '
         << static_cast<int>(e.score) << ' ' << e.normalised << ' ' << e.scale << ' ' << e.groups
         << ' ' << e.active_groups << ' ' << e.jitter << ' '
-        << list_str(std::vector<int>(e.in_layer.begin(), e.in_layer.end()));
+        << list_str(std::vector<int>(e.in_layer.begin(), e.in_layer.end())) << ' '
+        << e.best_of_group << ' ' << e.beside_dense;
+  if (const Latent& l = c.latent; l.rank > 0)
+    out << " : " << l.query_rank << ' ' << l.rank << ' ' << l.rotated_dim << ' ' << l.plain_dim;
+  for (const LayerShape& s : c.shapes)
+    out << " : " << s.kv_heads << ' ' << s.head_dim << ' ' << s.value_dim << ' '
+        << s.intermediate_size << ' ' << s.keys_of << ' ' << s.one_projection;
+  if (!c.shapes.empty())
+    out << ' ' << c.local_rotary_dim << ' ' << c.value_norms << ' ' << c.layer_input_size << ' '
+        << c.rope.share;
   return out.str();
 }
 
@@ -110,6 +119,9 @@ class OpenedModel : public ModelFile {
     final_norm_bias_ = std::move(weights.final_norm_bias);
     head_ = std::move(weights.head);
     head_bias_ = std::move(weights.head_bias);
+    layer_embedding_ = std::move(weights.layer_embedding);
+    layer_projection_ = std::move(weights.layer_projection);
+    layer_projection_norm_ = std::move(weights.layer_projection_norm);
     config_.tied_embeddings = head_.parts.front().tensor == embedding_.parts.front().tensor;
     fingerprint_ = fingerprint_of(config_, tensors());
   }

@@ -30,12 +30,15 @@ struct Rows {
     plain,
     transposed,  // stored [columns, rows], as the matrix that begins at value `offset`
     mxfp4,       // pairs of 4-bit numbers, and for each 32 of them a power of two in `scales`
-    scaled       // times a factor that scale_rows rows and scale_columns columns share
+    scaled,      // times a factor that scale_rows rows and scale_columns columns share
+    packed       // as `packed` says, with the scales of its groups of columns in `scales`
   };
   Encoding encoding = Encoding::plain;
   std::int64_t offset = 0;
   const StoredTensor* scales = nullptr;
   std::int64_t scale_rows = 0, scale_columns = 0;
+  PackedBits packed = {};
+  std::int64_t groups = 0, stored_rows = 0;  // of a packed matrix
 };
 
 /// A weight matrix: [sum of counts, columns]. Parts lie one under the other (q, k, v; gate, up).
@@ -67,22 +70,35 @@ struct LayerWeights {
   Weight down;                     // [D, I]
   Weight down_bias;                // [D]
   Weight post_mlp_norm;            // [D]
-  Weight router;                   // [E, D]
-  Weight router_bias;              // [E]
-  Weight router_correction;        // [E] added to scores where experts are chosen
-  Weight expert_gate_up;           // [E 2X, D]: of each expert its gate, then its up projection
-  Weight expert_gate_up_bias;      // [E 2X]
-  Weight expert_down;              // [E D, X]
-  Weight expert_down_bias;         // [E D]
-  Weight shared_gate_up;           // [2 S, D]
-  Weight shared_down;              // [D, S]
-  Weight shared_gate;              // [1, D] a sigmoid of it scales the shared expert
+  // Latent attention, of ranks Q and R, instead of qkv; r dimensions of a head are rotated:
+  Weight query_down, query_norm;  // [Q, D], [Q]
+  Weight query_up;                // [H d, Q], or [H d, D]: of each head the rotated part first
+  Weight latent_down;             // [R + r, D]: the latent, then the rotated part of all keys
+  Weight latent_norm;             // [R]
+  Weight latent_up;               // [H (d - r + v), R]: of each head its key, then its value
+  // What the layer adds of its own input of a token (P numbers), and a factor of all at its end.
+  Weight input_gate, input_up, input_norm;  // [P, D], [D, P], [D]
+  Weight layer_scale;                       // [1]
+  Weight router;                            // [E, D]
+  Weight router_bias;                       // [E]
+  Weight router_correction;                 // [E] added to scores where experts are chosen
+  Weight router_norm;                       // [D] of what the router sees
+  Weight router_scale;                      // [E] by which the weights of experts are multiplied
+  Weight dense_norm, expert_norm, post_expert_norm;  // [D] of experts beside a dense block
+  Weight expert_gate_up;       // [E 2X, D]: of each expert its gate, then its up projection
+  Weight expert_gate_up_bias;  // [E 2X]
+  Weight expert_down;          // [E D, X]
+  Weight expert_down_bias;     // [E D]
+  Weight shared_gate_up;       // [2 S, D]
+  Weight shared_down;          // [D, S]
+  Weight shared_gate;          // [1, D] a sigmoid of it scales the shared expert
   // Of a layer without attention: what its convolution and its state are made of. Its output is
   // `output`, and its feed-forward block as above.
   Weight state_in, state_in_bias;  // [queries, keys, values, gates, steps, decays; D] or [3 D, D]
   Weight conv, conv_bias;          // [channels, kernel], [channels]
   Weight decay, step_bias;         // [value heads]
-  Weight state_norm;               // [value dim]
+  Weight state_norm;               // [value dim], or all values
+  Weight state_skip;               // [value heads] of what passes the state by
   /// Layers without attention before this one and, of the last layer, after it.
   std::vector<LayerWeights> before = {}, after = {};
 };
@@ -109,6 +125,10 @@ class ModelFile {
   const Weight& final_norm_bias() const { return final_norm_bias_; }  // [D]
   const Weight& head() const { return head_; }            // [V, D]; the embedding itself if tied
   const Weight& head_bias() const { return head_bias_; }  // [V]
+  /// Where layers read inputs of their own, P numbers each: [V, layers P], [layers P, D], [P].
+  const Weight& layer_embedding() const { return layer_embedding_; }
+  const Weight& layer_projection() const { return layer_projection_; }
+  const Weight& layer_projection_norm() const { return layer_projection_norm_; }
   virtual const std::vector<StoredTensor>& tensors() const = 0;
   /// How many bytes all weights take together.
   std::int64_t stored_bytes() const;
@@ -129,6 +149,7 @@ class ModelFile {
   std::string tokenizer_problem_;
   std::vector<LayerWeights> layers_;
   Weight embedding_, final_norm_, final_norm_bias_, head_, head_bias_;
+  Weight layer_embedding_, layer_projection_, layer_projection_norm_;
   std::string fingerprint_;
 };
 

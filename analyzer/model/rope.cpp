@@ -105,6 +105,12 @@ RopeFrequencies rope_frequencies(const Rope& rope, std::int64_t rotary_dim,
       scale_yarn(rope, rotary_dim, inverse);
       result.scale = static_cast<float>(yarn_scale(rope));
       break;
+    case RopeKind::proportional:
+      for (float& frequency : inverse) frequency /= static_cast<float>(rope.factor);
+      std::fill(inverse.begin() +
+                    static_cast<std::ptrdiff_t>(rope.share * static_cast<double>(rotary_dim) / 2),
+                inverse.end(), 0.0F);
+      break;
     case RopeKind::longrope:
       result.scale = static_cast<float>(longrope_scale(rope, context_length));
       break;

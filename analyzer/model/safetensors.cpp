@@ -81,6 +81,8 @@ class HeaderReader : public nlohmann::json::json_sax_t {
       tensor.type = TensorType::i8;
     else if (value == "U8")
       tensor.type = TensorType::u8;
+    else if (value == "I32")
+      tensor.type = TensorType::i32;
     else
       tensor.foreign_type = value.empty() ? "''" : value;
     return true;

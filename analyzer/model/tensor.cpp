@@ -14,14 +14,14 @@ struct TypeFacts {
 };
 
 // They stand in the order of TensorType.
-constexpr std::array<TypeFacts, 19> kTypes{{
+constexpr std::array<TypeFacts, 20> kTypes{{
     {"F32", {1, 4}},      {"F16", {1, 2}},      {"BF16", {1, 2}},       {"Q4_0", {32, 18}},
     {"Q4_1", {32, 20}},   {"Q5_0", {32, 22}},   {"Q5_1", {32, 24}},     {"Q8_0", {32, 34}},
     {"Q2_K", {256, 84}},  {"Q3_K", {256, 110}}, {"Q4_K", {256, 144}},   {"Q5_K", {256, 176}},
     {"Q6_K", {256, 210}}, {"IQ4_NL", {32, 18}}, {"IQ4_XS", {256, 136}}, {"MXFP4", {32, 17}},
-    {"F8_E4M3", {1, 1}},  {"I8", {1, 1}},       {"U8", {1, 1}},
+    {"F8_E4M3", {1, 1}},  {"I8", {1, 1}},       {"U8", {1, 1}},         {"I32", {1, 4}},
 }};
-static_assert(kTypes.size() == static_cast<std::size_t>(TensorType::u8) + 1);
+static_assert(kTypes.size() == static_cast<std::size_t>(TensorType::i32) + 1);
 
 }  // namespace
 

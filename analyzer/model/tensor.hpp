@@ -32,6 +32,7 @@ enum class TensorType : std::uint8_t {
   f8_e4m3,
   i8,
   u8,
+  i32,
 };
 
 /// Values in one block and bytes that the block takes ({1, 4} for f32, {32, 18} for q4_0, …).
@@ -53,6 +54,22 @@ struct StoredTensor {
   std::string foreign_type;
   std::vector<std::int64_t> shape;  // row-major, outermost first: [rows, columns]
   std::span<const std::byte> bytes;
+};
+
+/// How a matrix of whole numbers of a few bits lies in words of 32, without gaps between them. A
+/// weight is (number - zero) * scale; scale and zero are those of its row and its group of columns.
+struct PackedBits {
+  enum class Layout : std::uint8_t {
+    gptq,       // neighbours in a word are of a column, those of the zeros of a row
+    awq,        // both are of a column's row, in the order 0 2 4 6 1 3 5 7
+    compressed  // compressed-tensors: the numbers' are of a row, the zeros' of a column
+  };
+  Layout layout = Layout::compressed;
+  int bits = 4;
+  int zero_shift = 0;                    // added to every stored zero
+  std::int64_t group_size = 0;           // columns; 0: as many as the scales' shape leaves each
+  const StoredTensor* zeros = nullptr;   // none: half of what the bits can hold
+  const StoredTensor* groups = nullptr;  // [columns] the group of each; none: in order
 };
 
 /// The name of the tensor's type as the file has it.

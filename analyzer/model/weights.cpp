@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -22,7 +23,8 @@ std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
 
 /// Bytes that mean nothing without the scales that go with them.
 bool needs_scales(TensorType type) {
-  return type == TensorType::f8_e4m3 || type == TensorType::i8 || type == TensorType::u8;
+  return type == TensorType::f8_e4m3 || type == TensorType::i8 || type == TensorType::u8 ||
+         type == TensorType::i32;
 }
 
 std::int64_t bytes_of(TensorType type, std::int64_t values) {
@@ -75,6 +77,84 @@ void scale_row(const Rows& part, std::int64_t row, float* out) {
   for (std::int64_t c = 0; c < part.columns; ++c) out[c] *= factor[c / part.scale_columns];
 }
 
+std::uint32_t word_at(const StoredTensor& tensor, std::int64_t index) {
+  std::uint32_t word;
+  std::memcpy(&word, tensor.bytes.data() + 4 * index, sizeof word);
+  return word;
+}
+
+/// Numbers of a few bits in words that lie `stride` words apart.
+struct BitStream {
+  const StoredTensor* words;
+  std::int64_t first, stride;
+  int bits;
+
+  std::uint32_t at(std::int64_t index) const {
+    const std::int64_t bit = index * bits, word = first + bit / 32 * stride;
+    const auto shift = static_cast<int>(bit % 32);
+    std::uint32_t value = word_at(*words, word) >> shift;
+    if (shift + bits > 32) value |= word_at(*words, word + stride) << (32 - shift);
+    return value & ((1U << bits) - 1);
+  }
+};
+
+std::int64_t words_for(std::int64_t count, int bits) { return (count * bits + 31) / 32; }
+
+/// Where AWQ puts a row's number among its neighbours.
+std::int64_t awq_place(std::int64_t row) {
+  static constexpr std::int64_t kPlaces[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+  return row / 8 * 8 + kPlaces[row % 8];
+}
+
+/// The zero of each group of a packed row.
+std::vector<float> zeros_of(const Rows& part, std::int64_t row) {
+  const PackedBits& p = part.packed;
+  std::vector<float> zeros(static_cast<std::size_t>(part.groups),
+                           static_cast<float>(1 << (p.bits - 1)));
+  if (!p.zeros) return zeros;
+  const bool awq = p.layout == PackedBits::Layout::awq;
+  const std::int64_t words = words_for(part.stored_rows, p.bits);
+  for (std::int64_t g = 0; g < part.groups; ++g) {
+    const BitStream of_group = p.layout == PackedBits::Layout::compressed
+                                   ? BitStream{p.zeros, g, part.groups, p.bits}
+                                   : BitStream{p.zeros, g * words, 1, p.bits};
+    const std::uint32_t stored = of_group.at(awq ? awq_place(row) : row);
+    zeros[g] = static_cast<float>((stored + static_cast<std::uint32_t>(p.zero_shift)) &
+                                  ((1U << p.bits) - 1));
+  }
+  return zeros;
+}
+
+void decode_packed(const Rows& part, std::int64_t row, float* out) {
+  const PackedBits& p = part.packed;
+  const std::vector<float> zeros = zeros_of(part, row);
+  std::vector<float> scales(zeros.size());
+  const bool compressed = p.layout == PackedBits::Layout::compressed;
+  const TensorType type = part.scales->type;
+  for (std::int64_t g = 0; g < part.groups; ++g)
+    dequantize(type,
+               part.scales->bytes.data() +
+                   bytes_of(type, compressed ? row * part.groups + g : g * part.stored_rows + row),
+               1, &scales[g]);
+  const std::int64_t words = words_for(part.stored_rows, p.bits), place = awq_place(row);
+  for (std::int64_t c = 0; c < part.columns; ++c) {
+    std::uint32_t number = 0;
+    switch (p.layout) {
+      case PackedBits::Layout::gptq:
+        number = BitStream{part.tensor, row, part.stored_rows, p.bits}.at(c);
+        break;
+      case PackedBits::Layout::awq:
+        number = BitStream{part.tensor, c * words, 1, p.bits}.at(place);
+        break;
+      case PackedBits::Layout::compressed:
+        number = BitStream{part.tensor, row * words_for(part.columns, p.bits), 1, p.bits}.at(c);
+        break;
+    }
+    const std::int64_t group = p.groups ? word_at(*p.groups, c) : c / p.group_size;
+    out[c] = (static_cast<float>(number) - zeros[group]) * scales[group];
+  }
+}
+
 /// One stored row.
 void read_row(const Rows& part, std::int64_t row, float* out) {
   const TensorType type = part.tensor->type;
@@ -88,6 +168,8 @@ void read_row(const Rows& part, std::int64_t row, float* out) {
     }
     case Rows::Encoding::mxfp4:
       return decode_mxfp4(part, row, out);
+    case Rows::Encoding::packed:
+      return decode_packed(part, row, out);
     case Rows::Encoding::plain:
     case Rows::Encoding::scaled:
       dequantize(type, bytes + row * bytes_of(type, part.columns), part.columns, out);
@@ -187,6 +269,58 @@ Rows TensorFinder::scaled(const std::string& name, const std::string& scales, st
   }
   const auto pieces = [](std::int64_t size, std::int64_t each) { return (size + each - 1) / each; };
   require(scales, {pieces(rows, part.scale_rows), pieces(columns, part.scale_columns)});
+  return part;
+}
+
+Rows TensorFinder::packed(const std::string& name, std::int64_t rows, std::int64_t columns,
+                          const PackedBits& format) const {
+  using Layout = PackedBits::Layout;
+  const bool compressed = format.layout == Layout::compressed;
+  const auto called = [&](const char* theirs, const char* ours) {
+    return name + (compressed ? theirs : ours);
+  };
+  Rows part;
+  part.columns = columns;
+  part.count = part.stored_rows = rows;
+  part.encoding = Rows::Encoding::packed;
+  PackedBits& p = part.packed = format;
+  if (p.layout == Layout::awq && rows % 8 != 0)
+    fail(ErrorCode::unreadable, "tensor ", quoted(name + ".qweight"), ": ", rows,
+         " rows, expected a multiple of 8");
+  const std::int64_t of_rows = words_for(rows, p.bits), of_columns = words_for(columns, p.bits);
+  part.tensor = &require(called(".weight_packed", ".qweight"),
+                         compressed                 ? std::vector{rows, of_columns}
+                         : p.layout == Layout::gptq ? std::vector{of_columns, rows}
+                                                    : std::vector{columns, of_rows},
+                         true);
+  const std::string scales = called(".weight_scale", ".scales");
+  part.scales = find_(scales);
+  if (part.scales == nullptr || part.scales->shape.size() != 2 ||
+      block_shape(part.scales->type).values > 1 || needs_scales(part.scales->type))
+    fail(ErrorCode::unreadable, "the tensor ", quoted(scales), " holds no matrix of numbers");
+  part.groups = part.scales->shape[compressed ? 1 : 0];
+  if (p.group_size == 0 && part.groups > 0)
+    p.group_size = (columns + part.groups - 1) / part.groups;
+  if (p.group_size < 1 || (columns + p.group_size - 1) / p.group_size != part.groups)
+    fail(ErrorCode::unreadable, "tensor ", quoted(scales), ": ", part.groups, " groups of ",
+         p.group_size, " columns, and the matrix has ", columns);
+  require(scales, compressed ? std::vector{rows, part.groups} : std::vector{part.groups, rows});
+  const std::string zeros = called(".weight_zero_point", ".qzeros");
+  if (has(zeros))
+    p.zeros = &require(
+        zeros, compressed ? std::vector{of_rows, part.groups} : std::vector{part.groups, of_rows},
+        true);
+  if (const std::string groups = called(".weight_g_idx", ".g_idx"); has(groups)) {
+    p.groups = &require(groups, {columns}, true);
+    for (std::int64_t c = 0; p.groups->type == TensorType::i32 && c < columns; ++c)
+      if (word_at(*p.groups, c) >= static_cast<std::uint64_t>(part.groups))
+        fail(ErrorCode::unreadable, "tensor ", quoted(groups), " names a group beyond the ",
+             part.groups, " that there are");
+  }
+  for (const StoredTensor* tensor : {part.tensor, p.zeros, p.groups})
+    if (tensor && tensor->type != TensorType::i32)
+      fail(ErrorCode::unreadable, "tensor ", quoted(tensor->name), ": ", type_name(*tensor),
+           ", expected I32");
   return part;
 }
 

@@ -26,6 +26,10 @@ class TensorFinder {
   /// if that is empty as many rows and columns as the scales' shape leaves each.
   Rows scaled(const std::string& name, const std::string& scales, std::int64_t rows,
               std::int64_t columns, const std::vector<std::int64_t>& block) const;
+  /// A matrix of packed numbers: the tensors NAME.qweight, .scales, .qzeros and .g_idx, or as
+  /// compressed-tensors calls them NAME.weight_packed and so on.
+  Rows packed(const std::string& name, std::int64_t rows, std::int64_t columns,
+              const PackedBits& format) const;
   /// `count` matrices in one tensor [count, rows, columns], each as a part.
   std::vector<Rows> stacked(const std::string& name, std::int64_t count, std::int64_t rows,
                             std::int64_t columns) const;
@@ -57,6 +61,7 @@ void interleaved_halves(const std::vector<Rows>& fused, std::vector<Rows>& out);
 struct ModelWeights {
   std::vector<LayerWeights> layers;
   Weight embedding, final_norm, final_norm_bias, head, head_bias;
+  Weight layer_embedding, layer_projection, layer_projection_norm;
 };
 
 /// The tensors of a Hugging Face checkpoint, by the names of its architecture.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "analyzer/model/weights.hpp"
 #include "base/error.hpp"
@@ -45,31 +46,42 @@ class Layers {
     for (std::int64_t number = 0; number < config_.total_layers; ++number) {
       if (with_attention.empty() ||
           std::binary_search(with_attention.begin(), with_attention.end(), number)) {
-        layers.push_back(read(number, at(number), true));
+        layers.push_back(read(number, at(number), std::ssize(layers)));
         layers.back().before = std::move(waiting);
         waiting.clear();
       } else {
-        waiting.push_back(read(number, at(number), false));
+        waiting.push_back(read(number, at(number), std::nullopt));
       }
     }
     layers.back().after = std::move(waiting);
     return layers;
   }
 
-  /// Layer `number` of all.
-  LayerWeights read(std::int64_t number, const std::string& at, bool with_attention) const {
+  /// Layer `number` of all, which is number `attention` of those with attention.
+  LayerWeights read(std::int64_t number, const std::string& at,
+                    std::optional<std::int64_t> attention) const {
     LayerWeights layer;
     read_norms(at, layer);
-    if (with_attention)
-      read_attention(at + names_.attention, layer);
-    else if (config_.state_layers.kind == StateLayers::Kind::delta_net)
-      read_delta_net(at + "linear_attn.", layer);
+    const LayerShape shape = config_.shape(attention.value_or(0));
+    if (!attention)
+      read_state_layer(at, layer);
+    else if (config_.latent.rank > 0)
+      read_latent(at + names_.attention, shape, layer);
     else
-      read_short_conv(at + "conv.", layer);
-    if (config_.has_experts(number))
-      read_experts(at + names_.sparse, layer);
-    else
-      read_mlp(at + names_.mlp, layer);
+      read_attention(at + names_.attention, shape, shape.keys_of == *attention, layer);
+    const bool experts = config_.has_experts(number);
+    if (experts) read_experts(at, layer);
+    if (!experts || config_.experts.beside_dense)
+      read_mlp(at + names_.mlp, shape.intermediate_size, layer);
+    if (experts && config_.experts.beside_dense) read_beside_dense(at, layer);
+    if (config_.layer_input_size > 0) {
+      layer.input_gate.parts = {
+          matrix(at + "per_layer_input_gate", config_.layer_input_size, config_.hidden_size)};
+      layer.input_up.parts = {
+          matrix(at + "per_layer_projection", config_.hidden_size, config_.layer_input_size)};
+      read_norm(at, "post_per_layer_input_norm", layer.input_norm, nullptr);
+    }
+    if (names_.layer_scale) layer.layer_scale.parts = {finder_.vector(at + names_.layer_scale, 1)};
     return layer;
   }
 
@@ -85,6 +97,8 @@ class Layers {
   /// As it is, or with the scales that lie beside it.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
     const std::string weight = name + ".weight";
+    if (hf_.packed && (finder_.has(name + ".qweight") || finder_.has(weight + "_packed")))
+      return finder_.packed(name, rows, columns, *hf_.packed);
     for (const char* ending : {"_scale_inv", "_scale"})
       if (finder_.has(weight + ending))
         return finder_.scaled(weight, weight + ending, rows, columns, hf_.scale_block);
@@ -105,19 +119,70 @@ class Layers {
     }
   }
 
-  void read_attention(const std::string& at, LayerWeights& layer) const {
-    const std::int64_t hidden = config_.hidden_size, head = config_.head_dim;
-    const std::int64_t queries = config_.n_heads * head, keys = config_.n_kv_heads * head;
+  void read_state_layer(const std::string& at, LayerWeights& layer) const {
+    switch (config_.state_layers.kind) {
+      case StateLayers::Kind::none:
+        break;
+      case StateLayers::Kind::delta_net:
+        return read_delta_net(at + "linear_attn.", layer);
+      case StateLayers::Kind::short_conv:
+        return read_short_conv(at + "conv.", layer);
+      case StateLayers::Kind::mamba2:
+        return read_mamba2(at + "mamba.", layer);
+    }
+  }
+
+  /// Heads are stored as the part that RoPE leaves and then that which it turns: here the latter
+  /// comes first, as in every model with partial RoPE.
+  void read_latent(const std::string& at, const LayerShape& shape, LayerWeights& layer) const {
+    const Latent& sizes = config_.latent;
+    const std::int64_t hidden = config_.hidden_size, heads = config_.n_heads;
+    const std::int64_t rows = heads * shape.head_dim;
+    const auto turned = [&](std::int64_t begin, std::vector<std::int64_t>& order) {
+      const std::int64_t half = sizes.rotated_dim / 2;
+      for (std::int64_t i = 0; i < sizes.rotated_dim; ++i)
+        order.push_back(begin + (names_.neighbours_rotate ? 2 * (i % half) + i / half : i));
+    };
+    if (sizes.query_rank > 0) {
+      layer.query_down.parts = {matrix(at + "q_a_proj", sizes.query_rank, hidden)};
+      layer.query_norm.parts = {finder_.vector(at + "q_a_layernorm.weight", sizes.query_rank)};
+      layer.query_up.parts = {matrix(at + "q_b_proj", rows, sizes.query_rank)};
+    } else {
+      layer.query_up.parts = {matrix(at + "q_proj", rows, hidden)};
+    }
+    std::vector<std::int64_t>& of_queries = layer.query_up.parts.front().order;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const std::int64_t begin = head * shape.head_dim;
+      turned(begin + sizes.plain_dim, of_queries);
+      for (std::int64_t i = 0; i < sizes.plain_dim; ++i) of_queries.push_back(begin + i);
+    }
+    layer.latent_down.parts = {
+        matrix(at + "kv_a_proj_with_mqa", sizes.rank + sizes.rotated_dim, hidden)};
+    std::vector<std::int64_t>& of_latent = layer.latent_down.parts.front().order;
+    for (std::int64_t i = 0; i < sizes.rank; ++i) of_latent.push_back(i);
+    turned(sizes.rank, of_latent);
+    layer.latent_norm.parts = {finder_.vector(at + "kv_a_layernorm.weight", sizes.rank)};
+    layer.latent_up.parts = {
+        matrix(at + "kv_b_proj", heads * (sizes.plain_dim + shape.value_dim), sizes.rank)};
+    layer.output.parts = {matrix(at + names_.output, hidden, heads * shape.value_dim)};
+  }
+
+  void read_attention(const std::string& at, const LayerShape& shape, bool own_keys,
+                      LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size, head = shape.head_dim;
+    const std::int64_t queries = config_.n_heads * head, keys = shape.kv_heads * head;
     if (names_.fused_qkv) {
       layer.qkv.parts = {matrix(at + names_.fused_qkv, queries + 2 * keys, hidden)};
       if (hf_.qkv_bias) layer.qkv_bias.parts = {bias(at + names_.fused_qkv, queries + 2 * keys)};
     } else {
       const std::int64_t own = config_.gated_attention ? 2 * queries : queries;
-      layer.qkv.parts = {matrix(at + "q_proj", own, hidden), matrix(at + "k_proj", keys, hidden),
-                         matrix(at + "v_proj", keys, hidden)};
-      if (hf_.qkv_bias)
-        layer.qkv_bias.parts = {bias(at + "q_proj", own), bias(at + "k_proj", keys),
-                                bias(at + "v_proj", keys)};
+      const auto add = [&](const char* name, std::int64_t rows) {
+        layer.qkv.parts.push_back(matrix(at + name, rows, hidden));
+        if (hf_.qkv_bias) layer.qkv_bias.parts.push_back(bias(at + name, rows));
+      };
+      add("q_proj", own);
+      if (own_keys) add("k_proj", keys);
+      if (own_keys && !shape.one_projection) add("v_proj", keys);
     }
     for (Weight* weight : {&layer.qkv, &layer.qkv_bias}) {
       if (!*weight) continue;
@@ -125,14 +190,15 @@ class Layers {
         weight->parts.front().order = fused_order_;
       } else {
         weight->parts[0].order = query_order_;
-        weight->parts[1].order = key_order_;
+        if (own_keys) weight->parts[1].order = key_order_;
       }
       if (config_.gated_attention) split_gates(*weight);
     }
     if (names_.q_norm) {
       const bool wide = names_.wide_qk_norm;
       layer.q_norm.parts = {finder_.vector(at + names_.q_norm + ".weight", wide ? queries : head)};
-      layer.k_norm.parts = {finder_.vector(at + names_.k_norm + ".weight", wide ? keys : head)};
+      if (own_keys)
+        layer.k_norm.parts = {finder_.vector(at + names_.k_norm + ".weight", wide ? keys : head)};
     }
     if (names_.sinks) layer.sinks.parts = {finder_.vector(at + names_.sinks, config_.n_heads)};
     layer.output.parts = {matrix(at + names_.output, hidden, queries)};
@@ -203,8 +269,25 @@ class Layers {
     layer.output_bias.parts = {bias(at + "out_proj", hidden)};
   }
 
-  void read_mlp(const std::string& at, LayerWeights& layer) const {
-    const std::int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
+  /// What goes into the state is ordered as gates, values, keys, queries and steps.
+  void read_mamba2(const std::string& at, LayerWeights& layer) const {
+    const StateLayers& s = config_.state_layers;
+    const std::int64_t hidden = config_.hidden_size, mixed = s.values() + 2 * s.keys();
+    const std::int64_t all = s.values() + mixed + s.value_heads;
+    layer.state_in.parts = {matrix(at + "in_proj", all, hidden)};
+    if (hf_.state_bias) layer.state_in_bias.parts = {bias(at + "in_proj", all)};
+    layer.conv.parts = {matrix(at + "conv1d", mixed, s.conv_kernel)};
+    if (hf_.conv_bias) layer.conv_bias.parts = {bias(at + "conv1d", mixed)};
+    layer.decay.parts = {finder_.vector(at + "A_log", s.value_heads)};
+    layer.step_bias.parts = {finder_.vector(at + "dt_bias", s.value_heads)};
+    layer.state_skip.parts = {finder_.vector(at + "D", s.value_heads)};
+    layer.state_norm.parts = {finder_.vector(at + "norm.weight", s.values())};
+    layer.output.parts = {matrix(at + "out_proj", hidden, s.values())};
+    if (hf_.state_bias) layer.output_bias.parts = {bias(at + "out_proj", hidden)};
+  }
+
+  void read_mlp(const std::string& at, std::int64_t inner, LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size;
     if (names_.fused_gate_up) {
       layer.gate_up.parts = {matrix(at + names_.fused_gate_up, 2 * inner, hidden)};
     } else {
@@ -222,7 +305,17 @@ class Layers {
         layer.activation.parts.push_back(finder_.vector(at + "act_fn." + name, 1));
   }
 
-  void read_experts(const std::string& at, LayerWeights& layer) const {
+  void read_beside_dense(const std::string& at, LayerWeights& layer) const {
+    const std::string router = at + "router.";
+    layer.router_norm.parts = {finder_.vector(router + "scale", config_.hidden_size)};
+    layer.router_scale.parts = {finder_.vector(router + "per_expert_scale", config_.experts.count)};
+    read_norm(at, "post_feedforward_layernorm_1", layer.dense_norm, nullptr);
+    read_norm(at, "pre_feedforward_layernorm_2", layer.expert_norm, nullptr);
+    read_norm(at, "post_feedforward_layernorm_2", layer.post_expert_norm, nullptr);
+  }
+
+  void read_experts(const std::string& of_layer, LayerWeights& layer) const {
+    const std::string at = of_layer + names_.sparse;
     const Experts& experts = config_.experts;
     const std::int64_t hidden = config_.hidden_size, inner = experts.size;
     layer.router.parts = {finder_.matrix(at + names_.router, experts.count, hidden)};
@@ -242,9 +335,13 @@ class Layers {
       layer.expert_down.parts.push_back(matrix(of + names_.expert_down, hidden, inner));
     }
     if (experts.shared_size == 0) return;
-    const std::string shared = at + names_.shared;
-    layer.shared_gate_up.parts = {matrix(shared + names_.gate, experts.shared_size, hidden),
-                                  matrix(shared + names_.up, experts.shared_size, hidden)};
+    const std::string shared = names_.shared ? at + names_.shared : of_layer + names_.mlp;
+    if (names_.fused_gate_up)
+      layer.shared_gate_up.parts = {
+          matrix(shared + names_.fused_gate_up, 2 * experts.shared_size, hidden)};
+    else
+      layer.shared_gate_up.parts = {matrix(shared + names_.gate, experts.shared_size, hidden),
+                                    matrix(shared + names_.up, experts.shared_size, hidden)};
     layer.shared_down.parts = {matrix(shared + names_.down, hidden, experts.shared_size)};
     if (names_.shared_gate)
       layer.shared_gate.parts = {finder_.matrix(at + names_.shared_gate, 1, hidden)};
@@ -311,6 +408,15 @@ ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
     weights.head = weights.embedding;
   }
   weights.layers = layers.read_all(model);
+  if (const auto size = config.layer_input_size; size > 0) {
+    const std::int64_t all = config.n_layers * size;
+    weights.layer_embedding.parts = {
+        finder.matrix(model + "embed_tokens_per_layer.weight", config.vocab_size, all)};
+    weights.layer_projection.parts = {
+        finder.matrix(model + "per_layer_model_projection.weight", all, config.hidden_size)};
+    weights.layer_projection_norm.parts = {
+        finder.vector(model + "per_layer_projection_norm.weight", size)};
+  }
   return weights;
 }
 

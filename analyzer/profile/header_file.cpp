@@ -82,6 +82,18 @@ std::string objection(const Header& header) {
   if (header.window.size() != static_cast<std::size_t>(header.n_layers))
     return str("'window' has ", header.window.size(), " values, expected one for each of ",
                header.n_layers, " layers");
+  for (const auto* list : {&header.layer_numbers, &header.cached_values})
+    if (!list->empty() && std::ssize(*list) != header.n_layers)
+      return str("'layer_numbers' or 'cached_values' has ", list->size(),
+                 " values, expected one for each of ", header.n_layers, " layers");
+  for (std::size_t l = 0; l < header.layer_numbers.size(); ++l)
+    if (header.layer_numbers[l] < (l > 0 ? header.layer_numbers[l - 1] + 1 : 0) ||
+        header.layer_numbers[l] >= model::Limits::layers)
+      return "'layer_numbers' do not ascend, or count from below 0 or too far";
+  for (const std::int64_t values : header.cached_values)
+    if (values < 0 || values > 2 * header.n_kv_heads * header.head_dim)
+      return str("'cached_values' holds ", values, ", expected 0 to ",
+                 2 * header.n_kv_heads * header.head_dim);
   if (header.planned_samples < 0) return "a negative number of samples is planned";
   return "";
 }
@@ -187,7 +199,8 @@ void check_sizes(const Header& header) {
                {"n_kv_heads", header.n_kv_heads, 1, header.n_heads},
                {"head_dim", header.head_dim, 0, Limits::head_dim},
                {"vocab_size", header.vocab_size, 0, Limits::vocabulary},
-               {"context_length", header.context_length, 0, Limits::tokens}};
+               {"context_length", header.context_length, 0, Limits::tokens},
+               {"latent_rank", header.latent_rank, 0, Limits::head_dim}};
   for (const auto& size : sizes)
     if (size.value < size.least || size.value > size.most)
       fail(ErrorCode::unreadable, "attribute '", size.name, "' is ", size.value, ", expected ",
@@ -261,6 +274,9 @@ void write_header(hid_t file, const Header& header) {
   write_attribute(file, "vocab_size", header.vocab_size);
   write_attribute(file, "context_length", header.context_length);
   write_attribute(file, "window", header.window);
+  if (!header.layer_numbers.empty()) write_attribute(file, "layer_numbers", header.layer_numbers);
+  if (!header.cached_values.empty()) write_attribute(file, "cached_values", header.cached_values);
+  if (header.latent_rank > 0) write_attribute(file, "latent_rank", header.latent_rank);
   write_attribute(file, "backend", header.backend);
   write_attribute(file, "capture", header.capture);
   write_attribute(file, "prompts", header.prompts);
@@ -299,6 +315,11 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
   header.vocab_size = read_integer(file, "vocab_size");
   header.context_length = read_integer(file, "context_length");
   header.window = read_integers(file, "window", std::min(file_bytes, kMostWindow));
+  if (has_attribute(file, "layer_numbers"))
+    header.layer_numbers = read_integers(file, "layer_numbers", std::min(file_bytes, kMostWindow));
+  if (has_attribute(file, "cached_values"))
+    header.cached_values = read_integers(file, "cached_values", std::min(file_bytes, kMostWindow));
+  if (has_attribute(file, "latent_rank")) header.latent_rank = read_integer(file, "latent_rank");
   header.backend = read_string(file, "backend", most);
   header.capture = read_string(file, "capture", most);
   header.prompts = read_string(file, "prompts", most);

@@ -15,6 +15,7 @@
 #include "analyzer/model/model_file.hpp"
 #include "analyzer/profile/commands.hpp"
 #include "analyzer/profile/inspect_profile.hpp"
+#include "analyzer/profile/model_text.hpp"
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -170,10 +171,8 @@ void print_card(const json& card, const model::Config& config, const model::Cach
   line("file", text("file"));
   line("format", text("format"));
   line("architecture", text("architecture"));
-  line("layers", config.layer_numbers.empty()
-                     ? str(whole("layers"))
-                     : str(whole("layers"), " with attention of ", config.total_layers,
-                           ", which are ", list_str(config.layer_numbers)));
+  line("layers", profile::layers_text(whole("layers"), config.layer_numbers) +
+                     (config.layer_numbers.empty() ? "" : str(" of ", config.total_layers)));
   line("heads", str(whole("heads"), " query, ", whole("kv_heads"), " key/value, of ",
                     whole("head_dim"), " dimensions"));
   line("hidden size", str(whole("hidden_size"), ", feed-forward ", whole("intermediate_size")));

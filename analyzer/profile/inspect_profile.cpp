@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/profile/model_text.hpp"
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/json_text.hpp"
@@ -88,6 +89,9 @@ json profile_card(const std::string& path, const Reader& file) {
             {"heads", header.n_heads},
             {"kv_heads", header.n_kv_heads},
             {"head_dim", header.head_dim},
+            {"layer_numbers", header.layer_numbers},
+            {"cached_values", header.cached_values},
+            {"latent_rank", header.latent_rank},
             {"vocab_size", header.vocab_size},
             {"context_length", header.context_length}}},
           {"backend", header.backend},
@@ -144,6 +148,11 @@ void print_card(const json& card, const profile::Header& header) {
   line("model", str(shown(header.architecture), ", ", header.n_layers, " layers, ", header.n_heads,
                     " query and ", header.n_kv_heads, " key/value heads of ", header.head_dim,
                     " dimensions"));
+  if (!header.layer_numbers.empty())
+    line("layers", profile::layers_text(header.n_layers, header.layer_numbers));
+  if (const auto cache = profile::cache_text(header.cached_values, header.latent_rank);
+      !cache.empty())
+    line("cache", cache);
   line("fingerprint", shown(header.model_fingerprint));
   line("tokenizer", shown(header.tokenizer_fingerprint));
   line("backend", shown(header.backend));

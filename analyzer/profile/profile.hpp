@@ -88,7 +88,12 @@ struct Header {
   std::int64_t n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, vocab_size = 0;
   std::int64_t context_length = 0;
   std::vector<std::int64_t> window;  // [n_layers] keys seen, 0 = all
-  std::string backend;               // "cpu, float32, avx3"
+  /// As in model::Config: which of the model's layers these are, for others have no attention; and
+  /// [n_layers] how many numbers a token takes in the cache. Empty: all; a key and a value a KV
+  /// head.
+  std::vector<std::int64_t> layer_numbers = {}, cached_values = {};
+  std::int64_t latent_rank = 0;  // numbers of what all heads of a layer make keys and values from
+  std::string backend;           // "cpu, float32, avx3"
   /// Canonical JSON objects. `capture` must be equal where profiles are resumed or merged;
   /// `prompts` where they are resumed.
   std::string capture, prompts;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "analyzer/model/model_file.hpp"
+#include "analyzer/profile/model_text.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
@@ -130,9 +131,12 @@ void print_document(const Document& document) {
   const Provenance& from = document.provenance;
   std::cout << "policy for " << (model.name.empty() ? "a model" : printable(model.name)) << '\n';
   if (!model.architecture.empty()) line("architecture", printable(model.architecture));
-  line("layers", str(model.layers));
+  line("layers", profile::layers_text(model.layers, model.layer_numbers));
   line("heads", str(model.heads, " query, ", model.kv_heads, " key/value, of ", model.head_dim,
                     " dimensions"));
+  if (const auto cache = profile::cache_text(model.cached_values, model.latent_rank);
+      !cache.empty())
+    line("cache", cache);
   if (!model.fingerprint.empty()) line("fingerprint", printable(model.fingerprint));
   if (from.samples > 0)
     line("from", str(from.samples, from.samples == 1 ? " sample" : " samples",

@@ -172,6 +172,22 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
   return o.runtime.empty() ? run : as_runtime(run, o.runtime, model_info(profile.header()));
 }
 
+/// Leaves out the methods that the model's cache cannot follow; Error(usage) if none is left.
+void leave_out_for_cache(Options& o, const ModelInfo& model) {
+  std::vector<std::string> refused;
+  std::erase_if(o.methods, [&](const Options::Wanted& wanted) {
+    try {
+      check_cache(parse_policy(wanted.row.method.name), model);
+      return false;
+    } catch (const Error& error) {
+      refused.emplace_back(error.what());
+      return true;
+    }
+  });
+  if (o.methods.empty()) fail(ErrorCode::usage, join(refused, "; "));
+  for (const auto& why : refused) std::cerr << "left out: " << why << '\n';
+}
+
 /// Leaves out the methods that the runtime cannot carry out; Error(usage) if none is left.
 void choose_runtime(Options& o) {
   const Runtime& runtime = runtime_named(o.runtime);
@@ -224,6 +240,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   if (!o.output.empty() && !o.force && std::filesystem::exists(o.output)) fail_exists(o.output);
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
+  leave_out_for_cache(o, model_info(profile.header()));
   if (!o.runtime.empty()) choose_runtime(o);
   if (!o.trials.model.empty()) check_evidence(o, evidence);
   const RunTrials trials = open_trials(o, make_trials, profile);

@@ -15,6 +15,7 @@
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -148,8 +149,7 @@ void Budgeting::report_level(const Level& level) {
 
   json savings = json::array();
   for (const auto length : evidence_.lengths()) {
-    const double ratio =
-        static_cast<double>(length) / static_cast<double>(std::min(length, level.budget));
+    const double ratio = kv_ratio(part_of_level(level, level.positions), evidence_.shape(), length);
     savings.push_back({{"length", length}, {"kv_ratio", ratio}});
   }
   report_["sweep"].back()["savings"] = savings;

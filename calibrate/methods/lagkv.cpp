@@ -15,6 +15,7 @@
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "data/scores.hpp"
 
@@ -289,7 +290,7 @@ void Sweep::report(std::size_t chosen) {
       {}};
   for (const auto length : evidence_.lengths()) {
     const auto kept = lag_kept_tokens(length, shape_of(best.part));
-    const double ratio = static_cast<double>(length) / static_cast<double>(kept);
+    const double ratio = kv_ratio(best.part, evidence_.shape(), length);
     savings.push_back({{"length", length},
                        {"kept", kept},
                        {"compression", compression_at(best.part, length)},

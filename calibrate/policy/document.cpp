@@ -41,6 +41,14 @@ int readable_minor(const json& document) {
   return minor;
 }
 
+/// What a model says of each layer, by its name in a document.
+template <class Info>
+auto lists_of(Info& model) {
+  return std::array{std::pair{"windows", &model.windows},
+                    std::pair{"layer_numbers", &model.layer_numbers},
+                    std::pair{"cached_values", &model.cached_values}};
+}
+
 json to_json(const Document& document) {
   const ModelInfo& model = document.model;
   const Provenance& from = document.provenance;
@@ -53,7 +61,9 @@ json to_json(const Document& document) {
                   {"heads", model.heads},
                   {"kv_heads", model.kv_heads},
                   {"head_dim", model.head_dim}};
-  if (!model.windows.empty()) out["model"]["windows"] = model.windows;
+  for (const auto& [name, list] : lists_of(model))
+    if (!list->empty()) out["model"][name] = *list;
+  if (model.latent_rank > 0) out["model"]["latent_rank"] = model.latent_rank;
   out["provenance"] = {{"profile", from.profile}, {"samples", from.samples},
                        {"lengths", from.lengths}, {"tasks", from.tasks},
                        {"seed", from.seed},       {"tool_version", from.tool_version}};
@@ -78,7 +88,11 @@ Document from_json(json all, int minor) {
                     model.at("heads"),
                     model.at("kv_heads"),
                     model.at("head_dim"),
-                    model.value("windows", std::vector<std::int64_t>{})};
+                    {},
+                    {},
+                    {},
+                    model.value("latent_rank", std::int64_t{0})};
+  for (const auto& [name, list] : lists_of(document.model)) *list = model.value(name, *list);
   const json from = all.value("provenance", json::object());
   auto& provenance = document.provenance;
   provenance.profile = from.value("profile", "");
@@ -161,8 +175,11 @@ void check_document(const Document& document) {
   if (model.heads % model.kv_heads != 0)
     fail(ErrorCode::unreadable, "model: ", model.heads, " heads are no multiple of ",
          model.kv_heads, " KV heads");
-  if (!model.windows.empty())
-    require_count("model.windows", model.windows.size(), model.layers, "layers");
+  for (const auto& [name, list] : lists_of(model))
+    if (!list->empty()) require_count(str("model.", name), list->size(), model.layers, "layers");
+  const auto& numbers = model.layer_numbers;
+  if (std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>()) != numbers.end())
+    fail(ErrorCode::unreadable, "model.layer_numbers are not distinct and ascending");
   const auto& lengths = document.provenance.lengths;
   if (std::adjacent_find(lengths.begin(), lengths.end(), std::greater_equal<>()) != lengths.end())
     fail(ErrorCode::unreadable, "provenance.lengths are not distinct and ascending");
@@ -247,6 +264,7 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
       if (const auto* budgets = std::get_if<DynamicKv>(&one); budgets && budgets->fixed)
         policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
     check_composition(policy);
+    check_cache(policy, document.model);
     policies.push_back(std::move(policy));
   };
   if (!document.compose.empty()) {

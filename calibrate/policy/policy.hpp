@@ -188,7 +188,15 @@ struct ModelInfo {
   /// [layer]: how many tokens the model itself lets a query see, 0 for all. Empty if all layers see
   /// all tokens.
   std::vector<std::int64_t> windows = {};
+  /// As in profile::Header: which of the model's layers have attention, if not all, and how many
+  /// numbers a token takes in each one's cache, if not a key and a value a KV head.
+  std::vector<std::int64_t> layer_numbers = {}, cached_values = {};
+  std::int64_t latent_rank = 0;
 };
+
+/// Error(usage) for a policy that a cache like the model's cannot follow: heads that share one
+/// latent keep the same tokens, and so do layers that read the keys of others.
+void check_cache(const Policy& policy, const ModelInfo& model);
 
 /// What a document was calibrated from.
 struct Provenance {

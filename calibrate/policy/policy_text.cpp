@@ -291,6 +291,37 @@ void check_composition(const Policy& policy) {
          "' is said of windows, and no part of '", policy_text(policy), "' has one");
 }
 
+void check_cache(const Policy& policy, const ModelInfo& model) {
+  if (model.cached_values.empty()) return;
+  const bool latent = model.latent_rank > 0;
+  const bool shared = std::find(model.cached_values.begin(), model.cached_values.end(), 0) !=
+                      model.cached_values.end();
+  const auto refuse = [&](const std::string& what, const char* why) {
+    fail(ErrorCode::usage, "'", what, "' does not fit the model, ", why);
+  };
+  for (const Part& part : policy.parts) {
+    const auto* lazy = std::get_if<SimLayerKv>(&part);
+    const bool by_layer = (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part);
+    if (std::holds_alternative<Streaming>(part)) continue;
+    if (latent && !by_layer)
+      refuse(name_of(part),
+             "which caches one latent for all heads of a layer: heads cannot keep "
+             "tokens of their own");
+    if (shared)
+      refuse(name_of(part),
+             "some of whose layers read the keys of others: layers cannot keep "
+             "tokens of their own");
+    if (std::holds_alternative<LagKv>(part))
+      refuse(name_of(part),
+             "whose layers have heads of different sizes: the scores would depend "
+             "on how they are filled up");
+  }
+  if (policy.kv_bits != 16 && (latent || shared))
+    refuse(str("kv", policy.kv_bits),
+           "which does not cache a key and a value of each head: what "
+           "fewer bits cost there is not simulated");
+}
+
 std::string policy_help() {
   std::ostringstream out;
   out << "full\n    the whole cache\n";

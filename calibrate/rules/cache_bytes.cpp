@@ -214,12 +214,6 @@ class Accounting {
     }
   }
 
-  /// Bytes of the key or of the value of one token in one KV head.
-  double row_bytes(int bits) const {
-    return shape().bytes_per_token(bits) /
-           static_cast<double>(2 * shape().layers * shape().kv_heads);
-  }
-
   /// How many of the tokens that a head holds stay at 16 bits, if it holds the last ones.
   double at_16_bits(const Held& held) const {
     const std::int64_t all = all_tokens();
@@ -241,7 +235,8 @@ class Accounting {
     const Held& held = held_[layer][g];
     const double plain = at_16_bits(held);
     double bytes = 2 * held.stored *
-                   ((held.tokens() - plain) * row_bytes(policy_.kv_bits) + plain * row_bytes(16));
+                   ((held.tokens() - plain) * shape().bytes_of_row(policy_.kv_bits) +
+                    plain * shape().bytes_of_row(16));
     if (drops_keys(layer, g)) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
       const std::int64_t all = held_at(layer);
@@ -260,8 +255,8 @@ class Accounting {
     if (!paired) return 0;
     const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent)),
                  coded = std::min(rows, held.tokens() - at_16_bits(held));
-    return 2 * (coded * (row_bytes(policy_.kv_bits) / 2 - 2) +
-                (rows - coded) * (row_bytes(16) / 2 - 2));
+    return 2 * (coded * (shape().bytes_of_row(policy_.kv_bits) / 2 - 2) +
+                (rows - coded) * (shape().bytes_of_row(16) / 2 - 2));
   }
 
   CacheBytes in_bytes() const {
@@ -279,8 +274,9 @@ class Accounting {
       if (!freed) {
         layer.tokens = static_cast<double>(held_at(l));
         layer.bytes =
-            shape().bytes_per_token() / static_cast<double>(shape().layers) * layer.tokens;
+            static_cast<double>(2 * shape().kv_heads) * shape().bytes_of_row(16) * layer.tokens;
       }
+      layer.bytes *= shape().share(static_cast<std::int64_t>(l));
       if (layer.tokens > 0) {
         // Pages hold all KV heads of a layer.
         const double room = std::min(static_cast<double>(all_tokens()), layer.tokens + spare(l)),
@@ -344,11 +340,17 @@ double CacheBytes::total() const {
 }
 
 CacheShape cache_shape(const ModelInfo& model) {
-  return {model.layers, model.kv_heads, model.head_dim, model.windows, model.heads};
+  return {model.layers,  model.kv_heads, model.head_dim,
+          model.windows, model.heads,    model.cached_values};
 }
 
 CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load) {
   return Accounting(policy, load).count();
+}
+
+double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt) {
+  const CacheLoad load{.shape = shape, .prompt = prompt};
+  return shape.full_bytes(prompt) / cache_bytes({.name = {}, .parts = {part}}, load).total();
 }
 
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy) {

@@ -42,6 +42,9 @@ struct CacheBytes {
 /// Error(usage) for fixed layers or budgets of another model.
 CacheBytes cache_bytes(const Policy& policy, const CacheLoad& load);
 
+/// Bytes of the full cache of so many prompt tokens / bytes of what the part keeps of it.
+double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt);
+
 /// What a document says of how often layers are lazy: of the policy's section. None: nothing, or
 /// the policy does not decide by the input.
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy);

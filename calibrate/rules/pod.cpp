@@ -90,8 +90,9 @@ double pod_saved(std::span<const double> dropped, const CacheShape& shape, std::
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::int64_t held = shape.held(l, n_tokens);
     const std::int64_t distant = held - proximal_held(proximal, n_tokens, n_tokens - held);
-    saved += dropped[static_cast<std::size_t>(l)] / 2 * static_cast<double>(distant);
-    all += static_cast<double>(held);
+    saved +=
+        shape.share(l) * dropped[static_cast<std::size_t>(l)] / 2 * static_cast<double>(distant);
+    all += shape.share(l) * static_cast<double>(held);
   }
   return all > 0 ? saved / all : 0;
 }

@@ -21,9 +21,12 @@ json flags_json(const std::vector<std::uint8_t>& flags) {
 }  // namespace
 
 ModelInfo model_info(const profile::Header& header) {
-  return {
-      header.model_name, header.architecture, header.model_fingerprint, header.n_layers,
-      header.n_heads,    header.n_kv_heads,   header.head_dim,          own_windows(header.window)};
+  return {header.model_name,        header.architecture,
+          header.model_fingerprint, header.n_layers,
+          header.n_heads,           header.n_kv_heads,
+          header.head_dim,          own_windows(header.window),
+          header.layer_numbers,     header.cached_values,
+          header.latent_rank};
 }
 
 std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers) {

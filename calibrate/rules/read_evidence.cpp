@@ -117,7 +117,8 @@ StoredRows read_attention(const profile::Reader& profile, std::size_t position, 
 
 Masses read_kept_masses(const profile::Reader& profile, std::size_t position,
                         std::int64_t selection) {
-  const auto [layers, kv_heads, head_dim, windows, heads] = cache_shape(profile.header());
+  const CacheShape shape = cache_shape(profile.header());
+  const std::int64_t layers = shape.layers, kv_heads = shape.kv_heads;
   const auto values = profile::floats_of(profile, position, name::kKeptMass, {selection}, {layers});
   if (std::ssize(values) != layers * kv_heads)
     fail(ErrorCode::unreadable, name::kKeptMass, " has ", values.size(),
@@ -151,7 +152,7 @@ std::vector<bool> read_kept_tokens(const profile::Reader& profile, std::size_t p
 
 MassesOfSamples read_masses(const profile::Reader& profile,
                             const std::vector<std::size_t>& positions, const SimLayerKv& policy) {
-  const auto [layers, kv_heads, head_dim, windows, heads] = cache_shape(profile.header());
+  const CacheShape shape = cache_shape(profile.header());
   const bool prefill = policy.identify == SimLayerKv::Identify::prefill;
   const char* array = prefill ? name::kMass : name::kDecodeMass;
   require_captured(profile, array, "lazy");
@@ -163,7 +164,7 @@ MassesOfSamples read_masses(const profile::Reader& profile,
       fail(ErrorCode::usage, "the profile has the masses of ", masses.cols(),
            " last prompt rows, not of ", policy.w_last, ": choose ", masses.cols(),
            " or less, or run 'kvatlas profile --last-rows ", policy.w_last, "'");
-    if (out.add(kv_head_masses(values_of(masses), layers, heads, kv_heads,
+    if (out.add(kv_head_masses(values_of(masses), shape.layers, shape.heads, shape.kv_heads,
                                prefill ? policy.w_last : 1)))
       out.positions.push_back(position);
   }

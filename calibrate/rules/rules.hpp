@@ -102,8 +102,13 @@ struct CacheShape {
   /// [layer]: the model's own windows in tokens, 0 for none. Empty if no layer has one.
   std::vector<std::int64_t> windows = {};
   std::int64_t heads = 0;  // query heads; 0 if nothing is asked that depends on them
+  /// [layer]: numbers of a token, such as those of a latent. Empty: a key and a value a KV head.
+  std::vector<std::int64_t> values = {};
 
+  /// What a layer stores, as a share of a key and a value a KV head.
+  double share(std::int64_t layer) const;
   double bytes_per_token(int bits = 16) const;  // of all layers
+  double bytes_of_row(int bits) const;          // of a key, or a value, of one KV head
   /// How many of so many tokens the layer can still attend to, and therefore holds.
   std::int64_t held(std::int64_t layer, std::int64_t tokens) const;
   /// The first of so many tokens that the layer holds.

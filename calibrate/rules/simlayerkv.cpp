@@ -89,10 +89,20 @@ double default_tolerance(std::size_t n_samples) {
   return std::max(0.01, n_samples > 0 ? 1 / static_cast<double>(n_samples) : 1.0);
 }
 
-double CacheShape::bytes_per_token(int bits) const {
-  const double values = 2.0 * static_cast<double>(layers * kv_heads * head_dim);
+double CacheShape::share(std::int64_t layer) const {
+  if (values.empty()) return 1;
+  return static_cast<double>(values.at(layer)) / static_cast<double>(2 * kv_heads * head_dim);
+}
+
+double CacheShape::bytes_of_row(int bits) const {
   constexpr double kScaleAndMinimum = 32.0 / 32;  // bits a value
-  return values * (bits == 16 ? 16 : bits + kScaleAndMinimum) / 8;
+  return static_cast<double>(head_dim) * (bits == 16 ? 16 : bits + kScaleAndMinimum) / 8;
+}
+
+double CacheShape::bytes_per_token(int bits) const {
+  double of_layers = 0;
+  for (std::int64_t l = 0; l < layers; ++l) of_layers += share(l);
+  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(bits);
 }
 
 std::int64_t CacheShape::held(std::int64_t layer, std::int64_t tokens) const {
@@ -100,9 +110,10 @@ std::int64_t CacheShape::held(std::int64_t layer, std::int64_t tokens) const {
 }
 
 double CacheShape::full_bytes(std::int64_t tokens) const {
-  std::int64_t rows = 0;
-  for (std::int64_t l = 0; l < layers; ++l) rows += held(l, tokens);
-  return static_cast<double>(rows) * bytes_per_token() / static_cast<double>(layers);
+  double of_layers = 0;  // tokens
+  for (std::int64_t l = 0; l < layers; ++l)
+    of_layers += share(l) * static_cast<double>(held(l, tokens));
+  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(16);
 }
 
 std::int64_t coded_tokens(std::int64_t cut, std::int64_t all, std::int64_t residual) {
@@ -127,8 +138,8 @@ Savings layer_savings(std::span<const double> rates, const CacheShape& shape, st
     const auto trimmed =
         static_cast<double>(proximal_held(keep, length, shape.first_held(l, length)));
     lazy += rate;
-    full += held;
-    kept += held + rate * (trimmed - held);
+    full += shape.share(l) * held;
+    kept += shape.share(l) * (held + rate * (trimmed - held));
   }
   Savings out;
   out.layer_ratio =

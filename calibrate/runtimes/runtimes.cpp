@@ -64,15 +64,17 @@ Form form_to_export(const Part& part) {
   return *form;
 }
 
-/// Policies count layers with attention alone, and runtimes count all.
-void require_attention_everywhere(const Runtime& runtime, const ModelInfo& model) {
-  static constexpr std::string_view kOthersBetween[] = {"lfm2", "qwen3_next", "qwen3_5",
-                                                        "qwen3_5_moe"};
-  if (std::find(std::begin(kOthersBetween), std::end(kOthersBetween), model.architecture) !=
-      std::end(kOthersBetween))
+/// Policies count layers with attention alone, and runtimes count all; and what runtimes trim are
+/// keys and values of heads that are alike in all layers.
+void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
+  const char* why = !model.layer_numbers.empty()
+                        ? "layers without attention lie between those that the policy counts"
+                    : model.latent_rank > 0        ? "its layers cache one latent for all heads"
+                    : !model.cached_values.empty() ? "its layers cache different numbers of values"
+                                                   : nullptr;
+  if (why)
     fail(ErrorCode::usage, runtime.title, " is given no policy of a model of architecture ",
-         quoted(model.architecture),
-         ": layers without attention lie between those that the policy counts");
+         quoted(model.architecture), ": ", why);
 }
 
 void drop_bits(RuntimePolicy& theirs) {
@@ -192,7 +194,8 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
                                  const ModelInfo& model) {
   const Runtime& runtime = runtime_named(name);
   check_composition(policy);
-  require_attention_everywhere(runtime, model);
+  check_cache(policy, model);
+  require_plain_layers(runtime, model);
   RuntimePolicy theirs{policy};
   if (runtime.runs_everything) {
     for (const auto& part : policy.parts) form_to_export(part);

@@ -110,16 +110,16 @@ class Listing {
         one.policy.parts.size() == 1 ? section_name(one.policy.parts[0]) : kComposition;
     if (!seen_.insert(candidate_key(one.policy)).second) return;
     one.real = one.policy;
-    if (!space_.runtime.empty()) {
-      try {
+    try {
+      check_cache(one.policy, model_);
+      if (!space_.runtime.empty())
         one.real = simulated_in_runtime(one.policy, space_.runtime, model_).policy;
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::usage) throw;
-        ++out_.refused[refusal(error.what(), one.policy.name)];
-        return;
-      }
-      if (one.real.kv_bits != bits) return;  // it stores nothing in so few bits
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage) throw;
+      ++out_.refused[refusal(error.what(), one.policy.name)];
+      return;
     }
+    if (one.real.kv_bits != bits) return;  // the runtime stores nothing in so few bits
     one.family = family_of(one.policy);
     one.lazy_rates = std::move(rates);
     CacheLoad load = load_;

@@ -104,8 +104,10 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
   const Plan& plan = *stream.plan;
   const std::int64_t position = stream.first + stream.taken - 1,  // of the last token
       coded = coded_tokens(stream.first, position + 1, plan.kv_residual);
+  const auto of_all_heads = static_cast<double>(2 * K() * config.head_dim);
   double bytes = 0;
-  for (std::int64_t l = 0; l < config.n_layers; ++l)
+  for (std::int64_t l = 0; l < config.n_layers; ++l) {
+    double of_layer = 0;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Ranges seen = stream.head(l, g).seen_from(position, own_window(l), stream.first);
       const auto bytes_of = [&](const Ranges& positions, std::int64_t merged) {
@@ -126,11 +128,13 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
           plan.minicache
               ? stream.stored(intersect(seen, {{0, stream.first}}), l, g) - plan.minicache->recent
               : 0;
-      bytes += bytes_of(seen, std::max<std::int64_t>(0, merged));
+      of_layer += bytes_of(seen, std::max<std::int64_t>(0, merged));
       // Nobody reads the keys of its distant tokens.
       if (plan.pod && !stream.shares(l, l, g, group()))
-        bytes -= bytes_of(intersect(seen, distant_from(position, plan.pod->proximal)), 0) / 2;
+        of_layer -= bytes_of(intersect(seen, distant_from(position, plan.pod->proximal)), 0) / 2;
     }
+    bytes += of_layer * static_cast<double>(config.cached_values(l)) / of_all_heads;
+  }
   return bytes;
 }
 

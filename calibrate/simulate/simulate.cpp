@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "calibrate/rules/rules.hpp"
@@ -262,9 +263,13 @@ class Simulation {
     const CacheUse use = continuations.use(one.number);
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
-    outcome.full_bytes =
-        CacheShape{config_.n_layers, config_.n_kv_heads, config_.head_dim, config_.window}
-            .full_bytes(cut_ + one.delay());
+    outcome.full_bytes = CacheShape{config_.n_layers,
+                                    config_.n_kv_heads,
+                                    config_.head_dim,
+                                    config_.window,
+                                    0,
+                                    model::cached_values(config_)}
+                             .full_bytes(cut_ + one.delay());
     if (one.full()) {
       one.free = !reference_.ended;
       one.forced = false;
@@ -423,6 +428,11 @@ Simulated simulate(capture::Engine& engine, std::span<const std::int64_t> tokens
                    std::span<const Policy> policies, const SimulateOptions& options,
                    const std::string& prompt_name) {
   if (options.max_new < 1) fail(ErrorCode::usage, "at least one token must be generated");
+  const model::Config& config = engine.model().config();
+  ModelInfo cache;
+  cache.cached_values = model::cached_values(config);
+  cache.latent_rank = config.latent.rank;
+  for (const Policy& policy : policies) check_cache(policy, cache);
   return Simulation(engine, tokens, options, prompt_name).run(policies);
 }
 

@@ -171,7 +171,11 @@ class Tiny : public testing::TestWithParam<Checkpoint> {
 
   Tolerance of_logits() const { return newer() ? Tolerance{1e-3, 1e-4} : logit_tolerance(name()); }
   Tolerance of_attention() const {
-    return newer() ? Tolerance{1e-5, 1.5e-6} : attention_tolerance(name());
+    if (!newer()) return attention_tolerance(name());
+    // From float64 the expected values of Gemma 4 are off by 1.4e-5. In Granite the keys of one
+    // position in float32 are off by 5e-5 in transformers itself, ten times more than elsewhere.
+    if (name() == "gemma4_text") return {3e-5, 1.5e-6};
+    return {name() == "granitemoehybrid" ? 6e-5 : 1e-5, 1.5e-6};
   }
 };
 
@@ -271,7 +275,8 @@ std::vector<std::string> checkpoints() {
 
 /// Families of which tiny2 has a checkpoint that does not load yet.
 const std::vector<std::string> kNotYet = {
-    "deepseek_v2", "deepseek_v3", "gemma3n_text", "gemma4_text", "granitemoehybrid", "llama4_text",
+    "gemma3n_text",
+    "llama4_text",
 };
 
 std::vector<std::string> newer_checkpoints() {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import support
 import torch
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
@@ -37,7 +38,40 @@ DELTA = {
     "layer_types": ["linear_attention", "full_attention", "linear_attention"],
 }
 SHARED = {"shared_expert_intermediate_size": 28}
+LATENT = {
+    "q_lora_rank": 18,
+    "kv_lora_rank": 14,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 6,
+    "head_dim": 6,  # as transformers takes the sizes of RoPE from
+    "v_head_dim": 12,
+    "num_key_value_heads": 5,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.7,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": 64, "mscale": 0.7}
+WINDOWED = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
+GEMMA4 = {
+    **WINDOWED,
+    "num_hidden_layers": 4,
+    "global_head_dim": 14,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 131,
+    "num_kv_shared_layers": 0,
+}
+MAMBA = {
+    "layer_types": ["mamba", "attention", "mamba"],
+    "mamba_n_heads": 6,
+    "mamba_d_head": 20,
+    "mamba_expand": 3,
+    "mamba_d_state": 10,
+    "mamba_d_conv": 3,
+    "mamba_n_groups": 3,
+    "shared_intermediate_size": 28,
+}
 
+# Families, and behind some names what is special there.
 CASES = {
     "llama": {},
     "mistral": {"sliding_window": 4096},
@@ -49,14 +83,32 @@ CASES = {
     "apertus": {},
     "arcee": {},
     "cohere2": {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "deepseek_v2": {**GROUPED, **LATENT, "topk_method": "group_limited_greedy", "rope_parameters": {**YARN, "mscale_all_dim": 0.9}},
+    "deepseek_v2 without a rank of queries": {**GROUPED, **LATENT, "q_lora_rank": None, "topk_method": "greedy"},
+    "deepseek_v3": {**GROUPED, **LATENT, "rope_interleave": True},
+    "deepseek_v3 with halves rotated": {**GROUPED, **LATENT, "rope_interleave": False, "norm_topk_prob": False, "rope_parameters": YARN},
     "dots1": {**GROUPED, "first_k_dense_replace": 2, "n_shared_experts": 2},
     "ernie4_5": {"use_bias": True},
     "ernie4_5_moe": {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 12, "moe_layer_start_index": 0},
     "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 3},
+    "gemma4_text": {**GEMMA4},
+    "gemma4_text of shared keys": {**GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True},
+    "gemma4_text of experts": {
+        **GEMMA4,
+        "hidden_size_per_layer_input": 0,
+        "enable_moe_block": True,
+        "attention_k_eq_v": True,
+        "num_global_key_value_heads": 5,
+        "num_experts": 3,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 12,
+    },
     "glm4": {},
     "glm4_moe": {**GROUPED, "use_qk_norm": True, "first_k_dense_replace": 1, "routed_scaling_factor": 1.7},
     "granite": {"attention_multiplier": 0.3, "residual_multiplier": 0.7, "logits_scaling": 3.0},
     "granitemoe": {**EXPERTS, "embedding_multiplier": 2.0},
+    "granitemoehybrid": {**EXPERTS, **MAMBA, "position_embedding_type": "nope"},
+    "granitemoehybrid without experts": {**MAMBA, "num_local_experts": 0, "position_embedding_type": "rope"},
     "hunyuan_v1_dense": {},
     "minimax_m2": {**EXPERTS},
     "ministral": {"sliding_window": 4096},
@@ -126,10 +178,10 @@ class Families(unittest.TestCase):
             ids = torch.cat([ids, torch.tensor([token])])
 
     def test_families(self):
-        for kind, sizes in CASES.items():
-            with self.subTest(kind):
-                model = random_model(kind, **sizes)
-                folder = self.folder / kind
+        for name, sizes in CASES.items():
+            with self.subTest(name):
+                model = random_model(name.split()[0], **sizes)
+                folder = self.folder / name.replace(" ", "_")
                 model.save_pretrained(folder)
                 self.check(folder, AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval())
 
@@ -181,6 +233,104 @@ class Families(unittest.TestCase):
             with self.subTest(format_name):
                 settings = {"quant_method": "compressed-tensors", "format": format_name}
                 self.quantised("llama", {}, quantise(code_type, most), settings)
+
+    def test_compressed_tensors_in_words(self):
+        """Packed by compressed-tensors itself: with and without zeros, groups in disorder, 3 to 8 bits."""
+
+        def quantise(bits, group, zeros, disorder):
+            def of_groups(name, weight):
+                rows, columns = weight.shape
+                count = -(-columns // group)
+                order = torch.arange(columns) // group
+                if disorder:
+                    order = order[torch.randperm(columns)]
+                scale = (torch.rand(rows, count) * 0.2 + 0.02).bfloat16()
+                least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+                zero = torch.randint(least, most + 1, (rows, count), dtype=torch.int8) if zeros else torch.zeros(rows, count, dtype=torch.int8)
+                steps = (weight / scale.float()[:, order]).round() + zero[:, order]
+                codes = steps.clamp(least, most).to(torch.int8)
+                base = name.removesuffix("weight")
+                stored = {
+                    base + "weight_packed": pack_to_int32(codes, bits),
+                    base + "weight_scale": scale,
+                    base + "weight_shape": torch.tensor([rows, columns]),
+                }
+                if zeros:
+                    stored[base + "weight_zero_point"] = pack_to_int32(zero, bits, packed_dim=0)
+                if disorder:
+                    stored[base + "weight_g_idx"] = order.int()
+                assert torch.equal(unpack_from_int32(stored[base + "weight_packed"], bits, weight.shape), codes)
+                return stored, (codes.float() - zero[:, order].float()) * scale.float()[:, order]
+
+            return of_groups
+
+        for bits, group, zeros, disorder in ((4, 8, False, False), (4, 16, True, True), (8, 40, False, False), (3, 20, True, False)):
+            with self.subTest(bits=bits, group=group):
+                weights = {"num_bits": bits, "type": "int", "strategy": "group", "group_size": group, "symmetric": not zeros}
+                settings = {
+                    "quant_method": "compressed-tensors",
+                    "format": "pack-quantized",
+                    "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+                }
+                self.quantised("llama", {}, quantise(bits, group, zeros, disorder), settings)
+
+    def test_gptq(self):
+        """Columns of words; zeros less 1 in the first format; groups in the order of activations."""
+
+        def in_words(codes, bits):
+            """Each row [n] as one stream of bits, cut into words of 32."""
+            rows, count = codes.shape
+            streams = (codes[:, :, None] >> torch.arange(bits)) & 1
+            streams = torch.nn.functional.pad(streams.view(rows, count * bits), (0, -count * bits % 32)).view(rows, -1, 32)
+            words = (streams.long() << torch.arange(32)).sum(2)
+            return torch.where(words >= 1 << 31, words - (1 << 32), words).int()
+
+        def quantise(bits, group, shift):
+            def of_groups(name, weight):
+                rows, columns = weight.shape
+                count = -(-columns // group)
+                order = (torch.arange(columns) // group)[torch.randperm(columns)]
+                scale = (torch.rand(count, rows) * 0.2 + 0.02).half()
+                zero = torch.randint(1, 1 << bits, (count, rows))
+                codes = ((weight.T / scale.float()[order]).round() + zero[order]).clamp(0, (1 << bits) - 1).int()
+                base = name.removesuffix("weight")
+                stored = {
+                    base + "qweight": in_words(codes.T, bits).T,
+                    base + "qzeros": in_words((zero - shift).int(), bits),
+                    base + "scales": scale,
+                    base + "g_idx": order.int(),
+                }
+                return stored, ((codes - zero[order]).float() * scale.float()[order]).T.contiguous()
+
+            return of_groups
+
+        for bits, group, version in ((4, 8, "gptq"), (8, 16, "gptq"), (3, 40, "gptq"), (4, 20, "gptq_v2"), (2, 8, "gptq_v2")):
+            with self.subTest(bits=bits, group=group):
+                settings = {"quant_method": "gptq", "bits": bits, "group_size": group, "checkpoint_format": version}
+                self.quantised("qwen2", {}, quantise(bits, group, 1 if version == "gptq" else 0), settings)
+
+    def test_awq(self):
+        def in_words(codes):
+            """Eight neighbours of a row to a word, in AWQ's order."""
+            places = codes.view(codes.shape[0], -1, 8)[:, :, [0, 2, 4, 6, 1, 3, 5, 7]].long()
+            words = (places << (4 * torch.arange(8))).sum(2)
+            return torch.where(words >= 1 << 31, words - (1 << 32), words).int()
+
+        def quantise(name, weight):
+            rows, columns = weight.shape
+            group = 8
+            order = torch.arange(columns) // group
+            count = -(-columns // group)
+            scale = (torch.rand(count, rows) * 0.2 + 0.02).half()
+            zero = torch.randint(0, 16, (count, rows))
+            codes = ((weight.T / scale.float()[order]).round() + zero[order]).clamp(0, 15).int()
+            base = name.removesuffix("weight")
+            stored = {base + "qweight": in_words(codes), base + "qzeros": in_words(zero), base + "scales": scale}
+            return stored, ((codes - zero[order]).float() * scale.float()[order]).T.contiguous()
+
+        sizes = {**EXPERTS, "intermediate_size": 56, "moe_intermediate_size": 24}
+        settings = {"quant_method": "awq", "bits": 4, "group_size": 8, "zero_point": True, "version": "gemm"}
+        self.quantised("qwen3_moe", sizes, quantise, settings)
 
     def test_mxfp4(self):
         sizes = {**EXPERTS, "hidden_size": 64, "intermediate_size": 96, "head_dim": 16}

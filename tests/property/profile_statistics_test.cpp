@@ -24,10 +24,13 @@ class ProfileLaws : public testing::TestWithParam<const char*> {
     std::string ids;
     for (const auto token : expected("tokens").integers())
       ids += (ids.empty() ? "" : ",") + std::to_string(token);
+    const auto layers = expected("attention_last16").shape.front();
+    std::string all_layers = "0";
+    for (std::int64_t l = 1; l < layers; ++l) all_layers += "," + std::to_string(l);
     const Finished finished = run_kvatlas(command_.words(
         GetParam(), command_.write("p.jsonl", "{\"tokens\": [" + ids + "]}"), "p.h5",
         {"--capture", "all", "--map-type", "float32", "--keep", "qkv,scores", "--keep-layers",
-         "0,1,2,3", "--recent", "8,32,4096", "--new", "4", "--ignore-eos"}));
+         all_layers, "--recent", "8,32,4096", "--new", "4", "--ignore-eos"}));
     ASSERT_EQ(finished.status, 0) << finished.err;
     profile_ = std::make_unique<Reader>(command_.path("p.h5"));
     ASSERT_EQ(profile_->samples().size(), 1u);
@@ -149,12 +152,24 @@ TEST_P(ProfileLaws, MapsAndColumnsHoldAllAttention) {
     const auto columns = values(name::kColumnSums, {l});
     const auto finest = values(map_name(false, 0), {l}), top = values(map_name(true, 0), {l});
     const auto rows = values(name::kRows, {l});
+    std::vector<double> of_heads(size(heads()));
+    std::vector<float> most(size(heads()));
     ASSERT_EQ(finest.size(), size(heads() * kTokens * kTokens));  // blocks of one token
     for (std::int64_t h = 0; h < heads(); ++h) {
       double all = 0;
       for (std::int64_t j = 0; j < kTokens; ++j)
         all += static_cast<double>(columns[size(h * kTokens + j)]);
-      EXPECT_NEAR(all, kTokens, 1e-3);
+      double shown = 0;
+      for (std::int64_t cell = 0; cell < kTokens * kTokens; ++cell)
+        shown += std::exp2(static_cast<double>(finest[size(h * kTokens * kTokens + cell)]));
+      EXPECT_NEAR(all, shown, 1e-3);
+      of_heads[size(h)] = shown;
+      most[size(h)] = *std::max_element(finest.begin() + h * kTokens * kTokens,
+                                        finest.begin() + (h + 1) * kTokens * kTokens);
+      if (has_sinks())
+        EXPECT_LT(all, kTokens);
+      else
+        EXPECT_NEAR(all, kTokens, 1e-3);
       for (std::int64_t r = 0; r < kRows; ++r)
         for (std::int64_t j = 0; j < kTokens; ++j) {
           const std::size_t cell = size((h * kTokens + kTokens - kRows + r) * kTokens + j);
@@ -164,10 +179,15 @@ TEST_P(ProfileLaws, MapsAndColumnsHoldAllAttention) {
                       2e-5);
         }
     }
-    // The coarsest level is one block: all attention over all cells, and row 0's own weight of 1.
-    for (const float log : values(map_name(false, 7), {l}))
-      EXPECT_NEAR(std::exp2(log), 1.0 / kTokens, 1e-6);
-    for (const float log : values(map_name(true, 7), {l})) EXPECT_NEAR(log, 0, 3e-5);
+    // The coarsest level is one block: all attention over all cells, and the greatest weight.
+    const auto means = values(map_name(false, 7), {l}), greatest = values(map_name(true, 7), {l});
+    for (std::size_t h = 0; h < size(heads()); ++h) {
+      EXPECT_NEAR(std::exp2(means[h]), of_heads[h] / (kTokens * kTokens), 1e-6);
+      EXPECT_NEAR(greatest[h], most[h], 3e-5);
+      if (!has_sinks()) {
+        EXPECT_NEAR(greatest[h], 0, 3e-5);  // row 0's own weight of 1
+      }
+    }
   }
   EXPECT_EQ(values<std::int32_t>(name::kMapBlocks).size(), 8u);  // 1, 2, 4, … 128
 }
@@ -183,6 +203,7 @@ TEST_P(ProfileLaws, CountsAndKeptTokensAddUp) {
   const auto selections = labels("selection");
   const auto mass = statistic(name::kKeptMass);
   const auto tokens = statistic<std::int32_t>(name::kKeptTokens);
+  std::vector<float> all_kept(size(layers() * kv_heads()), -1);  // by what keeps every token
   for (std::size_t s = 0; s < selections.size(); ++s)
     for (std::int64_t l = 0; l < layers(); ++l) {
       const std::size_t place = s * size(layers()) + size(l);
@@ -196,19 +217,23 @@ TEST_P(ProfileLaws, CountsAndKeptTokensAddUp) {
         EXPECT_GE(kept, 0) << selections[s];
         EXPECT_LE(kept, 1.00001f) << selections[s];
         if (tokens[place] == kTokens) {
-          EXPECT_NEAR(kept, 1, 1e-5) << selections[s];
+          float& all = all_kept[size(l * kv_heads() + g)];
+          if (all < 0) all = kept;
+          EXPECT_NEAR(kept, has_sinks() ? all : 1, 1e-5) << selections[s];
         }
       }
     }
   const auto kept_by = [&](const std::string& label) {
     const auto at = std::find(selections.begin(), selections.end(), label) - selections.begin();
-    return tokens[size(at) * size(layers()) + 3];
+    return tokens[size(at) * size(layers()) + layers() - 1];
   };
   EXPECT_EQ(kept_by("streaming:initial=4,recent=8"), 12);
   EXPECT_EQ(kept_by("snapkv:window=16,budget=24,kernel=7,pooling=avg"), 24);
   EXPECT_EQ(kept_by("h2o:budget=40"), 40);
   EXPECT_EQ(kept_by("lagkv:sink=16,lag=16,ratio=1/4,variant=lag"), 16 + 4 * 4 + 16);
-  EXPECT_EQ(kept_by("lagkv:sink=16,lag=32,ratio=1/2,variant=l2"), 16 + 16 + 32 + 16);
+  // It leaves the first two layers as they are.
+  EXPECT_EQ(kept_by("lagkv:sink=16,lag=32,ratio=1/2,variant=l2"),
+            layers() > 2 ? 16 + 16 + 32 + 16 : kTokens);
 }
 
 TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
@@ -246,14 +271,17 @@ TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
   }
 }
 
-/// RoPE turns pairs of channels and leaves their magnitudes, but for a scale of some kinds of RoPE.
+/// RoPE turns pairs of channels and leaves their magnitudes; LongRoPE and YaRN also multiply all of
+/// them by one number.
 TEST_P(ProfileLaws, QueriesBeforeRopeHaveTheMagnitudesOfTheRawOnes) {
   constexpr std::int64_t kSkip = 4;
   const auto mean = statistic(name::kQueryMean), magnitude = statistic(name::kQueryMagnitude),
              products = statistic(name::kQueryProducts);
   const std::int64_t d = header().head_dim;
   const std::int64_t pairs = static_cast<std::int64_t>(magnitude.size()) / (layers() * heads());
-  const bool scaled = std::string_view(GetParam()).starts_with("phi3");
+  const std::string_view model = GetParam();
+  const bool scaled = model.starts_with("phi3") || model == "gpt_oss";
+  double scale = scaled ? 0 : 1;  // 0: the first pair tells it, and all others must agree
   for (std::int64_t l = 0; l < layers(); ++l) {
     const auto raw = values(raw_name("query", l));
     for (std::int64_t h = 0; h < heads(); ++h) {
@@ -266,13 +294,14 @@ TEST_P(ProfileLaws, QueriesBeforeRopeHaveTheMagnitudesOfTheRawOnes) {
         double sum = 0;
         for (std::int64_t t = kSkip; t < kTokens; ++t)
           sum += std::hypot(at(t, pair), at(t, pair + pairs));
-        if (!scaled) {
-          EXPECT_NEAR(magnitude[size(head * pairs + pair)], sum / (kTokens - kSkip), 1e-4)
-              << "layer " << l << ", head " << h << ", pair " << pair;
-        }
+        const double before = static_cast<double>(magnitude[size(head * pairs + pair)]);
+        const double after = sum / (kTokens - kSkip);
+        if (scale == 0) scale = after / before;
+        EXPECT_NEAR(scale * before, after, 2e-4)
+            << "layer " << l << ", head " << h << ", pair " << pair;
         const double real = mean[size(head * d + pair)],
                      imaginary = mean[size(head * d + pair + pairs)];
-        EXPECT_LE(std::hypot(real, imaginary), magnitude[size(head * pairs + pair)] + 1e-5);
+        EXPECT_LE(std::hypot(real, imaginary), before + 1e-5);
       }
       for (std::int64_t c = 0; c < d; ++c) {
         trace += static_cast<double>(products[size((head * d + c) * d + c)]);
@@ -280,12 +309,11 @@ TEST_P(ProfileLaws, QueriesBeforeRopeHaveTheMagnitudesOfTheRawOnes) {
         for (std::int64_t t = kSkip; t < kTokens; ++t)
           squares += std::pow(at(t, c), 2) / (kTokens - kSkip);
       }
-      if (!scaled) {
-        EXPECT_NEAR(trace, squares, 1e-4 * squares);
-      }
+      EXPECT_NEAR(scale * scale * trace, squares, 2e-4 * squares);
       EXPECT_LE(of_mean, trace * (1 + 1e-5));
     }
   }
+  EXPECT_EQ(scaled, std::abs(scale - 1) > 0.01);
 }
 
 TEST_P(ProfileLaws, AgreementEndsAtOne) {

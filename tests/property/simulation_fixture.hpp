@@ -20,9 +20,13 @@ namespace kvatlas::calibrate {
 /// Grouped queries; windows of 32 tokens in every layer; windows in some layers and soft caps, or
 /// normed queries and keys; normed ones without windows; sinks, windows and experts; layers without
 /// attention between.
-inline const std::vector<std::string> kCheckpoints = {
-    "llama3_gqa_f32", "mistral_sliding_f32", "gemma2_f32", "gemma3_text_f32", "qwen3_qknorm_f32",
-    "gpt_oss",        "qwen3_next"};
+inline const std::vector<std::string> kCheckpoints = {"llama3_gqa_f32",
+                                                      "mistral_sliding_f32",
+                                                      "gemma2_f32",
+                                                      "gemma3_text_f32",
+                                                      "qwen3_qknorm_f32",
+                                                      "gpt_oss",
+                                                      "lfm2"};
 
 inline std::vector<std::int64_t> random_ids(std::int64_t n, std::uint64_t seed) {
   testing_support::Random random(seed);

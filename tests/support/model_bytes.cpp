@@ -23,7 +23,7 @@ TemporaryFolder::~TemporaryFolder() {
 
 std::filesystem::path TemporaryFolder::write(const std::string& name,
                                              std::string_view bytes) const {
-  const auto path = path_ / name;
+  std::filesystem::path path = path_ / name;
   std::filesystem::create_directories(path.parent_path());
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -97,15 +97,18 @@ std::string safetensors_of(const std::map<std::string, FloatTensor>& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (header.size() > 1) header += ',';
     const auto begin = data.size();
-    data += bytes_of_floats(tensor.values);
-    header += str('"', name, R"(":{"dtype":"F32","shape":)", list_str(tensor.shape),
-                  R"(,"data_offsets":[)", begin, ',', data.size(), "]}");
+    if (tensor.whole)
+      for (const float value : tensor.values) data += bytes_of(static_cast<std::int32_t>(value));
+    else
+      data += bytes_of_floats(tensor.values);
+    header += str('"', name, R"(":{"dtype":")", tensor.whole ? "I32" : "F32", R"(","shape":)",
+                  list_str(tensor.shape), R"(,"data_offsets":[)", begin, ',', data.size(), "]}");
   }
   return safetensors_bytes(header + "}", data);
 }
 
 FloatTensor counting(const std::vector<std::uint64_t>& shape, float first) {
-  FloatTensor tensor{shape, {}};
+  FloatTensor tensor{shape, {}, false};
   std::uint64_t count = 1;
   for (std::uint64_t size : shape) count *= size;
   tensor.values.resize(count);

@@ -84,10 +84,11 @@ std::string gguf_string(std::string_view text);
 /// A safetensors file of this header and data.
 std::string safetensors_bytes(const std::string& header, const std::string& data);
 
-/// A safetensors file of float32 tensors.
+/// A safetensors file of tensors of numbers of four bytes, by default float32.
 struct FloatTensor {
   std::vector<std::uint64_t> shape;
   std::vector<float> values;
+  bool whole = false;  // int32
 };
 std::string safetensors_of(const std::map<std::string, FloatTensor>& tensors);
 

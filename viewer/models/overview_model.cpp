@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "analyzer/profile/model_text.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
@@ -35,10 +36,12 @@ std::vector<Fact> model_facts(const profile::Header& header, const calibrate::Ca
   std::vector<Fact> facts = {
       {"model", header.model_name},
       {"architecture", header.architecture},
-      {"layers", str(header.n_layers)},
+      {"layers", profile::layers_text(header.n_layers, header.layer_numbers)},
       {"heads", str(header.n_heads, " query, ", header.n_kv_heads, " KV, of ", header.head_dim)},
       {"context", str(header.context_length, " tokens")},
       {"cache a token", bytes_text(shape.bytes_per_token()) + " at 16 bits"}};
+  if (auto cache = profile::cache_text(header.cached_values, header.latent_rank); !cache.empty())
+    facts.push_back({"cached", std::move(cache)});
   const auto windowed = std::count_if(header.window.begin(), header.window.end(),
                                       [](std::int64_t window) { return window > 0; });
   if (windowed > 0)

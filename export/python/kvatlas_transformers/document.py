@@ -17,6 +17,8 @@ DEEPEST = 24
 SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "baseline", "heads")
 MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
+# Of models whose layers are not all attention with heads alike, which the caches here are made for.
+OTHER_CACHES = ("layer_numbers", "cached_values", "latent_rank")
 RESULTS = {
     "simlayerkv": ("lazy_layers", "lazy_heads"),
     "heads": ("lazy_heads",),
@@ -120,6 +122,8 @@ def _shape(model) -> ModelShape:
     if not isinstance(model, dict):
         raise PolicyError("model: missing, or no object")
     for key in model:
+        if key in OTHER_CACHES:
+            raise PolicyError(f"model.{key}: this package runs models whose layers all have attention with heads alike")
         if key not in MODEL_MEMBERS:
             raise PolicyError(f"model.{key}: unknown")
     counts = {}

@@ -70,6 +70,8 @@ class Document(unittest.TestCase):
         self.refused({**given, **windows}, "model.windows: found [512, 0], expected a number for each of 4 layers")
         windows["model"]["windows"] = [512, 0, 512, 512]
         self.assertEqual(load({**given, **windows}).shape.layers, 4)
+        latent = {"model": {**SHAPE, "latent_rank": 8}}
+        self.refused({**given, **latent}, "model.latent_rank: this package runs models whose layers all have attention")
 
     def test_names_the_place(self):
         def sim(**settings):

@@ -172,9 +172,9 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
       const Config& config = opened->config();
       const CacheCard card = read_cache_card(entry.path());
       std::int64_t values = 0, at_once = 0;
-      for (const auto window : config.window) {
-        values += 2 * config.n_kv_heads * config.head_dim;
-        at_once += (window > 0 ? window : 400) * 2 * config.n_kv_heads * config.head_dim;
+      for (std::int64_t l = 0; l < config.n_layers; ++l) {
+        values += config.cached_values(l);
+        at_once += (config.window[l] > 0 ? config.window[l] : 400) * config.cached_values(l);
       }
       EXPECT_EQ(card.bytes_per_token(), 2 * static_cast<double>(values)) << name;
       EXPECT_EQ(card.bytes(400), 2 * static_cast<double>(at_once)) << name;

@@ -243,8 +243,26 @@ TEST(HfConfig, NamesWhatIsNotSupported) {
               HasSubstr("the activation 'relu' is not supported"));
   EXPECT_THAT(refusal({{"use_bidirectional_attention", true}}, "gemma3_text"),
               HasSubstr("'use_bidirectional_attention' is not supported"));
-  EXPECT_THAT(refusal({{"quantization_config", {{"quant_method", "gptq"}}}}),
-              HasSubstr("quantised by 'gptq'"));
+  const auto quantised = [](json settings) {
+    return refusal({{"quantization_config", std::move(settings)}});
+  };
+  EXPECT_THAT(quantised({{"quant_method", "bitsandbytes"}}),
+              HasSubstr("quantised by 'bitsandbytes'"));
+  EXPECT_THAT(
+      quantised({{"quant_method", "gptq"}, {"bits", 9}}),
+      HasSubstr("'quantization_config.bits': found 9, expected a whole number from 1 to 8"));
+  EXPECT_THAT(quantised({{"quant_method", "awq"}, {"version", "gemv"}}),
+              HasSubstr("found \"gemv\", expected 'gemm'"));
+  const auto packed = [&](json groups) {
+    return quantised({{"quant_method", "compressed-tensors"},
+                      {"format", "pack-quantized"},
+                      {"config_groups", std::move(groups)}});
+  };
+  EXPECT_THAT(packed(3), HasSubstr("is no object"));
+  EXPECT_THAT(packed({{"group_0", {{"targets", "Linear"}}}}), HasSubstr("has no 'weights'"));
+  EXPECT_THAT(
+      packed({{"a", {{"weights", {{"num_bits", 4}}}}}, {"b", {{"weights", {{"num_bits", 8}}}}}}),
+      HasSubstr("matrices of 4 and of 8 bits in one model are not supported"));
   EXPECT_THAT(
       refusal({{"layer_types", {"full_attention", "chunked_attention", "x", "y"}}}, "gemma2"),
       HasSubstr("\"chunked_attention\" is not supported"));

@@ -121,6 +121,77 @@ TEST(Weights, ReadRowsGivesAnyRange) {
               HasSubstr("of 32 rows"));
 }
 
+/// A llama whose down projection [8, 12] GPTQ has packed, in two groups of columns.
+struct Packed {
+  Tensors tensors = tiny_hf_tensors("llama");
+  std::string at = "model.layers.0.mlp.down_proj.", config = tiny_hf_config("llama");
+
+  Packed() {
+    config.insert(1, R"("quantization_config":{"quant_method":"gptq","bits":4,"group_size":6},)");
+    tensors.erase(at + "weight");
+    FloatTensor words{{2, 8}, std::vector<float>(16, 0), true};
+    for (int row = 0; row < 8; ++row) {
+      words.values[row] = static_cast<float>(row + 5 * 16 + 15 * 16 * 16);  // columns 0 to 2
+      words.values[8 + row] = static_cast<float>(9 << 12);                  // column 11
+    }
+    tensors[at + "qweight"] = words;
+    tensors[at + "qzeros"] = {{2, 1}, {0x654321, 0x777777}, true};  // those of rows 6 and 7 are 0
+    tensors[at + "scales"] = {{2, 8}, {1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5F, 1}, false};
+  }
+  std::shared_ptr<const ModelFile> open() const {
+    const TemporaryFolder folder;
+    write_folder(folder, config, tensors);
+    return ModelFile::open(folder.path());
+  }
+  std::string refusal() const {
+    return error_of([&] { open(); });
+  }
+};
+
+TEST(Weights, PackedNumbersLoseTheirZerosAndAreScaled) {
+  Packed packed;
+  auto model = packed.open();
+  const auto at = [&](std::int64_t row, std::int64_t column) {
+    return values_of(model->layers()[0].down)[static_cast<std::size_t>(row * 12 + column)];
+  };
+  EXPECT_EQ(at(0, 0), 0 - 2);  // the first format stores zeros less 1
+  EXPECT_EQ(at(3, 0), (3 - 5) * 2);
+  EXPECT_EQ(at(3, 1), (5 - 5) * 2);
+  EXPECT_EQ(at(2, 2), 15 - 4);
+  EXPECT_EQ(at(7, 2), 15 - 1);
+  EXPECT_EQ(at(6, 11), (9 - 1) * 0.5F);
+  EXPECT_EQ(at(5, 11), 9 - 8);
+  // Groups in any order.
+  packed.tensors[packed.at + "g_idx"] = {{12}, {1, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, true};
+  model = packed.open();
+  EXPECT_EQ(at(0, 0), 0 - 8);
+  EXPECT_EQ(at(6, 0), (6 - 1) * 0.5F);
+  EXPECT_EQ(at(2, 2), 15 - 4);
+}
+
+TEST(Weights, RefusesPackedNumbersThatDoNotFit) {
+  const auto changed = [](const std::string& name, FloatTensor tensor) {
+    Packed packed;
+    packed.tensors[packed.at + name] = std::move(tensor);
+    return packed.refusal();
+  };
+  EXPECT_THAT(changed("g_idx", {{12}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, true}),
+              HasSubstr("names a group beyond the 2 that there are"));
+  EXPECT_THAT(changed("g_idx", {{12}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1}, true}),
+              HasSubstr("names a group beyond"));
+  EXPECT_THAT(changed("g_idx", counting({12})), HasSubstr("F32, expected I32"));
+  EXPECT_THAT(changed("qweight", {{3, 8}, std::vector<float>(24), true}),
+              HasSubstr("shape [3, 8], expected [2, 8]"));
+  EXPECT_THAT(changed("qzeros", {{2, 2}, std::vector<float>(4), true}),
+              HasSubstr("shape [2, 2], expected [2, 1]"));
+  EXPECT_THAT(changed("scales", counting({3, 8})), HasSubstr("3 groups of 6 columns"));
+  EXPECT_THAT(changed("scales", {{2, 8}, std::vector<float>(16), true}),
+              HasSubstr("holds no matrix of numbers"));
+  Packed packed;
+  packed.tensors.erase(packed.at + "scales");
+  EXPECT_THAT(packed.refusal(), HasSubstr("holds no matrix of numbers"));
+}
+
 // [kv head][two queries, key, value][4 rows], so query heads 0 to 3 begin at rows 0, 4, 16, 20.
 TEST(Weights, InternLm2IsTakenOutOfItsGroups) {
   const auto opened = open_folder("internlm2");

@@ -239,6 +239,46 @@ TEST(Document, WindowsOfTheModelComeBack) {
   EXPECT_EQ(parse_document(text).model.windows, document.model.windows);
 }
 
+TEST(Document, WhatLayersCacheComesBack) {
+  Document document = full_document();
+  document.model.layer_numbers = {3, 7, 11, 15};
+  document.model.cached_values = {32, 32, 32, 64};
+  document.model.latent_rank = 24;
+  document.sections = nlohmann::json::object();
+  document.compose.clear();
+  document.kv_bits = 16;
+  document.kv_residual = 0;
+  const ModelInfo model = parse_document(document_text(document)).model;
+  EXPECT_EQ(model.layer_numbers, document.model.layer_numbers);
+  EXPECT_EQ(model.cached_values, document.model.cached_values);
+  EXPECT_EQ(model.latent_rank, 24);
+  EXPECT_THAT(refusal_with("/model/layer_numbers", {3, 7, 7, 15}),
+              HasSubstr("model.layer_numbers are not distinct and ascending"));
+  EXPECT_THAT(refusal_with("/model/cached_values", {32}), HasSubstr("model.cached_values has 1"));
+}
+
+TEST(Policies, WhatACacheCannotDoIsRefused) {
+  const auto why_not = [](const std::string& policy, const ModelInfo& model) {
+    return error_of([&] { check_cache(parse_policy(policy), model); });
+  };
+  ModelInfo latent, shared, sizes, plain;
+  for (ModelInfo* model : {&latent, &shared, &sizes}) model->cached_values = {40, 40};
+  latent.latent_rank = 32;
+  shared.cached_values[1] = 0;
+  sizes.cached_values[1] = 80;
+  EXPECT_NO_THROW(check_cache(parse_policy("lagkv+kv4"), plain));
+  for (const ModelInfo* model : {&latent, &shared, &sizes})
+    EXPECT_NO_THROW(check_cache(parse_policy("streaming"), *model));
+  EXPECT_NO_THROW(check_cache(parse_policy("simlayerkv"), latent));
+  for (const char* policy : {"snapkv", "dynamickv", "h2o", "lagkv", "pod", "minicache", "quest"})
+    EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
+  EXPECT_THAT(why_not("simlayerkv", shared), HasSubstr("read the keys of others"));
+  EXPECT_THAT(why_not("lagkv", sizes), HasSubstr("heads of different sizes"));
+  EXPECT_NO_THROW(check_cache(parse_policy("snapkv+kv4"), sizes));
+  for (const ModelInfo* model : {&latent, &shared})
+    EXPECT_THAT(why_not("kv4", *model), HasSubstr("is not simulated"));
+}
+
 TEST(Document, RefusalsNameThePlace) {
   EXPECT_THAT(refusal_with("/simlayerkv/settings/threshold", 1.5),
               AllOf(HasSubstr("simlayerkv.settings.threshold: "), HasSubstr("1.5")));

@@ -118,6 +118,18 @@ TEST(LayerSavings, WindowsOfTheModelHoldTheirTokensAlone) {
   EXPECT_DOUBLE_EQ(wide.kv_ratio, 1);  // the windows are smaller than what is kept
 }
 
+TEST(LayerSavings, LayersMayCacheLessThanAKeyAndAValueAKvHead) {
+  const CacheShape shape{3, 2, 8, {}, 0, {32, 8, 0}};  // 64, 16 and no bytes a token
+  EXPECT_DOUBLE_EQ(shape.share(0), 1);
+  EXPECT_DOUBLE_EQ(shape.share(1), 0.25);
+  EXPECT_DOUBLE_EQ(shape.bytes_per_token(), 80);
+  EXPECT_DOUBLE_EQ(shape.full_bytes(100), 8000);
+  const Savings small = layer_savings(std::vector<double>{0, 1, 1}, shape, 100, {0, 50});
+  EXPECT_DOUBLE_EQ(small.kept_bytes, 6400 + 800);
+  const Savings large = layer_savings(std::vector<double>{1, 0, 0}, shape, 100, {0, 50});
+  EXPECT_DOUBLE_EQ(large.kept_bytes, 3200 + 1600);
+}
+
 TEST(HeadView, EachHeadByItself) {
   const std::vector<Masses> masses = {{{0.9, 0.1}, {0.6, 0.4}}, {{0.8, 0.2}, {0.4, 0.4}}};
   const HeadView view = head_view(masses, 0.5);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a layer's attention works on, made of its hidden states: queries, keys and values of the
+// ordinary kind, or of vectors of low rank (latent attention).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/weights_impl.hpp"
+#include "analyzer/model/config.hpp"
+
+namespace kvatlas::capture {
+
+/// Of global layers, and of those with a window where they have a table of their own.
+struct Rotations {
+  RopeTable global, local;
+};
+/// Of positions first .. first + n - 1.
+Rotations rotations(const model::Config& config, std::int64_t first, std::int64_t n,
+                    const at::Device& device);
+
+/// A layer's queries, keys and values after RoPE: [n, heads, head_dim], in the model's largest
+/// sizes (model::LayerShape). A layer that reads the keys of another has none.
+struct Projected {
+  at::Tensor query, key, value;
+  at::Tensor gate;  // [n, n_heads * head_dim] of what attention gives; undefined: none
+};
+using BeforeRope = std::function<void(const at::Tensor& query)>;
+Projected project(const model::Config& config, std::int64_t layer, const LayerTensors& weights,
+                  const at::Tensor& hidden, const Rotations& rotations,
+                  const BeforeRope& before_rope = {});
+
+/// What attention gave, [n, n_heads * head_dim], through the gates and the output projection:
+/// [n, D].
+at::Tensor project_back(const model::Config& config, std::int64_t layer,
+                        const LayerTensors& weights, const at::Tensor& attended,
+                        const at::Tensor& gate);
+
+}  // namespace kvatlas::capture
