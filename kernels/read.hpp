@@ -41,7 +41,7 @@ inline Eigen::ArrayXd exact_exp(const Eigen::ArrayXd& values) {
 inline Eigen::ArrayXd attention_scores(const Eigen::Ref<const Eigen::MatrixXd>& keys,
                                        const Eigen::Ref<const Eigen::RowVectorXd>& query,
                                        double scale, double soft_cap) {
-  const Eigen::ArrayXd scores = (keys * query.transpose()).array() * scale;
+  Eigen::ArrayXd scores = (keys * query.transpose()).array() * scale;
   if (!(soft_cap > 0)) return scores;
   return soft_cap * (scores / soft_cap).tanh();
 }

@@ -35,7 +35,7 @@ hid_t open_file(const std::filesystem::path& file) {
 }  // namespace
 
 std::filesystem::path golden_path(const std::string& name) {
-  const auto path = source_folder() / "tests/golden/data" / name;
+  std::filesystem::path path = source_folder() / "tests/golden/data" / name;
   if (!std::filesystem::exists(path)) throw std::runtime_error("no file " + path.string());
   return path;
 }
@@ -51,7 +51,7 @@ std::filesystem::path fetched_path(const std::string& name) {
   const std::filesystem::path folder = cache != nullptr && *cache != '\0'
                                            ? std::filesystem::path(cache)
                                            : std::filesystem::path(home ? home : "/") / ".cache";
-  const auto path = folder / "kvatlas" / name;
+  std::filesystem::path path = folder / "kvatlas" / name;
   if (!std::filesystem::exists(path))
     throw std::runtime_error("no file " + path.string() + ": ./dev setup fetches it");
   return path;

@@ -11,7 +11,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::Eq;
 using testing::Optional;
