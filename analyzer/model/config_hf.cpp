@@ -226,13 +226,18 @@ void keep_attention_layers(Config& config) {
   config.n_layers = std::ssize(config.layer_numbers);
 }
 
+/// 0 where it is left out or -1: the shape of the scales tells it.
+std::int64_t group_size(const Fields& fields) {
+  const json* size = fields.find("group_size");
+  return size && *size != -1 ? fields.required_count("group_size", Limits::width) : 0;
+}
+
 /// Of GPTQ and AWQ.
 PackedBits packed_bits(const Fields& quantization, bool awq) {
   PackedBits out;
   out.layout = awq ? PackedBits::Layout::awq : PackedBits::Layout::gptq;
   out.bits = static_cast<int>(quantization.count("bits", 8).value_or(4));
-  if (const json* size = quantization.find("group_size"); size && *size != -1)
-    out.group_size = quantization.required_count("group_size", Limits::width);
+  out.group_size = group_size(quantization);
   if (awq && out.bits != 4) quantization.refuse("bits", "4");
   if (const auto version = quantization.text("version"); awq && version && *version != "gemm")
     quantization.refuse("version", "'gemm'");
@@ -259,8 +264,7 @@ PackedBits compressed_bits(const Fields& quantization) {
       fail(ErrorCode::unsupported, weights.name("num_bits"), ": matrices of ", out.bits, " and of ",
            bits, " bits in one model are not supported");
     out.bits = bits;
-    if (const json* size = weights.find("group_size"); size && *size != -1)
-      out.group_size = weights.required_count("group_size", Limits::width);
+    out.group_size = group_size(weights);
   }
   if (out.bits == 0) quantization.refuse("config_groups", "at least one group");
   return out;

@@ -4,7 +4,10 @@
 #include "analyzer/model/families_hf.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
+
+#include "analyzer/model/rope.hpp"
 
 namespace kvatlas::model {
 namespace {
@@ -277,8 +280,10 @@ void read_gpt_oss(const Fields& fields, HfConfig& hf) {
 
 // Layers without attention.
 
-/// The layers whose type is "full_attention"; without a list each `interval`-th.
-void read_attention_layers(const Fields& fields, const char* other_type, std::int64_t interval,
+/// The layers whose type is one of the first names, where the others' is one of the second; without
+/// a list each `interval`-th.
+void read_attention_layers(const Fields& fields, std::initializer_list<std::string_view> attention,
+                           std::initializer_list<std::string_view> others, std::int64_t interval,
                            Config& config) {
   const json* types = fields.find("layer_types");
   if (types == nullptr) types = fields.find("layers_block_type");
@@ -288,8 +293,12 @@ void read_attention_layers(const Fields& fields, const char* other_type, std::in
     bool attends = (layer + 1) % interval == 0;
     if (types) {
       const json& type = (*types)[static_cast<std::size_t>(layer)];
-      attends = type == "full_attention" || type == "attention";
-      if (!attends && type != other_type && type != "linear_attention")
+      const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+        return std::any_of(names.begin(), names.end(),
+                           [&](std::string_view name) { return type == std::string(name); });
+      };
+      attends = is_one_of(attention);
+      if (!attends && !is_one_of(others))
         fail(ErrorCode::unsupported, "'layer_types': ", shown(type), " is not supported");
     }
     if (attends) config.layer_numbers.push_back(layer);
@@ -302,7 +311,7 @@ void read_delta_net(const Fields& fields, HfConfig& hf) {
   Config& config = hf.config;
   config.norm_offset = 1.0;
   config.gated_attention = true;
-  read_attention_layers(fields, "linear_attention",
+  read_attention_layers(fields, {"full_attention"}, {"linear_attention"},
                         fields.count("full_attention_interval", Limits::layers).value_or(4),
                         config);
   StateLayers& states = config.state_layers;
@@ -340,7 +349,13 @@ void read_qwen3_5_moe(const Fields& fields, HfConfig& hf) {
 
 void read_mamba2(const Fields& fields, HfConfig& hf) {
   Config& config = hf.config;
-  read_attention_layers(fields, "mamba", config.n_layers + 1, config);
+  read_attention_layers(fields, {"full_attention", "attention"}, {"linear_attention", "mamba"},
+                        config.n_layers + 1, config);
+  // Steps are held within these limits, which no published model narrows.
+  if (const json* limits = fields.find("time_step_limit");
+      limits && (!limits->is_array() || limits->size() != 2 || limits->front() != 0 ||
+                 limits->back().is_number()))
+    fields.refuse("time_step_limit", "0 and no upper limit");
   StateLayers& states = config.state_layers;
   states.kind = StateLayers::Kind::mamba2;
   states.conv_kernel = fields.count("mamba_d_conv", 256).value_or(4);
@@ -396,9 +411,7 @@ void read_latent(const Fields& fields, HfConfig& hf) {
     config.shapes.push_back({config.n_heads, of_key, of_value, config.intermediate_size, layer});
   config.attention_scale = 1.0 / std::sqrt(static_cast<double>(of_key));
   if (config.rope.kind == RopeKind::plain || !config.rope.mscale_all_dim) return;
-  const double scale = config.rope.factor <= 1.0
-                           ? 1.0
-                           : 0.1 * *config.rope.mscale_all_dim * std::log(config.rope.factor) + 1.0;
+  const double scale = yarn_mscale(config.rope, *config.rope.mscale_all_dim);
   config.attention_scale *= scale * scale;
 }
 
@@ -517,7 +530,7 @@ void read_lfm2(const Fields& fields, HfConfig& hf) {
     if (config.layer_numbers.empty())
       fail(ErrorCode::unsupported, "no layer of the model has attention");
   } else {
-    read_attention_layers(fields, "conv", 1, config);
+    read_attention_layers(fields, {"full_attention"}, {"conv"}, 1, config);
   }
   config.state_layers.kind = StateLayers::Kind::short_conv;
   config.state_layers.conv_kernel = fields.count("conv_L_cache", 256).value_or(3);

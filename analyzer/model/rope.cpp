@@ -55,12 +55,9 @@ void scale_yarn(const Rope& rope, std::int64_t dim, std::vector<float>& inverse)
 
 double yarn_scale(const Rope& rope) {
   if (rope.attention_factor) return *rope.attention_factor;
-  const auto mscale = [&](double weight) {
-    return rope.factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(rope.factor) + 1.0;
-  };
   if (rope.mscale.value_or(0.0) != 0.0 && rope.mscale_all_dim.value_or(0.0) != 0.0)
-    return mscale(*rope.mscale) / mscale(*rope.mscale_all_dim);
-  return mscale(1.0);
+    return yarn_mscale(rope, *rope.mscale) / yarn_mscale(rope, *rope.mscale_all_dim);
+  return yarn_mscale(rope, 1.0);
 }
 
 double longrope_scale(const Rope& rope, std::int64_t context_length) {
@@ -72,6 +69,10 @@ double longrope_scale(const Rope& rope, std::int64_t context_length) {
 }
 
 }  // namespace
+
+double yarn_mscale(const Rope& rope, double weight) {
+  return rope.factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(rope.factor) + 1.0;
+}
 
 RopeFrequencies rope_frequencies(const Rope& rope, std::int64_t rotary_dim,
                                  std::int64_t context_length, std::int64_t n_tokens) {

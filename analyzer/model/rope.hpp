@@ -15,6 +15,9 @@ struct RopeFrequencies {
   float scale = 1.0f;
 };
 
+/// What YaRN multiplies by where a model states this weight: 1 if contexts are not stretched.
+double yarn_mscale(const Rope& rope, double weight);
+
 /// The frequencies for a sequence of `n_tokens` tokens: the dynamic and longrope kinds depend on
 /// the length, the others do not. `context_length` is the model's, for longrope's factor. Rounded
 /// to float32 at the steps where the reference software rounds, so that angles agree at long

@@ -286,14 +286,17 @@ class Layers {
     if (hf_.state_bias) layer.output_bias.parts = {bias(at + "out_proj", hidden)};
   }
 
+  /// Of a block that is not one of many experts.
+  std::vector<Rows> gate_up(const std::string& at, std::int64_t inner) const {
+    const std::int64_t hidden = config_.hidden_size;
+    if (names_.fused_gate_up) return {matrix(at + names_.fused_gate_up, 2 * inner, hidden)};
+    if (!config_.gated) return {matrix(at + names_.up, inner, hidden)};
+    return {matrix(at + names_.gate, inner, hidden), matrix(at + names_.up, inner, hidden)};
+  }
+
   void read_mlp(const std::string& at, std::int64_t inner, LayerWeights& layer) const {
     const std::int64_t hidden = config_.hidden_size;
-    if (names_.fused_gate_up) {
-      layer.gate_up.parts = {matrix(at + names_.fused_gate_up, 2 * inner, hidden)};
-    } else {
-      if (config_.gated) layer.gate_up.parts.push_back(matrix(at + names_.gate, inner, hidden));
-      layer.gate_up.parts.push_back(matrix(at + names_.up, inner, hidden));
-    }
+    layer.gate_up.parts = gate_up(at, inner);
     layer.down.parts = {matrix(at + names_.down, hidden, inner)};
     if (hf_.mlp_bias) {
       if (config_.gated) layer.gate_up_bias.parts.push_back(bias(at + names_.gate, inner));
@@ -336,12 +339,7 @@ class Layers {
     }
     if (experts.shared_size == 0) return;
     const std::string shared = names_.shared ? at + names_.shared : of_layer + names_.mlp;
-    if (names_.fused_gate_up)
-      layer.shared_gate_up.parts = {
-          matrix(shared + names_.fused_gate_up, 2 * experts.shared_size, hidden)};
-    else
-      layer.shared_gate_up.parts = {matrix(shared + names_.gate, experts.shared_size, hidden),
-                                    matrix(shared + names_.up, experts.shared_size, hidden)};
+    layer.shared_gate_up.parts = gate_up(shared, experts.shared_size);
     layer.shared_down.parts = {matrix(shared + names_.down, hidden, experts.shared_size)};
     if (names_.shared_gate)
       layer.shared_gate.parts = {finder_.matrix(at + names_.shared_gate, 1, hidden)};

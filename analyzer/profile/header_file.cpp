@@ -90,10 +90,12 @@ std::string objection(const Header& header) {
     if (header.layer_numbers[l] < (l > 0 ? header.layer_numbers[l - 1] + 1 : 0) ||
         header.layer_numbers[l] >= model::Limits::layers)
       return "'layer_numbers' do not ascend, or count from below 0 or too far";
+  // A latent may be wider than the heads that are made of it.
+  const std::int64_t most = std::max(2 * header.n_kv_heads * header.head_dim,
+                                     model::Limits::width + model::Limits::head_dim);
   for (const std::int64_t values : header.cached_values)
-    if (values < 0 || values > 2 * header.n_kv_heads * header.head_dim)
-      return str("'cached_values' holds ", values, ", expected 0 to ",
-                 2 * header.n_kv_heads * header.head_dim);
+    if (values < 0 || values > most)
+      return str("'cached_values' holds ", values, ", expected 0 to ", most);
   if (header.planned_samples < 0) return "a negative number of samples is planned";
   return "";
 }
@@ -200,7 +202,7 @@ void check_sizes(const Header& header) {
                {"head_dim", header.head_dim, 0, Limits::head_dim},
                {"vocab_size", header.vocab_size, 0, Limits::vocabulary},
                {"context_length", header.context_length, 0, Limits::tokens},
-               {"latent_rank", header.latent_rank, 0, Limits::head_dim}};
+               {"latent_rank", header.latent_rank, 0, Limits::width}};
   for (const auto& size : sizes)
     if (size.value < size.least || size.value > size.most)
       fail(ErrorCode::unreadable, "attribute '", size.name, "' is ", size.value, ", expected ",

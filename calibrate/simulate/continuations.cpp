@@ -23,6 +23,7 @@ Continuations::State::State(capture::Engine& e, const capture::Sequence& p, std:
     : engine(e),
       prompt(p),
       config(e.model().config()),
+      cache_sizes(cache_shape(config)),
       n(n_tokens),
       steps(std::max<std::int64_t>(1, most_steps)),
       options(capture::tensor_of(p.cache(0).key).options()),

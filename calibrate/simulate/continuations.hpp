@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "analyzer/capture/engine.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/plan.hpp"
 
 namespace kvatlas::calibrate {
+
+/// What the model's caches take.
+CacheShape cache_shape(const model::Config& config);
 
 /// How much of the cache one continuation holds and reads.
 struct CacheUse {

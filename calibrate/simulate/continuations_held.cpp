@@ -2,6 +2,7 @@
 // What continuations see and hold, position by position.
 #include <algorithm>
 
+#include "analyzer/model/cache_card.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 
@@ -90,21 +91,23 @@ std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
       g);
 }
 
+CacheShape cache_shape(const model::Config& config) {
+  return {config.n_layers, config.n_kv_heads, config.head_dim,
+          config.window,   config.n_heads,    model::cached_values(config)};
+}
+
 /// Bytes of the key and value of one token in one KV head.
 double Continuations::State::bytes_of_row(int bits, std::int64_t layer, bool merged) const {
-  const auto d = static_cast<double>(config.head_dim);
-  // Codes and, for every 32 of them, a 16-bit scale and minimum.
-  const double value_bytes = bits == 16 ? 2 : bits / 8.0 + 4.0 / 32;
+  const double row = cache_sizes.bytes_of_row(bits);
   // Two layers share a direction, and each has its norm.
-  if (merged && is_merged(layer, config.n_layers)) return 2 * (d * value_bytes / 2 + 2);
-  return 2 * d * value_bytes;
+  if (merged && is_merged(layer, config.n_layers)) return 2 * (row / 2 + 2);
+  return 2 * row;
 }
 
 double Continuations::State::stored_bytes(const Stream& stream) const {
   const Plan& plan = *stream.plan;
   const std::int64_t position = stream.first + stream.taken - 1,  // of the last token
       coded = coded_tokens(stream.first, position + 1, plan.kv_residual);
-  const auto of_all_heads = static_cast<double>(2 * K() * config.head_dim);
   double bytes = 0;
   for (std::int64_t l = 0; l < config.n_layers; ++l) {
     double of_layer = 0;
@@ -133,7 +136,7 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
       if (plan.pod && !stream.shares(l, l, g, group()))
         of_layer -= bytes_of(intersect(seen, distant_from(position, plan.pod->proximal)), 0) / 2;
     }
-    bytes += of_layer * static_cast<double>(config.cached_values(l)) / of_all_heads;
+    bytes += of_layer * cache_sizes.share(l);
   }
   return bytes;
 }

@@ -59,6 +59,7 @@ struct Continuations::State {
   capture::Engine& engine;
   const capture::Sequence& prompt;
   const model::Config& config;
+  CacheShape cache_sizes;
   std::int64_t n, steps;
   at::TensorOptions options;  // of the cache
   CacheCopies copies;

@@ -263,13 +263,7 @@ class Simulation {
     const CacheUse use = continuations.use(one.number);
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
-    outcome.full_bytes = CacheShape{config_.n_layers,
-                                    config_.n_kv_heads,
-                                    config_.head_dim,
-                                    config_.window,
-                                    0,
-                                    model::cached_values(config_)}
-                             .full_bytes(cut_ + one.delay());
+    outcome.full_bytes = cache_shape(config_).full_bytes(cut_ + one.delay());
     if (one.full()) {
       one.free = !reference_.ended;
       one.forced = false;

@@ -243,6 +243,14 @@ TEST(HfConfig, NamesWhatIsNotSupported) {
               HasSubstr("the activation 'relu' is not supported"));
   EXPECT_THAT(refusal({{"use_bidirectional_attention", true}}, "gemma3_text"),
               HasSubstr("'use_bidirectional_attention' is not supported"));
+  const json four = {"conv", "full_attention", "linear_attention", "conv"};
+  EXPECT_THAT(refusal({{"layer_types", four}}, "lfm2"),
+              HasSubstr("\"linear_attention\" is not supported"));
+  EXPECT_THAT(refusal({{"layer_types", {"mamba", "attention", "mamba", "mamba"}},
+                       {"mamba_n_heads", 1},
+                       {"time_step_limit", {0.0, 4.0}}},
+                      "granitemoehybrid"),
+              HasSubstr("'time_step_limit': found [0.0,4.0], expected 0 and no upper limit"));
   const auto quantised = [](json settings) {
     return refusal({{"quantization_config", std::move(settings)}});
   };
