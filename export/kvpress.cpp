@@ -147,6 +147,7 @@ Press press_of(const PartRequest& request) {
     case Form::lagkv:
       return lag_press(request);
     case Form::pod:
+    case Form::precision:
       break;
   }
   fail(ErrorCode::internal, "kvpress takes no policy of this form");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/embedded_file.hpp"
+#include "base/error.hpp"
 #include "base/str.hpp"
 #include "export/shared_impl.hpp"
 
@@ -25,9 +26,40 @@ nlohmann::json pattern_of(const std::vector<std::uint8_t>& layers) {
   return std::vector<bool>(layers.begin(), layers.end());
 }
 
+/// The type in llama.cpp's options.
+std::string cache_type(calibrate::KvFormat format) {
+  return format == calibrate::KvFormat::f16 ? "f16" : std::string(facts_of(format).word);
+}
+
+Exported cache_types(const PartRequest& request, const calibrate::Precision& part) {
+  const auto head_dim = request.document.model.head_dim;
+  if (head_dim % 32 != 0)
+    fail(ErrorCode::usage, request.runtime.title,
+         " stores numbers in blocks of 32, and heads of the model have ", head_dim);
+  const auto formats = part.fixed ? part.fixed->front() : part.everywhere;
+  const std::string keys = cache_type(formats.keys), values = cache_type(formats.values);
+  Exported out;
+  out.files.push_back(
+      {"cache_types.env", str("LLAMA_ARG_CACHE_TYPE_K=", keys, "\nLLAMA_ARG_CACHE_TYPE_V=", values,
+                              "\nLLAMA_ARG_FLASH_ATTN=on\n")});
+  out.use =
+      str("llama-server -m $MODEL.gguf --cache-type-k ", keys, " --cache-type-v ", values,
+          " --flash-attn on\n# or, with the file:\nenv $(cat cache_types.env) llama-server -m "
+          "$MODEL.gguf");
+  out.notes = {
+      "Values in a type of fewer bits need --flash-attn.",
+      "Before it rounds them, llama.cpp rotates keys and values whose heads have a multiple of 64 "
+      "numbers, which spreads what is large over all of them. 'kvatlas evaluate' does the same. Do "
+      "not set LLAMA_ATTN_ROT_DISABLE.",
+      "Queries are rounded to 8 bits for the products, which kvatlas does not do."};
+  return out;
+}
+
 }  // namespace
 
 Exported export_llama_cpp(const PartRequest& request) {
+  if (const auto* formats = std::get_if<calibrate::Precision>(&request.part))
+    return cache_types(request, *formats);
   const auto windows = windows_of(request);
   const auto architecture = architecture_of(request);
   const auto pattern = pattern_of(windows.layers);

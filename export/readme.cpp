@@ -150,6 +150,16 @@ double kept_share(const PartRequest& request) {
     const double near = static_cast<double>(pod->proximal.initial + pod->proximal.recent);
     return 1 - dropped.get<double>() / 2 * std::max(0.0, length - near) / length;
   }
+  if (std::holds_alternative<calibrate::Precision>(part)) {
+    double bytes = 0, at_16_bits = 0;
+    for (std::int64_t layer = 0; layer < request.document.model.layers; ++layer) {
+      const auto formats = formats_of(request.theirs.policy, layer);
+      for (const auto format : {formats.keys, formats.values})
+        bytes += facts_of(format).bytes_per_value;
+      at_16_bits += 2 * facts_of(calibrate::KvFormat::f16).bytes_per_value;
+    }
+    return bytes / at_16_bits;
+  }
   const auto* dynamic = std::get_if<DynamicKv>(&part);
   const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
   if ((dynamic && !dynamic->fixed) || (simlayerkv && !simlayerkv->fixed) ||
@@ -175,8 +185,10 @@ std::string readme_text(const PartRequest& request, const std::string& section, 
   };
   calibrate::Policy policy;
   policy.parts = {request.part};
-  policy.kv_bits = document.kv_bits;
-  policy.kv_residual = document.kv_residual;
+  if (request.form != Form::precision) {
+    policy.kv_bits = document.kv_bits;
+    policy.kv_residual = document.kv_residual;
+  }
   field("policy", section == calibrate::kComposition
                       ? "composition, see policy.json"
                       : printable(calibrate::policy_text(policy), 400) + " (" +

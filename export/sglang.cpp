@@ -10,6 +10,12 @@ namespace kvatlas::exporting {
 using nlohmann::json;
 
 Exported export_sglang(const PartRequest& request) {
+  if (std::holds_alternative<calibrate::Precision>(request.part))
+    return {
+        {{"sglang.yaml", yaml_text({{"kv-cache-dtype", "fp8_e4m3"}})}},
+        "python -m sglang.launch_server --model-path $MODEL --config sglang.yaml",
+        {"Without scales in the checkpoint SGLang takes 1 for all of them: numbers beyond 448 are "
+         "cut to that."}};
   auto windows = windows_of(request);
   const auto recent = windows.size;
   // SGLang's window does not include the query's own position.

@@ -32,6 +32,12 @@ json rocket_config(const calibrate::DynamicKv& part) {
 }  // namespace
 
 Exported export_tensorrt_llm(const PartRequest& request) {
+  if (std::holds_alternative<calibrate::Precision>(request.part))
+    return {
+        {{"tensorrt_llm.yaml", yaml_text({{"kv_cache_config", {{"dtype", "fp8"}}}})}},
+        "trtllm-serve $MODEL --config tensorrt_llm.yaml",
+        {"Without scales in the checkpoint TensorRT-LLM takes 1 for all of them: numbers beyond "
+         "448 are cut to that."}};
   const auto* budgets = std::get_if<calibrate::DynamicKv>(&request.part);
   Exported out;
   out.files.push_back(

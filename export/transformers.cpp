@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
@@ -23,9 +24,31 @@ json lazy_windows(const PartRequest& request) {
   return changes;
 }
 
+Exported quantised_cache(const PartRequest& request, const calibrate::Precision& part) {
+  const auto formats = part.fixed ? part.fixed->front() : part.everywhere;
+  Exported out;
+  if (formats.plain())
+    fail(ErrorCode::usage, "the policy stores everything in 16 bits, so there is nothing to tell ",
+         request.runtime.title);
+  out.files.push_back({"generation_config.json",
+                       calibrate::canonical_json(
+                           {{"cache_implementation", "quantized"},
+                            {"cache_config",
+                             {{"backend", "quanto"},
+                              {"nbits", formats.keys == calibrate::KvFormat::int4 ? 4 : 2}}}})});
+  out.use =
+      "pip install optimum-quanto\n"
+      "from transformers import GenerationConfig\n"
+      "generation = GenerationConfig.from_pretrained(\".\")   # this folder\n"
+      "model.generate(**inputs, generation_config=generation)";
+  return out;
+}
+
 }  // namespace
 
 Exported export_transformers(const PartRequest& request) {
+  if (const auto* formats = std::get_if<calibrate::Precision>(&request.part))
+    return quantised_cache(request, *formats);
   const bool by_budget = request.form == calibrate::Form::dynamickv;
   Exported out;
   out.files.push_back(

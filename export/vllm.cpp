@@ -44,9 +44,30 @@ std::vector<bool> layers_to_trim(const PartRequest& request) {
   return layers;
 }
 
+Exported formats_of_layers(const PartRequest& request, const calibrate::Precision& part) {
+  std::vector<std::string> plain;
+  for (std::int64_t layer = 0; layer < request.document.model.layers; ++layer)
+    if (part.fixed && part.fixed->at(static_cast<std::size_t>(layer)).plain())
+      plain.push_back(std::to_string(layer));
+  nlohmann::json options = {{"kv-cache-dtype", "fp8"},
+                            {"block-size", request.runtime.formats_taken.page_tokens}};
+  if (!plain.empty()) options["kv-cache-dtype-skip-layers"] = plain;
+  Exported out;
+  out.files.push_back({"vllm.yaml", yaml_text(options)});
+  out.use = "vllm serve $MODEL --config vllm.yaml";
+  out.notes = {
+      "No plugin is needed. fp8 is E4M3 with the scale 1, which vLLM takes where the checkpoint "
+      "has "
+      "no scales of its own: numbers beyond 448 are cut to that.",
+      "On CPUs vLLM wants AVX-512 or AMX for it, and heads of a multiple of 32 numbers."};
+  return out;
+}
+
 }  // namespace
 
 Exported export_vllm(const PartRequest& request) {
+  if (const auto* formats = std::get_if<calibrate::Precision>(&request.part))
+    return formats_of_layers(request, *formats);
   const auto layers = layers_to_trim(request);
   const auto keep = proximal(request);
   const auto& model = request.document.model;

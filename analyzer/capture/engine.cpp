@@ -188,6 +188,7 @@ struct Engine::State {
     Rotations rotations;
     std::int64_t logit_rows;
     std::vector<std::optional<kernels::Proximity>> proximal;
+    decltype(Step::on_store) on_store;
     std::optional<SharedKeys> shared;
     std::vector<at::Tensor> queries;  // [layer] of [n_heads, n, head_dim], if keys are shared
     std::int64_t first() const { return sequence->length; }
@@ -305,6 +306,7 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   if (const auto& now = flow.sequence->now.state_) flow.states = now->layers;
   flow.states.resize(n_states);
   flow.proximal = step.proximal;
+  flow.on_store = step.on_store;
   flow.shared = step.shared;
   flow.rotations = rotations(config(), flow.first(), static_cast<std::int64_t>(step.tokens.size()),
                              tensor_options.device());
@@ -343,6 +345,7 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   if (const auto owner = c.shape(index).keys_of; owner == index) {
     key = projected.key.transpose(0, 1);
     value = projected.value.transpose(0, 1);
+    if (flow.on_store) flow.on_store(index, any_view<3>(key), any_view<3>(value));
     if (flow.sequence->keep_cache)
       std::tie(key, value) = remember(index, *flow.sequence, key, value);
   } else if (flow.sequence->keep_cache) {

@@ -161,6 +161,10 @@ class Engine {
     /// [n_layers] or empty: in layers where it is set, every token attends to its proximal keys
     /// alone.
     std::vector<std::optional<kernels::Proximity>> proximal = {};
+    /// If set, it may change the keys and values of these tokens, [n_kv_heads, n_new, head_dim],
+    /// before they are kept and attended to.
+    std::function<void(std::int64_t layer, const AnyView<3>& key, const AnyView<3>& value)>
+        on_store = {};
     /// If set, layers score their distant keys by the queries and keys of lower layers.
     std::optional<SharedKeys> shared = {};
   };

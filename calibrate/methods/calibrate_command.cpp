@@ -137,6 +137,7 @@ void settle(Options& o) {
                       wanted.recent.value_or(shared.keep->recent)};
     }
     if (shared.tolerance) *shared.tolerance = o.tolerance;
+    o.trials.compare |= wanted.command->compares();
     wanted.command->settle();
   }
 }
@@ -186,6 +187,16 @@ void leave_out_for_cache(Options& o, const ModelInfo& model) {
   });
   if (o.methods.empty()) fail(ErrorCode::usage, join(refused, "; "));
   for (const auto& why : refused) std::cerr << "left out: " << why << '\n';
+}
+
+/// Without a model, leaves out the methods that go by trials alone, unless there are no others.
+void leave_out_without_model(Options& o) {
+  const auto compares = [](const Options::Wanted& wanted) { return wanted.command->compares(); };
+  if (!o.trials.model.empty() || std::all_of(o.methods.begin(), o.methods.end(), compares)) return;
+  for (const auto& wanted : o.methods)
+    if (compares(wanted))
+      std::cerr << "left out: " << wanted.row.method.name << ", which needs --model\n";
+  std::erase_if(o.methods, compares);
 }
 
 /// Leaves out the methods that the runtime cannot carry out; Error(usage) if none is left.
@@ -241,6 +252,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
   leave_out_for_cache(o, model_info(profile.header()));
+  leave_out_without_model(o);
   if (!o.runtime.empty()) choose_runtime(o);
   if (!o.trials.model.empty()) check_evidence(o, evidence);
   const RunTrials trials = open_trials(o, make_trials, profile);
@@ -278,7 +290,8 @@ void run(Options& o, const MakeTrials& make_trials) {
 /// The rows of all methods of calibration, in the order of the document's sections.
 const std::vector<CalibratedMethod>& calibrated_methods() {
   static const std::vector<CalibratedMethod> all = {simlayerkv_command(), pod_command(),
-                                                    dynamickv_command(), lagkv_command()};
+                                                    dynamickv_command(), lagkv_command(),
+                                                    precision_command()};
   return all;
 }
 

@@ -34,6 +34,10 @@ class MethodCommand {
   };
   virtual Shared shared() { return {}; }
 
+  /// Whether the method goes by the KL divergence of trials alone. It is then measured for all
+  /// methods, and without a model this one is left out of several.
+  virtual bool compares() const { return false; }
+
   /// Called once the command line has been read: turns its words into the request.
   virtual void settle() {}
   /// Fits the request to what the runtime can do. False if the runtime cannot carry out the method.
@@ -54,5 +58,6 @@ CalibratedMethod simlayerkv_command();
 CalibratedMethod pod_command();
 CalibratedMethod dynamickv_command();
 CalibratedMethod lagkv_command();
+CalibratedMethod precision_command();
 
 }  // namespace kvatlas::calibrate

@@ -158,6 +158,9 @@ struct Fits {
   void operator()(const DynamicKv& part) const {
     if (part.fixed) require_count("result.budgets", part.fixed->size(), model.layers, "layers");
   }
+  void operator()(const Precision& part) const {
+    if (part.fixed) require_count("result.keys", part.fixed->size(), model.layers, "layers");
+  }
   template <class Other>
   void operator()(const Other&) const {}
 };
@@ -256,13 +259,18 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     Policy policy;
     policy.section = section;
     policy.parts = std::move(parts);
-    policy.kv_bits = document.kv_bits;
-    policy.kv_residual = document.kv_residual;
+    if (!method::kPrecision.is(section)) {  // which says itself how numbers are stored
+      policy.kv_bits = document.kv_bits;
+      policy.kv_residual = document.kv_residual;
+    }
     policy.name = policy_text(policy);
-    // The text alone names the policy that finds budgets for each prompt.
-    for (const Part& one : policy.parts)
+    // The text alone names the policy that finds budgets for each prompt, or has one format.
+    for (const Part& one : policy.parts) {
       if (const auto* budgets = std::get_if<DynamicKv>(&one); budgets && budgets->fixed)
         policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
+      if (const auto* formats = std::get_if<Precision>(&one); formats && formats->fixed)
+        policy.name += " (by layer)";
+    }
     check_composition(policy);
     check_cache(policy, document.model);
     policies.push_back(std::move(policy));

@@ -45,6 +45,7 @@ inline constexpr Method kDynamicKv = {"dynamickv",
                                         {"by_task", "DynamicKV, budgets fixed for each task"}}}};
 inline constexpr Method kLagKv = {
     "lagkv", "LagKV", nullptr, false, {{{"local", "LocalKV"}, {"l2", "L2 norm"}}}};
+inline constexpr Method kPrecision = {"precision", "Precision by layer"};
 // No methods of calibration, but sections as well.
 inline constexpr Method kBaseline = {"baseline", "Baseline"};
 inline constexpr Method kHeads = {"heads", "Imported heads"};
@@ -54,8 +55,9 @@ inline constexpr Method kHeads = {"heads", "Imported heads"};
 inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod, method::kDynamicKv,
                                         method::kLagKv};
 /// All sections that a document may have, in the order in which their policies are listed.
-inline constexpr std::array kSections = {method::kSimLayerKv, method::kPod,      method::kDynamicKv,
-                                         method::kLagKv,      method::kBaseline, method::kHeads};
+inline constexpr std::array kSections = {
+    method::kSimLayerKv, method::kPod,      method::kDynamicKv, method::kLagKv,
+    method::kPrecision,  method::kBaseline, method::kHeads};
 
 /// nullptr if no section is called so.
 constexpr const Method* find_section(std::string_view name) {

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "calibrate/policy/kv_format.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/window_scores.hpp"
@@ -142,12 +143,24 @@ struct Quest {
   bool operator==(const Quest&) const = default;
 };
 
+/// Keys and values are stored in number formats of fewer bits, those of each layer in formats of
+/// its own (docs/precision.md).
+struct Precision {
+  KvFormats everywhere{KvFormat::fp8, KvFormat::fp8};  // in all layers
+  /// [layer]: the formats of each layer. If it is given, it stands in place of `everywhere`.
+  std::optional<std::vector<KvFormats>> fixed = {};
+  /// The tokens of the prompt, too, attend to the rounded keys and values, as in a server that
+  /// reads them back from its cache.
+  bool rounded_prefill = false;
+  bool operator==(const Precision&) const = default;
+};
+
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, LagKv,
-                          MiniCache, Quest>;
+                          MiniCache, Quest, Precision>;
 
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
-/// LayerBaseline), at most one that selects tokens in the layers that stay full, and at most one
-/// Pod. A policy without parts keeps the full cache.
+/// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,
+/// and at most one Precision. A policy without parts keeps the full cache.
 struct Policy {
   std::string name;  // its text as the user gave it, or what tables call it
   std::vector<Part> parts;
@@ -163,6 +176,9 @@ struct Policy {
   /// the policy is not from a document.
   std::string section = {};
 };
+
+/// The formats in which a layer stores what it keeps.
+KvFormats formats_of(const Policy& policy, std::int64_t layer);
 
 /// What whole blocks of so many tokens, counted from the first token on, keep of `tokens` tokens:
 /// every block that holds one of the first or of the last tokens.
@@ -214,7 +230,8 @@ struct Provenance {
 struct Document {
   ModelInfo model;
   Provenance provenance;
-  /// The sections by name: "simlayerkv", "pod", "dynamickv", "lagkv", "baseline" and "heads".
+  /// The sections by name: "simlayerkv", "pod", "dynamickv", "lagkv", "precision", "baseline" and
+  /// "heads".
   nlohmann::json sections = nlohmann::json::object();
   /// The sections that make up one policy together. If it is empty, each section is a policy of its
   /// own.
@@ -235,7 +252,8 @@ struct Document {
 /// Error(unreadable) if it is no such section. "heads" becomes SimLayerKV with fixed heads.
 nlohmann::json section_of(const Part& part);
 Part part_of(const std::string& section, const nlohmann::json& json);
-/// The section that holds such a part: "simlayerkv", "pod", "dynamickv", "lagkv" or "baseline".
+/// The section that holds such a part: "simlayerkv", "pod", "dynamickv", "lagkv", "precision" or
+/// "baseline".
 std::string section_name(const Part& part);
 
 /// The document as canonical_json, so that equal documents give equal bytes. Error(internal) if it

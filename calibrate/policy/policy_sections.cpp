@@ -88,6 +88,15 @@ struct Result {
     return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
   }
   json operator()(const LagKv& part) const { return {{"kept", part.keep()}}; }
+  json operator()(const Precision& part) const {
+    json out = json::object();
+    if (!part.fixed) return out;
+    for (const KvFormats& layer : *part.fixed) {
+      out["keys"].push_back(facts_of(layer.keys).word);
+      out["values"].push_back(facts_of(layer.values).word);
+    }
+    return out;
+  }
   template <class Other>
   json operator()(const Other&) const {
     return json::object();
@@ -109,6 +118,26 @@ struct ReadResult {
     if (result.contains("kept") && result.at("kept") != part.keep())
       fail(ErrorCode::unreadable, "result.kept is ", printable(result.at("kept").dump()), ", and ",
            part.ratio, " of ", part.lag, " tokens are ", part.keep());
+  }
+  void operator()(Precision& part) const {
+    if (!result.contains("keys") && !result.contains("values")) return;
+    const auto keys = formats("keys"), values = formats("values");
+    if (keys.size() != values.size())
+      fail(ErrorCode::unreadable, "result has formats of ", keys.size(), " layers' keys and of ",
+           values.size(), " layers' values");
+    part.fixed.emplace();
+    for (std::size_t l = 0; l < keys.size(); ++l) part.fixed->push_back({keys[l], values[l]});
+  }
+  std::vector<KvFormat> formats(const char* side) const {
+    std::vector<KvFormat> out;
+    for (const auto& word : list_member<std::string>(result, side)) {
+      const auto known = std::find_if(kKvFormats.begin(), kKvFormats.end(),
+                                      [&](const KvFormatFacts& one) { return one.word == word; });
+      if (known == kKvFormats.end())
+        fail(ErrorCode::unreadable, "result.", side, ": there is no format ", quoted(word));
+      out.push_back(static_cast<KvFormat>(known - kKvFormats.begin()));
+    }
+    return out;
   }
   template <class Other>
   void operator()(const Other&) const {}
@@ -155,6 +184,7 @@ std::string section_name(const Part& part) {
   if (std::holds_alternative<Pod>(part)) return method::kPod.name;
   if (std::holds_alternative<DynamicKv>(part)) return method::kDynamicKv.name;
   if (std::holds_alternative<LagKv>(part)) return method::kLagKv.name;
+  if (std::holds_alternative<Precision>(part)) return method::kPrecision.name;
   return method::kBaseline.name;
 }
 

@@ -176,6 +176,12 @@ std::vector<Setting> lagkv_settings() {
   return all;
 }
 
+std::vector<std::string_view> format_words() {
+  std::vector<std::string_view> words;
+  for (const KvFormatFacts& format : kKvFormats) words.push_back(format.word);
+  return words;
+}
+
 std::vector<PartName> make_names() {
   LayerBaseline random;
   random.choose = LayerBaseline::Choose::random;
@@ -227,7 +233,18 @@ std::vector<PartName> make_names() {
        "pages of tokens read by the bounds of their keys",
        Quest{},
        {setting("page", kRows, "tokens a page", &Quest::page),
-        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}}};
+        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}},
+      {method::kPrecision.name,
+       "keys and values stored in number formats of fewer bits",
+       Precision{},
+       {choice("keys", format_words(), "format of the keys of all layers", &Precision::everywhere,
+               &KvFormats::keys),
+        choice("values", format_words(), "format of their values", &Precision::everywhere,
+               &KvFormats::values),
+        choice(
+            "prefill", {"exact", "rounded"},
+            "what prompt tokens attend to: exact keys and values, or rounded ones, as in servers",
+            &Precision::rounded_prefill)}}};
 }
 
 std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
@@ -346,6 +363,7 @@ std::string name_of(const Part& part) {
     }
     std::string operator()(const MiniCache&) const { return "minicache"; }
     std::string operator()(const Quest&) const { return "quest"; }
+    std::string operator()(const Precision&) const { return method::kPrecision.name; }
   };
   return std::visit(Name{}, part);
 }

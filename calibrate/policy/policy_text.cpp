@@ -144,14 +144,16 @@ std::string part_text(Part part) {
 }
 
 /// What a part does to the cache; of each kind a policy has one at most, in this order.
-enum class Kind : std::uint8_t { trims, selects, shares, merges };
-constexpr const char* kKindText[] = {"trim layers", "select tokens", "share keys", "merge layers"};
+enum class Kind : std::uint8_t { trims, selects, shares, merges, stores };
+constexpr const char* kKindText[] = {"trim layers", "select tokens", "share keys", "merge layers",
+                                     "say how numbers are stored"};
 
 Kind kind_of(const Part& part) {
   if (std::holds_alternative<SimLayerKv>(part) || std::holds_alternative<LayerBaseline>(part))
     return Kind::trims;
   if (std::holds_alternative<Pod>(part)) return Kind::shares;
   if (std::holds_alternative<MiniCache>(part)) return Kind::merges;
+  if (std::holds_alternative<Precision>(part)) return Kind::stores;
   return Kind::selects;
 }
 
@@ -197,6 +199,17 @@ void set_modifier(Policy& policy, const Modifier& modifier, const std::string* s
 }
 
 }  // namespace
+
+KvFormats formats_of(const Policy& policy, std::int64_t layer) {
+  for (const Part& part : policy.parts)
+    if (const auto* precision = std::get_if<Precision>(&part))
+      return precision->fixed ? precision->fixed->at(static_cast<std::size_t>(layer))
+                              : precision->everywhere;
+  const KvFormat format = policy.kv_bits == 4   ? KvFormat::int4
+                          : policy.kv_bits == 2 ? KvFormat::int2
+                                                : KvFormat::f16;
+  return {format, format};
+}
 
 Proximity in_whole_blocks(Proximity keep, std::int64_t tokens, std::int64_t block_tokens) {
   if (block_tokens == 1) return keep;
@@ -270,6 +283,10 @@ void check_composition(const Policy& policy) {
   if (has_quest && (policy.parts.size() > 1 || policy.kv_bits != 16))
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': quest chooses pages of the whole cache anew at each step, so it stands alone");
+  if (policy.kv_bits != 16 &&
+      any_part([](const Part& part) { return std::holds_alternative<Precision>(part); }))
+    fail(ErrorCode::usage, "'", policy_text(policy), "': 'kv", policy.kv_bits,
+         "' and 'precision' both say how numbers are stored");
   if (policy.kv_bits != 16 && policy.kv_bits != 4 && policy.kv_bits != 2)
     fail(ErrorCode::usage, "keys and values of ", policy.kv_bits, " bits: expected 16, 4 or 2");
   if (policy.kv_residual > 0 && policy.kv_bits == 16)
@@ -299,7 +316,14 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
   const auto refuse = [&](const std::string& what, const char* why) {
     fail(ErrorCode::usage, "'", what, "' does not fit the model, ", why);
   };
+  constexpr const char* kNotOfHeads =
+      "which does not cache a key and a value of each head: what fewer bits cost there is not "
+      "simulated";
   for (const Part& part : policy.parts) {
+    if (std::holds_alternative<Precision>(part)) {
+      if (latent || shared) refuse(name_of(part), kNotOfHeads);
+      continue;
+    }
     const auto* lazy = std::get_if<SimLayerKv>(&part);
     const bool by_layer = (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part);
     if (std::holds_alternative<Streaming>(part)) continue;
@@ -316,10 +340,7 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
              "whose layers have heads of different sizes: the scores would depend "
              "on how they are filled up");
   }
-  if (policy.kv_bits != 16 && (latent || shared))
-    refuse(str("kv", policy.kv_bits),
-           "which does not cache a key and a value of each head: what "
-           "fewer bits cost there is not simulated");
+  if (policy.kv_bits != 16 && (latent || shared)) refuse(str("kv", policy.kv_bits), kNotOfHeads);
 }
 
 std::string policy_help() {
@@ -341,7 +362,8 @@ std::string policy_help() {
           << range_text(kResidualRange) << ")\n";
   }
   out << "Composed with '+': one part that trims layers (simlayerkv, pyramid-layers, "
-         "random-layers),\none that selects tokens in the layers that stay full, and pod.\n";
+         "random-layers),\none that selects tokens in the layers that stay full, pod, and "
+         "precision.\n";
   return out.str();
 }
 

@@ -103,6 +103,9 @@ class Accounting {
   }
   void operator()(const MiniCache& part) { merged_ = &part; }
   void operator()(const Quest&) {}
+  void operator()(const Precision& part) {
+    if (part.fixed) require_layers(part.fixed->size());
+  }
 
  private:
   const CacheShape& shape() const { return shape_; }
@@ -215,7 +218,8 @@ class Accounting {
   }
 
   /// How many of the tokens that a head holds stay at 16 bits, if it holds the last ones.
-  double at_16_bits(const Held& held) const {
+  double at_16_bits(const Held& held, KvFormat format) const {
+    if (facts_of(format).by_token) return 0;
     const std::int64_t all = all_tokens();
     return std::min(held.tokens(), static_cast<double>(
                                        all - coded_tokens(load_.prompt, all, policy_.kv_residual)));
@@ -233,16 +237,20 @@ class Accounting {
 
   double head_bytes(std::size_t layer, std::size_t g) const {
     const Held& held = held_[layer][g];
-    const double plain = at_16_bits(held);
-    double bytes = 2 * held.stored *
-                   ((held.tokens() - plain) * shape().bytes_of_row(policy_.kv_bits) +
-                    plain * shape().bytes_of_row(16));
+    const auto bytes_of = [&](KvFormat format) {
+      const double plain = at_16_bits(held, format);
+      return held.stored * ((held.tokens() - plain) * shape().bytes_of_row(format) +
+                            plain * shape().bytes_of_row(KvFormat::f16));
+    };
+    const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
+    const double of_keys = bytes_of(formats.keys);
+    double bytes = of_keys + bytes_of(formats.values);
     if (drops_keys(layer, g)) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
       const std::int64_t all = held_at(layer);
       const std::int64_t distant =
           all - proximal_held(pod_->proximal, all_tokens(), all_tokens() - all);
-      bytes -= all > 0 ? static_cast<double>(distant) / static_cast<double>(all) * bytes / 2 : 0;
+      bytes -= all > 0 ? static_cast<double>(distant) / static_cast<double>(all) * of_keys : 0;
     }
     return bytes - merged_bytes(layer, held);
   }
@@ -254,17 +262,21 @@ class Accounting {
     const bool paired = layer >= half && (layer - half) / 2 * 2 + half + 1 < held_.size();
     if (!paired) return 0;
     const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent)),
-                 coded = std::min(rows, held.tokens() - at_16_bits(held));
-    return 2 * (coded * (shape().bytes_of_row(policy_.kv_bits) / 2 - 2) +
-                (rows - coded) * (shape().bytes_of_row(16) / 2 - 2));
+                 saved_at_16 = shape().bytes_of_row(KvFormat::f16) / 2 - 2;
+    const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
+    double saved = 0;
+    for (const KvFormat format : {formats.keys, formats.values}) {
+      const double coded = std::min(rows, held.tokens() - at_16_bits(held, format));
+      saved += coded * (shape().bytes_of_row(format) / 2 - 2) + (rows - coded) * saved_at_16;
+    }
+    return saved;
   }
 
   CacheBytes in_bytes() const {
     CacheBytes out;
     out.by_input = by_input_;
     const bool freed = !load_.runtime || !masks_only();
-    const auto block =
-        static_cast<double>(load_.runtime ? load_.runtime->page_tokens : std::int64_t{1});
+    const auto block = static_cast<double>(page_tokens());
     for (std::size_t l = 0; l < held_.size(); ++l) {
       LayerBytes layer;
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
@@ -273,8 +285,8 @@ class Accounting {
       }
       if (!freed) {
         layer.tokens = static_cast<double>(held_at(l));
-        layer.bytes =
-            static_cast<double>(2 * shape().kv_heads) * shape().bytes_of_row(16) * layer.tokens;
+        layer.bytes = static_cast<double>(2 * shape().kv_heads) *
+                      shape().bytes_of_row(KvFormat::f16) * layer.tokens;
       }
       layer.bytes *= shape().share(static_cast<std::int64_t>(l));
       if (layer.tokens > 0) {
@@ -288,6 +300,15 @@ class Accounting {
     }
     if (load_.runtime && load_.runtime->equal_groups) out.padding = group_padding(out.layers);
     return out;
+  }
+
+  std::int64_t page_tokens() const {
+    if (!load_.runtime) return 1;
+    const bool has_formats =
+        std::any_of(policy_.parts.begin(), policy_.parts.end(),
+                    [](const Part& part) { return std::holds_alternative<Precision>(part); });
+    const std::int64_t own = load_.runtime->formats_taken.page_tokens;
+    return has_formats && own > 0 ? own : load_.runtime->page_tokens;
   }
 
   /// Whether the layer has a window, of the policy or of the model's own.

@@ -94,15 +94,14 @@ double CacheShape::share(std::int64_t layer) const {
   return static_cast<double>(values.at(layer)) / static_cast<double>(2 * kv_heads * head_dim);
 }
 
-double CacheShape::bytes_of_row(int bits) const {
-  constexpr double kScaleAndMinimum = 32.0 / 32;  // bits a value
-  return static_cast<double>(head_dim) * (bits == 16 ? 16 : bits + kScaleAndMinimum) / 8;
+double CacheShape::bytes_of_row(KvFormat format) const {
+  return static_cast<double>(head_dim) * facts_of(format).bytes_per_value;
 }
 
-double CacheShape::bytes_per_token(int bits) const {
+double CacheShape::bytes_per_token(KvFormat format) const {
   double of_layers = 0;
   for (std::int64_t l = 0; l < layers; ++l) of_layers += share(l);
-  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(bits);
+  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(format);
 }
 
 std::int64_t CacheShape::held(std::int64_t layer, std::int64_t tokens) const {
@@ -113,7 +112,7 @@ double CacheShape::full_bytes(std::int64_t tokens) const {
   double of_layers = 0;  // tokens
   for (std::int64_t l = 0; l < layers; ++l)
     of_layers += share(l) * static_cast<double>(held(l, tokens));
-  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(16);
+  return of_layers * static_cast<double>(2 * kv_heads) * bytes_of_row(KvFormat::f16);
 }
 
 std::int64_t coded_tokens(std::int64_t cut, std::int64_t all, std::int64_t residual) {
@@ -147,7 +146,8 @@ Savings layer_savings(std::span<const double> rates, const CacheShape& shape, st
   out.full_bytes = shape.full_bytes(length);
   out.kept_bytes = out.full_bytes * kept / full;
   out.kv_ratio = full / kept;
-  out.kv_ratio_4bit = out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(4);
+  out.kv_ratio_4bit =
+      out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(KvFormat::int4);
   return out;
 }
 

@@ -8,6 +8,10 @@ Runtime llama_cpp() {
   r.forms[Form::lazy_layers] = {
       Fit::approximate, kWindowLosses,
       "as metadata of the GGUF file: a window and the layers that have it"};
+  r.forms[Form::precision] = {Fit::approximate,
+                              {Loss::rounds_otherwise},
+                              "as the types of its cache, for all layers alike"};
+  r.formats_taken = {{KvFormat::q8_0, KvFormat::q4_0}, false, true};
   r.architectures = {"gemma2", "gemma3"};
   r.page_tokens = 256;          // its caches are padded to that
   r.window_spare_tokens = 512;  // the default of --ubatch-size

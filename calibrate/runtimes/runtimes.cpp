@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -77,6 +78,37 @@ void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
          quoted(model.architecture), ": ", why);
 }
 
+/// Error(usage) with the reason if the runtime's cache cannot have these formats.
+void require_formats(const Precision& part, const Runtime& runtime, const ModelInfo& model) {
+  const FormatsTaken& taken = runtime.formats_taken;
+  std::vector<KvFormats> layers(static_cast<std::size_t>(model.layers), part.everywhere);
+  if (part.fixed) layers = *part.fixed;
+  std::vector<std::string_view> known = {facts_of(KvFormat::f16).word};
+  for (const KvFormat format : taken.formats) known.push_back(facts_of(format).word);
+  std::set<std::pair<KvFormat, KvFormat>> used;
+  for (const KvFormats& layer : layers) {
+    for (const KvFormat format : {layer.keys, layer.values})
+      if (format != KvFormat::f16 && !taken.formats.contains(format))
+        fail(ErrorCode::usage, "its cache has no format ", quoted(facts_of(format).word), ", only ",
+             join(known));
+    if (!taken.apart && layer.keys != layer.values)
+      fail(ErrorCode::usage, "it stores the keys and the values of a layer in one format");
+    if (!taken.by_layer || !layer.plain()) used.emplace(layer.keys, layer.values);
+  }
+  if (used.size() > 1)
+    fail(ErrorCode::usage, "it stores all layers in one format",
+         taken.by_layer ? ", or in 16 bits" : "");
+}
+
+/// A server reads what it has stored, also while it reads the prompt.
+void bend_formats(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model) {
+  Precision& part = std::get<Precision>(theirs.policy.parts.front());
+  require_formats(part, runtime, model);
+  theirs.not_simulated = runtime.formats_taken.not_simulated;
+  if (!theirs.not_simulated.empty()) return;
+  set(theirs, part.rounded_prefill, true, "the prompt's tokens attend to rounded keys and values");
+}
+
 void drop_bits(RuntimePolicy& theirs) {
   if (theirs.policy.kv_bits == 16) return;
   theirs.changes.push_back(
@@ -97,7 +129,10 @@ void bend(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model)
   if (const auto* lazy = std::get_if<SimLayerKv>(&part); lazy && lazy->opposite)
     fail(ErrorCode::usage, "'opposite' is a control to compare with, and not exported");
   const Losses& losses = runtime.form(form).losses;
-  runtime.bend(theirs, losses, model);
+  if (form == Form::precision)
+    bend_formats(theirs, runtime, model);
+  else
+    runtime.bend(theirs, losses, model);
   drop_bits(theirs);
   if (losses.contains(Loss::holds_at_length))
     theirs.changes.emplace_back(
@@ -129,6 +164,7 @@ const char* loss_text(Loss loss) {
       "attention is masked, the memory is not freed",
       "other tokens are kept than the policy's score would keep",
       "whole blocks of the cache are kept, so some tokens more",
+      "numbers are rounded in other groups, or in more places than in the cache",
   };
   return kTexts[static_cast<std::size_t>(loss)];
 }
@@ -166,6 +202,7 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<Pod>(part)) return Form::pod;
   if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
   if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
+  if (std::holds_alternative<Precision>(part)) return Form::precision;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;
@@ -178,6 +215,11 @@ std::optional<Form> form_of(const Part& part) {
 
 GivenPolicy given_to_runtime(const Document& document, Policy policy, const Runtime& runtime,
                              bool fixed) {
+  if (policy.parts.empty() && policy.kv_bits < 16 && policy.kv_residual == 0 &&
+      runtime.takes(Form::precision) && !runtime.runs_everything) {
+    policy.parts = {Precision{.everywhere = formats_of(policy, 0)}};
+    policy.kv_bits = 16;
+  }
   if (!wants_static_view(policy, runtime, fixed)) return {std::move(policy), false};
   auto& part = std::get<SimLayerKv>(policy.parts.front());
   part.fixed = static_view(document.sections.at(policy.section), part.per_head);

@@ -25,6 +25,7 @@ enum class Form : std::uint8_t {
   pod,            // layers that share keys
   dynamickv,      // a budget for each layer
   lagkv,          // partitions cut by lag
+  precision,      // number formats of keys and values
 };
 
 /// What a form is called: in JSON, above a column of the matrix, and in a sentence.
@@ -33,13 +34,14 @@ struct FormName {
   const char *key, *column, *text;
 };
 /// Every form once, in the order of the enumeration.
-inline constexpr std::array<FormName, 6> kForms = {
+inline constexpr std::array<FormName, 7> kForms = {
     {{Form::lazy_layers, "lazy_layers", "lazy layers", "fixed lazy layers"},
      {Form::lazy_by_input, "lazy_by_input", "by input", "lazy layers found for each input"},
      {Form::lazy_heads, "lazy_heads", "lazy heads", "lazy heads"},
      {Form::pod, "pod", "PoD", "layers that share keys (PoD)"},
      {Form::dynamickv, "dynamickv", "DynamicKV", "a budget for each layer (DynamicKV)"},
-     {Form::lagkv, "lagkv", "LagKV", "partitions cut by lag (LagKV)"}}};
+     {Form::lagkv, "lagkv", "LagKV", "partitions cut by lag (LagKV)"},
+     {Form::precision, "precision", "precision", "number formats by layer (precision)"}}};
 /// The form as it is called in a sentence.
 const char* form_name(Form form);
 
@@ -53,6 +55,7 @@ enum class Loss : std::uint8_t {
   memory_not_freed,    // attention is masked, and the cache stays as large as it was
   keeps_other_tokens,  // the runtime chooses tokens by a score of its own
   whole_blocks,        // what is kept is rounded up to whole blocks of the runtime's cache
+  rounds_otherwise,    // numbers are rounded in more places, or in other groups
 };
 using Losses = std::set<Loss>;
 /// The letter that stands for a loss in the matrix and in docs/runtimes.md.
@@ -85,10 +88,20 @@ using Bend = void (*)(RuntimePolicy& theirs, const Losses& losses, const ModelIn
 /// What most runtimes do: they trim layers or heads to a window that has these losses.
 void bend_window(RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model);
 
+/// The number formats that a runtime's cache can have, beside 16 bits.
+struct FormatsTaken {
+  std::set<KvFormat> formats = {};
+  bool by_layer = false;           // some layers may have 16 bits, and others a format
+  bool apart = false;              // keys may have another format than values
+  std::int64_t page_tokens = 0;    // of its cache then; 0: as ever
+  std::string not_simulated = {};  // as in RuntimePolicy
+};
+
 struct Runtime {
   std::string name, title, versions;
   std::map<Form, Expression> forms = {};     // the forms that it takes
   std::set<std::string> architectures = {};  // that it is known to run
+  FormatsTaken formats_taken = {};           // for Form::precision
   /// By architecture: what the user must mind there, and why it is refused.
   std::map<std::string, std::string> notes = {}, refuses = {};
   /// Why the architectures that are not listed are refused. If empty, they are not refused.
@@ -135,7 +148,8 @@ const Proximity& proximal(const Part& part);
 /// The mean of what the layers keep, the window included.
 std::int64_t mean_budget(const DynamicKv& part);
 
-/// A policy of a document as it is handed to a runtime.
+/// A policy of a document as it is handed to a runtime: bits that hold for all layers are a part of
+/// their own there.
 struct GivenPolicy {
   Policy policy;
   bool is_static = false;  // it is the static view of a policy that decides for each input

@@ -10,6 +10,10 @@ Runtime tensorrt_llm() {
   r.forms[Form::dynamickv] = {Fit::approximate,
                               {Loss::keeps_other_tokens},
                               "the mean budget for all layers, as RocketKV's; needs an SM100 GPU"};
+  r.forms[Form::precision] = {Fit::approximate,
+                              {Loss::rounds_otherwise},
+                              "as the dtype of its cache, for all layers alike"};
+  r.formats_taken = {{KvFormat::fp8}};
   r.architectures = {"gemma3", "mistral", "ministral"};
   r.notes = {{"mistral", "needs a version with windows for Mistral (spring 2026)"}};
   r.refuses = {{"llama",

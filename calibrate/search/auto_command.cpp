@@ -12,6 +12,9 @@
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/precision.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "calibrate/rules/certainty.hpp"
@@ -130,6 +133,27 @@ std::string needs_text(const AutoCommand& o) {
              " unseen texts without any loss, and more if some text loses");
 }
 
+/// Each layer's keys and values are tried by themselves in fewer bits, on a few samples.
+std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evidence& evidence,
+                                               const RunTrials& run,
+                                               const std::vector<std::size_t>& samples) {
+  PrecisionRequest request;
+  request.texts = 2;
+  if (!o.space.runtime.empty()) {
+    const Runtime& runtime = runtime_named(o.space.runtime);
+    if (!runtime.takes(Form::precision) || !runtime.formats_taken.not_simulated.empty()) return {};
+    if (!runtime.runs_everything) request.taken = runtime.formats_taken;
+  }
+  if (!o.space.has(method::kPrecision.name)) return {};
+  try {
+    check_cache(policy_of(Precision{}), model_info(evidence.header()));
+  } catch (const Error&) {
+    return {};
+  }
+  say("precision: each layer's keys and values by themselves in fewer bits");
+  return expected_formats(evidence, request, run, samples);
+}
+
 void run_auto(AutoCommand o) {
   check(o);
   if (o.dry_run && o.profile.empty()) {
@@ -167,8 +191,6 @@ void run_auto(AutoCommand o) {
   load.new_tokens = o.new_tokens;
   if (!o.space.runtime.empty()) load.runtime = &runtime_named(o.space.runtime);
   o.search.most_bytes = bytes_allowed(o, load, *model);
-  const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
-  say_refused(candidates, o.space.runtime);
   std::int64_t longest = 0;
   for (const auto position : answered)
     longest = std::max(longest, evidence.sample(position).n_tokens);
@@ -192,6 +214,9 @@ void run_auto(AutoCommand o) {
     if (journal->known() > 0) say(str(journal->known(), " trials are there already"));
     run = journal->around(std::move(run));
   }
+  o.space.formats = formats_to_search(o, evidence, run, split.choice);
+  const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
+  say_refused(candidates, o.space.runtime);
 
   const SearchResult result = search(evidence, split, candidates, o.search, run, say);
 

@@ -74,9 +74,11 @@ class Listing {
       add_pod();
     for (const auto& [part, kept] : selections_)
       if (space_.has(section_name(part))) add({part}, {}, lost_of(kept));
+    for (const auto& formats : space_.formats) add({formats.part}, {}, std::min(1.0, formats.kl));
     if (space_.has(kFourBits)) {
       const std::size_t plain = out_.all.size();
-      for (std::size_t i = 0; i < plain; ++i) add_in_four_bits(out_.all[i]);
+      for (std::size_t i = 0; i < plain; ++i)
+        if (out_.all[i].family != method::kPrecision.name) add_in_four_bits(out_.all[i]);
       add_in_four_bits({.policy = {}, .real = {}, .family = {}, .lazy_rates = {}});
     }
     return std::move(out_);
@@ -289,7 +291,7 @@ class Listing {
 std::vector<std::string> searched_names() {
   std::vector<std::string> names;
   for (const Method& method : kMethods) names.emplace_back(method.name);
-  names.insert(names.end(), {kFourBits, kCompose});
+  names.insert(names.end(), {method::kPrecision.name, kFourBits, kCompose});
   return names;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/methods/precision.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/rules/evidence.hpp"
@@ -25,6 +26,7 @@ std::vector<std::string> searched_names();
 struct SearchSpace {
   std::vector<std::string> methods = searched_names();  // which of them are searched
   std::string runtime;  // that is to run the policy; if empty, kvatlas's own simulation
+  std::vector<ExpectedFormats> formats = {};  // number formats of layers that are searched
   bool has(std::string_view method) const;
 };
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -8,7 +6,6 @@
 #include "analyzer/capture/tensors-inl.hpp"
 #include "calibrate/simulate/cache_copies_impl.hpp"
 #include "kernels/gather.hpp"
-#include "kernels/kv_quant.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -77,37 +74,6 @@ CopiedRows CacheCopies::duplicate(std::int64_t layer, const CopiedRows& rows) {
   CopiedRows out{to.used, rows.tokens};
   to.used += rows.length();
   return out;
-}
-
-namespace {
-
-void quantise(const at::Tensor& of_head, kernels::QuantAxis axis, int bits) {
-  const at::Tensor rows = of_head.unsqueeze(0);
-  const std::int64_t n = rows.size(1), d = rows.size(2);
-  const bool channels = axis == kernels::QuantAxis::per_channel;
-  const auto on = rows.options();
-  const at::Tensor codes =
-      at::empty({1, n, kernels::quant_code_bytes(d, bits)}, on.dtype(at::kByte));
-  using Shape = std::array<std::int64_t, 3>;
-  const Shape shape =
-      channels ? Shape{1, kernels::quant_groups(n), d} : Shape{1, n, kernels::quant_groups(d)};
-  const at::Tensor scales = at::empty(shape, on.dtype(at::kShort));
-  const at::Tensor minima = at::empty_like(scales);
-  const kernels::QuantisedCache cache{bits, axis, view_of<std::uint8_t, 3>(codes),
-                                      view_of<std::uint16_t, 3>(scales),
-                                      view_of<std::uint16_t, 3>(minima)};
-  kernels::kv_quantise({any_view<3>(rows), cache});
-  const at::Tensor restored = at::empty(rows.sizes(), on.dtype(at::kFloat));
-  kernels::kv_dequantise({cache, view_of<float, 3>(restored)});
-  rows.copy_(restored);
-}
-
-}  // namespace
-
-void quantise(const at::Tensor& keys, const at::Tensor& values, int bits) {
-  if (keys.size(0) == 0) return;
-  quantise(keys, kernels::QuantAxis::per_channel, bits);
-  quantise(values, kernels::QuantAxis::per_token, bits);
 }
 
 }  // namespace kvatlas::calibrate

@@ -56,7 +56,9 @@ class CacheCopies {
   std::vector<Layer> layers_;
 };
 
-/// Rounds keys and values [rows, d], in place, to what 4 or 2 bits can store.
-void quantise(const at::Tensor& keys, const at::Tensor& values, int bits);
+enum class KvSide : std::uint8_t { keys, values };
+/// Rounds keys, or values, [rows, d], in place, to what the format can store. Where it rounds 32
+/// tokens together, the rows are such groups, the first one first.
+void round_rows(const at::Tensor& rows, KvFormat format, KvSide side);
 
 }  // namespace kvatlas::calibrate

@@ -39,7 +39,7 @@ namespace {
 /// Whether copied rows are rounded after the prompt: those of the last tokens, or those that were
 /// generated and that LagKV has moved.
 bool rewrites_copies(const Plan& plan) {
-  return plan.kv_bits < 16 && (plan.kv_residual > 0 || plan.lag);
+  return !plan.formats.empty() && (plan.kv_residual > 0 || plan.lag);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
   }
   if (plan.minicache) merge_layers(stream);
   if (plan.pod) copy_borrowed(stream);
-  if (plan.kv_bits < 16)
+  if (!plan.formats.empty())
     code(stream, {0, coded_tokens(stream.first, stream.first, plan.kv_residual)});
 }
 

@@ -192,12 +192,14 @@ void Continuations::State::attend(const ContinuationRows& in) {
   const auto l = static_cast<std::size_t>(in.layer);
   const auto rows = static_cast<std::int64_t>(active.size()), d = config.head_dim;
   queries[l] = tensor_of(in.query).clone();
-  const auto store = [&](const at::Tensor& to, const AnyView<3>& from) {
-    to.view({-1, d}).index_copy_(0, generated_index,
-                                 tensor_of(from).reshape({rows * K(), d}).to(options.dtype()));
+  const auto store = [&](const at::Tensor& to, const AnyView<3>& from, KvSide side) {
+    const at::Tensor added =
+        tensor_of(from).reshape({rows * K(), d}).to(options.dtype(), false, true);
+    round_generated(in.layer, side, added);
+    to.view({-1, d}).index_copy_(0, generated_index, added);
   };
-  store(generated_key[l], in.key);
-  store(generated_value[l], in.value);
+  store(generated_key[l], in.key, KvSide::keys);
+  store(generated_value[l], in.value, KvSide::values);
 
   Parts parts;
   add_own(in, parts);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values in fewer bits: the prompt's tokens are rounded to codes at the cut, except for
-// the last ones where the policy says so. Later tokens follow in groups of 32.
+// the last ones where the policy says so. Later tokens follow in groups of 32, or at once where the
+// format rounds each token by itself.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
 
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
@@ -30,8 +32,14 @@ void Continuations::State::code_rows(Stream& stream, const Range& positions, std
     add(generated_key[m][number][g], generated_value[l][number][g], rows);
   }
   if (keys.empty()) return;
+  // What is generated was rounded at once where a token is rounded by itself.
+  const auto format = [&](KvFormat of_layer) {
+    return positions.begin >= stream.first && facts_of(of_layer).by_token ? KvFormat::f16
+                                                                          : of_layer;
+  };
   const at::Tensor all_keys = at::cat(keys), all_values = at::cat(values);
-  quantise(all_keys, all_values, stream.plan->kv_bits);
+  round_rows(all_keys, format(stream.plan->formats_of(m).keys), KvSide::keys);
+  round_rows(all_values, format(stream.plan->formats_of(l).values), KvSide::values);
   std::int64_t row = 0;
   for (std::size_t i = 0; i < (l == m ? keys.size() : of_copies); ++i) {
     const std::int64_t count = keys[i].size(0);
@@ -46,7 +54,8 @@ void Continuations::State::code(Stream& stream, const Range& positions) {
     const auto& [l, m, g] = of;
     code_rows(stream, positions, l, m, g, rows);
   }
-  for (std::int64_t l = 0; l < config.n_layers; ++l)
+  for (std::int64_t l = 0; l < config.n_layers; ++l) {
+    if (stream.plan->formats_of(l).plain()) continue;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Head& head = stream.head(l, g);
       // What is generated is the same for all query heads.
@@ -55,11 +64,29 @@ void Continuations::State::code(Stream& stream, const Range& positions) {
       else
         for (const auto& rows : head.by_query_head) code_rows(stream, positions, l, l, g, rows);
     }
+  }
+}
+
+void Continuations::State::round_generated(std::int64_t l, KvSide side, const at::Tensor& rows) {
+  std::map<KvFormat, std::vector<std::int64_t>> of_format;
+  for (std::size_t r = 0; r < active.size(); ++r) {
+    const KvFormats formats = active[r]->plan->formats_of(l);
+    const KvFormat format = side == KvSide::keys ? formats.keys : formats.values;
+    if (format == KvFormat::f16 || !facts_of(format).by_token) continue;
+    for (std::int64_t g = 0; g < K(); ++g)
+      of_format[format].push_back(static_cast<std::int64_t>(r) * K() + g);
+  }
+  for (const auto& [format, numbers] : of_format) {
+    const at::Tensor index = at::tensor(numbers, at::kLong).to(rows.device());
+    const at::Tensor chosen = rows.index_select(0, index);
+    round_rows(chosen, format, side);
+    rows.index_copy_(0, index, chosen);
+  }
 }
 
 void Continuations::State::code_further(Stream& stream, std::int64_t tokens) {
   const Plan& plan = *stream.plan;
-  if (plan.kv_bits == 16) return;
+  if (plan.formats.empty()) return;
   const auto coded = [&](std::int64_t of) {
     return coded_tokens(stream.first, of, plan.kv_residual);
   };

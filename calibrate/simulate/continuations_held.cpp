@@ -96,12 +96,11 @@ CacheShape cache_shape(const model::Config& config) {
           config.window,   config.n_heads,    model::cached_values(config)};
 }
 
-/// Bytes of the key and value of one token in one KV head.
-double Continuations::State::bytes_of_row(int bits, std::int64_t layer, bool merged) const {
-  const double row = cache_sizes.bytes_of_row(bits);
+/// Bytes of the key, or the value, of one token in one KV head.
+double Continuations::State::bytes_of_row(KvFormat format, std::int64_t layer, bool merged) const {
+  const double row = cache_sizes.bytes_of_row(format);
   // Two layers share a direction, and each has its norm.
-  if (merged && is_merged(layer, config.n_layers)) return 2 * (row / 2 + 2);
-  return 2 * row;
+  return merged && is_merged(layer, config.n_layers) ? row / 2 + 2 : row;
 }
 
 double Continuations::State::stored_bytes(const Stream& stream) const {
@@ -113,16 +112,17 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
     double of_layer = 0;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Ranges seen = stream.head(l, g).seen_from(position, own_window(l), stream.first);
-      const auto bytes_of = [&](const Ranges& positions, std::int64_t merged) {
+      const auto bytes_of = [&](KvFormat of_side, const Ranges& positions, std::int64_t merged) {
         double sum = 0;
-        const std::pair<Range, int> stored[] = {{{0, coded}, plan.kv_bits},
-                                                {{coded, position + 1}, 16}};
-        for (const auto& [range, bits] : stored) {
+        const std::int64_t end = facts_of(of_side).by_token ? position + 1 : coded;
+        const std::pair<Range, KvFormat> stored[] = {{{0, end}, of_side},
+                                                     {{end, position + 1}, KvFormat::f16}};
+        for (const auto& [range, format] : stored) {
           const std::int64_t rows = stream.stored(intersect(positions, {range}), l, g),
                              in_pairs = std::min(rows, merged);
           merged -= in_pairs;
-          sum += static_cast<double>(in_pairs) * bytes_of_row(bits, l, true) +
-                 static_cast<double>(rows - in_pairs) * bytes_of_row(bits, l, false);
+          sum += static_cast<double>(in_pairs) * bytes_of_row(format, l, true) +
+                 static_cast<double>(rows - in_pairs) * bytes_of_row(format, l, false);
         }
         return sum;
       };
@@ -131,10 +131,13 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
           plan.minicache
               ? stream.stored(intersect(seen, {{0, stream.first}}), l, g) - plan.minicache->recent
               : 0;
-      of_layer += bytes_of(seen, std::max<std::int64_t>(0, merged));
+      const KvFormats formats = plan.formats_of(l);
+      for (const KvFormat format : {formats.keys, formats.values})
+        of_layer += bytes_of(format, seen, std::max<std::int64_t>(0, merged));
       // Nobody reads the keys of its distant tokens.
       if (plan.pod && !stream.shares(l, l, g, group()))
-        of_layer -= bytes_of(intersect(seen, distant_from(position, plan.pod->proximal)), 0) / 2;
+        of_layer -=
+            bytes_of(formats.keys, intersect(seen, distant_from(position, plan.pod->proximal)), 0);
     }
     bytes += of_layer * cache_sizes.share(l);
   }

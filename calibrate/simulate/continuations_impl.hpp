@@ -159,6 +159,8 @@ struct Continuations::State {
   void code_rows(Stream& stream, const Range& positions, std::int64_t l, std::int64_t m,
                  std::int64_t g, const CopiedRows& copied);
   void code_further(Stream& stream, std::int64_t tokens);
+  /// Rounds what a step adds to a layer, [rows * K, d], in place.
+  void round_generated(std::int64_t l, KvSide side, const at::Tensor& rows);
 
   // MiniCache (minicache.cpp).
   void merge_layers(const Stream& stream) const;
@@ -175,7 +177,7 @@ struct Continuations::State {
 
   // What is held (continuations_held.cpp).
   std::int64_t length(const Stream& stream, std::int64_t l, std::int64_t g) const;
-  double bytes_of_row(int bits, std::int64_t layer, bool merged) const;
+  double bytes_of_row(KvFormat format, std::int64_t layer, bool merged) const;
   double stored_bytes(const Stream& stream) const;
 };
 

@@ -18,7 +18,7 @@ PartPlanner planner_of(const MiniCache& part) {
   PartPlanner planner;
   planner.cut = [&part](Draft& draft) {
     draft.plan.minicache = part;
-    draft.copy_everything();
+    for (std::int64_t layer = 0; layer < draft.layers(); ++layer) draft.copy_layer(layer);
   };
   return planner;
 }

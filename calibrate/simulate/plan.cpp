@@ -109,13 +109,22 @@ void Draft::for_full_heads(const std::function<void(std::int64_t, std::int64_t)>
       if (full(layer, g)) change(layer, g);
 }
 
-void Draft::copy_everything() {
-  for (auto& layer : plan.heads)
-    for (auto& cut : layer) {
-      for (const auto& range : cut.ranges)
-        for (std::int64_t j = range.begin; j < range.end; ++j) cut.tokens.push_back(j);
-      cut.ranges.clear();
-    }
+void Draft::copy_layer(std::int64_t layer) {
+  for (auto& cut : plan.heads[layer]) {
+    for (const auto& range : cut.ranges)
+      for (std::int64_t j = range.begin; j < range.end; ++j) cut.tokens.push_back(j);
+    cut.ranges.clear();
+  }
+}
+
+/// It cuts nothing: make_plan() asks the policy for the formats.
+PartPlanner planner_of(const Precision& part) {
+  const auto check = [&part](const Draft& draft) {
+    if (part.fixed && std::ssize(*part.fixed) != draft.layers())
+      fail(ErrorCode::usage, draft.policy.name, ": the formats are for ", part.fixed->size(),
+           " layers, the model has ", draft.layers());
+  };
+  return {.cut = check, .window_of = [](std::int64_t) { return std::nullopt; }};
 }
 
 std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_t heads) {
@@ -138,14 +147,20 @@ Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Se
                const model::Config& config) {
   Draft draft{policy, facts.state(), prompt, config};
   draft.plan.delay = decides_while_decoding(policy) ? 1 : 0;
-  draft.plan.kv_bits = policy.kv_bits;
   draft.plan.kv_residual = policy.kv_residual;
   draft.n = facts.state().n + draft.plan.delay;
   draft.plan.heads = keep_all(config, draft.n);
   draft.trimmed.assign(static_cast<std::size_t>(config.n_layers),
                        std::vector<std::uint8_t>(static_cast<std::size_t>(config.n_kv_heads), 0));
   for (const auto& part : policy.parts) planner_for(part).cut(draft);
-  if (policy.kv_bits < 16) draft.copy_everything();
+  std::vector<KvFormats> formats;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    formats.push_back(formats_of(policy, layer));
+  const auto plain = [](const KvFormats& layer) { return layer.plain(); };
+  if (!std::all_of(formats.begin(), formats.end(), plain)) draft.plan.formats = formats;
+  // Layers that share keys are read together: either all from copies or none.
+  for (std::int64_t layer = 0; layer < config.n_layers && !draft.plan.formats.empty(); ++layer)
+    if (draft.plan.pod || !plain(formats[layer])) draft.copy_layer(layer);
   return std::move(draft.plan);
 }
 

@@ -45,14 +45,17 @@ struct Plan {
   /// first step, else 0.
   std::int64_t delay = 0;
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
-  int kv_bits = 16;
-  std::int64_t kv_residual = 0;  // as in Policy
-  std::optional<LagKv> lag;      // goes on cutting while decoding, in the heads of `lag_heads`
-  LazyHeads lag_heads;           // [layer][KV head], 1 where LagKV cuts
-  std::optional<Pod> pod;        // its blocks are known: `lowest` is filled
+  std::vector<KvFormats> formats;           // [layer]; empty: 16 bits everywhere
+  std::int64_t kv_residual = 0;             // as in Policy
+  std::optional<LagKv> lag;  // goes on cutting while decoding, in the heads of `lag_heads`
+  LazyHeads lag_heads;       // [layer][KV head], 1 where LagKV cuts
+  std::optional<Pod> pod;    // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;
+  KvFormats formats_of(std::int64_t layer) const {
+    return formats.empty() ? KvFormats{} : formats[static_cast<std::size_t>(layer)];
+  }
 
   // For reports: what the policy decided on this prompt. Empty where it has no such decision.
   std::vector<double> mass;  // [layer], or [layer * KV head] if KV heads are decided one by one
@@ -99,6 +102,9 @@ bool decides_while_decoding(const Policy& policy);
 
 /// The full cache of n tokens: [layer][KV head].
 std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n);
+
+/// Rounds the keys and values of a layer, [KV head, token, head_dim], in place.
+void round_layer(const KvFormats& formats, const AnyView<3>& key, const AnyView<3>& value);
 
 using LayerWindows = std::vector<std::optional<Proximity>>;  // [layer], empty where it has none
 /// The windows of the layers, for a policy whose windows mask the prefill too. Error(usage) if a

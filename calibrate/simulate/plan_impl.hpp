@@ -56,8 +56,8 @@ struct Draft {
                             std::vector<std::vector<std::int64_t>> tokens);
   /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
-  /// Lets every head keep copies of its tokens, so that what is stored may be changed.
-  void copy_everything();
+  /// Lets every head of the layer keep copies of its tokens, so that what is stored may be changed.
+  void copy_layer(std::int64_t layer);
 };
 
 /// How one part of a policy is planned. It refers to the part, which must outlive it.
@@ -80,6 +80,7 @@ PartPlanner planner_of(const H2o& part);            // h2o.cpp
 PartPlanner planner_of(const LagKv& part);          // lagkv.cpp
 PartPlanner planner_of(const MiniCache& part);      // minicache.cpp
 PartPlanner planner_of(const Quest& part);          // quest.cpp
+PartPlanner planner_of(const Precision& part);      // plan.cpp
 
 /// The means over groups of `heads` neighbouring query heads, such as those of a layer or of a KV
 /// head.

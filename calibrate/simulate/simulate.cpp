@@ -83,9 +83,18 @@ Pod* shared_prefill(Policy& policy) {
   return nullptr;
 }
 
+/// Whether the tokens of the prompt attend to keys and values as the policy stores them.
+bool rounds_prefill(const Policy& policy) {
+  return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
+    const auto* precision = std::get_if<Precision>(&part);
+    return precision && precision->rounded_prefill;
+  });
+}
+
 /// What a policy changes while the prompt is read.
 struct Prefill {
   LayerWindows windows = {};
+  decltype(capture::Engine::Step::on_store) on_store = {};
   std::optional<capture::SharedKeys> shared = {};
 };
 
@@ -110,7 +119,8 @@ class Simulation {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const bool shares = shared_prefill(all[i]) != nullptr;
       if (shares) sharing.push_back(all[i]);
-      (all[i].masks_prefill || shares ? alone : plain).push_back(i);
+      const bool changes = all[i].masks_prefill || shares || rounds_prefill(all[i]);
+      (changes ? alone : plain).push_back(i);
     }
     for (const auto i : plain) together.push_back(all[i]);
     const auto outcomes = run_group(together, {}, out, &sharing);
@@ -124,6 +134,10 @@ class Simulation {
         prefill.shared = {pod.proximal, pod.lowest};
       }
       if (all[i].masks_prefill) prefill.windows = prefill_windows(all[i], config_);
+      if (rounds_prefill(all[i]))
+        prefill.on_store = [&policy = all[i]](auto layer, const auto& key, const auto& value) {
+          round_layer(formats_of(policy, layer), key, value);
+        };
       out.policies[i] = run_group({&all[i], 1}, prefill, out, nullptr).front();
     }
     return out;
@@ -146,6 +160,7 @@ class Simulation {
     capture::Engine::Step prefill{&prompt, context_};
     prefill.proximal = changed.windows;
     prefill.shared = changed.shared;
+    prefill.on_store = changed.on_store;
     engine_.run({&prefill, 1}, capture::Logits::last,
                 {.attention = [&](const capture::AttentionInputs& in) { facts.prefill(in); },
                  .logits = {},
@@ -281,7 +296,7 @@ class Simulation {
     one.free = !done(outcome.tokens);
     live.push_back(one);
     if (!one.forced || questions() > 0 || prefill_logits_ == reference_.logits.front()) return;
-    // A masked prefill has changed the first token's distribution already.
+    // A changed prefill has changed the first token's distribution already.
     compare(prefill_logits_, 0, progress);
     if (one.free && outcome.tokens.front() != reference_.tokens.front())
       split(continuations, live, live.size() - 1);

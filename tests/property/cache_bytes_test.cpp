@@ -34,6 +34,10 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "snapkv:window=8,budget=40,heads=query",
       "pyramidkv:window=8,budget=40,heads=query+kv4",
       "pyramid-layers:layers=1,initial=4,recent=24+snapkv:window=8,budget=40,heads=query",
+      "precision:keys=fp8,values=q4_0",
+      "precision:keys=int4,values=q8_0",
+      "streaming:initial=4,recent=32+precision:keys=16,values=int2",
+      "snapkv:window=8,budget=40,heads=query+precision:keys=int4,values=fp8",
   });
   for (const auto& policy : policies({"streaming:initial=4,recent=32", "window:recent=40+rolling",
                                       "streaming:initial=4,recent=32+kv4"})) {

@@ -8,6 +8,7 @@
 #include "base/half.hpp"
 #include "kernels/kv_quant.hpp"
 #include "kernels/minicache_merge.hpp"
+#include "tests/property/round_row.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -76,36 +77,48 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
   if (plan.minicache)
     for (std::int64_t layer = config_.n_layers / 2; layer + 1 < config_.n_layers; layer += 2)
       for (std::int64_t h = 0; h < config_.n_heads; ++h) merge(head(layer, h), head(layer + 1, h));
-  if (plan.kv_bits < 16)
-    for (auto& one : heads_) quantise(one, 0, coded_);
+  quantise_all(0, coded_);
 }
 
-void NaiveDecode::quantise(Head& head, std::int64_t begin, std::int64_t end) const {
-  std::vector<std::int64_t> held;
-  for (const auto j : head.held)
-    if (begin <= j && j < end) held.push_back(j);
-  if (held.empty()) return;
-  const auto n = static_cast<std::int64_t>(held.size()), d = config_.head_dim;
-  const auto run = [&](std::vector<Row>& rows, kernels::QuantAxis axis) {
+void NaiveDecode::quantise_all(std::int64_t begin, std::int64_t end) {
+  if (plan_.formats.empty()) return;
+  for (std::size_t i = 0; i < heads_.size(); ++i) quantise(i, begin, end);
+}
+
+void NaiveDecode::quantise(std::size_t number, std::int64_t begin, std::int64_t end) {
+  Head& head = heads_[number];
+  const auto d = config_.head_dim;
+  const auto run = [&](std::vector<Row>& rows, KvFormat format, kernels::QuantAxis axis) {
+    // What is generated is rounded as it comes where a token is rounded by itself.
+    if (format == KvFormat::f16 || (facts_of(format).by_token && begin >= first_)) return;
+    std::vector<std::int64_t> held;
+    for (const auto j : head.held)
+      if (begin <= j && j < end) held.push_back(j);
+    if (held.empty()) return;
+    if (facts_of(format).by_token) {
+      for (const auto j : held) round_row(rows[at(j)], format);
+      return;
+    }
+    const auto n = static_cast<std::int64_t>(held.size());
+    const int bits = format == KvFormat::int4 ? 4 : 2;
     std::vector<float> values = flat(rows, held);
-    std::vector<std::uint8_t> codes(at(n * kernels::quant_code_bytes(d, plan_.kv_bits)));
+    std::vector<std::uint8_t> codes(at(n * kernels::quant_code_bytes(d, bits)));
     const std::array<std::int64_t, 3> shape =
         axis == kernels::QuantAxis::per_channel
             ? std::array<std::int64_t, 3>{1, kernels::quant_groups(n), d}
             : std::array<std::int64_t, 3>{1, n, kernels::quant_groups(d)};
     std::vector<std::uint16_t> scales(at(shape[1] * shape[2])), minima(scales.size());
-    const kernels::QuantisedCache cache{
-        plan_.kv_bits,
-        axis,
-        {codes.data(), {1, n, kernels::quant_code_bytes(d, plan_.kv_bits)}},
-        {scales.data(), shape},
-        {minima.data(), shape}};
+    const kernels::QuantisedCache cache{bits,
+                                        axis,
+                                        {codes.data(), {1, n, kernels::quant_code_bytes(d, bits)}},
+                                        {scales.data(), shape},
+                                        {minima.data(), shape}};
     kernels::kv_quantise({View<float, 3>(values.data(), {1, n, d}), cache}, kReference);
     kernels::kv_dequantise({cache, {values.data(), {1, n, d}}}, kReference);
     put_back(rows, held, values);
   };
-  run(head.key, kernels::QuantAxis::per_channel);
-  run(head.value, kernels::QuantAxis::per_token);
+  run(head.key, formats_of(number).keys, kernels::QuantAxis::per_channel);
+  run(head.value, formats_of(number).values, kernels::QuantAxis::per_token);
 }
 
 void NaiveDecode::merge(Head& lower, Head& upper) const {
@@ -179,6 +192,9 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
     to.value.push_back(row_of(in.value, 0, h / group_));
     to.held.push_back(position_);
     forget(to);
+    const KvFormats formats = plan_.formats_of(layer);
+    if (facts_of(formats.keys).by_token) round_row(to.key.back(), formats.keys);
+    if (facts_of(formats.values).by_token) round_row(to.value.back(), formats.values);
   }
   auto& queries = queries_[at(layer)];
   queries.clear();
@@ -304,19 +320,20 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
     for (std::int64_t layer = 0; layer < config_.n_layers; ++layer)
       for (std::int64_t h = 0; h < config_.n_heads; ++h)
         if (plan_.lag_heads[at(layer)][at(h / group_)] != 0) cut(head(layer, h));
-  for (; plan_.kv_bits < 16 && position_ - plan_.kv_residual - coded_ >= 32; coded_ += 32)
-    for (auto& one : heads_) quantise(one, coded_, coded_ + 32);
+  for (; position_ - plan_.kv_residual - coded_ >= 32; coded_ += 32)
+    quantise_all(coded_, coded_ + 32);
   return logits;
 }
 
 double NaiveDecode::stored_bytes() const {
-  const double value = plan_.kv_bits == 16 ? 2 : plan_.kv_bits / 8.0 + 4.0 / 32;
   double bytes = 0;
   for (std::int64_t i = 0; i < std::ssize(heads_); ++i) {
     const auto& cut = plan_.heads[at(i / config_.n_heads)][at(i % config_.n_heads / group_)];
     if (i % group_ != 0 && cut.by_query_head.empty()) continue;
     for (const auto j : in_reach(at(i)))
-      bytes += 2 * static_cast<double>(config_.head_dim) * (j < coded_ ? value : 2);
+      for (const KvFormat format : {formats_of(at(i)).keys, formats_of(at(i)).values})
+        bytes += static_cast<double>(config_.head_dim) *
+                 (j < coded_ || facts_of(format).by_token ? facts_of(format).bytes_per_value : 2);
   }
   return bytes;
 }

@@ -49,8 +49,12 @@ class NaiveDecode {
   std::int64_t lowest(std::int64_t layer, std::int64_t h) const;
   bool distant(std::int64_t j) const;
   double score(const Row& query, const Row& key, const capture::ContinuationRows& in) const;
-  /// Rounds what the head holds of the positions from `begin` to end - 1.
-  void quantise(Head& head, std::int64_t begin, std::int64_t end) const;
+  /// Rounds what a head (its number in heads_) holds of the positions from `begin` to end - 1.
+  void quantise(std::size_t number, std::int64_t begin, std::int64_t end);
+  KvFormats formats_of(std::size_t number) const {
+    return plan_.formats_of(static_cast<std::int64_t>(number) / config_.n_heads);
+  }
+  void quantise_all(std::int64_t begin, std::int64_t end);
   void merge(Head& lower, Head& upper) const;
   std::vector<std::int64_t> quest_tokens(const capture::ContinuationRows& in, std::int64_t g,
                                          const std::vector<Row>& queries);
@@ -64,9 +68,9 @@ class NaiveDecode {
   const model::Config& config_;
   Plan plan_;
   std::int64_t group_;
-  std::int64_t first_, position_;          // of the first generated row, of the next one
-  std::int64_t coded_;                     // tokens before this one are in the plan's bits
-  std::vector<Head> heads_;                // [layer * query head]
+  std::int64_t first_, position_;  // of the first generated row, of the next one
+  std::int64_t coded_;       // tokens before this one are in the plan's bits, if they go in groups
+  std::vector<Head> heads_;  // [layer * query head]
   std::vector<std::vector<Row>> queries_;  // [layer][head], of this step
   capture::LayerStates states_;            // of layers without attention
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/property/naive_decode.hpp"
+#include "tests/property/round_row.hpp"
 #include "tests/property/simulation_fixture.hpp"
 
 namespace kvatlas::calibrate {
@@ -289,6 +290,56 @@ TEST_P(SimulationOf, MasksThePrefillAsTheEngineDoes) {
     EXPECT_EQ(got.policies[i].tokens, tokens);
     kl /= static_cast<double>(count);
     EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
+  }
+}
+
+/// The prompt's own tokens attend to rounded keys and values.
+TEST_P(SimulationOf, RoundsWhileThePromptIsRead) {
+  const std::int64_t n = 90, count = 8;
+  const Ids ids = random_ids(n, 21);
+  const auto tried = policies({"precision:keys=16,values=16,prefill=rounded",
+                               "precision:keys=q8_0,values=q8_0,prefill=rounded",
+                               "precision:keys=fp8,values=fp8,prefill=rounded",
+                               "streaming:initial=3,recent=12+precision:keys=q8_0,values=q4_0,"
+                               "prefill=rounded"});
+  const auto got = run(ids, tried, {.max_new = count});
+  EXPECT_EQ(got.policies[0].tokens, got.full.tokens);
+  EXPECT_LT(std::abs(got.policies[0].kl), 1e-5);
+  std::vector<std::vector<float>> full_logits;
+  generate(ids, count, &full_logits);
+  for (std::size_t i = 1; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const KvFormats all = formats_of(tried[i], 0);
+    capture::Sequence rounded = engine.sequence();
+    capture::Engine::Step step{&rounded, ids};
+    step.on_store = [&](auto, const auto& key, const auto& value) {
+      for (const bool keys : {true, false}) {
+        const auto& rows = keys ? key : value;
+        auto* data = const_cast<float*>(static_cast<const float*>(rows.data));
+        for (std::int64_t g = 0; g < rows.sizes[0]; ++g)
+          for (std::int64_t t = 0; t < rows.sizes[1]; ++t) {
+            std::vector<double> row;
+            float* const at = data + g * rows.strides[0] + t * rows.strides[1];
+            for (std::int64_t c = 0; c < rows.sizes[2]; ++c) row.push_back(at[c * rows.strides[2]]);
+            round_row(row, keys ? all.keys : all.values);
+            for (std::int64_t c = 0; c < rows.sizes[2]; ++c)
+              at[c * rows.strides[2]] = static_cast<float>(row[static_cast<std::size_t>(c)]);
+          }
+      }
+    };
+    engine.run({&step, 1}, capture::Logits::last);
+    const PromptFacts facts(needs_of({&tried[i], 1}), config, n);
+    NaiveDecode free(engine, rounded, n, make_plan(tried[i], facts, rounded, config)),
+        forced = free;
+    double kl = divergence(full_logits[0], rounded.logits());
+    Ids tokens{capture::argmax(rounded.logits())};
+    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
+      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
+      tokens.push_back(capture::argmax(free.step(tokens.back())));
+    }
+    EXPECT_EQ(got.policies[i].tokens, tokens);
+    kl /= static_cast<double>(count);
+    EXPECT_NEAR(got.policies[i].kl, kl, 0.02 * kl + 1e-5);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four calibrations on a profile whose statistics are known, with trials answered from rules
+// The calibrations on a profile whose statistics are known, with trials answered from rules
 // instead of a model.
 #include <algorithm>
 #include <cmath>
@@ -14,6 +14,7 @@
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/lagkv.hpp"
 #include "calibrate/methods/pod.hpp"
+#include "calibrate/methods/precision.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
@@ -565,6 +566,97 @@ TEST_F(Methods, TrialsThatAnswerTooLittleAreOurMistake) {
     return std::vector<std::vector<Trial>>();
   };
   EXPECT_THROW(calibrate_simlayerkv(evidence, lazy_request(), none), Error);
+}
+
+/// Costs that add up: those of layer 1's keys are great, the others' small.
+double cost_of_formats(const Policy& policy) {
+  const auto* part = part_of_policy<Precision>(policy);
+  if (!part) return 0;
+  double cost = 0;
+  for (std::int64_t l = 0; l < kLayers; ++l) {
+    const KvFormats formats = formats_of(policy, l);
+    const auto cost_in = [](KvFormat format) {
+      return format == KvFormat::f16 ? 0 : format == KvFormat::q8_0 ? 0.001 : 0.01;
+    };
+    cost += (l == 1 ? 100 : 1) * cost_in(formats.keys) + cost_in(formats.values) / 2;
+  }
+  return cost;
+}
+
+RunTrials trials_of_formats(Calls& calls) {
+  const RunTrials scored = trials_by(calls, [](const Policy& policy, std::size_t) {
+    return cost_of_formats(policy) > 0.5 ? 0.0 : 1.0;
+  });
+  return [scored](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+    auto out = scored(policies, samples);
+    for (std::size_t p = 0; p < policies.size(); ++p)
+      for (Trial& trial : out[p]) trial.kl = cost_of_formats(policies[p]);
+    return out;
+  };
+}
+
+PrecisionRequest two_formats() {
+  PrecisionRequest request;
+  request.taken.formats = {KvFormat::q8_0, KvFormat::int4};
+  return request;
+}
+
+TEST_F(Methods, PrecisionSparesTheLayerThatCosts) {
+  const Evidence evidence(profile(), {});
+  const Calibrated found = calibrate_precision(evidence, two_formats(), trials_of_formats(calls_));
+  expect_valid("precision", found);
+  ASSERT_EQ(calls_.size(), 3u);  // sensitivity, choice, measurement
+  EXPECT_EQ(calls_[0].first.size(), static_cast<std::size_t>(kLayers * 2 * 2));
+  EXPECT_EQ(calls_[0].second.size(), 4u);
+  for (const auto sample : calls_[2].second) {
+    EXPECT_THAT(calls_[0].second, Not(Contains(sample)));
+    EXPECT_THAT(calls_[1].second, Not(Contains(sample)));
+  }
+  const auto keys = found.section["result"]["keys"].get<std::vector<std::string>>();
+  for (std::int64_t l = 0; l < kLayers; ++l)
+    if (l != 1) {
+      EXPECT_EQ(keys[static_cast<std::size_t>(l)], "int4") << l;
+    }
+  EXPECT_NE(keys[1], "int4");  // that alone would cost 1
+  double size = 0;
+  for (const auto& point : found.section["curve"]) {
+    EXPECT_GT(point["size"].get<double>(), size);
+    size = point["size"];
+    EXPECT_NEAR(point["kl"].get<double>(), point["expected_kl"].get<double>(), 1e-9);
+  }
+  EXPECT_EQ(found.section["uniform"].size(), 2u);
+  EXPECT_NEAR(found.section["sensitivity"]["items"][2]["kl"][1].get<double>(), 1, 1e-9);
+  EXPECT_TRUE(found.section["sensitivity"]["items"][2]["keys"].get<bool>());
+}
+
+TEST_F(Methods, PrecisionWithinASize) {
+  const Evidence evidence(profile(), {});
+  PrecisionRequest request = two_formats();
+  request.size = 0.5;
+  const Calibrated found = calibrate_precision(evidence, request, trials_of_formats(calls_));
+  EXPECT_LE(found.section["size"].get<double>(), 0.5);
+  EXPECT_EQ(found.section["curve"].size(), 1u);
+  request.size = 0.2;
+  EXPECT_THAT(refusal([&] { calibrate_precision(evidence, request, trials_of_formats(calls_)); }),
+              HasSubstr("takes 31.2 % of its bytes at least: give a larger --size"));
+  EXPECT_THAT(refusal([&] { calibrate_precision(evidence, request, nullptr); }),
+              HasSubstr("is measured on the model: give --model"));
+}
+
+/// Runtimes that have one format for all layers, or for keys and values.
+TEST_F(Methods, PrecisionAsRuntimesTakeIt) {
+  const Evidence evidence(profile(), {});
+  PrecisionRequest request = two_formats();
+  request.taken.by_layer = false;
+  const Calibrated apart = calibrate_precision(evidence, request, trials_of_formats(calls_));
+  EXPECT_EQ(calls_[0].first.size(), 4u);  // keys and values in two formats
+  const auto all_keys = apart.section["result"]["keys"].get<std::set<std::string>>();
+  EXPECT_EQ(all_keys.size(), 1u);
+  request.taken = {{KvFormat::fp8}, true, false};
+  calls_.clear();
+  const Calibrated by_layer = calibrate_precision(evidence, request, trials_of_formats(calls_));
+  EXPECT_EQ(calls_[0].first.size(), static_cast<std::size_t>(kLayers));
+  EXPECT_EQ(by_layer.section["result"]["keys"], by_layer.section["result"]["values"]);
 }
 
 }  // namespace

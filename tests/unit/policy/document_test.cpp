@@ -55,7 +55,7 @@ TEST(Document, FullRoundTrip) {
   EXPECT_EQ(after.model.kv_heads, 2);
   EXPECT_EQ(after.provenance.seed, 7u);
   EXPECT_THAT(after.provenance.lengths, ElementsAre(128, 512));
-  EXPECT_EQ(after.sections.size(), 6u);
+  EXPECT_EQ(after.sections.size(), 7u);
   EXPECT_EQ(after.sections["simlayerkv"]["curve"][0]["score"], 0.9875);
   EXPECT_EQ(after.runtime, "vllm");
   EXPECT_EQ(after.pareto[0]["score"], 0.333333333);
@@ -189,7 +189,11 @@ TEST(Document, Policies) {
   EXPECT_EQ(policies[0].name, "simlayerkv:threshold=0.7+lagkv+kv4");
   EXPECT_THAT(policies[0].parts, SizeIs(2));
   document.compose.clear();
-  EXPECT_THAT(policies_of(document), SizeIs(6));
+  EXPECT_THAT(policies_of(document), SizeIs(7));
+  // The bits of the document are of all policies but the one that says itself how numbers are
+  // stored.
+  for (const Policy& policy : policies_of(document))
+    EXPECT_EQ(policy.kv_bits, policy.section == "precision" ? 16 : 4) << policy.name;
   const auto budgets = [&](const std::string& task) {
     return *std::get<DynamicKv>(policies_of(document, task).at(2).parts.at(0)).fixed;
   };
@@ -276,7 +280,27 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
   EXPECT_THAT(why_not("lagkv", sizes), HasSubstr("heads of different sizes"));
   EXPECT_NO_THROW(check_cache(parse_policy("snapkv+kv4"), sizes));
   for (const ModelInfo* model : {&latent, &shared})
-    EXPECT_THAT(why_not("kv4", *model), HasSubstr("is not simulated"));
+    for (const char* policy : {"kv4", "precision"})
+      EXPECT_THAT(why_not(policy, *model), HasSubstr("is not simulated")) << policy;
+}
+
+TEST(Document, FormatsByLayer) {
+  json all = full_json();
+  all["compose"] = {"precision", "simlayerkv"};
+  all["kv_bits"] = 16;
+  const auto policies = policies_of(parse_document(all.dump()));
+  ASSERT_EQ(policies.size(), 1u);
+  EXPECT_EQ(formats_of(policies[0], 1), (KvFormats{KvFormat::q8_0, KvFormat::q4_0}));
+  EXPECT_THAT(policies[0].name, HasSubstr("(by layer)"));
+  EXPECT_THAT(refusal_with("/precision/result/keys", {"fp8", "fp8", "fp8"}),
+              HasSubstr("formats of 3 layers' keys and of 4 layers' values"));
+  EXPECT_THAT(refusal_with("/precision/result/keys/2", "fp4"),
+              HasSubstr("precision.result.keys.2: "));
+  json three = all;
+  three["precision"]["result"] = {{"keys", {"16", "16", "16"}}, {"values", {"16", "16", "16"}}};
+  EXPECT_THAT(refusal(three), HasSubstr("result.keys has 3 entries, and the model has 4 layers"));
+  all["kv_bits"] = 4;
+  EXPECT_THAT(refusal(all), HasSubstr("both say how numbers are stored"));
 }
 
 TEST(Document, RefusalsNameThePlace) {

@@ -29,6 +29,10 @@ inline Document full_document() {
   document.sections["dynamickv"] = section_of(budgets);
   document.sections["dynamickv"]["result"]["tasks"]["needle"] = {90, 130, 80, 148};
   document.sections["lagkv"] = section_of(LagKv{});
+  using enum KvFormat;
+  Precision formats;
+  formats.fixed = {{fp8, f16}, {q8_0, q4_0}, {int4, int4}, {f16, int2}};
+  document.sections["precision"] = section_of(formats);
   document.sections["baseline"] = section_of(SnapKv{});
   document.sections["heads"] = {
       {"settings", {{"initial", 64}, {"recent", 256}}},

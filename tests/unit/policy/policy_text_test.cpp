@@ -213,5 +213,19 @@ TEST(PolicyText, HelpNamesKeysAndDefaults) {
     EXPECT_THAT(help, HasSubstr(word));
 }
 
+TEST(PolicyText, Precision) {
+  const Policy policy = parse_policy("streaming:recent=64+precision:keys=q8_0,values=int4");
+  EXPECT_EQ(policy_text(policy), "streaming:recent=64+precision:keys=q8_0,values=int4");
+  EXPECT_EQ(formats_of(policy, 3), (KvFormats{KvFormat::q8_0, KvFormat::int4}));
+  EXPECT_EQ(formats_of(parse_policy("kv2"), 0), (KvFormats{KvFormat::int2, KvFormat::int2}));
+  EXPECT_TRUE(formats_of(parse_policy("full"), 0).plain());
+  EXPECT_EQ(policy_text(parse_policy("precision")), "precision");
+  EXPECT_THAT(refusal("precision:keys=q5_0"), HasSubstr("keys=q5_0: expected 16 or fp8"));
+  EXPECT_THAT(refusal("precision+kv4"), HasSubstr("both say how numbers are stored"));
+  EXPECT_THAT(refusal("precision+precision"), HasSubstr("a policy has one such part"));
+  EXPECT_THAT(refusal("precision+quest"), HasSubstr("stands alone"));
+  EXPECT_THAT(refusal("precision+minicache"), HasSubstr("stands alone"));
+}
+
 }  // namespace
 }  // namespace kvatlas::calibrate

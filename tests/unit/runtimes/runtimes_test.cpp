@@ -50,23 +50,24 @@ std::string refusal(const Policy& policy, const char* runtime, const char* archi
 }
 
 TEST(Runtimes, Matrix) {
-  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV: exact, approximate or not.
-  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee"},
-                                                      {"duo-attention", "Ec - Ec - - -"},
-                                                      {"vllm", "Eh - - - - -"},
-                                                      {"tensorrt-llm", "Aabcd - - - Ag -"},
-                                                      {"transformers", "Aabcd - - - Aacg -"},
-                                                      {"sglang", "Aabcd - - - - -"},
-                                                      {"llama.cpp", "Aabcd - - - - -"},
-                                                      {"mlx-lm", "Aabcd - - - - -"},
-                                                      {"mlc-llm", "Abc - - - - -"},
-                                                      {"openvino", "Agh - - - Agh -"},
-                                                      {"minference", "Af - Af - - -"},
-                                                      {"simlayerkv", "A E - - - -"},
-                                                      {"dynamickv", "- - - - A -"},
-                                                      {"lagkv", "- - - - - E"},
-                                                      {"kvcache-factory", "- - Ag - E -"},
-                                                      {"transformers-cache", "E E E E E E"}};
+  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats: exact, approximate or
+  // not.
+  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee -"},
+                                                      {"duo-attention", "Ec - Ec - - - -"},
+                                                      {"vllm", "Eh - - - - - E"},
+                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai"},
+                                                      {"transformers", "Aabcd - - - Aacg - Ai"},
+                                                      {"sglang", "Aabcd - - - - - Ai"},
+                                                      {"llama.cpp", "Aabcd - - - - - Ai"},
+                                                      {"mlx-lm", "Aabcd - - - - - -"},
+                                                      {"mlc-llm", "Abc - - - - - -"},
+                                                      {"openvino", "Agh - - - Agh - -"},
+                                                      {"minference", "Af - Af - - - -"},
+                                                      {"simlayerkv", "A E - - - - -"},
+                                                      {"dynamickv", "- - - - A - -"},
+                                                      {"lagkv", "- - - - - E -"},
+                                                      {"kvcache-factory", "- - Ag - E - -"},
+                                                      {"transformers-cache", "E E E E E E E"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
@@ -89,7 +90,7 @@ TEST(Runtimes, EveryFormAndLossHasItsWords) {
       EXPECT_NE(expression.fit, Fit::impossible) << runtime.name << ", " << form_name(form);
       all.insert(expression.losses.begin(), expression.losses.end());
     }
-  EXPECT_EQ(loss_letters(all), "abcdefgh");
+  EXPECT_EQ(loss_letters(all), "abcdefghi");
   for (const Loss loss : all) EXPECT_STRNE(loss_text(loss), "") << loss_letter(loss);
 }
 
@@ -135,6 +136,42 @@ TEST(Runtimes, VllmKeepsWholeBlocks) {
   Policy rolling = lazy_layers();
   rolling.rolling = true;
   EXPECT_TRUE(as_runtime_behaves(rolling, "vllm", model_of("llama")).policy.rolling);
+}
+
+/// Layers 1 and 2 of 4 are stored in this format.
+Policy formats(KvFormats format) {
+  Precision part;
+  part.fixed = {{}, format, format, {}};
+  return {.name = "formats", .parts = {part}};
+}
+
+TEST(Runtimes, NumberFormats) {
+  using enum KvFormat;
+  const auto real = as_runtime_behaves(formats({fp8, fp8}), "vllm", model_of("llama"));
+  EXPECT_TRUE(std::get<Precision>(real.policy.parts[0]).rounded_prefill);
+  EXPECT_THAT(real.changes, ElementsAre(HasSubstr("attend to rounded keys and values")));
+  EXPECT_THAT(refusal(formats({q8_0, q8_0}), "vllm"),
+              HasSubstr("its cache has no format 'q8_0', only 16, fp8"));
+  EXPECT_THAT(refusal(formats({fp8, f16}), "vllm"),
+              HasSubstr("the keys and the values of a layer in one format"));
+  EXPECT_THAT(refusal(formats({q8_0, q4_0}), "llama.cpp"),
+              HasSubstr("it stores all layers in one format"));
+  const Policy alike{.name = {}, .parts = {Precision{{q8_0, q4_0}}}};
+  EXPECT_EQ(part_as<Precision>(alike, "llama.cpp").everywhere, (KvFormats{q8_0, q4_0}));
+  EXPECT_THAT(refusal(alike, "sglang"), HasSubstr("no format 'q8_0'"));
+  EXPECT_THAT(refusal(alike, "mlx-lm"), HasSubstr("it cannot take number formats by layer"));
+  EXPECT_EQ(part_as<Precision>(formats({int4, q8_0}), "transformers-cache").fixed->at(1),
+            (KvFormats{int4, q8_0}));
+  // Bits that hold for all layers become such a part.
+  Document document;
+  document.model = model_of("llama");
+  document.kv_bits = 4;
+  const auto given =
+      given_to_runtime(document, policies_of(document).at(0), runtime_named("transformers"));
+  EXPECT_EQ(std::get<Precision>(given.policy.parts.at(0)).everywhere, (KvFormats{int4, int4}));
+  EXPECT_EQ(given.policy.kv_bits, 16);
+  EXPECT_THAT(as_runtime_behaves(given.policy, "transformers", document.model).not_simulated,
+              HasSubstr("groups of 64"));
 }
 
 TEST(Runtimes, TransformersLlamaCutsTheCacheAlone) {

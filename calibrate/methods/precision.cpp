@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/methods/precision.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/options.hpp"
+#include "base/text_count.hpp"
+#include "calibrate/methods/judging.hpp"
+#include "calibrate/methods/method_command.hpp"
+#include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
+#include "calibrate/rules/certainty.hpp"
+#include "calibrate/rules/precision.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kName = method::kPrecision.name;
+/// Allocations that are tried, evenly spread over their sizes.
+constexpr std::size_t kTried = 8;
+
+std::string word_of(KvFormat format) { return std::string(facts_of(format).word); }
+
+/// A cache that makes the model's numbers no numbers is as far from it as can be.
+double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
+
+class FormatSearch {
+ public:
+  FormatSearch(const Evidence& evidence, const PrecisionRequest& request, const RunTrials& run)
+      : evidence_(evidence),
+        request_(request),
+        run_(run),
+        formats_(request.taken.formats.begin(), request.taken.formats.end()),
+        layers_(static_cast<std::size_t>(evidence.header().n_layers)) {}
+
+  Calibrated calibrate();
+  std::vector<ExpectedFormats> expected(const std::vector<std::size_t>& samples);
+
+ private:
+  /// What is stored in one format as a whole: sides of layers.
+  struct Sides {
+    std::vector<std::size_t> layers;
+    bool keys = false, values = false;
+  };
+  void list_items();
+  Precision part_of(const std::vector<KvFormat>& formats) const;
+  std::vector<std::size_t> sensitivity_samples(const std::vector<std::size_t>& choice) const;
+  void find_costs(const std::vector<std::size_t>& samples);
+  std::vector<Allocation> tried() const;
+  std::vector<Policy> uniform() const;
+  Precision choose(const Split& split);
+  void measure(const Split& split, const Precision& chosen);
+  void report(const Precision& chosen);
+
+  const Evidence& evidence_;
+  const PrecisionRequest& request_;
+  const RunTrials& run_;
+  std::vector<KvFormat> formats_;
+  std::size_t layers_;
+  std::vector<Sides> sides_;  // of each item
+  std::vector<StoredItem> items_;
+  json report_ = json::object();
+  Calibrated out_;
+};
+
+void FormatSearch::list_items() {
+  const CacheShape shape = evidence_.shape();
+  const std::int64_t length = evidence_.lengths().back();
+  std::vector<Sides> of_layers;
+  for (std::size_t l = 0; l < layers_; ++l) {
+    if (request_.taken.by_layer || l == 0) of_layers.push_back({});
+    of_layers.back().layers.push_back(l);
+  }
+  for (const Sides& layers : of_layers)
+    for (const bool keys : {true, false}) {
+      if (!request_.taken.apart && !keys) continue;
+      Sides item = layers;
+      item.keys = keys;
+      item.values = !keys || !request_.taken.apart;
+      StoredItem stored;
+      for (const auto l : item.layers)
+        stored.values += static_cast<double>(item.keys + item.values) *
+                         shape.share(static_cast<std::int64_t>(l)) *
+                         static_cast<double>(shape.held(static_cast<std::int64_t>(l), length));
+      sides_.push_back(std::move(item));
+      items_.push_back(std::move(stored));
+    }
+}
+
+Precision FormatSearch::part_of(const std::vector<KvFormat>& formats) const {
+  Precision part;
+  part.fixed.emplace(layers_);
+  for (std::size_t i = 0; i < sides_.size(); ++i)
+    for (const auto l : sides_[i].layers) {
+      if (sides_[i].keys) (*part.fixed)[l].keys = formats[i];
+      if (sides_[i].values) (*part.fixed)[l].values = formats[i];
+    }
+  return part;
+}
+
+/// As many texts as possible, in the order of the profile.
+std::vector<std::size_t> FormatSearch::sensitivity_samples(
+    const std::vector<std::size_t>& choice) const {
+  std::vector<std::size_t> out;
+  std::set<std::string> texts;
+  for (const auto position : choice)
+    if (const auto& text = evidence_.sample(position).group;
+        out.size() < request_.texts && (text.empty() || texts.insert(text).second))
+      out.push_back(position);
+  return out;
+}
+
+void FormatSearch::find_costs(const std::vector<std::size_t>& samples) {
+  std::vector<Policy> policies;
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    for (const KvFormat format : formats_) {
+      std::vector<KvFormat> one(items_.size(), KvFormat::f16);
+      one[i] = format;
+      policies.push_back(
+          {.name = str("item ", i, " in ", word_of(format)), .parts = {part_of(one)}});
+    }
+  const auto trials = run_(policies, samples);
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    std::vector<double> of_samples;
+    for (const Trial& trial : trials.at(p)) of_samples.push_back(divergence_of(trial));
+    items_[p / formats_.size()].cost.push_back(mean_of(of_samples));
+  }
+}
+
+/// The wanted size alone, or sizes evenly spread between 16 bits and the fewest bytes.
+std::vector<Allocation> FormatSearch::tried() const {
+  const auto all = allocations(items_, formats_);
+  if (request_.size) {
+    if (all.back().size > *request_.size)
+      fail(ErrorCode::usage, "in the formats ",
+           join(formats_, ", ", [](KvFormat format) { return word_of(format); }),
+           " the cache takes ", percent_text(all.back().size),
+           " of its bytes at least: give a "
+           "larger --size, or more --formats");
+    return {first_within(all, *request_.size)};
+  }
+  std::vector<Allocation> out;
+  for (std::size_t i = kTried; i > 0; --i) {
+    const double size = 1 - (1 - all.back().size) * static_cast<double>(i) / kTried;
+    const Allocation& one = first_within(all, size);
+    if (out.empty() || one.formats != out.back().formats) out.push_back(one);
+  }
+  return out;  // the smallest first
+}
+
+/// One format for all layers, to compare with.
+std::vector<Policy> FormatSearch::uniform() const {
+  std::vector<Policy> out;
+  for (const KvFormat format : formats_) out.push_back(policy_of(Precision{{format, format}}));
+  return out;
+}
+
+Precision FormatSearch::choose(const Split& split) {
+  const auto candidates = tried();
+  std::vector<Policy> policies;
+  for (const Allocation& one : candidates) policies.push_back(policy_of(part_of(one.formats)));
+  const Verdict verdict(evidence_, run_, policies, split.choice);
+  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  const double full = verdict.full_score().mean;
+  require_score(full, evidence_.request().force, out_);
+  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
+  Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
+                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
+                  fixed_text(full, 3), ")"),
+              {"size", "score", "KL", "KL expected"},
+              {}};
+  std::vector<double> scores;
+  json curve = json::array();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Estimate score = verdict.score(i);
+    scores.push_back(score.mean);
+    std::vector<double> kls;
+    for (const Trial& trial : verdict.trials(i)) kls.push_back(divergence_of(trial));
+    const double kl = mean_of(kls);
+    const json formats = section_of(policies[i].parts.front()).at("result");
+    curve.push_back({{"size", candidates[i].size},
+                     {"score", number_json(score.mean)},
+                     {"low", number_json(score.low)},
+                     {"high", number_json(score.high)},
+                     {"kl", number_json(kl)},
+                     {"expected_kl", candidates[i].cost},
+                     {"keys", formats.at("keys")},
+                     {"values", formats.at("values")}});
+    table.rows.push_back({percent_text(candidates[i].size), estimate_text(score), fixed_text(kl, 4),
+                          fixed_text(candidates[i].cost, 4)});
+  }
+  report_["curve"] = curve;
+  report_["full"] = estimate_json(verdict.full_score());
+  report_["tolerance"] = tolerance;
+  const auto chosen =
+      request_.size ? std::optional<std::size_t>(0) : choose_threshold(scores, full, tolerance);
+  if (chosen) table.rows[*chosen].front() += " *";
+  out_.tables.push_back(std::move(table));
+  if (!chosen) {
+    out_.notes.push_back("no size stays within the tolerance: everything stays in 16 bits");
+    return part_of(std::vector<KvFormat>(items_.size(), KvFormat::f16));
+  }
+  report_["size"] = candidates[*chosen].size;
+  return part_of(candidates[*chosen].formats);
+}
+
+void FormatSearch::measure(const Split& split, const Precision& chosen) {
+  std::vector<Policy> policies = uniform();
+  policies.insert(policies.begin(), policy_of(chosen));
+  const bool held_out = !split.held_out.empty();
+  const Verdict verdict(evidence_, run_, policies, held_out ? split.held_out : split.choice);
+  if (verdict.samples().empty()) {
+    out_.notes.push_back("no held-out sample has a score: the loss is not measured");
+    return;
+  }
+  report_["measured"] = verdict.measured(0, held_out);
+  out_.tables.push_back(measured_table(
+      str("Precision as chosen, on ", held_out ? "held-out samples" : "the samples of the choice"),
+      report_["measured"]));
+  Table controls{"Beside it, one format for all layers", {"format", "score", "KV kept"}, {}};
+  for (std::size_t i = 0; i < formats_.size(); ++i) {
+    json& control = report_["uniform"][word_of(formats_[i])];
+    control = verdict.measured(i + 1, held_out);
+    controls.rows.push_back({word_of(formats_[i]), estimate_text(verdict.score(i + 1)),
+                             percent_text(number_of(control.at("kept_share")))});
+  }
+  out_.tables.push_back(std::move(controls));
+  note_precision(evidence_, split, verdict, 0, out_);
+}
+
+void FormatSearch::report(const Precision& chosen) {
+  json sensitivity = {{"formats", json::array()}, {"items", json::array()}};
+  for (const KvFormat format : formats_) sensitivity["formats"].push_back(word_of(format));
+  Table table{
+      "Precision: KL divergence, in thousandths of a nat, where one layer's keys, or values, "
+      "alone have a format",
+      {"layer"},
+      {}};
+  const bool apart = request_.taken.apart;
+  for (const char* side : {"keys", "values"})
+    for (const KvFormat format : formats_)
+      if (apart || std::string_view(side) == "keys")
+        table.columns.push_back(str(apart ? str(side, " ") : "", word_of(format)));
+  table.columns.insert(table.columns.end(), {"keys in", "values in"});
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    sensitivity["items"].push_back({{"layers", sides_[i].layers},
+                                    {"keys", sides_[i].keys},
+                                    {"values", sides_[i].values},
+                                    {"kl", items_[i].cost}});
+  for (std::size_t i = 0; i < items_.size(); i += apart ? 2 : 1) {
+    const std::size_t first = sides_[i].layers.front();
+    std::vector<std::string> row = {sides_[i].layers.size() > 1 ? "all" : str(first)};
+    for (std::size_t side = i; side < i + (apart ? 2 : 1); ++side)
+      for (const double cost : items_[side].cost) row.push_back(fixed_text(1000 * cost, 3));
+    const KvFormats& formats = (*chosen.fixed)[first];
+    row.push_back(word_of(formats.keys));
+    row.push_back(word_of(formats.values));
+    table.rows.push_back(std::move(row));
+  }
+  report_["sensitivity"] = std::move(sensitivity);
+  out_.tables.insert(out_.tables.begin(), std::move(table));
+
+  json savings = json::array();
+  Table lengths{"Precision: savings", {"tokens", "KV ratio", "full MiB", "kept MiB"}, {}};
+  for (const auto length : evidence_.lengths()) {
+    const double ratio = kv_ratio(chosen, evidence_.shape(), length),
+                 full = evidence_.shape().full_bytes(length);
+    constexpr double kMiB = 1 << 20;
+    savings.push_back({{"length", length},
+                       {"kv_ratio", ratio},
+                       {"full_bytes", full},
+                       {"kept_bytes", full / ratio}});
+    lengths.rows.push_back({str(length), fixed_text(ratio, 2), fixed_text(full / kMiB, 1),
+                            fixed_text(full / ratio / kMiB, 1)});
+  }
+  report_["savings"] = savings;
+  out_.tables.push_back(std::move(lengths));
+}
+
+std::vector<ExpectedFormats> FormatSearch::expected(const std::vector<std::size_t>& samples) {
+  list_items();
+  find_costs(sensitivity_samples(samples));
+  std::vector<ExpectedFormats> out;
+  for (const Allocation& one : tried()) out.push_back({part_of(one.formats), one.size, one.cost});
+  return out;
+}
+
+Calibrated FormatSearch::calibrate() {
+  if (!run_)
+    fail(ErrorCode::usage,
+         "what fewer bits cost is measured on the model: give --model, the profile's own");
+  const auto answered = evidence_.answered(evidence_.positions());
+  require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
+  const Split split = evidence_.split(answered);
+  list_items();
+  const auto looked_at = sensitivity_samples(split.choice);
+  find_costs(looked_at);
+  const Precision chosen = choose(split);
+  measure(split, chosen);
+  report(chosen);
+  report_["sensitivity"]["samples"] = looked_at.size();
+  report_["samples"] = split.choice.size();
+  json section = section_of(chosen);
+  section.update(report_);
+  section.update(out_.section);
+  out_.section = std::move(section);
+  return std::move(out_);
+}
+
+/// The method's options.
+class PrecisionCommand : public MethodCommand {
+ public:
+  void add_options(CLI::App& command) override {
+    std::vector<std::string> words;
+    for (const KvFormatFacts& format : kKvFormats)
+      if (format.word != facts_of(KvFormat::f16).word) words.emplace_back(format.word);
+    add_option(command, "--formats", formats_, "NAME,...",
+               "number formats that may be chosen beside 16 bits (" + join(words) + ")")
+        ->delimiter(',')
+        ->check(CLI::IsMember(words))
+        ->default_str("q8_0,int4,int2");
+    add_option(command, "--size", request_.size, "SHARE",
+               "at most this share of the bytes at 16 bits, 0 to 1 (default: the least whose score "
+               "holds)")
+        ->check(real_range(0.0, 1.0));
+    add_number(command, "--sensitivity-texts", request_.texts, "N",
+               "texts on which each layer is tried by itself", 1, 4096);
+  }
+  Shared shared() override { return {nullptr, &request_.tolerance}; }
+  bool compares() const override { return true; }
+  void settle() override {
+    if (formats_.empty()) return;
+    request_.taken.formats.clear();
+    for (std::size_t f = 0; f < kKvFormats.size(); ++f)
+      if (std::find(formats_.begin(), formats_.end(), kKvFormats[f].word) != formats_.end())
+        request_.taken.formats.insert(static_cast<KvFormat>(f));
+  }
+  bool fit(const Runtime& runtime) override {
+    if (!runtime.takes(Form::precision) || !runtime.formats_taken.not_simulated.empty())
+      return false;
+    if (runtime.runs_everything) return true;
+    const auto asked = request_.taken.formats;
+    request_.taken = runtime.formats_taken;
+    if (!formats_.empty())
+      std::erase_if(request_.taken.formats, [&](KvFormat one) { return !asked.contains(one); });
+    return !request_.taken.formats.empty();
+  }
+  Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
+    return calibrate_precision(evidence, request_, run);
+  }
+
+ private:
+  PrecisionRequest request_;
+  std::vector<std::string> formats_;
+};
+
+}  // namespace
+
+Calibrated calibrate_precision(const Evidence& evidence, const PrecisionRequest& request,
+                               const RunTrials& run) {
+  return FormatSearch(evidence, request, run).calibrate();
+}
+
+std::vector<ExpectedFormats> expected_formats(const Evidence& evidence,
+                                              const PrecisionRequest& request, const RunTrials& run,
+                                              const std::vector<std::size_t>& samples) {
+  return FormatSearch(evidence, request, run).expected(samples);
+}
+
+CalibratedMethod precision_command() {
+  return {method::kPrecision, "Which layers' keys and values bear how few bits",
+          "  kvatlas calibrate precision -p p.h5 --model M -o policy.json\n"
+          "  kvatlas calibrate precision -p p.h5 --model M --formats q8_0,q4_0,int4 --size 0.3\n"
+          "  kvatlas calibrate precision -p p.h5 --model M --for vllm -o policy.json",
+          []() -> std::unique_ptr<MethodCommand> { return std::make_unique<PrecisionCommand>(); }};
+}
+
+}  // namespace kvatlas::calibrate
