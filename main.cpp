@@ -80,7 +80,7 @@ kvatlas::reference::KnownValues known_values() {
   std::vector<std::string> or_all = runtimes;
   or_all.emplace_back("all");
   std::vector<std::string> chats = {"auto"};
-  for (const char* format : kvatlas::model::kChatFormats) chats.emplace_back(format);
+  for (auto& format : kvatlas::model::Chat::format_names()) chats.push_back(std::move(format));
   return {{"RUNTIME", runtimes},
           {"--to", or_all},
           {"--device", {"auto", "cpu", "cuda"}},

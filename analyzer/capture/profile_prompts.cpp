@@ -109,9 +109,9 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
       (!given.tasks.empty() || !given.lengths.empty() || !given.depths.empty() || given.quick))
     fail(ErrorCode::usage,
          "--task, --lengths, --depths and --quick make prompts: give them, or prompts of your own");
-  const model::ChatFormat chat = settle_chat(run.chat, model.tokenizer().get());
+  const model::Chat chat(run.chat, model.tokenizer().get());
   PlannedPrompts plan;
-  json described = {{"chat", model::chat_format_name(chat)}};
+  json described = {{"chat", chat.name()}};
   if (own) {
     for (auto& prompt : collect_prompts(run)) plan.prompts.push_back({std::move(prompt), {}});
     described["from"] = run.prompts_file.empty() ? "--prompt" : "--prompts";

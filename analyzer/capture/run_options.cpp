@@ -39,8 +39,9 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
 void add_model_options(CLI::App& command, RunOptions& options) {
   kvatlas::add_model_options(command, static_cast<ModelOptions&>(options))->required();
   add_option(command, "--chat", options.chat, "FORMAT",
-             "write each text prompt as a user's message: auto (the model's own format), "
-             "chatml, llama2, llama3, mistral, phi3, or none")
+             "write each text prompt as a user's message: auto (the model's own chat template), or "
+             "a format: " +
+                 join(model::Chat::format_names()))
       ->capture_default_str();
 }
 
@@ -54,24 +55,8 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
 }
 
-model::ChatFormat settle_chat(const std::string& chat, const model::Tokenizer* tokenizer) {
-  if (chat == "auto") {
-    const auto own = tokenizer ? model::recognise_chat_format(*tokenizer) : std::nullopt;
-    if (!own)
-      fail(ErrorCode::usage,
-           "--chat: the model has no chat template that kvatlas knows; name one: chatml, llama2, "
-           "llama3, mistral, phi3");
-    return *own;
-  }
-  const auto named = model::chat_format_named(chat);
-  if (!named)
-    fail(ErrorCode::usage, "--chat ", quoted(chat),
-         ": use auto, none, chatml, llama2, llama3, mistral or phi3");
-  return *named;
-}
-
 std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
-                                        model::ChatFormat chat) {
+                                        const model::Chat& chat) {
   if (!prompt.tokens.empty()) {
     require_in_vocabulary(prompt.tokens, model.config(), ErrorCode::unreadable);
     return prompt.tokens;
@@ -85,11 +70,9 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
          "; give the prompt as 'tokens' in --prompts FILE");
   // LongBench puts some of its datasets into no chat format.
   const auto* dataset = data::longbench_dataset(prompt.task);
-  if (chat == model::ChatFormat::none || (dataset && !dataset->chat))
+  if (chat.is_bare() || (dataset && !dataset->chat))
     return tokenizer->encode(prompt.with_answer_prefix());
-  const auto written = model::render_chat(chat, {{"user", prompt.as_text()}},
-                                          tokenizer->chat_template().value_or(""));
-  return tokenizer->encode(written + prompt.answer_prefix,
+  return tokenizer->encode(chat.render({{"user", prompt.as_text()}}) + prompt.answer_prefix,
                            {.add_special = false, .parse_special = true});
 }
 
@@ -132,7 +115,7 @@ Session open_session(const RunOptions& options) {
   session.prompts = collect_prompts(options);
   session.model = model::ModelFile::open(options.model);
   EngineOptions engine = engine_options(options);
-  const model::ChatFormat chat = settle_chat(options.chat, session.model->tokenizer().get());
+  const model::Chat chat(options.chat, session.model->tokenizer().get());
   for (const auto& prompt : session.prompts) {
     session.tokens.push_back(in_context(
         printable(prompt.id), [&] { return encode_prompt(prompt, *session.model, chat); }));

@@ -48,9 +48,8 @@ Session open_session(const RunOptions& options);
 
 // The steps of open_session, for commands that need more than one list of prompts.
 std::vector<data::Prompt> collect_prompts(const RunOptions& options);
-model::ChatFormat settle_chat(const std::string& chat, const model::Tokenizer* tokenizer);
 std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model::ModelFile& model,
-                                        model::ChatFormat chat);
+                                        const model::Chat& chat);
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);
 /// Device, number format, threads and memory budget. What depends on the prompts is not set.
 EngineOptions engine_options(const ModelOptions& options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct TokenizerParts {
   std::optional<std::int32_t> bos;
   std::vector<std::int32_t> ends;
   std::optional<std::string> chat_template;
+  std::map<std::string, std::string> special_tokens;  // by what they are for: "bos_token" …
   std::string fingerprint;
 };
 
@@ -50,6 +52,9 @@ class PipelineTokenizer : public Tokenizer {
   std::optional<std::int64_t> bos_id() const override { return parts_.bos; }
   std::vector<std::int64_t> end_ids() const override;
   std::optional<std::string> chat_template() const override { return parts_.chat_template; }
+  const std::map<std::string, std::string>& special_tokens() const override {
+    return parts_.special_tokens;
+  }
   std::string fingerprint() const override { return parts_.fingerprint; }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,6 +55,8 @@ class Tokenizer {
   virtual std::vector<std::int64_t> end_ids() const = 0;  // tokens that end a generation
   /// The chat template that the files carry (Jinja text), if any.
   virtual std::optional<std::string> chat_template() const = 0;
+  /// Special tokens by what they are for, as templates name them: "bos_token", "eos_token" …
+  virtual const std::map<std::string, std::string>& special_tokens() const = 0;
   /// A hash of what decides the ids: vocabulary, merges, normalisation. 16 hex digits.
   virtual std::string fingerprint() const = 0;
 };

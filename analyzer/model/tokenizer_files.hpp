@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,10 +13,10 @@
 
 namespace kvatlas::model {
 
-/// What the files next to a tokenizer say about it (tokenizer_config.json, chat_template.jinja,
-/// generation_config.json, config.json); what they do not say is absent.
+/// What the files next to a tokenizer say about it (tokenizer_config.json, special_tokens_map.json,
+/// chat_template.jinja, generation_config.json, config.json); what they do not say is absent.
 struct TokenizerSettings {
-  std::optional<std::string> bos_token, eos_token;
+  std::map<std::string, std::string> special_tokens;  // "bos_token" …
   std::optional<bool> add_bos, add_eos;
   std::optional<bool> legacy;            // SentencePiece: a prefix space after every special token
   std::optional<bool> add_prefix_space;  // SentencePiece: a space before the text

@@ -47,11 +47,15 @@ json read_json_file(const fs::path& path) {
   });
 }
 
-/// A token is written as its text or as {"content": text, …}.
-std::optional<std::string> token_member(const json& config, const char* name) {
-  const json* value = find_member(config, name);
-  if (value && value->is_object()) return string_member(*value, "content");
-  return string_member(config, name);
+/// The members that end in "_token" and are no switch. A token is written as its text or as
+/// {"content": text, …}.
+void add_special_tokens(std::map<std::string, std::string>& tokens, const json& config) {
+  for (const auto& [name, value] : config.items()) {
+    if (!name.ends_with("_token") || value.is_boolean()) continue;
+    const auto text =
+        value.is_object() ? string_member(value, "content") : string_member(config, name.c_str());
+    if (text) tokens[name] = *text;
+  }
 }
 
 /// A template is one text, or a list of named ones, of which "default" is meant.
@@ -78,14 +82,19 @@ TokenizerSettings read_tokenizer_settings(const fs::path& folder) {
   const fs::path config_path = folder / "tokenizer_config.json";
   const json config = read_json_file(config_path);
   in_context(config_path.string(), [&] {
-    settings.bos_token = token_member(config, "bos_token");
-    settings.eos_token = token_member(config, "eos_token");
+    add_special_tokens(settings.special_tokens, config);
     settings.add_bos = bool_member(config, "add_bos_token");
     settings.add_eos = bool_member(config, "add_eos_token");
     settings.legacy = bool_member(config, "legacy");
     settings.add_prefix_space = bool_member(config, "add_prefix_space");
     settings.chat_template = template_member(config);
   });
+  // Older checkpoints say it in a file of its own.
+  if (find_member(config, "added_tokens_decoder") == nullptr) {
+    const fs::path path = folder / "special_tokens_map.json";
+    const json older = read_json_file(path);
+    in_context(path.string(), [&] { add_special_tokens(settings.special_tokens, older); });
+  }
   if (const fs::path path = folder / "chat_template.jinja"; is_there(path)) {
     settings.chat_template =
         read_file(path, [](std::string_view text) { return std::string(text); });
@@ -99,9 +108,13 @@ TokenizerSettings read_tokenizer_settings(const fs::path& folder) {
 
 void apply_settings(TokenizerParts& parts, const TokenizerSettings& settings) {
   const Vocabulary& vocabulary = *parts.vocabulary;
-  if (settings.bos_token) parts.bos = vocabulary.find(*settings.bos_token);
-  std::optional<std::int32_t> eos;
-  if (settings.eos_token) eos = vocabulary.find(*settings.eos_token);
+  const auto special = [&](const char* role) -> std::optional<std::int32_t> {
+    const auto token = settings.special_tokens.find(role);
+    if (token == settings.special_tokens.end()) return std::nullopt;
+    return vocabulary.find(token->second);
+  };
+  if (settings.special_tokens.contains("bos_token")) parts.bos = special("bos_token");
+  const std::optional<std::int32_t> eos = special("eos_token");
   const auto add_end = [&](std::int64_t id) {
     if (id < 0 || id >= vocabulary.size()) return;  // the model may have more ids than tokens
     const auto end = static_cast<std::int32_t>(id);
@@ -123,6 +136,7 @@ void apply_settings(TokenizerParts& parts, const TokenizerSettings& settings) {
     if (*settings.add_eos) parts.suffix.push_back(*eos);
   }
   if (settings.chat_template) parts.chat_template = settings.chat_template;
+  parts.special_tokens = settings.special_tokens;
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::from_folder(const fs::path& folder) {

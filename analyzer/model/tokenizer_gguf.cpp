@@ -198,6 +198,11 @@ void read_special_ids(TokenizerParts& parts, const GgufFile& file, bool bos_by_d
     }
   }
   add_turn_ends(parts);
+  constexpr std::pair<const char*, const char*> kRoles[] = {
+      {"bos_token", "tokenizer.ggml.bos_token_id"}, {"eos_token", "tokenizer.ggml.eos_token_id"}};
+  for (const auto& [role, key] : kRoles)
+    if (const auto id = token_id(file, key, *parts.vocabulary))
+      parts.special_tokens[role] = parts.vocabulary->text(*id);
 }
 
 }  // namespace

@@ -94,10 +94,15 @@ json layers_json(const model::CacheCard& cache) {
   return layers;
 }
 
+/// Whether a user's message can be written with the model's chat template, or why not.
 std::string chat_text(const model::Tokenizer* tokenizer) {
   if (!tokenizer || !tokenizer->chat_template()) return "none";
-  const auto format = model::recognise_chat_format(*tokenizer);
-  return format ? model::chat_format_name(*format) : "a template that kvatlas does not know";
+  try {
+    (void)model::Chat("auto", tokenizer).render({{"user", "What is a KV cache?"}});
+    return "its own";
+  } catch (const Error& error) {
+    return str("one that cannot be used: ", error.what());
+  }
 }
 
 json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
@@ -200,7 +205,7 @@ void print_card(const json& card, const model::Config& config, const model::Cach
                     : tokenizer_problem.empty()
                         ? "none"
                         : "none that can be used: " + printable(tokenizer_problem, 200));
-  line("chat format", text("chat"));
+  line("chat template", text("chat"));
   line("fingerprint", text("fingerprint"));
 }
 

@@ -23,7 +23,7 @@ std::int64_t context_tokens(const Question& question, std::int64_t lost,
   bare.tokens.clear();
   bare.input.clear();
   bare.answer_prefix.clear();
-  const auto chat = capture::settle_chat(run.chat, model.tokenizer().get());
+  const model::Chat chat(run.chat, model.tokenizer().get());
   const auto without = capture::encode_prompt(bare, model, chat);
   const auto whole = capture::encode_prompt(prompt, model, chat);
   const auto same = std::mismatch(without.begin(), without.end(), whole.begin(), whole.end());

@@ -88,6 +88,20 @@ TEST_F(TokenizerFolder, TemplatesAreOneTextANamedOneOrAFile) {
   EXPECT_EQ(read({{"chat_template", "one"}})->chat_template(), "a file");
 }
 
+TEST_F(TokenizerFolder, OlderCheckpointsNameSpecialTokensInAFileOfTheirOwn) {
+  using Tokens = std::map<std::string, std::string>;
+  const json config = {{"bos_token", "<s>"}, {"pad_token", nullptr}, {"add_bos_token", false}};
+  EXPECT_EQ(read(config)->special_tokens(), (Tokens{{"bos_token", "<s>"}}));
+  folder_.write("special_tokens_map.json",
+                R"({"bos_token": {"content": "</s>"}, "eos_token": "<|im_end|>"})");
+  EXPECT_EQ(read(config)->special_tokens(),
+            (Tokens{{"bos_token", "</s>"}, {"eos_token", "<|im_end|>"}}));
+  EXPECT_EQ(read(config)->bos_id(), 4);
+  json newer = config;
+  newer["added_tokens_decoder"] = json::object();
+  EXPECT_EQ(read(newer)->special_tokens(), (Tokens{{"bos_token", "<s>"}}));
+}
+
 TEST_F(TokenizerFolder, DamagedSettingsAreNamed) {
   const auto complaint = [&](const char* name, const std::string& text) {
     folder_.write(name, text);
@@ -215,6 +229,8 @@ TEST(TokenizerGguf, PiecesWithScores) {
   EXPECT_THAT(plain->encode("a  a"), ElementsAre(1, 6, 3, 6));
   EXPECT_THAT(set->end_ids(), ElementsAre(2, 7));
   EXPECT_EQ(set->chat_template(), "turns");
+  EXPECT_THAT(set->special_tokens(), ElementsAre(std::pair("bos_token", set->token_text(1)),
+                                                 std::pair("eos_token", set->token_text(2))));
   EXPECT_NE(set->fingerprint(), plain->fingerprint());
 }
 
