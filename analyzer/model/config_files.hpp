@@ -78,6 +78,8 @@ HfConfig parse_hf_config(std::string_view config_json, std::string_view generati
 /// From a GGUF file's keys, its rope factor tensors and the shape of its embedding. `file_name` is
 /// the model's name where the file gives none. Whether the head is tied is seen from the tensors.
 Config gguf_config(const GgufFile& file, const std::string& file_name);
+/// What general.architecture says of such a model; empty if no GGUF file of it is read.
+std::string_view gguf_name(Architecture architecture);
 
 /// Error(unsupported) for an architecture that is not among the known ones.
 [[noreturn]] void fail_architecture(std::string_view name, const std::vector<std::string>& known);

@@ -377,6 +377,12 @@ void read_experts(const Keys& keys, const GgufFamily& family, const GgufFile& fi
 
 }  // namespace
 
+std::string_view gguf_name(Architecture architecture) {
+  for (const GgufFamily& family : kFamilies)
+    if (family.architecture == architecture) return family.name;
+  return {};
+}
+
 Config gguf_config(const GgufFile& file, const std::string& file_name) {
   if (file.get<std::string>("general.type").value_or("model") != "model")
     fail(ErrorCode::unsupported, "the file holds a part of a model of the type ",

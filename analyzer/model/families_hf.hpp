@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,9 @@ struct HfWindowRule {
 struct HfFamily {
   const char *type, *model_class;  // model_type, and the name among "architectures"
   Architecture architecture;
+  const char* special = "";  // what a reader of docs/models.md should know of it
+  /// The name that llama.cpp gives it where that is another family's.
+  const char* in_gguf = nullptr;
   HfDefaults defaults = {};
   HfWindowRule windows = {};
   HfFlag qkv_bias = {}, output_bias = {}, mlp_bias = {};
@@ -59,6 +63,8 @@ struct HfFamily {
   /// known by then.
   void (*read)(const Fields& fields, HfConfig& config) = nullptr;
 };
+
+std::span<const HfFamily> hf_families();
 
 /// The family of that model_type or class; nullptr if it is not known.
 const HfFamily* find_hf_family(std::string_view type_or_class);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/cache_card.hpp"
 
-#include <fstream>
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -179,17 +176,6 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
       EXPECT_EQ(card.bytes_per_token(), 2 * static_cast<double>(values)) << name;
       EXPECT_EQ(card.bytes(400), 2 * static_cast<double>(at_once)) << name;
     }
-}
-
-TEST(Models, ThePageListsEveryArchitecture) {
-  std::ifstream file(source_folder() / "docs/models.md");
-  std::stringstream page;
-  page << file.rdbuf();
-  std::size_t rows = 0;
-  for (std::string line; std::getline(page, line);) rows += line.starts_with("| `") ? 1 : 0;
-  EXPECT_EQ(rows, architecture_names().size());
-  for (const auto& name : architecture_names())
-    EXPECT_THAT(page.str(), HasSubstr("| `" + name + "` |"));
 }
 
 }  // namespace
