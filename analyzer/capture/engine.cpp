@@ -20,7 +20,7 @@
 #include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/projection_impl.hpp"
-#include "analyzer/capture/state_layers_impl.hpp"
+#include "analyzer/capture/sequence_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -117,41 +117,6 @@ void translate_torch_errors(Fn&& fn) {
 }
 
 }  // namespace
-
-struct LayerStates::State {
-  std::vector<LayerState> layers;  // in the order of the model
-};
-
-struct Sequence::State {
-  bool keep_cache = true;
-  LayerStates now, before;  // the latter as it was when the last run began
-  std::int64_t before_length = 0;
-  std::int64_t length = 0;
-  std::vector<float> logits;
-  struct Layer {
-    at::Tensor key, value;  // [n_kv_heads, capacity, head_dim]
-  };
-  std::vector<Layer> layers;
-};
-
-Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Sequence::Sequence(Sequence&&) noexcept = default;
-Sequence& Sequence::operator=(Sequence&&) noexcept = default;
-Sequence::~Sequence() = default;
-std::int64_t Sequence::length() const { return state_->length; }
-const std::vector<float>& Sequence::logits() const { return state_->logits; }
-
-LayerStates Sequence::layer_states(std::int64_t length) const {
-  if (length == state_->length) return state_->now;
-  if (length == state_->before_length) return state_->before;
-  fail(ErrorCode::internal, "the states of layers after ", length, " tokens were asked for");
-}
-
-Sequence::Cache Sequence::cache(std::int64_t layer) const {
-  const auto& held = state_->layers[layer];
-  return {any_view<3>(held.key.narrow(1, 0, state_->length)),
-          any_view<3>(held.value.narrow(1, 0, state_->length))};
-}
 
 struct Engine::State {
   std::shared_ptr<const model::ModelFile> model;
@@ -260,6 +225,13 @@ Sequence Engine::sequence(bool keep_cache) const {
   auto state = std::make_unique<Sequence::State>();
   state->keep_cache = keep_cache;
   state->layers.resize(state_->model->layers().size());
+  return Sequence(std::move(state));
+}
+
+Sequence Engine::load(const ReadBytes& read) const {
+  auto state = std::make_unique<Sequence::State>();
+  const c10::InferenceMode no_gradients;
+  state->load(read, state_->tensor_options.device());
   return Sequence(std::move(state));
 }
 

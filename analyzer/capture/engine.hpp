@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -106,6 +107,10 @@ class LayerStates {
   std::shared_ptr<const State> state_;
 };
 
+// Where the bytes of what is kept for later go, and where they come from again, in the same order.
+using WriteBytes = std::function<void(std::span<const std::byte>)>;
+using ReadBytes = std::function<void(std::span<std::byte>)>;
+
 /// One prompt and what follows it: its length so far and its KV cache. Movable.
 class Sequence {
  public:
@@ -123,6 +128,10 @@ class Sequence {
   /// What layers without attention held after `length` tokens: all of them, or those before the
   /// last run.
   LayerStates layer_states(std::int64_t length) const;
+
+  std::int64_t bytes() const;  // that all of it takes
+  /// Hands over all that a sequence with a cache holds; Engine::load makes an equal one of it.
+  void save(const WriteBytes& write) const;
 
  private:
   friend class Engine;
@@ -152,6 +161,8 @@ class Engine {
 
   /// An empty sequence. Without a cache it can be run only once.
   Sequence sequence(bool keep_cache = true) const;
+  /// A sequence of this engine that was saved.
+  Sequence load(const ReadBytes& read) const;
 
   struct Step {
     Sequence* sequence;

@@ -109,6 +109,14 @@ EngineOptions engine_options(const ModelOptions& options) {
   return engine;
 }
 
+std::int64_t free_memory() {
+  std::ifstream lines("/proc/meminfo");
+  std::string name, unit;
+  for (std::int64_t kibibytes = 0; lines >> name >> kibibytes && std::getline(lines, unit);)
+    if (name == "MemAvailable:") return kibibytes << 10;
+  return 0;
+}
+
 Session open_session(const RunOptions& options) {
   restart_with_sleeping_threads();  // before the prompts are read: a pipe gives them only once
   Session session;

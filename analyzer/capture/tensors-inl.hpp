@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "analyzer/capture/engine.hpp"
 #include "base/view.hpp"
 
 namespace kvatlas::capture {
@@ -43,5 +46,27 @@ AnyView<N> any_view(const at::Tensor& tensor) {
   view.memory = tensor.is_cuda() ? Memory::device : Memory::host;
   return view;
 }
+
+/// Plain values as bytes, and back.
+template <class T>
+void write_values(const WriteBytes& write, const std::vector<T>& values) {
+  const std::uint64_t count = values.size();
+  write(std::as_bytes(std::span(&count, 1)));
+  write(std::as_bytes(std::span(values)));
+}
+template <class T>
+std::vector<T> read_values(const ReadBytes& read) {
+  std::uint64_t count = 0;
+  read(std::as_writable_bytes(std::span(&count, 1)));
+  std::vector<T> values(count);
+  read(std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+/// A tensor as bytes: its type, its sizes and its values; and back, to lie on `device`. An
+/// undefined one stays undefined.
+void write_tensor(const WriteBytes& write, const at::Tensor& tensor);
+at::Tensor read_tensor(const ReadBytes& read, const at::Device& device);
+std::int64_t bytes_of(const at::Tensor& tensor);
 
 }  // namespace kvatlas::capture

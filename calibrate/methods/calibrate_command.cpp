@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,9 +12,9 @@
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
-#include "base/whole_file.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/methods/method_command.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
@@ -35,7 +34,7 @@ struct Options {
   };
   std::vector<Wanted> methods;
   std::string profile, output;
-  bool as_json = false, force = false;
+  bool as_json = false, force = false, resume = false;
   TrialOptions trials;
   Request request;
   std::string runtime;
@@ -50,8 +49,9 @@ void add_common_options(CLI::App& command, Options& o) {
   add_option(command, "-o,--output", o.output, "FILE", "the policy document to write");
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--force", o.force,
-                   "replace the output if it is there, and calibrate on fewer than 5 samples, or "
-                   "where the full cache scores below 0.5 (the document says so)");
+                   "begin anew and replace the output if it is there, and calibrate on fewer than "
+                   "5 samples, or where the full cache scores below 0.5 (the document says so)");
+  command.add_flag("--resume", o.resume, "go on with an interrupted calibration");
 
   command.option_defaults()->group("Samples");
   add_option(command, "--tasks", o.request.tasks, "NAME,...",
@@ -128,6 +128,7 @@ void add_shared_options(CLI::App& command, Options& o) {
 /// Hands every method what the words of the command line say.
 void settle(Options& o) {
   o.request.force = o.force;
+  o.trials.keep_beside = o.profile;
   for (auto& wanted : o.methods) {
     const auto shared = wanted.command->shared();
     if (shared.keep) {
@@ -163,13 +164,17 @@ RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const Mod
 }
 
 RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
-                      const profile::Reader& profile) {
+                      const profile::Reader& profile, std::optional<TrialJournal>& journal) {
   if (o.trials.model.empty()) return nullptr;
   if (!make_trials)
     fail(ErrorCode::unsupported,
          "--model needs LibTorch, which this build lacks: run ./dev setup and ./dev build, or "
          "calibrate without a model (simlayerkv then needs --threshold)");
-  const RunTrials run = make_trials(o.trials, profile);
+  const RunTrials run = make_trials(o.trials, profile, [&](RunTrials on_model) {
+    return kept_beside(o.output, trial_settings(o.trials, o.runtime, profile),
+                       TrialJournal::asked(o.output, o.force, o.resume), journal,
+                       std::move(on_model));
+  });
   return o.runtime.empty() ? run : as_runtime(run, o.runtime, model_info(profile.header()));
 }
 
@@ -248,14 +253,17 @@ void check_evidence(const Options& o, const Evidence& evidence) {
 void run(Options& o, const MakeTrials& make_trials) {
   settle(o);
   outlive_readers();
-  if (!o.output.empty() && !o.force && std::filesystem::exists(o.output)) fail_exists(o.output);
+  TrialJournal::asked(o.output, o.force, o.resume);
+  if (o.resume && o.trials.model.empty())
+    fail(ErrorCode::usage, "--resume goes on with trials on a model: give --model");
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
   leave_out_for_cache(o, model_info(profile.header()));
   leave_out_without_model(o);
   if (!o.runtime.empty()) choose_runtime(o);
   if (!o.trials.model.empty()) check_evidence(o, evidence);
-  const RunTrials trials = open_trials(o, make_trials, profile);
+  std::optional<TrialJournal> journal;
+  const RunTrials trials = open_trials(o, make_trials, profile, journal);
 
   Document document;
   document.model = model_info(profile.header());
@@ -269,7 +277,7 @@ void run(Options& o, const MakeTrials& make_trials) {
       found = in_context(method, [&] { return wanted.command->calibrate(evidence, trials); });
     } catch (...) {
       if (!o.output.empty() && !document.sections.empty()) {
-        write_document(document, o.output, o.force);
+        write_document(document, o.output, o.force || o.resume);
         std::cerr << o.output << ": written, without " << method << " and what follows it\n";
       }
       throw;
@@ -282,7 +290,8 @@ void run(Options& o, const MakeTrials& make_trials) {
   }
 
   const std::string text = document_text(document);
-  if (!o.output.empty()) write_document(document, o.output, o.force);
+  if (!o.output.empty()) write_document(document, o.output, o.force || o.resume);
+  if (journal) journal->remove();
   if (o.as_json) std::cout << text;
   if (!o.output.empty()) std::cerr << o.output << ": written\n";
 }

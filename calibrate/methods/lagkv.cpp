@@ -154,9 +154,8 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
     groups.push_back(verdict.groups()[s]);
     scores.push_back(verdict.scores(number)[s]);
     full.push_back(verdict.full()[s]);
-    const auto& sample = evidence_.sample(position);
-    tasks.push_back(sample.task);
-    const auto digits = data::pass_key_digits(sample, verdict.trials(number)[s].text);
+    tasks.push_back(verdict.tasks()[s]);
+    const auto& digits = verdict.trials(number)[s].digits;
     if (!digits) continue;
     prefix.push_back(digits->prefix);
     in_place.push_back(digits->in_place);

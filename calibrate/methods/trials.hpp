@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/model_options.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "data/scores.hpp"
 
 namespace kvatlas::profile {
 class Reader;
@@ -25,9 +26,8 @@ struct Trial {
       std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN if the sample has no answers
   double kl =
       std::numeric_limits<double>::quiet_NaN();  // nats a token; NaN unless TrialOptions::compare
-  std::string text;                              // that was generated
-  double tokens_kept = 0;  // of the prompt, after the cut: the mean over layers and KV heads
-  double kept_share = 1;   // bytes of the KV cache after the cut / bytes of the full one
+  std::optional<data::DigitScores> digits = {};  // of a pass key
+  double kept_share = 1;  // bytes of the KV cache after the cut / bytes of the full one
 };
 
 /// Runs every policy on every sample of the list, which holds positions in the profile. The result
@@ -40,10 +40,17 @@ struct TrialOptions : ModelOptions {
   std::int64_t max_new = 0;  // tokens generated; 0 means as many as the answers of the task need
   bool progress = true;      // is shown, if stderr is a terminal
   bool compare = false;      // measure the KL divergence along the full model's continuation
+  /// The file, such as the profile, beside which prompts that were read and do not fit into memory
+  /// are kept while the command runs.
+  std::string keep_beside;
 };
 
+/// What is to stand around the trials on the model, such as a journal.
+using AroundTrials = std::function<RunTrials(RunTrials)>;
+
 /// Opens the model and checks that the profile was taken from it. The profile must outlive the
-/// function that is returned.
-using MakeTrials = std::function<RunTrials(const TrialOptions&, const profile::Reader&)>;
+/// function that is returned, and so must all that `around` refers to.
+using MakeTrials = std::function<RunTrials(const TrialOptions&, const profile::Reader&,
+                                           const AroundTrials& around)>;
 
 }  // namespace kvatlas::calibrate

@@ -14,8 +14,8 @@ Document read_document(const fs::path& path) {
   return in_context(printable(path.string(), 400), [&] { return parse_document(text); });
 }
 
-fs::path search_journal(const fs::path& output) {
-  return fs::path(output).replace_extension(".search.jsonl");
+fs::path trials_beside(const fs::path& output) {
+  return fs::path(output).replace_extension(".trials.jsonl");
 }
 
 void write_document(const Document& document, const fs::path& path, bool force) {

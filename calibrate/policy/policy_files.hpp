@@ -5,7 +5,7 @@
 
 namespace kvatlas::calibrate {
 
-/// Where the search for a document keeps its trials until it ends: "p.json" -> "p.search.jsonl".
-std::filesystem::path search_journal(const std::filesystem::path& output);
+/// Where a calibration keeps its trials until it ends: "p.json" -> "p.trials.jsonl".
+std::filesystem::path trials_beside(const std::filesystem::path& output);
 
 }  // namespace kvatlas::calibrate

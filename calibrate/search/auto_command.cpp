@@ -14,15 +14,14 @@
 #include "base/whole_file.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/precision.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/method.hpp"
-#include "calibrate/policy/policy_files.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/search/commands.hpp"
 #include "calibrate/search/run_trials.hpp"
 #include "calibrate/search/search.hpp"
-#include "calibrate/search/trial_journal.hpp"
 
 namespace kvatlas {
 namespace {
@@ -92,26 +91,12 @@ void check(const AutoCommand& o) {
          "give either --memory (for weights and cache) or --kv-saving (a share "
          "of the cache)");
   if (!o.space.runtime.empty()) runtime_named(o.space.runtime);
-  if (o.force && o.resume)
-    fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
-  // An unfinished search that was to replace a document has both.
-  const bool unfinished = o.resume && !o.output.empty() && fs::exists(search_journal(o.output));
-  if (!o.output.empty() && !o.force && !unfinished && fs::exists(o.output)) fail_exists(o.output);
-  if (o.resume && o.output.empty())
-    fail(ErrorCode::usage, "--resume goes on with the search of a document: give it with -o");
+  TrialJournal::asked(o.output, o.force, o.resume);
   if (!o.profile.empty() &&
       (!o.run.prompts_file.empty() || !o.prompts.lengths.empty() || !o.prompts.depths.empty()))
     fail(ErrorCode::usage,
          "--prompts, --lengths and --depths say what to profile: leave them out with -p, or leave "
          "out -p");
-}
-
-/// What decides the trials; a resumed search must have it in common with the first.
-nlohmann::json trial_settings(const AutoCommand& o, const profile::Reader& profile) {
-  return {{"model", profile.header().model_fingerprint},
-          {"profile", profile_fingerprint(profile)},
-          {"dtype", o.run.dtype},
-          {"new", o.max_new}};
 }
 
 void say_refused(const Candidates& candidates, const std::string& runtime) {
@@ -204,16 +189,13 @@ void run_auto(AutoCommand o) {
   trials.max_new = o.max_new;
   trials.progress = false;
   trials.compare = true;
-  RunTrials run = make_trials(trials, profile);
+  trials.keep_beside = o.profile;
   std::optional<TrialJournal> journal;
-  if (!o.output.empty()) {
-    journal.emplace(search_journal(o.output), trial_settings(o, profile),
-                    o.force    ? TrialJournal::Open::replace
-                    : o.resume ? TrialJournal::Open::resume
-                               : TrialJournal::Open::fresh);
-    if (journal->known() > 0) say(str(journal->known(), " trials are there already"));
-    run = journal->around(std::move(run));
-  }
+  const RunTrials run = make_trials(trials, profile, [&](RunTrials on_model) {
+    return kept_beside(o.output, trial_settings(trials, o.space.runtime, profile),
+                       TrialJournal::asked(o.output, o.force, o.resume), journal,
+                       std::move(on_model));
+  });
   o.space.formats = formats_to_search(o, evidence, run, split.choice);
   const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
   say_refused(candidates, o.space.runtime);

@@ -12,6 +12,7 @@
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
@@ -110,7 +111,7 @@ class Listing {
     one.policy.name = policy_text(one.policy);
     one.policy.section =
         one.policy.parts.size() == 1 ? section_name(one.policy.parts[0]) : kComposition;
-    if (!seen_.insert(candidate_key(one.policy)).second) return;
+    if (!seen_.insert(policy_key(one.policy)).second) return;
     one.real = one.policy;
     try {
       check_cache(one.policy, model_);
@@ -297,12 +298,6 @@ std::vector<std::string> searched_names() {
 
 bool SearchSpace::has(std::string_view method) const {
   return std::find(methods.begin(), methods.end(), method) != methods.end();
-}
-
-std::string candidate_key(const Policy& policy) {
-  nlohmann::json key = nlohmann::json::array();
-  for (const auto& part : policy.parts) key.push_back({section_name(part), section_of(part)});
-  return key.dump() + " " + std::to_string(policy.kv_bits);
 }
 
 Candidates list_candidates(const Evidence& evidence, const std::vector<std::size_t>& samples,

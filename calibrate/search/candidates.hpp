@@ -41,9 +41,6 @@ struct Candidate {
   double lost = 0;
 };
 
-/// A text that is equal for equal policies, by which lists and journals know them.
-std::string candidate_key(const Policy& policy);
-
 struct Candidates {
   std::vector<Candidate> all;
   std::map<std::string, std::size_t> refused;  // how many, by the runtime's reason

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "analyzer/capture/profile_prompts.hpp"
 #include "analyzer/capture/profile_run.hpp"
@@ -15,41 +16,64 @@
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
+#include "calibrate/simulate/prompt_store.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
 struct Trials {
-  bool progress = true;
   std::vector<Question> questions;  // [position in the profile]
   SimulateOptions options;
   std::unique_ptr<capture::Engine> engine;
+  std::optional<PromptStore> store;
+  bool trouble_said = false;
+
+  std::int64_t tokens_of(std::span<const std::size_t> samples) const {
+    std::int64_t tokens = 0;
+    for (const auto position : samples)
+      tokens += static_cast<std::int64_t>(questions.at(position).tokens.size());
+    return tokens;
+  }
 
   std::vector<std::vector<Trial>> run(std::span<const Policy> policies,
                                       std::span<const std::size_t> samples) {
     std::vector<Question> chosen;
-    std::int64_t tokens = 0;
-    for (const auto position : samples) {
-      chosen.push_back(questions.at(position));
-      tokens += static_cast<std::int64_t>(chosen.back().tokens.size());
-    }
-    const auto& config = engine->model().config();
-    std::vector<Policy> ready(policies.begin(), policies.end());
-    for (auto& policy : ready) load_blocks(policy, config);
-    std::unique_ptr<capture::Progress> shown;
-    if (progress)
-      shown = std::make_unique<capture::Progress>(static_cast<std::int64_t>(chosen.size()), tokens,
-                                                  config.n_layers);
-    const Evaluation evaluation =
-        evaluate(*engine, std::move(chosen), ready, options, [&](const Question& question) {
-          if (shown) shown->sample(static_cast<std::int64_t>(question.tokens.size()));
-        });
+    for (const auto position : samples) chosen.push_back(questions.at(position));
+    std::vector<Policy> ready;
+    for (const auto& policy : policies)
+      if (!is_full(policy)) load_blocks(ready.emplace_back(policy), engine->model().config());
+    const Evaluation evaluation = evaluate(*engine, std::move(chosen), ready, options);
     if (evaluation.interrupted > 0) fail(ErrorCode::cancelled, "interrupted");
+    if (!store->trouble().empty() && !std::exchange(trouble_said, true))
+      std::cerr
+          << "kvatlas: note: prompts that do not fit into memory are read anew in each round: "
+          << store->trouble() << '\n';
     std::vector<std::vector<Trial>> out(policies.size());
+    auto tried = evaluation.judged.begin();
     for (std::size_t i = 0; i < policies.size(); ++i)
-      for (const auto& judged : evaluation.judged[i]) out[i].push_back(trial(judged));
+      for (const auto& judged : is_full(policies[i]) ? evaluation.full : *tried++)
+        out[i].push_back(trial(judged));
     return out;
+  }
+
+  /// The full cache is tried beside all policies anyway.
+  static bool is_full(const Policy& policy) { return policy.parts.empty() && policy.kv_bits == 16; }
+
+  /// Trials whose progress is shown, sample by sample.
+  RunTrials shown(const RunTrials& run) const {
+    return [this, run](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+      capture::Progress progress(static_cast<std::int64_t>(samples.size()), tokens_of(samples),
+                                 engine->model().config().n_layers);
+      std::vector<std::vector<Trial>> out(policies.size());
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        const auto sample = samples.subspan(i, 1);
+        const auto found = run(policies, sample);
+        for (std::size_t p = 0; p < policies.size(); ++p) out[p].push_back(found.at(p).at(0));
+        progress.sample(tokens_of(sample));
+      }
+      return out;
+    };
   }
 
   static Trial trial(const Judged& judged) {
@@ -57,13 +81,28 @@ struct Trials {
     Trial trial;
     trial.score = judged.score;
     trial.kl = o.kl;
-    trial.text = judged.text;
-    trial.tokens_kept =
-        std::accumulate(o.kept.begin(), o.kept.end(), 0.0) / static_cast<double>(o.kept.size());
+    trial.digits = judged.digits;
     trial.kept_share = o.kept_bytes / o.full_bytes;
     return trial;
   }
 };
+
+// Prompts that do not fit into memory take so much of a disk, at most.
+constexpr std::int64_t kMostOnDisk = std::int64_t{64} << 30;
+
+/// Half of what the run leaves free of the memory that it may take, or that the machine has. The
+/// memory of a GPU is left to the run.
+PromptStore::Room room_for_prompts(const model::ModelFile& model,
+                                   const capture::EngineOptions& engine,
+                                   const std::string& beside) {
+  PromptStore::Room room{0, kMostOnDisk, beside};
+  if (engine.placement.device != "cpu") return room;
+  const std::int64_t allowed =
+      engine.memory_budget > 0 ? engine.memory_budget : capture::free_memory();
+  const std::int64_t taken = capture::plan_memory(model, engine).total_bytes;
+  room.memory = std::max<std::int64_t>(0, (allowed - taken) / 2);
+  return room;
+}
 
 /// Says that a file of schema 1.0 lacks what scoring may need. The answers of generated prompts are
 /// scored by their task alone.
@@ -83,7 +122,8 @@ void note_lack(const profile::Reader& profile) {
 
 }  // namespace
 
-RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile) {
+RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
+                      const AroundTrials& around) {
   capture::restart_with_sleeping_threads();
   capture::RunOptions run;
   static_cast<ModelOptions&>(run) = given;
@@ -106,17 +146,21 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile)
     if (!sample.has_scoring || given.max_new > 0)
       capture::truncate_prompt(prompts.back(), 0, given.max_new, model->config());
   }
-  auto trials = std::make_shared<Trials>(Trials{given.progress, {}, {}, nullptr});
+  auto trials = std::make_shared<Trials>();
   QuestionOptions options;
   options.max_new = given.max_new;
   trials->questions = make_questions(std::move(prompts), options, run, *model);
   trials->options.compare = given.compare;
   trials->options.end_tokens = capture::end_tokens(*model, false);
   set_memory(engine, trials->questions, model->config(), trials->options);
+  trials->store.emplace(room_for_prompts(*model, engine, given.keep_beside));
+  trials->options.store = &*trials->store;
   trials->engine = std::make_unique<capture::Engine>(model, engine);
-  return [trials](std::span<const Policy> policies, std::span<const std::size_t> samples) {
-    return trials->run(policies, samples);
-  };
+  RunTrials all =
+      around([trials](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+        return trials->run(policies, samples);
+      });
+  return given.progress ? trials->shown(all) : all;
 }
 
 }  // namespace kvatlas::calibrate

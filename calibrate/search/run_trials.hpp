@@ -7,6 +7,7 @@ namespace kvatlas::calibrate {
 
 /// The MakeTrials that simulates policies on the model. Error(usage) if the profile was taken from
 /// another model.
-RunTrials make_trials(const TrialOptions& options, const profile::Reader& profile);
+RunTrials make_trials(const TrialOptions& options, const profile::Reader& profile,
+                      const AroundTrials& around);
 
 }  // namespace kvatlas::calibrate

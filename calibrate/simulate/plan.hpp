@@ -85,6 +85,8 @@ class PromptFacts {
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
 
+  const Needs& needs() const;
+
   struct State;
   const State& state() const { return *state_; }
 

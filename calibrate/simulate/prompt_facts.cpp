@@ -24,6 +24,7 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
 }
 PromptFacts::~PromptFacts() = default;
 PromptFacts::PromptFacts(PromptFacts&&) noexcept = default;
+const Needs& PromptFacts::needs() const { return state_->needs; }
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "base/interrupt.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
+#include "calibrate/simulate/prompt_store.hpp"
 #include "kernels/row_compare.hpp"
 
 namespace kvatlas::calibrate {
@@ -153,26 +154,16 @@ class Simulation {
                                  Simulated& out, std::vector<Policy>* sharing) {
     const bool leads = sharing != nullptr;
     auto start = Clock::now();
-    capture::Sequence prompt = engine_.sequence();
     std::vector<Policy> planned(policies.begin(), policies.end());
     if (leads) planned.insert(planned.end(), sharing->begin(), sharing->end());
     PromptFacts facts(needs_of(planned), config_, cut_);
-    capture::Engine::Step prefill{&prompt, context_};
-    prefill.proximal = changed.windows;
-    prefill.shared = changed.shared;
-    prefill.on_store = changed.on_store;
-    engine_.run({&prefill, 1}, capture::Logits::last,
-                {.attention = [&](const capture::AttentionInputs& in) { facts.prefill(in); },
-                 .logits = {},
-                 .progress = {}});
-    capture::require_numbers(prompt, name_);
+    const auto read = leads ? read_or_found(facts) : read_prompt(changed, facts, 0);
+    const capture::Sequence& prompt = read->sequence;
     if (leads) out.prefill_seconds = seconds_since(start);
     start = Clock::now();
-    prefill_logits_ = prompt.logits();
+    prefill_logits_ = read->logits;
     if (leads && questions() == 0) accept_reference(prefill_logits_);
-
-    // The full model's first step, which some policies decide by.
-    if (leads) first_step(prompt, facts);
+    if (leads && predicted(0) >= 0 && !reference_.ended) accept_reference(prompt.logits());
     std::vector<Plan> plans;
     std::vector<std::size_t> plan_of;
     for (const auto& policy : policies) {
@@ -207,6 +198,49 @@ class Simulation {
     return outcomes;
   }
 
+  /// The prompt as the full model reads it, with the first step, or as it was kept of an earlier
+  /// round.
+  std::shared_ptr<const ReadPrompt> read_or_found(PromptFacts& facts) {
+    const Needs& needs = facts.needs();
+    PromptStore::Key key = context_;
+    key.push_back(questions() > 0 ? question_.front() : -1);
+    if (options_.store)
+      if (auto found = options_.store->find(engine_, key, needs)) {
+        found->show(facts);
+        return found;
+      }
+    const auto read = read_prompt({}, facts, options_.store ? rows_to_keep(needs) : 0);
+    const std::int64_t token = questions() > 0 ? question_.front() : capture::argmax(read->logits);
+    run_step(*read, {&read->sequence, {token}}, [&](const capture::AttentionInputs& in) {
+      facts.first_step(in);
+      read->first_step(in);
+    });
+    if (options_.store) options_.store->keep(std::move(key), read);
+    return read;
+  }
+
+  std::shared_ptr<ReadPrompt> read_prompt(const Prefill& changed, PromptFacts& facts,
+                                          std::int64_t rows) {
+    const auto read = std::make_shared<ReadPrompt>(engine_.sequence(), cut_, rows);
+    capture::Engine::Step prefill{&read->sequence, context_};
+    prefill.proximal = changed.windows;
+    prefill.shared = changed.shared;
+    prefill.on_store = changed.on_store;
+    run_step(*read, prefill, [&](const capture::AttentionInputs& in) {
+      facts.prefill(in);
+      read->prefill(in);
+    });
+    read->logits = read->sequence.logits();
+    return read;
+  }
+
+  void run_step(const ReadPrompt& read, const capture::Engine::Step& step,
+                const capture::AttentionObserver& observe) {
+    engine_.run({&step, 1}, capture::Logits::last,
+                {.attention = observe, .logits = {}, .progress = {}});
+    capture::require_numbers(read.sequence, name_);
+  }
+
   Plan full_plan() const {
     Plan plan;
     plan.delay = 1;
@@ -231,16 +265,6 @@ class Simulation {
     reference_.logits.emplace_back(logits.begin(), logits.end());
     reference_.ended = ends(reference_.tokens.back()) ||
                        static_cast<std::int64_t>(reference_.tokens.size()) >= options_.max_new;
-  }
-
-  void first_step(capture::Sequence& prompt, PromptFacts& facts) {
-    const capture::Engine::Step step{&prompt, {reference_input(0)}};
-    engine_.run({&step, 1}, capture::Logits::last,
-                {.attention = [&](const capture::AttentionInputs& in) { facts.first_step(in); },
-                 .logits = {},
-                 .progress = {}});
-    capture::require_numbers(prompt, name_);
-    if (predicted(0) >= 0 && !reference_.ended) accept_reference(prompt.logits());
   }
 
   /// All plans, as many at a time as their copies may take memory.

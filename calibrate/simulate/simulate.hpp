@@ -14,6 +14,8 @@
 
 namespace kvatlas::calibrate {
 
+class PromptStore;
+
 struct SimulateOptions {
   std::int64_t max_new = 16;
   std::vector<std::int64_t> end_tokens = {};  // after one of them nothing more is generated
@@ -28,6 +30,9 @@ struct SimulateOptions {
   bool positions = false;  // whether Outcome::positions is filled
   /// How much memory the copies of parts of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
+  /// Where prompts that were read are kept and found again, if policies are tried on them in
+  /// several rounds. It changes no result.
+  PromptStore* store = nullptr;
 };
 
 /// What one policy did on one prompt.
@@ -53,7 +58,8 @@ struct Outcome {
 struct Simulated {
   Outcome full;
   std::vector<Outcome> policies;
-  double prefill_seconds = 0, decode_seconds = 0;  // decoding, with the planning
+  /// Reading the prompt, or fetching what reading it gave; decoding, with the planning.
+  double prefill_seconds = 0, decode_seconds = 0;
 };
 
 /// Error(usage) for a policy that does not fit the model. Error(numeric), which names the prompt,

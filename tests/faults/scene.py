@@ -46,7 +46,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 def is_temporary(name: str) -> bool:
     """What a killed process may leave: never under the name of a result."""
-    return name.endswith((".tmp", ".search.jsonl")) or ".h5.parts/" in name
+    return name.endswith((".tmp", ".trials.jsonl")) or ".h5.parts/" in name
 
 
 class Scene:
@@ -87,7 +87,7 @@ class Scene:
             Job("profile", ["profile", *model, "--prompts", str(self.prompts), "--lags", "16,32", "--budgets", "24,40",
                             "--new", "6", "--map-samples", "1"], "p.h5", True),
             Job("calibrate", ["calibrate", "lagkv", "-p", str(profile), *model, "--lags", "16,32", "--ratios",
-                              "1/2,1/4"], "policy.json", False),
+                              "1/2,1/4"], "policy.json", True),
             Job("auto", ["calibrate", "auto", "-p", str(profile), *model, "--kv-saving", "0.5", "--context", "300",
                          "--max-loss", "95", "--candidates", "5"], "policy.json", True),
             Job("export", ["export", str(policy), "--to", "all"], "out", False),

@@ -3,14 +3,14 @@
 #include <iostream>
 
 #include "base/error.hpp"
-#include "calibrate/search/trial_journal.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 #include "tests/fuzz/input_file.hpp"
 
 using namespace kvatlas;
 using calibrate::TrialJournal;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const InputFile file("policy.search.jsonl");
+  static const InputFile file("policy.trials.jsonl");
   const nlohmann::json settings = {{"model", "m"}, {"new", 8}};
   file.write(data, size);
   std::size_t known = 0, run = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvatlas calibrate auto` on the real model.
+// Calibration on the real model: `kvatlas calibrate auto`, and what interrupts a method.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -66,7 +66,7 @@ TEST_F(Auto, FindsTheSamePolicyAgainAlsoAfterAnInterruption) {
   EXPECT_EQ(calibrate::policies_of(document).size(), 1u);
   EXPECT_EQ(document.search.at("context"), 300);
   EXPECT_FALSE(document.pareto.empty());
-  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "first.search.jsonl"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "first.trials.jsonl"));
 
   const Finished cut = search("second.json", {}, {}, {.interrupt_at = "stage 2"});
   EXPECT_EQ(cut.status, 130) << cut.err;
@@ -78,6 +78,38 @@ TEST_F(Auto, FindsTheSamePolicyAgainAlsoAfterAnInterruption) {
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("trials are there already"));
   EXPECT_EQ(text_of(folder_.path() / "second.json"), text_of(folder_.path() / "first.json"));
+}
+
+TEST_F(Auto, AMethodGoesOnAfterAnInterruptionAndWithLittleMemory) {
+  const auto calibrate = [&](const char* name, const std::vector<std::string>& more,
+                             const RunHow& how = {}) {
+    std::vector<std::string> words = {"calibrate", "lagkv",  "--model", demo_model(), "-p",
+                                      profile(),   "--lags", "32,64",   "--new",      "8",
+                                      "--ratios",  "1/4",    "-o",      path(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kvatlas(words, how);
+  };
+  const Finished first = calibrate("first.json", {});
+  ASSERT_EQ(first.status, 0) << first.err;
+  // Prompts are then kept on the disk, beside the profile, where nothing is left of them.
+  const Finished small = calibrate("small.json", {"--memory-budget", "1200MiB"});
+  ASSERT_EQ(small.status, 0) << small.err;
+  EXPECT_EQ(small.out, first.out);
+  EXPECT_EQ(text_of(folder_.path() / "small.json"), text_of(folder_.path() / "first.json"));
+
+  const Finished cut = calibrate("second.json", {}, {.interrupt_at = "6/6 samples"});
+  EXPECT_EQ(cut.status, 130) << cut.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "second.json"));
+  EXPECT_THAT(calibrate("second.json", {}).err, HasSubstr("--resume"));
+  const Finished resumed = calibrate("second.json", {"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("trials are there already"));
+  EXPECT_EQ(resumed.out, first.out);
+  EXPECT_EQ(text_of(folder_.path() / "second.json"), text_of(folder_.path() / "first.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "second.trials.jsonl"));
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(profile()).parent_path()))
+    EXPECT_EQ(entry.path(), profile());
 }
 
 TEST_F(Auto, SaysWhatCannotBeMet) {

@@ -189,7 +189,7 @@ TEST_F(Searching, RunsTheProgramAndOpensWhatItFound) {
 }
 
 TEST_F(Searching, StopsAndGoesOn) {
-  use_program("trap 'touch \"" + file("found.search.jsonl").string() +
+  use_program("trap 'touch \"" + file("found.trials.jsonl").string() +
               "\"; echo stopping; exit 130' TERM\necho ready\nwhile :; do sleep 0.05; done");
   fill();
   press("start");

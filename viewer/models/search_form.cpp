@@ -34,7 +34,7 @@ std::vector<std::string> search_words(const SearchForm& request) {
   const bool there = fs::exists(request.output, problem);
   if (there && request.replace)
     words.emplace_back("--force");
-  else if (fs::exists(calibrate::search_journal(request.output), problem))
+  else if (fs::exists(calibrate::trials_beside(request.output), problem))
     words.emplace_back("--resume");
   else if (there)
     fail(ErrorCode::usage, quoted(request.output.string(), 400),

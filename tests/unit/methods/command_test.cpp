@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
@@ -13,10 +14,12 @@
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
 #include "tests/support/small_profile.hpp"
+#include "tests/support/text_of.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -29,6 +32,7 @@ using testing_support::error_of;
 using testing_support::Finished;
 using testing_support::refusal;
 using testing_support::run_kvatlas;
+using testing_support::text_of;
 
 class Command : public testing::Test {
  protected:
@@ -113,11 +117,13 @@ class CommandWithTrials : public Command {
       ++calls_;
       std::vector<std::vector<Trial>> out;
       for (const Policy& policy : policies)
-        out.emplace_back(samples.size(), Trial{.score = score(policy), .kl = 0, .text = "1234"});
+        out.emplace_back(samples.size(), Trial{.score = score(policy),
+                                               .digits = data::DigitScores{0.1, score(policy)}});
       return out;
     };
     add_calibrate_command(
-        app, [&](const auto&, const auto&) { return trials; }, [](CLI::App&) {});
+        app, [&](const auto&, const auto&, const AroundTrials& around) { return around(trials); },
+        [](CLI::App&) {});
     words.insert(words.begin(), "calibrate");
     words.insert(words.end(), {"-p", profile(), "--model", "M", "-o", output()});
     std::reverse(words.begin(), words.end());
@@ -141,18 +147,42 @@ TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
   EXPECT_THAT(said, HasSubstr("dynamickv: the profile has no counts for a budget of 66, but for "));
 }
 
-TEST_F(CommandWithTrials, FinishedSectionsAreKeptWhenALaterMethodEnds) {
-  const auto ends_at_pod = [](const Policy& policy) {
-    if (!policy.parts.empty() && std::holds_alternative<Pod>(policy.parts.front()))
-      fail(ErrorCode::resource, "the machine is on fire");
-    return 1.0;
+TEST_F(CommandWithTrials, GoesOnAfterALaterMethodHasEnded) {
+  const auto works = [](const Policy& policy) { return policy.parts.empty() ? 1.0 : 0.75; };
+  run(all({}), works);
+  const std::string whole = text_of(output());
+  const int calls = std::exchange(calls_, 0);
+  EXPECT_FALSE(std::filesystem::exists(trials_beside(output())));
+
+  const auto ends = [&](const Policy& policy) {
+    if (calls_ > calls / 2) fail(ErrorCode::resource, "the machine is on fire");
+    return works(policy);
   };
-  EXPECT_THAT(error_of([&] { run(all({}), ends_at_pod); }),
-              HasSubstr("pod: the machine is on fire"));
-  EXPECT_EQ(calls_, 3);
+  EXPECT_THAT(error_of([&] { run(all({"--force"}), ends); }), HasSubstr("the machine is on fire"));
+  // The sections that were finished are there.
   const Document document = read_document(output());
-  EXPECT_EQ(document.sections.size(), 1u);
   EXPECT_TRUE(document.sections.contains("simlayerkv"));
+  EXPECT_LT(document.sections.size(), 4u);
+
+  EXPECT_THAT(refusal([&] { run(all({}), works); }), HasSubstr("is there already"));
+  EXPECT_THAT(refusal([&] {
+                run(all({"--resume", "--new", "3"}), works);
+              }),
+              HasSubstr("its trials were run with new 0, and now it is 3"));
+  EXPECT_THAT(refusal([&] {
+                run(all({"--resume", "--force"}), works);
+              }),
+              HasSubstr("give one of them"));
+  run(all({"--resume"}), works);
+  EXPECT_EQ(text_of(output()), whole);
+  EXPECT_LE(calls_, calls + 1);  // the one that failed was called twice
+  EXPECT_FALSE(std::filesystem::exists(trials_beside(output())));
+  EXPECT_THAT(refusal([&] { run(all({"--resume"}), works); }), HasSubstr("is there already"));
+}
+
+TEST_F(CommandWithTrials, ResumesTrialsAlone) {
+  EXPECT_THAT(refused(2, all({"--resume"})), HasSubstr("give it with -o"));
+  EXPECT_THAT(refused(2, all({"--resume", "-o", output()})), HasSubstr("give --model"));
 }
 
 TEST_F(Command, ForARuntimeLayersAreFixed) {

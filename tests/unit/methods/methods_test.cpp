@@ -45,7 +45,8 @@ RunTrials trials_by(Calls& calls, Score score) {
       for (auto& row = out.emplace_back(); row.size() < samples.size();) {
         Trial trial;
         trial.score = score(policy, samples[row.size()]);
-        trial.text = trial.score > 0.5 ? "1234" : "1294";
+        // A wrong answer has its third digit of four wrong.
+        trial.digits = trial.score > 0.5 ? data::DigitScores{1, 1} : data::DigitScores{0.5, 0.75};
         trial.kept_share = policy.parts.empty() ? 1 : 0.5;
         row.push_back(trial);
       }
@@ -552,7 +553,6 @@ TEST_F(Methods, LagKvTriesTheSweep) {
   EXPECT_EQ(found.section["local"]["measured"]["score"]["mean"], 0.25);
   ASSERT_EQ(calls_.size(), 2u);
   EXPECT_EQ(calls_[0].first.size(), 13u);
-  // The wrong answer has its third digit wrong.
   const auto& wrong = found.section["sweep"].back();
   EXPECT_DOUBLE_EQ(wrong["digits_prefix"], 0.5);
   EXPECT_DOUBLE_EQ(wrong["digits_in_place"], 0.75);

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "calibrate/search/trial_journal.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/small_profile.hpp"
@@ -182,7 +182,7 @@ LuckySearches lucky_searches(const Evidence& evidence, const Candidates& list, d
         for (const auto sample : samples) {
           Random random(static_cast<std::uint64_t>(seed), str(policies[i].name, "/", sample));
           const bool loses = !policies[i].parts.empty() && random.share() < true_loss(policies[i]);
-          rows[i].push_back({.score = loses ? 0.0 : 1.0, .kl = random.share(), .text = {}});
+          rows[i].push_back({.score = loses ? 0.0 : 1.0, .kl = random.share()});
         }
       return rows;
     };
@@ -287,7 +287,7 @@ TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
       for (const auto sample : samples) {
         const bool seen = std::count(split_.choice.begin(), split_.choice.end(), sample) > 0;
         const bool loses = seen && !policies[i].parts.empty();
-        out[i].push_back({.score = loses ? 0.5 : 1.0, .kl = 0, .text = {}});
+        out[i].push_back({.score = loses ? 0.5 : 1.0, .kl = 0});
       }
     return out;
   };
@@ -308,14 +308,13 @@ TEST_F(SearchOf, RefusesAModelThatFailsAnyway) {
   request.most_bytes = 0.8 * full_bytes_;
   const RunTrials poor = [](auto policies, auto samples) {
     return std::vector<std::vector<Trial>>(
-        policies.size(),
-        std::vector<Trial>(samples.size(), Trial{.score = 0.2, .kl = 0, .text = {}}));
+        policies.size(), std::vector<Trial>(samples.size(), Trial{.score = 0.2, .kl = 0}));
   };
   EXPECT_THAT(error_of([&] { run(candidates(), request, poor); }), HasSubstr("below 0.5"));
 }
 
 TEST_F(SearchOf, ResumesWithoutRunningATrialTwice) {
-  const auto journal = folder_.path() / "policy.search.jsonl";
+  const auto journal = folder_.path() / "policy.trials.jsonl";
   const json settings = {{"model", "m"}, {"new", 0}};
   SearchRequest request;
   request.most_bytes = 0.8 * full_bytes_;

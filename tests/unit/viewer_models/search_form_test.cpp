@@ -62,11 +62,11 @@ TEST_F(SearchRequestTest, SaysWhatIsMissing) {
 
 TEST_F(SearchRequestTest, GoesOnAndReplacesOnlyWhenAllowed) {
   SearchForm wish = request();
-  std::ofstream(calibrate::search_journal(wish.output)) << "{}\n";
+  std::ofstream(calibrate::trials_beside(wish.output)) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));
   std::ofstream(wish.output) << "{}\n";
   EXPECT_THAT(search_words(wish), Contains("--resume"));  // it was to replace this one
-  std::filesystem::remove(calibrate::search_journal(wish.output));
+  std::filesystem::remove(calibrate::trials_beside(wish.output));
   EXPECT_THAT(error_of([&] { search_words(wish); }), HasSubstr("is there already"));
   wish.replace = true;
   EXPECT_THAT(search_words(wish), Contains("--force"));

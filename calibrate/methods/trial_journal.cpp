@@ -1,48 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/search/trial_journal.hpp"
+#include "calibrate/methods/trial_journal.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
+#include <iostream>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json_text.hpp"
+#include "base/whole_file.hpp"
+#include "calibrate/policy/policy_files.hpp"
 #include "calibrate/rules/policy_reports.hpp"
-#include "calibrate/search/candidates.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "kvatlas.trials/1";
+constexpr const char* kSchema = "kvatlas.trials/2";
 constexpr std::size_t kLargestJournal = std::size_t{1} << 30;
 
 std::string hash_of(const Policy& policy) {
   Fnv1a hash;
-  hash.add(candidate_key(policy));
-  // A runtime's behaviour is no part of a document's sections.
-  hash.add(std::string_view(policy.rolling ? "rolling" : ""));
-  hash.add(std::string_view(policy.masks_prefill ? "masks" : ""));
-  if (policy.block_tokens > 1) hash.add(str(policy.block_tokens));
+  hash.add(policy_key(policy));
   return hash.hex();
 }
 
 json line_of(const std::string& policy, std::size_t sample, const Trial& trial) {
-  return {{"policy", policy},
-          {"sample", sample},
-          {"score", number_json(trial.score)},
-          {"kl", number_json(trial.kl)},
-          {"tokens_kept", trial.tokens_kept},
-          {"kept_share", trial.kept_share}};
+  json line = {{"policy", policy},
+               {"sample", sample},
+               {"score", number_json(trial.score)},
+               {"kl", number_json(trial.kl)},
+               {"kept_share", trial.kept_share}};
+  if (trial.digits)
+    line.update(
+        {{"digits_prefix", trial.digits->prefix}, {"digits_in_place", trial.digits->in_place}});
+  return line;
 }
 
 }  // namespace
+
+std::string policy_key(const Policy& policy) {
+  json parts = json::array();
+  for (const auto& part : policy.parts) parts.push_back({section_name(part), section_of(part)});
+  const json key = {parts,          policy.kv_bits,       policy.kv_residual,
+                    policy.rolling, policy.masks_prefill, policy.block_tokens};
+  return key.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json trial_settings(const TrialOptions& options, const std::string& runtime,
+                    const profile::Reader& profile) {
+  return {{"model", profile.header().model_fingerprint},
+          {"profile", profile_fingerprint(profile)},
+          {"runtime", runtime},
+          {"dtype", options.dtype},
+          {"new", options.max_new},
+          {"kl", options.compare}};
+}
+
+TrialJournal::Open TrialJournal::asked(const std::string& document, bool force, bool resume) {
+  if (force && resume)
+    fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
+  if (resume && document.empty())
+    fail(ErrorCode::usage, "--resume goes on with a document that was begun: give it with -o");
+  if (force) return Open::replace;
+  // An unfinished run that was to replace a document has both.
+  const bool unfinished = resume && std::filesystem::exists(trials_beside(document));
+  if (!document.empty() && !unfinished && std::filesystem::exists(document)) fail_exists(document);
+  return resume ? Open::resume : Open::fresh;
+}
 
 TrialJournal::TrialJournal(std::filesystem::path path, const json& settings, Open how)
     : path_(std::move(path)) {
@@ -59,8 +91,7 @@ TrialJournal::TrialJournal(std::filesystem::path path, const json& settings, Ope
     const bool empty = lseek(file_, 0, SEEK_END) == 0;
     if (how == Open::fresh && !empty)
       fail(ErrorCode::usage, name,
-           " holds the trials of an unfinished search: --resume goes on with it, --force begins "
-           "anew");
+           " holds the trials of an unfinished run: --resume goes on with it, --force begins anew");
     if (how == Open::resume && !empty) in_context(name, [&] { read(settings); });
     if (ftruncate(file_, static_cast<off_t>(whole_)) != 0 || lseek(file_, 0, SEEK_END) < 0)
       fail(ErrorCode::resource, "cannot write ", name, ": ", std::strerror(errno));
@@ -108,8 +139,9 @@ void TrialJournal::read_trial(const json& line) {
   Trial trial;
   trial.score = real("score");
   trial.kl = real("kl");
-  trial.tokens_kept = real("tokens_kept");
   trial.kept_share = real("kept_share");
+  if (line.contains("digits_prefix"))
+    trial.digits = {real("digits_prefix"), real("digits_in_place")};
   trials_[{line.at("policy"), line.at("sample")}] = trial;
 }
 
@@ -160,6 +192,15 @@ RunTrials TrialJournal::around(RunTrials run) {
     }
     return out;
   };
+}
+
+RunTrials kept_beside(const std::string& document, const json& settings, TrialJournal::Open how,
+                      std::optional<TrialJournal>& journal, RunTrials run) {
+  if (document.empty()) return run;
+  journal.emplace(trials_beside(document), settings, how);
+  if (journal->known() > 0)
+    std::cerr << "kvatlas: " << journal->known() << " trials are there already\n";
+  return journal->around(std::move(run));
 }
 
 void TrialJournal::remove() {

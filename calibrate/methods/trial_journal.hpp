@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials are kept in a file beside the document, so that an interrupted calibration or search loses
+// none.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "calibrate/methods/trials.hpp"
+
+namespace kvatlas::calibrate {
+
+/// A text that is equal for equal policies, by which lists and journals know them. What only a
+/// runtime can ask for, not a document, is told apart by the runtime of trial_settings().
+std::string policy_key(const Policy& policy);
+
+/// All that decides the outcome of trials beside policy and sample. `runtime` is the one that they
+/// are run as; may be empty.
+nlohmann::json trial_settings(const TrialOptions& options, const std::string& runtime,
+                              const profile::Reader& profile);
+
+/// A file whose first line says what the trials are of. Each further line is a trial, written when
+/// it is done. A journal that ends without a trial removes its file.
+class TrialJournal {
+ public:
+  enum class Open { fresh, resume, replace };
+  /// What the options --force and --resume say. Error(usage) if they contradict each other, and if
+  /// the document is there already and neither --force nor an unfinished journal beside it allows
+  /// that it is replaced.
+  static Open asked(const std::string& document, bool force, bool resume);
+  /// `settings` is an object as trial_settings() gives it. Error(usage) if the file exists (fresh),
+  /// if it has other settings, which are named (resume), or if another process writes it.
+  /// Error(unreadable) for lines that are no trials; a last line that was cut short is passed over.
+  TrialJournal(std::filesystem::path path, const nlohmann::json& settings, Open how);
+  ~TrialJournal();
+  TrialJournal(const TrialJournal&) = delete;
+  TrialJournal& operator=(const TrialJournal&) = delete;
+
+  std::size_t known() const { return trials_.size(); }
+  /// A function that runs only the trials that the journal does not know. The journal must outlive
+  /// it.
+  RunTrials around(RunTrials run);
+  /// Removes the file, when all is done.
+  void remove();
+
+ private:
+  using Key = std::pair<std::string, std::size_t>;  // the policy's hash, the sample's position
+  void read(const nlohmann::json& settings);
+  void read_trial(const nlohmann::json& line);
+  void append(const std::string& text);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::size_t whole_ = 0;  // bytes of lines that are complete
+  std::map<Key, Trial> trials_;
+};
+
+/// Trials that are kept beside the document while `journal` lives; the trials alone if no document
+/// is written. How many are there already is said on stderr.
+RunTrials kept_beside(const std::string& document, const nlohmann::json& settings,
+                      TrialJournal::Open how, std::optional<TrialJournal>& journal, RunTrials run);
+
+}  // namespace kvatlas::calibrate
