@@ -53,7 +53,7 @@ inline constexpr Method kHeads = {"heads", "Imported heads"};
 
 /// All methods of calibration.
 inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod, method::kDynamicKv,
-                                        method::kLagKv};
+                                        method::kLagKv, method::kPrecision};
 /// All sections that a document may have, in the order in which their policies are listed.
 inline constexpr std::array kSections = {
     method::kSimLayerKv, method::kPod,      method::kDynamicKv, method::kLagKv,

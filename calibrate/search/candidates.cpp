@@ -292,7 +292,7 @@ class Listing {
 std::vector<std::string> searched_names() {
   std::vector<std::string> names;
   for (const Method& method : kMethods) names.emplace_back(method.name);
-  names.insert(names.end(), {method::kPrecision.name, kFourBits, kCompose});
+  names.insert(names.end(), {kFourBits, kCompose});
   return names;
 }
 

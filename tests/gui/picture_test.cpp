@@ -191,6 +191,32 @@ TEST(Picture, CellsHaveTheColoursOfThePalette) {
   }
 }
 
+TEST(Picture, MarkedCellsAreFramed) {
+  Chart chart = matrices_chart(1, 3);
+  chart.matrices[0].outlines.clear();
+  ImageOptions options;
+  options.size = {700, 500};
+  const auto image = [&] { return to_image(*chart_picture(chart), theme(), options); };
+  const QImage plain = image();
+  /// Where the image differs once this cell is marked; what it surrounds must not.
+  const auto frame = [&](std::size_t row, std::size_t column) {
+    chart.matrices[0].marked = {{row, column}};
+    const QImage marked = image();
+    QRect box;
+    for (int y = 0; y < plain.height(); ++y)
+      for (int x = 0; x < plain.width(); ++x)
+        if (plain.pixel(x, y) != marked.pixel(x, y)) box |= QRect(x, y, 1, 1);
+    const QRect within = box.adjusted(6, 6, -6, -6);
+    EXPECT_EQ(plain.copy(within), marked.copy(within));
+    return box;
+  };
+  const QRect low = frame(2, 0), high = frame(0, 2);
+  EXPECT_GT(low.width(), 20);
+  EXPECT_NEAR(low.width(), high.width(), 2);
+  EXPECT_NEAR(high.left() - low.left(), 2 * low.width(), 12);
+  EXPECT_NEAR(low.top() - high.top(), 2 * low.height(), 12);
+}
+
 TEST(Picture, StacksSideBySideAndBelow) {
   const auto part = chart_picture(layers_chart());
   const auto below = stacked_picture("both", {part, part}, false);

@@ -104,23 +104,29 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
                          Qt::AlignCenter, cell_text(value));
       }
   painter.setBrush(Qt::NoBrush);
-  if (!matrix.outlines.empty()) {
-    QList<QRectF> squares;
-    for (const auto& outline : matrix.outlines) {
-      const auto first = static_cast<double>(outline.first);
-      const auto size = static_cast<double>(outline.last - outline.first + 1);
-      squares.push_back({cells.left() + first * width, cells.top() + first * height, size * width,
-                         size * height});
-    }
+  QList<QRectF> frames;
+  for (const auto& outline : matrix.outlines) {
+    const auto first = static_cast<double>(outline.first);
+    const auto size = static_cast<double>(outline.last - outline.first + 1);
+    frames.push_back(
+        {cells.left() + first * width, cells.top() + first * height, size * width, size * height});
+  }
+  // Inside of the cell, so that a neighbour between two of them does not seem framed too.
+  const double inset = std::min({3.0, width / 6, height / 6});
+  for (const auto& [row, column] : matrix.marked)
+    frames.push_back(QRectF(cells.left() + static_cast<double>(column) * width,
+                            cells.top() + static_cast<double>(row) * height, width, height)
+                         .adjusted(inset, inset, -inset, -inset));
+  if (!frames.isEmpty()) {
     painter.setRenderHint(QPainter::Antialiasing, false);
     // Dark below light, to be seen on every colour.
     const double thick = width >= 6 ? 2 : 1;
     if (width >= 3) {
       painter.setPen(QPen(Qt::black, thick + 1));
-      painter.drawRects(squares);
+      painter.drawRects(frames);
     }
     painter.setPen(QPen(Qt::white, thick));
-    painter.drawRects(squares);
+    painter.drawRects(frames);
     painter.setRenderHint(QPainter::Antialiasing);
   }
   if (matrix.contour) {

@@ -89,6 +89,16 @@ PicturePtr sweep_picture(const Source& source, const Request& request) {
           .chart);
 }
 
+PicturePtr precision_picture(const Source& source, Chart PrecisionView::*which) {
+  const auto& section = section_in(source.documents, calibrate::method::kPrecision.name);
+  Chart chart = precision_view(precision_model(section), {}).*which;
+  if (!has_content(chart))
+    fail(ErrorCode::usage,
+         "the document lacks these numbers: 'kvatlas calibrate precision' finds "
+         "them");
+  return chart_picture(std::move(chart));
+}
+
 PicturePtr mass_picture(const Source& source, const Request& request) {
   const auto& profile = source.required_profile();
   if (request.positions.empty()) fail(ErrorCode::usage, "the profile has no samples yet");
@@ -192,6 +202,10 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
       return chart_of<budgets_charts, &BudgetsView::shares>(source, request);
     case PictureKind::sweep:
       return sweep_picture(source, request);
+    case PictureKind::precision:
+      return precision_picture(source, &PrecisionView::strip);
+    case PictureKind::precision_curve:
+      return precision_picture(source, &PrecisionView::curve);
     case PictureKind::overview:
       return overview_picture(source, request);
     case PictureKind::comparison:

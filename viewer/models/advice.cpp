@@ -164,6 +164,40 @@ Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
   return advice;
 }
 
+Advice precision_advice(const PrecisionModel& model, std::optional<std::size_t> chosen) {
+  const LayerFormats& formats = model.formats_of(chosen);
+  const std::size_t point = chosen ? *chosen : model.calibrated.value_or(model.curve.size());
+  Advice advice;
+  // The costliest of what was tried, and the last of its formats, which has the fewest bits.
+  const PrecisionModel::Item* costliest = nullptr;
+  for (const auto& item : model.items)
+    if (!costliest || (!item.kl.empty() && item.kl.back() > costliest->kl.back()))
+      if (!item.kl.empty()) costliest = &item;
+  if (std::all_of(formats.begin(), formats.end(), [](const auto& one) { return one.plain(); })) {
+    advice.reason = "Everything stays at 16 bits.";
+  } else if (costliest) {
+    advice.layer = costliest->layers.front();
+    advice.reason = str("Layers differ in what they bear: the ",
+                        costliest->keys ? costliest->values ? "keys and values" : "keys" : "values",
+                        " of layer ", *advice.layer, " alone in ",
+                        calibrate::facts_of(model.formats.back()).word, " cost a KL divergence of ",
+                        fixed_text(costliest->kl.back(), 4), ", more than any other.");
+  } else {
+    advice.reason = str("Stored as ", formats_text(formats), ".");
+  }
+  constexpr double kFarAbove = 2;  // times the sum of the layers
+  if (point < model.curve.size() &&
+      model.curve[point].kl > kFarAbove * model.curve[point].expected_kl)
+    advice.risk = str("Together the layers cost more than each by itself: a KL divergence of ",
+                      fixed_text(model.curve[point].kl, 4), ", where their sum is ",
+                      fixed_text(model.curve[point].expected_kl, 4), ".");
+  else
+    advice.risk = str("Each layer was tried by itself, on ", model.samples,
+                      model.samples == 1 ? " sample" : " samples",
+                      ": other texts may have other sensitive layers.");
+  return advice;
+}
+
 std::string measured_risk(const Measured& measured) {
   const Interval& change = measured.change;
   if (std::isnan(change.mean)) return "";

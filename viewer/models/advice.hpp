@@ -11,6 +11,7 @@
 #include "viewer/models/budgets_model.hpp"
 #include "viewer/models/lazy_model.hpp"
 #include "viewer/models/measured.hpp"
+#include "viewer/models/precision_model.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -30,6 +31,8 @@ Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
 /// `candidate` is the one that was chosen.
 Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
                     const SweepModel::Candidate& candidate);
+/// `chosen` is the point of the curve that is the policy; without it the document's policy is.
+Advice precision_advice(const PrecisionModel& model, std::optional<std::size_t> chosen);
 
 /// A sentence about the measured score if it leaves a doubt; empty if it leaves none.
 std::string measured_risk(const Measured& measured);

@@ -119,6 +119,7 @@ struct Matrix {
     std::int64_t first = 0, last = 0;  // rows and columns of a square on the diagonal
   };
   std::vector<Outline> outlines = {};
+  std::vector<std::pair<std::size_t, std::size_t>> marked = {};  // row and column of outlined cells
   std::optional<double> contour = {};          // a line is drawn around the cells above this value
   std::vector<std::string> column_texts = {};  // shown where the mouse is, instead of column_labels
 

@@ -162,6 +162,7 @@ class Difference {
     Matrix difference = matrix;
     difference.unit = matrix.unit.empty() ? "difference" : "\u0394 " + matrix.unit;
     difference.outlines.clear();
+    difference.marked.clear();
     difference.contour.reset();
     for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t column = 0; column < columns; ++column) {

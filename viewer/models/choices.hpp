@@ -12,6 +12,7 @@
 #include "viewer/models/blocks_model.hpp"
 #include "viewer/models/budgets_model.hpp"
 #include "viewer/models/lazy_model.hpp"
+#include "viewer/models/precision_model.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -26,7 +27,8 @@ struct Choices {
   BudgetChoices budget_counts;
   BudgetSettings budgets;
   SweepSettings sweep;
-  int lag_candidate = -1;  // index of a setting in the sweep; -1 is the recommended one
+  int lag_candidate = -1;    // index of a setting in the sweep; -1 is the recommended one
+  int precision_point = -1;  // index in the curve of number formats; -1 is what a document says
   /// The point of a search's front that was chosen as the policy. There is none any more as soon as
   /// a setting is changed.
   struct Front {

@@ -98,6 +98,17 @@ json lag_section(const Source& from) {
       calibrate::LagKv{model.sink, candidate.lag, candidate.ratio, variant});
 }
 
+json precision_section(const Source& from) {
+  const PrecisionModel model =
+      precision_model(section_in(from.documents, calibrate::method::kPrecision.name));
+  const auto chosen = curve_point(model, from.choices.precision_point);
+  if (from.choices.precision_point >= 0 && !chosen)
+    fail(ErrorCode::usage, "the document has no such size of number formats: choose one");
+  calibrate::Precision part = model.part;
+  part.fixed = model.formats_of(chosen);
+  return calibrate::section_of(part);
+}
+
 /// How a method's section is made from the choices, and of what.
 struct Maker {
   const calibrate::Method& method;
@@ -118,7 +129,12 @@ const Maker kMakers[] = {
      [](const auto&, auto documents) {
        return !section_in(documents, calibrate::method::kLagKv.name).is_null();
      },
-     lag_section}};
+     lag_section},
+    {calibrate::method::kPrecision,
+     [](const auto&, auto documents) {
+       return !section_in(documents, calibrate::method::kPrecision.name).is_null();
+     },
+     precision_section}};
 static_assert(std::size(kMakers) == calibrate::kMethods.size());
 
 /// As it is written: numbers have nine digits there.

@@ -16,8 +16,8 @@ namespace kvatlas::viewer {
 /// Makes a document with these sections ("simlayerkv", "pod", "dynamickv", "lagkv") from the
 /// choices and from `models`, which are those of the profile's samples at `positions`. If one of
 /// `documents` has the very same policy, its section with scores and curves is taken over. LagKV's
-/// setting comes from the sweep in `documents`. Error(usage) if the profile lacks what a section
-/// needs, or if no section is asked for.
+/// setting comes from the sweep, and number formats come from the curve, in `documents`.
+/// Error(usage) if the profile lacks what a section needs, or if no section is asked for.
 calibrate::Document choices_document(const profile::Reader& profile,
                                      const std::vector<std::size_t>& positions,
                                      const Choices& choices, const MethodModels& models,

@@ -9,6 +9,7 @@
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_front.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
+#include "viewer/models/precision_model.hpp"
 #include "viewer/models/sweep_model.hpp"
 
 namespace kvatlas::viewer {
@@ -35,6 +36,11 @@ std::string setting_text(const Method& method, const json& settings) {
   return text;
 }
 
+std::string size_text(const json& object) {
+  const double size = number_in(object, "size");
+  return std::isnan(size) ? "16 bits" : "size " + percent_text(size);
+}
+
 void add_measured(const Method& method, const json& section, const std::string& title,
                   const json& measured, bool control, ComparisonModel& model) {
   auto found = measured_of(measured);
@@ -46,7 +52,8 @@ void add_measured(const Method& method, const json& section, const std::string& 
     policy.section = method.name;
     policy.value = number_in(settings, method.setting);
   }
-  policy.setting = setting_text(method, settings);
+  policy.setting = calibrate::method::kPrecision.is(method.name) ? size_text(section)
+                                                                 : setting_text(method, settings);
   policy.kept_share = found->kept_share;
   policy.score = found->score;
   policy.needs_training = method.needs_training;
@@ -104,10 +111,33 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
           candidate.own() ? method.title : control_title(method, candidate.variant);
       policy.section = candidate.own() ? method.name : "";
       policy.setting = str("lag ", candidate.lag, ", ratio ", candidate.ratio);
-      policy.lag_candidate = static_cast<int>(i);
+      policy.candidate = static_cast<int>(i);
       policy.kept_share = 1 - candidate.compression;
       policy.score = candidate.score;
       add(std::move(policy));
+    }
+  } else if (calibrate::method::kPrecision.is(method.name) &&
+             member_of(section, "curve").is_array()) {
+    const PrecisionModel precision = precision_model(section);
+    for (std::size_t i = 0; i < precision.curve.size(); ++i) {
+      const auto& point = precision.curve[i];
+      ComparedPolicy policy;
+      policy.method = policy.name = method.title;
+      policy.section = method.name;
+      policy.setting = size_text({{"size", point.size}});
+      policy.candidate = static_cast<int>(i);
+      policy.kept_share = point.size;
+      policy.score = point.score;
+      add(std::move(policy));
+    }
+    for (const auto& one : precision.uniform) {
+      ComparedPolicy policy;
+      policy.method = policy.name = "One format in all layers";
+      policy.setting = calibrate::facts_of(one.format).word;
+      policy.kept_share = one.measured.kept_share;
+      policy.score = one.measured.score;
+      policy.measured = one.measured;
+      model.policies.push_back(std::move(policy));
     }
   }
 }
@@ -153,6 +183,13 @@ std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json&
     const double most =
         strip.values.empty() ? 0 : *std::max_element(strip.values.begin(), strip.values.end());
     for (double& value : strip.values) value = most > 0 ? value / most : 0;
+  } else if (calibrate::method::kPrecision.is(method.name)) {
+    strip.unit = "bytes, as a share of those at 16 bits";
+    const auto part = std::get<calibrate::Precision>(calibrate::part_of(method.name, section));
+    for (const auto& layer : part.fixed.value_or(LayerFormats{}))
+      strip.values.push_back((calibrate::facts_of(layer.keys).bytes_per_value +
+                              calibrate::facts_of(layer.values).bytes_per_value) /
+                             (2 * calibrate::facts_of(calibrate::KvFormat::f16).bytes_per_value));
   }
   if (strip.values.size() != static_cast<std::size_t>(layers)) return std::nullopt;
   return strip;
@@ -244,13 +281,13 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
     if (auto strip = strip_of(*method, *section, model.shape.layers))
       model.strips.push_back(std::move(*strip));
   }
-  // LagKV's policy is one of the candidates of its sweep.
+  // LagKV's policy is one of the candidates of its sweep, and formats are those of a point.
   for (auto& policy : model.policies)
     for (const auto& candidate : model.searched)
-      if (candidate.lag_candidate >= 0 && candidate.name == policy.name &&
+      if (candidate.candidate >= 0 && candidate.name == policy.name &&
           candidate.setting == policy.setting) {
         policy.section = candidate.section;
-        policy.lag_candidate = candidate.lag_candidate;
+        policy.candidate = candidate.candidate;
       }
   if (model.policies.empty() && model.searched.empty() && model.strips.empty())
     fail(
@@ -266,7 +303,8 @@ Choices with_policy(Choices choices, const ComparedPolicy& policy) {
   if (calibrate::method::kPod.is(policy.section)) choices.blocks.delta = policy.value;
   if (calibrate::method::kDynamicKv.is(policy.section))
     choices.budgets.budget = static_cast<std::int64_t>(policy.value);
-  if (calibrate::method::kLagKv.is(policy.section)) choices.lag_candidate = policy.lag_candidate;
+  if (calibrate::method::kLagKv.is(policy.section)) choices.lag_candidate = policy.candidate;
+  if (calibrate::method::kPrecision.is(policy.section)) choices.precision_point = policy.candidate;
   return choices;
 }
 

@@ -28,7 +28,9 @@ struct ComparedPolicy {
   bool needs_training = false;
   /// The value that choosing this policy sets: a threshold, a delta or a budget.
   double value = kNoNumber;
-  int lag_candidate = -1;
+  /// The setting of LagKV's sweep, or the point of the curve of number formats, that choosing it
+  /// sets.
+  int candidate = -1;
   /// If it is a point of a search's front: the position of its document, and its position in the
   /// front.
   struct FrontPoint {

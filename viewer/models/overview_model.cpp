@@ -212,6 +212,34 @@ void show_sweep(const SweepModel& model, const Choices& choices, const calibrate
   card.advice = sweep_advice(model, settings, candidate);
 }
 
+void show_precision(const PrecisionModel& model, const Choices& choices,
+                    const calibrate::CacheShape& shape, PolicyCard& card) {
+  const auto layers = static_cast<std::size_t>(shape.layers);
+  if (model.layers() != layers)
+    fail(ErrorCode::usage, "the document has the formats of ", model.layers(), " layers, and the ",
+         "model has ", layers);
+  const auto chosen = curve_point(model, choices.precision_point);
+  calibrate::Precision part = model.part;
+  part.fixed = model.formats_of(chosen);
+  card.setting = formats_text(*part.fixed);
+  set_kept({.name = {}, .parts = {part}}, shape, choices.length, card);
+  card.advice = precision_advice(model, chosen);
+  card.chart.title = "bits of a value by layer";
+  card.chart.x = layer_axis(shape.layers);
+  card.chart.y = {"", "", {{0, "0"}, {8, "8"}, {16, "16"}}, {{0, 16}}};
+  card.chart.table.columns = {{"layer"}, {"keys in"}, {"values in"}};
+  Bars keys{"keys", {}}, values{"values", {}};
+  for (std::size_t l = 0; l < layers; ++l) {
+    const auto x = static_cast<double>(l);
+    const auto& of_keys = calibrate::facts_of((*part.fixed)[l].keys);
+    const auto& of_values = calibrate::facts_of((*part.fixed)[l].values);
+    keys.bars.push_back({x, 8 * of_keys.bytes_per_value, std::string(of_keys.word)});
+    values.bars.push_back({x, 8 * of_values.bytes_per_value, std::string(of_values.word)});
+    card.chart.table.rows.push_back({x, keys.bars.back().label, values.bars.back().label});
+  }
+  card.chart.bars = {std::move(keys), std::move(values)};
+}
+
 /// Whether what a document measured is of the present setting.
 bool is_present(const json& settings, const Choices& choices, const OverviewModel& model,
                 std::size_t kind) {
@@ -231,6 +259,11 @@ bool is_present(const json& settings, const Choices& choices, const OverviewMode
     case 2:
       return is_number(settings, "budget", static_cast<double>(choices.budgets.budget)) &&
              is_number(settings, "window", static_cast<double>(choices.budget_counts.window));
+    case 4: {
+      if (!model.precision.model) return false;
+      const auto chosen = curve_point(*model.precision.model, choices.precision_point);
+      return !chosen || chosen == model.precision.model->calibrated;
+    }
     default:
       break;
   }
@@ -289,6 +322,13 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
         "open here";
   else
     model.sweep = try_read([&] { return sweep_model(sweep); });
+  const json& precision = section_in(documents, calibrate::method::kPrecision.name);
+  if (precision.is_null())
+    model.precision.reason =
+        "What fewer bits cost is measured on the model: 'kvatlas calibrate precision' makes a "
+        "document to open here";
+  else
+    model.precision = try_read([&] { return precision_model(precision); });
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
     const json known = section_alone_in(documents, calibrate::kMethods[kind].name);
     model.measured[kind] = measured_of(member_of(known, "measured"));
@@ -349,6 +389,9 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   });
   show(3, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {
     show_sweep(sweep, choices, model.shape, card);
+  });
+  show(4, model.precision, [&](const PrecisionModel& precision, PolicyCard& card) {
+    show_precision(precision, choices, model.shape, card);
   });
   view.table.columns = {{"policy"},       {"setting"},          {"KV kept", "share"}, {"bytes"},
                         {"score change"}, {"reason", "", true}, {"risk", "", true},   {"missing"}};

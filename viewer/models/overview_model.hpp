@@ -26,6 +26,7 @@ struct OverviewModel {
   calibrate::CacheShape shape;
   MethodModels methods;
   OrReason<SweepModel> sweep;
+  OrReason<PrecisionModel> precision;
   /// What a document holds of each policy's score.
   std::array<std::optional<Measured>, calibrate::kMethods.size()> measured;
   /// The settings that each was measured at.

@@ -22,6 +22,8 @@ enum class PictureKind : std::uint8_t {
   budgets_lines,
   budgets_shares,
   sweep,
+  precision,
+  precision_curve,
   overview,
   comparison,
   comparison_layers,

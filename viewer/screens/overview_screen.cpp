@@ -15,7 +15,7 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr int kLeastCardWidth = 340;
-constexpr std::size_t kCards = 4;
+constexpr std::size_t kCards = calibrate::kMethods.size();
 
 }  // namespace
 
@@ -121,14 +121,15 @@ void OverviewScreen::resizeEvent(QResizeEvent* event) {
 }
 
 void OverviewScreen::arrange(int width) {
-  const int wanted = std::clamp((width - 12) / (kLeastCardWidth + 12), 1, 4);
-  // Three cards and one below look unfinished.
-  const int columns = wanted == 3 ? 2 : wanted;
+  constexpr int most = static_cast<int>(kCards);
+  const int wanted = std::clamp((width - 12) / (kLeastCardWidth + 12), 1, most);
+  // Four cards and one below look unfinished.
+  const int columns = wanted == most - 1 ? most - 2 : wanted;
   if (columns == columns_) return;
   columns_ = columns;
   for (std::size_t i = 0; i < cards_.size(); ++i)
     grid_->addWidget(cards_[i], static_cast<int>(i) / columns, static_cast<int>(i) % columns);
-  for (int column = 0; column < 4; ++column) grid_->setColumnStretch(column, column < columns);
+  for (int column = 0; column < most; ++column) grid_->setColumnStretch(column, column < columns);
 }
 
 Screen* make_overview_screen(Session& session, QWidget* parent) {

@@ -16,6 +16,7 @@ const std::vector<ScreenEntry>& screens() {
       {"blocks", QT_TRANSLATE_NOOP("Screens", "Layer blocks"), make_blocks_screen},
       {"budgets", QT_TRANSLATE_NOOP("Screens", "Layer budgets"), make_budgets_screen},
       {"sweep", QT_TRANSLATE_NOOP("Screens", "LagKV sweep"), make_sweep_screen},
+      {"precision", QT_TRANSLATE_NOOP("Screens", "Number formats"), make_precision_screen},
       {"comparison", QT_TRANSLATE_NOOP("Screens", "Comparison"), make_comparison_screen},
       {"needle", QT_TRANSLATE_NOOP("Screens", "Needle"), make_needle_screen},
   };

@@ -27,6 +27,7 @@ Screen* make_budgets_screen(Session& session, QWidget* parent);     // 3.6
 Screen* make_sweep_screen(Session& session, QWidget* parent);       // 3.7
 Screen* make_comparison_screen(Session& session, QWidget* parent);  // 3.8
 Screen* make_mass_screen(Session& session, QWidget* parent);        // layer x token, proximal mass
+Screen* make_precision_screen(Session& session, QWidget* parent);   // number formats by layer
 Screen* make_needle_screen(Session& session, QWidget* parent);      // score, length x depth
 // clang-format on
 

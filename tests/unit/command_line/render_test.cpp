@@ -118,7 +118,8 @@ TEST_F(Render, RefusesRegionsThatAreNone) {
 
 TEST_F(Render, ListsWhatThereIs) {
   EXPECT_THAT(run_kvatlas({"render", "--what", "list"}).out,
-              AllOf(HasSubstr("\nlazy "), HasSubstr("\nsweep "), HasSubstr("--capture js")));
+              AllOf(HasSubstr("\nlazy "), HasSubstr("\nsweep "), HasSubstr("\nprecision-curve "),
+                    HasSubstr("--capture js")));
 }
 
 TEST_F(Render, EveryPictureIsDrawnOrSaysWhatItNeeds) {
@@ -163,6 +164,8 @@ TEST_F(Render, Refuses) {
   EXPECT_THAT(refused(2, {profile(), "--what", "lazy", "--recent", "63", "-o", out}),
               HasSubstr("--recent 63"));
   EXPECT_THAT(refused(2, {profile(), "--what", "sweep", "-o", out}), HasSubstr("calibrate lagkv"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "precision", "-o", out}),
+              HasSubstr("calibrate precision"));
   EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "-o", path("a.jpg")}),
               HasSubstr("neither .png"));
   EXPECT_THAT(refused(2, {profile(), "--what", "blocks", "--size", "big", "-o", out}),

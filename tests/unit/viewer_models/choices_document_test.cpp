@@ -8,6 +8,7 @@
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
 #include "export/exporters.hpp"
+#include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 using calibrate::Document;
 using nlohmann::json;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -112,6 +114,26 @@ TEST_F(ChoicesDocument, TheSweepsCandidateAsChosen) {
   choices_.lag_candidate = 99;
   EXPECT_THAT(refusal([&] { made({"lagkv"}, {swept}); }), HasSubstr("choose one"));
   EXPECT_THAT(refusal([&] { made({"lagkv"}); }), HasSubstr("kvatlas calibrate lagkv"));
+}
+
+TEST_F(ChoicesDocument, NumberFormatsOfAPointAsChosen) {
+  Document calibrated = made({"pod"});
+  calibrated.sections = {{"precision", testing_support::precision_section()}};
+  EXPECT_THAT(possible_sections(reader(), {&calibrated, 1}), Contains("precision"));
+  // The document's own policy stays with all that is known of it, and so does its point.
+  for (const int point : {-1, 1}) {
+    choices_.precision_point = point;
+    const json same = read_again(made({"precision"}, {calibrated})).sections["precision"];
+    expect_same(same, calibrated.sections["precision"]);
+  }
+  choices_.precision_point = 2;
+  const json section = read_again(made({"precision"}, {calibrated})).sections["precision"];
+  expect_same(section["result"],
+              {{"keys", {"16", "q8_0", "q8_0", "16"}}, {"values", {"16", "q8_0", "q8_0", "16"}}});
+  EXPECT_FALSE(section.contains("measured"));
+  choices_.precision_point = 3;
+  EXPECT_THAT(refusal([&] { made({"precision"}, {calibrated}); }), HasSubstr("choose one"));
+  EXPECT_THAT(refusal([&] { made({"precision"}); }), HasSubstr("kvatlas calibrate precision"));
 }
 
 TEST_F(ChoicesDocument, WhatIsKnownOfThePolicyStays) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/front_document.hpp"
+#include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 
 namespace kvatlas::viewer {
@@ -142,6 +143,28 @@ TEST(ComparisonModel, APointsSettingsAreChosen) {
   EXPECT_EQ(with_policy({}, model.policies[1]).lag_candidate, 1);
   const Choices before;
   EXPECT_EQ(with_policy(before, model.policies[2]).lazy.threshold, before.lazy.threshold);
+}
+
+TEST(ComparisonModel, NumberFormats) {
+  calibrate::Document doc;
+  doc.model.layers = 4;
+  doc.sections["precision"] = testing_support::precision_section();
+  const auto model = comparison_model({&doc, 1});
+  // The calibrated one, then one format in all layers, twice.
+  ASSERT_EQ(model.policies.size(), 3u);
+  EXPECT_EQ(model.policies[0].setting, "size 47.7 %");
+  EXPECT_EQ(with_policy({}, model.policies[0]).precision_point, 1);
+  EXPECT_EQ(model.policies[1].name, "One format in all layers");
+  EXPECT_EQ(model.policies[1].setting, "q8_0");
+  EXPECT_EQ(with_policy({}, model.policies[1]).precision_point, -1);
+  ASSERT_EQ(model.searched.size(), 3u);
+  EXPECT_NEAR(model.searched[0].kept_share, 0.3125, 1e-9);
+  EXPECT_EQ(with_policy({}, model.searched[2]).precision_point, 2);
+  ASSERT_EQ(model.strips.size(), 1u);
+  EXPECT_THAT(model.strips[0].values, ElementsAre(8.5 / 16, 6.75 / 16, 6.75 / 16, 8.5 / 16));
+  // Nothing held: there is no size.
+  doc.sections["precision"].erase("size");
+  EXPECT_EQ(comparison_model({&doc, 1}).policies[0].setting, "16 bits");
 }
 
 TEST(ComparisonModel, TheFrontOfASearch) {

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -53,6 +54,7 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   Choices choices = choices_of_small();
   calibrate::Document document;
   document.sections["lagkv"] = sweep_section();
+  document.sections["precision"] = testing_support::precision_section();
   const auto model =
       read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
   EXPECT_THAT(model.facts, Contains(Field(&Fact::value, "4 query, 2 KV, of 8")));
@@ -61,12 +63,14 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   // 4 layers, 2 KV heads of 8: 256 bytes a token.
   auto view = overview_view(model, choices);
   EXPECT_THAT(view.cache.front().value, HasSubstr("250 KiB at 1000 tokens"));
-  ASSERT_EQ(view.cards.size(), 4u);
+  ASSERT_EQ(view.cards.size(), 5u);
   for (const auto& card : view.cards) {
     EXPECT_THAT(card.missing, IsEmpty()) << card.title;
     EXPECT_THAT(card.advice.reason, Not(IsEmpty())) << card.title;
     EXPECT_THAT(card.advice.risk, Not(IsEmpty())) << card.title;
-    EXPECT_THAT(card.score, HasSubstr("not measured")) << card.title;
+    if (card.section != "precision") {
+      EXPECT_THAT(card.score, HasSubstr("not measured")) << card.title;
+    }
     EXPECT_FALSE(card.chart.table.rows.empty()) << card.title;
   }
   // Two of four layers keep 68 of 1000 tokens.
@@ -82,9 +86,16 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   EXPECT_NEAR(view.cards[2].kept_share, 0.064, 1e-9);
   EXPECT_THAT(view.cards[2].advice.reason, HasSubstr("Layer 0 needs"));
   EXPECT_THAT(view.cards[3].setting, HasSubstr("lag 32, ratio 1/2"));
+  // Six sides of layers at 8.5 bits, two at 5.
+  EXPECT_NEAR(view.cards[4].kept_share, (6 * 8.5 + 2 * 5) / (8 * 16), 1e-9);
+  EXPECT_EQ(view.cards[4].chart.bars.front().bars[1].label, "int4");
+  EXPECT_EQ(view.cards[4].score, "5.0 points lost [0.0, 10.0] on 8 samples");
 
   choices.lazy.threshold = 0.95;
+  choices.precision_point = 0;
   view = overview_view(model, choices);
+  EXPECT_NEAR(view.cards[4].kept_share, 5.0 / 16, 1e-9);
+  EXPECT_THAT(view.cards[4].score, HasSubstr("not measured at this setting"));
   EXPECT_NEAR(view.cards[0].kept_share, 1, 1e-9);
   EXPECT_THAT(view.cards[0].advice.reason, HasSubstr("No layer"));
 }
@@ -140,6 +151,19 @@ TEST(OverviewModel, SaysWhatWasNotRecorded) {
   EXPECT_THAT(view.cards[1].missing, HasSubstr("--capture js"));
   EXPECT_THAT(view.cards[2].missing, HasSubstr("--capture scores"));
   EXPECT_THAT(view.cards[3].missing, HasSubstr("kvatlas calibrate lagkv"));
+  EXPECT_THAT(view.cards[4].missing, HasSubstr("kvatlas calibrate precision"));
+}
+
+TEST(OverviewModel, FormatsOfAnotherModelAreRefused) {
+  const OpenProfile profile;
+  const Choices choices = choices_of_small();
+  calibrate::Document document;
+  document.sections["precision"] = testing_support::precision_section();
+  json& section = document.sections["precision"];
+  for (const char* side : {"keys", "values"}) section["result"][side] = {"q8_0", "q8_0", "int4"};
+  const auto model =
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  EXPECT_THAT(overview_view(model, choices).cards[4].missing, HasSubstr("of 3 layers"));
 }
 
 TEST(Measured, BothForms) {

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/precision_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/plain_text.hpp"
+#include "base/str.hpp"
+#include "calibrate/policy/method.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+using calibrate::KvFormat;
+using nlohmann::json;
+using Item = PrecisionModel::Item;
+using Point = PrecisionModel::Point;
+
+constexpr const char* kName = calibrate::method::kPrecision.name;
+/// Smaller divergences are rounding of the arithmetic, and have the colour of this one.
+constexpr double kLeastKl = 1e-6;
+
+std::string word_of(KvFormat format) { return std::string(calibrate::facts_of(format).word); }
+
+std::optional<KvFormat> find_format(const json& word) {
+  if (!word.is_string()) return std::nullopt;
+  for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f)
+    if (calibrate::kKvFormats[f].word == word.get_ref<const std::string&>())
+      return static_cast<KvFormat>(f);
+  return std::nullopt;
+}
+
+calibrate::Precision part_in(const json& section) {
+  return std::get<calibrate::Precision>(calibrate::part_of(kName, section));
+}
+
+void read_sensitivity(const json& sensitivity, PrecisionModel& model) {
+  const json& words = member_of(sensitivity, "formats");
+  if (!words.is_array()) return;
+  for (const json& word : words) {
+    const auto format = find_format(word);
+    if (!format)
+      fail(ErrorCode::unreadable, "sensitivity.formats: there is no format ",
+           printable(word.dump()));
+    model.formats.push_back(*format);
+  }
+  const json& samples = member_of(sensitivity, "samples");
+  if (samples.is_number_integer()) model.samples = samples.get<std::int64_t>();
+  const json& items = member_of(sensitivity, "items");
+  if (!items.is_array()) return;
+  const auto in_model = [&](const json& layer) {
+    const auto number = layer.is_number_integer() ? layer.get<std::int64_t>() : -1;
+    return number >= 0 && number < static_cast<std::int64_t>(model.layers());
+  };
+  for (const json& entry : items) {
+    const json& layers = member_of(entry, "layers");
+    Item item{{},
+              member_of(entry, "keys") == true,
+              member_of(entry, "values") == true,
+              numbers_of(member_of(entry, "kl"))};
+    if (!layers.is_array() || layers.empty() || !(item.keys || item.values) ||
+        item.kl.size() != model.formats.size() ||
+        !std::all_of(layers.begin(), layers.end(), in_model))
+      continue;  // not an entry of a search
+    item.layers = layers.get<std::vector<std::int64_t>>();
+    model.items.push_back(std::move(item));
+  }
+}
+
+void read_curve(const json& section, PrecisionModel& model) {
+  const json& curve = member_of(section, "curve");
+  if (!curve.is_array()) return;
+  for (const json& entry : curve) {
+    Point point{number_in(entry, "size"),
+                {number_in(entry, "score"), number_in(entry, "low"), number_in(entry, "high")},
+                number_in(entry, "kl"),
+                number_in(entry, "expected_kl"),
+                {}};
+    try {
+      const auto part =
+          part_in({{"settings", member_of(section, "settings")},
+                   {"result",
+                    {{"keys", member_of(entry, "keys")}, {"values", member_of(entry, "values")}}}});
+      point.formats = part.fixed.value_or(LayerFormats{});
+    } catch (const Error&) {
+      continue;  // no formats
+    }
+    if (std::isnan(point.size) || point.formats.size() != model.layers()) continue;
+    model.curve.push_back(std::move(point));
+  }
+  std::stable_sort(model.curve.begin(), model.curve.end(),
+                   [](const Point& a, const Point& b) { return a.size < b.size; });
+  for (std::size_t i = 0; i < model.curve.size(); ++i)
+    if (model.curve[i].formats == *model.part.fixed) model.calibrated = i;
+}
+
+/// Which of the keys and values of layers an item is.
+struct Side {
+  const char* title;
+  bool keys, values;
+  bool has(const Item& item) const { return item.keys == keys && item.values == values; }
+};
+constexpr std::array<Side, 3> kSides = {
+    {{"keys", true, false}, {"values", false, true}, {"keys and values", true, true}}};
+
+/// A row for each side and format, a column for each layer, or for layers that were tried together.
+Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
+  Chart chart;
+  if (model.items.empty()) return chart;
+  chart.title = str("Precision: what fewer bits cost each layer alone (", model.samples,
+                    model.samples == 1 ? " sample)" : " samples)");
+  chart.x = {"layer", ""};
+  chart.x.kind = AxisKind::layers;
+  Matrix matrix{"", "log10 of KL", {}, {}, {}};
+  std::vector<const Item*> firsts;   // one item of each column
+  std::vector<std::size_t> columns;  // of each item
+  std::map<std::vector<std::int64_t>, std::size_t> known;
+  for (const Item& item : model.items) {
+    const auto [found, is_new] = known.try_emplace(item.layers, firsts.size());
+    columns.push_back(found->second);
+    if (is_new) firsts.push_back(&item);
+  }
+  chart.table.columns = {{"layer"}};
+  for (const Item* item : firsts) {
+    const auto first = item->layers.front(), last = item->layers.back();
+    matrix.column_labels.push_back(first == last ? str(first) : str(first, " to ", last));
+    matrix.column_texts.push_back(
+        str(first == last ? "layer " : "layers ", matrix.column_labels.back()));
+    chart.table.rows.push_back({matrix.column_labels.back()});
+  }
+  double least = kNoNumber, most = kNoNumber;
+  for (const Side& side : kSides) {
+    if (std::none_of(model.items.begin(), model.items.end(),
+                     [&](const Item& item) { return side.has(item); }))
+      continue;
+    for (std::size_t f = 0; f < model.formats.size(); ++f) {
+      const std::size_t row = matrix.row_labels.size();
+      matrix.row_labels.push_back(str(side.title, " ", word_of(model.formats[f])));
+      chart.table.columns.push_back({matrix.row_labels.back(), "KL"});
+      std::vector<double> costs(firsts.size(), kNoNumber);
+      for (std::size_t i = 0; i < model.items.size(); ++i) {
+        const Item& item = model.items[i];
+        if (!side.has(item)) continue;
+        costs[columns[i]] = item.kl[f];
+        const auto& of_layer = chosen[static_cast<std::size_t>(item.layers.front())];
+        if ((side.keys ? of_layer.keys : of_layer.values) == model.formats[f])
+          matrix.marked.emplace_back(row, columns[i]);
+      }
+      for (std::size_t c = 0; c < costs.size(); ++c) {
+        // Two decimals, which fit into a cell.
+        const double shown = std::isnan(costs[c])
+                                 ? kNoNumber
+                                 : std::round(100 * std::log10(std::max(costs[c], kLeastKl))) / 100;
+        matrix.values.push_back(shown);
+        chart.table.rows[c].emplace_back(costs[c]);
+        least = std::fmin(least, shown);
+        most = std::fmax(most, shown);
+      }
+    }
+  }
+  chart.table.columns.push_back({"keys in"});
+  chart.table.columns.push_back({"values in"});
+  for (std::size_t c = 0; c < firsts.size(); ++c) {
+    const auto& of_layer = chosen[static_cast<std::size_t>(firsts[c]->layers.front())];
+    chart.table.rows[c].emplace_back(word_of(of_layer.keys));
+    chart.table.rows[c].emplace_back(word_of(of_layer.values));
+  }
+  if (!std::isnan(least))
+    matrix.range = {std::floor(least), std::max(std::ceil(most), std::floor(least) + 1)};
+  chart.notes.push_back(
+      "outlined: the format in which they are stored; where none is, they stay at 16 bits");
+  chart.matrices.push_back(std::move(matrix));
+  return chart;
+}
+
+std::string point_text(const Point& point) {
+  return str("size ", percent_text(point.size), ", ", formats_text(point.formats));
+}
+
+void draw_full(const PrecisionModel& model, Chart& chart) {
+  const double full = model.full.mean;
+  if (std::isnan(full)) return;
+  if (!std::isnan(model.tolerance))
+    chart.bands.push_back({"tolerance",
+                           {{0, full, {}, full - model.tolerance, full},
+                            {1, full, {}, full - model.tolerance, full}}});
+  chart.lines.push_back({"full cache", {{0, full}, {1, full}}, Emphasis::reference});
+}
+
+void draw_kl(const PrecisionModel& model, Chart& chart) {
+  Line measured{"KL", {}, Emphasis::normal, false, true},
+      expected{"KL expected of the layers' sum", {}, Emphasis::faint, false, true};
+  for (const Point& point : model.curve) {
+    if (!std::isnan(point.kl)) measured.points.push_back({point.size, point.kl});
+    if (!std::isnan(point.expected_kl)) expected.points.push_back({point.size, point.expected_kl});
+  }
+  if (measured.points.empty() && expected.points.empty()) return;
+  double most = 0;
+  for (Line* line : {&measured, &expected}) {
+    for (const auto& point : line->points) most = std::max(most, point.y);
+    if (!line->points.empty()) chart.lines.push_back(std::move(*line));
+  }
+  chart.right = Axis{"KL divergence", "nat", {}, {{0, most > 0 ? 1.05 * most : 1}}};
+}
+
+Chart curve_chart(const PrecisionModel& model, std::optional<std::size_t> chosen,
+                  std::vector<std::size_t>& points) {
+  Chart chart;
+  if (model.curve.empty()) return chart;
+  chart.title = "Precision: score and KL divergence against size";
+  chart.x = {"size", "share of the bytes at 16 bits", {}, {{0, 1}}};
+  chart.y = {"score", "", {}, {{0, 1}}};
+  draw_kl(model, chart);
+  draw_full(model, chart);
+  const auto shown = chosen ? chosen : model.calibrated;
+  Points tried{"formats by layer", {}};
+  chart.table.columns = {
+      {"size", "share"},    {"score"}, {"low"}, {"high"}, {"KL", "nat"}, {"KL expected", "nat"},
+      {"formats", "", true}};
+  for (std::size_t i = 0; i < model.curve.size(); ++i) {
+    const Point& point = model.curve[i];
+    chart.table.rows.push_back({point.size, point.score.mean, point.score.low, point.score.high,
+                                point.kl, point.expected_kl, formats_text(point.formats)});
+    if (std::isnan(point.score.mean)) continue;
+    tried.points.push_back({point.size, point.score.mean, point_text(point), point.score.low,
+                            point.score.high, shown == i ? Emphasis::strong : Emphasis::normal});
+    points.push_back(i);
+  }
+  chart.points.push_back(std::move(tried));
+  Points uniform{"one format in all layers", {}, 1};
+  for (const auto& one : model.uniform) {
+    const Measured& measured = one.measured;
+    const std::string text = word_of(one.format) + " in all layers";
+    uniform.points.push_back({measured.kept_share, measured.score.mean, text, measured.score.low,
+                              measured.score.high, Emphasis::reference});
+    chart.table.rows.push_back({measured.kept_share, measured.score.mean, measured.score.low,
+                                measured.score.high, measured.kl.mean, kNoNumber, text});
+  }
+  if (!uniform.points.empty()) chart.points.push_back(std::move(uniform));
+  if (shown)
+    chart.marks.push_back({chosen ? "chosen" : "calibrated", model.curve[*shown].size, true,
+                           Handle::none, Emphasis::strong});
+  chart.notes.push_back(
+      str(chosen ? "chosen: " : "as calibrated: ", formats_text(model.formats_of(chosen))));
+  return chart;
+}
+
+/// "3 layers in q8_0, 1 in int4".
+std::string side_text(const LayerFormats& formats, KvFormat calibrate::KvFormats::*side) {
+  std::string text;
+  for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f) {
+    const auto count = std::count_if(formats.begin(), formats.end(), [&](const auto& layer) {
+      return layer.*side == static_cast<KvFormat>(f);
+    });
+    if (count == 0) continue;
+    text += str(text.empty() ? "" : ", ", count);
+    if (text.find("layer") == std::string::npos) text += count == 1 ? " layer" : " layers";
+    text += " in " + word_of(static_cast<KvFormat>(f));
+  }
+  return text;
+}
+
+}  // namespace
+
+const LayerFormats& PrecisionModel::formats_of(std::optional<std::size_t> point) const {
+  return point && *point < curve.size() ? curve[*point].formats : *part.fixed;
+}
+
+std::optional<std::size_t> curve_point(const PrecisionModel& model, int chosen) {
+  const auto at = static_cast<std::size_t>(std::max(chosen, 0));
+  return chosen >= 0 && at < model.curve.size() ? std::optional(at) : std::nullopt;
+}
+
+std::string formats_text(const LayerFormats& formats) {
+  return str("keys: ", side_text(formats, &calibrate::KvFormats::keys),
+             "; values: ", side_text(formats, &calibrate::KvFormats::values));
+}
+
+PrecisionModel precision_model(const json& section) {
+  PrecisionModel model;
+  if (section.is_object()) model.part = part_in(section);
+  if (!model.part.fixed || model.part.fixed->empty())
+    fail(ErrorCode::usage,
+         "the document has no number formats by layer; 'kvatlas calibrate precision' finds them");
+  read_sensitivity(member_of(section, "sensitivity"), model);
+  read_curve(section, model);
+  if (model.items.empty() && model.curve.empty())
+    fail(ErrorCode::usage,
+         "the document does not say how its number formats were found; 'kvatlas calibrate "
+         "precision' makes one that does");
+  model.full = interval_of(member_of(section, "full"));
+  model.tolerance = number_in(section, "tolerance");
+  for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f) {
+    const auto format = static_cast<KvFormat>(f);
+    const json& uniform = member_of(section, "uniform");
+    if (auto measured = measured_of(member_of(uniform, word_of(format).c_str())))
+      if (!std::isnan(measured->kept_share))
+        model.uniform.push_back({format, std::move(*measured)});
+  }
+  return model;
+}
+
+PrecisionView precision_view(const PrecisionModel& model, std::optional<std::size_t> chosen) {
+  PrecisionView view;
+  view.strip = strip_chart(model, model.formats_of(chosen));
+  view.curve = curve_chart(model, chosen, view.points);
+  return view;
+}
+
+}  // namespace kvatlas::viewer
