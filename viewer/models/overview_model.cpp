@@ -226,7 +226,6 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
   card.advice = precision_advice(model, chosen);
   card.chart.title = "bits of a value by layer";
   card.chart.x = layer_axis(shape.layers);
-  card.chart.y = {"", "", {{0, "0"}, {8, "8"}, {16, "16"}}, {{0, 16}}};
   card.chart.table.columns = {{"layer"}, {"keys in"}, {"values in"}};
   Bars keys{"keys", {}}, values{"values", {}};
   for (std::size_t l = 0; l < layers; ++l) {
@@ -237,6 +236,10 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
     values.bars.push_back({x, 8 * of_values.bytes_per_value, std::string(of_values.word)});
     card.chart.table.rows.push_back({x, keys.bars.back().label, values.bars.back().label});
   }
+  double most = 0;
+  for (const Bars* side : {&keys, &values})
+    for (const Bar& bar : side->bars) most = std::max(most, bar.height);
+  card.chart.y = {"", "", {{0, "0"}, {4, "4"}, {8, "8"}, {16, "16"}}, {{0, most}}};
   card.chart.bars = {std::move(keys), std::move(values)};
 }
 

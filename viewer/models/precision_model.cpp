@@ -150,10 +150,10 @@ Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
           matrix.marked.emplace_back(row, columns[i]);
       }
       for (std::size_t c = 0; c < costs.size(); ++c) {
-        // Two decimals, which fit into a cell.
+        // One decimal, which fits into a cell.
         const double shown = std::isnan(costs[c])
                                  ? kNoNumber
-                                 : std::round(100 * std::log10(std::max(costs[c], kLeastKl))) / 100;
+                                 : std::round(10 * std::log10(std::max(costs[c], kLeastKl))) / 10;
         matrix.values.push_back(shown);
         chart.table.rows[c].emplace_back(costs[c]);
         least = std::fmin(least, shown);
@@ -172,6 +172,7 @@ Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
     matrix.range = {std::floor(least), std::max(std::ceil(most), std::floor(least) + 1)};
   chart.notes.push_back(
       "outlined: the format in which they are stored; where none is, they stay at 16 bits");
+  if (least <= std::log10(kLeastKl)) chart.notes.push_back("-6 stands for all that cost less");
   chart.matrices.push_back(std::move(matrix));
   return chart;
 }
@@ -234,8 +235,8 @@ Chart curve_chart(const PrecisionModel& model, std::optional<std::size_t> chosen
   for (const auto& one : model.uniform) {
     const Measured& measured = one.measured;
     const std::string text = word_of(one.format) + " in all layers";
-    uniform.points.push_back({measured.kept_share, measured.score.mean, text, measured.score.low,
-                              measured.score.high, Emphasis::reference});
+    uniform.points.push_back(
+        {measured.kept_share, measured.score.mean, text, measured.score.low, measured.score.high});
     chart.table.rows.push_back({measured.kept_share, measured.score.mean, measured.score.low,
                                 measured.score.high, measured.kl.mean, kNoNumber, text});
   }
