@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from .rows import Rows
+from .rows import QuantisedRows, Rows
 
 
 class Band:
@@ -53,7 +53,8 @@ class Band:
         self._value_positions = self._value_positions.gather(1, rows)
 
     def code(self, before: int) -> None:
-        """Quantises what is not quantised yet of the tokens before that position."""
+        """Quantises what is not quantised yet of the tokens before that position, where 32 tokens are quantised
+        together."""
         self.keys = _coded(self.keys, self.key_positions, before)
         self.values = _coded(self.values, self.value_positions, before)
 
@@ -68,6 +69,8 @@ class Band:
 
 
 def _coded(rows: Rows, positions: torch.Tensor, before: int) -> Rows:
+    if not isinstance(rows, QuantisedRows):
+        return rows
     # Of heads that hold different numbers of such rows, the first that all have.
     tail = positions[:, rows.codes.shape[1] :]
     count = int((tail < before).sum(1).min())

@@ -13,6 +13,7 @@ from .errors import PolicyError
 from .parts import ModelShape, Part
 from .plan import Plan
 from .pod import Source
+from .precision import Formats, stored
 from .rows import GROUP, Rows
 
 
@@ -61,8 +62,11 @@ class PolicyCache(Cache):
 
     def __init__(self, shape: ModelShape, parts: list[Part], kv_bits: int, kv_residual: int):
         super().__init__(layers=[_Layer(self) for _ in range(shape.layers)])
-        self.shape, self.parts, self.kv_bits, self.kv_residual = shape, parts, kv_bits, kv_residual
+        self.shape, self.parts, self.kv_residual = shape, parts, kv_residual
+        self.formats = Formats(shape, parts, kv_bits)
         self.reset()
+        if self.plan.delay and self.formats.rounds_prompt:
+            raise PolicyError("precision: a policy that decides while decoding cannot change how the prompt is read")
 
     # What a user asks.
 
@@ -102,7 +106,7 @@ class PolicyCache(Cache):
         self.queries: dict[int, torch.Tensor] = {}  # of this pass, for PoD: [layer] of [heads, tokens, channels]
         self.seen = 0  # how many tokens the finished passes had
         self.is_cut = False
-        self.coded = 0  # tokens before this one are quantised, if the policy has fewer bits
+        self.coded = 0  # tokens before this one are quantised, where 32 tokens are quantised together
         self.partitions = 0  # how many partitions LagKV has cut
         self.gates = self.skipped = 0  # PoD: how many gates there were, and how many skipped the distant tokens
         self._layer = self._next_layer = 0
@@ -171,6 +175,8 @@ class PolicyCache(Cache):
         if self.seen == 0:
             if layer == 0:
                 _refuse_padding(mask, key.shape[2], sliding_window)
+            if self.formats.rounds_prompt:
+                key, value = (rows[None] for rows in self.formats.as_read(layer, key[0], value[0]))
             out, _ = attention.usual_attention(module, query, key, value, mask, scaling, dropout, **kwargs)
             self._take_prompt(layer, query[0], key[0], value[0], scaling, softcap, sliding_window)
         else:
@@ -259,8 +265,7 @@ class PolicyCache(Cache):
         self.queries = {}
         if self.plan.lag:
             self._cut_partitions()
-        if self.kv_bits != 16:
-            self._code_groups()
+        self._code_groups()
         for layer, band in self._sharing_bands():
             rows = self._near_keys(layer, band.first, band.key_positions[0], self.seen - 1)
             if len(rows) < len(band.keys):
@@ -285,24 +290,23 @@ class PolicyCache(Cache):
                 and (len(own[end]), codes[end], lag[end]) == (len(own[first]), codes[first], lag[first])
             ):
                 end += 1
-            bands.append(self._cut_band(whole, first, torch.stack(own[first:end]), apart[first], lag[first]))
+            bands.append(self._cut_band(layer, whole, first, torch.stack(own[first:end]), apart[first], lag[first]))
             first = end
         self.bands[layer] = bands
 
-    def _cut_band(self, whole: Band, first: int, own: torch.Tensor, apart, lag: bool) -> Band:
+    def _cut_band(self, layer: int, whole: Band, first: int, own: torch.Tensor, apart, lag: bool) -> Band:
         """The band that keeps the tokens `own` [heads, tokens] of its heads. Where PoD shares keys, `apart` says which
         of them keep their keys, and the positions of the values."""
-        count, bits = len(own), self.kv_bits
+        count, (key_format, value_format) = len(own), self.formats.layers[layer]
         keys, values = whole.keys.heads(first, count), whole.values.heads(first, count)
         if apart is None and count == self.shape.kv_heads and own.shape[1] == len(whole.keys):
             of_values = own
         else:
             of_values = own if apart is None else apart[1]
             keys, values = keys.take(own), values.take(of_values)
-        if bits != 16:
-            # All of the head's own keys are quantised together, also those that do not stay.
-            keys = keys.quantised(bits, True, int((own[0] < self.coded).sum()))
-            values = values.quantised(bits, False, int((of_values[0] < self.coded).sum()))
+        # All of the head's own keys are quantised together, also those that do not stay.
+        keys = stored(keys.data, key_format, True, int((own[0] < self.coded).sum()))
+        values = stored(values.data, value_format, False, int((of_values[0] < self.coded).sum()))
         if apart is None:
             return Band(first, keys, values, own, lag=lag)
         return Band(first, keys.take(apart[0]), values, own.gather(1, apart[0]), of_values, lag=lag)

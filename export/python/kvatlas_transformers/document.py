@@ -8,13 +8,13 @@ import os
 import re
 
 from .errors import PolicyError
-from .parts import KINDS, NOT_RUN, ModelShape, Part, read_settings
+from .parts import KINDS, NOT_RUN, SETTINGS, ModelShape, Part, read_settings
 from .policy import Policy
 
 MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20
 DEEPEST = 24
-SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "baseline", "heads")
+SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "precision", "baseline", "heads")
 MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
 # Of models whose layers are not all attention with heads alike, which the caches here are made for.
@@ -25,6 +25,7 @@ RESULTS = {
     "pod": ("lowest",),
     "dynamickv": ("budgets", "tasks"),
     "lagkv": ("kept",),
+    "precision": ("keys", "values"),
     "baseline": (),
 }
 
@@ -104,6 +105,8 @@ def _policy(document, section: str | None, task: str | None) -> Policy:
     for first, second in zip(parts, parts[1:]):
         if first.kind == second.kind:
             raise PolicyError(f"compose: {first.name!r} and {second.name!r} are both a part that {first.kind}")
+    if bits != 16 and "precision" in chosen:
+        raise PolicyError(f"kv_bits of {bits} and 'precision' both say how numbers are stored")
     return Policy(shape, parts, bits, residual)
 
 
@@ -196,6 +199,8 @@ def _part(section: str, given: dict, shape: ModelShape, task: str | None) -> Par
             raise PolicyError("pod.settings.blocks: blocks in another file are not read; expected result.lowest")
     elif section == "dynamickv":
         part.budgets = _budgets(result, shape, place, task)
+    elif section == "precision":
+        part.formats = _formats(result, shape, place)
     elif section == "lagkv" and result.get("kept", part["keep"]) != part["keep"]:
         raise PolicyError(
             f"{place}.kept: found {result['kept']!r}, and {part['ratio']} of {part['lag']} tokens are {part['keep']}"
@@ -253,6 +258,16 @@ def _lowest(result: dict, shape: ModelShape, place: str):
         return layers
 
     return _list(result["lowest"], shape.heads, "query heads", f"{place}.lowest", row)
+
+
+def _formats(result: dict, shape: ModelShape, place: str):
+    if not result:
+        return None
+    of_layers = []
+    for side in ("keys", "values"):
+        word = SETTINGS["precision"][side]
+        of_layers.append(_list(result.get(side), shape.layers, "layers", f"{place}.{side}", word.read))
+    return list(zip(*of_layers))
 
 
 def _budgets(result: dict, shape: ModelShape, place: str, task: str | None):

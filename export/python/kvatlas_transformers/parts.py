@@ -97,6 +97,7 @@ KINDS = {
     "trims layers": ("simlayerkv", "heads", "pyramid-layers", "random-layers"),
     "selects tokens": ("dynamickv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "h2o"),
     "shares keys": ("pod",),
+    "stores numbers in fewer bits": ("precision",),
 }
 NOT_RUN = {
     "minicache": "merged layers would have to be stored as directions and norms",
@@ -146,6 +147,7 @@ class Part:
     lazy: list[list[bool]] | None = None  # [layer][KV head], or one entry for all heads of a layer
     budgets: list[int] | None = None  # [layer]
     lowest: list[list[int]] | None = None  # [query head][layer]
+    formats: list[tuple[str, str]] | None = None  # [layer]: of its keys and of its values
 
     def __getitem__(self, key: str):
         return self.settings[key]

@@ -12,6 +12,7 @@ from .h2o import H2o
 from .lagkv import LagKv
 from .layer_baseline import LayerBaseline
 from .parts import KINDS, ModelShape, Part
+from .planner import Planner
 from .pod import Pod
 from .simlayerkv import SimLayerKv
 from .streaming import Streaming
@@ -30,6 +31,7 @@ PLANNERS = {
     "h2o": H2o,
     "lagkv": LagKv,
     "pod": Pod,
+    "precision": Planner,  # it cuts nothing
 }
 
 
@@ -39,7 +41,7 @@ class Plan:
     def __init__(self, shape: ModelShape, parts: list[Part]):
         self.shape = shape
         planners = {part.kind: PLANNERS[part.name](part, shape) for part in parts}
-        self.trims, self.selects, self.pod = (planners.get(kind) for kind in KINDS)
+        self.trims, self.selects, self.pod, _ = (planners.get(kind) for kind in KINDS)
         self.lag = self.selects if isinstance(self.selects, LagKv) else None
         self.planners = list(planners.values())
         self.rows = max((planner.rows for planner in self.planners), default=0)

@@ -8,10 +8,30 @@ import torch
 GROUP = 32  # so many values share a scale and a minimum
 
 
-def _gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+def gather(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Of rows [heads, n, …] those at index [heads, m]."""
+    if rows.dtype == torch.float8_e4m3fn:  # which torch.gather does not take
+        return gather(rows.view(torch.uint8), index).view(rows.dtype)
     shape = index.shape + (1,) * (rows.dim() - 2)
     return torch.gather(rows, 1, index.view(shape).expand(index.shape + rows.shape[2:]))
+
+
+def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """Codes of 4 or 2 bits, as many of neighbouring channels in a byte as fit."""
+    each = 8 // bits
+    missing = -codes.shape[-1] % each
+    if missing:
+        codes = torch.nn.functional.pad(codes, (0, missing))
+    codes = codes.unflatten(-1, (-1, each))
+    packed = codes[..., 0].clone()
+    for place in range(1, each):
+        packed |= codes[..., place] << (place * bits)
+    return packed
+
+
+def unpack(packed: torch.Tensor, bits: int, channels: int) -> torch.Tensor:
+    places = [(packed >> (place * bits)) & ((1 << bits) - 1) for place in range(8 // bits)]
+    return torch.stack(places, dim=-1).flatten(-2)[..., :channels]
 
 
 class Rows:
@@ -31,15 +51,10 @@ class Rows:
 
     def take(self, index: torch.Tensor) -> "Rows":
         """The rows at index [heads, count], ascending, in memory of their own."""
-        return Rows(_gather(self.data, index.to(self.data.device)))
+        return Rows(gather(self.data, index.to(self.data.device)))
 
     def heads(self, first: int, count: int) -> "Rows":
         return Rows(self.data[first : first + count])
-
-    def quantised(self, bits: int, by_channel: bool, count: int) -> "Rows":
-        """The first `count` rows quantised, the others as they are."""
-        rows = QuantisedRows.of(self.data[:, :count], bits, by_channel)
-        return rows.append(self.data[:, count:])
 
     def tensors(self) -> list[torch.Tensor]:
         return [self.data]
@@ -76,7 +91,7 @@ class QuantisedRows(Rows):
         scale, minimum = out._spread(out.scales), out._spread(out.minima)
         inverse = torch.where(scale == 0, 0.0, 1 / scale)
         codes = torch.round((data.float() - minimum) * inverse).clamp(0, most).to(torch.uint8)
-        out.codes = out._pack(codes)
+        out.codes = pack(codes, bits)
         return out
 
     def _spread(self, of_groups: torch.Tensor) -> torch.Tensor:
@@ -84,27 +99,11 @@ class QuantisedRows(Rows):
         if self.by_channel and self.groups is None:
             return of_groups.float().repeat_interleave(GROUP, dim=1)[:, : self.codes.shape[1]]
         if self.by_channel:
-            return _gather(of_groups.float(), self.groups.long())
+            return gather(of_groups.float(), self.groups.long())
         return of_groups.float().repeat_interleave(GROUP, dim=2)[..., : self.channels]
 
-    def _pack(self, codes: torch.Tensor) -> torch.Tensor:
-        each = 8 // self.bits
-        missing = -codes.shape[-1] % each
-        if missing:
-            codes = torch.nn.functional.pad(codes, (0, missing))
-        codes = codes.unflatten(-1, (-1, each))
-        packed = codes[..., 0].clone()
-        for place in range(1, each):
-            packed |= codes[..., place] << (place * self.bits)
-        return packed
-
-    def _unpack(self) -> torch.Tensor:
-        each, most = 8 // self.bits, (1 << self.bits) - 1
-        places = [(self.codes >> (place * self.bits)) & most for place in range(each)]
-        return torch.stack(places, dim=-1).flatten(-2)[..., : self.channels]
-
     def _restored(self) -> torch.Tensor:
-        values = self._spread(self.minima) + self._unpack().float() * self._spread(self.scales)
+        values = self._spread(self.minima) + unpack(self.codes, self.bits, self.channels).float() * self._spread(self.scales)
         return values.to(self.tail.dtype)
 
     def __len__(self) -> int:
@@ -124,10 +123,10 @@ class QuantisedRows(Rows):
         # If some heads keep more of the prompt's rows than others, those beyond the fewest are restored into the tail.
         count = int(counts.min())
         kept, rest = index[:, :count], index[:, count:]
-        tail = _gather(self.all(), rest) if bool((counts > count).any()) else _gather(self.tail, rest - old)
-        out = QuantisedRows(self, codes=_gather(self.codes, kept), tail=tail)
+        tail = gather(self.all(), rest) if bool((counts > count).any()) else gather(self.tail, rest - old)
+        out = QuantisedRows(self, codes=gather(self.codes, kept), tail=tail)
         if not self.by_channel:
-            out.scales, out.minima = _gather(self.scales, kept), _gather(self.minima, kept)
+            out.scales, out.minima = gather(self.scales, kept), gather(self.minima, kept)
             return out
         # Groups are dropped once no head has a row of them left.
         groups = kept // GROUP if self.groups is None else self.groups.gather(1, kept)

@@ -102,6 +102,26 @@ class Document(unittest.TestCase):
         self.refused(document(), "the document holds no policy")
         self.refused({**document(lagkv=LAG), "model": {"layers": 4}}, "model.heads: found None")
 
+    def test_number_formats(self):
+        self.assertIsNone(load(document(precision={"settings": {}})).parts[0].formats)
+        result = {"keys": ["16", "fp8", "q8_0", "q4_0"], "values": ["int4", "int2", "16", "fp8"]}
+        by_layer = {"settings": {"prefill": "rounded"}, "result": result}
+        part = load(document(precision=by_layer)).parts[0]
+        self.assertEqual(part.formats, [("16", "int4"), ("fp8", "int2"), ("q8_0", "16"), ("q4_0", "fp8")])
+        self.refused(document(precision=by_layer, kv_bits=4), "kv_bits of 4 and 'precision' both say how numbers")
+        load(document(precision=by_layer, lagkv=LAG, kv_bits=4), section="lagkv")
+        composed = load(document(precision=by_layer, lagkv=LAG, compose=["precision", "lagkv"]))
+        self.assertEqual([part.name for part in composed.parts], ["lagkv", "precision"])
+        for wrong, message in (
+            ({"keys": ["16"] * 4}, "precision.result.values: expected a list"),
+            ({**result, "values": ["16"] * 3}, "precision.result.values has 3 entries, and the model has 4 layers"),
+            ({**result, "keys": ["16", "fp8", "int8", "16"]}, "precision.result.keys.2: found 'int8', expected one of 16, fp8"),
+            ({**result, "keys": [16, "fp8", "fp8", "16"]}, "precision.result.keys.0: found 16, expected one of"),
+            ({**result, "scales": []}, "precision.result.scales: unknown"),
+        ):
+            self.refused(document(precision={"settings": {}, "result": wrong}), message)
+        self.refused(document(precision={"settings": {"keys": "fp4"}}), "precision.settings.keys: found 'fp4'")
+
     def test_says_which_baselines_it_does_not_run(self):
         for name in ("minicache", "quest"):
             self.refused(document(baseline={"name": name, "settings": {}}), f"{name!r} cannot be run by this package")

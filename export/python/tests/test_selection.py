@@ -8,7 +8,8 @@ import torch
 
 import small_support  # finds the package  # noqa: F401
 from kvatlas_transformers import selection
-from kvatlas_transformers.rows import QuantisedRows, Rows
+from kvatlas_transformers.precision import stored
+from kvatlas_transformers.rows import Rows
 
 
 class Selection(unittest.TestCase):
@@ -123,7 +124,7 @@ class Selection(unittest.TestCase):
         for bits in (4, 2):
             most = (1 << bits) - 1
             for by_channel in (True, False):
-                rows = Rows(data).quantised(bits, by_channel, 70)
+                rows = stored(data, f"int{bits}", by_channel, 70)
                 axis = 1 if by_channel else 2
                 for part, got in zip(data.split(32, axis), rows.all().split(32, axis)):
                     low, high = part.amin(axis, keepdim=True), part.amax(axis, keepdim=True)
@@ -137,14 +138,14 @@ class Selection(unittest.TestCase):
                 self.check_take(rows)
                 # The tail joins the codes as a group of its own, also behind a group that is not full.
                 first, later = data[:, :40], data[:, 40:]
-                grown = Rows(data).quantised(bits, by_channel, 40)
+                grown = stored(data, f"int{bits}", by_channel, 40)
                 self.assertTrue(torch.equal(grown.all()[:, 40:], later))
                 grown = grown.code(30)
-                of_parts = [Rows(part).quantised(bits, by_channel, part.shape[1]).all() for part in (first, later)]
+                of_parts = [stored(part, f"int{bits}", by_channel, part.shape[1]).all() for part in (first, later)]
                 self.assertTrue(torch.equal(grown.all(), torch.cat(of_parts, dim=1)))
                 self.check_take(grown)
 
-    def check_take(self, rows: QuantisedRows) -> None:
+    def check_take(self, rows: Rows) -> None:
         more = rows.append(torch.randn(2, 5, 40))
         # The second: as many rows of each head, but not as many of the quantised ones.
         for index in ([[0, 3, 40, 69, 70, 74]] * 2, [[0, 3, 40, 69, 70, 74], [1, 2, 65, 72, 73, 74]]):
