@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hugging Face transformers runs the exported config.json: masks and cache lengths are the policy's."""
 
+import inspect
 import json
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import support
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, cache_utils
 
 LAYERS, LAZY, RECENT, LENGTH = 6, [1, 2, 4], 16, 50
 SMALL = {
@@ -184,6 +186,51 @@ class RefusedTest(unittest.TestCase):
             "export", path, "--to", "transformers", "--config", folder / "config.json", "-o", folder / "out"
         )
         self.assertIn("another base", done.stderr)
+
+
+class QuantisedCacheTest(unittest.TestCase):
+    """generation_config.json makes generate() use transformers' quantised cache. What rounds, optimum-quanto, is not here:
+    a layer that rounds as it does to whole numbers stands in for it."""
+
+    def exported(self, word: str) -> Path:
+        policy = document("llama")
+        del policy["simlayerkv"]
+        policy["precision"] = {"settings": {"keys": word, "values": word}}
+        return support.export(policy, "transformers")
+
+    def generated(self, model, config=None):
+        config = config or GenerationConfig()
+        config.update(max_new_tokens=8, min_new_tokens=8, do_sample=False, return_dict_in_generate=True)
+        return model.generate(prompt(), generation_config=config)
+
+    def test_generates(self):
+        model = AutoModelForCausalLM.from_pretrained(saved_model("llama")).eval()
+        plain = self.generated(model)
+        given = inspect.signature(cache_utils.QuantoQuantizedLayer).parameters
+        # What the README of the export says of it.
+        self.assertEqual((given["q_group_size"].default, given["residual_length"].default), (64, 128))
+
+        class Rounding(cache_utils.QuantizedLayer):
+            def _quantize(self, tensor, axis):
+                low, high = tensor.amin(), tensor.amax()
+                scale = (high - low) / (2**self.nbits - 1)
+                return low + ((tensor - low) / scale).round() * scale
+
+            def _dequantize(self, stored):
+                return stored
+
+        for word, bits in (("int4", 4), ("int2", 2)):
+            config = GenerationConfig.from_pretrained(self.exported(word))
+            with unittest.mock.patch.object(cache_utils, "QuantoQuantizedLayer", Rounding):
+                out = self.generated(model, config=config)
+            self.assertEqual([type(layer) for layer in out.past_key_values.layers], [Rounding] * LAYERS)
+            for layer, whole in zip(out.past_key_values.layers, plain.past_key_values.layers):
+                self.assertEqual(layer.nbits, bits)
+                # The prompt is rounded, and up to 128 generated tokens are not.
+                self.assertEqual((layer._quantized_keys.shape[-2], layer.keys.shape[-2]), (LENGTH, 7))
+                self.assertLessEqual(len(layer._quantized_keys.unique()), 2**bits)
+                self.assertFalse(torch.equal(layer._quantized_keys, whole.keys[:, :, :LENGTH]))
+            self.assertNotEqual(out.sequences.tolist(), plain.sequences.tolist())
 
 
 if __name__ == "__main__":
