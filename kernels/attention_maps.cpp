@@ -374,7 +374,7 @@ void check(const CausalScores& scores, const std::array<std::int64_t, 2>& lse, M
   require_shape("keys", scores.keys.sizes, {n_kv_heads, n_tokens, head_dim});
   require_shared_heads(n_heads, n_kv_heads);
   require_shape("lse", lse, {n_heads, n_tokens});
-  require_range("window", scores.window, 0, std::numeric_limits<std::int64_t>::max());
+  require_range("window", scores.window.size, 0, std::numeric_limits<std::int64_t>::max());
   require_soft_cap(scores.soft_cap);
   require_same_memory("lse", memory, scores.queries.memory);
   require_same_memory("keys", scores.keys.memory, scores.queries.memory);

@@ -20,7 +20,8 @@ constexpr int kFlush = 16;             // tiles after which float32 sums go to f
 
 struct ScoreParams {
   const void *queries, *keys;
-  std::int64_t heads, group, n, dim, window;
+  std::int64_t heads, group, n, dim;
+  KeyWindow window;
   std::int64_t query_strides[3], key_strides[3];
   ScoreUnit unit;
 };
@@ -45,7 +46,7 @@ struct MapParams {
 };
 
 __device__ bool sees(const ScoreParams& p, std::int64_t i, std::int64_t j) {
-  return j <= i && (p.window == 0 || j > i - p.window);
+  return j <= i && j >= p.window.first_key(i);
 }
 
 /// Rows 0..rows of `from`, channels 0..channels, into to[channel][row], zeros elsewhere.
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) lse_kernel(LseParams p) {
     sum[r] = 0;
     total[r] = 0;
   }
-  const std::int64_t first = s.window > 0 ? max(std::int64_t{0}, i0 - s.window + 1) : 0;
+  const std::int64_t first = s.window.first_key(i0);
   int since_flush = 0;
   for (std::int64_t j0 = first; j0 < i0 + rows; j0 += kTile) {
     const int columns = static_cast<int>(min(std::int64_t{kTile}, i0 + rows - j0));
@@ -313,8 +314,7 @@ __global__ void __launch_bounds__(kThreads) maps_kernel(MapParams p) {
     if (j0 >= end) return;  // a piece behind the last key
   }
   const int columns = static_cast<int>(end - j0);
-  const std::int64_t last_row =
-      s.window > 0 && s.window < s.n - (end - 1) ? end - 1 + s.window : s.n;
+  const std::int64_t last_row = s.window.end_query(end - 1, s.n);
   double total = 0;  // of column threadIdx.x
   double block_total = 0;
   float block_most = 0;

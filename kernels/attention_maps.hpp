@@ -7,19 +7,20 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "base/key_window.hpp"
 #include "base/view.hpp"
 
 namespace kvatlas::kernels {
 
 /// The scores of a layer: s(h, i, j) = scale * queries[h, i] . keys[h / group, j] for j <= i, group
-/// being n_heads / n_kv_heads; with soft_cap > 0, soft_cap * tanh(s / soft_cap); with window > 0
-/// only j > i - window.
+/// being n_heads / n_kv_heads; with soft_cap > 0, soft_cap * tanh(s / soft_cap); of these only
+/// the keys that the window lets a query see.
 struct CausalScores {
   AnyView<3> queries;  // in [n_heads, n_tokens, head_dim], after RoPE
   AnyView<3> keys;     // in [n_kv_heads, n_tokens, head_dim], after RoPE
   float scale = 1;
-  std::int64_t window = 0;  // 0: every key up to the query's own
-  float soft_cap = 0;       // 0: none
+  KeyWindow window = {};
+  float soft_cap = 0;  // 0: none
 };
 
 /// lse[h, i] = log sum_j exp s(h, i, j), natural. |error| <= 2e-6 + that of the float32 scores

@@ -11,13 +11,12 @@ namespace kvatlas::kernels {
 
 /// The first key that row i sees.
 inline std::int64_t first_key(const CausalScores& scores, std::int64_t i) {
-  return scores.window > 0 ? std::max<std::int64_t>(0, i - scores.window + 1) : 0;
+  return scores.window.first_key(i);
 }
 
 /// One past the last row that sees key j.
 inline std::int64_t end_row(const CausalScores& scores, std::int64_t j) {
-  const std::int64_t n = scores.queries.sizes[1];
-  return scores.window > 0 && scores.window < n - j ? j + scores.window : n;
+  return scores.window.end_query(j, scores.queries.sizes[1]);
 }
 
 /// The larger of the two; NaN if one of them is NaN.

@@ -27,10 +27,11 @@ constexpr float kLog2E = 1.4426950408889634f;
 
 // The rows of one key head: its query heads' rows, one after the other, `padded` to whole vectors.
 struct RowPlan {
-  std::int64_t rows, padded, head_dim, n_tokens, first_row_token, window;
+  std::int64_t rows, padded, head_dim, n_tokens, first_row_token;
   float soft_cap;
-  std::int64_t segments;      // a row's keys are cut at boundaries[0..segments]
-  const std::int32_t* token;  // [padded] the row's own position
+  std::int64_t segments;              // a row's keys are cut at boundaries[0..segments]
+  const std::int32_t *token, *first;  // [padded] the row's own position, and its first key
+  std::int64_t last_first;            // the last of the first keys
   const std::int32_t*
       bounds;  // [segments + 1, padded], ascending for each row, from 0 to its position + 1
 };
@@ -134,15 +135,13 @@ HWY_INLINE void tile_rows(const RowPlan& plan, std::int64_t row, std::int64_t be
       hn::Store(hn::Mul(cap, tanh(d, hn::Load(d, score))), d, score);
     }
   }
-  const bool all_seen = begin + count - 1 <= plan.first_row_token &&
-                        (plan.window == 0 || begin > plan.n_tokens - 1 - plan.window);
+  const bool all_seen = begin + count - 1 <= plan.first_row_token && begin >= plan.last_first;
   if (!all_seen) {
     const auto token = hn::Load(di, plan.token + row);
-    const auto first = hn::Sub(token, hn::Set(di, static_cast<std::int32_t>(plan.window - 1)));
+    const auto first = hn::Load(di, plan.first + row);
     for (std::int64_t j = 0; j < count; ++j) {
       float* score = scores + j * width;
-      auto hidden = hn::Gt(key(j), token);
-      if (plan.window > 0) hidden = hn::Or(hidden, hn::Lt(key(j), first));
+      const auto hidden = hn::Or(hn::Gt(key(j), token), hn::Lt(key(j), first));
       hn::Store(hn::IfThenElse(hn::RebindMask(d, hidden), minus_inf, hn::Load(d, score)), d, score);
     }
   }
@@ -302,7 +301,6 @@ void last_rows_cpu(const LastRows& io) {
   plan.head_dim = head_dim;
   plan.n_tokens = n_tokens;
   plan.first_row_token = n_tokens - q_rows;
-  plan.window = std::min(io.window, n_tokens);
   plan.soft_cap = io.soft_cap;
 
   // Every row's cuts; a cut that all rows share with its neighbour is dropped.
@@ -315,14 +313,19 @@ void last_rows_cpu(const LastRows& io) {
       for (auto& all : row_cuts) all.erase(all.begin() + static_cast<std::ptrdiff_t>(c));
   plan.segments = static_cast<std::int64_t>(row_cuts[0].size()) - 1;
   const auto token = aligned<std::int32_t>(plan.padded);
+  const auto first_keys = aligned<std::int32_t>(plan.padded);
   const auto bounds = aligned<std::int32_t>((plan.segments + 1) * plan.padded);
   for (std::int64_t m = 0; m < plan.padded; ++m) {
     const std::int64_t row = m < plan.rows ? m % q_rows : q_rows - 1;
     token[size(m)] = static_cast<std::int32_t>(plan.first_row_token + row);
+    first_keys[size(m)] =
+        static_cast<std::int32_t>(io.window.first_key(plan.first_row_token + row));
     for (std::int64_t c = 0; c <= plan.segments; ++c)
       bounds[size(c * plan.padded + m)] = static_cast<std::int32_t>(row_cuts[size(row)][size(c)]);
   }
   plan.token = token.get();
+  plan.first = first_keys.get();
+  plan.last_first = io.window.first_key(n_tokens - 1);
   plan.bounds = bounds.get();
 
   const float factor = io.soft_cap > 0 ? io.scale / io.soft_cap : io.scale * kLog2E;
@@ -335,9 +338,7 @@ void last_rows_cpu(const LastRows& io) {
   });
 
   // Keys that no row sees are left out.
-  const std::int64_t first_seen =
-      plan.window > 0 ? std::max<std::int64_t>(0, plan.first_row_token - plan.window + 1) : 0;
-  const std::int64_t first = first_seen / kTile * kTile;
+  const std::int64_t first = io.window.first_key(plan.first_row_token) / kTile * kTile;
   const std::int64_t chunks = (n_tokens - first + kChunk - 1) / kChunk;
   constexpr std::int64_t kTilesAChunk = kChunk / kTile;
   const auto highest = aligned<float>(n_kv_heads * chunks * plan.padded);
@@ -403,8 +404,7 @@ void last_rows_cpu(const LastRows& io) {
     if (io.probs.data == nullptr) return;
     float* probs = io.probs.at(head, row);
     const std::int64_t stride = io.probs.strides[2];
-    const std::int64_t seen_begin =
-        plan.window > 0 ? std::max<std::int64_t>(0, i - plan.window + 1) : 0;
+    const std::int64_t seen_begin = io.window.first_key(i);
     for (std::int64_t j = 0; j < seen_begin; ++j) probs[j * stride] = 0;
     for (std::int64_t j = i + 1; j < plan.n_tokens; ++j) probs[j * stride] = 0;
     for (std::int64_t begin = seen_begin / kTile * kTile; begin <= i; begin += kTile) {
@@ -430,7 +430,7 @@ void last_rows(const LastRows& io, const Exec& exec) {
   require_shared_heads(n_heads, n_kv_heads);
   require_range("n_tokens", n_tokens, 0, std::numeric_limits<std::int32_t>::max() / 2);
   require_range("q_rows", q_rows, 0, n_tokens);
-  require_range("window", io.window, 0, std::numeric_limits<std::int64_t>::max());
+  require_range("window", io.window.size, 0, std::numeric_limits<std::int64_t>::max());
   require_soft_cap(io.soft_cap);
   require_same_memory("keys", io.keys.memory, io.queries.memory);
   if (io.sinks.data) {

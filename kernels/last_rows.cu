@@ -83,7 +83,8 @@ __global__ void __launch_bounds__(kKeys) row_scores(ScoreParams p) {
 
 struct StatisticParams {
   const float* scores;  // [n_heads * q_rows, n_tokens]
-  std::int64_t q_rows, n_tokens, window;
+  std::int64_t q_rows, n_tokens;
+  KeyWindow window;
   View<const float, 1> sinks;
   View<float, 3> probs;
   int entries;
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
   __shared__ double shared[kThreads];
   const std::int64_t head = blockIdx.x / p.q_rows, row = blockIdx.x % p.q_rows;
   const std::int64_t i = p.n_tokens - p.q_rows + row;
-  const std::int64_t first = p.window > 0 && i - p.window + 1 > 0 ? i - p.window + 1 : 0;
+  const std::int64_t first = p.window.first_key(i);
   const float* scores = p.scores + static_cast<std::int64_t>(blockIdx.x) * p.n_tokens;
   const int thread = static_cast<int>(threadIdx.x);
 

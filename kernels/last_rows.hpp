@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "base/key_window.hpp"
 #include "base/view.hpp"
 
 namespace kvatlas::kernels {
@@ -18,7 +19,7 @@ struct Proximity {
 
 /// Causal attention rows of the last q_rows tokens of one layer, and what a grid of proximities
 /// makes of them (docs/simlayerkv.md, docs/pod.md). Row r is token i = n_tokens - q_rows + r; it
-/// sees the keys j <= i, with a sliding window only i - window < j. Query head h reads key head h /
+/// sees the keys j <= i that the window lets it see. Query head h reads key head h /
 /// (n_heads / n_kv_heads). Scores are scale * q.k, and with a soft cap c they become c * tanh(score
 /// / c).
 ///
@@ -40,8 +41,8 @@ struct LastRows {
   AnyView<3> queries;  // in  [n_heads, q_rows, head_dim], q_rows <= n_tokens
   AnyView<3> keys;     // in  [n_kv_heads, n_tokens, head_dim]
   float scale = 1;
-  float soft_cap = 0;          // 0: none
-  std::int64_t window = 0;     // 0: none
+  float soft_cap = 0;  // 0: none
+  KeyWindow window = {};
   View<const float, 1> sinks;  // in  [n_heads], or no data: none
   View<float, 3> probs;        // out [n_heads, q_rows, n_tokens], or no data: not wanted
   std::vector<Proximity> grid;

@@ -46,6 +46,25 @@ Attended attend_causal(const Attention& io) {
   return {out.squeeze(0).transpose(0, 1).reshape({n, n_heads * head_dim}), {}};
 }
 
+/// All of a prompt at once, each chunk for itself.
+Attended attend_chunks(const Attention& io) {
+  std::vector<at::Tensor> out, logsumexp;
+  const std::int64_t n = io.query.size(1);
+  for (std::int64_t begin = 0; begin < n; begin += io.window.size) {
+    const auto own = [&](const at::Tensor& of_all) {
+      return of_all.narrow(1, begin, std::min(io.window.size, n - begin));
+    };
+    Attention chunk = io;
+    chunk.query = own(io.query);
+    chunk.key = own(io.key);
+    chunk.value = own(io.value);
+    const Attended made = attend_causal(chunk);
+    out.push_back(made.out);
+    if (made.logsumexp.defined()) logsumexp.push_back(made.logsumexp);
+  }
+  return {at::cat(out), logsumexp.empty() ? at::Tensor() : at::cat(logsumexp, 1)};
+}
+
 /// Which keys a block of query rows can see at all: two ranges, the first of them often empty.
 struct KeyRanges {
   std::int64_t far_begin, far_end, near_begin, near_end;
@@ -55,7 +74,7 @@ KeyRanges key_ranges(const Attention& io, std::int64_t first_row, std::int64_t e
   const auto behind = [&](std::int64_t keys) {
     return std::max<std::int64_t>(0, first_row - keys + 1);
   };
-  KeyRanges keys{0, 0, io.window > 0 ? behind(io.window) : 0, end_row};
+  KeyRanges keys{0, 0, io.window.first_key(first_row), end_row};
   if (io.proximal) {
     keys.far_begin = keys.near_begin;
     keys.far_end = std::max(keys.far_begin, io.proximal->initial);
@@ -104,7 +123,7 @@ Attended attend_blocks(const Attention& io) {
       return scores.view({n_kv_heads, group, count, n_keys});
     };
     at::Tensor scores = scores_of(q, key);
-    if (count > 1 || io.proximal || io.shared || (io.window > 0 && n_keys > io.window)) {
+    if (count > 1 || io.proximal || io.shared) {
       const at::Tensor i = at::arange(first + start, first + start + count, positions).unsqueeze(1);
       const at::Tensor j = take(at::arange(n_all, positions), 0, keys).unsqueeze(0);
       if (io.shared)
@@ -113,7 +132,10 @@ Attended attend_blocks(const Attention& io) {
             scores_of(io.shared->query.narrow(1, start, count), take(io.shared->key, 1, keys)),
             scores);
       at::Tensor hidden = j > i;
-      if (io.window > 0) hidden = hidden.logical_or_(j <= i - io.window);
+      if (io.window.chunks && io.window.size > 0)
+        hidden = hidden.logical_or_(j < i - i.remainder(io.window.size));
+      else if (io.window.size > 0)
+        hidden = hidden.logical_or_(j <= i - io.window.size);
       if (io.proximal) hidden = hidden.logical_or_(is_distant(i, j, *io.proximal));
       scores.masked_fill_(hidden, -std::numeric_limits<float>::infinity());
     }
@@ -135,10 +157,11 @@ Attended attend_blocks(const Attention& io) {
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
-  const bool plain =
-      io.softcap == 0.0 && !io.proximal && !io.shared && (io.window == 0 || io.window >= n_all);
+  const bool plain = io.softcap == 0.0 && !io.proximal && !io.shared &&
+                     (io.window.chunks || io.window.first_key(n_all - 1) == 0);
   const bool flash = io.query.is_cpu() || !io.sinks.defined();
-  return plain && flash && n == n_all && n > 1 ? attend_causal(io) : attend_blocks(io);
+  if (!plain || !flash || n != n_all || n == 1) return attend_blocks(io);
+  return io.window.first_key(n - 1) == 0 ? attend_causal(io) : attend_chunks(io);
 }
 
 }  // namespace kvatlas::capture

@@ -21,6 +21,8 @@
 #include "analyzer/capture/ops_impl.hpp"
 #include "analyzer/capture/projection_impl.hpp"
 #include "analyzer/capture/sequence_impl.hpp"
+#include "analyzer/capture/state_layers_impl.hpp"
+#include "analyzer/capture/streams_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -62,12 +64,13 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const std::function<std::int64_t(const model::LayerWeights&)> bytes_of =
       [&](const model::LayerWeights& layer) {
         std::int64_t bytes =
-            width * (values(layer.qkv) + values(layer.output) + values(layer.gate_up) +
-                     values(layer.down) + values(layer.router) + values(layer.expert_gate_up) +
-                     values(layer.expert_down) + values(layer.shared_gate_up) +
-                     values(layer.shared_down) + values(layer.state_in) + values(layer.conv) +
-                     values(layer.query_down) + values(layer.query_up) + values(layer.latent_down) +
-                     values(layer.latent_up) + values(layer.input_gate) + values(layer.input_up));
+            width *
+            (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
+             values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
+             values(layer.shared_gate_up) + values(layer.shared_down) + values(layer.state_in) +
+             values(layer.conv) + values(layer.query_down) + values(layer.query_up) +
+             values(layer.latent_down) + values(layer.latent_up) + values(layer.input_gate) +
+             values(layer.input_up) + values(layer.shortcut_down) + values(layer.shortcut_up));
         largest_matrix = std::max(
             {largest_matrix, values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
         for (const auto* others : {&layer.before, &layer.after})
@@ -79,11 +82,13 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
     largest = std::max(largest, bytes);
     need.all_weights += bytes;
   }
-  need.all_weights += width * (values(model.head()) + values(model.layer_projection()));
+  need.all_weights += width * (values(model.head()) + values(model.layer_projection()) +
+                               values(model.stream_starts()) + values(model.stream_ends()));
   need.streamed_weights = 2 * largest + kStagingBytes;
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
-  const std::int64_t a_token =
-      c.hidden_size + c.n_layers * c.layer_input_size + (options.keep_caches ? c.n_layers * kv : 0);
+  const std::int64_t a_token = (1 + c.streams.count) * c.hidden_size +
+                               c.n_layers * c.layer_input_size +
+                               (options.keep_caches ? c.n_layers * kv : 0);
   const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
   need.rest = kProgramBytes +
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
@@ -130,8 +135,7 @@ struct Engine::State {
 
   /// What follows the attention of a layer, [n, n_heads * head_dim], added to the hidden states.
   void finish_layer(std::int64_t index, const LayerTensors& w, const at::Tensor& attended,
-                    const at::Tensor& gate, const at::Tensor& layer_inputs,
-                    const at::Tensor& hidden);
+                    const at::Tensor& gate, Carried& carried);
   /// Layers without attention, whose states begin at number `first` of each of `states`.
   void run_others(const std::vector<LayerTensors>& layers, std::size_t first,
                   const at::Tensor& hidden, std::span<std::vector<LayerState>* const> states);
@@ -145,8 +149,7 @@ struct Engine::State {
   /// What goes through the layers for one step.
   struct Flow {
     Sequence::State* sequence;
-    at::Tensor hidden;        // [n, D]
-    at::Tensor layer_inputs;  // as WeightStore gives them
+    Carried carried;
     KeysOfOthers keys_of_others;
     std::vector<LayerState> states;  // of layers without attention
     std::size_t states_done = 0;
@@ -258,13 +261,14 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
       if (observers.progress) observers.progress(layer + 1);
     }
     for (std::size_t i = 0; i < flows.size(); ++i) {
+      join_streams(*s.weights, s.config(), flows[i].carried);
       s.emit_logits(flows[i], i, logits, observers.logits);
       Sequence::State& sequence = *flows[i].sequence;
       sequence.before = sequence.now;
       sequence.before_length = sequence.length;
       sequence.now.state_ =
           std::make_shared<LayerStates::State>(LayerStates::State{std::move(flows[i].states)});
-      sequence.length += flows[i].hidden.size(0);
+      sequence.length += flows[i].carried.hidden.size(0);
     }
   });
 }
@@ -272,8 +276,7 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
 Engine::State::Flow Engine::State::begin(const Step& step) {
   Flow flow;
   flow.sequence = step.sequence->state_.get();
-  flow.hidden = weights->embed(step.tokens);
-  flow.layer_inputs = weights->layer_inputs(step.tokens, flow.hidden);
+  flow.carried = carried_into(*weights, config(), step.tokens);
   flow.logit_rows = step.logit_rows;
   if (const auto& now = flow.sequence->now.state_) flow.states = now->layers;
   flow.states.resize(n_states);
@@ -289,7 +292,8 @@ std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
                                                             const Flow& flow) const {
   if (!flow.shared) return std::nullopt;
   const model::Config& c = config();
-  const std::int64_t group = c.n_heads / c.n_kv_heads, total = flow.first() + flow.hidden.size(0);
+  const std::int64_t group = c.n_heads / c.n_kv_heads,
+                     total = flow.first() + flow.carried.hidden.size(0);
   std::vector<at::Tensor> queries, keys;
   bool others = false;
   for (std::int64_t h = 0; h < c.n_heads; ++h) {
@@ -305,12 +309,14 @@ std::optional<Attention::Shared> Engine::State::shared_with(std::int64_t index,
 void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& flow,
                               std::size_t number, const Observers& observers) {
   const model::Config& c = config();
-  const std::int64_t window = c.window[index];
+  const KeyWindow window = c.key_window(index);
   std::vector<LayerState>* const states = &flow.states;
-  run_others(w.before, flow.states_done, flow.hidden, {&states, 1});
+  const at::Tensor& hidden = flow.carried.hidden;
+  run_others(w.before, flow.states_done, hidden, {&states, 1});
   flow.states_done += w.before.size();
+  predict_streams(w, c, flow.carried);
   const Projected projected =
-      project(c, index, w, flow.hidden, flow.rotations, [&](const at::Tensor& query) {
+      project(c, index, w, hidden, flow.rotations, [&](const at::Tensor& query) {
         if (observers.queries) observers.queries(index, number, any_view<3>(query.transpose(0, 1)));
       });
   at::Tensor key, value;
@@ -342,8 +348,8 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
          .window = window,
          .sinks = view_of_sinks(w)});
 
-  finish_layer(index, w, attended.out, projected.gate, flow.layer_inputs, flow.hidden);
-  run_others(w.after, flow.states_done, flow.hidden, {&states, 1});
+  finish_layer(index, w, attended.out, projected.gate, flow.carried);
+  run_others(w.after, flow.states_done, hidden, {&states, 1});
 }
 
 void Engine::State::run_others(const std::vector<LayerTensors>& layers, std::size_t first,
@@ -358,14 +364,14 @@ void Engine::State::run_others(const std::vector<LayerTensors>& layers, std::siz
 
 void Engine::State::finish_layer(std::int64_t index, const LayerTensors& w,
                                  const at::Tensor& attended, const at::Tensor& gate,
-                                 const at::Tensor& layer_inputs, const at::Tensor& hidden) {
+                                 Carried& carried) {
   const model::Config& c = config();
   const at::Tensor out = project_back(c, index, w, attended, gate);
-  if (c.parallel_block) feed_forward(c, w, hidden);
-  hidden.add_(norm(out, w.post_attention_norm, {}, c), c.residual_scale);
-  if (!c.parallel_block) feed_forward(c, w, hidden);
-  if (layer_inputs.defined()) add_layer_input(c, w, layer_inputs.select(1, index), hidden);
-  if (w.layer_scale.defined()) hidden.mul_(w.layer_scale);
+  const auto least_gate = c.sparse_gates.empty() ? std::nullopt : c.sparse_gates[index];
+  if (c.parallel_block) feed_forward(c, w, carried.hidden);
+  add_attention(w, c, out, carried.hidden);
+  if (!c.parallel_block) feed_forward(c, w, carried.hidden, least_gate);
+  end_layer(w, c, index, carried);
 }
 
 std::pair<at::Tensor, at::Tensor> Engine::State::share_keys(std::int64_t index,
@@ -398,8 +404,8 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     std::vector<std::vector<LayerState>*> of_rows;
     for (auto& of : layer_states) of_rows.push_back(&of);
     std::size_t states_done = 0;
-    const at::Tensor hidden = s.weights->embed({tokens.begin(), tokens.end()});
-    const at::Tensor layer_inputs = s.weights->layer_inputs({tokens.begin(), tokens.end()}, hidden);
+    Carried carried = carried_into(*s.weights, c, {tokens.begin(), tokens.end()});
+    const at::Tensor& hidden = carried.hidden;
     State::KeysOfOthers keys_of_others;
     Rotations turns = rotations(c, position, 1, s.tensor_options.device());
     for (RopeTable* table : {&turns.global, &turns.local}) {
@@ -415,6 +421,7 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
       const LayerTensors& weights = s.weights->layer(layer);
       s.run_others(weights.before, states_done, hidden, of_rows);
       states_done += weights.before.size();
+      predict_streams(weights, c, carried);
       const Projected rows = project(c, layer, weights, hidden, turns);
       const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
       attention({.layer = layer,
@@ -424,11 +431,11 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
                  .value = any_view<3>(value),
                  .scale = c.attention_scale,
                  .softcap = c.attention_softcap,
-                 .window = c.window[layer],
+                 .window = c.key_window(layer),
                  .sinks = view_of_sinks(weights),
                  .out = view_of<float, 3>(out)});
       s.finish_layer(layer, weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
-                     rows.gate, layer_inputs, hidden);
+                     rows.gate, carried);
       s.run_others(weights.after, states_done, hidden, of_rows);
       stop_if_interrupted();
     }
@@ -436,6 +443,7 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
       states[i]->state_ =
           std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});
     if (!logits) return;
+    join_streams(*s.weights, c, carried);
     for (std::int64_t start = 0; start < n;) {
       const at::Tensor rows = s.logits_piece(hidden, start);
       logits(0, start, {rows.const_data_ptr<float>(), {rows.size(0), c.vocab_size}});
@@ -473,10 +481,11 @@ void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,
                                 const LogitsObserver& observer) {
   if (wanted == Logits::none) return;
   const model::Config& c = config();
-  const std::int64_t n = flow.hidden.size(0);
+  const at::Tensor& hidden = flow.carried.hidden;
+  const std::int64_t n = hidden.size(0);
   const std::int64_t count = wanted == Logits::all ? std::min(n, flow.logit_rows) : 1;
   for (std::int64_t start = n - count; start < n;) {
-    const at::Tensor logits = logits_piece(flow.hidden, start);
+    const at::Tensor logits = logits_piece(hidden, start);
     const float* data = logits.const_data_ptr<float>();
     if (wanted == Logits::all && observer)
       observer(number, flow.first() + start, {data, {logits.size(0), c.vocab_size}});

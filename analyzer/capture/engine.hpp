@@ -14,6 +14,7 @@
 #include "analyzer/capture/device.hpp"
 #include "analyzer/model/model_file.hpp"
 #include "base/error.hpp"
+#include "base/key_window.hpp"
 #include "base/view.hpp"
 #include "kernels/last_rows.hpp"
 
@@ -63,7 +64,7 @@ struct AttentionInputs {
       logsumexp;  // [n_heads, n_new] float32, of each row's scores and sink; no data: not computed
   double scale = 1.0;
   double softcap = 0.0;
-  std::int64_t window = 0;  // keys seen, the query's own included; 0 = all
+  KeyWindow window = {};
   /// [n_heads]: a logit that takes a share of each row and gives nothing; no data: none.
   View<const float, 1> sinks;
 };
@@ -81,7 +82,7 @@ struct ContinuationRows {
   AnyView<3> key, value;      // [rows, n_kv_heads, head_dim]
   double scale = 1.0;
   double softcap = 0.0;
-  std::int64_t window = 0;     // keys seen, the query's own included; 0 = all
+  KeyWindow window = {};
   View<const float, 1> sinks;  // as in AttentionInputs
   View<float, 3> out;          // to be filled: [rows, n_heads, head_dim]
 };

@@ -29,10 +29,18 @@ std::int64_t dense_rows(const model::Config& c) {
 /// Experts share the rows of a piece, so that it must be long to give each of them many.
 constexpr std::int64_t kExpertRows = 16384;
 
+/// What lies above so many standard deviations from the mean of a row, in place; else 0.
+void cut_gates(const at::Tensor& gates, double deviations) {
+  const at::Tensor least =
+      gates.mean(-1, true) + gates.std(-1, /*unbiased=*/false, true) * deviations;
+  gates.sub_(least).clamp_min_(0);
+}
+
 at::Tensor mlp(const at::Tensor& rows, const at::Tensor& gate_up, const at::Tensor& gate_up_bias,
                const at::Tensor& down, const at::Tensor& down_bias, const model::Config& c,
-               const at::Tensor& activation = {}) {
+               const at::Tensor& activation = {}, std::optional<double> least_gate = {}) {
   const at::Tensor wide = linear(rows, gate_up, gate_up_bias);
+  if (least_gate) cut_gates(wide.narrow(1, 0, wide.size(1) / 2), *least_gate);
   return linear(c.gated ? gated_activation(wide, c) : activated(wide, c.activation, activation),
                 down, down_bias);
 }
@@ -103,11 +111,14 @@ at::Tensor run_experts(const at::Tensor& rows, const Routes& routes, const Layer
       return of_all.defined() ? of_all.narrow(0, e * each, each) : at::Tensor();
     };
     const std::int64_t wide = 2 * experts.size;
-    const at::Tensor made = mlp(rows.index_select(0, which), own(w.expert_gate_up, wide),
-                                own(w.expert_gate_up_bias, wide), own(w.expert_down, c.hidden_size),
-                                own(w.expert_down_bias, c.hidden_size), c);
-    out.index_add_(0, which,
-                   made.to(at::kFloat) * weights.narrow(0, begin, count[e]).unsqueeze(-1));
+    const at::Tensor weight = weights.narrow(0, begin, count[e]).unsqueeze(-1);
+    at::Tensor read = rows.index_select(0, which);
+    if (experts.weighs_inputs) read = read * weight.to(read.scalar_type());
+    const at::Tensor made =
+        mlp(read, own(w.expert_gate_up, wide), own(w.expert_gate_up_bias, wide),
+            own(w.expert_down, c.hidden_size), own(w.expert_down_bias, c.hidden_size), c);
+    const at::Tensor given = made.to(at::kFloat);
+    out.index_add_(0, which, experts.weighs_inputs ? given : given * weight);
   }
   if (w.shared_down.defined()) {
     at::Tensor shared = mlp(rows, w.shared_gate_up, {}, w.shared_down, {}, c);
@@ -141,25 +152,20 @@ std::int64_t feed_forward_values(const model::Config& c, std::int64_t tokens) {
                   rows * (4 * c.hidden_size + 3 * std::max(c.experts.size, c.experts.shared_size)));
 }
 
-void feed_forward(const model::Config& c, const LayerTensors& w, const at::Tensor& hidden) {
+void feed_forward(const model::Config& c, const LayerTensors& w, const at::Tensor& hidden,
+                  std::optional<double> least_gate) {
   const std::int64_t n = hidden.size(0);
   const std::int64_t piece = w.router.defined() ? kExpertRows : dense_rows(c);
   for (std::int64_t start = 0; start < n; start += piece) {
     at::Tensor rows = hidden.narrow(0, start, std::min(piece, n - start));
     const at::Tensor normed = norm(rows, w.mlp_norm, w.mlp_norm_bias, c);
-    const at::Tensor out =
-        c.experts.beside_dense ? dense_and_experts(rows, normed, w, c)
-        : w.router.defined()
-            ? run_experts(normed, route(normed, w, c.experts), w, c)
-            : mlp(normed, w.gate_up, w.gate_up_bias, w.down, w.down_bias, c, w.activation);
+    const at::Tensor out = c.experts.beside_dense ? dense_and_experts(rows, normed, w, c)
+                           : w.router.defined()
+                               ? run_experts(normed, route(normed, w, c.experts), w, c)
+                               : mlp(normed, w.gate_up, w.gate_up_bias, w.down, w.down_bias, c,
+                                     w.activation, least_gate);
     rows.add_(norm(out, w.post_mlp_norm, {}, c), c.residual_scale);
   }
-}
-
-void add_layer_input(const model::Config& c, const LayerTensors& w, const at::Tensor& inputs,
-                     const at::Tensor& hidden) {
-  const at::Tensor gate = activated(capture::linear(hidden, w.input_gate), c.activation);
-  hidden.add_(norm(capture::linear(gate * inputs, w.input_up), w.input_norm, {}, c));
 }
 
 }  // namespace kvatlas::capture

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 
 #include "analyzer/capture/weights_impl.hpp"
@@ -9,13 +11,10 @@
 namespace kvatlas::capture {
 
 /// Adds the feed-forward block of a layer to the hidden states [n, D]: the dense one, or that of
-/// the experts which the router chooses for each token.
+/// the experts which the router chooses for each token. `least_gate` is that of
+/// model::Config::sparse_gates.
 void feed_forward(const model::Config& config, const LayerTensors& weights,
-                  const at::Tensor& hidden);
-
-/// Adds what a layer makes of its own inputs of the tokens, [n, P].
-void add_layer_input(const model::Config& config, const LayerTensors& weights,
-                     const at::Tensor& inputs, const at::Tensor& hidden);
+                  const at::Tensor& hidden, std::optional<double> least_gate = {});
 
 /// Values that the block's intermediate results take at most.
 std::int64_t feed_forward_values(const model::Config& config, std::int64_t tokens);

@@ -9,6 +9,7 @@
 #include "analyzer/capture/tensors-inl.hpp"
 #include "analyzer/model/config.hpp"
 #include "analyzer/model/rope.hpp"
+#include "base/key_window.hpp"
 #include "kernels/last_rows.hpp"
 
 // The steps of a layer on LibTorch tensors: float32 on the CPU goes to our fused kernels, anything
@@ -47,7 +48,7 @@ struct Attention {
   at::Tensor key, value;  // [n_kv_heads, n_all, head_dim], last axis dense
   double scale = 1.0;
   double softcap = 0.0;
-  std::int64_t window = 0;
+  KeyWindow window = {};
   at::Tensor sinks = {};  // [n_heads] float32, of AttentionInputs; undefined: none
   std::optional<kernels::Proximity> proximal =
       {};  // if set, every row sees its proximal keys alone

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/ones.h>
@@ -80,8 +81,14 @@ Rotations rotations(const model::Config& c, std::int64_t first, std::int64_t n,
     return rope_table(model::rope_frequencies(rope, dim, c.context_length, first + n), first, n,
                       device);
   };
+  at::Tensor temperature;
+  if (c.temperature.scale > 0) {
+    const auto options = at::TensorOptions(at::kFloat).device(device);
+    const at::Tensor passed = at::arange(first + 1, first + n + 1, options) / c.temperature.tokens;
+    temperature = (passed.floor().log1p() * c.temperature.scale + 1).view({n, 1, 1});
+  }
   return {table(c.rope, c.rotary_dim),
-          c.local_rope ? table(*c.local_rope, c.local_rotary_dim) : RopeTable()};
+          c.local_rope ? table(*c.local_rope, c.local_rotary_dim) : RopeTable(), temperature};
 }
 
 Projected project(const model::Config& c, std::int64_t layer, const LayerTensors& w,
@@ -108,6 +115,12 @@ Projected project(const model::Config& c, std::int64_t layer, const LayerTensors
     const bool local = c.window[layer] > 0 && c.local_rope;
     const RopeTable& table = local ? rotations.local : rotations.global;
     on_queries_and_keys([&](const at::Tensor& heads, const at::Tensor&) { rotate(heads, table); });
+    if (c.rotated_norms)
+      on_queries_and_keys([&](at::Tensor& heads, const at::Tensor&) {
+        heads = norm_heads(c, heads, at::ones({shape.head_dim}, heads.options()));
+      });
+  } else if (rotations.temperature.defined()) {
+    made.query = made.query * rotations.temperature.to(made.query.scalar_type());
   }
   if (c.norms_after_rope) norm_both();
   made.query = filled_up(made.query, c.head_dim);

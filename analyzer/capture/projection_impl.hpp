@@ -17,6 +17,7 @@ namespace kvatlas::capture {
 /// Of global layers, and of those with a window where they have a table of their own.
 struct Rotations {
   RopeTable global, local;
+  at::Tensor temperature;  // [n, 1, 1] that queries of layers without RoPE are multiplied by
 };
 /// Of positions first .. first + n - 1.
 Rotations rotations(const model::Config& config, std::int64_t first, std::int64_t n,

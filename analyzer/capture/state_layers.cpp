@@ -55,7 +55,8 @@ at::Tensor delta_rule(const model::StateLayers& s, const at::Tensor& mixed, cons
   float* all_out = out.mutable_data_ptr<float>();
   const float query_scale = 1 / std::sqrt(static_cast<float>(s.key_dim));
   parallel_for(s.value_heads, [&](std::int64_t head, int) {
-    const std::int64_t key_head = head / (s.value_heads / s.key_heads);
+    const std::int64_t key_head =
+        s.tiled ? head % s.key_heads : head / (s.value_heads / s.key_heads);
     std::vector<float> room(static_cast<std::size_t>(2 * s.key_dim + s.value_dim));
     float *query = room.data(), *key = query + s.key_dim, *change = key + s.key_dim;
     float* cells = all_memory + head * s.key_dim * s.value_dim;
@@ -135,6 +136,10 @@ at::Tensor by_sequence(std::int64_t n, std::span<LayerState* const> states, Run&
   return at::cat(parts);
 }
 
+at::Tensor decay_rates(const model::Config& c, const LayerTensors& w) {
+  return c.state_layers.rates ? w.decay : -w.decay.exp();
+}
+
 at::Tensor delta_net(const model::Config& c, const LayerTensors& w, const at::Tensor& rows,
                      std::span<LayerState* const> states) {
   const model::StateLayers& s = c.state_layers;
@@ -144,7 +149,7 @@ at::Tensor delta_net(const model::Config& c, const LayerTensors& w, const at::Te
   const at::Tensor step = at::sigmoid(all.narrow(1, mixed + s.values(), s.value_heads));
   const at::Tensor rate =
       at::softplus(all.narrow(1, mixed + s.values() + s.value_heads, s.value_heads) + w.step_bias);
-  const at::Tensor decay = (-w.decay.exp() * rate).exp();
+  const at::Tensor decay = (decay_rates(c, w) * rate).exp();
   const at::Tensor found =
       by_sequence(n, states, [&](std::int64_t first, std::int64_t count, LayerState& state) {
         const at::Tensor inputs =
@@ -167,7 +172,7 @@ at::Tensor mamba2(const model::Config& c, const LayerTensors& w, const at::Tenso
   const at::Tensor all = capture::linear(rows, w.state_in, w.state_in_bias).to(at::kFloat);
   const at::Tensor step =
       at::softplus(all.narrow(1, s.values() + mixed, s.value_heads) + w.step_bias);
-  const at::Tensor decay = (-w.decay.exp() * step).exp();
+  const at::Tensor decay = (decay_rates(c, w) * step).exp();
   const at::Tensor found =
       by_sequence(n, states, [&](std::int64_t first, std::int64_t count, LayerState& state) {
         const at::Tensor inputs =

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
 #include "analyzer/capture/ops_impl.hpp"
@@ -72,6 +73,14 @@ constexpr Member kMembers[] = {
     {&LayerWeights::input_up, &LayerTensors::input_up},
     {&LayerWeights::input_norm, &LayerTensors::input_norm},
     {&LayerWeights::layer_scale, &LayerTensors::layer_scale},
+    {&LayerWeights::stream_router, &LayerTensors::stream_router},
+    {&LayerWeights::stream_router_norm, &LayerTensors::stream_router_norm},
+    {&LayerWeights::stream_prediction, &LayerTensors::stream_prediction},
+    {&LayerWeights::stream_correction, &LayerTensors::stream_correction},
+    {&LayerWeights::stream_scale, &LayerTensors::stream_scale},
+    {&LayerWeights::shortcut_down, &LayerTensors::shortcut_down},
+    {&LayerWeights::shortcut_up, &LayerTensors::shortcut_up},
+    {&LayerWeights::shortcut_norm, &LayerTensors::shortcut_norm},
     {&LayerWeights::router_norm, &LayerTensors::router_norm},
     {&LayerWeights::router_scale, &LayerTensors::router_scale, true},
     {&LayerWeights::dense_norm, &LayerTensors::dense_norm},
@@ -138,6 +147,9 @@ void WeightStore::load_all(const LayerWeights& from, LayerTensors& into) const {
 void WeightStore::load_layer(std::int64_t index, LayerTensors& into) const {
   const c10::InferenceMode no_gradients;
   load_all(model_->layers()[index], into);
+  if (const auto& numbers = model_->config().activation_numbers; !numbers.empty())
+    into.activation = at::tensor(at::ArrayRef<float>(numbers[index].data(), 4), at::kFloat)
+                          .to(options_.device(), c10::typeMetaToScalarType(options_.dtype()));
   model_->require_intact();
 }
 
@@ -169,15 +181,22 @@ const LayerTensors& WeightStore::layer(std::int64_t index) {
   return kept_[slot];
 }
 
-const at::Tensor& WeightStore::final_norm() {
-  if (!final_norm_.defined()) load(model_->final_norm(), final_norm_);
-  return final_norm_;
+const at::Tensor& WeightStore::kept(const model::Weight& weight, at::Tensor& into) const {
+  if (!into.defined()) load(weight, into);
+  return into;
 }
 
+const at::Tensor& WeightStore::final_norm() { return kept(model_->final_norm(), final_norm_); }
+
 const at::Tensor& WeightStore::final_norm_bias() {
-  if (!final_norm_bias_.defined()) load(model_->final_norm_bias(), final_norm_bias_);
-  return final_norm_bias_;
+  return kept(model_->final_norm_bias(), final_norm_bias_);
 }
+
+const at::Tensor& WeightStore::stream_starts() {
+  return kept(model_->stream_starts(), stream_starts_);
+}
+
+const at::Tensor& WeightStore::stream_ends() { return kept(model_->stream_ends(), stream_ends_); }
 
 at::Tensor WeightStore::rows_of(const model::Weight& table,
                                 const std::vector<std::int64_t>& tokens) const {
@@ -195,16 +214,15 @@ at::Tensor WeightStore::layer_inputs(const std::vector<std::int64_t>& tokens,
                                      const at::Tensor& embedded) {
   const model::Config& config = model_->config();
   if (config.layer_input_size == 0) return {};
-  if (!layer_projection_.defined()) {
-    load(model_->layer_projection(), layer_projection_);
-    load(model_->layer_projection_norm(), layer_projection_norm_);
-  }
   const std::int64_t n = embedded.size(0), size = config.layer_input_size;
-  const at::Tensor projected = linear(embedded, layer_projection_)
+  const at::Tensor projected = linear(embedded, kept(model_->layer_projection(), layer_projection_))
                                    .mul_(1 / std::sqrt(static_cast<double>(config.hidden_size)));
-  const at::Tensor normed = rms_norm(projected.view({-1, size}), layer_projection_norm_,
+  const at::Tensor normed = rms_norm(projected.view({-1, size}),
+                                     kept(model_->layer_projection_norm(), layer_projection_norm_),
                                      config.norm_eps, config.norm_offset);
-  const at::Tensor own = rows_of(model_->layer_embedding(), tokens)
+  std::vector<std::int64_t> in_table;
+  for (const auto token : tokens) in_table.push_back(token < config.layer_input_vocab ? token : 0);
+  const at::Tensor own = rows_of(model_->layer_embedding(), in_table)
                              .mul_(std::sqrt(static_cast<double>(size)))
                              .to(normed.device(), normed.scalar_type());
   return normed.view({n, -1}).add_(own).mul_(std::sqrt(0.5)).view({n, config.n_layers, size});

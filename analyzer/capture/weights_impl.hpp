@@ -29,6 +29,8 @@ struct LayerTensors {
   at::Tensor state_in, state_in_bias, conv, conv_bias, decay, step_bias, state_norm, state_skip;
   at::Tensor query_down, query_norm, query_up, latent_down, latent_norm, latent_up;
   at::Tensor input_gate, input_up, input_norm, layer_scale;
+  at::Tensor stream_router, stream_router_norm, stream_prediction, stream_correction, stream_scale,
+      shortcut_down, shortcut_up, shortcut_norm;
   std::vector<LayerTensors> before = {}, after = {};
 };
 
@@ -47,6 +49,8 @@ class WeightStore {
 
   const at::Tensor& final_norm();
   const at::Tensor& final_norm_bias();
+  const at::Tensor& stream_starts();
+  const at::Tensor& stream_ends();
   /// Rows of the embedding for the tokens: [n, D].
   at::Tensor embed(const std::vector<std::int64_t>& tokens) const;
   /// What each layer reads of the tokens besides hidden states, made of their embeddings [n, D]:
@@ -59,6 +63,7 @@ class WeightStore {
 
  private:
   void load(const model::Weight& weight, at::Tensor& into, bool as_float = false) const;
+  const at::Tensor& kept(const model::Weight& weight, at::Tensor& into) const;
   /// Rows of a table for the tokens, float32 on the host.
   at::Tensor rows_of(const model::Weight& table, const std::vector<std::int64_t>& tokens) const;
   void load_layer(std::int64_t index, LayerTensors& into) const;
@@ -72,6 +77,7 @@ class WeightStore {
   std::future<void> prefetch_;
   at::Tensor final_norm_, final_norm_bias_, head_, head_bias_;
   at::Tensor layer_projection_, layer_projection_norm_;
+  at::Tensor stream_starts_, stream_ends_;
 };
 
 }  // namespace kvatlas::capture

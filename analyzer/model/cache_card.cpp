@@ -214,8 +214,9 @@ class ConfigReader {
             "all tokens.");
       return;
     }
-    if (window == 0 || off) return;
+    if ((window == 0 && !chunk) || off) return;
     if (const HfFamily* family = find_hf_family(card.architecture)) return by_family(*family, card);
+    if (window == 0) return;
     auto pattern = fields_.count("sliding_window_pattern", Limits::layers);
     if (!pattern) pattern = fields_.count("_sliding_window_pattern", Limits::layers);
     if (!pattern) {
@@ -228,9 +229,9 @@ class ConfigReader {
       if ((static_cast<std::int64_t>(l) + 1) % *pattern != 0) give_window(card.layers[l], window);
   }
 
-  static void give_window(CachedLayer& layer, std::int64_t tokens) {
+  static void give_window(CachedLayer& layer, std::int64_t tokens, Kind kind = Kind::window) {
     if (layer.kind != Kind::full) return;
-    layer.kind = Kind::window;
+    layer.kind = kind;
     layer.tokens = tokens;
   }
 
@@ -238,7 +239,8 @@ class ConfigReader {
   void by_family(const HfFamily& family, CacheCard& card) {
     const auto windows = hf_windows(fields_, family, static_cast<std::int64_t>(card.layers.size()));
     for (std::size_t l = 0; l < windows.size(); ++l)
-      if (windows[l] > 0) give_window(card.layers[l], windows[l]);
+      if (windows[l] > 0)
+        give_window(card.layers[l], windows[l], family.windows.chunks ? Kind::chunk : Kind::window);
   }
 
   /// Layers whose sizes are their own, and those that read another's cache (Gemma 3n and 4).
@@ -334,11 +336,13 @@ CacheCard from_gguf(const fs::path& path) {
   }
   const std::int64_t plain =
       card.heads > 0 ? std::max<std::int64_t>(1, card.hidden_size / card.heads) : 0;
-  const auto key_dim = number("attention.key_length", plain, Limits::width);
+  auto key_dim = number("attention.key_length", plain, Limits::width);
   const auto value_dim = number("attention.value_length", key_dim, Limits::width);
-  const bool latent = number("attention.kv_lora_rank", 0, Limits::width) > 0;
+  const auto rank = number("attention.kv_lora_rank", 0, Limits::width);
+  const bool latent = rank > 0;
+  if (latent) key_dim = rank + number("rope.dimension_count", 0, Limits::head_dim);
   const auto window = number("attention.sliding_window", 0, Limits::tokens);
-  const auto flags = gguf_window_layers(file, card.architecture, layers);
+  const auto windows = gguf_windows(file, card.architecture, layers);
   const auto interval = number("full_attention_interval", 0, Limits::layers);
   const auto chunk = number("attention.chunk_size", 0, Limits::tokens);
   const auto shared = number("attention.shared_kv_layers", 0, Limits::layers);
@@ -347,11 +351,13 @@ CacheCard from_gguf(const fs::path& path) {
     layer.kv_heads = kv_heads[static_cast<std::size_t>(l)];
     layer.key_dim = key_dim;
     layer.value_dim = latent ? 0 : value_dim;
-    if (latent) layer.kind = Kind::latent;
-    const bool slides = window > 0 && !flags.empty() && flags[static_cast<std::size_t>(l)];
-    if (slides) {
-      layer.kind = Kind::window;
-      layer.tokens = window;
+    if (latent) {
+      layer.kind = Kind::latent;
+      layer.kv_heads = 1;
+    }
+    if (!windows.sizes.empty() && windows.sizes[static_cast<std::size_t>(l)] > 0) {
+      layer.kind = windows.chunks ? Kind::chunk : Kind::window;
+      layer.tokens = windows.sizes[static_cast<std::size_t>(l)];
       layer.key_dim = number("attention.key_length_swa", key_dim, Limits::width);
       layer.value_dim = number("attention.value_length_swa", value_dim, Limits::width);
     } else if (chunk > 0 && (l + 1) % 4 != 0) {  // as Llama 4 has them
@@ -362,7 +368,7 @@ CacheCard from_gguf(const fs::path& path) {
     if (l >= layers - shared) layer.kind = Kind::shared;
     card.layers.push_back(layer);
   }
-  if (window > 0 && flags.empty())
+  if (window > 0 && windows.sizes.empty())
     card.notes.push_back(str("The file speaks of a window of ", window,
                              " tokens, and not of the layers that have it: all are counted with "
                              "all tokens."));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "analyzer/model/config_files.hpp"
 #include "base/error.hpp"
@@ -15,17 +16,19 @@ namespace {
 
 // They stand in the order of Architecture.
 constexpr std::array kArchitectures = {
-    "llama",       "mistral",     "qwen2",      "qwen3",           "internlm2",
-    "phi3",        "gemma2",      "gemma3",     "apertus",         "arcee",
-    "cohere2",     "dots1",       "ernie4_5",   "ernie4_5_moe",    "exaone4",
-    "glm4",        "glm4_moe",    "granite",    "granitemoe",      "hunyuan_v1_dense",
-    "minimax_m2",  "ministral",   "mixtral",    "nemotron",        "olmo2",
-    "olmo3",       "olmoe",       "phi",        "phimoe",          "qwen2_moe",
-    "qwen3_moe",   "seed_oss",    "smollm3",    "stablelm",        "starcoder2",
-    "gpt_oss",     "lfm2",        "qwen3_next", "qwen3_5",         "qwen3_5_moe",
-    "deepseek_v2", "deepseek_v3", "gemma4",     "granitemoehybrid"};
-static_assert(kArchitectures.size() ==
-              static_cast<std::size_t>(Architecture::granitemoehybrid) + 1);
+    "llama",       "mistral",      "qwen2",      "qwen3",
+    "internlm2",   "phi3",         "gemma2",     "gemma3",
+    "apertus",     "arcee",        "cohere2",    "dots1",
+    "ernie4_5",    "ernie4_5_moe", "exaone4",    "glm4",
+    "glm4_moe",    "granite",      "granitemoe", "hunyuan_v1_dense",
+    "minimax_m2",  "ministral",    "mixtral",    "nemotron",
+    "olmo2",       "olmo3",        "olmoe",      "phi",
+    "phimoe",      "qwen2_moe",    "qwen3_moe",  "seed_oss",
+    "smollm3",     "stablelm",     "starcoder2", "gpt_oss",
+    "lfm2",        "qwen3_next",   "qwen3_5",    "qwen3_5_moe",
+    "deepseek_v2", "deepseek_v3",  "gemma4",     "granitemoehybrid",
+    "gemma3n",     "llama4"};
+static_assert(kArchitectures.size() == static_cast<std::size_t>(Architecture::llama4) + 1);
 // They stand in the order of Activation.
 constexpr std::array kActivations = {"silu",  "gelu_tanh", "gelu",
                                      "relu2", "xielu",     "clamped_swiglu"};
@@ -57,6 +60,27 @@ std::vector<std::string> architecture_names() {
   std::vector<std::string> names(kArchitectures.begin(), kArchitectures.end());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::int64_t lending_layer(const Config& config, std::int64_t layer, std::int64_t first) {
+  for (std::int64_t lender = first - 1; lender >= 0; --lender)
+    if ((config.window[lender] == 0) == (config.window[layer] == 0)) return lender;
+  fail(ErrorCode::unreadable, "layer ", layer,
+       " reads the keys of an earlier layer of its kind, and there is none");
+}
+
+void keep_attention_layers(Config& config) {
+  if (config.layer_numbers.empty()) return;
+  const auto keep = [&](auto& list) {
+    if (list.empty()) return;
+    auto kept = list;
+    kept.clear();
+    for (const auto number : config.layer_numbers) kept.push_back(list[number]);
+    list = std::move(kept);
+  };
+  keep(config.window);
+  keep(config.rotated);
+  config.n_layers = std::ssize(config.layer_numbers);
 }
 
 void fail_architecture(std::string_view name, const std::vector<std::string>& known) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/key_window.hpp"
 
 namespace kvatlas::model {
 
@@ -54,7 +57,9 @@ enum class Architecture {
   deepseek_v2,
   deepseek_v3,
   gemma4,
-  granitemoehybrid
+  granitemoehybrid,
+  gemma3n,
+  llama4
 };
 const char* architecture_name(Architecture architecture);
 /// All of them, in alphabetic order.
@@ -103,8 +108,9 @@ struct Experts {
   double scale = 1.0;       // and multiplied by this
   /// Only experts of the best groups are chosen from; a group counts as its best expert or two.
   std::int64_t groups = 1, active_groups = 1, best_of_group = 2;
-  bool beside_dense = false;  // tokens pass the dense block too, and each has norms of its own
-  double jitter = 0.01;       // sparse_mixer: how near the best "near" is
+  bool weighs_inputs = false;  // the weight scales what an expert reads, not what it gives
+  bool beside_dense = false;   // tokens pass the dense block too, and each has norms of its own
+  double jitter = 0.01;        // sparse_mixer: how near the best "near" is
   std::vector<std::uint8_t> in_layer;  // [total_layers]: 1 where the block is of experts
 };
 
@@ -121,6 +127,10 @@ struct StateLayers {
   /// delta_net; of mamba2 the groups, the heads, and what a state and a head hold.
   std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
 
+  /// Value head i goes with key head i % key_heads, not with i / (value_heads / key_heads).
+  bool tiled = false;
+  bool rates = false;  // decays are stored as minus the exponentials of what they else are
+
   std::int64_t keys() const { return key_heads * key_dim; }
   std::int64_t values() const { return value_heads * value_dim; }
 };
@@ -131,6 +141,22 @@ struct Latent {
   std::int64_t query_rank = 0;                  // 0: queries are projected at once
   std::int64_t rank = 0;                        // 0: the model has no latent attention
   std::int64_t rotated_dim = 0, plain_dim = 0;  // of a query or key: turned by RoPE, and not
+};
+
+/// Several hidden states of a token that go through the layers side by side (AltUp, Gemma 3n). The
+/// blocks of a layer work on one of them, and the others are predicted and corrected from it.
+struct Streams {
+  std::int64_t count = 0;          // 0: the model has the ordinary one
+  std::int64_t active = 0;         // the one that the blocks work on
+  bool scaled = true;              // what a layer's own input is weighed by is scaled first
+  std::int64_t shortcut_rank = 0;  // of a linear step beside attention (LAuReL)
+};
+
+/// Queries of layers without RoPE are multiplied by 1 + scale * log(1 + floor((i + 1) / tokens)) at
+/// position i (Llama 4).
+struct Temperature {
+  double scale = 0.0;  // 0: they are not
+  double tokens = 8192.0;
 };
 
 /// The sizes of one layer. Where layers differ, all of them are observed in the model's largest
@@ -178,11 +204,22 @@ struct Config {
   std::int64_t local_rotary_dim = 0;  // of local_rope
   Rope rope;  // of every layer, or of the full-attention layers where local_rope is set
   std::optional<Rope> local_rope;     // of layers with a window (Gemma 3)
-  std::vector<std::int64_t> window;   // [n_layers] keys seen, the query's own included; 0 = all
+  std::vector<std::int64_t> window;   // [n_layers] sizes; 0 = all keys are seen
+  bool chunks = false;                // the windows are chunks (base/key_window.hpp)
   std::vector<std::uint8_t> rotated;  // [n_layers] 0 where a layer has no RoPE; empty: all have it
   bool norms_after_rope = false;      // the norms of queries and keys
+  bool rotated_norms = false;         // such norms, without a weight, in layers that have RoPE
+  Temperature temperature;
   bool value_norms = false;           // values are normed too, without a weight
   std::int64_t layer_input_size = 0;  // each layer reads so many numbers made of its token (Gemma)
+  std::int64_t layer_input_vocab =
+      0;  // tokens that have such numbers; others take those of token 0
+  Streams streams;
+  /// [n_layers] or empty: gates of a feed-forward block that lie less than so many standard
+  /// deviations above their mean count as nothing, and the others as what is above (Gemma 3n).
+  std::vector<std::optional<double>> sparse_gates;
+  /// [n_layers] or empty: xIELU's alphas, beta and epsilon where no tensor has them.
+  std::vector<std::array<float, 4>> activation_numbers;
 
   double attention_scale = 0.0;    // query . key is multiplied by it: head_dim^-0.5 unless stated
   double attention_softcap = 0.0;  // cap * tanh(score / cap); 0 = none
@@ -196,6 +233,7 @@ struct Config {
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
 
   bool has_rope(std::int64_t layer) const { return rotated.empty() || rotated[layer] != 0; }
+  KeyWindow key_window(std::int64_t layer) const { return {window[layer], chunks}; }
   LayerShape shape(std::int64_t layer) const {
     if (!shapes.empty()) return shapes[layer];
     return {n_kv_heads, head_dim, head_dim, intermediate_size, layer, false};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,6 +54,23 @@ class Fields {
   std::int64_t required_count(const char* key, std::int64_t most) const {
     if (auto value = count(key, most)) return *value;
     fail(ErrorCode::unreadable, name(key), " is missing");
+  }
+
+  /// A whole number from 1 to `most` for each of `layers`, of a list or one for all; empty if there
+  /// is none.
+  std::vector<std::int64_t> counts(const char* key, std::int64_t most, std::int64_t layers) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return {};
+    if (!value->is_array()) return std::vector<std::int64_t>(layers, *count(key, most));
+    std::vector<std::int64_t> numbers;
+    for (const nlohmann::json& element : *value) {
+      const double number = element.is_number() ? element.get<double>() : 0.0;
+      if (!(number >= 1.0) || number > static_cast<double>(most) || number != std::floor(number))
+        refuse(key, str("whole numbers from 1 to ", most));
+      numbers.push_back(static_cast<std::int64_t>(number));
+    }
+    if (std::ssize(numbers) != layers) refuse(key, str("a list of ", layers, " numbers"));
+    return numbers;
   }
 
   /// A positive number of sane size.

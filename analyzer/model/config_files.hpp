@@ -44,6 +44,7 @@ struct HfLayout {
   const char* router_bias = nullptr;
   const char *expert_gate = "gate_proj", *expert_up = "up_proj", *expert_down = "down_proj";
   const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  bool transposed_experts = false;  // each of the stacked matrices
   /// The stacked matrices are transposed or in MXFP4, gate and up lie interleaved, and router and
   /// experts have biases (gpt-oss).
   bool interleaved_experts = false;
@@ -80,6 +81,14 @@ HfConfig parse_hf_config(std::string_view config_json, std::string_view generati
 Config gguf_config(const GgufFile& file, const std::string& file_name);
 /// What general.architecture says of such a model; empty if no GGUF file of it is read.
 std::string_view gguf_name(Architecture architecture);
+
+/// The last layer before `first` that has a window where `layer` has one: its keys are read by
+/// `layer`, which has none. Error(unreadable) if there is none.
+std::int64_t lending_layer(const Config& config, std::int64_t layer, std::int64_t first);
+
+/// Where some layers have no attention, lists that hold an entry for each layer keep those of the
+/// others.
+void keep_attention_layers(Config& config);
 
 /// Error(unsupported) for an architecture that is not among the known ones.
 [[noreturn]] void fail_architecture(std::string_view name, const std::vector<std::string>& known);

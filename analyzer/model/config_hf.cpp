@@ -13,7 +13,8 @@ using nlohmann::json;
 
 bool is_multimodal(const Fields& fields) {
   const auto type = fields.text("model_type");
-  return type == "gemma3" || type == "gemma4" || type == "qwen3_5" || type == "qwen3_5_moe";
+  return type == "gemma3" || type == "gemma3n" || type == "gemma4" || type == "llama4" ||
+         type == "qwen3_5" || type == "qwen3_5_moe";
 }
 
 /// `outer` names the family where the language model's part does not (Gemma 3's first files).
@@ -97,8 +98,9 @@ Rope read_rope(const Fields& top, const std::optional<Fields>& scaling, double t
 }
 
 void read_ropes(const Fields& fields, const HfDefaults& defaults, Config& config) {
-  const bool gemma =
-      config.architecture == Architecture::gemma3 || config.architecture == Architecture::gemma4;
+  const bool gemma = config.architecture == Architecture::gemma3 ||
+                     config.architecture == Architecture::gemma3n ||
+                     config.architecture == Architecture::gemma4;
   const double theta = fields.positive("rope_theta").value_or(defaults.theta);
   auto scaling = fields.object("rope_parameters");
   if (!scaling) scaling = fields.object("rope_scaling");
@@ -128,9 +130,9 @@ void read_ropes(const Fields& fields, const HfDefaults& defaults, Config& config
 
 /// The window of the layers that have one; 0: no layer has.
 std::int64_t window_size(const Fields& fields, const HfWindowRule& rule) {
-  if (rule.layers == HfWindows::none || fields.is_null("sliding_window")) return 0;
+  if (rule.layers == HfWindows::none || fields.is_null(rule.size_key)) return 0;
   if (rule.switch_key != nullptr && !fields.flag(rule.switch_key).value_or(false)) return 0;
-  return fields.count("sliding_window", Limits::tokens).value_or(rule.size);
+  return fields.count(rule.size_key, Limits::tokens).value_or(rule.size);
 }
 
 std::int64_t max_window_layers(const Fields& fields, std::int64_t fallback) {
@@ -158,6 +160,8 @@ bool slides(const Fields& fields, const HfWindowRule& rule, std::int64_t layer) 
       if (!pattern) pattern = fields.count("_sliding_window_pattern", Limits::layers);
       return (layer + 1) % pattern.value_or(rule.number) != 0;
     }
+    case HfWindows::rotated:
+      break;
   }
   return false;
 }
@@ -171,15 +175,18 @@ std::vector<std::int64_t> hf_windows(const Fields& fields, const HfFamily& famil
   const std::int64_t size = window_size(fields, rule);
   const json* types = fields.find("layer_types");
   if (types == nullptr || !rule.by_type) {
+    const auto rotated = rule.layers == HfWindows::rotated ? hf_rotated_layers(fields, layers)
+                                                           : std::vector<std::uint8_t>();
     for (std::int64_t layer = 0; size > 0 && layer < layers; ++layer)
-      if (slides(fields, rule, layer)) windows[layer] = size;
+      if (rotated.empty() ? slides(fields, rule, layer) : rotated[layer] != 0)
+        windows[layer] = size;
     return windows;
   }
   if (!types->is_array() || types->size() != windows.size())
     fields.refuse("layer_types", str("a list of ", windows.size(), " names"));
   for (std::size_t layer = 0; layer < windows.size(); ++layer) {
     const json& type = (*types)[layer];
-    if (type == "sliding_attention")
+    if (type == (rule.chunks ? "chunked_attention" : "sliding_attention"))
       windows[layer] = size;
     else if (type != "full_attention")
       fail(ErrorCode::unsupported, "'layer_types': ", shown(type), " is not supported");
@@ -209,21 +216,6 @@ Activation read_activation(const Fields& fields, const HfDefaults& defaults) {
 void add_tokens(std::vector<std::int64_t>& to, const std::vector<std::int64_t>& ids) {
   for (std::int64_t id : ids)
     if (std::find(to.begin(), to.end(), id) == to.end()) to.push_back(id);
-}
-
-/// Lists that hold an entry a layer keep those of layers with attention.
-void keep_attention_layers(Config& config) {
-  if (config.layer_numbers.empty()) return;
-  const auto keep = [&](auto& list) {
-    if (list.empty()) return;
-    auto kept = list;
-    kept.clear();
-    for (const auto number : config.layer_numbers) kept.push_back(list[number]);
-    list = std::move(kept);
-  };
-  keep(config.window);
-  keep(config.rotated);
-  config.n_layers = std::ssize(config.layer_numbers);
 }
 
 /// 0 where it is left out or -1: the shape of the scales tells it.
@@ -325,7 +317,10 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
           ? fields.count("num_key_value_heads", Limits::heads).value_or(config.n_heads)
           : count("num_key_value_heads", Limits::heads, defaults.kv_heads);
   config.hidden_size = count("hidden_size", Limits::width, defaults.hidden);
-  config.intermediate_size = count("intermediate_size", Limits::width, defaults.intermediate);
+  const auto widths = fields.counts("intermediate_size", Limits::width, config.n_layers);
+  config.intermediate_size = widths.empty()
+                                 ? count("intermediate_size", Limits::width, defaults.intermediate)
+                                 : *std::max_element(widths.begin(), widths.end());
   config.vocab_size = count("vocab_size", Limits::vocabulary, defaults.vocabulary);
   config.context_length = count("max_position_embeddings", Limits::tokens, defaults.context);
   if (const auto head_dim = fields.count("head_dim", Limits::head_dim)) {
@@ -348,6 +343,7 @@ HfConfig read_config(const Fields& outer, const std::string& folder_name) {
 
   read_ropes(fields, defaults, config);
   config.window = hf_windows(fields, family, config.n_layers);
+  config.chunks = family.windows.chunks;
   result.qkv_bias = family.qkv_bias.read(fields);
   result.output_bias = family.output_bias.read(fields);
   result.mlp_bias = family.mlp_bias.read(fields);

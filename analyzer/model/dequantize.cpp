@@ -6,25 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "analyzer/model/tensor.hpp"
-#include "base/half.hpp"
+#include "analyzer/model/dequantize_impl.hpp"
 
 namespace kvatlas::model {
 namespace {
-
-using Byte = std::uint8_t;
-
-std::uint16_t load_u16(const Byte* bytes) {
-  return static_cast<std::uint16_t>(bytes[0] | (bytes[1] << 8));
-}
-
-std::uint32_t load_u32(const Byte* bytes) {
-  std::uint32_t value;
-  std::memcpy(&value, bytes, 4);
-  return value;
-}
-
-float load_f16(const Byte* bytes) { return f16_to_float(load_u16(bytes)); }
 
 /// f16_to_float without branches, for whole tensors.
 float convert_f16(std::uint32_t half) {
@@ -241,12 +226,6 @@ void q6_k(const Byte* in, float* out) {
   }
 }
 
-template <int kValues, int kBytes, auto kDecode>
-void decode_blocks(const Byte* in, std::int64_t count, float* out) {
-  for (std::int64_t block = 0; block < count / kValues; ++block)
-    kDecode(in + block * kBytes, out + block * kValues);
-}
-
 }  // namespace
 
 void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, float* out) {
@@ -286,6 +265,16 @@ void dequantize(TensorType type, const std::byte* bytes, std::int64_t count, flo
       return decode_blocks<256, 136, iq4_xs>(in, count, out);
     case TensorType::mxfp4:
       return decode_blocks<32, 17, mxfp4>(in, count, out);
+    case TensorType::iq2_xxs:
+    case TensorType::iq2_xs:
+    case TensorType::iq2_s:
+    case TensorType::iq3_xxs:
+    case TensorType::iq3_s:
+    case TensorType::iq1_s:
+    case TensorType::iq1_m:
+    case TensorType::tq1_0:
+    case TensorType::tq2_0:
+      return dequantize_codes(type, in, count, out);
     case TensorType::f8_e4m3:
       for (std::int64_t i = 0; i < count; ++i) out[i] = load_f8_e4m3(in[i]);
       return;

@@ -62,25 +62,9 @@ void read_exaone4(const Fields& fields, HfConfig& hf) {
   if (fields.find("sliding_window") != nullptr) rotate_windows_alone(hf.config);
 }
 
-/// A number for each layer, 0 where it has no RoPE; without the list each fourth layer has none.
 void read_smollm3(const Fields& fields, HfConfig& hf) {
   Config& config = hf.config;
-  config.rotated.assign(static_cast<std::size_t>(config.n_layers), 1);
-  const json* list = fields.find("no_rope_layers");
-  if (list == nullptr) {
-    const auto interval = fields.count("no_rope_layer_interval", Limits::layers).value_or(4);
-    for (std::int64_t layer = interval - 1; layer < config.n_layers; layer += interval)
-      config.rotated[layer] = 0;
-  } else {
-    if (!list->is_array() || list->size() != config.rotated.size())
-      fields.refuse("no_rope_layers", str("a list of ", config.n_layers, " numbers"));
-    for (std::size_t layer = 0; layer < config.rotated.size(); ++layer) {
-      const json& flag = (*list)[layer];
-      if (!flag.is_number_integer() && !flag.is_boolean())
-        fields.refuse("no_rope_layers", "a list of zeros and ones");
-      config.rotated[layer] = flag != 0 && flag != false ? 1 : 0;
-    }
-  }
+  config.rotated = hf_rotated_layers(fields, config.n_layers);
   if (fields.find("layer_types") != nullptr) return;
   for (std::size_t layer = 0; layer < config.window.size(); ++layer)
     if (config.rotated[layer] != 0) config.window[layer] = 0;
@@ -436,7 +420,14 @@ void read_deepseek_v3(const Fields& fields, HfConfig& hf) {
   read_latent(fields, hf);
 }
 
-// Gemma 4: layers of different sizes.
+// Gemma 3n and 4: layers of different sizes.
+
+/// The first of the layers that read the keys of earlier ones.
+std::int64_t first_sharing_layer(const Fields& fields, const Config& config,
+                                 std::int64_t fallback) {
+  const auto sharing = whole_member(fields, "num_kv_shared_layers", fallback);
+  return config.n_layers - std::clamp<std::int64_t>(sharing, 0, config.n_layers - 1);
+}
 
 /// The sizes of full layers, and of those that the file lists.
 void read_gemma4_shapes(const Fields& fields, Config& config) {
@@ -444,9 +435,7 @@ void read_gemma4_shapes(const Fields& fields, Config& config) {
   const auto full_dim = fields.count("global_head_dim", Limits::head_dim).value_or(512);
   const auto full_heads = fields.count("num_global_key_value_heads", Limits::heads);
   const auto listed = fields.object("per_layer_config");
-  const auto first_shared =
-      config.n_layers - std::clamp<std::int64_t>(whole_member(fields, "num_kv_shared_layers", 0), 0,
-                                                 config.n_layers - 1);
+  const auto first_shared = first_sharing_layer(fields, config, 0);
   const bool wide = fields.flag("use_double_wide_mlp").value_or(false);
   const auto local_dim = config.head_dim, inner = config.intermediate_size;
   for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
@@ -463,11 +452,7 @@ void read_gemma4_shapes(const Fields& fields, Config& config) {
     }
     shape.value_dim = shape.head_dim;
     if (layer >= first_shared) {
-      shape.keys_of = first_shared - 1;
-      while (shape.keys_of >= 0 && (config.window[shape.keys_of] == 0) != full) --shape.keys_of;
-      if (shape.keys_of < 0)
-        fail(ErrorCode::unreadable, "layer ", layer,
-             " reads the keys of an earlier layer of its kind, and there is none");
+      shape.keys_of = lending_layer(config, layer, first_shared);
       if (wide) shape.intermediate_size *= 2;
     }
     config.shapes.push_back(shape);
@@ -489,6 +474,68 @@ void read_gemma4_shapes(const Fields& fields, Config& config) {
   }
 }
 
+void read_layer_inputs(const Fields& fields, Config& config) {
+  config.layer_input_size =
+      std::max<std::int64_t>(0, whole_member(fields, "hidden_size_per_layer_input", 256));
+  config.layer_input_vocab =
+      fields.count("vocab_size_per_layer_input", Limits::vocabulary).value_or(262144);
+}
+
+/// How many standard deviations above the mean of a normal distribution the share of all that lies
+/// below is reached.
+double normal_quantile(double share) {
+  double low = -40, high = 40;
+  for (int step = 0; step < 80; ++step) {
+    const double middle = (low + high) / 2;
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < share ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+/// The shares of the gates that count as nothing, by layer: without a list 0.95 in the first ten of
+/// a model that has more.
+void read_sparse_gates(const Fields& fields, Config& config) {
+  const json* list = fields.find("activation_sparsity_pattern");
+  if (list && (!list->is_array() || std::ssize(*list) != config.n_layers))
+    fields.refuse("activation_sparsity_pattern", str("a list of ", config.n_layers, " numbers"));
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    double share = config.n_layers > 10 && layer < 10 ? 0.95 : 0.0;
+    if (list) {
+      const json& stated = (*list)[static_cast<std::size_t>(layer)];
+      share = stated.is_number() ? stated.get<double>() : -1.0;
+      if (!(share >= 0.0) || share >= 1.0)
+        fields.refuse("activation_sparsity_pattern", "numbers from 0 to below 1");
+    }
+    config.sparse_gates.push_back(share > 0 ? std::optional(normal_quantile(share)) : std::nullopt);
+  }
+}
+
+void read_gemma3n(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  const auto inner = fields.counts("intermediate_size", Limits::width, config.n_layers);
+  const auto first_shared = first_sharing_layer(fields, config, 15);
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    config.shapes.push_back(
+        {config.n_kv_heads, config.head_dim, config.head_dim,
+         inner.empty() ? config.intermediate_size : inner[static_cast<std::size_t>(layer)],
+         layer < first_shared ? layer : lending_layer(config, layer, first_shared)});
+  config.attention_scale = 1.0;
+  config.value_norms = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.logit_softcap = read_softcap(fields, "final_logit_softcapping", 30.0);
+  read_layer_inputs(fields, config);
+  if (config.layer_input_size == 0)
+    fields.refuse("hidden_size_per_layer_input", "a whole number from 1 on");
+  read_sparse_gates(fields, config);
+  Streams& streams = config.streams;
+  streams.count = fields.count("altup_num_inputs", 64).value_or(4);
+  streams.active = std::max<std::int64_t>(0, whole_member(fields, "altup_active_idx", 0));
+  streams.scaled = fields.flag("altup_correct_scale").value_or(true);
+  streams.shortcut_rank = fields.count("laurel_rank", Limits::width).value_or(64);
+  if (streams.active >= streams.count)
+    fields.refuse("altup_active_idx", str("less than the ", streams.count, " streams"));
+}
+
 void read_gemma4(const Fields& fields, HfConfig& hf) {
   Config& config = hf.config;
   if (fields.text("use_bidirectional_attention") == "all")
@@ -506,8 +553,7 @@ void read_gemma4(const Fields& fields, HfConfig& hf) {
   config.value_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.logit_softcap = read_softcap(fields, "final_logit_softcapping", 0.0);
-  config.layer_input_size =
-      std::max<std::int64_t>(0, whole_member(fields, "hidden_size_per_layer_input", 256));
+  read_layer_inputs(fields, config);
   if (!fields.flag("enable_moe_block").value_or(false)) return;
   Experts& experts = start_experts(hf, fields.required_count("num_experts", Limits::width),
                                    fields.required_count("top_k_experts", Limits::width),
@@ -544,6 +590,33 @@ void read_lfm2(const Fields& fields, HfConfig& hf) {
   if (!(blocks * static_cast<double>(multiple) <= static_cast<double>(Limits::width)))
     fields.refuse("block_multiple_of", str("sizes of at most ", Limits::width));
   config.intermediate_size = multiple * static_cast<std::int64_t>(blocks);
+}
+
+void read_llama4(const Fields& fields, HfConfig& hf) {
+  Config& config = hf.config;
+  config.rotated = hf_rotated_layers(fields, config.n_layers);
+  config.norms_after_rope = true;
+  config.rotated_norms = fields.flag("use_qk_norm").value_or(true);
+  if (fields.flag("attn_temperature_tuning").value_or(true)) {
+    config.temperature.scale = fields.positive("attn_scale").value_or(0.1);
+    config.temperature.tokens = fields.positive("floor_scale").value_or(8192);
+  }
+  Experts& experts = start_experts(hf, expert_count(fields, {"num_local_experts"}, 16),
+                                   fields.count("num_experts_per_tok", Limits::width).value_or(1),
+                                   config.intermediate_size);
+  experts.score = Score::sigmoid;
+  experts.weighs_inputs = true;
+  experts.shared_size = experts.size;
+  config.intermediate_size = fields.count("intermediate_size_mlp", Limits::width).value_or(16384);
+  const auto step = fields.count("interleave_moe_layer_step", Limits::layers).value_or(1);
+  const json* listed = fields.find("moe_layers");
+  if (listed && !listed->is_array()) fields.refuse("moe_layers", "a list of layers");
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    experts.in_layer[layer] =
+        (listed ? std::find(listed->begin(), listed->end(), layer) != listed->end()
+                : (layer + 1) % step == 0)
+            ? 1
+            : 0;
 }
 
 constexpr HfFlag kBias = {"attention_bias", false}, kMlpBias = {"mlp_bias", false};
@@ -1085,12 +1158,84 @@ constexpr HfFamily kFamilies[] = {
                 .stacked_gate_up = "input_linear.weight",
                 .stacked_down = "output_linear.weight"},
      .read = read_granite_hybrid},
+    {.type = "gemma3n_text",
+     .model_class = "Gemma3nForCausalLM",
+     .architecture = Architecture::gemma3n,
+     .special = "hidden states side by side, embeddings and shared keys by layer, sparse gates",
+     .defaults = {.kv_heads = 2,
+                  .head_dim = 256,
+                  .context = 32768,
+                  .theta = 1e6,
+                  .tied = true,
+                  .activation_key = "hidden_activation",
+                  .activation = "gelu_pytorch_tanh",
+                  .hidden = 2048,
+                  .intermediate = 16384,
+                  .layers = 35,
+                  .heads = 8,
+                  .vocabulary = 262400},
+     .windows = {.layers = HfWindows::by_pattern, .size = 512, .by_type = true, .number = 5},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = kGemma3,
+     .read = read_gemma3n},
+    {.type = "llama4_text",
+     .model_class = "Llama4ForCausalLM",
+     .architecture = Architecture::llama4,
+     .special = "attention within chunks, each fourth layer without RoPE, experts whose weight "
+                "scales their "
+                "input",
+     .defaults = {.kv_heads = 8,
+                  .head_dim = 128,
+                  .context = 131072,
+                  .norm_eps = 1e-5,
+                  .theta = 5e5,
+                  .hidden = 5120,
+                  .intermediate = 8192,
+                  .layers = 48,
+                  .heads = 40,
+                  .vocabulary = 202048},
+     .windows = {.layers = HfWindows::rotated,
+                 .size = 8192,
+                 .by_type = true,
+                 .size_key = "attention_chunk_size",
+                 .chunks = true},
+     .qkv_bias = kBias,
+     .output_bias = kBias,
+     .layout = {.neighbours_rotate = true,
+                .mlp = "feed_forward.",
+                .sparse = "feed_forward.",
+                .router = "router.weight",
+                .stacked_gate_up = "experts.gate_up_proj",
+                .stacked_down = "experts.down_proj",
+                .transposed_experts = true,
+                .shared = "shared_expert."},
+     .read = read_llama4},
 };
-static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::granitemoehybrid) + 1);
+static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::llama4) + 1);
 
 }  // namespace
 
 std::span<const HfFamily> hf_families() { return kFamilies; }
+
+std::vector<std::uint8_t> hf_rotated_layers(const Fields& fields, std::int64_t layers) {
+  std::vector<std::uint8_t> rotated(static_cast<std::size_t>(layers), 1);
+  const json* list = fields.find("no_rope_layers");
+  if (list == nullptr || (list->is_array() && list->empty())) {
+    const auto interval = fields.count("no_rope_layer_interval", Limits::layers).value_or(4);
+    for (std::int64_t layer = interval - 1; layer < layers; layer += interval) rotated[layer] = 0;
+    return rotated;
+  }
+  if (!list->is_array() || list->size() != rotated.size())
+    fields.refuse("no_rope_layers", str("a list of ", layers, " numbers"));
+  for (std::size_t layer = 0; layer < rotated.size(); ++layer) {
+    const json& flag = (*list)[layer];
+    if (!flag.is_number_integer() && !flag.is_boolean())
+      fields.refuse("no_rope_layers", "a list of zeros and ones");
+    rotated[layer] = flag != 0 && flag != false ? 1 : 0;
+  }
+  return rotated;
+}
 
 const HfFamily* find_hf_family(std::string_view name) {
   for (const HfFamily& family : kFamilies)

@@ -24,7 +24,15 @@ struct HfFlag {
 };
 
 /// Which layers have a window, where no list of layer types says it.
-enum class HfWindows { none, all, by_pattern, even, from_max_window_layers, odd_below_maximum };
+enum class HfWindows {
+  none,
+  all,
+  by_pattern,
+  even,
+  from_max_window_layers,
+  odd_below_maximum,
+  rotated
+};
 
 /// What a configuration class fills in. 0 among the counts: the file must say it.
 struct HfDefaults {
@@ -47,6 +55,8 @@ struct HfWindowRule {
   std::int64_t size = 0;             // where the file leaves the size out; 0: no window then
   bool by_type = false;              // a list of layer types is read
   std::int64_t number = 0;           // the pattern's length, or the first layer
+  const char* size_key = "sliding_window";
+  bool chunks = false;
 };
 
 struct HfFamily {
@@ -68,6 +78,9 @@ std::span<const HfFamily> hf_families();
 
 /// The family of that model_type or class; nullptr if it is not known.
 const HfFamily* find_hf_family(std::string_view type_or_class);
+
+/// [layer]: 1 where it has RoPE, of a list of numbers; without it each fourth layer has none.
+std::vector<std::uint8_t> hf_rotated_layers(const Fields& fields, std::int64_t layers);
 
 /// [layer]: the window of each, 0 for none.
 std::vector<std::int64_t> hf_windows(const Fields& fields, const HfFamily& family,

@@ -48,13 +48,13 @@ constexpr FileType kFileTypes[] = {
     known(3, TensorType::q4_1),    known(6, TensorType::q5_0),     known(7, TensorType::q5_1),
     known(8, TensorType::q8_0),    {9, "Q8_1", {}, {32, 40}},      known(10, TensorType::q2_k),
     known(11, TensorType::q3_k),   known(12, TensorType::q4_k),    known(13, TensorType::q5_k),
-    known(14, TensorType::q6_k),   {15, "Q8_K", {}, {256, 292}},   {16, "IQ2_XXS", {}, {256, 66}},
-    {17, "IQ2_XS", {}, {256, 74}}, {18, "IQ3_XXS", {}, {256, 98}}, {19, "IQ1_S", {}, {256, 50}},
-    known(20, TensorType::iq4_nl), {21, "IQ3_S", {}, {256, 110}},  {22, "IQ2_S", {}, {256, 82}},
+    known(14, TensorType::q6_k),   {15, "Q8_K", {}, {256, 292}},   known(16, TensorType::iq2_xxs),
+    known(17, TensorType::iq2_xs), known(18, TensorType::iq3_xxs), known(19, TensorType::iq1_s),
+    known(20, TensorType::iq4_nl), known(21, TensorType::iq3_s),   known(22, TensorType::iq2_s),
     known(23, TensorType::iq4_xs), {24, "I8", {}, {1, 1}},         {25, "I16", {}, {1, 2}},
     {26, "I32", {}, {1, 4}},       {27, "I64", {}, {1, 8}},        {28, "F64", {}, {1, 8}},
-    {29, "IQ1_M", {}, {256, 56}},  known(30, TensorType::bf16),    {34, "TQ1_0", {}, {256, 54}},
-    {35, "TQ2_0", {}, {256, 66}},  known(39, TensorType::mxfp4),   {40, "NVFP4", {}, {64, 36}},
+    known(29, TensorType::iq1_m),  known(30, TensorType::bf16),    known(34, TensorType::tq1_0),
+    known(35, TensorType::tq2_0),  known(39, TensorType::mxfp4),   {40, "NVFP4", {}, {64, 36}},
     {41, "Q1_0", {}, {128, 18}},
 };
 

@@ -69,9 +69,13 @@ class GgufFile {
   std::optional<MappedFile> file_;
 };
 
-/// [layer]: whether it has the window that the file speaks of, by its keys, or by what llama.cpp
-/// does of an architecture that kvatlas knows; empty if neither says it.
-std::vector<bool> gguf_window_layers(const GgufFile& file, const std::string& architecture,
-                                     std::int64_t layers);
+/// Which layers have the window that the file speaks of, by its keys, or by what llama.cpp does of
+/// an architecture that kvatlas knows.
+struct GgufLayerWindows {
+  std::vector<std::int64_t> sizes;  // [layer], 0 where it has none; empty if nothing says it
+  bool chunks = false;
+};
+GgufLayerWindows gguf_windows(const GgufFile& file, const std::string& architecture,
+                              std::int64_t layers);
 
 }  // namespace kvatlas::model

@@ -64,6 +64,16 @@ std::string added_text(const Config& c) {
   if (!c.shapes.empty())
     out << ' ' << c.local_rotary_dim << ' ' << c.value_norms << ' ' << c.layer_input_size << ' '
         << c.rope.share;
+  for (const auto& numbers : c.activation_numbers)
+    for (const float number : numbers) out << ' ' << number;
+  if (c.chunks || c.rotated_norms || c.temperature.scale > 0)
+    out << " : " << c.chunks << ' ' << c.rotated_norms << ' ' << c.temperature.scale << ' '
+        << c.temperature.tokens << ' ' << c.experts.weighs_inputs;
+  if (const Streams& s = c.streams; s.count > 0) {
+    out << " : " << s.count << ' ' << s.active << ' ' << s.scaled << ' ' << s.shortcut_rank << ' '
+        << c.value_norms << ' ' << c.layer_input_size << ' ' << c.layer_input_vocab;
+    for (const auto& least : c.sparse_gates) out << ' ' << least.value_or(-1e30);
+  }
   return out.str();
 }
 
@@ -122,6 +132,8 @@ class OpenedModel : public ModelFile {
     layer_embedding_ = std::move(weights.layer_embedding);
     layer_projection_ = std::move(weights.layer_projection);
     layer_projection_norm_ = std::move(weights.layer_projection_norm);
+    stream_starts_ = std::move(weights.stream_starts);
+    stream_ends_ = std::move(weights.stream_ends);
     config_.tied_embeddings = head_.parts.front().tensor == embedding_.parts.front().tensor;
     fingerprint_ = fingerprint_of(config_, tensors());
   }

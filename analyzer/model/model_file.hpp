@@ -79,11 +79,16 @@ struct LayerWeights {
   // What the layer adds of its own input of a token (P numbers), and a factor of all at its end.
   Weight input_gate, input_up, input_norm;  // [P, D], [D, P], [D]
   Weight layer_scale;                       // [1]
-  Weight router;                            // [E, D]
-  Weight router_bias;                       // [E]
-  Weight router_correction;                 // [E] added to scores where experts are chosen
-  Weight router_norm;                       // [D] of what the router sees
-  Weight router_scale;                      // [E] by which the weights of experts are multiplied
+  // Of A streams, and of the linear step of rank r beside attention:
+  Weight stream_router, stream_router_norm;          // [A, D], [D]
+  Weight stream_prediction, stream_correction;       // [A A, A], [A, A]
+  Weight stream_scale;                               // [D]
+  Weight shortcut_down, shortcut_up, shortcut_norm;  // [r, D], [D, r], [D]
+  Weight router;                                     // [E, D]
+  Weight router_bias;                                // [E]
+  Weight router_correction;                          // [E] added to scores where experts are chosen
+  Weight router_norm;                                // [D] of what the router sees
+  Weight router_scale;  // [E] by which the weights of experts are multiplied
   Weight dense_norm, expert_norm, post_expert_norm;  // [D] of experts beside a dense block
   Weight expert_gate_up;       // [E 2X, D]: of each expert its gate, then its up projection
   Weight expert_gate_up_bias;  // [E 2X]
@@ -129,6 +134,10 @@ class ModelFile {
   const Weight& layer_embedding() const { return layer_embedding_; }
   const Weight& layer_projection() const { return layer_projection_; }
   const Weight& layer_projection_norm() const { return layer_projection_norm_; }
+  /// Of A streams, all but the first: [(A - 1) D, D] that makes them of the embedding, and that
+  /// turns them back at the end.
+  const Weight& stream_starts() const { return stream_starts_; }
+  const Weight& stream_ends() const { return stream_ends_; }
   virtual const std::vector<StoredTensor>& tensors() const = 0;
   /// How many bytes all weights take together.
   std::int64_t stored_bytes() const;
@@ -150,6 +159,7 @@ class ModelFile {
   std::vector<LayerWeights> layers_;
   Weight embedding_, final_norm_, final_norm_bias_, head_, head_bias_;
   Weight layer_embedding_, layer_projection_, layer_projection_norm_;
+  Weight stream_starts_, stream_ends_;
   std::string fingerprint_;
 };
 

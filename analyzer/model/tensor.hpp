@@ -28,6 +28,15 @@ enum class TensorType : std::uint8_t {
   iq4_nl,
   iq4_xs,
   mxfp4,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
+  iq3_xxs,
+  iq3_s,
+  iq1_s,
+  iq1_m,
+  tq1_0,
+  tq2_0,
   // Of safetensors alone: numbers that scales in other tensors go with.
   f8_e4m3,
   i8,
@@ -48,7 +57,7 @@ const char* tensor_type_name(TensorType type);  // "F32", "Q4_K", …
 struct StoredTensor {
   std::string name;
   TensorType type = TensorType::f32;
-  /// The file's name of a type that kvatlas cannot decode ("IQ2_XXS", "F8_E4M3"), `type` then says
+  /// The file's name of a type that kvatlas cannot decode ("Q8_1", "F8_E5M2"), `type` then says
   /// nothing; empty for all types above. GgufFile and SafetensorsFolder refuse to hand out such a
   /// tensor by name, so that only lists of tensors show it.
   std::string foreign_type;

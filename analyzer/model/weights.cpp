@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -162,8 +164,13 @@ void read_row(const Rows& part, std::int64_t row, float* out) {
   switch (part.encoding) {
     case Rows::Encoding::transposed: {
       const std::int64_t width = part.tensor->shape.back();
-      for (std::int64_t c = 0; c < part.columns; ++c)
-        dequantize(type, bytes + bytes_of(type, part.offset + c * width + row), 1, out + c);
+      const BlockShape block = block_shape(type);
+      std::vector<float> values(static_cast<std::size_t>(block.values));
+      for (std::int64_t c = 0; c < part.columns; ++c) {
+        const std::int64_t value = part.offset + c * width + row;
+        dequantize(type, bytes + value / block.values * block.bytes, block.values, values.data());
+        out[c] = values[value % block.values];
+      }
       return;
     }
     case Rows::Encoding::mxfp4:
@@ -368,9 +375,6 @@ std::vector<Rows> TensorFinder::stacked_transposed(const std::string& name, std:
                                                    std::int64_t rows, std::int64_t columns) const {
   Rows part;
   part.tensor = &require(name, {count, columns, rows});
-  if (block_shape(part.tensor->type).values > 1)
-    fail(ErrorCode::unsupported, "tensor ", quoted(name), ": ", type_name(*part.tensor),
-         " in transposed matrices is not supported");
   part.columns = columns;
   part.count = rows;
   part.encoding = Rows::Encoding::transposed;
@@ -397,6 +401,80 @@ std::vector<Rows> TensorFinder::stacked_mxfp4(const std::string& name, std::int6
   std::vector<Rows> parts(static_cast<std::size_t>(count), part);
   for (std::int64_t i = 0; i < count; ++i) parts[i].first = i * rows;
   return parts;
+}
+
+std::vector<LayerWeights> gather_layers(
+    const Config& config,
+    const std::function<LayerWeights(std::int64_t number, std::optional<std::int64_t> attention)>&
+        read) {
+  std::vector<LayerWeights> layers, waiting;
+  const auto& with_attention = config.layer_numbers;  // empty: all have it
+  for (std::int64_t number = 0; number < config.total_layers; ++number) {
+    if (with_attention.empty() ||
+        std::binary_search(with_attention.begin(), with_attention.end(), number)) {
+      layers.push_back(read(number, std::ssize(layers)));
+      layers.back().before = std::move(waiting);
+      waiting.clear();
+    } else {
+      waiting.push_back(read(number, std::nullopt));
+    }
+  }
+  layers.back().after = std::move(waiting);
+  return layers;
+}
+
+void split_gates(const Config& config, Weight& qkv) {
+  Rows gates = qkv.parts[0];
+  for (Rows* part : {&qkv.parts[0], &gates}) {
+    part->order.clear();
+    for (std::int64_t head = 0; head < config.n_heads; ++head)
+      for (std::int64_t i = 0; i < config.head_dim; ++i)
+        part->order.push_back((2 * head + (part == &gates ? 1 : 0)) * config.head_dim + i);
+    (part->is_vector ? part->columns : part->count) = config.n_heads * config.head_dim;
+  }
+  qkv.parts.push_back(std::move(gates));
+}
+
+std::vector<std::int64_t> by_head(const std::vector<std::int64_t>& pieces, std::int64_t heads) {
+  const auto of_head = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
+  std::vector<std::int64_t> order;
+  order.reserve(static_cast<std::size_t>(of_head * heads));
+  std::int64_t before = 0;
+  for (const auto piece : pieces) {
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t i = 0; i < piece; ++i) order.push_back(head * of_head + before + i);
+    before += piece;
+  }
+  return order;
+}
+
+namespace {
+
+void add_turned(const Latent& latent, std::int64_t begin, bool neighbours,
+                std::vector<std::int64_t>& order) {
+  const std::int64_t half = latent.rotated_dim / 2;
+  for (std::int64_t i = 0; i < latent.rotated_dim; ++i)
+    order.push_back(begin + (neighbours ? 2 * (i % half) + i / half : i));
+}
+
+}  // namespace
+
+std::vector<std::int64_t> latent_query_order(const Config& config, std::int64_t head_dim,
+                                             bool neighbours) {
+  std::vector<std::int64_t> order;
+  for (std::int64_t head = 0; head < config.n_heads; ++head) {
+    const std::int64_t begin = head * head_dim;
+    add_turned(config.latent, begin + config.latent.plain_dim, neighbours, order);
+    for (std::int64_t i = 0; i < config.latent.plain_dim; ++i) order.push_back(begin + i);
+  }
+  return order;
+}
+
+std::vector<std::int64_t> latent_order(const Config& config, bool neighbours) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(config.latent.rank));
+  std::iota(order.begin(), order.end(), 0);
+  add_turned(config.latent, config.latent.rank, neighbours, order);
+  return order;
 }
 
 void interleaved_halves(const std::vector<Rows>& fused, std::vector<Rows>& out) {

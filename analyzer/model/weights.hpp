@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,27 @@ class TensorFinder {
 /// order in which it turns (i, i + half).
 std::vector<std::int64_t> neighbours_to_halves(const Config& config, std::int64_t n_heads);
 
+/// The layers with attention, each with those before it that have none. `read` is given the number
+/// of a layer among all, and among those with attention if it is one of them.
+std::vector<LayerWeights> gather_layers(
+    const Config& config,
+    const std::function<LayerWeights(std::int64_t number, std::optional<std::int64_t> attention)>&
+        read);
+
+/// The query projection of gated attention, first of the parts, holds each head's queries and then
+/// its gates; the gates become a part of their own at the end.
+void split_gates(const Config& config, Weight& qkv);
+
+/// Rows that lie together for each of `heads`, in pieces of these sizes: piece after piece instead.
+std::vector<std::int64_t> by_head(const std::vector<std::int64_t>& pieces, std::int64_t heads);
+
+/// Of latent attention, whose heads are stored as the part that RoPE leaves and then that which it
+/// turns: here the latter comes first, as in every model with partial RoPE. Of the queries, and of
+/// the projection to the latent, which ends in the part of the keys that RoPE turns.
+std::vector<std::int64_t> latent_query_order(const Config& config, std::int64_t head_dim,
+                                             bool neighbours);
+std::vector<std::int64_t> latent_order(const Config& config, bool neighbours);
+
 /// Appends, of each matrix or vector, every second row or element from the first on, and then from
 /// the second.
 void interleaved_halves(const std::vector<Rows>& fused, std::vector<Rows>& out);
@@ -62,6 +84,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Weight embedding, final_norm, final_norm_bias, head, head_bias;
   Weight layer_embedding, layer_projection, layer_projection_norm;
+  Weight stream_starts, stream_ends;
 };
 
 /// The tensors of a Hugging Face checkpoint, by the names of its architecture.

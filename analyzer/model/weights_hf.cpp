@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "analyzer/model/weights.hpp"
@@ -36,25 +35,10 @@ class Layers {
     }
   }
 
-  /// The layers with attention, each with those before it that have none.
   std::vector<LayerWeights> read_all(const std::string& model) const {
-    std::vector<LayerWeights> layers, waiting;
-    const auto at = [&](std::int64_t number) {
-      return model + "layers." + std::to_string(number) + ".";
-    };
-    const auto& with_attention = config_.layer_numbers;  // empty: all have it
-    for (std::int64_t number = 0; number < config_.total_layers; ++number) {
-      if (with_attention.empty() ||
-          std::binary_search(with_attention.begin(), with_attention.end(), number)) {
-        layers.push_back(read(number, at(number), std::ssize(layers)));
-        layers.back().before = std::move(waiting);
-        waiting.clear();
-      } else {
-        waiting.push_back(read(number, at(number), std::nullopt));
-      }
-    }
-    layers.back().after = std::move(waiting);
-    return layers;
+    return gather_layers(config_, [&](std::int64_t number, std::optional<std::int64_t> attention) {
+      return read(number, model + "layers." + std::to_string(number) + ".", attention);
+    });
   }
 
   /// Layer `number` of all, which is number `attention` of those with attention.
@@ -81,6 +65,7 @@ class Layers {
           matrix(at + "per_layer_projection", config_.hidden_size, config_.layer_input_size)};
       read_norm(at, "post_per_layer_input_norm", layer.input_norm, nullptr);
     }
+    if (config_.streams.count > 0) read_streams(at, layer);
     if (names_.layer_scale) layer.layer_scale.parts = {finder_.vector(at + names_.layer_scale, 1)};
     return layer;
   }
@@ -94,6 +79,20 @@ class Layers {
   }
 
  private:
+  void read_streams(const std::string& at, LayerWeights& layer) const {
+    const std::int64_t hidden = config_.hidden_size, count = config_.streams.count,
+                       rank = config_.streams.shortcut_rank;
+    layer.stream_router.parts = {matrix(at + "altup.modality_router", count, hidden)};
+    read_norm(at, "altup.router_norm", layer.stream_router_norm, nullptr);
+    layer.stream_prediction.parts = {matrix(at + "altup.prediction_coefs", count * count, count)};
+    layer.stream_correction.parts = {matrix(at + "altup.correction_coefs", count, count)};
+    if (config_.streams.scaled)
+      layer.stream_scale.parts = {finder_.vector(at + "altup.correct_output_scale", hidden)};
+    layer.shortcut_down.parts = {matrix(at + "laurel.linear_left", rank, hidden)};
+    layer.shortcut_up.parts = {matrix(at + "laurel.linear_right", hidden, rank)};
+    read_norm(at, "laurel.post_laurel_norm", layer.shortcut_norm, nullptr);
+  }
+
   /// As it is, or with the scales that lie beside it.
   Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
     const std::string weight = name + ".weight";
@@ -132,17 +131,10 @@ class Layers {
     }
   }
 
-  /// Heads are stored as the part that RoPE leaves and then that which it turns: here the latter
-  /// comes first, as in every model with partial RoPE.
   void read_latent(const std::string& at, const LayerShape& shape, LayerWeights& layer) const {
     const Latent& sizes = config_.latent;
     const std::int64_t hidden = config_.hidden_size, heads = config_.n_heads;
     const std::int64_t rows = heads * shape.head_dim;
-    const auto turned = [&](std::int64_t begin, std::vector<std::int64_t>& order) {
-      const std::int64_t half = sizes.rotated_dim / 2;
-      for (std::int64_t i = 0; i < sizes.rotated_dim; ++i)
-        order.push_back(begin + (names_.neighbours_rotate ? 2 * (i % half) + i / half : i));
-    };
     if (sizes.query_rank > 0) {
       layer.query_down.parts = {matrix(at + "q_a_proj", sizes.query_rank, hidden)};
       layer.query_norm.parts = {finder_.vector(at + "q_a_layernorm.weight", sizes.query_rank)};
@@ -150,17 +142,11 @@ class Layers {
     } else {
       layer.query_up.parts = {matrix(at + "q_proj", rows, hidden)};
     }
-    std::vector<std::int64_t>& of_queries = layer.query_up.parts.front().order;
-    for (std::int64_t head = 0; head < heads; ++head) {
-      const std::int64_t begin = head * shape.head_dim;
-      turned(begin + sizes.plain_dim, of_queries);
-      for (std::int64_t i = 0; i < sizes.plain_dim; ++i) of_queries.push_back(begin + i);
-    }
+    layer.query_up.parts.front().order =
+        latent_query_order(config_, shape.head_dim, names_.neighbours_rotate);
     layer.latent_down.parts = {
         matrix(at + "kv_a_proj_with_mqa", sizes.rank + sizes.rotated_dim, hidden)};
-    std::vector<std::int64_t>& of_latent = layer.latent_down.parts.front().order;
-    for (std::int64_t i = 0; i < sizes.rank; ++i) of_latent.push_back(i);
-    turned(sizes.rank, of_latent);
+    layer.latent_down.parts.front().order = latent_order(config_, names_.neighbours_rotate);
     layer.latent_norm.parts = {finder_.vector(at + "kv_a_layernorm.weight", sizes.rank)};
     layer.latent_up.parts = {
         matrix(at + "kv_b_proj", heads * (sizes.plain_dim + shape.value_dim), sizes.rank)};
@@ -192,7 +178,7 @@ class Layers {
         weight->parts[0].order = query_order_;
         if (own_keys) weight->parts[1].order = key_order_;
       }
-      if (config_.gated_attention) split_gates(*weight);
+      if (config_.gated_attention) split_gates(config_, *weight);
     }
     if (names_.q_norm) {
       const bool wide = names_.wide_qk_norm;
@@ -205,19 +191,6 @@ class Layers {
     if (hf_.output_bias) layer.output_bias.parts = {bias(at + names_.output, hidden)};
   }
 
-  /// The query projection holds each head's queries and then its gates; the gates go to the end.
-  void split_gates(Weight& qkv) const {
-    Rows gates = qkv.parts[0];
-    for (Rows* part : {&qkv.parts[0], &gates}) {
-      part->order.clear();
-      for (std::int64_t head = 0; head < config_.n_heads; ++head)
-        for (std::int64_t i = 0; i < config_.head_dim; ++i)
-          part->order.push_back((2 * head + (part == &gates ? 1 : 0)) * config_.head_dim + i);
-      (part->is_vector ? part->columns : part->count) = config_.n_heads * config_.head_dim;
-    }
-    qkv.parts.push_back(std::move(gates));
-  }
-
   /// What goes into the state is ordered as queries, keys, values, gates, and then what the steps
   /// and the decays are made of.
   void read_delta_net(const std::string& at, LayerWeights& layer) const {
@@ -227,9 +200,9 @@ class Layers {
       const std::int64_t of_head = s.value_heads / s.key_heads;
       layer.state_in.parts = {matrix(at + "in_proj_qkvz", mixed + s.values(), hidden),
                               matrix(at + "in_proj_ba", 2 * s.value_heads, hidden)};
-      layer.state_in.parts[0].order = by_key_head(
+      layer.state_in.parts[0].order = by_head(
           {s.key_dim, s.key_dim, of_head * s.value_dim, of_head * s.value_dim}, s.key_heads);
-      layer.state_in.parts[1].order = by_key_head({of_head, of_head}, s.key_heads);
+      layer.state_in.parts[1].order = by_head({of_head, of_head}, s.key_heads);
     } else {
       layer.state_in.parts = {matrix(at + "in_proj_qkv", mixed, hidden),
                               matrix(at + "in_proj_z", s.values(), hidden),
@@ -241,21 +214,6 @@ class Layers {
     layer.step_bias.parts = {finder_.vector(at + "dt_bias", s.value_heads)};
     layer.state_norm.parts = {finder_.vector(at + "norm.weight", s.value_dim)};
     layer.output.parts = {matrix(at + "out_proj", hidden, s.values())};
-  }
-
-  /// Rows that lie together for each key head, in pieces of these sizes: piece after piece instead.
-  static std::vector<std::int64_t> by_key_head(const std::vector<std::int64_t>& pieces,
-                                               std::int64_t key_heads) {
-    const auto of_head = std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0});
-    std::vector<std::int64_t> order;
-    order.reserve(static_cast<std::size_t>(of_head * key_heads));
-    std::int64_t before = 0;
-    for (const auto piece : pieces) {
-      for (std::int64_t head = 0; head < key_heads; ++head)
-        for (std::int64_t i = 0; i < piece; ++i) order.push_back(head * of_head + before + i);
-      before += piece;
-    }
-    return order;
   }
 
   void read_short_conv(const std::string& at, LayerWeights& layer) const {
@@ -326,10 +284,12 @@ class Layers {
       layer.router_correction.parts = {finder_.vector(at + names_.correction, experts.count)};
     if (names_.interleaved_experts) return read_interleaved_experts(at, layer);
     if (names_.stacked_gate_up) {
+      const auto stacked =
+          names_.transposed_experts ? &TensorFinder::stacked_transposed : &TensorFinder::stacked;
       layer.expert_gate_up.parts =
-          finder_.stacked(at + names_.stacked_gate_up, experts.count, 2 * inner, hidden);
+          (finder_.*stacked)(at + names_.stacked_gate_up, experts.count, 2 * inner, hidden);
       layer.expert_down.parts =
-          finder_.stacked(at + names_.stacked_down, experts.count, hidden, inner);
+          (finder_.*stacked)(at + names_.stacked_down, experts.count, hidden, inner);
     }
     for (std::int64_t e = 0; !names_.stacked_gate_up && e < experts.count; ++e) {
       const std::string of = at + "experts." + std::to_string(e) + ".";
@@ -409,11 +369,19 @@ ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
   if (const auto size = config.layer_input_size; size > 0) {
     const std::int64_t all = config.n_layers * size;
     weights.layer_embedding.parts = {
-        finder.matrix(model + "embed_tokens_per_layer.weight", config.vocab_size, all)};
+        finder.matrix(model + "embed_tokens_per_layer.weight", config.layer_input_vocab, all)};
     weights.layer_projection.parts = {
         finder.matrix(model + "per_layer_model_projection.weight", all, config.hidden_size)};
     weights.layer_projection_norm.parts = {
         finder.vector(model + "per_layer_projection_norm.weight", size)};
+  }
+  for (std::int64_t i = 0; i + 1 < config.streams.count; ++i) {
+    const auto of_stream = [&](const char* name, Weight& weight) {
+      weight.parts.push_back(finder.matrix(model + name + std::to_string(i) + ".weight",
+                                           config.hidden_size, config.hidden_size));
+    };
+    of_stream("altup_projections.", weights.stream_starts);
+    of_stream("altup_unembed_projections.", weights.stream_ends);
   }
   return weights;
 }

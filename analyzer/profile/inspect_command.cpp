@@ -52,9 +52,10 @@ std::string rope_text(const model::Rope& rope) {
 std::string window_text(const model::Config& config) {
   std::map<std::int64_t, int> layers;
   for (auto window : config.window) ++layers[window];
-  return join(layers, ", ", [](const auto& of) {
-    return str(of.first > 0 ? str(of.first, " tokens") : "all tokens", " in ", of.second,
-               of.second == 1 ? " layer" : " layers");
+  return join(layers, ", ", [&](const auto& of) {
+    return str(
+        of.first > 0 ? str(config.chunks ? "chunks of " : "", of.first, " tokens") : "all tokens",
+        " in ", of.second, of.second == 1 ? " layer" : " layers");
   });
 }
 

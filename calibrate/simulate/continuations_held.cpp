@@ -43,11 +43,9 @@ AnyView<2> flat(const AnyView<3>& cache) {
           cache.memory};
 }
 
-Ranges Continuations::State::Head::seen_from(std::int64_t position, std::int64_t model_window,
+Ranges Continuations::State::Head::seen_from(std::int64_t position, KeyWindow model_window,
                                              std::int64_t first) const {
-  const std::int64_t begin =
-      model_window > 0 ? std::max<std::int64_t>(0, position - model_window + 1) : 0;
-  Ranges seen{{begin, position + 1}};
+  Ranges seen{{model_window.first_key(position), position + 1}};
   if (!window) return seen;
   const std::int64_t end = rolling ? position + 1 : first;
   const Proximity keep = in_whole_blocks(*window, end, block_tokens);

@@ -73,9 +73,8 @@ struct Continuations::State {
     bool rolling = false;
     std::int64_t block_tokens = 1;
 
-    /// The positions that a token at `position` sees through the plan's window and the model's own
-    /// (0 if the model has none).
-    Ranges seen_from(std::int64_t position, std::int64_t model_window, std::int64_t first) const;
+    /// The positions that a token at `position` sees through the plan's window and the model's own.
+    Ranges seen_from(std::int64_t position, KeyWindow model_window, std::int64_t first) const;
   };
   struct Layer {
     std::vector<Head> heads;
@@ -120,8 +119,8 @@ struct Continuations::State {
         std::int64_t most_steps);
 
   std::int64_t K() const { return config.n_kv_heads; }
-  /// The model's own window in a layer; 0 for none.
-  std::int64_t own_window(std::int64_t l) const { return config.window[l]; }
+  /// What the cache keeps for the model's own window in a layer: of chunks, room for a whole one.
+  KeyWindow own_window(std::int64_t l) const { return {config.window[l]}; }
   std::int64_t group() const { return config.n_heads / config.n_kv_heads; }
   std::int64_t generated_start(const Stream& stream, std::int64_t g) const {
     return ((&stream - streams.data()) * K() + g) * steps;

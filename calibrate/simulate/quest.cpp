@@ -43,8 +43,7 @@ std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
   const Bounds& of = bounds(in.layer, quest.page, prompt_keys, n_tokens);
   const std::int64_t K = config_.n_kv_heads, group = config_.n_heads / K, d = config_.head_dim;
   // The first token that this layer sees; pages before it are no candidates.
-  const std::int64_t begin =
-      in.window > 0 ? std::max<std::int64_t>(0, in.position - in.window + 1) : 0;
+  const std::int64_t begin = in.window.first_key(in.position);
   const std::int64_t hidden = std::min(begin / quest.page, of.least.size(1));
   const std::int64_t pages = of.least.size(1) - hidden;
   const std::int64_t wanted = std::min(pages, std::max<std::int64_t>(1, quest.budget / quest.page));

@@ -24,10 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Config config = gguf_config(file, "fuzz");
     const TensorFinder finder([&](std::string_view name) { return file.find(name); });
     const ModelWeights weights = gguf_weights(config, finder);
-    for (const LayerWeights& layer : weights.layers) {
-      values.resize(static_cast<std::size_t>(layer.qkv.rows() * layer.qkv.columns()));
-      read_rows(layer.qkv, 0, layer.qkv.rows(), values.data());
-    }
+    for (const LayerWeights& layer : weights.layers)
+      for (const Weight* weight : {&layer.qkv, &layer.latent_up}) {
+        values.resize(static_cast<std::size_t>(weight->rows() * weight->columns()));
+        read_rows(*weight, 0, weight->rows(), values.data());
+      }
   } catch (const Error&) {
   }
   return 0;

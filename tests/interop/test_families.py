@@ -60,6 +60,26 @@ GEMMA4 = {
     "vocab_size_per_layer_input": 131,
     "num_kv_shared_layers": 0,
 }
+GEMMA3N = {
+    **WINDOWED,
+    "num_hidden_layers": 4,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": 97,  # tokens beyond it take the inputs of token 0
+    "intermediate_size": [52, 52, 36, 60],
+    "activation_sparsity_pattern": [0.9, 0.0, 0.6, 0.0],
+    "altup_num_inputs": 3,
+    "altup_active_idx": 1,
+    "laurel_rank": 7,
+    "num_kv_shared_layers": 0,
+}
+LLAMA4 = {
+    "num_hidden_layers": 4,
+    "num_local_experts": 3,
+    "intermediate_size_mlp": 44,
+    "attention_chunk_size": 16,
+    "floor_scale": 9,
+    "attn_scale": 0.3,
+}
 MAMBA = {
     "layer_types": ["mamba", "attention", "mamba"],
     "mamba_n_heads": 6,
@@ -91,6 +111,8 @@ CASES = {
     "ernie4_5": {"use_bias": True},
     "ernie4_5_moe": {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 12, "moe_layer_start_index": 0},
     "exaone4": {"sliding_window": None, "layer_types": ["full_attention"] * 3},
+    "gemma3n_text": {**GEMMA3N},
+    "gemma3n_text of shared keys": {**GEMMA3N, "num_kv_shared_layers": 2, "altup_correct_scale": False},
     "gemma4_text": {**GEMMA4},
     "gemma4_text of shared keys": {**GEMMA4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True},
     "gemma4_text of experts": {
@@ -110,6 +132,14 @@ CASES = {
     "granitemoehybrid": {**EXPERTS, **MAMBA, "position_embedding_type": "nope"},
     "granitemoehybrid without experts": {**MAMBA, "num_local_experts": 0, "position_embedding_type": "rope"},
     "hunyuan_v1_dense": {},
+    "llama4_text": {**LLAMA4, "interleave_moe_layer_step": 2},
+    "llama4_text of two experts a token": {
+        **LLAMA4,
+        "num_experts_per_tok": 2,
+        "use_qk_norm": False,
+        "attn_temperature_tuning": False,
+        "no_rope_layers": [1, 0, 1, 0],
+    },
     "minimax_m2": {**EXPERTS},
     "ministral": {"sliding_window": 4096},
     "mixtral": {**ALL_CHOSEN},

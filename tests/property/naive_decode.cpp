@@ -159,8 +159,7 @@ std::vector<std::int64_t> NaiveDecode::quest_tokens(const capture::ContinuationR
   const auto& keys = head(in.layer, g * group_).key;
   std::vector<std::pair<double, std::int64_t>> pages;  // minus the bound, page
   const std::int64_t page = plan_.quest->page;
-  const std::int64_t begin =
-      in.window > 0 ? std::max<std::int64_t>(0, position_ - in.window + 1) : 0;
+  const std::int64_t begin = in.window.first_key(position_);
   for (std::int64_t from = 0; from < first_; from += page) {
     const std::int64_t to = std::min(from + page, first_);
     if (to <= begin) continue;  // this layer sees none of it
@@ -200,9 +199,7 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
   queries.clear();
   for (std::int64_t h = 0; h < config_.n_heads; ++h) queries.push_back(row_of(in.query, 0, h));
 
-  const auto in_window = [&](std::int64_t j) {
-    return in.window == 0 || j > position_ - in.window;
-  };
+  const auto in_window = [&](std::int64_t j) { return j >= in.window.first_key(position_); };
   for (std::int64_t h = 0; h < config_.n_heads; ++h) {
     const std::int64_t g = h / group_, from = lowest(layer, h);
     const Head &own = head(layer, h), &low = head(from, h);

@@ -28,7 +28,7 @@ double greatest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool sees(const Attention& io, std::int64_t query, std::int64_t key) {
-  if (key > query || (io.window > 0 && key <= query - io.window)) return false;
+  if (key > query || key < io.window.first_key(query)) return false;
   return !io.proximal || key < io.proximal->initial || key > query - io.proximal->recent;
 }
 
@@ -78,12 +78,15 @@ Attention attention_of(std::int64_t n, std::int64_t n_all) {
 // More rows than a block has, so that the far and the near keys of a block lie apart.
 TEST(Attend, EveryMaskAndLength) {
   const std::int64_t n = 1300;
-  for (const std::int64_t window : {0, 70})
+  for (const KeyWindow window :
+       {KeyWindow{}, KeyWindow{70}, KeyWindow{70, true}, KeyWindow{1299, true}})
     for (const double softcap : {0.0, 2.0})
       for (const auto& proximal :
            std::initializer_list<std::optional<kernels::Proximity>>{{}, {{4, 28}}, {{600, 28}}}) {
-        SCOPED_TRACE(testing::Message() << "window " << window << ", soft cap " << softcap << ", "
-                                        << (proximal ? proximal->initial : -1) << " first");
+        SCOPED_TRACE(testing::Message()
+                     << "window " << window.size << (window.chunks ? " in chunks" : "")
+                     << ", soft cap " << softcap << ", " << (proximal ? proximal->initial : -1)
+                     << " first");
         for (const std::int64_t queries : {n, std::int64_t{700}, std::int64_t{1}}) {
           Attention io = attention_of(queries, n);
           io.window = window;

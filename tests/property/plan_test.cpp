@@ -32,7 +32,7 @@ Attention attention_of(const capture::AttentionInputs& in) {
       std::vector<double> row(static_cast<std::size_t>(n), 0.0);
       double sum = 0;
       for (std::int64_t j = 0; j <= i; ++j) {
-        if (in.window > 0 && j <= i - in.window) continue;
+        if (j < in.window.first_key(i)) continue;
         double score = 0;
         for (std::int64_t c = 0; c < query.sizes[2]; ++c)
           score += static_cast<double>(query(h, i, c)) * static_cast<double>(key(h / group, j, c));

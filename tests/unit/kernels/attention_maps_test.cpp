@@ -21,12 +21,20 @@ struct Case {
   DType type = DType::f32;
   Layout layout = Layout::dense;
   DType key_type = type;
+  bool chunks = false;
+  KeyWindow key_window() const { return {window, chunks}; }
 };
+
+Case in_chunks(Case c) {
+  c.chunks = true;
+  return c;
+}
 
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.heads << "/" << c.kv_heads << " heads, " << c.n << " tokens of " << c.dim << ", block "
-       << c.block << " x" << c.levels << ", window " << c.window << ", cap " << c.soft_cap << ", "
-       << dtype_name(c.type) << ", layout " << static_cast<int>(c.layout);
+       << c.block << " x" << c.levels << (c.chunks ? ", chunk " : ", window ") << c.window
+       << ", cap " << c.soft_cap << ", " << dtype_name(c.type) << ", layout "
+       << static_cast<int>(c.layout);
 }
 
 /// The outputs of one run, on the host.
@@ -118,6 +126,12 @@ const Case kCases[] = {
     {3, 1, 90, 40, 8, 2, 0, 0, 1, DType::f32, Layout::strided},
     {2, 1, 90, 64, 8, 2, 0, 0, 1, DType::f32, Layout::dense, DType::bf16},
     {1, 1, 200, 16, 100, 2, 0, 0, 1, DType::f16, Layout::strided, DType::f32},
+    in_chunks({2, 1, 401, 32, 100, 2, 57}),
+    in_chunks({1, 1, 900, 16, 500, 2, 100}),
+    in_chunks({2, 1, 64, 128, 16, 2, 1}),
+    in_chunks({2, 1, 200, 64, 16, 3, 64}),
+    in_chunks({2, 1, 50, 64, 16, 2, 1000}),
+    in_chunks({4, 2, 150, 64, 16, 3, 20, 30.0f, 6, DType::f16, Layout::swapped}),
 };
 
 TEST_P(AttentionMapsTest, MatchesTheReference) {
@@ -130,11 +144,11 @@ TEST_P(AttentionMapsTest, MatchesTheReference) {
                       c.key_type, c.layout);
     const float scale = 1 / std::sqrt(static_cast<float>(c.dim));
     const Maps want =
-        run(c, {q.host, k.host, scale, c.window, c.soft_cap}, kReference, Memory::host);
+        run(c, {q.host, k.host, scale, c.key_window(), c.soft_cap}, kReference, Memory::host);
     // Float32 rounding of lse alone is within the tolerance, so either may be used; the reference's
     // keeps errors apart.
     const Maps got =
-        run(c, {q.view, k.view, scale, c.window, c.soft_cap}, exec(), memory(), &want.lse);
+        run(c, {q.view, k.view, scale, c.key_window(), c.soft_cap}, exec(), memory(), &want.lse);
     expect_maps(got, want);
   }
 }
@@ -175,7 +189,7 @@ TEST_P(AttentionMapsTest, ThreadsDoNotChangeABit) {
   const Tensor<3> q(random.normals(c.heads * c.n * c.dim), {c.heads, c.n, c.dim}, memory());
   const Tensor<3> k(random.normals(c.kv_heads * c.n * c.dim), {c.kv_heads, c.n, c.dim}, memory());
   expect_same_for_any_thread_count([&] {
-    return run(c, {q.view, k.view, 0.125f, c.window}, exec(), memory());
+    return run(c, {q.view, k.view, 0.125f, c.key_window()}, exec(), memory());
   });
 }
 
@@ -257,7 +271,7 @@ TEST(AttentionMapsArguments, ShapesThatDoNotFitAreNamed) {
   EXPECT_EQ(lse_error({q, q, 1.0f}, View<float, 2>(data, {2, 4})),
             "lse has shape [2, 4], expected [2, 3]");
   EXPECT_NE(lse_error({q, q, 1.0f, -1}, lse), "");
-  EXPECT_EQ(lse_error({q, q, 1.0f, 0, -2.0f}, lse), "soft_cap is -2, expected 0 or more");
+  EXPECT_EQ(lse_error({q, q, 1.0f, {}, -2.0f}, lse), "soft_cap is -2, expected 0 or more");
   AttentionMaps io{.scores = {q, q, 1.0f}, .lse = lse, .block = 0, .levels = {}, .column_sums = {}};
   const auto error = [&] { return error_of([&] { attention_maps(io); }); };
   EXPECT_NE(error(), "") << "blocks of 0 tokens";

@@ -23,7 +23,13 @@ struct Case {
   Layout layout = Layout::dense;
   float scale = 0;  // 0: 1 / sqrt(head_dim)
   bool sinks = false;
+  bool chunks = false;
 };
+
+Case in_chunks(Case c) {
+  c.chunks = true;
+  return c;
+}
 
 /// Some weigh next to nothing, one takes nearly all.
 std::vector<float> sinks_of(std::int64_t heads) {
@@ -35,9 +41,9 @@ std::vector<float> sinks_of(std::int64_t heads) {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads " << c.n_heads << "/" << c.n_kv_heads << ", rows " << c.q_rows << ", tokens "
-             << c.n_tokens << ", dim " << c.head_dim << ", window " << c.window << ", cap "
-             << c.soft_cap << ", " << dtype_name(c.type) << " and " << dtype_name(c.key_type)
-             << ", layout " << static_cast<int>(c.layout);
+             << c.n_tokens << ", dim " << c.head_dim << (c.chunks ? ", chunk " : ", window ")
+             << c.window << ", cap " << c.soft_cap << ", " << dtype_name(c.type) << " and "
+             << dtype_name(c.key_type) << ", layout " << static_cast<int>(c.layout);
 }
 
 struct Result {
@@ -63,7 +69,7 @@ Result run_on(const Exec& exec, Memory memory, const Case& c, const std::vector<
   io.keys = k.view;
   io.scale = c.scale > 0 ? c.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   io.soft_cap = c.soft_cap;
-  io.window = c.window;
+  io.window = {c.window, c.chunks};
   const Tensor<1> sinks(sinks_of(c.n_heads), {c.n_heads}, memory, DType::f32, Layout::dense);
   if (c.sinks)
     io.sinks = {static_cast<const float*>(sinks.view.data), sinks.view.sizes, sinks.view.strides,
@@ -122,6 +128,10 @@ TEST_P(LastRowsTest, MatchesTheReference) {
                         {6, 2, 70, 70, 5},
                         {4, 2, 7, 600, 16, 100},
                         {4, 2, 5, 600, 16, 1},
+                        in_chunks({4, 2, 7, 600, 16, 100}),
+                        in_chunks({4, 2, 5, 600, 16, 1}),
+                        in_chunks({4, 2, 9, 515, 16, 128}),
+                        in_chunks({2, 1, 5, 40, 8, 1000}),
                         {2, 1, 40, 130, 16, 30},
                         {2, 1, 3, 200, 16, 5000},
                         {4, 1, 9, 300, 32, 0, 30.0f},

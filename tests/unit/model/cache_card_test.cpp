@@ -159,19 +159,14 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
       const std::string name = entry.path().filename().string();
       const bool model = entry.is_directory() || entry.path().extension() == ".gguf";
       if (!model) continue;
-      std::shared_ptr<const ModelFile> opened;
-      try {
-        opened = ModelFile::open(entry.path());
-      } catch (const Error&) {
-        EXPECT_GT(read_cache_card(entry.path()).bytes_per_token(), 0) << name;
-        continue;
-      }
+      const auto opened = ModelFile::open(entry.path());
       const Config& config = opened->config();
       const CacheCard card = read_cache_card(entry.path());
       std::int64_t values = 0, at_once = 0;
       for (std::int64_t l = 0; l < config.n_layers; ++l) {
         values += config.cached_values(l);
-        at_once += (config.window[l] > 0 ? config.window[l] : 400) * config.cached_values(l);
+        at_once += (config.window[l] > 0 ? std::min<std::int64_t>(config.window[l], 400) : 400) *
+                   config.cached_values(l);
       }
       EXPECT_EQ(card.bytes_per_token(), 2 * static_cast<double>(values)) << name;
       EXPECT_EQ(card.bytes(400), 2 * static_cast<double>(at_once)) << name;

@@ -228,7 +228,7 @@ TEST(GgufConfig, NamesWhatIsNotSupported) {
     return error_of([&] { parse(gguf_of(tiny_gguf_keys(name), tiny_gguf_tensors("llama"))); });
   };
   EXPECT_THAT(architecture("mamba"), HasSubstr("the architecture 'mamba' is not supported"));
-  EXPECT_THAT(architecture("mamba"), HasSubstr("qwen3moe, seed_oss"));
+  EXPECT_THAT(architecture("mamba"), HasSubstr("qwen3next, seed_oss"));
   GgufBytes experts = tiny_gguf_keys("llama");
   experts.number("llama.expert_count", 8u).number("llama.expert_used_count", 2u);
   EXPECT_THAT(error_of([&] { parse(gguf_of(experts, tiny_gguf_tensors("llama"))); }),
@@ -278,6 +278,60 @@ TEST(GgufConfig, NamesTheKeyOfAnImpossibleNumber) {
         "attention.head_count", "attention.layer_norm_rms_epsilon"})
     EXPECT_EQ(refusal_with(str("llama.", name), [](GgufBytes&) {}),
               str("the key 'llama.", name, "' is missing"));
+}
+
+/// Keys of a model of three layers with a list of key-value heads, and others.
+GgufBytes layered(const std::string& architecture, const std::vector<std::uint32_t>& kv_heads,
+                  const std::map<std::string, std::uint32_t>& more) {
+  GgufBytes file;
+  file.text("general.architecture", architecture);
+  std::map<std::string, std::uint32_t> numbers{{"block_count", 3},
+                                               {"context_length", 64},
+                                               {"embedding_length", 8},
+                                               {"feed_forward_length", 12},
+                                               {"attention.head_count", 4}};
+  numbers.insert(more.begin(), more.end());
+  for (const auto& [name, value] : numbers) file.number(architecture + "." + name, value);
+  file.number(architecture + ".attention.layer_norm_rms_epsilon", 1e-6f);
+  std::string list = bytes_of(kGgufU32) + bytes_of<std::uint64_t>(kv_heads.size());
+  for (const auto heads : kv_heads) list += bytes_of(heads);
+  file.key(architecture + ".attention.head_count_kv", kGgufArray, list);
+  return file;
+}
+
+TEST(GgufConfig, LayersWithoutKeyValueHeadsHaveNoAttention) {
+  const auto read = [](const std::string& architecture, const std::vector<std::uint32_t>& kv_heads,
+                       const std::map<std::string, std::uint32_t>& more) {
+    return parse(gguf_of(layered(architecture, kv_heads, more), tiny_gguf_tensors(architecture)));
+  };
+  const Config lfm2 = read("lfm2", {0, 2, 0}, {{"shortconv.l_cache", 3}});
+  EXPECT_EQ(lfm2.n_layers, 1);
+  EXPECT_EQ(lfm2.total_layers, 3);
+  EXPECT_EQ(lfm2.n_kv_heads, 2);
+  EXPECT_THAT(lfm2.layer_numbers, ElementsAre(1));
+  std::map<std::string, std::uint32_t> sizes{{"ssm.conv_kernel", 4},
+                                             {"ssm.group_count", 1},
+                                             {"ssm.state_size", 6},
+                                             {"ssm.time_step_rank", 4},
+                                             {"ssm.inner_size", 16}};
+  const Config granite = read("granitehybrid", {2, 0, 2}, sizes);
+  EXPECT_THAT(granite.layer_numbers, ElementsAre(0, 2));
+  EXPECT_EQ(granite.state_layers.value_dim, 4);
+  const auto refused = [&](const std::vector<std::uint32_t>& kv_heads) {
+    return error_of([&] { read("granitehybrid", kv_heads, sizes); });
+  };
+  EXPECT_THAT(refused({0, 0, 0}), HasSubstr("no layer of the model has attention"));
+  EXPECT_THAT(refused({2, 0}), HasSubstr("found 2 layers, expected 3"));
+  EXPECT_THAT(refused({2, 0, 1u << 31}), HasSubstr("expected numbers from 0 to"));
+  sizes["ssm.time_step_rank"] = 5;
+  EXPECT_THAT(refused({2, 0, 2}), HasSubstr("found 5, expected a divisor of the 16 inner values"));
+}
+
+TEST(GgufConfig, LlamaFourHasTheChunksOfLlamaCpp) {
+  const Config config = config_of("llama4");
+  EXPECT_TRUE(config.chunks);
+  EXPECT_THAT(config.window, testing::Each(8192));
+  EXPECT_THAT(config.rotated, testing::Each(1));
 }
 
 TEST(GgufConfig, NeedsAnEmbedding) {

@@ -215,6 +215,56 @@ TEST(HfConfig, WindowsFollowTheirArchitecture) {
               ElementsAre(0, 32, 0, 0));
 }
 
+TEST(HfConfig, LlamaFourHasChunksWhereItHasRope) {
+  const Config published = config_of("llama4_text", {{"no_rope_layers", json::array()}});
+  EXPECT_THAT(published.window, ElementsAre(8192, 8192, 8192, 0));
+  EXPECT_THAT(published.rotated, ElementsAre(1, 1, 1, 0));
+  EXPECT_TRUE(published.chunks);
+  EXPECT_EQ(published.key_window(0).first_key(8191), 0);
+  EXPECT_EQ(published.key_window(0).first_key(8192), 8192);
+  EXPECT_EQ(published.experts.size, 160);
+  EXPECT_EQ(published.intermediate_size, 16384);
+  const json listed = {{"no_rope_layers", {1, 0, 1, 0}}, {"attention_chunk_size", 32}};
+  EXPECT_THAT(config_of("llama4_text", listed).window, ElementsAre(32, 0, 32, 0));
+  json types = listed;
+  types["layer_types"] = {"full_attention", "full_attention", "chunked_attention",
+                          "full_attention"};
+  EXPECT_THAT(config_of("llama4_text", types).window, ElementsAre(0, 0, 32, 0));
+  types["layer_types"][0] = "sliding_attention";
+  EXPECT_THAT(refusal(types, "llama4_text"), HasSubstr("\"sliding_attention\" is not supported"));
+  EXPECT_THAT(refusal({{"no_rope_layers", {1, 0}}}, "llama4_text"),
+              HasSubstr("expected a list of 4 numbers"));
+  EXPECT_THAT(refusal({{"moe_layers", 1}}, "llama4_text"), HasSubstr("expected a list of layers"));
+}
+
+TEST(HfConfig, GemmaThreeNHasSizesAndGatesByLayer) {
+  const json sizes = {
+      {"num_kv_shared_layers", 1},
+      {"intermediate_size", {8, 12, 16, 24}},
+      {"layer_types",
+       {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+      {"activation_sparsity_pattern", {0.95, 0.5, 0.0, 0.0}}};
+  const Config config = config_of("gemma3n_text", sizes);
+  EXPECT_EQ(config.intermediate_size, 24);
+  EXPECT_EQ(config.shape(2).intermediate_size, 16);
+  EXPECT_EQ(config.shape(2).keys_of, 2);
+  EXPECT_EQ(config.shape(3).keys_of, 1);
+  EXPECT_NEAR(config.sparse_gates[0].value_or(0), 1.6448536269514722, 1e-12);
+  EXPECT_NEAR(config.sparse_gates[1].value_or(1), 0, 1e-12);
+  EXPECT_FALSE(config.sparse_gates[2]);
+  const auto with = [&](const char* key, const json& value) {
+    json changed = sizes;
+    changed[key] = value;
+    return refusal(changed, "gemma3n_text");
+  };
+  EXPECT_THAT(with("intermediate_size", {8, 12}), HasSubstr("expected a list of 4 numbers"));
+  EXPECT_THAT(with("intermediate_size", {8, 12, 0, 1}), HasSubstr("whole numbers from 1"));
+  EXPECT_THAT(with("activation_sparsity_pattern", {0, 1.0, 0, 0}), HasSubstr("below 1"));
+  EXPECT_THAT(with("activation_sparsity_pattern", {0.5}), HasSubstr("a list of 4 numbers"));
+  EXPECT_THAT(with("altup_active_idx", 4), HasSubstr("less than the 4 streams"));
+  EXPECT_THAT(with("num_kv_shared_layers", 3), HasSubstr("reads the keys of an earlier layer"));
+}
+
 TEST(HfConfig, BiasesAndTies) {
   EXPECT_TRUE(parse(base("qwen2")).qkv_bias);
   EXPECT_FALSE(parse(base("qwen2")).output_bias);

@@ -79,5 +79,51 @@ TEST(Dequantize, Mxfp4IsGgufs) {
   EXPECT_EQ(decoded(TensorType::mxfp4, block, 32), expected);
 }
 
+/// What gguf's own dequantize gives of a block of these bytes whose scale is 1: the first values,
+/// and the sum of all, each times its number from 1 on.
+TEST(Dequantize, CodeWordsAndTernaryNumbersAreGgufs) {
+  struct Known {
+    TensorType type;
+    std::size_t bytes;
+    std::vector<float> first;
+    double sum;
+  };
+  const Known known[] = {
+      {TensorType::iq2_xxs, 66, {-59.125, 59.125, 34.375, -34.375}, 36793},
+      {TensorType::iq2_xs, 74, {-11, 34.375, -11, -59.125}, 123198.125},
+      {TensorType::iq2_s, 82, {-145.125, 84.375, -27, 27}, -62080.625},
+      {TensorType::iq3_xxs, 98, {-13, 9, -7, 3}, 3023},
+      {TensorType::iq3_s, 110, {-81, 243, -351, -189}, 202790},
+      {TensorType::iq1_s, 50, {-2.625, 0.375, 3.375, 3.375}, -11829},
+      {TensorType::iq1_m, 56, {-0.875, 6.125, -0.875, -0.875}, -2236},
+      {TensorType::tq1_0, 54, {-1, -1, -1, 0}, -131},
+      {TensorType::tq2_0, 66, {2, -1, 0, 1}, 17245},
+  };
+  for (const Known& of : known) {
+    SCOPED_TRACE(tensor_type_name(of.type));
+    ASSERT_EQ(block_shape(of.type).bytes, static_cast<std::int64_t>(of.bytes));
+    std::vector<std::uint8_t> block;
+    for (std::size_t i = 0; i < of.bytes; ++i)
+      block.push_back(static_cast<std::uint8_t>(i * 37 + 11));
+    if (of.type == TensorType::iq1_m) {  // the scale's bits lie apart
+      constexpr std::uint8_t kNibbles[] = {0, 0, 0xc, 3};
+      for (std::size_t i = 0; i < 4; ++i)
+        block[49 + 2 * i] =
+            static_cast<std::uint8_t>((block[49 + 2 * i] & 15) | (kNibbles[i] << 4));
+    } else {
+      const bool ternary = of.type == TensorType::tq1_0 || of.type == TensorType::tq2_0;
+      const std::size_t at = ternary ? of.bytes - 2 : 0;
+      block[at] = 0;
+      block[at + 1] = 0x3c;
+    }
+    const auto values = decoded(of.type, block, 256);
+    EXPECT_EQ(std::vector<float>(values.begin(), values.begin() + 4), of.first);
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      sum += static_cast<double>(i + 1) * static_cast<double>(values[i]);
+    EXPECT_EQ(sum, of.sum);
+  }
+}
+
 }  // namespace
 }  // namespace kvatlas::model
