@@ -86,7 +86,7 @@ kvatlas::reference::KnownValues known_values() {
           {"--device", {"auto", "cpu", "cuda"}},
           {"--dtype", {"auto", "float32", "float16", "bfloat16"}},
           {"--chat", chats},
-          {"--map-type", {"float16", "float32"}},
+          {"--map-type", {"uint8", "float16", "float32"}},
           {"--what", kvatlas::viewer::known_pictures()},
           {"--colours", kvatlas::viewer::known_colours()}};
 }

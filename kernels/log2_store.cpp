@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/half.hpp"
 #include "base/parallel.hpp"
+#include "base/share_code.hpp"
 #include "kernels/dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,9 +24,9 @@ namespace kvatlas::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
-HWY_INLINE hn::Vec<D> stored_log2(D d, hn::Vec<D> share) {
+HWY_INLINE hn::Vec<D> stored_log2(D d, hn::Vec<D> share, float least) {
   const auto nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const auto log = hn::IfThenElse(hn::Lt(share, hn::Set(d, 0x1p-126f)), nothing, log2(d, share));
+  const auto log = hn::IfThenElse(hn::Lt(share, hn::Set(d, least)), nothing, log2(d, share));
   return hn::IfThenElse(hn::IsNaN(share), share, log);
 }
 
@@ -43,27 +44,53 @@ HWY_INLINE void store_half(D d, hn::Vec<D> values, std::uint16_t* to) {
 #endif
 }
 
+/// The codes of Lanes(d) logarithms.
+template <class D>
+HWY_INLINE void store_codes(D d, hn::Vec<D> logs, std::uint8_t* to) {
+  const auto place = hn::MulAdd(logs, hn::Set(d, static_cast<float>(1 / share_code::kScale)),
+                                hn::Set(d, static_cast<float>(share_code::kOne)));
+  const auto code =
+      hn::Min(hn::Max(place, hn::Zero(d)), hn::Set(d, static_cast<float>(share_code::kOne)));
+  const auto known =
+      hn::IfThenElse(hn::IsNaN(logs), hn::Set(d, static_cast<float>(share_code::kUnknown)), code);
+  const hn::Rebind<std::uint8_t, D> bytes;
+  hn::StoreU(hn::DemoteTo(bytes, hn::NearestInt(known)), bytes, to);
+}
+
+/// Lanes(d) logarithms to the output that is given.
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> logs, const Log2Store& io, std::int64_t at) {
+  if (io.as_half)
+    store_half(d, logs, io.as_half + at);
+  else if (io.as_code)
+    store_codes(d, logs, io.as_code + at);
+  else
+    hn::StoreU(logs, d, io.as_float + at);
+}
+
 void log2_piece(const Log2Store& io, std::int64_t begin, std::int64_t end) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) {
-    const auto log = stored_log2(d, hn::LoadU(d, io.shares + i));
-    if (io.as_half)
-      store_half(d, log, io.as_half + i);
-    else
-      hn::StoreU(log, d, io.as_float + i);
-  }
+  for (; i + lanes <= end; i += lanes)
+    store(d, stored_log2(d, hn::LoadU(d, io.shares + i), io.least), io, i);
   if (i == end) return;
-  const auto log = stored_log2(d, load_n(d, io.shares + i, static_cast<std::size_t>(end - i)));
-  HWY_ALIGN float rest[hn::MaxLanes(d)];
-  hn::Store(log, d, rest);
-  for (std::int64_t k = 0; i + k < end; ++k) {
-    if (io.as_half)
-      io.as_half[i + k] = float_to_f16(rest[k]);
-    else
-      io.as_float[i + k] = rest[k];
-  }
+  // The rest is stored with what lies behind it, then its part is copied.
+  const auto rest = static_cast<std::size_t>(end - i);
+  HWY_ALIGN float floats[hn::MaxLanes(d)];
+  HWY_ALIGN std::uint16_t halves[hn::MaxLanes(d)];
+  HWY_ALIGN std::uint8_t codes[hn::MaxLanes(d)];
+  Log2Store part;
+  if (io.as_half) part.as_half = halves;
+  if (io.as_code) part.as_code = codes;
+  part.as_float = floats;
+  store(d, stored_log2(d, load_n(d, io.shares + i, rest), io.least), part, 0);
+  if (io.as_half)
+    std::copy_n(halves, rest, io.as_half + i);
+  else if (io.as_code)
+    std::copy_n(codes, rest, io.as_code + i);
+  else
+    std::copy_n(floats, rest, io.as_float + i);
 }
 
 }  // namespace kvatlas::kernels::HWY_NAMESPACE
@@ -76,8 +103,10 @@ HWY_EXPORT(log2_piece);
 
 void log2_store(const Log2Store& io) {
   obey_cpu_environment();
-  if (io.count < 0 || (io.count > 0 && (!io.shares || !io.as_float == !io.as_half)))
-    fail(ErrorCode::usage, "log2_store needs shares, and one of its two outputs");
+  const int outputs = (io.as_float != nullptr) + (io.as_half != nullptr) + (io.as_code != nullptr);
+  if (io.count < 0 || !(io.least >= 0x1p-126f) || (io.count > 0 && (!io.shares || outputs != 1)))
+    fail(ErrorCode::usage,
+         "log2_store needs shares, a normal number as the least, and one of its three outputs");
   constexpr std::int64_t kPiece = 1 << 15;
   parallel_for((io.count + kPiece - 1) / kPiece, [&](std::int64_t task, int) {
     HWY_DYNAMIC_DISPATCH(log2_piece)(io, task * kPiece, std::min(io.count, (task + 1) * kPiece));

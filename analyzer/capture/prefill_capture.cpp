@@ -22,6 +22,10 @@ namespace {
 
 namespace name = profile::name;
 
+/// Rows have a value a token, most of which are next to nothing: this leaves out less than 2^-24 of
+/// the attention a token, and a quarter of the file of a long prompt.
+constexpr float kLeastOfRows = 0x1p-24f;
+
 const char* element(const AnyView<3>& view, std::int64_t token) {
   return static_cast<const char*>(view.data) + token * view.strides[1] * dtype_bytes(view.type);
 }
@@ -58,16 +62,23 @@ at::Tensor SampleCapture::State::buffer(std::size_t number, at::IntArrayRef shap
 }
 
 void SampleCapture::State::store_log2(const at::Tensor& shares, const std::string& name,
-                                      std::int64_t layer, std::vector<std::int64_t> shape) {
+                                      std::int64_t layer, std::vector<std::int64_t> shape,
+                                      float least) {
   const at::Tensor dense = shares.cpu().contiguous();
   const std::int64_t count = dense.numel();
   profile::Array& to = array(name, std::move(shape));
-  kernels::Log2Store io{dense.const_data_ptr<float>(), count};
+  kernels::Log2Store io{dense.const_data_ptr<float>(), count, least};
   if (to.type == profile::Type::f32)
     io.as_float = to.values<float>().data() + layer * count;
-  else
+  else if (to.type == profile::Type::f16)
     io.as_half = to.values<std::uint16_t>().data() + layer * count;
+  else
+    io.as_code = to.values<std::uint8_t>().data() + layer * count;
   kernels::log2_store(io);
+}
+
+at::Tensor SampleCapture::State::to_look_at(const at::Tensor& values) const {
+  return settings.exact_maps() ? values : values.to(at::kBFloat16).to(at::kFloat);
 }
 
 void SampleCapture::State::add_queries(std::int64_t layer, const AnyView<3>& query) {
@@ -114,7 +125,7 @@ void SampleCapture::State::add_rows(const AttentionInputs& in) {
     if (with_maps && settings.maps) {
       const std::int64_t shown = std::min(settings.js_rows, held);
       store_log2(probs.narrow(1, rows - shown, shown), name::kRows, in.layer,
-                 {layers(), H, shown, n});
+                 {layers(), H, shown, n}, settings.exact_maps() ? 0x1p-126f : kLeastOfRows);
     }
   }
   if (!settings.lazy) return;
@@ -170,7 +181,7 @@ void SampleCapture::State::add_norms(const AttentionInputs& in) {
     store(at::amin(tensor, 1).to(at::kFloat), range, {0, in.layer});
     store(at::amax(tensor, 1).to(at::kFloat), range, {1, in.layer});
     if (with_maps && settings.maps)
-      store(norms, of_token, {in.layer}, {layers(), config.n_kv_heads, n_tokens});
+      store(to_look_at(norms), of_token, {in.layer}, {layers(), config.n_kv_heads, n_tokens});
   };
   add(in.key, name::kKeyNorm, name::kKeyRange, name::kKeyNormOfToken);
   add(in.value, name::kValueNorm, name::kValueRange, name::kValueNormOfToken);
@@ -179,7 +190,7 @@ void SampleCapture::State::add_norms(const AttentionInputs& in) {
 void SampleCapture::State::add_maps(const AttentionInputs& in) {
   const std::int64_t H = config.n_heads, n = n_tokens;
   kernels::AttentionMaps io = maps_of(in, [&] { return buffer(0, {H, n}, float_on(in.query)); });
-  io.block = kernels::finest_map_block(n);
+  io.block = kernels::finest_map_block(n, settings.map_blocks());
   std::vector<at::Tensor> means, maxima;
   if (settings.maps) {
     std::vector<std::int32_t> blocks;
@@ -213,7 +224,7 @@ void SampleCapture::State::add_maps(const AttentionInputs& in) {
   }
   if (!settings.columns) return;
   column_sums[in.layer] = columns.cpu().clone();
-  store(columns, name::kColumnSums, {in.layer}, {layers(), H, n});
+  store(to_look_at(columns), name::kColumnSums, {in.layer}, {layers(), H, n});
 }
 
 void SampleCapture::State::add_raw(const AttentionInputs& in) {

@@ -119,7 +119,10 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
        "before RoPE, for other software), covariance (of their channels: large); default, all",
        "PART,...");
   number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");
-  command.add_option("--map-type", options.map_type, "float16 or float32: how maps are stored")
+  command
+      .add_option("--map-type", options.map_type,
+                  "how maps and last rows are stored: uint8, to be looked at (steps of 9 %, 256 "
+                  "blocks a side), or exactly (512 blocks a side), float16 or float32")
       ->capture_default_str()
       ->type_name("TYPE")
       ->group("Statistics");
@@ -156,9 +159,15 @@ profile::CaptureSettings settle_capture(const CaptureOptions& options, const mod
     for (const auto r : options.recent) settings.proximities.push_back({i, r});
   choose_window_kinds(options, settings);
   choose_kept(options, config, settings);
-  if (options.map_type != "float16" && options.map_type != "float32")
-    fail(ErrorCode::usage, "--map-type ", quoted(options.map_type), ": choose float16 or float32");
-  settings.map_float32 = options.map_type == "float32";
+  bool known = false;
+  for (const profile::Type type : {profile::Type::u8, profile::Type::f16, profile::Type::f32})
+    if (options.map_type == profile::type_name(type)) {
+      settings.map_type = type;
+      known = true;
+    }
+  if (!known)
+    fail(ErrorCode::usage, "--map-type ", quoted(options.map_type),
+         ": choose uint8, float16 or float32");
   if (settings.agreement)
     for (std::int64_t count = 16;; count *= 2) {
       settings.agreement_counts.push_back(count);

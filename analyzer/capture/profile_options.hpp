@@ -23,7 +23,7 @@ struct CaptureOptions {
   /// Every combination of one of each is a kind of window scores.
   std::vector<std::int64_t> windows, kernels;
   std::vector<std::string> poolings = {"avg", "max"};
-  std::string map_type = "float16";
+  std::string map_type = "uint8";
   profile::CaptureSettings settings;  // what no member above says
 
   CaptureOptions();  // the grids of the default settings

@@ -24,9 +24,10 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
                          4 * H * std::min(settings.last_rows(), n) * n;
   if (settings.scores) working += 4 * L * H * n;  // window scores of one kind
   if (with_maps) {
-    const std::int64_t side = kernels::map_blocks(n, kernels::finest_map_block(n));
+    const std::int64_t side =
+        kernels::map_blocks(n, kernels::finest_map_block(n, settings.map_blocks()));
     const std::int64_t cells = 2 * (side * side * 4 / 3 + side);
-    const std::int64_t width = settings.map_float32 ? 4 : 2;
+    const std::int64_t width = profile::type_bytes(settings.map_type);
     if (settings.maps)
       arrays += L * H * (cells + std::min(settings.js_rows, n) * n) * width +
                 L * static_cast<std::int64_t>(settings.selections().size()) * K * n / 8 +

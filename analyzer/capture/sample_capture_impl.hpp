@@ -44,9 +44,12 @@ struct SampleCapture::State {
   void store(const at::Tensor& tensor, const std::string& name,
              std::initializer_list<std::int64_t> at = {}, std::vector<std::int64_t> shape = {});
 
-  /// Copies the logarithms of a layer's shares likewise.
+  /// Copies the logarithms of a layer's shares likewise; those below `least` as zero.
   void store_log2(const at::Tensor& shares, const std::string& name, std::int64_t layer,
-                  std::vector<std::int64_t> shape);
+                  std::vector<std::int64_t> shape, float least = 0x1p-126f);
+  /// What is stored a token for the viewer: rounded to bfloat16, half of whose bytes deflate to
+  /// nothing, unless maps are exact.
+  at::Tensor to_look_at(const at::Tensor& values) const;
   /// Scratch memory that every layer uses again, because fresh pages would cost more time than what
   /// is written there.
   at::Tensor buffer(std::size_t number, at::IntArrayRef shape, const at::TensorOptions& options);

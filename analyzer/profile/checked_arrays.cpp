@@ -2,11 +2,13 @@
 #include "analyzer/profile/checked_arrays.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/half.hpp"
+#include "base/share_code.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::profile {
@@ -35,9 +37,18 @@ std::vector<float> shares_of(const Array& stored, const std::string& name) {
       shares[half] = std::exp2(f16_to_float(static_cast<std::uint16_t>(half)));
     return shares;
   }();
+  static const std::array of_codes = [] {
+    std::array<float, 256> shares{};
+    for (std::size_t code = 0; code < shares.size(); ++code)
+      shares[code] = share_code::share_of(static_cast<std::uint8_t>(code));
+    return shares;
+  }();
   std::vector<float> shares(stored.bytes.size() /
                             static_cast<std::size_t>(type_bytes(stored.type)));
-  if (stored.type == Type::f16)
+  if (stored.type == Type::u8)
+    std::ranges::transform(stored.values<std::uint8_t>(), shares.begin(),
+                           [](std::uint8_t code) { return of_codes[code]; });
+  else if (stored.type == Type::f16)
     std::ranges::transform(stored.values<std::uint16_t>(), shares.begin(),
                            [](std::uint16_t half) { return of_halves[half]; });
   else if (stored.type == Type::f32)
@@ -45,7 +56,7 @@ std::vector<float> shares_of(const Array& stored, const std::string& name) {
                            [](float log2) { return std::exp2(log2); });
   else
     fail(ErrorCode::unreadable, quoted(name), " is ", type_name(stored.type),
-         ", expected float16 or float32");
+         ", expected uint8, float16 or float32");
   return shares;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <libdeflate.h>
 #include <new>
+#include <utility>
 
 #include "analyzer/profile/chunks_impl.hpp"
 #include "base/error.hpp"
@@ -118,15 +119,19 @@ Bytes encode_chunk(const Array& array, const Grid& grid, std::int64_t k) {
   for (std::size_t i = 0; i < extent.size(); ++i)
     extent[i] = std::min(extent[i], grid.shape[i] - start[i]);
   const auto count = static_cast<std::size_t>(element_count(grid.chunk));
-  Bytes plain(count * element), shuffled(count * element);
+  Bytes plain(count * element);
   copy_block(array.bytes.data(), array.shape, start, plain.data(), grid.chunk, origin, extent,
              static_cast<std::int64_t>(element));
-  shuffle(plain.data(), count, element, shuffled.data());
+  if (element > 1) {
+    Bytes shuffled(plain.size());
+    shuffle(plain.data(), count, element, shuffled.data());
+    plain = std::move(shuffled);
+  }
   thread_local const Compressor compressor(libdeflate_alloc_compressor(kDeflateLevel));
   if (!compressor) throw std::bad_alloc();
-  Bytes out(libdeflate_zlib_compress_bound(compressor.get(), shuffled.size()));
-  out.resize(libdeflate_zlib_compress(compressor.get(), shuffled.data(), shuffled.size(),
-                                      out.data(), out.size()));
+  Bytes out(libdeflate_zlib_compress_bound(compressor.get(), plain.size()));
+  out.resize(libdeflate_zlib_compress(compressor.get(), plain.data(), plain.size(), out.data(),
+                                      out.size()));
   out.shrink_to_fit();
   return out;
 }

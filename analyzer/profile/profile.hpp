@@ -27,7 +27,11 @@
 
 namespace kvatlas::profile {
 
-inline constexpr int kSchemaMajor = 1, kSchemaMinor = 1;
+/// The unit of maps and rows of attention. Where they are uint8 they hold the codes of
+/// base/share_code.hpp, and the file says beside them how codes become logarithms.
+inline constexpr const char* kLog2OfAShare = "log2 of a share";
+
+inline constexpr int kSchemaMajor = 1, kSchemaMinor = 2;
 
 /// Element types of a profile's arrays. float16 is held as its 16 bits.
 enum class Type : std::uint8_t { f32, f16, i32, i64, u8 };

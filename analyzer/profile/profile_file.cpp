@@ -12,6 +12,7 @@
 
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
+#include "base/share_code.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -307,6 +308,9 @@ void describe(const H5Dataset& dataset, const Description& array, bool all_sampl
   write_attribute(dataset.get(), "axes", axes);
   write_attribute(dataset.get(), "unit", array.unit);
   write_attribute(dataset.get(), "meaning", array.meaning);
+  if (array.type != Type::u8 || array.unit != kLog2OfAShare) return;
+  write_attribute(dataset.get(), "scale_factor", share_code::kScale);
+  write_attribute(dataset.get(), "add_offset", share_code::kOffset);
 }
 
 /// The row of a sample that lacks a statistic: NaN, or -1.

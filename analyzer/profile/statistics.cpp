@@ -168,7 +168,7 @@ std::string CaptureSettings::json() const {
               {"lags", lags},
               {"ratios", ratios},
               {"map_samples", map_samples},
-              {"map_type", map_float32 ? "float32" : "float16"},
+              {"map_type", type_name(map_type)},
               {"generated", generated}};
   out["proximities"] = json::array();
   for (const auto& proximity : proximities) out["proximities"].push_back(proximity_text(proximity));
@@ -323,15 +323,15 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
     own(name::kColumnSums, Type::f32, {"layer", "head", "key"}, 1, "share",
         "attention that each key takes, summed over all prompt rows");
   if (s.maps) {
-    const Type type = s.map_float32 ? Type::f32 : Type::f16;
     own(name::kMapBlocks, Type::i32, {"level"}, 0, "token", "tokens a side of a block");
     for (int level = 0; level < kMapLevels; ++level) {
       const std::vector<std::string> axes = {"layer", "head", "query_block", "key_block"};
-      own(map_name(false, level), type, axes, 2, "log2 of a share",
+      own(map_name(false, level), s.map_type, axes, 2, kLog2OfAShare,
           "mean attention of a block, zeros above the diagonal counted");
-      own(map_name(true, level), type, axes, 2, "log2 of a share", "greatest attention in a block");
+      own(map_name(true, level), s.map_type, axes, 2, kLog2OfAShare,
+          "greatest attention in a block");
     }
-    own(name::kRows, type, {"layer", "head", "row", "key"}, 2, "log2 of a share",
+    own(name::kRows, s.map_type, {"layer", "head", "row", "key"}, 2, kLog2OfAShare,
         "attention of the last prompt rows, ascending");
   }
   if (s.keep_qkv)

@@ -61,7 +61,7 @@ inline constexpr const char* kTextEnds = "text/ends";
 
 /// The name of a map, such as "map/mean/3" or "map/max/3". Level 0 is the finest.
 std::string map_name(bool maximum, int level);
-inline constexpr int kMapLevels = 10;  // 512 blocks a side, 256, … 1
+inline constexpr int kMapLevels = 10;  // 512 blocks a side, 256, … 1: the most there are
 /// The name of a raw array, such as "raw/query/12". `what` is query, key or value.
 std::string raw_name(const char* what, std::int64_t layer);
 
@@ -110,7 +110,8 @@ struct CaptureSettings {
   std::vector<std::string> ratios = {"1/2", "1/4", "1/6", "1/8"};
   std::vector<std::int64_t> agreement_counts;
   std::int64_t map_samples = 2;
-  bool map_float32 = false;
+  /// How maps and rows of attention are stored: u8 to be looked at, f16 and f32 exactly.
+  Type map_type = Type::u8;
   std::vector<std::int64_t> keep_layers;
   std::int64_t skip_queries = 4;  // first tokens whose queries are left out of their statistics
   std::int64_t generated = 1;     // tokens whose masses are taken, the first decode step included
@@ -121,6 +122,10 @@ struct CaptureSettings {
   void check(const model::Config& config) const;
   /// Whether keys and values of the prompt are needed after the prefill.
   bool decodes() const { return lazy || kept; }
+  /// Whether what is captured for the viewer is as exact as it was computed.
+  bool exact_maps() const { return map_type != Type::u8; }
+  /// Blocks a side of a map's finest level, at most.
+  std::int64_t map_blocks() const { return exact_maps() ? 512 : 256; }
   /// How many rows of attention are held for all layers until the prefill has ended.
   std::int64_t held_rows() const;
   std::int64_t last_rows()

@@ -52,6 +52,7 @@ void make(int argc, char** argv) {
   profile::CaptureSettings settings;
   settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
       settings.columns = false;
+  settings.map_type = profile::Type::f16;
   profile::Sample sample;
   sample.task = "needle";
   sample.tokens.assign(kTokens, 1);

@@ -82,6 +82,7 @@ void write_map_profile(const std::filesystem::path& path, const std::vector<std:
   settings.lazy = settings.js = settings.scores = settings.norms = settings.next =
       settings.columns = false;
   settings.kept = kept;
+  settings.map_type = profile::Type::f16;
   settings.proximities = {{4, 64}};
   settings.window_kinds = {{}};
   settings.budgets = {64};

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // However a profile comes about, it is the same: killed and resumed, by several processes, with
 // streamed weights.
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "tests/property/profile_fixture.hpp"
 #include "tests/support/places.hpp"
 
@@ -91,6 +93,53 @@ TEST_F(ProfileRuns, RefusesWhatMakesNoSense) {
   expect_refusal(profile(prompts, "prompts.jsonl"), 2, "choose another name");
   expect_refusal(profile(prompts, "prompts.jsonl", {"--resume"}), 3, "choose another name");
   EXPECT_TRUE(command.bytes("prompts.jsonl").starts_with("{\"id\""));
+}
+
+/// What is stored to be looked at, beside the exact form of the same run.
+TEST_F(ProfileRuns, MapsToLookAtAreNearTheExactOnes) {
+  const auto prompts = command.prompts(1, 600);
+  const std::vector<std::string> kept = {"--capture", "columns,maps,norms"};
+  auto exact = kept;
+  exact.insert(exact.end(), {"--map-type", "float32"});
+  ASSERT_EQ(profile(prompts, "seen.h5", kept).status, 0);
+  ASSERT_EQ(profile(prompts, "exact.h5", exact).status, 0);
+  const Reader seen(command.path("seen.h5")), whole(command.path("exact.h5"));
+  const auto first_block = [](const Reader& of) {
+    return of.array(0, name::kMapBlocks).values<std::int32_t>()[0];
+  };
+  EXPECT_EQ(first_block(whole), 2);  // 300 blocks a side
+  EXPECT_EQ(first_block(seen), 4);   // 150
+  const auto expect_near = [&](const std::string& array, const std::string& of_exact, float least) {
+    SCOPED_TRACE(array);
+    const Array codes = seen.array(0, array), logs = whole.array(0, of_exact);
+    ASSERT_EQ(codes.type, Type::u8);
+    ASSERT_EQ(codes.shape, logs.shape);
+    const auto got = shares_of(codes, array), want = shares_of(logs, of_exact);
+    std::int64_t told = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] > 0) {
+        ++told;
+        ASSERT_NEAR(std::log2(got[i]), std::log2(want[i]), 0.0625 + 1e-3) << i;
+      } else {
+        ASSERT_LT(want[i], least) << i;
+      }
+    }
+    EXPECT_GT(told, 0);
+  };
+  for (int level = 0; level < 9; ++level)
+    for (const bool maximum : {false, true})
+      expect_near(map_name(maximum, level), map_name(maximum, level + 1), 0x1p-31f);
+  EXPECT_FALSE(seen.has(map_name(false, 9)));
+  expect_near(name::kRows, name::kRows, 0x1p-24f);
+  for (const char* array : {name::kColumnSums, name::kKeyNormOfToken, name::kValueNormOfToken}) {
+    const Array rounded = seen.array(0, array), all = whole.array(0, array);
+    const auto got = rounded.values<float>(), want = all.values<float>();
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], want[i] * 0x1p-8) << array << ' ' << i;
+  }
+  EXPECT_LT(std::filesystem::file_size(command.path("seen.h5")) * 6,
+            std::filesystem::file_size(command.path("exact.h5")));
 }
 
 TEST_F(ProfileRuns, ShortPromptsLeaveWhatTheyCannotTell) {

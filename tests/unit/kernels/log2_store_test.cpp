@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/half.hpp"
+#include "base/share_code.hpp"
 #include "tests/support/kernel_test.hpp"
 
 namespace kvatlas::kernels {
@@ -29,18 +30,27 @@ std::vector<float> shares(std::int64_t count) {
   return values;
 }
 
-TEST_P(Log2Storing, IsTheLogarithmInBothTypes) {
+TEST_P(Log2Storing, IsTheLogarithmInEveryType) {
   for (const std::int64_t count : {0, 1, 3, 16, 17, 1000, 70001}) {
     const auto in = shares(count);
     Guarded<float> floats(count, 0.0f);
     Guarded<std::uint16_t> halves(count, std::uint16_t{0});
     log2_store({.shares = in.data(), .count = count, .as_float = floats.data()});
     log2_store({.shares = in.data(), .count = count, .as_half = halves.data()});
-    EXPECT_TRUE(floats.intact() && halves.intact());
+    Guarded<std::uint8_t> codes(count, std::uint8_t{0});
+    log2_store({.shares = in.data(), .count = count, .as_code = codes.data()});
+    EXPECT_TRUE(floats.intact() && halves.intact() && codes.intact());
     const auto got = floats.values();
     const auto bits = halves.values();
+    const auto bytes = codes.values();
     for (std::size_t i = 0; i < in.size(); ++i) {
       ASSERT_EQ(bits[i], float_to_f16(got[i])) << in[i];
+      // No share is off by more than half a step, and what has no code is less than half of one
+      // below the least that has.
+      if (bytes[i] > 0)
+        ASSERT_NEAR(std::log2(share_code::share_of(bytes[i])), got[i], 0.0625 + 1e-5) << in[i];
+      else
+        ASSERT_LT(got[i], -31.6875 + 1e-5) << in[i];
       if (in[i] < 0x1p-126f) {
         ASSERT_EQ(got[i], -kInf) << in[i];
       } else {
@@ -63,12 +73,29 @@ TEST_P(Log2Storing, KeepsWhatIsSpecial) {
   EXPECT_EQ(out[5], -kInf);
 }
 
+TEST_P(Log2Storing, CodesOfWhatIsSpecial) {
+  const std::vector<float> in = {0, 1, 0.5f, std::nanf(""), 0x1p-31f, 0x1p-32f, 1e-45f, 1.00001f};
+  std::vector<std::uint8_t> out(in.size());
+  log2_store({.shares = in.data(), .count = 8, .as_code = out.data()});
+  EXPECT_EQ(out, (std::vector<std::uint8_t>{0, 254, 246, 255, 6, 0, 0, 254}));
+  log2_store({.shares = in.data(), .count = 8, .least = 0x1p-24f, .as_code = out.data()});
+  EXPECT_EQ(out, (std::vector<std::uint8_t>{0, 254, 246, 255, 0, 0, 0, 254}));
+  EXPECT_EQ(share_code::share_of(0), 0);
+  EXPECT_EQ(share_code::share_of(254), 1);
+  EXPECT_EQ(share_code::share_of(246), 0.5f);
+  EXPECT_EQ(share_code::share_of(6), 0x1p-31f);
+  EXPECT_TRUE(std::isnan(share_code::share_of(share_code::kUnknown)));
+}
+
 TEST_P(Log2Storing, WantsOneOutput) {
   const float in = 1;
   float out = 0;
   std::uint16_t half = 0;
   EXPECT_THROW(log2_store({.shares = &in, .count = 1}), Error);
-  EXPECT_THROW(log2_store({&in, 1, &out, &half}), Error);
+  EXPECT_THROW(log2_store({&in, 1, 1, &out, &half}), Error);
+  std::uint8_t code = 0;
+  EXPECT_THROW(log2_store({.shares = &in, .count = 1, .least = 0, .as_code = &code}), Error);
+  EXPECT_THROW(log2_store({&in, 1, 1, &out, nullptr, &code}), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, Log2Storing, testing::ValuesIn(testing_support::cpu_bodies()),

@@ -2,11 +2,14 @@
 // Arrays whose type or sizes are not those that their reader counts on.
 #include "analyzer/profile/checked_arrays.hpp"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
+#include "base/half.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/unit/profile/samples.hpp"
@@ -54,6 +57,21 @@ TEST_F(CheckedArrays, Floats) {
   EXPECT_THAT(error_of([&] { floats_of(profile, 0, "mass", {}, {3}); }),
               HasSubstr("array mass of the profile has sizes [2, 3] in a sample, expected [3]"));
   EXPECT_NE(error_of([&] { floats_of(profile, 0, "mass", {}, {}); }), "") << "an axis too many";
+}
+
+TEST_F(CheckedArrays, SharesOfEveryType) {
+  Array codes(Type::u8, {5});
+  const std::uint8_t stored[] = {0, 6, 246, 254, 255};
+  std::copy(std::begin(stored), std::end(stored), codes.values<std::uint8_t>().begin());
+  EXPECT_THAT(shares_of(codes, "map"),
+              testing::ElementsAre(0, 0x1p-31f, 0.5f, 1, testing::IsNan()));
+  Array halves(Type::f16, {2});
+  halves.values<std::uint16_t>()[0] = float_to_f16(-3);
+  halves.values<std::uint16_t>()[1] = float_to_f16(-INFINITY);
+  EXPECT_THAT(shares_of(halves, "map"), testing::ElementsAre(0.125f, 0));
+  EXPECT_THAT(shares_of(Array(Type::f32, {1}), "map"), testing::ElementsAre(1));
+  EXPECT_THAT(error_of([] { shares_of(Array(Type::i32, {1}), "map"); }),
+              HasSubstr("'map' is int32, expected uint8, float16 or float32"));
 }
 
 TEST_F(CheckedArrays, WholeNumbersOfLayers) {

@@ -223,7 +223,7 @@ std::filesystem::path file_of_version(const std::string& version) {
 }
 
 TEST_F(RoundTrip, FilesOfPastVersions) {
-  for (const std::string version : {"1.0", "1.1"}) {
+  for (const std::string version : {"1.0", "1.1", "1.2"}) {
     const Reader profile(file_of_version(version));
     ASSERT_THAT(profile.samples(), SizeIs(3));
     for (std::size_t i = 0; i < 3; ++i) {
@@ -259,6 +259,22 @@ TEST_F(RoundTrip, OtherToolsReadIt) {
   const auto text = path().string() + ".txt";
   ASSERT_EQ(std::system(("h5dump " + path().string() + " > " + text).c_str()), 0);
   EXPECT_THAT(file_bytes(text), HasSubstr("Mass on near keys."));
+}
+
+TEST_F(RoundTrip, CodesAreExplainedBesideThem) {
+  if (std::system("h5dump --version > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "h5dump (Debian's hdf5-tools) is not installed";
+  Header header = make_header(3);
+  for (Description& array : header.arrays)
+    if (array.name == "bytes") array.unit = kLog2OfAShare;
+  write_range(path(), header, 0, 3);
+  const auto text = path().string() + ".txt";
+  ASSERT_EQ(std::system(("h5dump -A " + path().string() + " > " + text).c_str()), 0);
+  const std::string dumped = file_bytes(text);
+  EXPECT_THAT(dumped, HasSubstr("scale_factor"));
+  EXPECT_THAT(dumped, HasSubstr("0.125"));
+  EXPECT_THAT(dumped, HasSubstr("add_offset"));
+  EXPECT_THAT(dumped, HasSubstr("-31.75"));
 }
 
 TEST_F(RoundTrip, NoSamples) {

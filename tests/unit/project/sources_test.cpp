@@ -30,6 +30,32 @@ TEST(Sources, ListFindsThisFileAndTheScripts) {
   EXPECT_THAT(project_sources({""}), Contains(".ci/run"));
 }
 
+/// project_headers counts on it, and a header is included once.
+TEST(Sources, IncludeTheirOwnHeaderFirst) {
+  const auto first_include = [](const std::string& text) {
+    const auto at = text.find("#include ");
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(first_include("// x\n#include \"a.hpp\"\n#include <b>\n"), "#include \"a.hpp\"");
+  std::vector<std::string> not_first, without_guard;
+  int pairs = 0;
+  for (const auto& header : project_sources({".hpp"})) {
+    const bool body = header.find("-inl.hpp") != header.npos;  // once for each instruction set
+    if (!body && read(header).find("\n#pragma once\n") == std::string::npos)
+      without_guard.push_back(header);
+    const auto source = std::filesystem::path(header).replace_extension(".cpp");
+    if (header.rfind("kernels/", 0) == 0 || header.rfind("tests/", 0) == 0 ||
+        !std::filesystem::exists(project_root() / source))
+      continue;
+    ++pairs;
+    if (first_include(read(source.string())) != "#include \"" + header + "\"")
+      not_first.push_back(header);
+  }
+  EXPECT_GT(pairs, 100);
+  EXPECT_THAT(not_first, IsEmpty());
+  EXPECT_THAT(without_guard, IsEmpty());
+}
+
 /// The first line says the licence, or the second where the first names the interpreter.
 bool has_licence(const std::string& text) {
   auto first = text.substr(0, text.find('\n'));

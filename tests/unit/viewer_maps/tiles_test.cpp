@@ -47,7 +47,8 @@ class ProfileTiles : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   /// A profile of one sample, after `change` to it.
-  std::filesystem::path write(const std::function<void(profile::Sample&)>& change = {}) {
+  std::filesystem::path write(const std::function<void(profile::Sample&)>& change = {},
+                              Type of_means = Type::f16) {
     profile::Header header;
     header.tool_version = "0.1.0";
     header.model_name = header.architecture = header.model_fingerprint = "tiny";
@@ -63,7 +64,7 @@ class ProfileTiles : public testing::Test {
     const std::vector<std::string> axes = {"layer", "head", "query_block", "key_block"};
     header.arrays = {
         {"map/block_tokens", {"level"}, "token", "Blocks.", Type::i32, {}, 0},
-        {"map/mean/0", axes, "log2 of a share", "Means.", Type::f16, {}, 2},
+        {"map/mean/0", axes, profile::kLog2OfAShare, "Means.", of_means, {}, 2},
         {"map/max/0", axes, "log2 of a share", "Maxima.", Type::f32, {}, 2},
         {"map/mean/1", axes, "log2 of a share", "Means.", Type::f16, {}, 2},
     };
@@ -118,6 +119,22 @@ TEST_F(ProfileTiles, AreSharesAtTheirPlace) {
         }
     }
   EXPECT_TRUE(std::isnan(source->read({}).values[0]));  // stored so: not known
+}
+
+TEST_F(ProfileTiles, CodesAreShares) {
+  const auto path = write(
+      [](profile::Sample& sample) {
+        Array& codes = sample.arrays["map/mean/0"];
+        codes = Array(Type::u8, codes.shape);
+        const auto values = codes.values<std::uint8_t>();
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i);
+      },
+      Type::u8);
+  const Tile tile = profile_tiles(std::make_shared<profile::Reader>(path))->read({});
+  EXPECT_EQ(tile.values[0], 0);
+  for (int code = 1; code <= 254; ++code)
+    EXPECT_FLOAT_EQ(tile.values[code], std::exp2(0.125F * static_cast<float>(code - 254)));
+  EXPECT_TRUE(std::isnan(tile.values[255]));
 }
 
 TEST_F(ProfileTiles, RefusesWhatIsNotThere) {
