@@ -52,15 +52,18 @@ def exported(document, *options) -> Path:
 
 
 def arguments(file: Path) -> dict:
-    """What vLLM's own parser makes of the file, as arguments of LLM()."""
+    """What vLLM's own reader makes of the file, as arguments of LLM()."""
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    words = FlexibleArgumentParser().load_config_file(str(file))
-    given = {name[2:].replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)}
-    return given | {
-        "additional_config": json.loads(given["additional_config"]),
-        "block_size": int(given["block_size"]),
-    }
+    given = {}
+    for word in FlexibleArgumentParser().load_config_file(str(file)):
+        if word.startswith("--"):
+            values = given[word[2:].replace("-", "_")] = []
+        else:
+            values.append(word)
+    read = {"additional_config": json.loads, "block_size": int}
+    lists = ("kv_cache_dtype_skip_layers",)
+    return {name: values if name in lists else read.get(name, str)(*values) for name, values in given.items()}
 
 
 @contextlib.contextmanager
@@ -84,10 +87,10 @@ def blocks(llm):
     return llm.llm_engine.engine_core.engine_core.scheduler.kv_cache_manager
 
 
-def sampling(count: int):
+def sampling(count: int, **more):
     from vllm import SamplingParams
 
-    return SamplingParams(max_tokens=count, temperature=0, ignore_eos=True, detokenize=False)
+    return SamplingParams(max_tokens=count, temperature=0, ignore_eos=True, detokenize=False, **more)
 
 
 def generate(llm, prompts: list[list[int]], count: int) -> list[list[int]]:
