@@ -78,9 +78,24 @@ TEST_F(Auto, FindsTheSamePolicyAgainAlsoAfterAnInterruption) {
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("trials are there already"));
   EXPECT_EQ(text_of(folder_.path() / "second.json"), text_of(folder_.path() / "first.json"));
+
+  // With little memory prompts are kept on the disk, beside the profile, where nothing is left of
+  // them; on a full disk they are read again in each stage.
+  for (const std::int64_t largest : {0, 4 << 20}) {
+    const Finished small = search("small.json", {}, {"--memory-budget", "1200MiB", "--force"},
+                                  {.largest_file = largest});
+    ASSERT_EQ(small.status, 0) << small.err;
+    EXPECT_EQ(small.err.find("are read anew in each round: writing") != std::string::npos,
+              largest > 0)
+        << small.err;
+    EXPECT_EQ(text_of(folder_.path() / "small.json"), text_of(folder_.path() / "first.json"));
+    const auto folder = std::filesystem::path(profile()).parent_path();
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      EXPECT_EQ(entry.path(), profile());
+  }
 }
 
-TEST_F(Auto, AMethodGoesOnAfterAnInterruptionAndWithLittleMemory) {
+TEST_F(Auto, AMethodGoesOnAfterAnInterruption) {
   const auto calibrate = [&](const char* name, const std::vector<std::string>& more,
                              const RunHow& how = {}) {
     std::vector<std::string> words = {"calibrate", "lagkv",  "--model", demo_model(), "-p",
@@ -91,11 +106,6 @@ TEST_F(Auto, AMethodGoesOnAfterAnInterruptionAndWithLittleMemory) {
   };
   const Finished first = calibrate("first.json", {});
   ASSERT_EQ(first.status, 0) << first.err;
-  // Prompts are then kept on the disk, beside the profile, where nothing is left of them.
-  const Finished small = calibrate("small.json", {"--memory-budget", "1200MiB"});
-  ASSERT_EQ(small.status, 0) << small.err;
-  EXPECT_EQ(small.out, first.out);
-  EXPECT_EQ(text_of(folder_.path() / "small.json"), text_of(folder_.path() / "first.json"));
 
   const Finished cut = calibrate("second.json", {}, {.interrupt_at = "6/6 samples"});
   EXPECT_EQ(cut.status, 130) << cut.err;
@@ -107,9 +117,6 @@ TEST_F(Auto, AMethodGoesOnAfterAnInterruptionAndWithLittleMemory) {
   EXPECT_EQ(resumed.out, first.out);
   EXPECT_EQ(text_of(folder_.path() / "second.json"), text_of(folder_.path() / "first.json"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "second.trials.jsonl"));
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::filesystem::path(profile()).parent_path()))
-    EXPECT_EQ(entry.path(), profile());
 }
 
 TEST_F(Auto, SaysWhatCannotBeMet) {
