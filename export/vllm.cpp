@@ -59,7 +59,8 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
       "No plugin is needed. fp8 is E4M3 with the scale 1, which vLLM takes where the checkpoint "
       "has "
       "no scales of its own: numbers beyond 448 are cut to that.",
-      "On CPUs vLLM wants AVX-512 or AMX for it, and heads of a multiple of 32 numbers."};
+      "On CPUs vLLM wants AVX-512 or AMX for it, and heads of a multiple of 32 numbers. It cuts "
+      "numbers toward zero there, where kvatlas rounds to the nearest."};
   return out;
 }
 

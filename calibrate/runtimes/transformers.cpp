@@ -14,11 +14,12 @@ Runtime transformers() {
       "as a window for each layer; llama alone, from 5.23 on"};
   r.forms[Form::precision] = {
       Fit::approximate, {Loss::rounds_otherwise}, "as its quantised cache, for all layers alike"};
-  r.formats_taken = {{KvFormat::int4, KvFormat::int2},
-                     false,
-                     false,
-                     0,
-                     "it rounds groups of 64 numbers, and keeps the last 128 tokens as they are"};
+  r.formats_taken = {
+      {KvFormat::int4, KvFormat::int2},
+      false,
+      false,
+      0,
+      "it rounds groups of 64 numbers, the prompt at once and later tokens when 128 are there"};
   r.architectures = {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "ministral"};
   r.notes = {{"llama",
               "the mask is not applied: the cache of a lazy layer is cut after a full prefill, for "

@@ -16,8 +16,9 @@ constexpr std::int64_t kBlockTokensOfFormats = 64;
 Runtime vllm() {
   Runtime r{"vllm", "vLLM", "0.32 and 0.33"};
   r.forms[Form::lazy_layers] = {Fit::exact, {Loss::whole_blocks}, "by the plugin kvatlas_vllm"};
-  r.forms[Form::precision] = {
-      Fit::exact, {}, "as its dtype of the cache and the layers without it"};
+  r.forms[Form::precision] = {Fit::approximate,
+                              {Loss::rounds_otherwise},
+                              "as its dtype of the cache and the layers without it"};
   r.formats_taken = {{KvFormat::fp8}, true, false, kBlockTokensOfFormats};
   r.page_tokens = kBlockTokens;
   r.equal_groups = true;

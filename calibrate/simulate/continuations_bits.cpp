@@ -17,7 +17,7 @@ namespace kvatlas::calibrate {
 void Continuations::State::code_rows(Stream& stream, const Range& positions, std::int64_t l,
                                      std::int64_t m, std::int64_t g, const CopiedRows& copied) {
   const Ranges seen = intersect(
-      stream.head(m, g).seen_from(stream.first + stream.taken - 1, 0, stream.first), {positions});
+      stream.head(m, g).seen_from(stream.first + stream.taken - 1, {}, stream.first), {positions});
   std::vector<at::Tensor> keys, values;
   const auto add = [&](const at::Tensor& key, const at::Tensor& value, const Ranges& rows) {
     for (const auto& range : rows) {

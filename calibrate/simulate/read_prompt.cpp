@@ -16,7 +16,7 @@ struct Shown {
   std::vector<at::Tensor> queries;  // [layer] of [n_heads, rows, head_dim]
   std::vector<at::Tensor> sinks;    // [layer] of [n_heads], or undefined
   std::vector<double> scales, softcaps;
-  std::vector<std::int64_t> windows;
+  std::vector<KeyWindow> windows;
 };
 
 }  // namespace
@@ -143,7 +143,7 @@ ReadPrompt ReadPrompt::load(const capture::Engine& engine, const capture::ReadBy
   for (Shown* shown : {&out.state_->prompt, &out.state_->step}) {
     shown->scales = capture::read_values<double>(read);
     shown->softcaps = capture::read_values<double>(read);
-    shown->windows = capture::read_values<std::int64_t>(read);
+    shown->windows = capture::read_values<KeyWindow>(read);
     for (std::size_t i = 0; i < shown->windows.size(); ++i) {
       shown->queries.push_back(capture::read_tensor(read, device));
       shown->sinks.push_back(capture::read_tensor(read, device));

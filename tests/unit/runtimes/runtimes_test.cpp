@@ -54,7 +54,7 @@ TEST(Runtimes, Matrix) {
   // not.
   const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee -"},
                                                       {"duo-attention", "Ec - Ec - - - -"},
-                                                      {"vllm", "Eh - - - - - E"},
+                                                      {"vllm", "Eh - - - - - Ai"},
                                                       {"tensorrt-llm", "Aabcd - - - Ag - Ai"},
                                                       {"transformers", "Aabcd - - - Aacg - Ai"},
                                                       {"sglang", "Aabcd - - - - - Ai"},
