@@ -1112,6 +1112,7 @@ constexpr HfFamily kFamilies[] = {
      .model_class = "DeepseekV3ForCausalLM",
      .architecture = Architecture::deepseek_v3,
      .special = "latent attention, experts chosen by groups with a correction (V3, R1)",
+     .in_gguf = "deepseek2",
      .defaults = {.context = 4096},
      .layout = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts."},
      .read = read_deepseek_v3},
