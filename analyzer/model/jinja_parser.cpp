@@ -86,7 +86,7 @@ class Parser {
     fail_here("the template is nested deeper than ", kDeepestTemplate, " levels");
   }
 
-  Node* make(Op op, int line, std::vector<Node*> kids = {}, std::string text = {}) {
+  Node* make(Op op, int line, const std::vector<Node*>& kids = {}, std::string text = {}) {
     Node& node = program_.nodes.emplace_back();
     node.op = op;
     node.line = line;

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 #include "analyzer/model/jinja_methods_impl.hpp"
 #include "analyzer/model/jinja_value_impl.hpp"
@@ -36,15 +35,15 @@ void JinjaHeap::lacks_text(const std::string& text) const {
 }
 
 JinjaValue JinjaHeap::string(std::string text) {
-  spend(text.size() + sizeof text);
+  spend(text.size() + sizeof(std::string));
   return JinjaValue::string(strings_.emplace_back(std::move(text)));
 }
 JinjaValue JinjaHeap::sequence(JinjaKind kind, JinjaValues values) {
-  spend(values.size() * sizeof(JinjaValue) + sizeof values);
+  spend(values.size() * sizeof(JinjaValue) + sizeof(JinjaValues));
   return JinjaValue::thing(kind, &sequences_.emplace_back(std::move(values)));
 }
 JinjaValue JinjaHeap::dict(JinjaItems items) {
-  spend(items.size() * sizeof(items[0]) + sizeof items);
+  spend(items.size() * sizeof(JinjaItems::value_type) + sizeof(JinjaItems));
   return JinjaValue::thing(Kind::dict, &dicts_.emplace_back(std::move(items)));
 }
 JinjaValue JinjaHeap::stream(JinjaValues values) {
@@ -371,7 +370,9 @@ std::string real_text(double value) {
       std::to_chars(shortest, shortest + sizeof shortest, value, std::chars_format::scientific);
   std::string text(shortest, wrote.ptr);  // -d.ddde+xx
   const auto mark = text.find('e');
-  const int exponent = std::atoi(text.c_str() + mark + 1);
+  const char* const digits = text.c_str() + mark + (text[mark + 1] == '+' ? 2 : 1);
+  int exponent = 0;
+  std::from_chars(digits, text.c_str() + text.size(), exponent);
   if (exponent < -4 || exponent >= 16) return text;
   const auto fixed =
       std::to_chars(shortest, shortest + sizeof shortest, value, std::chars_format::fixed);

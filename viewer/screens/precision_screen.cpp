@@ -78,13 +78,14 @@ bool PrecisionScreen::act(Act act) {
 }
 
 QString PrecisionScreen::focus_text() const {
-  if (!model_ || !message().isEmpty()) return {};
+  const PrecisionModel* const model = model_.get();
+  if (model == nullptr || !message().isEmpty()) return {};
   const auto point = chosen();
-  const auto shown = point ? point : model_->calibrated;
-  const QString formats = QString::fromStdString(formats_text(model_->formats_of(point)));
+  const auto shown = point ? point : model->calibrated;
+  const QString formats = QString::fromStdString(formats_text(model->formats_of(point)));
   if (!shown) return tr("as calibrated: %1").arg(formats);
   return (point ? tr("chosen: size %1, %2") : tr("as calibrated: size %1, %2"))
-      .arg(QString::fromStdString(percent_text(model_->curve[*shown].size)), formats);
+      .arg(QString::fromStdString(percent_text(model->curve[*shown].size)), formats);
 }
 
 Screen* make_precision_screen(Session& session, QWidget* parent) {
