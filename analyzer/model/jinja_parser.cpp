@@ -308,7 +308,7 @@ class Parser {
       if (at_sign(",")) is_tuple = true;
     } while (skip_sign(","));
     if (in_brackets) expect_sign(")");
-    return is_tuple ? make(Op::tuple, line, std::move(targets)) : targets.front();
+    return is_tuple ? make(Op::tuple, line, targets) : targets.front();
   }
 
   // Expressions.
@@ -325,7 +325,7 @@ class Parser {
         break;
       parts.push_back(with_choice ? parse_expression() : parse_either());
     }
-    return make(Op::tuple, line, std::move(parts));
+    return make(Op::tuple, line, parts);
   }
 
   Node* parse_expression() {
