@@ -363,10 +363,7 @@ Calibrated Budgeting::calibrate() {
   json section = section_of(part_of_level(chosen, chosen.positions));
   for (const auto& [task, members] : by_task(chosen.positions))
     if (!task.empty()) section["result"]["tasks"][task] = chosen.summary(members).budgets;
-  section.update(report_);
-  section.update(out_.section);
-  out_.section = std::move(section);
-  return std::move(out_);
+  return with_section(std::move(section), report_, std::move(out_));
 }
 
 /// The method's options.

@@ -19,6 +19,15 @@ Policy policy_of(Part part) {
   return policy;
 }
 
+double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
+
+Calibrated with_section(json section, const json& report, Calibrated found) {
+  section.update(report);
+  section.update(found.section);
+  found.section = std::move(section);
+  return found;
+}
+
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
                  const std::vector<std::size_t>& samples) {
   std::vector<Policy> all = {Policy{.name = "full", .parts = {}}};

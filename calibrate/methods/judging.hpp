@@ -17,6 +17,10 @@ namespace kvatlas::calibrate {
 /// The policy that has this part alone, called by its text.
 Policy policy_of(Part part);
 
+/// A trial's KL divergence. A cache that makes the model's numbers no numbers is as far from it as
+/// can be.
+double divergence_of(const Trial& trial);
+
 /// What policies did on samples that have answers.
 class Verdict {
  public:
@@ -48,6 +52,9 @@ class Verdict {
   std::vector<std::vector<double>> scores_;
   std::vector<std::vector<Trial>> trials_;
 };
+
+/// What a method found: the section of its part, with what it reports and what was forced.
+Calibrated with_section(nlohmann::json section, const nlohmann::json& report, Calibrated found);
 
 /// A table with a row for each task and one for all of them, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);

@@ -322,11 +322,7 @@ Calibrated Sweep::calibrate() {
   report(chosen);
   if (run_) measure(split, candidates_[chosen].part);
   report_["samples"] = candidates_[chosen].positions.size();
-  json section = section_of(candidates_[chosen].part);
-  section.update(report_);
-  section.update(out_.section);
-  out_.section = std::move(section);
-  return std::move(out_);
+  return with_section(section_of(candidates_[chosen].part), report_, std::move(out_));
 }
 
 /// The method's options.

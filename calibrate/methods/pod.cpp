@@ -331,11 +331,8 @@ Calibrated Grouping::calibrate() {
   report_agreement();
   report_["keys_dropped"] = point_at(chosen).dropped;
   report_["samples"] = similarity_.positions.size();
-  json section = section_of(part_at(chosen, request_.policy.tau, proximal));
-  section.update(report_);
-  section.update(out_.section);
-  out_.section = std::move(section);
-  return std::move(out_);
+  return with_section(section_of(part_at(chosen, request_.policy.tau, proximal)), report_,
+                      std::move(out_));
 }
 
 /// The method's options.

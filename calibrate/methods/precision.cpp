@@ -26,9 +26,6 @@ constexpr std::size_t kTried = 8;
 
 std::string word_of(KvFormat format) { return std::string(facts_of(format).word); }
 
-/// A cache that makes the model's numbers no numbers is as far from it as can be.
-double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
-
 class FormatSearch {
  public:
   FormatSearch(const Evidence& evidence, const PrecisionRequest& request, const RunTrials& run)
@@ -305,11 +302,7 @@ Calibrated FormatSearch::calibrate() {
   report(chosen);
   report_["sensitivity"]["samples"] = looked_at.size();
   report_["samples"] = split.choice.size();
-  json section = section_of(chosen);
-  section.update(report_);
-  section.update(out_.section);
-  out_.section = std::move(section);
-  return std::move(out_);
+  return with_section(section_of(chosen), report_, std::move(out_));
 }
 
 /// The method's options.

@@ -252,11 +252,7 @@ Calibrated Thresholding::calibrate() {
     out_.notes.push_back("without --model nothing was tried: what the threshold costs is unknown");
   }
   report(threshold);
-  json section = section_of(part_at(threshold));
-  section.update(report_);
-  section.update(out_.section);  // what was forced
-  out_.section = std::move(section);
-  return std::move(out_);
+  return with_section(section_of(part_at(threshold)), report_, std::move(out_));
 }
 
 /// The method's options.

@@ -19,9 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-/// A cache that makes the model's numbers no numbers is as far from it as can be.
-double divergence_of(const Trial& trial) { return std::isnan(trial.kl) ? 100 : trial.kl; }
-
 /// Samples in an order in which every beginning has as many texts as it can, and its share of each
 /// task.
 std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::size_t> samples) {

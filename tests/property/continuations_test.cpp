@@ -86,6 +86,16 @@ class ContinuationsOf : public OnCheckpoint {
     }
   }
 
+  /// The same of the plans that policies make of a prompt.
+  void expect_policies(const std::vector<Policy>& asked, const std::vector<std::int64_t>& ids,
+                       std::int64_t steps, float slack = 1, std::size_t flips = 0) {
+    const Prefilled prompt = prefill(ids, asked);
+    std::vector<Plan> plans;
+    for (const auto& policy : asked)
+      plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+    expect_what_they_mean(prompt.sequence, std::ssize(ids), plans, steps, slack, flips);
+  }
+
   /// The same number of tokens in each KV head, but others: ranges of the prompt, or single ones.
   Plan random_plan(std::int64_t n, Random& random, bool ranges) const {
     Plan plan;
@@ -171,11 +181,7 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
       "pod:delta=0.3,initial=4,recent=24+kv4",
       "kv2",
   });
-  const Prefilled prompt = prefill(random_ids(n, 2), asked);
-  std::vector<Plan> plans;
-  for (const auto& policy : asked)
-    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
-  expect_what_they_mean(prompt.sequence, n, plans, 20);
+  expect_policies(asked, random_ids(n, 2), 20);
 }
 
 TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
@@ -190,11 +196,7 @@ TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
       "random-layers:layers=2,initial=4,recent=24",
   });
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i].block_tokens = i % 2 == 0 ? 8 : 11;
-  const Prefilled prompt = prefill(random_ids(n, 6), asked);
-  std::vector<Plan> plans;
-  for (const auto& policy : asked)
-    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
-  expect_what_they_mean(prompt.sequence, n, plans, 40);
+  expect_policies(asked, random_ids(n, 6), 40);
 }
 
 /// Formats that round each token by itself do so as soon as it is there; each layer, and keys and
@@ -222,11 +224,7 @@ TEST_P(ContinuationsOf, RoundByTheFormatsOfLayers) {
                          static_cast<KvFormat>(random.integer(0, 5))});
     asked.push_back(std::move(by_layer));
   }
-  const Prefilled prompt = prefill(random_ids(n, 9), asked);
-  std::vector<Plan> plans;
-  for (const auto& policy : asked)
-    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
-  expect_what_they_mean(prompt.sequence, n, plans, 40, 30, plans.size() / 2);
+  expect_policies(asked, random_ids(n, 9), 40, 30, asked.size() / 2);
 }
 
 /// What is generated joins the codes, and so do the last tokens of the prompt that did not at
@@ -246,11 +244,7 @@ TEST_P(ContinuationsOf, RoundLaterTokensInGroups) {
       "pod:delta=0.3,initial=4,recent=24+kv4:residual=12",
       "snapkv:window=8,budget=24,heads=query+kv2",
   });
-  const Prefilled prompt = prefill(random_ids(n, 4), asked);
-  std::vector<Plan> plans;
-  for (const auto& policy : asked)
-    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
-  expect_what_they_mean(prompt.sequence, n, plans, 40, 30, plans.size() / 4);
+  expect_policies(asked, random_ids(n, 4), 40, 30, asked.size() / 4);
 }
 
 /// Prompts shorter than everything that is asked of them.

@@ -50,6 +50,25 @@ class SimulationOf : public OnCheckpoint {
     }
     return out;
   }
+
+  /// What a policy generates, and its KL divergence along the full model's tokens, are those of a
+  /// cache `held` after a prompt whose last logits are these. Returns that divergence.
+  double expect_decoded(const Outcome& policy, const Ids& full_tokens,
+                        const std::vector<std::vector<float>>& full_logits, const NaiveDecode& held,
+                        const std::vector<float>& logits, double of_kl) {
+    EXPECT_EQ(full_tokens.size(), full_logits.size());
+    NaiveDecode free = held, forced = held;
+    double kl = divergence(full_logits[0], logits);
+    Ids tokens{capture::argmax(logits)};
+    for (std::size_t p = 1; p < full_tokens.size(); ++p) {
+      kl += divergence(full_logits[p], forced.step(full_tokens[p - 1]));
+      tokens.push_back(capture::argmax(free.step(tokens.back())));
+    }
+    EXPECT_EQ(policy.tokens, tokens);
+    kl /= static_cast<double>(full_tokens.size());
+    EXPECT_NEAR(policy.kl, kl, of_kl * kl + 1e-5);
+    return kl;
+  }
 };
 
 TEST_P(SimulationOf, FullIsWhatTheEngineGenerates) {
@@ -279,17 +298,8 @@ TEST_P(SimulationOf, MasksThePrefillAsTheEngineDoes) {
                 std::get<Streaming>(tried[i].parts[0]).keep);
     engine.run({&step, 1}, capture::Logits::last);
     const PromptFacts facts(needs_of({&tried[i], 1}), config, n);
-    const Plan plan = make_plan(tried[i], facts, masked, config);
-    NaiveDecode free(engine, masked, n, plan), forced = free;
-    double kl = divergence(full_logits[0], masked.logits());
-    Ids tokens{capture::argmax(masked.logits())};
-    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
-      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
-      tokens.push_back(capture::argmax(free.step(tokens.back())));
-    }
-    EXPECT_EQ(got.policies[i].tokens, tokens);
-    kl /= static_cast<double>(count);
-    EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
+    const NaiveDecode held(engine, masked, n, make_plan(tried[i], facts, masked, config));
+    expect_decoded(got.policies[i], got.full.tokens, full_logits, held, masked.logits(), 1e-3);
   }
 }
 
@@ -329,17 +339,8 @@ TEST_P(SimulationOf, RoundsWhileThePromptIsRead) {
     };
     engine.run({&step, 1}, capture::Logits::last);
     const PromptFacts facts(needs_of({&tried[i], 1}), config, n);
-    NaiveDecode free(engine, rounded, n, make_plan(tried[i], facts, rounded, config)),
-        forced = free;
-    double kl = divergence(full_logits[0], rounded.logits());
-    Ids tokens{capture::argmax(rounded.logits())};
-    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
-      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
-      tokens.push_back(capture::argmax(free.step(tokens.back())));
-    }
-    EXPECT_EQ(got.policies[i].tokens, tokens);
-    kl /= static_cast<double>(count);
-    EXPECT_NEAR(got.policies[i].kl, kl, 0.02 * kl + 1e-5);
+    const NaiveDecode held(engine, rounded, n, make_plan(tried[i], facts, rounded, config));
+    expect_decoded(got.policies[i], got.full.tokens, full_logits, held, rounded.logits(), 0.02);
   }
 }
 
@@ -372,17 +373,7 @@ TEST_P(SimulationOf, SharesKeysWhileThePromptIsRead) {
     NaiveDecode free(engine, first, 1, plan);
     std::vector<float> logits;
     for (std::int64_t j = 1; j < n; ++j) logits = free.step(ids[static_cast<std::size_t>(j)]);
-    NaiveDecode forced = free;
-    double kl = divergence(full_logits[0], logits);
-    Ids tokens{capture::argmax(logits)};
-    for (std::size_t p = 1; p < static_cast<std::size_t>(count); ++p) {
-      kl += divergence(full_logits[p], forced.step(got.full.tokens[p - 1]));
-      tokens.push_back(capture::argmax(free.step(tokens.back())));
-    }
-    EXPECT_EQ(got.policies[i].tokens, tokens);
-    kl /= static_cast<double>(count);
-    EXPECT_NEAR(got.policies[i].kl, kl, 1e-3 * kl + 1e-5);
-    EXPECT_GT(kl, 0);
+    EXPECT_GT(expect_decoded(got.policies[i], got.full.tokens, full_logits, free, logits, 1e-3), 0);
   }
   EXPECT_TRUE(shares);
   EXPECT_THROW(run(ids, policies({"simlayerkv:threshold=0.4+pod:prefill=shared"}), {.max_new = 2}),
