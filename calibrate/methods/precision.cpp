@@ -20,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kName = method::kPrecision.name;
 /// Allocations that are tried, evenly spread over their sizes.
 constexpr std::size_t kTried = 8;
 
