@@ -173,7 +173,7 @@ void run_statistics_export(const Options& options) {
                                       exporting::reads_statistics);
   if (wrong != options.runtimes.end())
     fail(ErrorCode::usage, quoted(options.policy, 400), " is a profile, of which ",
-         join(exporting::kStatisticReaders, " and "), " read statistics, not ", quoted(*wrong),
+         join(exporting::kStatisticReaders, ", "), " read statistics, not ", quoted(*wrong),
          ": calibrate a policy for it");
   const profile::Reader profile(options.policy);
   std::vector<Target> targets;
@@ -192,9 +192,10 @@ void print_list(bool as_json) {
     std::cout << exporting::matrix_json().dump(2) << '\n';
     return;
   }
-  std::cout << exporting::matrix_text()
-            << "\nOf a profile with --capture queries or queries,covariance, statistics for: "
-            << join(exporting::kStatisticReaders, ", ") << '\n';
+  std::cout
+      << exporting::matrix_text()
+      << "\nOf a profile with --capture queries, queries,covariance or heads, statistics for: "
+      << join(exporting::kStatisticReaders, ", ") << '\n';
 }
 
 void run_export(Options options) {
@@ -206,8 +207,10 @@ void run_export(Options options) {
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the folder to write to");
   outlive_readers();
   if (profile::is_profile(options.policy)) return run_statistics_export(options);
+  const auto& known = calibrate::runtimes();
   for (const auto& name : options.runtimes)
-    if (exporting::reads_statistics(name))
+    if (exporting::reads_statistics(name) &&
+        std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.name == name; }))
       fail(ErrorCode::usage, name, " reads statistics of a profile, and ",
            quoted(options.policy, 400), " is a policy: give the profile");
   const auto names = wanted_runtimes(options);
@@ -247,7 +250,7 @@ void add_export_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   add_option(*command, "policy", options->policy, "POLICY",
              "the policy document; with --config also a policy as text, as lagkv:lag=128; or a "
-             "profile, for software that reads statistics of queries");
+             "profile, for software that reads statistics of queries or heads");
   add_option(*command, "--to", options->runtimes, "RUNTIME",
              "the runtime, or all; several with commas between")
       ->delimiter(',');
@@ -281,7 +284,8 @@ void add_export_command(CLI::App& app) {
       "  kvatlas export lagkv:lag=128,ratio=1/4 --to lagkv --config config.json --length 8192 -o "
       "lagkv/\n"
       "  kvatlas export policy.json --to all -o runtimes/\n"
-      "  kvatlas export p.h5 --to triattention,expected-attention -o statistics/");
+      "  kvatlas export p.h5 --to triattention,expected-attention -o statistics/\n"
+      "  kvatlas export p.h5 --to duo-attention -o heads/");
   command->callback([options] { run_export(*options); });
 }
 

@@ -168,6 +168,43 @@ std::vector<ExportFile> for_expected_attention(const profile::Reader& profile) {
                              "stats_folder=\"this folder\")\n"}};
 }
 
+/// Numbers of heads as DuoAttention's own training leaves them: --sparsity makes a pattern of them.
+std::vector<ExportFile> for_duo_attention(const profile::Reader& profile) {
+  if (!profile.has(name::kHeadReach))
+    fail(ErrorCode::usage,
+         "the profile does not say how far back heads attend: take it with 'kvatlas profile "
+         "--capture heads'");
+  const profile::Array all = profile.statistic(name::kHeadReach);
+  const auto values = all.values<float>();
+  const auto samples = static_cast<std::size_t>(all.shape.at(0)),
+             heads = static_cast<std::size_t>(all.shape.at(2)), size = values.size() / samples;
+  std::string table;
+  for (std::size_t i = 0; i < size; ++i) {
+    double sum = 0;
+    for (std::size_t s = 0; s < samples; ++s) sum += static_cast<double>(values[s * size + i]);
+    if (!std::isfinite(sum))
+      fail(ErrorCode::usage, "layer ", i / heads,
+           " has no keys of its own, and DuoAttention's table has a number for each layer");
+    table += json(sum / static_cast<double>(samples)).dump();
+    table += (i + 1) % heads == 0 ? '\n' : '\t';
+  }
+  // The sizes that kvpress takes with such numbers.
+  const json sizes = {{"recent_size", 256}, {"sink_size", 128}};
+  return {
+      {"full_attention_heads.tsv", table},
+      {"config.json", sizes.dump(2) + "\n"},
+      {"README.txt",
+       str("How far back the KV heads of ", printable(profile.header().model_name, 200),
+           " attend, a row a layer, as a mean over ", samples,
+           " prompts. The lowest become streaming heads.\n"
+           "\nDuoAttention reads this folder (load_attn_pattern, then "
+           "sparsify_attention_heads with a sparsity).\nAs a policy, to try it and to export it "
+           "for other runtimes:\n\n"
+           "    kvatlas import duo-attention THIS_FOLDER --sparsity 0.5 --config "
+           "path/to/model/config.json -o heads.json\n"
+           "    kvatlas evaluate --model path/to/model --policy heads.json\n")}};
+}
+
 }  // namespace
 
 bool reads_statistics(std::string_view name) {
@@ -177,8 +214,9 @@ bool reads_statistics(std::string_view name) {
 
 std::vector<ExportFile> export_query_statistics(const profile::Reader& profile,
                                                 std::string_view reader) {
-  return reader == kStatisticReaders[0] ? for_triattention(profile)
-                                        : for_expected_attention(profile);
+  if (reader == kStatisticReaders[0]) return for_triattention(profile);
+  return reader == kStatisticReaders[1] ? for_expected_attention(profile)
+                                        : for_duo_attention(profile);
 }
 
 }  // namespace kvatlas::exporting

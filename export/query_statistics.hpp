@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runtimes read that is no policy: statistics of a profile's queries before RoPE
-// (kvatlas profile --capture queries,covariance).
+// What runtimes read that is no policy: statistics of a profile's queries and keys before RoPE
+// (kvatlas profile --capture queries,covariance or heads).
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 namespace kvatlas::exporting {
 
 /// The software that reads such statistics, as --to names it.
-inline constexpr std::array<std::string_view, 2> kStatisticReaders = {"triattention",
-                                                                      "expected-attention"};
+inline constexpr std::array<std::string_view, 3> kStatisticReaders = {
+    "triattention", "expected-attention", "duo-attention"};
 bool reads_statistics(std::string_view name);
 
 /// The files for one of kStatisticReaders. Error(usage) if the profile lacks what it needs.

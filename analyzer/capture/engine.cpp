@@ -316,8 +316,15 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   flow.states_done += w.before.size();
   predict_streams(w, c, flow.carried);
   const Projected projected =
-      project(c, index, w, hidden, flow.rotations, [&](const at::Tensor& query) {
-        if (observers.queries) observers.queries(index, number, any_view<3>(query.transpose(0, 1)));
+      project(c, index, w, hidden, flow.rotations, [&](const Projected& unturned) {
+        if (observers.queries)
+          observers.queries(index, number,
+                            any_view<3>(filled_up(unturned.query, c.head_dim).transpose(0, 1)));
+        if (observers.reach && unturned.key.defined()) {
+          const at::Tensor reach = head_reach(c, index, w, unturned).cpu().contiguous();
+          observers.reach(index, number,
+                          {reach.const_data_ptr<float>(), static_cast<std::size_t>(reach.numel())});
+        }
       });
   at::Tensor key, value;
   if (const auto owner = c.shape(index).keys_of; owner == index) {

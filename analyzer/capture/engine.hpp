@@ -73,6 +73,10 @@ using AttentionObserver = std::function<void(const AttentionInputs&)>;
 /// One layer's queries before RoPE, [n_heads, n_new, head_dim]. Valid during the call only.
 using QueryObserver =
     std::function<void(std::int64_t layer, std::size_t sequence, const AnyView<3>& query)>;
+/// How far back a layer's KV heads attend, [n_kv_heads] on the host. Layers without keys of their
+/// own are left out.
+using ReachObserver =
+    std::function<void(std::int64_t layer, std::size_t sequence, std::span<const float> reach)>;
 
 /// One token each of several continuations of a prompt, at one layer, after RoPE.
 struct ContinuationRows {
@@ -146,7 +150,8 @@ struct EngineObservers {
   AttentionObserver attention = {};  // called layer by layer, sequences in order
   LogitsObserver logits = {};        // called with Logits::all
   std::function<void(std::int64_t layers_done)> progress = {};
-  QueryObserver queries = {};  // called before `attention`
+  QueryObserver queries = {};  // called before `attention`, and so is the next one
+  ReachObserver reach = {};
 };
 
 /// Which layers score distant keys by the queries and keys of which other layers (docs/pod.md).

@@ -30,6 +30,7 @@ constexpr Part kParts[] = {{"lazy", &CaptureSettings::lazy, true},
                            {"heatmap", &CaptureSettings::heatmap, false},
                            {"argmax", &CaptureSettings::argmax, false},
                            {"agreement", &CaptureSettings::agreement, false},
+                           {"heads", &CaptureSettings::heads, false},
                            {"queries", &CaptureSettings::queries, false},
                            {"covariance", &CaptureSettings::covariance, false}};
 
@@ -43,7 +44,7 @@ void choose_parts(const std::vector<std::string>& names, CaptureSettings& settin
     if (!known)
       fail(ErrorCode::usage, "--capture ", quoted(name),
            ": choose of default, all, none, lazy, js, scores, kept, norms, next, columns, maps, "
-           "heatmap, argmax, agreement, queries, covariance");
+           "heatmap, argmax, agreement, heads, queries, covariance");
   }
 }
 
@@ -115,7 +116,9 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
        "(DynamicKV counts), kept (attention that selections keep), norms, next (best next tokens), "
        "columns and maps (of the first samples only: another pass over queries and keys); on "
        "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
-       "token under proximal attention: a forward pass a count), queries (means and magnitudes "
+       "token under proximal attention: a forward pass a count), heads (how far back each attends, "
+       "for "
+       "DuoAttention), queries (means and magnitudes "
        "before RoPE, for other software), covariance (of their channels: large); default, all",
        "PART,...");
   number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");

@@ -75,6 +75,11 @@ class Runner {
       queries = [&](std::int64_t layer, std::size_t i, const AnyView<3>& query) {
         batch.captures[i].queries(layer, query);
       };
+    ReachObserver reach;
+    if (settings.heads)
+      reach = [&](std::int64_t layer, std::size_t i, std::span<const float> of_heads) {
+        batch.captures[i].reach(layer, of_heads);
+      };
     engine_.run(
         steps, many ? Logits::all : Logits::last,
         {.attention = [&](const AttentionInputs& in) { batch.captures[in.sequence].prefill(in); },
@@ -87,7 +92,8 @@ class Runner {
                }
              },
          .progress = [&](std::int64_t layers) { report(layers, tokens); },
-         .queries = queries});
+         .queries = queries,
+         .reach = reach});
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       require_numbers(batch.sequences[i], printable(prompt(batch, i).prompt.id));
       batch.captures[i].end_prefill(batch.sequences[i].logits());

@@ -64,9 +64,17 @@ at::Tensor norm_heads(const model::Config& c, const at::Tensor& heads, const at:
       .view(heads.sizes());
 }
 
-/// The same heads in larger sizes: filled up with zeros.
-at::Tensor filled_up(const at::Tensor& heads, std::int64_t size) {
-  return heads.size(2) == size ? heads : at::constant_pad_nd(heads, {0, size - heads.size(2)});
+/// Changes queries, and keys where the layer has its own, each with its norm's weight.
+template <class Change>
+void on_queries_and_keys(const LayerTensors& w, Projected& made, const Change& change) {
+  change(made.query, w.q_norm);
+  if (made.key.defined()) change(made.key, w.k_norm);
+}
+
+void norm_both(const model::Config& c, const LayerTensors& w, Projected& made) {
+  on_queries_and_keys(w, made, [&](at::Tensor& heads, const at::Tensor& weight) {
+    heads = norm_heads(c, heads, weight);
+  });
 }
 
 at::Tensor repeated(const at::Tensor& heads, std::int64_t count) {
@@ -74,6 +82,10 @@ at::Tensor repeated(const at::Tensor& heads, std::int64_t count) {
 }
 
 }  // namespace
+
+at::Tensor filled_up(const at::Tensor& heads, std::int64_t size) {
+  return heads.size(2) == size ? heads : at::constant_pad_nd(heads, {0, size - heads.size(2)});
+}
 
 Rotations rotations(const model::Config& c, std::int64_t first, std::int64_t n,
                     const at::Device& device) {
@@ -91,6 +103,23 @@ Rotations rotations(const model::Config& c, std::int64_t first, std::int64_t n,
           c.local_rope ? table(*c.local_rope, c.local_rotary_dim) : RopeTable(), temperature};
 }
 
+void turn(const model::Config& c, std::int64_t layer, const LayerTensors& w,
+          const Rotations& rotations, Projected& made) {
+  if (c.has_rope(layer)) {
+    const bool local = c.window[layer] > 0 && c.local_rope;
+    const RopeTable& table = local ? rotations.local : rotations.global;
+    on_queries_and_keys(w, made,
+                        [&](const at::Tensor& heads, const at::Tensor&) { rotate(heads, table); });
+    if (c.rotated_norms)
+      on_queries_and_keys(w, made, [&](at::Tensor& heads, const at::Tensor&) {
+        heads = norm_heads(c, heads, at::ones({heads.size(2)}, heads.options()));
+      });
+  } else if (rotations.temperature.defined()) {
+    made.query = made.query * rotations.temperature.to(made.query.scalar_type());
+  }
+  if (c.norms_after_rope) norm_both(c, w, made);
+}
+
 Projected project(const model::Config& c, std::int64_t layer, const LayerTensors& w,
                   const at::Tensor& hidden, const Rotations& rotations,
                   const BeforeRope& before_rope) {
@@ -99,30 +128,11 @@ Projected project(const model::Config& c, std::int64_t layer, const LayerTensors
   const at::Tensor normed = norm(hidden, w.attention_norm, w.attention_norm_bias, c);
   Projected made =
       c.latent.rank > 0 ? latent(c, shape, w, normed) : ordinary(c, shape, own_keys, w, normed);
-  const auto on_queries_and_keys = [&](const auto& change) {
-    change(made.query, w.q_norm);
-    if (own_keys) change(made.key, w.k_norm);
-  };
-  const auto norm_both = [&] {
-    on_queries_and_keys(
-        [&](at::Tensor& heads, const at::Tensor& weight) { heads = norm_heads(c, heads, weight); });
-  };
-  if (!c.norms_after_rope) norm_both();
+  if (!c.norms_after_rope) norm_both(c, w, made);
   if (own_keys && c.value_norms)
     made.value = norm_heads(c, made.value, at::ones({shape.value_dim}, made.value.options()));
-  if (before_rope) before_rope(filled_up(made.query, c.head_dim));
-  if (c.has_rope(layer)) {
-    const bool local = c.window[layer] > 0 && c.local_rope;
-    const RopeTable& table = local ? rotations.local : rotations.global;
-    on_queries_and_keys([&](const at::Tensor& heads, const at::Tensor&) { rotate(heads, table); });
-    if (c.rotated_norms)
-      on_queries_and_keys([&](at::Tensor& heads, const at::Tensor&) {
-        heads = norm_heads(c, heads, at::ones({shape.head_dim}, heads.options()));
-      });
-  } else if (rotations.temperature.defined()) {
-    made.query = made.query * rotations.temperature.to(made.query.scalar_type());
-  }
-  if (c.norms_after_rope) norm_both();
+  if (before_rope) before_rope(made);
+  turn(c, layer, w, rotations, made);
   made.query = filled_up(made.query, c.head_dim);
   if (!own_keys) return made;
   made.key = repeated(filled_up(made.key, c.head_dim), c.n_kv_heads);

@@ -29,10 +29,23 @@ struct Projected {
   at::Tensor query, key, value;
   at::Tensor gate;  // [n, n_heads * head_dim] of what attention gives; undefined: none
 };
-using BeforeRope = std::function<void(const at::Tensor& query)>;
+/// Sees queries and keys before RoPE, in the layer's own sizes.
+using BeforeRope = std::function<void(const Projected&)>;
 Projected project(const model::Config& config, std::int64_t layer, const LayerTensors& weights,
                   const at::Tensor& hidden, const Rotations& rotations,
                   const BeforeRope& before_rope = {});
+
+/// RoPE, and what the layer does to queries and keys after it.
+void turn(const model::Config& config, std::int64_t layer, const LayerTensors& weights,
+          const Rotations& rotations, Projected& heads);
+
+/// The same heads [n, heads, size] in a larger size: filled up with zeros.
+at::Tensor filled_up(const at::Tensor& heads, std::int64_t size);
+
+/// How far back a layer's KV heads attend, [n_kv_heads] float32 between 0 and 1, by the mean query
+/// and the mean key of a prompt: docs/profiling.md.
+at::Tensor head_reach(const model::Config& config, std::int64_t layer, const LayerTensors& weights,
+                      const Projected& before_rope);
 
 /// What attention gave, [n, n_heads * head_dim], through the gates and the output projection:
 /// [n, D].

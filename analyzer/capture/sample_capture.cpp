@@ -96,6 +96,12 @@ void SampleCapture::queries(std::int64_t layer, const AnyView<3>& query) {
   state_->add_queries(layer, query);
 }
 
+void SampleCapture::reach(std::int64_t layer, std::span<const float> of_heads) {
+  const auto all = state_->array(name::kHeadReach).values<float>();
+  std::copy(of_heads.begin(), of_heads.end(),
+            all.begin() + layer * static_cast<std::int64_t>(of_heads.size()));
+}
+
 void SampleCapture::prefill(const AttentionInputs& in) {
   State& s = *state_;
   if (s.settings.last_rows() > 0) s.add_rows(in);

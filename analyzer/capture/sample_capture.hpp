@@ -27,6 +27,7 @@ class SampleCapture {
 
   /// The prompt's queries of a layer before RoPE, and then what its attention works on.
   void queries(std::int64_t layer, const AnyView<3>& query);
+  void reach(std::int64_t layer, std::span<const float> of_heads);
   void prefill(const AttentionInputs& in);
   /// Takes what needs all layers at once, and the next token's logits [vocab_size].
   void end_prefill(const std::vector<float>& logits);

@@ -143,21 +143,15 @@ std::vector<KeepRule> CaptureSettings::selections() const {
 std::string CaptureSettings::json() const {
   using nlohmann::json;
   json captured = json::array();
-  const std::pair<bool, const char*> parts[] = {{lazy, "lazy"},
-                                                {js, "js"},
-                                                {scores, "scores"},
-                                                {kept, "kept"},
-                                                {norms, "norms"},
-                                                {next, "next"},
-                                                {columns, "columns"},
-                                                {maps, "maps"},
-                                                {heatmap, "heatmap"},
-                                                {argmax, "argmax"},
-                                                {agreement, "agreement"},
-                                                {queries, "queries"},
-                                                {covariance, "covariance"},
-                                                {keep_qkv, "keep qkv"},
-                                                {keep_scores, "keep scores"}};
+  const std::pair<bool, const char*> parts[] = {
+      {lazy, "lazy"},           {js, "js"},
+      {scores, "scores"},       {kept, "kept"},
+      {norms, "norms"},         {next, "next"},
+      {columns, "columns"},     {maps, "maps"},
+      {heatmap, "heatmap"},     {argmax, "argmax"},
+      {agreement, "agreement"}, {heads, "heads"},
+      {queries, "queries"},     {covariance, "covariance"},
+      {keep_qkv, "keep qkv"},   {keep_scores, "keep scores"}};
   for (const auto& [on, part] : parts)
     if (on) captured.push_back(part);
   json out = {{"capture", captured},
@@ -301,6 +295,10 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
     fixed(name::kLogitSum, Type::f32, {"one"}, {1}, "logit", "sum of all logits");
     fixed(name::kLogSumExp, Type::f32, {"one"}, {1}, "nat", "log-sum-exp of all logits");
   }
+  if (s.heads)
+    fixed(name::kHeadReach, Type::f32, {"layer", "kv_head"}, {L, K}, "share",
+          "mean over positions of the attention to that position or an earlier one, by the mean "
+          "query and the mean key");
   if (s.queries || s.covariance)
     fixed(name::kQueryMean, Type::f32, {"layer", "head", "channel"}, {L, H, d}, "value",
           "mean of the queries before RoPE, without those of the first tokens");

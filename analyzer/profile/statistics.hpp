@@ -48,6 +48,7 @@ inline constexpr const char* kLogitSum = "next/logit_sum";
 inline constexpr const char* kLogSumExp = "next/logsumexp";
 inline constexpr const char* kArgmax = "next/argmax";
 inline constexpr const char* kAgreement = "next/proximal_agreement";
+inline constexpr const char* kHeadReach = "heads/reach";
 inline constexpr const char* kQueryMean = "queries/mean";
 inline constexpr const char* kQueryMagnitude = "queries/magnitude";
 inline constexpr const char* kQueryProducts = "queries/products";
@@ -97,6 +98,7 @@ struct CaptureSettings {
   bool heatmap = false;     // masses along the prompt's rows
   bool argmax = false;      // the best next token at every position
   bool agreement = false;   // next token under proximal attention alone
+  bool heads = false;       // how far back each KV head attends
   bool queries = false;     // means and magnitudes of queries before RoPE
   bool covariance = false;  // means of the products of their channels
   bool keep_qkv = false, keep_scores = false;

@@ -271,6 +271,20 @@ TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
   }
 }
 
+/// Every layer with keys of its own has numbers, and a mean of sums of shares lies between 0 and 1.
+TEST_P(ProfileLaws, HowFarBackHeadsAttendIsAShare) {
+  const auto reach = statistic(name::kHeadReach);
+  ASSERT_EQ(reach.size(), size(layers() * kv_heads()));
+  bool differ = false;
+  for (std::size_t i = 0; i < reach.size(); ++i) {
+    if (std::isnan(reach[i])) continue;
+    EXPECT_GT(reach[i], 0) << "at " << i;
+    EXPECT_LE(reach[i], 1 + 1e-5) << "at " << i;
+    differ |= reach[i] != reach.front();
+  }
+  EXPECT_TRUE(differ);
+}
+
 /// RoPE turns pairs of channels and leaves their magnitudes; LongRoPE and YaRN also multiply all of
 /// them by one number.
 TEST_P(ProfileLaws, QueriesBeforeRopeHaveTheMagnitudesOfTheRawOnes) {
