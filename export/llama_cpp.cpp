@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
 #include "base/embedded_file.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
@@ -24,6 +27,25 @@ nlohmann::json pattern_of(const std::vector<std::uint8_t>& layers) {
   for (std::size_t period = 0; period <= layers.size(); ++period)
     if (period != 1 && has_period(layers, period)) return period;
   return std::vector<bool>(layers.begin(), layers.end());
+}
+
+/// What llama.cpp calls an architecture, and the period that it assumes without a key in the file.
+struct InLlamaCpp {
+  std::string_view architecture, name;
+  std::size_t period;
+};
+constexpr InLlamaCpp kInLlamaCpp[] = {{"cohere2", "cohere2", 4}, {"exaone4", "exaone4", 4},
+                                      {"gemma2", "gemma2", 2},   {"gemma3", "gemma3", 6},
+                                      {"gpt_oss", "gpt-oss", 2}, {"olmo2", "olmo2", 4},
+                                      {"olmo3", "olmo2", 4}};
+
+const InLlamaCpp& in_llama_cpp(std::string_view architecture) {
+  const auto* const found =
+      std::find_if(std::begin(kInLlamaCpp), std::end(kInLlamaCpp),
+                   [&](const InLlamaCpp& one) { return one.architecture == architecture; });
+  if (found == std::end(kInLlamaCpp))
+    fail(ErrorCode::internal, architecture, " is not among llama.cpp's architectures");
+  return *found;
 }
 
 /// The type in llama.cpp's options.
@@ -61,9 +83,14 @@ Exported export_llama_cpp(const PartRequest& request) {
   if (const auto* formats = std::get_if<calibrate::Precision>(&request.part))
     return cache_types(request, *formats);
   const auto windows = windows_of(request);
-  const auto architecture = architecture_of(request);
+  const auto model_type = architecture_of(request);
+  constexpr std::int64_t kExaoneLayers = 64;
+  if (model_type == "exaone4" && request.document.model.layers != kExaoneLayers)
+    fail(ErrorCode::usage, request.runtime.title, " reads windows of EXAONE 4 with ", kExaoneLayers,
+         " layers alone, and the policy is of one with ", request.document.model.layers);
+  const auto& [_, architecture, own_period] = in_llama_cpp(model_type);
   const auto pattern = pattern_of(windows.layers);
-  const std::string window_key = architecture + ".attention.sliding_window";
+  const std::string window_key = str(architecture, ".attention.sliding_window");
   Exported out;
   out.files = {
       {"gguf_metadata.json",
@@ -76,8 +103,7 @@ Exported export_llama_cpp(const PartRequest& request) {
       "pip install gguf\n"
       "python set_gguf_metadata.py gguf_metadata.json $MODEL.gguf $MODEL-windows.gguf\n"
       "llama-server -m $MODEL-windows.gguf";
-  // llama.cpp assumes this period without a key in the file.
-  if (pattern == (architecture == "gemma3" ? 6 : 2))
+  if (pattern == own_period)
     out.use += str("\n# or, without another file:\nllama-server -m $MODEL.gguf --override-kv ",
                    window_key, "=int:", windows.size);
   out.notes = {"Do not add --swa-full: with it the windows free no memory."};

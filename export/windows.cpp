@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The windows of a policy's layers, compared with those that the model has by itself.
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "export/shared_impl.hpp"
@@ -31,16 +32,34 @@ std::int64_t whole_number(const json& fields, const char* key, std::int64_t miss
   return found->get<std::int64_t>();
 }
 
-bool is_gemma(std::string_view architecture) {
-  return architecture == "gemma2" || architecture == "gemma3";
+/// An architecture whose models have windows of their own.
+struct OwnWindows {
+  std::string_view architecture;
+  std::int64_t period;        // the last of so many layers is full
+  std::int64_t default_size;  // without a size in config.json; 0: no windows
+  /// Why a full layer cannot be given a window; "" if it can.
+  std::string_view full_layers_differ;
+};
+constexpr OwnWindows kOwnWindows[] = {
+    {"cohere2", 4, 4096, "a layer with a window is rotated, and a full one is not"},
+    {"exaone4", 4, 0, "a layer with a window is rotated, and a full one is not"},
+    {"gemma2", 2, 4096, ""},
+    {"gemma3", 6, 4096, "a layer with a window is rotated by another base"},
+    {"gpt_oss", 2, 128, ""},
+    {"olmo3", 4, 4096, "a layer with a window is rotated without the scaling of full ones"}};
+
+const OwnWindows* windows_of_architecture(std::string_view architecture) {
+  const auto* const found =
+      std::find_if(std::begin(kOwnWindows), std::end(kOwnWindows),
+                   [&](const OwnWindows& one) { return one.architecture == architecture; });
+  return found == std::end(kOwnWindows) ? nullptr : found;
 }
 
 /// Whether the model itself gives the layer a window, if its config.json lists no layer types.
 bool windows_itself(const json& fields, const std::string& architecture, std::int64_t layer) {
-  if (architecture == "gemma2") return layer % 2 == 0;
-  if (architecture == "gemma3") {
+  if (const OwnWindows* own = windows_of_architecture(architecture)) {
     const auto period = whole_number(fields, "sliding_window_pattern",
-                                     whole_number(fields, "_sliding_window_pattern", 6));
+                                     whole_number(fields, "_sliding_window_pattern", own->period));
     return period == 0 || (layer + 1) % period != 0;
   }
   if (is_qwen(architecture)) return layer >= whole_number(fields, "max_window_layers", 28);
@@ -51,7 +70,8 @@ bool windows_itself(const json& fields, const std::string& architecture, std::in
 std::vector<std::int64_t> own_windows(const json& fields, const std::string& architecture,
                                       std::int64_t layers) {
   std::vector<std::int64_t> own(static_cast<std::size_t>(layers), 0);
-  const auto size = whole_number(fields, "sliding_window", is_gemma(architecture) ? 4096 : 0);
+  const OwnWindows* const known = windows_of_architecture(architecture);
+  const auto size = whole_number(fields, "sliding_window", known ? known->default_size : 0);
   // These models do not use the window in their config.json.
   if (architecture == "llama" ||
       (is_qwen(architecture) && fields.value("use_sliding_window", json()) != true))
@@ -80,10 +100,10 @@ void check_layer(const PartRequest& request, const std::string& architecture, st
   if (lazy && own > 0 && size > own)
     refuse("layer ", layer, " has a window of the model's own, of ", own,
            " tokens, and the policy's of ", size, " would widen it");
-  if (lazy && own == 0 && architecture == "gemma3")
-    refuse("layer ", layer,
-           " is one of the model's full layers, and in Gemma 3 a layer with a window is rotated by "
-           "another base: only the layers that have a window can be trimmed");
+  const OwnWindows* const known = windows_of_architecture(architecture);
+  if (lazy && own == 0 && known && !known->full_layers_differ.empty())
+    refuse("layer ", layer, " is one of the model's full layers, and in this architecture ",
+           known->full_layers_differ, ": only the layers that have a window can be trimmed");
 }
 
 }  // namespace
@@ -117,7 +137,7 @@ Windows windows_of(const PartRequest& request) {
   const auto architecture = architecture_of(request);
   const auto layers = request.document.model.layers;
   const json* fields = language_fields(request.config);
-  if (!fields && is_gemma(architecture))
+  if (!fields && windows_of_architecture(architecture))
     fail(ErrorCode::usage, "a model of architecture ", quoted(architecture),
          " has windows of its own, which the export must not contradict: give its config.json with "
          "--config");

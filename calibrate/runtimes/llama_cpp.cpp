@@ -12,10 +12,13 @@ Runtime llama_cpp() {
                               {Loss::rounds_otherwise},
                               "as the types of its cache, for all layers alike"};
   r.formats_taken = {{KvFormat::q8_0, KvFormat::q4_0}, false, true};
-  r.architectures = {"gemma2", "gemma3"};
+  r.architectures = {"cohere2", "exaone4", "gemma2", "gemma3", "gpt_oss", "olmo2", "olmo3"};
+  r.notes = {{"exaone4", "its code reads windows of the model with 64 layers alone"}};
   r.page_tokens = 256;          // its caches are padded to that
   r.window_spare_tokens = 512;  // the default of --ubatch-size
-  r.refuses = {{"phi3", "its Phi 3 code reads the window and switches it off"}};
+  r.refuses = {{"phi3", "its Phi 3 code reads the window and switches it off"},
+               {"gemma3n", "its last layers read the keys of others"},
+               {"llama4", "its windows are chunks"}};
   r.refuses_others = "its code for this architecture reads no window";
   return r;
 }

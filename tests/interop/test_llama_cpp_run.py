@@ -125,6 +125,44 @@ def random_gemma2(path: Path, layers: int) -> Path:
     return path
 
 
+TINY = support.ROOT / "tests/golden/data/tiny2_gguf"
+TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0, "q4_0": llama_cpp.GGML_TYPE_Q4_0}
+
+
+def log_probabilities(logits: np.ndarray) -> np.ndarray:
+    logits = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+class OfTypes:
+    """The model with a cache of these types, where every token attends to what the cache holds."""
+
+    def __init__(self, model: Path, length: int, keys: int, values: int):
+        log.clear()
+        options = {"n_ctx": length, "n_threads": 2, "logits_all": True, "flash_attn": True, "verbose": True}
+        self.llama = llama_cpp.Llama(str(model), type_k=keys, type_v=values, **options)
+        found = re.findall(r"K \((\w+)\): +([\d.]+) MiB, V \((\w+)\): +([\d.]+) MiB", "".join(log))
+        self.sizes = [(k, float(k_size), v, float(v_size)) for k, k_size, v, v_size in found]
+
+    def continued(self, prompt: list[int], count: int) -> list[int]:
+        self.llama.reset()
+        self.llama.eval(prompt)
+        tokens = []
+        while len(tokens) < count:
+            tokens.append(int(self.llama.scores[self.llama.n_tokens - 1].argmax()))
+            self.llama.eval(tokens[-1:])
+        return tokens
+
+    def next_tokens(self, prompt: list[int], continuation: list[int]) -> np.ndarray:
+        """Log-probabilities at each token of the continuation: [token, vocabulary]."""
+        self.llama.reset()
+        self.llama.eval(prompt)
+        for token in continuation[:-1]:
+            self.llama.eval([token])
+        rows = self.llama.scores[len(prompt) - 1 : len(prompt) - 1 + len(continuation)]
+        return log_probabilities(rows.copy())
+
+
 def document(architecture: str, lazy: list[bool], recent: int, **shape) -> dict:
     return {
         "schema": "kvatlas.policy/1.0",
@@ -175,6 +213,69 @@ class LlamaCppRun(unittest.TestCase):
         policy = document("gemma2", [True, True, True, False, True, False], 100, head_dim=32, heads=4, kv_heads=2)
         config = {"model_type": "gemma2", "num_hidden_layers": 6, "sliding_window": 1024}
         self.check(model, policy, config, prompt, 40)
+
+    def test_the_models_own_windows_narrowed(self):
+        """Of architectures whose full layers are rotated otherwise, only the layers that have a window can be trimmed."""
+        for name, lazy in (
+            ("cohere2", [True, True, True, False]),
+            ("gpt_oss", [True, True, True, False]),  # layer 1 is a full one
+            ("olmo3", [True, True, True, False]),
+        ):
+            with self.subTest(name):
+                folder = Path(tempfile.mkdtemp(prefix="kvatlas-interop-"))
+                model = in_float32(TINY / f"{name}.gguf", folder / "model.gguf")
+                config = json.loads((TINY.parent / "tiny2" / name / "config.json").read_text("utf-8"))
+                config["sliding_window"] = 64
+                recent = 64 if name == "gpt_oss" else 24
+                policy = document(name, lazy, recent, head_dim=16, heads=4, kv_heads=2)
+                prompt = np.random.default_rng(5).integers(3, config["vocab_size"], 300).tolist()
+                self.check(model, policy, config, prompt, 30)
+
+
+class NumberFormats(unittest.TestCase):
+    """The cache in the types that were exported: its bytes, and what they cost."""
+
+    def test_types_of_keys_and_values(self):
+        folder = Path(tempfile.mkdtemp(prefix="kvatlas-interop-"))
+        model = in_float32(support.MODEL, folder / "model.gguf")
+        text = (support.ROOT / "LICENSE").read_text("utf-8")
+        vocabulary = llama_cpp.Llama(str(model), vocab_only=True, verbose=False)
+        ids = vocabulary.tokenize(text.encode())
+        vocabulary.close()
+        prompts, count = [ids[:396], ids[500:1200], ids[1300:1400]], 24
+        length = 1024
+        full = OfTypes(model, length, llama_cpp.GGML_TYPE_F32, llama_cpp.GGML_TYPE_F32)
+        own = [full.continued(prompt, count) for prompt in prompts]
+        expected = [full.next_tokens(prompt, tokens) for prompt, tokens in zip(prompts, own, strict=True)]
+        full.llama.close()
+        prompt_lines = folder / "prompts.jsonl"
+        prompt_lines.write_text("".join(json.dumps({"tokens": one}) + "\n" for one in prompts), encoding="utf-8")
+        for keys, values in (("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0")):
+            with self.subTest(keys=keys, values=values):
+                policy = support.written(
+                    document("llama", [False] * 30, 4, head_dim=64, heads=9, kv_heads=3)
+                    | {"precision": {"settings": {"keys": keys, "values": values}}}
+                )
+                exported = support.export(policy, "llama.cpp", "--method", "precision")
+                variables = dict(line.split("=") for line in (exported / "cache_types.env").read_text("utf-8").split())
+                self.assertEqual(variables["LLAMA_ARG_FLASH_ATTN"], "on")
+                types = [TYPES[variables[f"LLAMA_ARG_CACHE_TYPE_{side}"]] for side in "KV"]
+                theirs = OfTypes(model, length, *types)
+                words = ("--model", model, "--policy", f"precision:keys={keys},values={values}", "--prompts", prompt_lines)
+                options = ("--new", count, "--ignore-eos", "--as", "llama.cpp", "--json")
+                ours = json.loads(support.run("evaluate", *words, *options))["policies"][-1]
+                kls, from_us = [], []
+                for prompt, tokens, rows in zip(prompts, own, expected, strict=True):
+                    found = theirs.next_tokens(prompt, tokens)
+                    kls.append((np.exp(rows) * (rows - found)).sum(axis=-1).mean())
+                theirs.llama.close()
+                print(keys, values, "KL divergence from the full cache, llama.cpp:", np.mean(kls), "kvatlas:", ours)
+
+                shape = ("--as", "llama.cpp", "--context", length, "--new-tokens", 0, "--json")
+                layers = json.loads(support.run("inspect", policy, "--method", "precision", *shape))["policies"][-1]["layers"]
+                ((k_type, k_size, v_type, v_size),) = theirs.sizes
+                self.assertEqual((k_type, v_type), (keys, values))
+                self.assertAlmostEqual(k_size + v_size, sum(layer["bytes"] for layer in layers) / 2**20, delta=0.02)
 
 
 if __name__ == "__main__":

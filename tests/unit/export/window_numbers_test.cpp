@@ -277,5 +277,22 @@ TEST(ExportWindows, LlamaCppTakesAPeriodOrAList) {
             json({true, true, true, false, true, false}));
 }
 
+TEST(ExportWindows, LlamaCppNamesArchitecturesItsOwnWay) {
+  json config = {{"model_type", "gpt_oss"}, {"sliding_window", 256}, {"num_hidden_layers", 4}};
+  const auto metadata = [&](const char* architecture, const std::vector<int>& lazy) {
+    config["model_type"] = architecture;
+    return json::parse(exported(lazy_document(architecture, lazy), "llama.cpp", config))
+        .at("metadata");
+  };
+  EXPECT_EQ(metadata("gpt_oss", {1, 1, 1, 0}).at("gpt-oss.attention.sliding_window_pattern"), 4);
+  EXPECT_EQ(metadata("olmo3", {1, 1, 1, 0}).at("olmo2.attention.sliding_window_pattern"), 4);
+  EXPECT_EQ(metadata("cohere2", {1, 0, 0, 0}).at("cohere2.attention.sliding_window_pattern"), 4);
+  EXPECT_THAT(refusal(lazy_document("cohere2", {1, 0, 0, 1}), "llama.cpp", config),
+              HasSubstr("a full one is not"));
+  config["model_type"] = "exaone4";
+  EXPECT_THAT(refusal(lazy_document("exaone4", {1, 0, 0, 0}), "llama.cpp", config),
+              HasSubstr("with 64 layers alone"));
+}
+
 }  // namespace
 }  // namespace kvatlas::exporting
