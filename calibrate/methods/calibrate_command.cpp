@@ -138,7 +138,6 @@ void settle(Options& o) {
                       wanted.recent.value_or(shared.keep->recent)};
     }
     if (shared.tolerance) *shared.tolerance = o.tolerance;
-    o.trials.compare |= wanted.command->compares();
     wanted.command->settle();
   }
 }
@@ -147,20 +146,21 @@ void settle(Options& o) {
 /// changes is said once, on stderr.
 RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const ModelInfo& model) {
   const auto said = std::make_shared<std::set<std::string>>();
-  return [=](std::span<const Policy> policies, std::span<const std::size_t> samples) {
-    std::vector<Policy> real;
-    for (const Policy& policy : policies) {
-      if (policy.parts.empty()) {
-        real.push_back(policy);
-        continue;
-      }
-      RuntimePolicy made = simulated_in_runtime(policy, runtime, model);
-      for (const auto& change : made.changes)
-        if (said->insert(change).second) std::cerr << runtime << ": " << change << '\n';
-      real.push_back(std::move(made.policy));
-    }
-    return run(real, samples);
-  };
+  return
+      [=](std::span<const Policy> policies, std::span<const std::size_t> samples, Measure measure) {
+        std::vector<Policy> real;
+        for (const Policy& policy : policies) {
+          if (policy.parts.empty()) {
+            real.push_back(policy);
+            continue;
+          }
+          RuntimePolicy made = simulated_in_runtime(policy, runtime, model);
+          for (const auto& change : made.changes)
+            if (said->insert(change).second) std::cerr << runtime << ": " << change << '\n';
+          real.push_back(std::move(made.policy));
+        }
+        return run(real, samples, measure);
+      };
 }
 
 RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
@@ -196,12 +196,12 @@ void leave_out_for_cache(Options& o, const ModelInfo& model) {
 
 /// Without a model, leaves out the methods that go by trials alone, unless there are no others.
 void leave_out_without_model(Options& o) {
-  const auto compares = [](const Options::Wanted& wanted) { return wanted.command->compares(); };
-  if (!o.trials.model.empty() || std::all_of(o.methods.begin(), o.methods.end(), compares)) return;
+  const auto needs = [](const Options::Wanted& wanted) { return wanted.command->needs_model(); };
+  if (!o.trials.model.empty() || std::all_of(o.methods.begin(), o.methods.end(), needs)) return;
   for (const auto& wanted : o.methods)
-    if (compares(wanted))
+    if (needs(wanted))
       std::cerr << "left out: " << wanted.row.method.name << ", which needs --model\n";
-  std::erase_if(o.methods, compares);
+  std::erase_if(o.methods, needs);
 }
 
 /// Leaves out the methods that the runtime cannot carry out; Error(usage) if none is left.
@@ -236,7 +236,9 @@ struct FirstTrial {};
 /// Lets every method go as far as its first trial, so that none of them ends for what the profile
 /// lacks after others have worked for a long time.
 void check_evidence(const Options& o, const Evidence& evidence) {
-  const RunTrials stop = [](auto, auto) -> std::vector<std::vector<Trial>> { throw FirstTrial(); };
+  const RunTrials stop = [](auto, auto, auto) -> std::vector<std::vector<Trial>> {
+    throw FirstTrial();
+  };
   std::vector<std::string> lacking;
   for (const auto& wanted : o.methods) {
     try {

@@ -228,12 +228,13 @@ Verdict Budgeting::try_policies(const std::vector<Tried>& tried,
       found = part_of_level(*one.level, tasks.at(task));
     return found;
   };
-  const RunTrials run = [&](std::span<const Policy> policies, std::span<const std::size_t> all) {
+  const RunTrials run = [&](std::span<const Policy> policies, std::span<const std::size_t> all,
+                            Measure measure) {
     std::vector<std::vector<Trial>> out(policies.size(), std::vector<Trial>(all.size()));
     for (const auto& [task, of_task] : by_task({all.begin(), all.end()})) {
       std::vector<Policy> theirs(policies.begin(), policies.end());
       for (std::size_t i = 0; i < tried.size(); ++i) theirs[i + 1].parts = {part(tried[i], task)};
-      const auto found = run_(theirs, of_task);
+      const auto found = run_(theirs, of_task, measure);
       for (std::size_t p = 0; p < policies.size(); ++p)
         for (std::size_t s = 0; s < of_task.size(); ++s)
           out[p][std::find(all.begin(), all.end(), of_task[s]) - all.begin()] = found.at(p).at(s);

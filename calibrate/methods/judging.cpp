@@ -29,10 +29,10 @@ Calibrated with_section(json section, const json& report, Calibrated found) {
 }
 
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
-                 const std::vector<std::size_t>& samples) {
+                 const std::vector<std::size_t>& samples, Measure measure) {
   std::vector<Policy> all = {Policy{.name = "full", .parts = {}}};
   all.insert(all.end(), policies.begin(), policies.end());
-  const auto found = run(all, samples);
+  const auto found = run(all, samples, measure);
   const auto complete = [&](const auto& of_policy) { return of_policy.size() == samples.size(); };
   if (found.size() != all.size() || !std::all_of(found.begin(), found.end(), complete))
     fail(ErrorCode::internal, "trials of ", all.size(), " policies on ", samples.size(),

@@ -34,9 +34,8 @@ class MethodCommand {
   };
   virtual Shared shared() { return {}; }
 
-  /// Whether the method goes by the KL divergence of trials alone. It is then measured for all
-  /// methods, and without a model this one is left out of several.
-  virtual bool compares() const { return false; }
+  /// Whether the method goes by trials alone. Without a model it is left out of several.
+  virtual bool needs_model() const { return false; }
 
   /// Called once the command line has been read: turns its words into the request.
   virtual void settle() {}

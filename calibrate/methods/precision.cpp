@@ -120,7 +120,7 @@ void FormatSearch::find_costs(const std::vector<std::size_t>& samples) {
       policies.push_back(
           {.name = str("item ", i, " in ", word_of(format)), .parts = {part_of(one)}});
     }
-  const auto trials = run_(policies, samples);
+  const auto trials = run_(policies, samples, Measure::divergence);
   for (std::size_t p = 0; p < policies.size(); ++p) {
     std::vector<double> of_samples;
     for (const Trial& trial : trials.at(p)) of_samples.push_back(divergence_of(trial));
@@ -160,7 +160,7 @@ Precision FormatSearch::choose(const Split& split) {
   const auto candidates = tried();
   std::vector<Policy> policies;
   for (const Allocation& one : candidates) policies.push_back(policy_of(part_of(one.formats)));
-  const Verdict verdict(evidence_, run_, policies, split.choice);
+  const Verdict verdict(evidence_, run_, policies, split.choice, Measure::both);
   require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
   const double full = verdict.full_score().mean;
   require_score(full, evidence_.request().force, out_);
@@ -324,7 +324,7 @@ class PrecisionCommand : public MethodCommand {
                "texts on which each layer is tried by itself", 1, 4096);
   }
   Shared shared() override { return {nullptr, &request_.tolerance}; }
-  bool compares() const override { return true; }
+  bool needs_model() const override { return true; }
   void settle() override {
     if (formats_.empty()) return;
     request_.taken.formats.clear();

@@ -32,7 +32,7 @@ std::vector<ExpectedFormats> expected_formats(const Evidence& evidence,
                                               const PrecisionRequest& request, const RunTrials& run,
                                               const std::vector<std::size_t>& samples);
 
-/// Needs a model: what a format costs is the KL divergence of trials with TrialOptions::compare.
+/// Needs a model: what a format costs is the KL divergence of trials.
 Calibrated calibrate_precision(const Evidence& evidence, const PrecisionRequest& request,
                                const RunTrials& run);
 

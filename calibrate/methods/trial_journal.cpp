@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <iostream>
+#include <iterator>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSchema = "kvatlas.trials/2";
+constexpr const char* kSchema = "kvatlas.trials/3";
 constexpr std::size_t kLargestJournal = std::size_t{1} << 30;
 
 std::string hash_of(const Policy& policy) {
@@ -32,9 +33,14 @@ std::string hash_of(const Policy& policy) {
   return hash.hex();
 }
 
-json line_of(const std::string& policy, std::size_t sample, const Trial& trial) {
+/// What a line calls the values of Measure, in their order.
+constexpr const char* kMeasures[] = {"score", "divergence", "both"};
+
+json line_of(const TrialJournal::Key& key, const Trial& trial) {
+  const auto& [policy, sample, measure] = key;
   json line = {{"policy", policy},
                {"sample", sample},
+               {"measure", kMeasures[static_cast<std::size_t>(measure)]},
                {"score", number_json(trial.score)},
                {"kl", number_json(trial.kl)},
                {"kept_share", trial.kept_share}};
@@ -60,8 +66,7 @@ json trial_settings(const TrialOptions& options, const std::string& runtime,
           {"profile", profile_fingerprint(profile)},
           {"runtime", runtime},
           {"dtype", options.dtype},
-          {"new", options.max_new},
-          {"kl", options.compare}};
+          {"new", options.max_new}};
 }
 
 TrialJournal::Open TrialJournal::asked(const std::string& document, bool force, bool resume) {
@@ -136,13 +141,17 @@ void TrialJournal::read_trial(const json& line) {
   if (!line.is_object() || !line.contains("policy") || !line.at("policy").is_string() ||
       !line.contains("sample") || !line.at("sample").is_number_unsigned())
     fail(ErrorCode::unreadable, "no trial");
+  const auto* const measure =
+      std::find(std::begin(kMeasures), std::end(kMeasures), line.value("measure", json()));
+  if (measure == std::end(kMeasures)) fail(ErrorCode::unreadable, "no trial");
   Trial trial;
   trial.score = real("score");
   trial.kl = real("kl");
   trial.kept_share = real("kept_share");
   if (line.contains("digits_prefix"))
     trial.digits = {real("digits_prefix"), real("digits_in_place")};
-  trials_[{line.at("policy"), line.at("sample")}] = trial;
+  trials_[{line.at("policy"), line.at("sample"),
+           static_cast<Measure>(measure - std::begin(kMeasures))}] = trial;
 }
 
 void TrialJournal::append(const std::string& text) {
@@ -162,7 +171,7 @@ void TrialJournal::append(const std::string& text) {
 
 RunTrials TrialJournal::around(RunTrials run) {
   return [this, run = std::move(run)](std::span<const Policy> policies,
-                                      std::span<const std::size_t> samples) {
+                                      std::span<const std::size_t> samples, Measure measure) {
     std::vector<std::string> hashes;
     for (const auto& policy : policies) hashes.push_back(hash_of(policy));
     std::vector<std::vector<Trial>> out(policies.size());
@@ -171,24 +180,25 @@ RunTrials TrialJournal::around(RunTrials run) {
       std::vector<Policy> unknown;
       std::vector<std::string> names;
       for (std::size_t i = 0; i < policies.size(); ++i)
-        if (!trials_.contains({hashes[i], sample}) &&
+        if (!trials_.contains({hashes[i], sample, measure}) &&
             std::find(names.begin(), names.end(), hashes[i]) == names.end()) {
           unknown.push_back(policies[i]);
           names.push_back(hashes[i]);
         }
       if (!unknown.empty()) {
         const std::size_t one[] = {sample};
-        const auto found = run(unknown, one);
+        const auto found = run(unknown, one, measure);
         std::string lines;
         for (std::size_t i = 0; i < unknown.size(); ++i) {
           const Trial& trial = found.at(i).at(0);
-          lines += line_of(names[i], sample, trial).dump() + '\n';
-          trials_[{names[i], sample}] = trial;
+          const Key key{names[i], sample, measure};
+          lines += line_of(key, trial).dump() + '\n';
+          trials_[key] = trial;
         }
         append(lines);
       }
       for (std::size_t i = 0; i < policies.size(); ++i)
-        out[i].push_back(trials_.at({hashes[i], sample}));
+        out[i].push_back(trials_.at({hashes[i], sample, measure}));
     }
     return out;
   };

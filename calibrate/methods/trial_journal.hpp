@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -49,8 +50,10 @@ class TrialJournal {
   /// Removes the file, when all is done.
   void remove();
 
+  /// The policy's hash, and the sample's position.
+  using Key = std::tuple<std::string, std::size_t, Measure>;
+
  private:
-  using Key = std::pair<std::string, std::size_t>;  // the policy's hash, the sample's position
   void read(const nlohmann::json& settings);
   void read_trial(const nlohmann::json& line);
   void append(const std::string& text);

@@ -20,26 +20,27 @@ class Reader;
 
 namespace kvatlas::calibrate {
 
-/// What one policy did on one sample.
+/// What trials measure: how good the policy's answers are, how far its next tokens are from the
+/// full model's along the full model's own continuation, or both.
+enum class Measure : std::uint8_t { score, divergence, both };
+
+/// What one policy did on one sample. What was not measured is NaN.
 struct Trial {
-  double score =
-      std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN if the sample has no answers
-  double kl =
-      std::numeric_limits<double>::quiet_NaN();  // nats a token; NaN unless TrialOptions::compare
-  std::optional<data::DigitScores> digits = {};  // of a pass key
+  double score = std::numeric_limits<double>::quiet_NaN();  // 0 to 1; NaN also without answers
+  double kl = std::numeric_limits<double>::quiet_NaN();     // nats a token
+  std::optional<data::DigitScores> digits = {};             // of a pass key
   double kept_share = 1;  // bytes of the KV cache after the cut / bytes of the full one
 };
 
 /// Runs every policy on every sample of the list, which holds positions in the profile. The result
 /// is [policy][sample].
 using RunTrials = std::function<std::vector<std::vector<Trial>>(
-    std::span<const Policy> policies, std::span<const std::size_t> samples)>;
+    std::span<const Policy> policies, std::span<const std::size_t> samples, Measure measure)>;
 
 /// How the model is run for trials.
 struct TrialOptions : ModelOptions {
   std::int64_t max_new = 0;  // tokens generated; 0 means as many as the answers of the task need
   bool progress = true;      // is shown, if stderr is a terminal
-  bool compare = false;      // measure the KL divergence along the full model's continuation
   /// The file, such as the profile, beside which prompts that were read and do not fit into memory
   /// are kept while the command runs.
   std::string keep_beside;

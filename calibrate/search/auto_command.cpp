@@ -188,7 +188,6 @@ void run_auto(AutoCommand o) {
   static_cast<ModelOptions&>(trials) = o.run;
   trials.max_new = o.max_new;
   trials.progress = false;
-  trials.compare = true;
   trials.keep_beside = o.profile;
   std::optional<TrialJournal> journal;
   const RunTrials run = make_trials(trials, profile, [&](RunTrials on_model) {

@@ -37,7 +37,9 @@ struct Trials {
   }
 
   std::vector<std::vector<Trial>> run(std::span<const Policy> policies,
-                                      std::span<const std::size_t> samples) {
+                                      std::span<const std::size_t> samples, Measure measure) {
+    options.compare = measure != Measure::score;
+    options.generate = measure != Measure::divergence;
     std::vector<Question> chosen;
     for (const auto position : samples) chosen.push_back(questions.at(position));
     std::vector<Policy> ready;
@@ -53,7 +55,7 @@ struct Trials {
     auto tried = evaluation.judged.begin();
     for (std::size_t i = 0; i < policies.size(); ++i)
       for (const auto& judged : is_full(policies[i]) ? evaluation.full : *tried++)
-        out[i].push_back(trial(judged));
+        out[i].push_back(trial(judged, measure));
     return out;
   }
 
@@ -62,13 +64,14 @@ struct Trials {
 
   /// Trials whose progress is shown, sample by sample.
   RunTrials shown(const RunTrials& run) const {
-    return [this, run](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+    return [this, run](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                       Measure measure) {
       capture::Progress progress(static_cast<std::int64_t>(samples.size()), tokens_of(samples),
                                  engine->model().config().n_layers);
       std::vector<std::vector<Trial>> out(policies.size());
       for (std::size_t i = 0; i < samples.size(); ++i) {
         const auto sample = samples.subspan(i, 1);
-        const auto found = run(policies, sample);
+        const auto found = run(policies, sample, measure);
         for (std::size_t p = 0; p < policies.size(); ++p) out[p].push_back(found.at(p).at(0));
         progress.sample(tokens_of(sample));
       }
@@ -76,13 +79,14 @@ struct Trials {
     };
   }
 
-  static Trial trial(const Judged& judged) {
+  static Trial trial(const Judged& judged, Measure measure) {
     const Outcome& o = judged.outcome;
     Trial trial;
-    trial.score = judged.score;
-    trial.kl = o.kl;
-    trial.digits = judged.digits;
     trial.kept_share = o.kept_bytes / o.full_bytes;
+    trial.kl = o.kl;
+    if (measure == Measure::divergence) return trial;  // nothing was generated
+    trial.score = judged.score;
+    trial.digits = judged.digits;
     return trial;
   }
 };
@@ -150,16 +154,14 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
   QuestionOptions options;
   options.max_new = given.max_new;
   trials->questions = make_questions(std::move(prompts), options, run, *model);
-  trials->options.compare = given.compare;
   trials->options.end_tokens = capture::end_tokens(*model, false);
   set_memory(engine, trials->questions, model->config(), trials->options);
   trials->store.emplace(room_for_prompts(*model, engine, given.keep_beside));
   trials->options.store = &*trials->store;
   trials->engine = std::make_unique<capture::Engine>(model, engine);
   RunTrials all =
-      around([trials](std::span<const Policy> policies, std::span<const std::size_t> samples) {
-        return trials->run(policies, samples);
-      });
+      around([trials](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                      Measure measure) { return trials->run(policies, samples, measure); });
   return given.progress ? trials->shown(all) : all;
 }
 

@@ -165,7 +165,7 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
     says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, sample ", s + 1,
               " of ", end));
     const std::size_t position[] = {samples_[s]};
-    const auto trials = run_(policies, position);
+    const auto trials = run_(policies, position, Measure::both);
     stage.trials += standing_.size();
     const double full = trials.at(0).at(0).score;
     if (std::isnan(full)) continue;
@@ -281,7 +281,7 @@ void StagedSearch::judge_finalists() {
     policies.push_back(candidates_.all[out_.tried[i].candidate].real);
   says_(str("finalists: ", policies.size(), " policies on ", samples.size(),
             out_.held_out ? " samples that the search did not see" : " samples"));
-  const Verdict verdict(evidence_, run_, policies, samples);
+  const Verdict verdict(evidence_, run_, policies, samples, Measure::both);
   out_.final_trials = policies.size() * samples.size();
   for (std::size_t i = 0; i < policies.size(); ++i) {
     Tried& tried = out_.tried[out_.finalists[i]];

@@ -317,7 +317,7 @@ class Simulation {
       outcome.tokens.push_back(reference_.tokens[p]);
       if (one.forced) add_comparison(progress, 0, true);
     }
-    one.free = !done(outcome.tokens);
+    one.free = options_.generate && !done(outcome.tokens);
     live.push_back(one);
     if (!one.forced || questions() > 0 || prefill_logits_ == reference_.logits.front()) return;
     // A changed prefill has changed the first token's distribution already.

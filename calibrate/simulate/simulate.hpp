@@ -22,6 +22,7 @@ struct SimulateOptions {
   /// Whether the KL divergence and the agreement are measured, at each token that the full model
   /// generates.
   bool compare = true;
+  bool generate = true;  // whether policies generate by themselves; else there are no tokens
   /// After how many tokens of the prompt the cache is cut, before the rest (the question) is read.
   /// 0 if it is cut after the whole prompt.
   std::int64_t context_tokens = 0;

@@ -113,7 +113,7 @@ class CommandWithTrials : public Command {
   void run(std::vector<std::string> words, const std::function<double(const Policy&)>& score) {
     CLI::App app;
     const RunTrials trials = [&](std::span<const Policy> policies,
-                                 std::span<const std::size_t> samples) {
+                                 std::span<const std::size_t> samples, Measure) {
       ++calls_;
       std::vector<std::vector<Trial>> out;
       for (const Policy& policy : policies)

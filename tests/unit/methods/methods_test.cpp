@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -37,7 +39,8 @@ using Calls = std::vector<std::pair<std::vector<Policy>, std::vector<std::size_t
 /// Trials whose score is a function of the policy; calls are kept.
 template <class Score>
 RunTrials trials_by(Calls& calls, Score score) {
-  return [&calls, score](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+  return [&calls, score](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                         Measure) {
     calls.emplace_back(std::vector<Policy>(policies.begin(), policies.end()),
                        std::vector<std::size_t>(samples.begin(), samples.end()));
     std::vector<std::vector<Trial>> out;
@@ -562,7 +565,7 @@ TEST_F(Methods, LagKvTriesTheSweep) {
 
 TEST_F(Methods, TrialsThatAnswerTooLittleAreOurMistake) {
   const Evidence evidence(profile(), {});
-  const RunTrials none = [](std::span<const Policy>, std::span<const std::size_t>) {
+  const RunTrials none = [](std::span<const Policy>, std::span<const std::size_t>, Measure) {
     return std::vector<std::vector<Trial>>();
   };
   EXPECT_THROW(calibrate_simlayerkv(evidence, lazy_request(), none), Error);
@@ -587,10 +590,14 @@ RunTrials trials_of_formats(Calls& calls) {
   const RunTrials scored = trials_by(calls, [](const Policy& policy, std::size_t) {
     return cost_of_formats(policy) > 0.5 ? 0.0 : 1.0;
   });
-  return [scored](std::span<const Policy> policies, std::span<const std::size_t> samples) {
-    auto out = scored(policies, samples);
+  return [scored](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                  Measure measure) {
+    auto out = scored(policies, samples, measure);
     for (std::size_t p = 0; p < policies.size(); ++p)
-      for (Trial& trial : out[p]) trial.kl = cost_of_formats(policies[p]);
+      for (Trial& trial : out[p]) {
+        if (measure != Measure::score) trial.kl = cost_of_formats(policies[p]);
+        if (measure == Measure::divergence) trial.score = std::numeric_limits<double>::quiet_NaN();
+      }
     return out;
   };
 }

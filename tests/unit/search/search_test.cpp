@@ -43,7 +43,8 @@ class SearchOf : public testing::Test {
   }
   /// Scores fall with the share that a policy's bytes are short of `needed`.
   RunTrials trials(double needed) {
-    return [this, needed](std::span<const Policy> policies, std::span<const std::size_t> samples) {
+    return [this, needed](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                          Measure) {
       std::vector<std::vector<Trial>> out;
       for (const auto& policy : policies) {
         CacheLoad load = load_;
@@ -176,7 +177,7 @@ LuckySearches lucky_searches(const Evidence& evidence, const Candidates& list, d
   const Split split = evidence.split(evidence.positions());
   for (int seed = 0; seed < runs; ++seed) {
     const RunTrials by_chance = [&](std::span<const Policy> policies,
-                                    std::span<const std::size_t> samples) {
+                                    std::span<const std::size_t> samples, Measure) {
       std::vector<std::vector<Trial>> rows(policies.size());
       for (std::size_t i = 0; i < policies.size(); ++i)
         for (const auto sample : samples) {
@@ -245,10 +246,10 @@ TEST_F(SearchOf, HeldOutSamplesAreSeenByFinalistsAlone) {
   request.most_bytes = 0.8 * full_bytes_;
   std::set<std::size_t> before;
   const RunTrials inner = trials(0.3);
-  run(candidates(), request, [&](auto policies, auto samples) {
+  run(candidates(), request, [&](auto policies, auto samples, Measure measure) {
     for (const auto sample : samples)
       if (policies.size() > request.finalists + 1) before.insert(sample);
-    return inner(policies, samples);
+    return inner(policies, samples, measure);
   });
   for (const auto sample : split_.held_out) EXPECT_FALSE(before.contains(sample)) << sample;
   for (const auto sample : split_.held_out) EXPECT_TRUE(sampled_.contains(sample)) << sample;
@@ -281,7 +282,7 @@ TEST_F(SearchOf, SaysHowCloseOneCanGet) {
 
 TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
   const RunTrials unlucky = [this](std::span<const Policy> policies,
-                                   std::span<const std::size_t> samples) {
+                                   std::span<const std::size_t> samples, Measure) {
     std::vector<std::vector<Trial>> out(policies.size());
     for (std::size_t i = 0; i < policies.size(); ++i)
       for (const auto sample : samples) {
@@ -306,7 +307,7 @@ TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
 TEST_F(SearchOf, RefusesAModelThatFailsAnyway) {
   SearchRequest request;
   request.most_bytes = 0.8 * full_bytes_;
-  const RunTrials poor = [](auto policies, auto samples) {
+  const RunTrials poor = [](auto policies, auto samples, Measure) {
     return std::vector<std::vector<Trial>>(
         policies.size(), std::vector<Trial>(samples.size(), Trial{.score = 0.2, .kl = 0}));
   };
@@ -322,9 +323,9 @@ TEST_F(SearchOf, ResumesWithoutRunningATrialTwice) {
   const auto through = [&](TrialJournal::Open how, std::size_t stop_after) {
     TrialJournal trials_kept(journal, settings, how);
     const RunTrials inner = trials(0.3);
-    const RunTrials stopping = [&](auto policies, auto samples) {
+    const RunTrials stopping = [&](auto policies, auto samples, Measure measure) {
       if (runs_ >= stop_after) fail(ErrorCode::cancelled, "interrupted");
-      return inner(policies, samples);
+      return inner(policies, samples, measure);
     };
     return search_json(run(list, request, trials_kept.around(stopping)), request).dump();
   };
@@ -358,7 +359,7 @@ TEST_F(SearchOf, JournalsOfOtherThingsAreRefused) {
     TrialJournal first(path, {{"model", "m"}}, TrialJournal::Open::fresh);
     const Policy full[] = {{.name = "full", .parts = {}}};
     const std::size_t sample[] = {0};
-    first.around(trials(0.3))(full, sample);
+    first.around(trials(0.3))(full, sample, Measure::both);
     EXPECT_THAT(open({{"model", "m"}}), HasSubstr("another process"));
   }
   EXPECT_THAT(open({{"model", "other"}}),
