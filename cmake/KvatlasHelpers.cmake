@@ -20,9 +20,10 @@ endif()
 # kvatlas_folder_library(kernels [FOLDER kernels] [WITHOUT a.cpp …] [PUBLIC kvatlas::base] [PRIVATE PkgConfig::X])
 # makes the static library kvatlas_kernels, and its alias kvatlas::kernels, of all sources of one folder: the one that
 # FOLDER names, else the subfolder of this name, else the folder that the caller stands in. Where nvcc is, the CUDA
-# sources are compiled too, and bring the static CUDA runtime, which asks for no driver until it is used.
+# sources are compiled too, and bring the static CUDA runtime, which asks for no driver until it is used. Sources are
+# compiled several at a time (KVATLAS_JOINED), but for those of APART folders.
 function(kvatlas_folder_library name)
-  cmake_parse_arguments(ARG "" "FOLDER" "WITHOUT;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "FOLDER" "WITHOUT;PUBLIC;PRIVATE" ${ARGN})
   if(NOT ARG_FOLDER AND IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${name})
     set(ARG_FOLDER ${name})
   endif()
@@ -40,6 +41,19 @@ function(kvatlas_folder_library name)
     target_link_libraries(kvatlas_${name} PUBLIC CUDA::cudart_static)
   endif()
   target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  if(NOT ARG_APART)
+    kvatlas_join(kvatlas_${name} 8)
+  endif()
+endfunction()
+
+# kvatlas_join(TARGET SIZE): so many of the target's sources are compiled as one. Most of what a source costs the compiler
+# is the headers and templates that it shares with its neighbours.
+function(kvatlas_join target size)
+  if(KVATLAS_JOINED)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    # All of it is one source in truth.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
 
 # kvatlas_embed_files(texts.cpp texts/prose.txt …): the source holds these files (base/embedded_file.hpp), so it is
@@ -55,13 +69,17 @@ endfunction()
 # makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
 # Gpu/… need a CUDA device: they get the label gpu instead. ALONE: its tests take all cores, so no other runs meanwhile.
 # TOGETHER: its tests share a long preparation, so ctest knows the program as one test. ONLY: those tests, not all.
+# APART: its sources are not joined, for they use the same names.
 function(kvatlas_test name)
-  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER" "LABEL;ONLY" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER;APART" "LABEL;ONLY" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} kvatlas_places GTest::gmock GTest::gtest_main)
   # Much of a test is templates that run once: -O3 takes them half as long again to compile.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+  if(NOT ARG_APART)
+    kvatlas_join(${name} 4)
+  endif()
   if(ARG_ONLY)
     set(_filter TEST_FILTER "${ARG_ONLY}")
   endif()

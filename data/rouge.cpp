@@ -14,7 +14,7 @@
 namespace kvatlas::data {
 namespace {
 
-constexpr std::size_t kMostWords = 4096;  // of a text: 17 million steps, 2 MB
+constexpr std::size_t kMostWordsOfText = 4096;  // of a text: 17 million steps, 2 MB
 
 using Sentence = std::vector<std::uint32_t>;  // of words, each a number
 
@@ -36,7 +36,7 @@ class Words {
 std::vector<Sentence> sentences_of(std::string_view given, Unit unit, Words& words) {
   const std::u32string text = characters(given);
   std::vector<Sentence> sentences;
-  std::size_t room = kMostWords;
+  std::size_t room = kMostWordsOfText;
   for (std::size_t at = 0; at < text.size() && room > 0;) {
     const auto piece = std::u32string_view(text).substr(at, text.find(U'.', at) - at);
     at += piece.size() + 1;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using calibrate::Document;
 using importing::ImportRequest;
 
-struct Options {
+struct ImportOptions {
   std::string format, file, output, config;
   ImportRequest request;
   std::string name, architecture;
@@ -31,7 +31,7 @@ std::string text_of(const fs::path& path) {
   return read_text_file(path, importing::kLargestPattern);
 }
 
-Document imported(const Options& options, const ImportRequest& request) {
+Document imported(const ImportOptions& options, const ImportRequest& request) {
   const fs::path path = options.file;
   return in_context(printable(options.file, 400), [&] {
     if (options.format == "duo-attention") {
@@ -46,7 +46,7 @@ Document imported(const Options& options, const ImportRequest& request) {
 }
 
 /// What the command line says of the model; the rest is taken from config.json.
-calibrate::ModelInfo known_model(const Options& options) {
+calibrate::ModelInfo known_model(const ImportOptions& options) {
   calibrate::ModelInfo known;
   if (!options.config.empty())
     known = in_context(printable(options.config, 400), [&] {
@@ -60,7 +60,7 @@ calibrate::ModelInfo known_model(const Options& options) {
   return known;
 }
 
-void check_words(const Options& options) {
+void check_words(const ImportOptions& options) {
   const auto only = [&](bool given, const char* option, std::string_view format) {
     if (given && options.format != format)
       fail(ErrorCode::usage, option, " is for ", format, " alone");
@@ -74,7 +74,7 @@ void check_words(const Options& options) {
          " choose the same heads: give one of them");
 }
 
-void run_import(const Options& options) {
+void run_import(const ImportOptions& options) {
   check_words(options);
   ImportRequest request = options.request;
   request.model = known_model(options);
@@ -93,7 +93,7 @@ void run_import(const Options& options) {
             << " tokens, the others everything\n";
 }
 
-void add_model_options(CLI::App& command, Options& options) {
+void add_model_options(CLI::App& command, ImportOptions& options) {
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{65536});
   add_option(command, "--config", options.config, "FILE",
              "the checkpoint's config.json: says what the file does not");
@@ -110,7 +110,7 @@ void add_model_options(CLI::App& command, Options& options) {
 void add_import_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("import", "Turn others' head patterns into a policy document");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   auto& request = options->request;
   const auto share = real_range(0.0, 1.0);
   add_option(*command, "format", options->format, "FORMAT", "duo-attention, headkv or minference")

@@ -226,7 +226,7 @@ double product_rate(const model::Config& config, const Placement& placement) {
   double best = 0;
   for (int turn = 0; turn < 5; ++turn) {
     const auto start = std::chrono::steady_clock::now();
-    linear(rows, weight).select(0, 0).sum().item<float>();
+    capture::linear(rows, weight).select(0, 0).sum().item<float>();
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     best = std::max(best, static_cast<double>(kRows * in * out) / seconds);

@@ -215,8 +215,9 @@ at::Tensor WeightStore::layer_inputs(const std::vector<std::int64_t>& tokens,
   const model::Config& config = model_->config();
   if (config.layer_input_size == 0) return {};
   const std::int64_t n = embedded.size(0), size = config.layer_input_size;
-  const at::Tensor projected = linear(embedded, kept(model_->layer_projection(), layer_projection_))
-                                   .mul_(1 / std::sqrt(static_cast<double>(config.hidden_size)));
+  const at::Tensor projected =
+      capture::linear(embedded, kept(model_->layer_projection(), layer_projection_))
+          .mul_(1 / std::sqrt(static_cast<double>(config.hidden_size)));
   const at::Tensor normed = rms_norm(projected.view({-1, size}),
                                      kept(model_->layer_projection_norm(), layer_projection_norm_),
                                      config.norm_eps, config.norm_offset);
@@ -258,7 +259,7 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
     } else {
       part = head_.narrow(0, start, count);
     }
-    out.narrow(1, start, count).copy_(linear(rows, part));
+    out.narrow(1, start, count).copy_(capture::linear(rows, part));
   }
   model_->require_intact();
   if (const model::Weight& bias = model_->head_bias()) {

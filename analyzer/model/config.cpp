@@ -50,6 +50,11 @@ const char* activation_name(Activation activation) {
   return kActivations[static_cast<std::size_t>(activation)];
 }
 
+void Config::rotate_windows_alone() {
+  rotated.clear();
+  for (const auto size : window) rotated.push_back(size > 0 ? 1 : 0);
+}
+
 std::int64_t Config::cached_values(std::int64_t layer) const {
   if (latent.rank > 0) return latent.rank + latent.rotated_dim;
   const LayerShape sizes = shape(layer);

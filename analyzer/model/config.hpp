@@ -232,6 +232,8 @@ struct Config {
   std::vector<std::int64_t>
       eos_tokens;  // config, generation_config.json and GGUF's own, without duplicates
 
+  /// Leaves layers that see all tokens without RoPE.
+  void rotate_windows_alone();
   bool has_rope(std::int64_t layer) const { return rotated.empty() || rotated[layer] != 0; }
   KeyWindow key_window(std::int64_t layer) const { return {window[layer], chunks}; }
   LayerShape shape(std::int64_t layer) const {

@@ -241,21 +241,16 @@ void read_granite(const Keys& keys, Config& config) {
   config.logit_scale = 1.0 / keys.positive("logit_scale").value_or(1.0);
 }
 
-void rotate_windows_alone(Config& config) {
-  config.rotated.clear();
-  for (const auto window : config.window) config.rotated.push_back(window > 0 ? 1 : 0);
-}
-
 void read_cohere2(const Keys& keys, Config& config) {
   config.parallel_block = true;
   config.logit_scale = keys.positive("logit_scale").value_or(1.0);
-  rotate_windows_alone(config);
+  config.rotate_windows_alone();
 }
 
 void read_exaone4(const Keys&, Config& config) {
   if (std::any_of(config.window.begin(), config.window.end(),
                   [](std::int64_t window) { return window > 0; }))
-    rotate_windows_alone(config);
+    config.rotate_windows_alone();
 }
 
 void read_smollm3(const Keys&, Config& config) {
@@ -359,7 +354,7 @@ void read_llama4(const Keys& keys, Config& config) {
   config.rotated_norms = keys.count("expert_count", 0, Limits::width).value_or(0) != 128;
   config.experts.weighs_inputs = true;
   if (keys.count("attention.sliding_window", 0, Limits::tokens) == 0) return;  // all are alike
-  rotate_windows_alone(config);
+  config.rotate_windows_alone();
   config.temperature.scale = 0.1;
 }
 
@@ -437,7 +432,7 @@ constexpr auto kLayerNorm = NormKind::layer;
 constexpr auto kSigmoid = Experts::Score::sigmoid;
 
 // "llama" is Mistral, Yi and SmolLM too, and Mixtral if it has experts.
-constexpr GgufFamily kFamilies[] = {
+constexpr GgufFamily kGgufFamilies[] = {
     {.name = "llama", .architecture = Architecture::llama, .windows = {true}},
     {.name = "qwen2", .architecture = Architecture::qwen2},
     {.name = "qwen3", .architecture = Architecture::qwen3},
@@ -557,10 +552,10 @@ constexpr GgufFamily kFamilies[] = {
 };
 
 const GgufFamily& find_family(const std::string& name) {
-  for (const GgufFamily& family : kFamilies)
+  for (const GgufFamily& family : kGgufFamilies)
     if (name == family.name) return family;
   std::vector<std::string> known;
-  for (const GgufFamily& family : kFamilies) known.emplace_back(family.name);
+  for (const GgufFamily& family : kGgufFamilies) known.emplace_back(family.name);
   std::sort(known.begin(), known.end());
   fail_architecture(name, known);
 }
@@ -614,7 +609,7 @@ void read_experts(const Keys& keys, const GgufFamily& family, const GgufFile& fi
 }  // namespace
 
 std::string_view gguf_name(Architecture architecture) {
-  for (const GgufFamily& family : kFamilies)
+  for (const GgufFamily& family : kGgufFamilies)
     if (family.architecture == architecture) return family.name;
   return {};
 }
@@ -712,7 +707,7 @@ GgufLayerWindows gguf_windows(const GgufFile& file, const std::string& architect
                               std::int64_t layers) {
   const Keys keys(file, architecture + ".");
   GgufWindows rule{false, -1, 0};
-  for (const GgufFamily& family : kFamilies)
+  for (const GgufFamily& family : kGgufFamilies)
     if (architecture == family.name && family.windows.read) rule = family.windows;
   const char* const key = "attention.sliding_window_pattern";
   const auto listed = keys.flags(key, layers);

@@ -45,21 +45,15 @@ void read_granite(const Fields& fields, HfConfig& hf) {
   config.logit_scale = 1.0 / fields.positive("logits_scaling").value_or(1.0);
 }
 
-/// Layers that see all tokens have no RoPE.
-void rotate_windows_alone(Config& config) {
-  config.rotated.clear();
-  for (const auto window : config.window) config.rotated.push_back(window > 0 ? 1 : 0);
-}
-
 void read_cohere2(const Fields& fields, HfConfig& hf) {
   hf.config.norm = NormKind::layer;
   hf.config.parallel_block = true;
   hf.config.logit_scale = fields.positive("logit_scale").value_or(0.0625);
-  rotate_windows_alone(hf.config);
+  hf.config.rotate_windows_alone();
 }
 
 void read_exaone4(const Fields& fields, HfConfig& hf) {
-  if (fields.find("sliding_window") != nullptr) rotate_windows_alone(hf.config);
+  if (fields.find("sliding_window") != nullptr) hf.config.rotate_windows_alone();
 }
 
 void read_smollm3(const Fields& fields, HfConfig& hf) {
@@ -666,7 +660,7 @@ constexpr HfDefaults kGemma3Defaults = {.kv_heads = 4,
                                         .heads = 8,
                                         .vocabulary = 262208};
 
-constexpr HfFamily kFamilies[] = {
+constexpr HfFamily kHfFamilies[] = {
     {.type = "llama",
      .model_class = "LlamaForCausalLM",
      .architecture = Architecture::llama,
@@ -1213,11 +1207,11 @@ constexpr HfFamily kFamilies[] = {
                 .shared = "shared_expert."},
      .read = read_llama4},
 };
-static_assert(std::size(kFamilies) == static_cast<std::size_t>(Architecture::llama4) + 1);
+static_assert(std::size(kHfFamilies) == static_cast<std::size_t>(Architecture::llama4) + 1);
 
 }  // namespace
 
-std::span<const HfFamily> hf_families() { return kFamilies; }
+std::span<const HfFamily> hf_families() { return kHfFamilies; }
 
 std::vector<std::uint8_t> hf_rotated_layers(const Fields& fields, std::int64_t layers) {
   std::vector<std::uint8_t> rotated(static_cast<std::size_t>(layers), 1);
@@ -1239,7 +1233,7 @@ std::vector<std::uint8_t> hf_rotated_layers(const Fields& fields, std::int64_t l
 }
 
 const HfFamily* find_hf_family(std::string_view name) {
-  for (const HfFamily& family : kFamilies)
+  for (const HfFamily& family : kHfFamilies)
     if (name == family.type || name == family.model_class) return &family;
   return nullptr;
 }

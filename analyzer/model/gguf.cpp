@@ -14,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is read as it lies in memory");
 
 /// Value types of the metadata, by their number in the file.
-enum class Kind : std::uint32_t {
+enum class MetadataType : std::uint32_t {
   u8 = 0,
   i8 = 1,
   u16 = 2,
@@ -121,28 +121,28 @@ template <class Read>
 GgufFile::Value read_number(std::uint32_t kind, const char* what, const Read& read) {
   const auto whole = [](auto stored) { return std::int64_t{stored}; };
   const auto real = [](auto stored) { return double{stored}; };
-  switch (static_cast<Kind>(kind)) {
-    case Kind::u8:
+  switch (static_cast<MetadataType>(kind)) {
+    case MetadataType::u8:
       return read(std::uint8_t{}, whole);
-    case Kind::i8:
+    case MetadataType::i8:
       return read(std::int8_t{}, whole);
-    case Kind::u16:
+    case MetadataType::u16:
       return read(std::uint16_t{}, whole);
-    case Kind::i16:
+    case MetadataType::i16:
       return read(std::int16_t{}, whole);
-    case Kind::u32:
+    case MetadataType::u32:
       return read(std::uint32_t{}, whole);
-    case Kind::i32:
+    case MetadataType::i32:
       return read(std::int32_t{}, whole);
-    case Kind::u64:
+    case MetadataType::u64:
       return read(std::uint64_t{}, to_int64);
-    case Kind::i64:
+    case MetadataType::i64:
       return read(std::int64_t{}, whole);
-    case Kind::f32:
+    case MetadataType::f32:
       return read(float{}, real);
-    case Kind::f64:
+    case MetadataType::f64:
       return read(double{}, real);
-    case Kind::boolean:
+    case MetadataType::boolean:
       return read(std::uint8_t{}, to_bool);
     default:
       fail(ErrorCode::unreadable, "unknown ", what, " type ", kind);
@@ -152,9 +152,9 @@ GgufFile::Value read_number(std::uint32_t kind, const char* what, const Read& re
 GgufFile::Value read_array(Cursor& in) {
   const auto kind = in.number<std::uint32_t>("an array's type");
   const auto count = in.number<std::uint64_t>("an array's length");
-  if (kind == static_cast<std::uint32_t>(Kind::array))
+  if (kind == static_cast<std::uint32_t>(MetadataType::array))
     fail(ErrorCode::unreadable, "an array of arrays, which no known key has");
-  if (kind == static_cast<std::uint32_t>(Kind::string)) {
+  if (kind == static_cast<std::uint32_t>(MetadataType::string)) {
     std::vector<std::string> values(in.count_of(count, sizeof(std::uint64_t), "strings"));
     for (auto& value : values) value = in.string("a string of an array");
     return values;
@@ -168,8 +168,8 @@ GgufFile::Value read_array(Cursor& in) {
 
 GgufFile::Value read_value(Cursor& in) {
   const auto kind = in.number<std::uint32_t>("a value's type");
-  if (kind == static_cast<std::uint32_t>(Kind::string)) return in.string("a string");
-  if (kind == static_cast<std::uint32_t>(Kind::array)) return read_array(in);
+  if (kind == static_cast<std::uint32_t>(MetadataType::string)) return in.string("a string");
+  if (kind == static_cast<std::uint32_t>(MetadataType::array)) return read_array(in);
   return read_number(kind, "value", [&](auto zero, const auto& convert) -> GgufFile::Value {
     return convert(in.number<decltype(zero)>("a value"));
   });

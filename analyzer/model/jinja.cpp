@@ -11,7 +11,6 @@ namespace kvatlas::model {
 
 namespace {
 
-using Kind = JinjaKind;
 using Node = JinjaNode;
 using Op = JinjaOp;
 using Scope = JinjaScope;
@@ -140,7 +139,7 @@ class Run {
     loop.scope = &scope;
     for (; loop.index < loop.values->size(); ++loop.index) {
       Scope& inner = heap_.scope(&scope);
-      set(inner, "loop", JinjaValue::thing(Kind::loop, &loop));
+      set(inner, "loop", JinjaValue::thing(JinjaKind::loop, &loop));
       assign(*node.kids[0], (*loop.values)[loop.index], inner);
       if (run(*node.kids[3], inner) == Flow::leave) break;
     }
@@ -157,7 +156,7 @@ class Run {
       return;
     }
     const JinjaValue object = look_up(target.kids[0]->text, scope);
-    if (!object.is(Kind::attributes))
+    if (!object.is(JinjaKind::attributes))
       heap_.refuse(quoted(target.kids[0]->text), " is no namespace, and cannot be changed");
     set(object.as<Scope>(), target.text, value);
   }
@@ -288,7 +287,7 @@ class Run {
       } else if (node.words[k] == "*") {
         for (const JinjaValue& one : iterate(heap_, value)) arguments.values.push_back(one);
       } else if (node.words[k] == "**") {
-        if (!value.is(Kind::dict)) heap_.refuse("'**' needs a dict");
+        if (!value.is(JinjaKind::dict)) heap_.refuse("'**' needs a dict");
         for (const auto& [key, one] : value.items())
           if (key.is_string()) arguments.named.emplace_back(key.text(), one);
       } else {
@@ -344,15 +343,15 @@ class Run {
     const JinjaArguments arguments = arguments_of(node, scope);
     at(node);
     switch (callee.kind()) {
-      case Kind::macro:
+      case JinjaKind::macro:
         return call_macro(callee.as<JinjaMacro>(), arguments, caller);
-      case Kind::method:
+      case JinjaKind::method:
         return call_method(heap_, callee.as<JinjaMethod>(), arguments);
-      case Kind::function:
+      case JinjaKind::function:
         return call_function(heap_, callee.text(), arguments);
-      case Kind::loop:
+      case JinjaKind::loop:
         return call_loop(callee.as<JinjaLoop>(), arguments);
-      case Kind::undefined:
+      case JinjaKind::undefined:
         heap_.refuse(quoted(callee.text()), " is undefined");
       default:
         heap_.refuse("a value of type ", kind_name(callee), " cannot be called");
@@ -413,14 +412,15 @@ class Run {
 
   JinjaValue signed_value(JinjaHeap& heap, const JinjaValue& value, bool negative) {
     if (!value.is_number()) heap.refuse("a value of type ", kind_name(value), " has no sign");
-    if (value.is(Kind::real)) return JinjaValue::real(negative ? -value.number() : value.number());
+    if (value.is(JinjaKind::real))
+      return JinjaValue::real(negative ? -value.number() : value.number());
     return computed(Op::subtract, JinjaValue::integer(negative ? 0 : value.whole()),
                     JinjaValue::integer(negative ? value.whole() : 0));
   }
 
   JinjaValue computed(Op op, const JinjaValue& a, const JinjaValue& b) {
     for (const JinjaValue& one : {a, b})
-      if (one.is(Kind::undefined)) heap_.refuse(quoted(one.text()), " is undefined");
+      if (one.is(JinjaKind::undefined)) heap_.refuse(quoted(one.text()), " is undefined");
     if (op == Op::modulo && a.is_string()) return format_text(heap_, a.text(), b);
     if (a.is_whole() && b.is_whole()) return computed_whole(op, a.whole(), b.whole());
     if (a.is_number() && b.is_number()) return computed_real(op, a.number(), b.number());
@@ -436,12 +436,12 @@ class Run {
       heap_.spend((a.values().size() + b.values().size()) * sizeof(JinjaValue));
       JinjaValues values = a.values();
       values.insert(values.end(), b.values().begin(), b.values().end());
-      return a.is(Kind::list) ? heap_.list(std::move(values)) : heap_.tuple(std::move(values));
+      return a.is(JinjaKind::list) ? heap_.list(std::move(values)) : heap_.tuple(std::move(values));
     }
     if (op == Op::multiply && b.is_whole()) {
       const auto times = static_cast<std::size_t>(std::max<std::int64_t>(0, b.whole()));
       if (a.is_string()) return repeated(a.text(), times);
-      if (a.is(Kind::list)) return repeated(a.values(), times);
+      if (a.is(JinjaKind::list)) return repeated(a.values(), times);
     }
     if (op == Op::multiply && a.is_whole() && !b.is_number()) return computed(op, b, a);
     constexpr std::string_view kSigns[] = {"+", "-", "*", "/", "//", "%", "**"};

@@ -13,8 +13,6 @@ namespace kvatlas::model {
 
 namespace {
 
-using Kind = JinjaKind;
-
 /// What a filter is called with.
 struct FilterCall {
   JinjaHeap& heap;
@@ -31,7 +29,7 @@ struct FilterCall {
 };
 
 std::int64_t whole_or(const FilterCall& call, const JinjaValue& value, std::int64_t fallback) {
-  if (value.is(Kind::undefined)) return fallback;
+  if (value.is(JinjaKind::undefined)) return fallback;
   if (!value.is_whole()) call.heap.refuse(call.callee, " needs a whole number");
   return value.whole();
 }
@@ -77,7 +75,7 @@ JinjaValue map_filter(const FilterCall& call) {
     const auto given = call.match({"attribute", "default"});
     for (const JinjaValue& one : values_if_any(call)) {
       const JinjaValue found = deep_attribute(call, one, given[0]);
-      mapped.push_back(found.is(Kind::undefined) ? given[1] : found);
+      mapped.push_back(found.is(JinjaKind::undefined) ? given[1] : found);
     }
   } else {
     if (call.arguments.values.empty() || !call.arguments.values[0].is_string())
@@ -111,7 +109,7 @@ JinjaValue select_filter(const FilterCall& call, bool chosen, bool by_attribute)
 /// What is compared: an attribute if one is named, in lower case unless case counts.
 JinjaValue sort_key(const FilterCall& call, const JinjaValue& value, const JinjaValue& attribute,
                     const JinjaValue& case_counts) {
-  const bool by_attribute = !attribute.is(Kind::undefined) && !attribute.is(Kind::none);
+  const bool by_attribute = !attribute.is(JinjaKind::undefined) && !attribute.is(JinjaKind::none);
   const JinjaValue key = by_attribute ? deep_attribute(call, value, attribute) : value;
   if (!key.is_string() || is_true(case_counts)) return key;
   return call.made(lower_text(call.heap, key.text()));
@@ -138,7 +136,7 @@ JinjaValue sort_filter(const FilterCall& call) {
 
 JinjaValue dictsort_filter(const FilterCall& call) {
   const auto given = call.match({"case_sensitive", "by", "reverse"});
-  if (!call.input.is(Kind::dict)) call.heap.refuse(call.callee, " needs a dict");
+  if (!call.input.is(JinjaKind::dict)) call.heap.refuse(call.callee, " needs a dict");
   JinjaValues pairs;
   for (const auto& [key, value] : call.input.items())
     pairs.push_back(call.heap.tuple({key, value}));
@@ -171,7 +169,7 @@ JinjaValue unique_filter(const FilterCall& call) {
 JinjaValue join_filter(const FilterCall& call) {
   const auto given = call.match({"d", "attribute"});
   const std::string between = to_text(call.heap, given[0]);
-  const bool by_attribute = !given[1].is(Kind::undefined) && !given[1].is(Kind::none);
+  const bool by_attribute = !given[1].is(JinjaKind::undefined) && !given[1].is(JinjaKind::none);
   std::string out;
   bool first = true;
   for (const JinjaValue& one : call.values()) {
@@ -188,7 +186,7 @@ JinjaValue tojson_filter(const FilterCall& call) {
   JinjaJson style;
   style.ascii = is_true(given[0]);
   style.sorted = is_true(given[3]);
-  if (!given[1].is(Kind::undefined) && !given[1].is(Kind::none)) {
+  if (!given[1].is(JinjaKind::undefined) && !given[1].is(JinjaKind::none)) {
     style.pretty = true;
     style.comma = ",";
     style.indent = given[1].is_string()
@@ -267,7 +265,7 @@ std::optional<Number> read_number(std::string_view text) {
 
 JinjaValue int_filter(const FilterCall& call) {
   const auto given = call.match({"default", "base"});
-  const JinjaValue fallback = given[0].is(Kind::undefined) ? JinjaValue::integer(0) : given[0];
+  const JinjaValue fallback = given[0].is(JinjaKind::undefined) ? JinjaValue::integer(0) : given[0];
   if (whole_or(call, given[1], 10) != 10) call.heap.lacks(call.callee, " knows base 10 alone");
   if (call.input.is_whole()) return JinjaValue::integer(call.input.whole());
   double real = 0;
@@ -277,7 +275,7 @@ JinjaValue int_filter(const FilterCall& call) {
     const auto number = read_number<double>(text);
     if (!number) return fallback;
     real = *number;
-  } else if (call.input.is(Kind::real)) {
+  } else if (call.input.is(JinjaKind::real)) {
     real = call.input.number();
   } else {
     return fallback;
@@ -292,14 +290,15 @@ JinjaValue float_filter(const FilterCall& call) {
     if (const auto number =
             read_number<double>(strip_text(call.heap, call.input.text(), {}, true, true)))
       return JinjaValue::real(*number);
-  return given[0].is(Kind::undefined) ? JinjaValue::real(0) : given[0];
+  return given[0].is(JinjaKind::undefined) ? JinjaValue::real(0) : given[0];
 }
 
 JinjaValue round_filter(const FilterCall& call) {
   const auto given = call.match({"precision", "method"});
   if (!call.input.is_number()) call.heap.refuse(call.callee, " needs a number");
   const auto digits = std::clamp<std::int64_t>(whole_or(call, given[0], 0), -300, 300);
-  const std::string method = given[1].is(Kind::undefined) ? "common" : to_text(call.heap, given[1]);
+  const std::string method =
+      given[1].is(JinjaKind::undefined) ? "common" : to_text(call.heap, given[1]);
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = call.input.number() * scale;
   const double rounded = method == "ceil"    ? std::ceil(scaled)
@@ -310,18 +309,18 @@ JinjaValue round_filter(const FilterCall& call) {
 
 JinjaValue sum_filter(const FilterCall& call) {
   const auto given = call.match({"attribute", "start"});
-  const bool by_attribute = !given[0].is(Kind::undefined) && !given[0].is(Kind::none);
+  const bool by_attribute = !given[0].is(JinjaKind::undefined) && !given[0].is(JinjaKind::none);
   std::int64_t whole = 0;
   double real = 0;
   bool is_real = false;
   const auto add = [&](const JinjaValue& value) {
     if (!value.is_number()) call.heap.refuse(call.callee, " needs numbers");
-    is_real |= value.is(Kind::real);
+    is_real |= value.is(JinjaKind::real);
     real += value.number();
     if (value.is_whole() && __builtin_add_overflow(whole, value.whole(), &whole))
       call.heap.refuse("the sum is too large");
   };
-  if (!given[1].is(Kind::undefined)) add(given[1]);
+  if (!given[1].is(JinjaKind::undefined)) add(given[1]);
   for (const JinjaValue& one : call.values())
     add(by_attribute ? deep_attribute(call, one, given[0]) : one);
   return is_real ? JinjaValue::real(real) : JinjaValue::integer(whole);
@@ -330,15 +329,15 @@ JinjaValue sum_filter(const FilterCall& call) {
 JinjaValue length_filter(const FilterCall& call) {
   call.match({});
   switch (call.input.kind()) {
-    case Kind::undefined:
+    case JinjaKind::undefined:
       return JinjaValue::integer(0);
-    case Kind::string:
+    case JinjaKind::string:
       call.heap.spend(call.input.text().size() / 8);
       return JinjaValue::integer(static_cast<std::int64_t>(count_characters(call.input.text())));
-    case Kind::list:
-    case Kind::tuple:
+    case JinjaKind::list:
+    case JinjaKind::tuple:
       return JinjaValue::integer(static_cast<std::int64_t>(call.input.values().size()));
-    case Kind::dict:
+    case JinjaKind::dict:
       return JinjaValue::integer(static_cast<std::int64_t>(call.input.items().size()));
     default:
       call.heap.refuse("a value of type ", kind_name(call.input), " has no length");
@@ -347,7 +346,7 @@ JinjaValue length_filter(const FilterCall& call) {
 
 JinjaValue first_filter(const FilterCall& call) {
   call.match({});
-  if (call.input.is(Kind::stream)) {
+  if (call.input.is(JinjaKind::stream)) {
     auto& stream = call.input.as<JinjaStream>();
     return stream.read < stream.values.size() ? stream.values[stream.read++]
                                               : JinjaValue::undefined("the first of nothing");
@@ -358,7 +357,7 @@ JinjaValue first_filter(const FilterCall& call) {
 
 JinjaValue last_filter(const FilterCall& call) {
   call.match({});
-  if (call.input.is(Kind::stream))
+  if (call.input.is(JinjaKind::stream))
     call.heap.refuse("a value of type ", kind_name(call.input), " has no last one");
   const JinjaValues all = call.values();
   return all.empty() ? JinjaValue::undefined("the last of nothing") : all.back();
@@ -376,16 +375,17 @@ JinjaValue reverse_filter(const FilterCall& call) {
 
 JinjaValue default_filter(const FilterCall& call) {
   const auto given = call.match({"default_value", "boolean"});
-  const bool absent = is_true(given[1]) ? !is_true(call.input) : call.input.is(Kind::undefined);
+  const bool absent =
+      is_true(given[1]) ? !is_true(call.input) : call.input.is(JinjaKind::undefined);
   if (!absent) return call.input;
-  const bool has_default = !call.arguments.values.empty() || !given[0].is(Kind::undefined);
+  const bool has_default = !call.arguments.values.empty() || !given[0].is(JinjaKind::undefined);
   return has_default ? given[0] : JinjaValue::string("");
 }
 
 JinjaValue items_filter(const FilterCall& call) {
   call.match({});
-  if (call.input.is(Kind::undefined)) return call.heap.stream({});
-  if (!call.input.is(Kind::dict)) call.heap.refuse(call.callee, " needs a dict");
+  if (call.input.is(JinjaKind::undefined)) return call.heap.stream({});
+  if (!call.input.is(JinjaKind::dict)) call.heap.refuse(call.callee, " needs a dict");
   JinjaValues pairs;
   for (const auto& [key, value] : call.input.items())
     pairs.push_back(call.heap.tuple({key, value}));
@@ -394,7 +394,7 @@ JinjaValue items_filter(const FilterCall& call) {
 
 JinjaValue replace_filter(const FilterCall& call) {
   const auto given = call.match({"old", "new", "count"});
-  const JinjaValue count = given[2].is(Kind::none) ? JinjaValue() : given[2];
+  const JinjaValue count = given[2].is(JinjaKind::none) ? JinjaValue() : given[2];
   const JinjaValue text = call.made(call.text());
   return replace_text(call.heap, text.text(), to_text(call.heap, given[0]),
                       to_text(call.heap, given[1]), count);
@@ -410,7 +410,7 @@ JinjaValue trim_filter(const FilterCall& call) {
 JinjaValue abs_filter(const FilterCall& call) {
   call.match({});
   if (!call.input.is_number()) call.heap.refuse(call.callee, " needs a number");
-  if (call.input.is(Kind::real)) return JinjaValue::real(std::abs(call.input.number()));
+  if (call.input.is(JinjaKind::real)) return JinjaValue::real(std::abs(call.input.number()));
   if (call.input.whole() == INT64_MIN) call.heap.refuse("the number is too large");
   return JinjaValue::integer(std::abs(call.input.whole()));
 }
@@ -428,7 +428,7 @@ JinjaValue attr_filter(const FilterCall& call) {
   const auto given = call.match({"name"});
   if (!given[0].is_string()) call.heap.refuse(call.callee, " needs a name");
   // Members of a dict are no attributes.
-  if (call.input.is(Kind::dict) && !is_method(Kind::dict, given[0].text()))
+  if (call.input.is(JinjaKind::dict) && !is_method(JinjaKind::dict, given[0].text()))
     return JinjaValue::undefined(given[0].text());
   return get_attribute(call.heap, call.input, given[0].text());
 }
@@ -531,26 +531,26 @@ bool passes_test(JinjaHeap& heap, std::string_view name, const JinjaValue& input
     return by.whole() == -1 || input.whole() % by.whole() == 0;
   }
   arguments.match(heap, callee, {});
-  const Kind kind = input.kind();
-  if (name == "defined") return kind != Kind::undefined;
-  if (name == "undefined") return kind == Kind::undefined;
-  if (name == "none") return kind == Kind::none;
-  if (name == "boolean") return kind == Kind::boolean;
-  if (name == "true") return kind == Kind::boolean && input.whole() == 1;
-  if (name == "false") return kind == Kind::boolean && input.whole() == 0;
-  if (name == "integer") return kind == Kind::integer;
-  if (name == "float") return kind == Kind::real;
+  const JinjaKind kind = input.kind();
+  if (name == "defined") return kind != JinjaKind::undefined;
+  if (name == "undefined") return kind == JinjaKind::undefined;
+  if (name == "none") return kind == JinjaKind::none;
+  if (name == "boolean") return kind == JinjaKind::boolean;
+  if (name == "true") return kind == JinjaKind::boolean && input.whole() == 1;
+  if (name == "false") return kind == JinjaKind::boolean && input.whole() == 0;
+  if (name == "integer") return kind == JinjaKind::integer;
+  if (name == "float") return kind == JinjaKind::real;
   if (name == "number") return input.is_number();
-  if (name == "string") return kind == Kind::string;
-  if (name == "mapping") return kind == Kind::dict;
+  if (name == "string") return kind == JinjaKind::string;
+  if (name == "mapping") return kind == JinjaKind::dict;
   // What is undefined is empty, and so can be looped over.
-  const bool has_items =
-      input.is_sequence() || kind == Kind::dict || kind == Kind::string || kind == Kind::undefined;
+  const bool has_items = input.is_sequence() || kind == JinjaKind::dict ||
+                         kind == JinjaKind::string || kind == JinjaKind::undefined;
   if (name == "sequence") return has_items;
-  if (name == "iterable") return has_items || kind == Kind::stream || kind == Kind::loop;
+  if (name == "iterable") return has_items || kind == JinjaKind::stream || kind == JinjaKind::loop;
   if (name == "callable")
-    return kind == Kind::function || kind == Kind::method || kind == Kind::macro ||
-           kind == Kind::loop || kind == Kind::undefined;
+    return kind == JinjaKind::function || kind == JinjaKind::method || kind == JinjaKind::macro ||
+           kind == JinjaKind::loop || kind == JinjaKind::undefined;
   if (name == "odd" || name == "even") {
     if (!input.is_whole()) heap.refuse(callee, " needs a whole number");
     return (input.whole() % 2 != 0) == (name == "odd");
@@ -581,7 +581,7 @@ JinjaValue format_text(JinjaHeap& heap, std::string_view text, const JinjaValue&
     JinjaValue value;
     if (at < text.size() && text[at] == '(') {
       const std::size_t end = text.find(')', at);
-      if (end == text.npos || !values.is(Kind::dict))
+      if (end == text.npos || !values.is(JinjaKind::dict))
         heap.refuse("the values of a '%' are no dict");
       const JinjaValue* found =
           find_item(heap, values.items(), JinjaValue::string(text.substr(at + 1, end - at - 1)));
@@ -589,7 +589,7 @@ JinjaValue format_text(JinjaHeap& heap, std::string_view text, const JinjaValue&
       value = *found;
       at = end + 1;
     } else {
-      const bool several = values.is(Kind::tuple);
+      const bool several = values.is(JinjaKind::tuple);
       if (next >= (several ? values.values().size() : 1))
         heap.refuse("a value of a '%' is missing");
       value = several ? values.values()[next] : values;
@@ -604,7 +604,7 @@ JinjaValue format_text(JinjaHeap& heap, std::string_view text, const JinjaValue&
       heap.lacks("of what '%' formats, %s, %d and %% are supported");
     }
   }
-  if (values.is(Kind::tuple) && next < values.values().size())
+  if (values.is(JinjaKind::tuple) && next < values.values().size())
     heap.refuse("there are more values than '%' formats");
   return heap.string(std::move(out));
 }

@@ -18,7 +18,6 @@ namespace kvatlas::model {
 
 namespace {
 
-using Kind = JinjaKind;
 constexpr std::size_t kNowhere = std::string_view::npos;
 
 /// Python's isspace() knows four more than Unicode's White_Space.
@@ -64,13 +63,14 @@ bool all_characters(JinjaHeap& heap, std::string_view text, Is is) {
 
 std::string_view need_text(JinjaHeap& heap, std::string_view callee, const JinjaValue& value) {
   if (!value.is_string())
-    heap.refuse(callee, " needs a text",
-                value.is(Kind::undefined) ? "" : str(", not a value of type ", kind_name(value)));
+    heap.refuse(
+        callee, " needs a text",
+        value.is(JinjaKind::undefined) ? "" : str(", not a value of type ", kind_name(value)));
   return value.text();
 }
 std::int64_t whole_or(JinjaHeap& heap, std::string_view callee, const JinjaValue& value,
                       std::int64_t fallback) {
-  if (value.is(Kind::undefined)) return fallback;
+  if (value.is(JinjaKind::undefined)) return fallback;
   if (!value.is_whole()) heap.refuse(callee, " needs a whole number");
   return value.whole();
 }
@@ -122,7 +122,7 @@ JinjaValues split_at_spaces(JinjaHeap& heap, std::string_view text, std::int64_t
 JinjaValues split_text(JinjaHeap& heap, std::string_view callee, std::string_view text,
                        const JinjaValues& given, bool from_right) {
   const std::int64_t most = whole_or(heap, callee, given[1], -1);
-  if (given[0].is(Kind::undefined) || given[0].is(Kind::none))
+  if (given[0].is(JinjaKind::undefined) || given[0].is(JinjaKind::none))
     return split_at_spaces(heap, text, most, from_right);
   const std::string_view separator = need_text(heap, callee, given[0]);
   if (separator.empty()) heap.refuse(callee, " needs a separator");
@@ -144,7 +144,7 @@ JinjaValues split_text(JinjaHeap& heap, std::string_view callee, std::string_vie
 /// Whether the text begins (or ends) with a text, or with one of a tuple of them.
 bool has_end(JinjaHeap& heap, std::string_view callee, std::string_view text, const JinjaValue& end,
              bool at_start) {
-  if (end.is(Kind::tuple))
+  if (end.is(JinjaKind::tuple))
     return std::any_of(end.values().begin(), end.values().end(), [&](const JinjaValue& one) {
       return has_end(heap, callee, text, one, at_start);
     });
@@ -354,7 +354,7 @@ JinjaValue date_text(JinjaHeap& heap, std::string_view format) {
 
 JinjaValue range(JinjaHeap& heap, const JinjaArguments& arguments) {
   const auto given = arguments.match(heap, "range()", {"start", "stop", "step"});
-  const bool one = given[1].is(Kind::undefined);
+  const bool one = given[1].is(JinjaKind::undefined);
   const std::int64_t start = one ? 0 : whole_or(heap, "range()", given[0], 0);
   const std::int64_t stop = whole_or(heap, "range()", one ? given[0] : given[1], 0);
   const std::int64_t step = whole_or(heap, "range()", given[2], 1);
@@ -401,7 +401,7 @@ std::size_t find_bytes(JinjaHeap& heap, std::string_view text, std::string_view 
 
 std::string_view strip_text(JinjaHeap& heap, std::string_view text, const JinjaValue& characters,
                             bool left, bool right) {
-  const bool blanks = characters.is(Kind::undefined) || characters.is(Kind::none);
+  const bool blanks = characters.is(JinjaKind::undefined) || characters.is(JinjaKind::none);
   const std::string_view chosen = blanks ? "" : need_text(heap, "strip()", characters);
   heap.spend(text.size() / 8 + 1);
   const auto goes = [&](std::size_t at, std::size_t length) {
@@ -521,9 +521,9 @@ bool is_method(JinjaKind kind, std::string_view name) {
                                                         "extend", "index",   "insert", "pop",
                                                         "remove", "reverse", "sort"};
   std::span<const std::string_view> names;
-  if (kind == Kind::string) names = kOfText;
-  if (kind == Kind::dict) names = kOfDict;
-  if (kind == Kind::list) names = kOfList;
+  if (kind == JinjaKind::string) names = kOfText;
+  if (kind == JinjaKind::dict) names = kOfDict;
+  if (kind == JinjaKind::list) names = kOfList;
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -531,11 +531,11 @@ JinjaValue call_method(JinjaHeap& heap, const JinjaMethod& method,
                        const JinjaArguments& arguments) {
   const JinjaValue& object = method.object;
   switch (object.kind()) {
-    case Kind::string:
+    case JinjaKind::string:
       return call_of_text(heap, object.text(), method.name, arguments);
-    case Kind::dict:
+    case JinjaKind::dict:
       return call_of_dict(heap, object.items(), method.name, arguments);
-    case Kind::loop:
+    case JinjaKind::loop:
       return call_of_loop(heap, object.as<JinjaLoop>(), method.name, arguments);
     default:
       return call_of_list(heap, object.values(), method.name, arguments);
@@ -557,7 +557,7 @@ JinjaValue loop_attribute(JinjaHeap& heap, JinjaLoop& loop, std::string_view nam
   if (name == "previtem" && index > 0) return (*loop.values)[loop.index - 1];
   if (name == "nextitem" && index + 1 < length) return (*loop.values)[loop.index + 1];
   if (name == "cycle" || name == "changed")
-    return heap.method(JinjaValue::thing(Kind::loop, &loop), name);
+    return heap.method(JinjaValue::thing(JinjaKind::loop, &loop), name);
   return JinjaValue::undefined(name);
 }
 
@@ -578,7 +578,7 @@ JinjaValue call_function(JinjaHeap& heap, std::string_view name, const JinjaArgu
   // dict() and namespace() take a dict, and named values.
   JinjaItems items;
   if (!arguments.values.empty()) {
-    if (arguments.values.size() > 1 || !arguments.values[0].is(Kind::dict))
+    if (arguments.values.size() > 1 || !arguments.values[0].is(JinjaKind::dict))
       heap.lacks(callee, " takes a dict or named values");
     items = arguments.values[0].items();
   }

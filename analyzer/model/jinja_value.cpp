@@ -13,7 +13,6 @@ namespace kvatlas::model {
 
 namespace {
 
-using Kind = JinjaKind;
 constexpr int kDeepestValue = 100;
 
 void check_depth(JinjaHeap& heap, int depth) {
@@ -44,20 +43,23 @@ JinjaValue JinjaHeap::sequence(JinjaKind kind, JinjaValues values) {
 }
 JinjaValue JinjaHeap::dict(JinjaItems items) {
   spend(items.size() * sizeof(JinjaItems::value_type) + sizeof(JinjaItems));
-  return JinjaValue::thing(Kind::dict, &dicts_.emplace_back(std::move(items)));
+  return JinjaValue::thing(JinjaKind::dict, &dicts_.emplace_back(std::move(items)));
 }
 JinjaValue JinjaHeap::stream(JinjaValues values) {
   spend(values.size() * sizeof(JinjaValue) + sizeof(JinjaStream));
-  return JinjaValue::thing(Kind::stream, &streams_.emplace_back(JinjaStream{std::move(values)}));
+  return JinjaValue::thing(JinjaKind::stream,
+                           &streams_.emplace_back(JinjaStream{std::move(values)}));
 }
-JinjaValue JinjaHeap::attributes() { return JinjaValue::thing(Kind::attributes, &scope(nullptr)); }
+JinjaValue JinjaHeap::attributes() {
+  return JinjaValue::thing(JinjaKind::attributes, &scope(nullptr));
+}
 JinjaValue JinjaHeap::macro(const JinjaNode* node, JinjaScope* scope) {
   spend(sizeof(JinjaMacro));
-  return JinjaValue::thing(Kind::macro, &macros_.emplace_back(JinjaMacro{node, scope}));
+  return JinjaValue::thing(JinjaKind::macro, &macros_.emplace_back(JinjaMacro{node, scope}));
 }
 JinjaValue JinjaHeap::method(JinjaValue object, std::string_view name) {
   spend(sizeof(JinjaMethod));
-  return JinjaValue::thing(Kind::method, &methods_.emplace_back(JinjaMethod{object, name}));
+  return JinjaValue::thing(JinjaKind::method, &methods_.emplace_back(JinjaMethod{object, name}));
 }
 JinjaLoop& JinjaHeap::loop() {
   spend(sizeof(JinjaLoop));
@@ -120,20 +122,20 @@ const char* kind_name(const JinjaValue& value) {
 
 bool is_true(const JinjaValue& value) {
   switch (value.kind()) {
-    case Kind::undefined:
-    case Kind::none:
+    case JinjaKind::undefined:
+    case JinjaKind::none:
       return false;
-    case Kind::boolean:
-    case Kind::integer:
+    case JinjaKind::boolean:
+    case JinjaKind::integer:
       return value.whole() != 0;
-    case Kind::real:
+    case JinjaKind::real:
       return value.number() != 0;
-    case Kind::string:
+    case JinjaKind::string:
       return !value.text().empty();
-    case Kind::list:
-    case Kind::tuple:
+    case JinjaKind::list:
+    case JinjaKind::tuple:
       return !value.values().empty();
-    case Kind::dict:
+    case JinjaKind::dict:
       return !value.items().empty();
     default:
       return true;
@@ -146,21 +148,21 @@ bool are_equal(JinjaHeap& heap, const JinjaValue& a, const JinjaValue& b, int de
   if (a.is_number() && b.is_number()) return a.number() == b.number();
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::undefined:
-    case Kind::none:
+    case JinjaKind::undefined:
+    case JinjaKind::none:
       return true;
-    case Kind::string:
+    case JinjaKind::string:
       heap.spend(std::min(a.text().size(), b.text().size()) / 16);
       return a.text() == b.text();
-    case Kind::function:
+    case JinjaKind::function:
       return a.text() == b.text();
-    case Kind::list:
-    case Kind::tuple:
+    case JinjaKind::list:
+    case JinjaKind::tuple:
       return std::equal(a.values().begin(), a.values().end(), b.values().begin(), b.values().end(),
                         [&](const JinjaValue& x, const JinjaValue& y) {
                           return are_equal(heap, x, y, depth + 1);
                         });
-    case Kind::dict:
+    case JinjaKind::dict:
       if (a.items().size() != b.items().size()) return false;
       return std::all_of(a.items().begin(), a.items().end(), [&](const auto& item) {
         const JinjaValue* other = find_item(heap, b.items(), item.first);
@@ -189,7 +191,7 @@ int compare_values(JinjaHeap& heap, const JinjaValue& a, const JinjaValue& b, in
     return order(a.values().size(), b.values().size());
   }
   for (const JinjaValue& one : {a, b})
-    if (one.is(Kind::undefined)) heap.refuse(quoted(one.text()), " is undefined");
+    if (one.is(JinjaKind::undefined)) heap.refuse(quoted(one.text()), " is undefined");
   heap.refuse("values of types ", kind_name(a), " and ", kind_name(b), " have no order");
 }
 
@@ -197,11 +199,11 @@ bool holds(JinjaHeap& heap, const JinjaValue& whole, const JinjaValue& part) {
   if (whole.is_string()) {
     if (!part.is_string())
       heap.refuse("'in' of a text needs a text, not ",
-                  part.is(Kind::undefined) ? str(quoted(part.text()), ", which is undefined")
-                                           : kind_name(part));
+                  part.is(JinjaKind::undefined) ? str(quoted(part.text()), ", which is undefined")
+                                                : kind_name(part));
     return find_bytes(heap, whole.text(), part.text(), 0) != std::string_view::npos;
   }
-  if (whole.is(Kind::dict)) return find_item(heap, whole.items(), part) != nullptr;
+  if (whole.is(JinjaKind::dict)) return find_item(heap, whole.items(), part) != nullptr;
   const JinjaValues values = iterate(heap, whole);
   return std::any_of(values.begin(), values.end(),
                      [&](const JinjaValue& one) { return are_equal(heap, one, part); });
@@ -223,21 +225,21 @@ void set_item(JinjaHeap& heap, JinjaItems& items, const JinjaValue& key, const J
 
 JinjaValues iterate(JinjaHeap& heap, const JinjaValue& value) {
   switch (value.kind()) {
-    case Kind::undefined:
+    case JinjaKind::undefined:
       return {};
-    case Kind::string:
+    case JinjaKind::string:
       return characters(heap, value.text());
-    case Kind::list:
-    case Kind::tuple:
+    case JinjaKind::list:
+    case JinjaKind::tuple:
       heap.spend(value.values().size());
       return value.values();
-    case Kind::dict: {
+    case JinjaKind::dict: {
       JinjaValues keys;
       heap.spend(value.items().size());
       for (const auto& item : value.items()) keys.push_back(item.first);
       return keys;
     }
-    case Kind::stream: {
+    case JinjaKind::stream: {
       auto& stream = value.as<JinjaStream>();
       JinjaValues rest(stream.values.begin() + static_cast<std::ptrdiff_t>(stream.read),
                        stream.values.end());
@@ -279,15 +281,15 @@ std::size_t bytes_of(std::string_view text, std::size_t count) {
 
 JinjaValue get_attribute(JinjaHeap& heap, const JinjaValue& object, std::string_view name) {
   switch (object.kind()) {
-    case Kind::undefined:
+    case JinjaKind::undefined:
       heap.refuse(quoted(object.text()), " is undefined");
-    case Kind::attributes:
+    case JinjaKind::attributes:
       if (const JinjaValue* found = object.as<JinjaScope>().find(name)) return *found;
       break;
-    case Kind::loop:
+    case JinjaKind::loop:
       return loop_attribute(heap, object.as<JinjaLoop>(), name);
-    case Kind::dict:
-      if (is_method(Kind::dict, name)) return heap.method(object, name);
+    case JinjaKind::dict:
+      if (is_method(JinjaKind::dict, name)) return heap.method(object, name);
       if (const auto* found = find_item(heap, object.items(), JinjaValue::string(name)))
         return *found;
       break;
@@ -299,8 +301,8 @@ JinjaValue get_attribute(JinjaHeap& heap, const JinjaValue& object, std::string_
 }
 
 JinjaValue get_item(JinjaHeap& heap, const JinjaValue& object, const JinjaValue& index) {
-  if (object.is(Kind::undefined)) heap.refuse(quoted(object.text()), " is undefined");
-  if (object.is(Kind::dict)) {
+  if (object.is(JinjaKind::undefined)) heap.refuse(quoted(object.text()), " is undefined");
+  if (object.is(JinjaKind::dict)) {
     if (const JinjaValue* found = find_item(heap, object.items(), index)) return *found;
   } else if (index.is_whole() && (object.is_sequence() || object.is_string())) {
     const bool is_text = object.is_string();
@@ -316,27 +318,27 @@ JinjaValue get_item(JinjaHeap& heap, const JinjaValue& object, const JinjaValue&
   }
   if (!index.is_string()) return JinjaValue::undefined("such an item");
   // An item comes before a method of that name.
-  return object.is(Kind::dict) && !is_method(Kind::dict, index.text())
+  return object.is(JinjaKind::dict) && !is_method(JinjaKind::dict, index.text())
              ? JinjaValue::undefined(index.text())
              : get_attribute(heap, object, index.text());
 }
 
 JinjaValue get_slice(JinjaHeap& heap, const JinjaValue& object, const JinjaValue& start,
                      const JinjaValue& stop, const JinjaValue& step) {
-  if (object.is(Kind::undefined)) heap.refuse(quoted(object.text()), " is undefined");
+  if (object.is(JinjaKind::undefined)) heap.refuse(quoted(object.text()), " is undefined");
   if (!object.is_sequence() && !object.is_string())
     heap.refuse("a value of type ", kind_name(object), " has no slices");
   for (const JinjaValue& part : {start, stop, step})
-    if (!part.is(Kind::none) && !part.is_whole())
+    if (!part.is(JinjaKind::none) && !part.is_whole())
       heap.refuse("a slice goes from a whole number to a whole number");
   const JinjaValues all =
       object.is_string() ? characters(heap, object.text()) : iterate(heap, object);
   const auto size = static_cast<std::int64_t>(all.size());
-  const std::int64_t by = step.is(Kind::none) ? 1 : step.whole();
+  const std::int64_t by = step.is(JinjaKind::none) ? 1 : step.whole();
   if (by == 0) heap.refuse("the step of a slice cannot be 0");
   const std::int64_t least = by < 0 ? -1 : 0, most = by < 0 ? size - 1 : size;
   const auto place = [&](const JinjaValue& part, std::int64_t fallback) {
-    if (part.is(Kind::none)) return fallback;
+    if (part.is(JinjaKind::none)) return fallback;
     const std::int64_t at = part.whole() < 0 ? part.whole() + size : part.whole();
     return std::clamp(at, least, most);
   };
@@ -349,7 +351,8 @@ JinjaValue get_slice(JinjaHeap& heap, const JinjaValue& object, const JinjaValue
     at += by;
   }
   if (!object.is_string())
-    return object.is(Kind::tuple) ? heap.tuple(std::move(chosen)) : heap.list(std::move(chosen));
+    return object.is(JinjaKind::tuple) ? heap.tuple(std::move(chosen))
+                                       : heap.list(std::move(chosen));
   if (by == 1 && !chosen.empty()) {
     const char* first = chosen.front().text().data();
     const std::string_view last = chosen.back().text();
@@ -414,22 +417,22 @@ void append_repr(std::string& out, std::string_view text) {
 void append_text(JinjaHeap& heap, std::string& out, const JinjaValue& value, int depth) {
   check_depth(heap, depth);
   switch (value.kind()) {
-    case Kind::undefined:
+    case JinjaKind::undefined:
       if (depth > 0) out += "Undefined";
       return;
-    case Kind::none:
+    case JinjaKind::none:
       out += "None";
       return;
-    case Kind::boolean:
+    case JinjaKind::boolean:
       out += value.whole() != 0 ? "True" : "False";
       return;
-    case Kind::integer:
+    case JinjaKind::integer:
       out += std::to_string(value.whole());
       return;
-    case Kind::real:
+    case JinjaKind::real:
       out += real_text(value.number());
       return;
-    case Kind::string:
+    case JinjaKind::string:
       heap.spend(value.text().size());
       if (depth == 0) {
         out += value.text();
@@ -437,9 +440,9 @@ void append_text(JinjaHeap& heap, std::string& out, const JinjaValue& value, int
         append_repr(out, value.text());
       }
       return;
-    case Kind::list:
-    case Kind::tuple: {
-      const bool is_list = value.is(Kind::list);
+    case JinjaKind::list:
+    case JinjaKind::tuple: {
+      const bool is_list = value.is(JinjaKind::list);
       out += is_list ? '[' : '(';
       const char* separator = "";
       for (const JinjaValue& one : value.values()) {
@@ -451,7 +454,7 @@ void append_text(JinjaHeap& heap, std::string& out, const JinjaValue& value, int
       out += is_list ? ']' : ')';
       return;
     }
-    case Kind::dict: {
+    case JinjaKind::dict: {
       out += '{';
       const char* separator = "";
       for (const auto& [key, one] : value.items()) {
@@ -498,26 +501,26 @@ class JsonWriter {
   void write(const JinjaValue& value, int depth) {
     check_depth(heap_, depth);
     switch (value.kind()) {
-      case Kind::none:
+      case JinjaKind::none:
         out += "null";
         return;
-      case Kind::boolean:
+      case JinjaKind::boolean:
         out += value.whole() != 0 ? "true" : "false";
         return;
-      case Kind::integer:
+      case JinjaKind::integer:
         out += std::to_string(value.whole());
         return;
-      case Kind::real:
+      case JinjaKind::real:
         out += std::isnan(value.number())   ? "NaN"
                : std::isinf(value.number()) ? (value.number() < 0 ? "-Infinity" : "Infinity")
                                             : real_text(value.number());
         return;
-      case Kind::string:
+      case JinjaKind::string:
         heap_.spend(value.text().size());
         append_json_text(out, value.text(), style_.ascii);
         return;
-      case Kind::list:
-      case Kind::tuple:
+      case JinjaKind::list:
+      case JinjaKind::tuple:
         out += '[';
         for (std::size_t k = 0; k < value.values().size(); ++k) {
           begin_member(k, depth);
@@ -526,7 +529,7 @@ class JsonWriter {
         if (!value.values().empty()) new_line(depth);
         out += ']';
         return;
-      case Kind::dict:
+      case JinjaKind::dict:
         return write_dict(value.items(), depth);
       default:
         heap_.refuse("a value of type ", kind_name(value), " cannot be written as JSON");

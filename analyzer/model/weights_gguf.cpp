@@ -42,9 +42,9 @@ bool norms_mlp_after_attention(Architecture architecture) {
 }
 
 /// Reads the layers of one file. What a layer may lack is found by its name.
-class Layers {
+class GgufLayers {
  public:
-  Layers(const Config& config, const TensorFinder& finder) : config_(config), finder_(finder) {
+  GgufLayers(const Config& config, const TensorFinder& finder) : config_(config), finder_(finder) {
     if (rotates_neighbours(config.architecture))
       orders_ = {neighbours_to_halves(config, config.n_heads),
                  neighbours_to_halves(config, config.n_kv_heads)};
@@ -333,7 +333,7 @@ ModelWeights gguf_weights(const Config& config, const TensorFinder& finder) {
   ModelWeights weights;
   weights.embedding.parts = {
       finder.matrix("token_embd.weight", config.vocab_size, config.hidden_size)};
-  const Layers layers(config, finder);
+  const GgufLayers layers(config, finder);
   const bool lfm2 =
       finder.has("token_embd_norm.weight") && config.architecture == Architecture::lfm2;
   weights.final_norm.parts = {

@@ -25,9 +25,9 @@ std::vector<std::int64_t> order_by_kv_head(const Config& config) {
 }
 
 /// Reads the layers of one checkpoint.
-class Layers {
+class HfLayers {
  public:
-  Layers(const HfConfig& hf, const TensorFinder& finder) : hf_(hf), finder_(finder) {
+  HfLayers(const HfConfig& hf, const TensorFinder& finder) : hf_(hf), finder_(finder) {
     if (names_.qkv_by_kv_head) fused_order_ = order_by_kv_head(config_);
     if (names_.neighbours_rotate) {
       query_order_ = neighbours_to_halves(config_, config_.n_heads);
@@ -352,7 +352,7 @@ ModelWeights hf_weights(const HfConfig& hf, const TensorFinder& finder) {
   const HfLayout& names = hf.layout;
   const Prefix prefix = find_prefix(finder, names.embedding);
   const std::string model = prefix.model;
-  const Layers layers(hf, finder);
+  const HfLayers layers(hf, finder);
 
   ModelWeights weights;
   weights.embedding.parts = {

@@ -10,13 +10,13 @@ namespace {
 constexpr struct {
   const char* name;
   std::int64_t bytes;
-} kTypes[] = {{"float32", 4}, {"float16", 2}, {"int32", 4}, {"int64", 8}, {"uint8", 1}};
+} kTypeFacts[] = {{"float32", 4}, {"float16", 2}, {"int32", 4}, {"int64", 8}, {"uint8", 1}};
 
 }  // namespace
 
-std::int64_t type_bytes(Type type) { return kTypes[static_cast<std::size_t>(type)].bytes; }
+std::int64_t type_bytes(Type type) { return kTypeFacts[static_cast<std::size_t>(type)].bytes; }
 
-const char* type_name(Type type) { return kTypes[static_cast<std::size_t>(type)].name; }
+const char* type_name(Type type) { return kTypeFacts[static_cast<std::size_t>(type)].name; }
 
 Array::Array(Type element, std::vector<std::int64_t> sizes)
     : type(element),

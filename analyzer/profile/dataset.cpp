@@ -6,7 +6,7 @@
 namespace kvatlas::profile {
 namespace {
 
-constexpr int kMostAxes = 8;
+constexpr int kMostStoredAxes = 8;
 constexpr std::int64_t kMostChunkBytes = 64 << 20;  // a reader holds one a thread
 constexpr std::array kTypes = {Type::f32, Type::f16, Type::i32, Type::i64, Type::u8};
 
@@ -71,9 +71,10 @@ Type read_type(const H5Object& dataset, const std::string& path) {
 Sizes read_shape(const H5Object& dataset, const std::string& path) {
   const H5Space space(H5Dget_space(dataset.get()), path);
   const int rank = check(H5Sget_simple_extent_ndims(space.get()), path);
-  if (H5Sget_simple_extent_type(space.get()) != H5S_SIMPLE || rank > kMostAxes)
-    fail(ErrorCode::unreadable, quoted(path), " has ", rank, " axes, expected 1 to ", kMostAxes);
-  std::array<hsize_t, kMostAxes> sizes{}, most{};
+  if (H5Sget_simple_extent_type(space.get()) != H5S_SIMPLE || rank > kMostStoredAxes)
+    fail(ErrorCode::unreadable, quoted(path), " has ", rank, " axes, expected 1 to ",
+         kMostStoredAxes);
+  std::array<hsize_t, kMostStoredAxes> sizes{}, most{};
   check(H5Sget_simple_extent_dims(space.get(), sizes.data(), most.data()), path);
   // HDF5 1.10 looks chunks up by the sizes that could be, wherever their index ends.
   if (sizes != most) fail(ErrorCode::unreadable, quoted(path), " can grow, expected fixed sizes");
@@ -84,8 +85,8 @@ Sizes read_shape(const H5Object& dataset, const std::string& path) {
 }
 
 Sizes read_chunk_sizes(const H5Properties& creation, const StoredArray& stored) {
-  std::array<hsize_t, kMostAxes> sizes{};
-  const int rank = check(H5Pget_chunk(creation.get(), kMostAxes, sizes.data()), stored.path);
+  std::array<hsize_t, kMostStoredAxes> sizes{};
+  const int rank = check(H5Pget_chunk(creation.get(), kMostStoredAxes, sizes.data()), stored.path);
   Sizes chunk;
   for (int i = 0; i < rank; ++i) {
     chunk.push_back(static_cast<std::int64_t>(sizes[i]));

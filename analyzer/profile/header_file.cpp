@@ -18,8 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "kvatlas.profile";
-constexpr std::int64_t kMostText = 64 << 20, kMostName = 200, kMostArrays = 10'000,
-                       kMostWindow = 8 << 20;
+constexpr std::int64_t kMostName = 200, kMostArrays = 10'000, kMostWindow = 8 << 20;
 constexpr std::size_t kMostAxes = 7;  // an eighth is the sample
 
 /// Names become paths in the file.

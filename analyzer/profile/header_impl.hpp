@@ -11,6 +11,9 @@
 
 namespace kvatlas::profile {
 
+/// Bytes of a text in the file, at most.
+inline constexpr std::int64_t kMostText = 64 << 20;
+
 /// Error(internal) for a header that our own code must not make, such as one that names an array
 /// twice.
 void check_header(const Header& header);

@@ -15,8 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using Files = std::vector<std::shared_ptr<const ProfileFile>>;
 
-std::string shown(const fs::path& path) { return quoted(path.string(), 400); }
-
 /// Backends of shards that ran on unlike machines, each once.
 std::string all_backends(const Files& files) {
   std::vector<std::string> names;

@@ -17,8 +17,6 @@
 namespace kvatlas::profile {
 namespace {
 
-constexpr std::int64_t kMostText = 64 << 20;
-
 std::string group_of(std::int64_t index) {
   std::ostringstream name;
   name << "samples/" << std::setw(6) << std::setfill('0') << index;
@@ -65,6 +63,8 @@ Array read_row_array(const StoredArray& stored, std::size_t position) {
 }
 
 }  // namespace
+
+std::string shown(const std::filesystem::path& path) { return quoted(path.string(), 400); }
 
 bool begins_as_hdf5(const std::filesystem::path& path) {
   std::error_code problem;

@@ -20,6 +20,9 @@ namespace kvatlas::profile {
 /// Describes the array of tokens, which every sample has beside the captured arrays.
 const Description& tokens_description();
 
+/// How messages name a file.
+std::string shown(const std::filesystem::path& path);
+
 /// Whether the file begins as every HDF5 file does.
 bool begins_as_hdf5(const std::filesystem::path& path);
 /// Error(usage) if the path holds something that is neither empty nor an HDF5 file, so that a wrong

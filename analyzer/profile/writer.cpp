@@ -13,8 +13,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-std::string shown(const fs::path& path) { return quoted(path.string(), 400); }
-
 /// Error(internal): the sample is not what the header describes.
 void check_sample(const Header& header, const Sample& sample) {
   const auto place = [&] { return str("sample ", sample.index); };

@@ -21,8 +21,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr const char* kName = method::kDynamicKv.name;
-
 using nlohmann::json;
 namespace name = profile::name;
 
@@ -373,22 +371,24 @@ class DynamicKvCommand : public MethodCommand {
   void add_options(CLI::App& command) override {
     auto& select = request_.policy.select;
     limit_to_setting(add_option(command, "--budget", request_.budget, "TOKENS",
-                                setting_named(kName, "budget").meaning +
+                                setting_named(method::kDynamicKv.name, "budget").meaning +
                                     ": the document's (default: the smallest that keeps the "
                                     "score, which needs --model; without, " +
-                                    default_text(kName, "budget") + ")"),
-                     kName, "budget");
+                                    default_text(method::kDynamicKv.name, "budget") + ")"),
+                     method::kDynamicKv.name, "budget");
     limit_to_setting(add_option(command, "--budgets", request_.budgets, "TOKENS,...",
                                 "of the sweep (default: those of the profile)"),
-                     kName, "budget")
+                     method::kDynamicKv.name, "budget")
         ->delimiter(',');
     as_setting(add_option(command, "--window", select.window, "TOKENS",
                           "last prompt rows, which score the others"),
-               kName, "window");
-    as_setting(add_option(command, "--kernel", select.kernel, "N"), kName, "kernel");
-    as_setting(add_option(command, "--pooling", pooling_, "HOW", "how: avg or max"), kName,
-               "pooling");
-    as_setting(add_option(command, "--r-max", request_.policy.r_max, "NUMBER"), kName, "r_max");
+               method::kDynamicKv.name, "window");
+    as_setting(add_option(command, "--kernel", select.kernel, "N"), method::kDynamicKv.name,
+               "kernel");
+    as_setting(add_option(command, "--pooling", pooling_, "HOW", "how: avg or max"),
+               method::kDynamicKv.name, "pooling");
+    as_setting(add_option(command, "--r-max", request_.policy.r_max, "NUMBER"),
+               method::kDynamicKv.name, "r_max");
   }
   Shared shared() override { return {nullptr, &request_.tolerance}; }
   void settle() override {

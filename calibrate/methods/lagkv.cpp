@@ -22,8 +22,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr const char* kName = method::kLagKv.name;
-
 using nlohmann::json;
 namespace name = profile::name;
 
@@ -329,10 +327,10 @@ Calibrated Sweep::calibrate() {
 class LagKvCommand : public MethodCommand {
  public:
   void add_options(CLI::App& command) override {
-    as_setting(add_option(command, "--sink", request_.sink, "TOKENS"), kName, "sink");
+    as_setting(add_option(command, "--sink", request_.sink, "TOKENS"), method::kLagKv.name, "sink");
     limit_to_setting(add_option(command, "--lags", request_.lags, "TOKENS,...",
                                 "partition sizes of the sweep, in tokens"),
-                     kName, "lag")
+                     method::kLagKv.name, "lag")
         ->delimiter(',')
         ->default_str("128,512,1024");
     add_option(command, "--ratios", request_.ratios, "R,...",

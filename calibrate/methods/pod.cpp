@@ -20,8 +20,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr const char* kName = method::kPod.name;
-
 using nlohmann::json;
 namespace name = profile::name;
 
@@ -343,22 +341,22 @@ class PodCommand : public MethodCommand {
         add_option(command, "--delta", request_.delta, "SHARE",
                    "least similarity of a block's layers, 0 to 1 (default: with --model the "
                    "least that keeps the score, else " +
-                       default_text(kName, "delta") + ")"),
-        kName, "delta");
+                       default_text(method::kPod.name, "delta") + ")"),
+        method::kPod.name, "delta");
     add_option(command, "--save", request_.wanted_saving, "SHARE",
                "or the greatest that saves this share of the cache at the longest of --lengths")
         ->check(real_range(0.0, 0.5))
         ->excludes(delta);
     limit_to_setting(add_option(command, "--deltas", request_.deltas, "SHARE,...",
                                 "of the sweep (default: 0.05 to 0.95)"),
-                     kName, "delta")
+                     method::kPod.name, "delta")
         ->delimiter(',');
     as_setting(add_option(command, "--granularity", granularity_, "WHAT",
                           "what has blocks of its own: kv-head or head (query heads)"),
-               kName, "granularity");
+               method::kPod.name, "granularity");
     as_setting(add_option(command, "--tau", request_.policy.tau, "SHARE",
                           "gate from which a head skips the distant part, 0 to 1; 1: never"),
-               kName, "tau");
+               method::kPod.name, "tau");
     add_option(command, "--memory", memory_, "SIZE",
                "memory for KV caches that the greatest batch is of")
         ->capture_default_str();

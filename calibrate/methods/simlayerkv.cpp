@@ -19,8 +19,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-constexpr const char* kName = method::kSimLayerKv.name;
-
 using nlohmann::json;
 namespace name = profile::name;
 
@@ -260,16 +258,16 @@ class SimLayerCommand : public MethodCommand {
  public:
   void add_options(CLI::App& command) override {
     limit_to_setting(add_option(command, "--threshold", request_.threshold, "SHARE",
-                                setting_named(kName, "threshold").meaning +
+                                setting_named(method::kSimLayerKv.name, "threshold").meaning +
                                     ", 0 to 1 (default: searched for, which needs --model)"),
-                     kName, "threshold");
+                     method::kSimLayerKv.name, "threshold");
     as_setting(add_option(command, "--identify", identify_, "WHEN",
                           "when layers are told: decode (at the first generated token) or "
                           "prefill (at the last prompt rows)"),
-               kName, "identify");
+               method::kSimLayerKv.name, "identify");
     as_setting(add_option(command, "--w-last", request_.policy.w_last, "N",
                           "prompt rows looked at by prefill"),
-               kName, "w_last");
+               method::kSimLayerKv.name, "w_last");
     add_number(command, "--static-share", request_.static_share, "SHARE",
                "share of samples from which a layer is lazy in the static view, 0 to 1", 0.0, 1.0);
     command.add_flag("--per-head", request_.policy.per_head, "tell KV heads, not layers");

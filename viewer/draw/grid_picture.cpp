@@ -13,7 +13,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr double kThumbnail = 48, kGap = 4, kLeft = 40, kTop = 56, kBottom = 40;
+constexpr double kThumbnail = 48, kThumbnailGap = 4, kLeft = 40, kTop = 56, kBottom = 40;
 
 Colour colour_of(const QColor& colour) {
   return {static_cast<std::uint8_t>(colour.red()), static_cast<std::uint8_t>(colour.green()),
@@ -37,8 +37,8 @@ class GridPicture : public Picture {
   }
   std::string title() const override { return scene_.title; }
   QSizeF size() const override {
-    return {std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kGap) + 16),
-            kTop + double(layers_.size()) * (kThumbnail + kGap) + kBottom};
+    return {std::max(620.0, kLeft + double(scene_.heads) * (kThumbnail + kThumbnailGap) + 16),
+            kTop + double(layers_.size()) * (kThumbnail + kThumbnailGap) + kBottom};
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override;
   std::string csv() const override;
@@ -74,28 +74,29 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& want
       std::clamp(static_cast<int>(kThumbnail * painter.deviceTransform().m11()), 48, 192);
   const std::int64_t group = scene_.kv_heads > 0 ? scene_.heads / scene_.kv_heads : scene_.heads;
   for (std::int64_t head = 0; head < scene_.heads; ++head) {
-    const double x = kLeft + double(head) * (kThumbnail + kGap);
+    const double x = kLeft + double(head) * (kThumbnail + kThumbnailGap);
     painter.setPen(theme.text);
     painter.drawText(QRectF(x, kTop - 16, kThumbnail, 14), Qt::AlignCenter,
                      QString("H%1").arg(head));
     if (group > 0 && head % group == 0) {
-      const double right = x + double(group) * (kThumbnail + kGap) - kGap - 1;
+      const double right = x + double(group) * (kThumbnail + kThumbnailGap) - kThumbnailGap - 1;
       painter.setPen(theme.faint_text);
       painter.drawLine(QPointF(x, kTop - 18), QPointF(right, kTop - 18));
       painter.drawText(QRectF(x, kTop - 33, right - x, 14), Qt::AlignCenter,
                        QString("KV %1").arg(head / group));
     }
   }
-  double y = kTop - kThumbnail - kGap;
+  double y = kTop - kThumbnail - kThumbnailGap;
   for (const std::int64_t layer : layers_) {
-    y += kThumbnail + kGap;
+    y += kThumbnail + kThumbnailGap;
     painter.setPen(theme.text);
     painter.drawText(QRectF(0, y, kLeft - 6, kThumbnail), Qt::AlignRight | Qt::AlignVCenter,
                      QString("L%1").arg(layer));
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
       const auto at = static_cast<std::size_t>(layer * scene_.heads + head);
       if (!is_shown(at)) continue;
-      const QRectF box(kLeft + double(head) * (kThumbnail + kGap), y, kThumbnail, kThumbnail);
+      const QRectF box(kLeft + double(head) * (kThumbnail + kThumbnailGap), y, kThumbnail,
+                       kThumbnail);
       const auto& map = scene_.maps[at];
       if (map)
         painter.drawImage(box, thumbnail_image(*map, scale, pixels, theme));

@@ -15,7 +15,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr double kTitleHeight = 22, kStrip = 26, kGap = 4, kLeftAxis = 104, kLegendWidth = 158;
+constexpr double kTitleHeight = 22, kStrip = 26, kPartGap = 4, kLeftAxis = 104, kLegendWidth = 158;
 constexpr double kBottomAxis = 36, kBottomTexts = 100, kLane = 15;
 constexpr double kLeastTokenPixels = 12;
 
@@ -115,18 +115,18 @@ MapLayout map_layout(const QRectF& area, const MapScene& scene) {
     layout.map = area.toAlignedRect().adjusted(1, 1, -1, -1);
     return layout;
   }
-  const double lanes = scene.lanes.empty() ? 0 : kGap + kLane * double(scene.lanes.size());
+  const double lanes = scene.lanes.empty() ? 0 : kPartGap + kLane * double(scene.lanes.size());
   const double bottom = shows_token_texts(scene) ? kBottomTexts : kBottomAxis;
   const double left = area.left() + kLeftAxis;
-  const double top = area.top() + kTitleHeight + kStrip + kGap;
-  const double width = std::max(16.0, area.width() - kLeftAxis - kStrip - kGap - kLegendWidth);
+  const double top = area.top() + kTitleHeight + kStrip + kPartGap;
+  const double width = std::max(16.0, area.width() - kLeftAxis - kStrip - kPartGap - kLegendWidth);
   const double height =
-      std::max(16.0, area.height() - kTitleHeight - kStrip - kGap - bottom - lanes);
+      std::max(16.0, area.height() - kTitleHeight - kStrip - kPartGap - bottom - lanes);
   layout.title = {area.left() + 8, area.top(), area.width() - 16, kTitleHeight};
   layout.map = {left, top, std::floor(width), std::floor(height)};
   const QRectF& map = layout.map;
-  layout.top_strip = {map.left(), map.top() - kGap - kStrip, map.width(), kStrip};
-  layout.right_strip = {map.right() + kGap, map.top(), kStrip, map.height()};
+  layout.top_strip = {map.left(), map.top() - kPartGap - kStrip, map.width(), kStrip};
+  layout.right_strip = {map.right() + kPartGap, map.top(), kStrip, map.height()};
   layout.left_axis = {area.left(), map.top(), kLeftAxis, map.height()};
   layout.bottom_axis = {map.left(), map.bottom(), map.width(), bottom};
   layout.lanes = {map.left(), map.bottom() + bottom, map.width(), lanes};

@@ -27,7 +27,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr int kBarWidth = 120, kTargetHeight = 28;
+constexpr int kBarWidth = 120, kBarControlHeight = 28;
 constexpr double kDarkBelow = 0.5;  // lightness of the system's windows
 
 }  // namespace
@@ -102,7 +102,7 @@ void MainWindow::make_centre() {
   int number = 0;
   for (const auto& entry : entries_) {
     auto* item = new QListWidgetItem(QCoreApplication::translate("Screens", entry.title), bar_);
-    item->setSizeHint({0, kTargetHeight + 2});
+    item->setSizeHint({0, kBarControlHeight + 2});
     if (++number <= 9) item->setToolTip(QStringLiteral("Ctrl+%1").arg(number));
   }
   connect(bar_, &QListWidget::currentRowChanged, this, [this](int at) {
@@ -162,7 +162,7 @@ void MainWindow::make_top_bar() {
     label->setContentsMargins(8, 0, 4, 0);
     label->setBuddy(control);
     control->setAccessibleName(words);
-    control->setMinimumHeight(kTargetHeight);
+    control->setMinimumHeight(kBarControlHeight);
     top_->addWidget(label);
     top_->addWidget(control);
   };

@@ -15,6 +15,11 @@ const json& member_of(const json& object, const char* member) {
   return found == object.end() ? kNull : *found;
 }
 
+std::int64_t whole_in(const json& object, const char* member) {
+  const json& found = member_of(object, member);
+  return found.is_number_integer() ? found.get<std::int64_t>() : 0;
+}
+
 double number_in(const json& object, const char* member) {
   const json& found = member_of(object, member);
   return found.is_number() ? found.get<double>() : kNoNumber;

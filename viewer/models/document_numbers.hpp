@@ -3,6 +3,7 @@
 // fixed form, so whatever is missing or has another type becomes NaN or stays empty.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 namespace kvatlas::viewer {
 
 double number_in(const nlohmann::json& object, const char* member);
+/// A whole number, or 0 for what is none.
+std::int64_t whole_in(const nlohmann::json& object, const char* member);
 std::string text_in(const nlohmann::json& object, const char* member);
 /// The member of this name, or null if there is none.
 const nlohmann::json& member_of(const nlohmann::json& object, const char* member);

@@ -79,7 +79,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 template <std::size_t N>
-std::array<std::int64_t, N> numbers_of(std::string_view value, std::string_view part) {
+std::array<std::int64_t, N> whole_numbers(std::string_view value, std::string_view part) {
   const auto texts = split(value, ',');
   if (texts.size() != N)
     fail(ErrorCode::usage, "the link has ", quoted(part), ", expected ", N, " numbers");
@@ -112,9 +112,9 @@ void read_part(Place& place, std::string_view part) {
   if (name == "q") place.query = number_of(value, part);
   if (name == "k") place.key = number_of(value, part);
   if (name == "reduction") place.maximum = value == "max";
-  if (name == "region") place.region = numbers_of<4>(value, part);
+  if (name == "region") place.region = whole_numbers<4>(value, part);
   if (name == "tokens") {
-    place.tokens = numbers_of<2>(value, part);
+    place.tokens = whole_numbers<2>(value, part);
     if ((*place.tokens)[0] >= (*place.tokens)[1])
       fail(ErrorCode::usage, "the link has ", quoted(part), ", expected the lesser number first");
   }

@@ -11,11 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-std::int64_t whole_in(const json& object, const char* member) {
-  const json& found = member_of(object, member);
-  return found.is_number_integer() ? found.get<std::int64_t>() : 0;
-}
-
 /// A loss as a change in points, or a change as a loss, `factor` points a unit: the ends change
 /// places.
 Interval negated(const Interval& loss, double factor) {

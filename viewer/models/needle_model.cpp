@@ -21,10 +21,11 @@ std::string composition_title(const calibrate::Document& document) {
   return joined;
 }
 
-using Cells = std::map<std::pair<double, std::int64_t>, Measured::At>;  // by depth and length
+using MeasuredCells =
+    std::map<std::pair<double, std::int64_t>, Measured::At>;  // by depth and length
 
-Cells cells_of(const NeedleModel::Map& map) {
-  Cells cells;
+MeasuredCells cells_of(const NeedleModel::Map& map) {
+  MeasuredCells cells;
   for (const auto& at : map.cells) cells[{at.depth, at.length}] = at;
   return cells;
 }
@@ -80,10 +81,10 @@ Chart needle_chart(const NeedleModel& model, ShownScore score, bool difference) 
       depths.insert(at.depth);
       lengths.insert(at.length);
     }
-  const Cells full = cells_of(model.maps.front());
+  const MeasuredCells full = cells_of(model.maps.front());
   for (std::size_t m = 0; m < model.maps.size(); ++m) {
     const bool reference = m == 0;
-    const Cells cells = cells_of(model.maps[m]);
+    const MeasuredCells cells = cells_of(model.maps[m]);
     // The title says which digits; the legend has room for a word.
     Matrix matrix{
         model.maps[m].policy, score == ShownScore::score ? "score" : "digits", {}, {}, {}};

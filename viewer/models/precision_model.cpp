@@ -17,8 +17,6 @@ namespace {
 using calibrate::KvFormat;
 using nlohmann::json;
 using Item = PrecisionModel::Item;
-using Point = PrecisionModel::Point;
-
 constexpr const char* kName = calibrate::method::kPrecision.name;
 /// Smaller divergences are rounding of the arithmetic, and have the colour of this one.
 constexpr double kLeastKl = 1e-6;
@@ -74,11 +72,12 @@ void read_curve(const json& section, PrecisionModel& model) {
   const json& curve = member_of(section, "curve");
   if (!curve.is_array()) return;
   for (const json& entry : curve) {
-    Point point{number_in(entry, "size"),
-                {number_in(entry, "score"), number_in(entry, "low"), number_in(entry, "high")},
-                number_in(entry, "kl"),
-                number_in(entry, "expected_kl"),
-                {}};
+    PrecisionModel::Point point{
+        number_in(entry, "size"),
+        {number_in(entry, "score"), number_in(entry, "low"), number_in(entry, "high")},
+        number_in(entry, "kl"),
+        number_in(entry, "expected_kl"),
+        {}};
     try {
       const auto part =
           part_in({{"settings", member_of(section, "settings")},
@@ -92,7 +91,9 @@ void read_curve(const json& section, PrecisionModel& model) {
     model.curve.push_back(std::move(point));
   }
   std::stable_sort(model.curve.begin(), model.curve.end(),
-                   [](const Point& a, const Point& b) { return a.size < b.size; });
+                   [](const PrecisionModel::Point& a, const PrecisionModel::Point& b) {
+                     return a.size < b.size;
+                   });
   for (std::size_t i = 0; i < model.curve.size(); ++i)
     if (model.curve[i].formats == *model.part.fixed) model.calibrated = i;
 }
@@ -177,7 +178,7 @@ Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
   return chart;
 }
 
-std::string point_text(const Point& point) {
+std::string point_text(const PrecisionModel::Point& point) {
   return str("size ", percent_text(point.size), ", ", formats_text(point.formats));
 }
 
@@ -194,7 +195,7 @@ void draw_full(const PrecisionModel& model, Chart& chart) {
 void draw_kl(const PrecisionModel& model, Chart& chart) {
   Line measured{"KL", {}, Emphasis::normal, false, true},
       expected{"KL expected of the layers' sum", {}, Emphasis::faint, false, true};
-  for (const Point& point : model.curve) {
+  for (const PrecisionModel::Point& point : model.curve) {
     if (!std::isnan(point.kl)) measured.points.push_back({point.size, point.kl});
     if (!std::isnan(point.expected_kl)) expected.points.push_back({point.size, point.expected_kl});
   }
@@ -222,7 +223,7 @@ Chart curve_chart(const PrecisionModel& model, std::optional<std::size_t> chosen
       {"size", "share"},    {"score"}, {"low"}, {"high"}, {"KL", "nat"}, {"KL expected", "nat"},
       {"formats", "", true}};
   for (std::size_t i = 0; i < model.curve.size(); ++i) {
-    const Point& point = model.curve[i];
+    const PrecisionModel::Point& point = model.curve[i];
     chart.table.rows.push_back({point.size, point.score.mean, point.score.low, point.score.high,
                                 point.kl, point.expected_kl, formats_text(point.formats)});
     if (std::isnan(point.score.mean)) continue;

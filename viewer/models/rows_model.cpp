@@ -13,7 +13,7 @@ namespace kvatlas::viewer {
 
 namespace {
 
-constexpr std::int64_t kMostPoints = 600, kMostColumns = 400;
+constexpr std::int64_t kMostPoints = 600, kMostRowColumns = 400;
 constexpr std::size_t kTopKeys = 50;
 constexpr double kFloor = 1e-9;  // of the log axis
 
@@ -108,7 +108,7 @@ Chart rows_heatmap(const RowsModel& model, std::int64_t first, std::int64_t last
   Chart chart;
   const RowsModel::Rows& line = model.lines.front();
   const std::int64_t step =
-      std::max<std::int64_t>(1, (last - first + kMostColumns - 1) / kMostColumns);
+      std::max<std::int64_t>(1, (last - first + kMostRowColumns - 1) / kMostRowColumns);
   chart.title = str("Each of the rows, ", line.label);
   if (step > 1) chart.notes.push_back(str("each cell is the greatest of ", step, " keys"));
   chart.x = {"key token", ""};

@@ -52,7 +52,7 @@ std::int64_t number_of(const json& value, const char* name) {
 }
 
 template <std::size_t N>
-std::optional<std::array<std::int64_t, N>> numbers_of(const json& value, const char* name) {
+std::optional<std::array<std::int64_t, N>> whole_numbers_in(const json& value, const char* name) {
   if (value.is_null()) return std::nullopt;
   if (!value.is_array() || value.size() != N)
     fail(ErrorCode::unreadable, quoted(name), " is not a list of ", N, " numbers");
@@ -81,8 +81,8 @@ Place place_of(const json& value) {
   place.query = number_of(member(value, "query"), "query");
   place.key = number_of(member(value, "key"), "key");
   place.maximum = text_of(member(value, "reduction"), "reduction") == "max";
-  place.region = numbers_of<4>(member(value, "region"), "region");
-  place.tokens = numbers_of<2>(member(value, "tokens"), "tokens");
+  place.region = whole_numbers_in<4>(member(value, "region"), "region");
+  place.tokens = whole_numbers_in<2>(member(value, "tokens"), "tokens");
   if (place.tokens && (*place.tokens)[0] >= (*place.tokens)[1])
     fail(ErrorCode::unreadable, "'tokens' has the greater number first");
   place.filter = text_of(member(value, "filter"), "filter");

@@ -13,12 +13,6 @@ namespace {
 
 using Candidate = SweepModel::Candidate;
 
-/// A whole number, or 0 for what is none.
-std::int64_t whole_in(const nlohmann::json& object, const char* member) {
-  const auto& found = member_of(object, member);
-  return found.is_number_integer() ? found.get<std::int64_t>() : 0;
-}
-
 Interval shown_score(const Candidate& candidate, ShownScore score) {
   switch (score) {
     case ShownScore::score:
