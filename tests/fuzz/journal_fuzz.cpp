@@ -20,11 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const calibrate::Policy policies[] = {calibrate::parse_policy("streaming:initial=4,recent=8")};
     const std::size_t samples[] = {0, 1};
     const auto nothing_lost = [&](std::span<const calibrate::Policy> asked,
-                                  std::span<const std::size_t> of) {
+                                  std::span<const std::size_t> of, calibrate::Measure) {
       run += asked.size() * of.size();
       return std::vector(asked.size(), std::vector<calibrate::Trial>(of.size()));
     };
-    journal.around(nothing_lost)(policies, samples);
+    journal.around(nothing_lost)(policies, samples, calibrate::Measure::both);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::internal) return 0;
     std::cerr << error.what() << '\n';
