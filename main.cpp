@@ -64,7 +64,8 @@ void add_commands(CLI::App& app, char** argv) {
   for (const char* name : {"profile", "generate", "evaluate", "check"})
     add_missing_command(app, name);
 #endif
-  kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()});
+  kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()},
+                               kvatlas::calibrate::caches_in_runtimes());
   kvatlas::add_diff_command(app);
   kvatlas::add_export_command(app);
   kvatlas::add_import_command(app);

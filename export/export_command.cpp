@@ -217,6 +217,10 @@ void run_export(Options options) {
   std::optional<calibrate::ModelInfo> model;
   if (!options.config.empty()) model = read_config(options);
   const auto document = open_document(options, model);
+  if (const auto why = calibrate::why_no_runtime(document.model); !why.empty())
+    fail(ErrorCode::usage, "no runtime is given a policy of a model of architecture ",
+         quoted(document.model.architecture), ": ", why,
+         "; 'kvatlas evaluate' says what the policy does");
   const bool several =
       document.compose.empty() && document.sections.size() > 1 && options.request.section.empty();
   const bool all = names.size() > 1;

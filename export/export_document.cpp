@@ -45,6 +45,7 @@ ExportResult export_document(const Document& document, const ExportRequest& requ
   const Runtime& runtime = calibrate::runtime_named(request.runtime);
   ExportResult result;
   std::vector<std::string> sections;
+  std::vector<std::pair<std::string, std::string>> refused;  // sections, and why
   for (const auto& policy : calibrate::policies_of(document, request.task)) {
     sections.push_back(policy.section);
     if (!request.section.empty() && policy.section != request.section) continue;
@@ -52,10 +53,16 @@ ExportResult export_document(const Document& document, const ExportRequest& requ
       result.policies.push_back(exported_policy(document, policy, runtime, request));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
-      result.refused.push_back((policy.section.empty() ? "" : policy.section + ": ") +
-                               error.what());
+      const auto same = std::find_if(refused.begin(), refused.end(),
+                                     [&](const auto& one) { return one.second == error.what(); });
+      if (same == refused.end())
+        refused.emplace_back(policy.section, error.what());
+      else
+        same->first += ", " + policy.section;
     }
   }
+  for (const auto& [of, why] : refused)
+    result.refused.push_back(of.empty() ? why : of + ": " + why);
   if (!request.section.empty() &&
       std::find(sections.begin(), sections.end(), request.section) == sections.end())
     fail(ErrorCode::usage, "the document has no policy ", quoted(request.section), "; it has ",

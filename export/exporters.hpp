@@ -73,7 +73,7 @@ struct ExportedPolicy {
 
 struct ExportResult {
   std::vector<ExportedPolicy> policies;
-  std::vector<std::string> refused;  // each as "lagkv: why it was left out"
+  std::vector<std::string> refused;  // each as "pod, lagkv: why they were left out"
 };
 
 /// Exports the policies that are asked for. Error(usage) with the reasons if none can be exported.

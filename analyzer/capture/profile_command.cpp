@@ -66,9 +66,11 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
   const std::string kinds = join(
       tasks, ", ", [](const auto& task) { return str(task.second, " ", printable(task.first)); });
   const auto say = [](const auto&... parts) { std::cerr << "kvatlas: " << str(parts...) << '\n'; };
-  say(model.config().name.empty() ? "model" : printable(model.config().name), ", ",
-      model.config().n_layers, " layers, on ", capture::device_text(plan.engine.placement), " in ",
-      plan.engine.placement.dtype);
+  const model::Config& config = model.config();
+  say(config.name.empty() ? "model" : printable(config.name), ", ", config.n_layers,
+      config.n_layers == 1 ? " layer" : " layers",
+      config.layer_numbers.empty() ? "" : str(" with attention of ", config.total_layers), ", on ",
+      capture::device_text(plan.engine.placement), " in ", plan.engine.placement.dtype);
   std::vector<std::string> groups;
   for (const auto& one : plan.prompts) groups.push_back(one.prompt.group);
   say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample" : " samples",

@@ -61,6 +61,21 @@ Kind kind_of_type(const std::string& type) {
   return Kind::full;
 }
 
+/// A state of a gated delta net or of Mamba: the last inputs of its convolution, and a number for
+/// each pair of a key's (of a state's) and of a value's (of the inner width).
+struct StateSizes {
+  std::int64_t kernel = 0, inner = 0, groups = 0, state = 0;
+  std::int64_t values() const {
+    if (kernel == 0 || inner == 0 || inner > Limits::width || state == 0) return 0;
+    return (kernel - 1) * (inner + 2 * groups * state) + state * inner;
+  }
+};
+
+void give_states(CacheCard& card, std::int64_t values) {
+  for (CachedLayer& layer : card.layers)
+    if (layer.kind == Kind::state) layer.state_values = values;
+}
+
 /// Reads a config.json of any architecture.
 class ConfigReader {
  public:
@@ -105,6 +120,7 @@ class ConfigReader {
     set_kinds(card);
     set_windows(card);
     set_single_layers(card);
+    give_states(card, state_values(card));
     return card;
   }
 
@@ -227,6 +243,21 @@ class ConfigReader {
     }
     for (std::size_t l = 0; l < card.layers.size(); ++l)
       if ((static_cast<std::int64_t>(l) + 1) % *pattern != 0) give_window(card.layers[l], window);
+  }
+
+  std::int64_t state_values(const CacheCard& card) const {
+    const auto count = [&](const char* key) {
+      return fields_.count(key, Limits::heads).value_or(0);
+    };
+    if (const auto kernel = count("conv_L_cache"); kernel > 0)  // LFM 2: a convolution alone
+      return card.hidden_size * (kernel - 1);
+    if (const auto kernel = count("linear_conv_kernel_dim"); kernel > 0)
+      return StateSizes{kernel, count("linear_num_value_heads") * count("linear_value_head_dim"),
+                        count("linear_num_key_heads"), count("linear_key_head_dim")}
+          .values();
+    return StateSizes{count("mamba_d_conv"), card.hidden_size * count("mamba_expand"),
+                      count("mamba_n_groups"), count("mamba_d_state")}
+        .values();
   }
 
   static void give_window(CachedLayer& layer, std::int64_t tokens, Kind kind = Kind::window) {
@@ -368,6 +399,14 @@ CacheCard from_gguf(const fs::path& path) {
     if (l >= layers - shared) layer.kind = Kind::shared;
     card.layers.push_back(layer);
   }
+  if (const auto kernel = number("shortconv.l_cache", 0, Limits::heads); kernel > 0)
+    give_states(card, card.hidden_size * (kernel - 1));
+  else
+    give_states(card, StateSizes{number("ssm.conv_kernel", 0, Limits::heads),
+                                 number("ssm.inner_size", 0, Limits::width),
+                                 number("ssm.group_count", 0, Limits::heads),
+                                 number("ssm.state_size", 0, Limits::heads)}
+                          .values());
   if (window > 0 && windows.sizes.empty())
     card.notes.push_back(str("The file speaks of a window of ", window,
                              " tokens, and not of the layers that have it: all are counted with "
@@ -415,6 +454,12 @@ double CacheCard::bytes(std::int64_t length, double bits) const {
 
 double CacheCard::bytes_per_token(double bits) const { return bytes(1, bits); }
 
+std::int64_t CacheCard::state_values() const {
+  std::int64_t sum = 0;
+  for (const CachedLayer& layer : layers) sum += layer.state_values;
+  return sum;
+}
+
 CacheCard read_cache_card(const fs::path& path) {
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
@@ -438,15 +483,23 @@ CacheCard read_cache_card(const fs::path& path) {
     }
   if (std::any_of(card.layers.begin(), card.layers.end(),
                   [](const CachedLayer& layer) { return layer.kind == Kind::state; }))
-    card.notes.emplace_back(
-        "Layers without attention hold a state of fixed size a sequence, which is not counted.");
+    card.notes.push_back(
+        str("Layers without attention hold a state of fixed size a sequence, ",
+            card.state_values() > 0 ? str(card.state_values(), " numbers in all, ") : "",
+            "which is not counted."));
   return card;
 }
 
 std::vector<std::int64_t> cached_values(const Config& config) {
   std::vector<std::int64_t> of_layers;
-  for (std::int64_t l = 0; !config.shapes.empty() && l < config.n_layers; ++l)
+  bool plain = config.latent.rank == 0;
+  for (std::int64_t l = 0; l < config.n_layers; ++l) {
     of_layers.push_back(config.cached_values(l));
+    const LayerShape shape = config.shape(l);
+    plain = plain && of_layers.back() == 2 * config.n_kv_heads * config.head_dim &&
+            shape.kv_heads == config.n_kv_heads && shape.head_dim == config.head_dim;
+  }
+  if (plain) of_layers.clear();
   return of_layers;
 }
 

@@ -25,6 +25,8 @@ struct CachedLayer {
   Kind kind = Kind::full;
   std::int64_t kv_heads = 0, key_dim = 0, value_dim = 0;
   std::int64_t tokens = 0;  // of a window or chunk
+  /// Numbers of a state, however long the sequence is; 0: there is none, or the file does not say.
+  std::int64_t state_values = 0;
 
   /// Numbers that a token takes.
   std::int64_t values_per_token() const;
@@ -44,6 +46,8 @@ struct CacheCard {
   /// Bytes of one sequence at `bits` a number.
   double bytes(std::int64_t length, double bits = 16) const;
   double bytes_per_token(double bits = 16) const;  // while no window is full
+  /// Numbers of the states of all layers, which no byte count includes; 0: none, or not known.
+  std::int64_t state_values() const;
 };
 
 /// From a config.json, a folder with one, or a GGUF file. Error(unreadable) if sizes are missing or

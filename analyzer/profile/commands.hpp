@@ -10,6 +10,10 @@ namespace CLI {
 class App;
 }
 
+namespace kvatlas::model {
+struct CacheCard;
+}
+
 namespace kvatlas {
 
 /// The words of the command line of `kvatlas inspect`.
@@ -28,9 +32,25 @@ struct InspectedKind {
   std::function<void(const std::string& path, const InspectOptions& options)> inspect;
 };
 
+/// One sequence in a model's cache as a runtime lays it out, in blocks and pools.
+struct RuntimeCache {
+  std::string format;  // of its numbers, as "16 bits"
+  double bits = 16;    // that a number takes
+  struct Layer {
+    double tokens = 0, bytes = 0;
+  };
+  std::vector<Layer> layers = {};  // all of the model's
+  double bytes = 0;                // of all, with what pads the pools
+};
+/// The same in each format that the runtime of this name can have, 16 bits first. Error(usage) if
+/// there is no such runtime, or if it is not known how it lays such a cache out.
+using CacheInRuntime = std::function<std::vector<RuntimeCache>(
+    const model::CacheCard& cache, const std::string& runtime, std::int64_t tokens)>;
+
 /// Adds `kvatlas inspect`, which describes a model without loading its weights, a profile, or a
-/// file of one of the `others`.
-void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others = {});
+/// file of one of the `others`. Without `in_runtime`, models have no --as.
+void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others = {},
+                         const CacheInRuntime& in_runtime = {});
 
 /// Adds `kvatlas merge`, which makes one profile of several.
 void add_merge_command(CLI::App& app);

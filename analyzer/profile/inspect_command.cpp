@@ -67,6 +67,8 @@ std::string layers_text(const model::CacheCard& cache) {
     if (layer.tokens > 0) kind += str(" of ", layer.tokens, " tokens");
     if (layer.kind == model::CachedLayer::Kind::latent)
       kind += str(" of ", layer.key_dim, " numbers");
+    else if (layer.kind == model::CachedLayer::Kind::state && layer.state_values > 0)
+      kind += str(" of ", layer.state_values, " numbers");
     else if (layer.values_per_token() > 0)
       kind += str(", ", layer.kv_heads, " KV heads of ", layer.key_dim);
     const auto known =
@@ -80,6 +82,16 @@ std::string layers_text(const model::CacheCard& cache) {
              join(kinds, "; ", [](const auto& of) { return str(of.second, ' ', of.first); }));
 }
 
+/// Whether some layers hold something else than a key and a value of each KV head, as large as in
+/// the other layers.
+bool has_unlike_layers(const model::CacheCard& cache) {
+  using Kind = model::CachedLayer::Kind;
+  return std::any_of(cache.layers.begin(), cache.layers.end(), [&](const auto& layer) {
+    return layer.kind == Kind::latent || layer.kind == Kind::state || layer.kind == Kind::shared ||
+           layer.values_per_token() != cache.layers.front().values_per_token();
+  });
+}
+
 json layers_json(const model::CacheCard& cache) {
   json layers = json::array();
   for (const auto& layer : cache.layers) {
@@ -90,6 +102,7 @@ json layers_json(const model::CacheCard& cache) {
       of["value_dim"] = layer.value_dim;
     }
     if (layer.tokens > 0) of["tokens"] = layer.tokens;
+    if (layer.state_values > 0) of["state_values"] = layer.state_values;
     layers.push_back(std::move(of));
   }
   return layers;
@@ -185,9 +198,9 @@ void print_card(const json& card, const model::Config& config, const model::Cach
   if (const auto& experts = config.experts; experts.count > 0) {
     const auto layers = std::count(experts.in_layer.begin(), experts.in_layer.end(), 1);
     line("experts",
-         str(experts.count, " of ", experts.size, ", ", experts.active, " a token, in ",
-             count_of(layers, "layer", "layers"),
-             experts.shared_size > 0 ? str(", and a shared one of ", experts.shared_size) : ""));
+         str(experts.count, ", ", experts.active, " a token, in ",
+             count_of(layers, "layer", "layers"), ", feed-forward ", experts.size,
+             experts.shared_size > 0 ? str(", and a shared one, ", experts.shared_size) : ""));
   }
   line("vocabulary",
        str(whole("vocab_size"), config.tied_embeddings ? ", output tied to embeddings" : ""));
@@ -201,6 +214,7 @@ void print_card(const json& card, const model::Config& config, const model::Cach
     stored += str(stored.empty() ? "" : ", ", sums.at("tensors").get<int>(), " ", name);
   line("stored", str(bytes_str(whole("stored_bytes")), " (", stored, ")"));
   line("KV cache", cache_text(cache));
+  if (has_unlike_layers(cache)) line("layers' caches", layers_text(cache));
   const auto& tokens = card.at("tokenizer_vocab_size");
   line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
                     : tokenizer_problem.empty()
@@ -248,43 +262,92 @@ void print_header_card(const model::CacheCard& cache, const std::string& why_not
   line("kvatlas", printable(why_not, 400));
 }
 
-/// What fits, at 16 and at 8 bits a number: keys and values as most runtimes store them, and FP8.
-Table memory_table(const model::CacheCard& cache, const InspectOptions& o) {
+/// The bytes of one sequence: without a runtime at 16 and at 8 bits a number, keys and values as
+/// most runtimes store them, and FP8.
+class SequenceBytes {
+ public:
+  SequenceBytes(const model::CacheCard& cache, std::string runtime, CacheInRuntime in_runtime)
+      : cache_(cache), runtime_(std::move(runtime)), in_runtime_(std::move(in_runtime)) {}
+
+  std::vector<RuntimeCache> at(std::int64_t tokens) const {
+    if (!runtime_.empty()) return in_runtime_(cache_, runtime_, tokens);
+    std::vector<RuntimeCache> out;
+    for (const int bits : {16, 8}) {
+      RuntimeCache one{
+          str(bits, " bits"), static_cast<double>(bits), {}, cache_.bytes(tokens, bits)};
+      for (const auto& layer : cache_.layers) {
+        const auto held =
+            layer.values_per_token() > 0 ? static_cast<double>(layer.held(tokens)) : 0.0;
+        one.layers.push_back(
+            {held, held * static_cast<double>(layer.values_per_token()) * bits / 8});
+      }
+      out.push_back(std::move(one));
+    }
+    return out;
+  }
+
+ private:
+  const model::CacheCard& cache_;
+  std::string runtime_;
+  CacheInRuntime in_runtime_;
+};
+
+/// What fits, a row a format of the cache's numbers.
+Table memory_table(const model::CacheCard& cache, const InspectOptions& o,
+                   const SequenceBytes& of_sequence) {
   const double weights = o.weights.empty() ? static_cast<double>(cache.weight_bytes)
                                            : static_cast<double>(parse_bytes(o.weights));
   const double memory = o.memory.empty() ? 0 : static_cast<double>(parse_bytes(o.memory));
   const auto batch = static_cast<double>(o.batch);
   const std::int64_t length = o.context + o.new_tokens;
-  Table table{
-      str("Memory of ", count_of(o.batch, "sequence", "sequences"), " of ", length, " tokens",
-          weights > 0 ? str(", weights of ", bytes_str(whole_bytes(weights)), " included")
-                      : ", without weights (--weights adds them)"),
-      {"cache", "a token", "a sequence", "in all"},
-      {}};
+  Table table{str("Memory of ", count_of(o.batch, "sequence", "sequences"), " of ", length,
+                  " tokens", o.runtime.empty() ? "" : " in " + o.runtime,
+                  weights > 0 ? str(", weights of ", bytes_str(whole_bytes(weights)), " included")
+                              : ", without weights (--weights adds them)"),
+              {"cache", "a token", "a sequence", "in all"},
+              {}};
   if (memory > 0)
     for (const char* column : {"batch that fits", "context that fits"})
       table.columns.emplace_back(column);
-  for (const int bits : {16, 8}) {
-    const double sequence = cache.bytes(length, bits);
+  const auto formats = of_sequence.at(length);
+  for (std::size_t i = 0; i < formats.size(); ++i) {
+    const double sequence = formats[i].bytes;
     std::vector<std::string> row = {
-        str(bits, " bits"), bytes_str(whole_bytes(cache.bytes_per_token(bits))),
+        formats[i].format, bytes_str(whole_bytes(cache.bytes_per_token(formats[i].bits))),
         bytes_str(whole_bytes(sequence)), bytes_str(whole_bytes(sequence * batch + weights))};
     if (memory > 0) {
       const double room = memory - weights;
+      const auto fits_at = [&](std::int64_t tokens) {
+        return of_sequence.at(tokens)[i].bytes * batch <= room;
+      };
       row.push_back(room <= 0      ? "none"
                     : sequence > 0 ? str(whole_bytes(std::floor(room / sequence)))
                                    : "any");
       std::int64_t fits = 0, too_long = std::int64_t{1} << 27;
-      if (room > 0 && cache.bytes(too_long, bits) * batch <= room) fits = too_long;
+      if (room > 0 && fits_at(too_long)) fits = too_long;
       while (fits + 1 < too_long) {
         const std::int64_t middle = fits + (too_long - fits) / 2;
-        (cache.bytes(middle, bits) * batch <= room ? fits : too_long) = middle;
+        (fits_at(middle) ? fits : too_long) = middle;
       }
       row.push_back(fits >= std::int64_t{1} << 27 ? "any" : str(fits));
     }
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+json memory_json(const Table& table, const InspectOptions& o, const SequenceBytes& of_sequence) {
+  json out = {{"title", table.title}, {"columns", table.columns}, {"rows", table.rows}};
+  if (!o.runtime.empty()) out["runtime"] = o.runtime;
+  out["formats"] = json::array();
+  for (const RuntimeCache& one : of_sequence.at(o.context + o.new_tokens)) {
+    json layers = json::array();
+    for (const auto& layer : one.layers)
+      layers.push_back({{"tokens", layer.tokens}, {"bytes", layer.bytes}});
+    out["formats"].push_back(
+        {{"format", one.format}, {"sequence_bytes", one.bytes}, {"layers", std::move(layers)}});
+  }
+  return out;
 }
 
 /// The reason without the file's own name before it, and without the list of what is known.
@@ -304,9 +367,10 @@ bool is_header_alone(const std::filesystem::path& path) {
   return true;
 }
 
-void inspect_model(const std::string& path, const InspectOptions& o) {
-  if (!o.runtime.empty() || !o.model.empty())
-    fail(ErrorCode::usage, "--as and --model are for a policy; ", quoted(path, 200), " is a model");
+void inspect_model(const std::string& path, const InspectOptions& o,
+                   const CacheInRuntime& in_runtime) {
+  if (!o.model.empty() || (!o.runtime.empty() && !in_runtime))
+    fail(ErrorCode::usage, "--model is for a policy; ", quoted(path, 200), " is a model");
   std::shared_ptr<const model::ModelFile> model;
   std::string why_not;
   std::optional<model::CacheCard> cache;
@@ -328,11 +392,11 @@ void inspect_model(const std::string& path, const InspectOptions& o) {
   }
   if (!cache) cache = model::read_cache_card(path);
   json card = model ? model_card(*model, *cache) : header_card(*cache, why_not);
+  const SequenceBytes of_sequence(*cache, o.runtime, in_runtime);
+  std::optional<Table> memory;
+  if (o.context > 0) memory = memory_table(*cache, o, of_sequence);
   if (o.as_json) {
-    if (o.context > 0) {
-      const Table table = memory_table(*cache, o);
-      card["memory"] = {{"title", table.title}, {"columns", table.columns}, {"rows", table.rows}};
-    }
+    if (memory) card["memory"] = memory_json(*memory, o, of_sequence);
     std::cout << card.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return;
   }
@@ -340,13 +404,16 @@ void inspect_model(const std::string& path, const InspectOptions& o) {
     print_card(card, model->config(), *cache, model->tokenizer_problem());
   else
     print_header_card(*cache, why_not);
-  if (o.context > 0) std::cout << '\n' << table_text(memory_table(*cache, o));
+  if (memory) std::cout << '\n' << table_text(*memory);
   for (const auto& note : cache->notes) std::cerr << "kvatlas: note: " << note << '\n';
 }
 
 void inspect(const std::string& path, const InspectOptions& o,
-             const std::vector<InspectedKind>& others) {
+             const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
   o.check();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    fail(ErrorCode::unreadable, "there is no file or folder ", quoted(path, 200));
   const bool model_header =
       std::filesystem::path(path).filename().string().ends_with("config.json");
   const auto other = std::find_if(others.begin(), others.end(), [&](const InspectedKind& kind) {
@@ -360,7 +427,7 @@ void inspect(const std::string& path, const InspectOptions& o,
            " is a profile");
     inspect_profile(path, o.as_json);
   } else {
-    inspect_model(path, o);
+    inspect_model(path, o, in_runtime);
   }
 }
 
@@ -372,7 +439,8 @@ void InspectOptions::check() const {
     fail(ErrorCode::usage, "memory is of prompts of a length: give it with --context");
 }
 
-void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others) {
+void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others,
+                         const CacheInRuntime& in_runtime) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model, a profile or a policy holds, and the memory it takes");
   const auto path = std::make_shared<std::string>();
@@ -398,7 +466,7 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
                            "for a policy: the model whose weights are counted");
   command->get_option("--weights")->excludes(model);
   add_option(*command, "--as", o.runtime, "RUNTIME",
-             "for a policy: as this runtime runs it, in its blocks and pools");
+             "as this runtime lays the cache out, in its blocks and pools");
   command->option_defaults()->group("Options");
   command->footer(
       "Any architecture is described from its config.json or GGUF header, whether kvatlas runs it "
@@ -408,9 +476,10 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  kvatlas inspect config.json --context 131072 --batch 8 --memory 80GiB --weights 16GiB\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
+      "  kvatlas inspect model.gguf --context 32768 --as llama.cpp\n"
       "  kvatlas inspect p.h5\n"
       "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
-  command->callback([=] { inspect(*path, *options, others); });
+  command->callback([=] { inspect(*path, *options, others, in_runtime); });
 }
 
 }  // namespace kvatlas

@@ -20,4 +20,7 @@ namespace kvatlas::calibrate {
 /// itself, and the memory that their policies take.
 InspectedKind inspected_policies();
 
+/// What `kvatlas inspect MODEL --as RUNTIME` counts.
+CacheInRuntime caches_in_runtimes();
+
 }  // namespace kvatlas::calibrate

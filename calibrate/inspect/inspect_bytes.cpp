@@ -122,6 +122,9 @@ BytesAnswer policy_bytes(const Document& document, const BytesQuestion& question
   if (answer.policies.size() == 1)
     fail(ErrorCode::usage,
          answer.notes.empty() ? "the document holds no policy" : answer.notes.front());
+  if (!document.model.layer_numbers.empty())
+    answer.notes.emplace_back(
+        "layers without attention hold a state of fixed size a sequence, which is not counted");
   if (question.memory > 0 && room <= 0)
     answer.notes.push_back(str("the weights alone, ", bytes_text(question.weights),
                                ", take more than the ", bytes_text(question.memory)));

@@ -77,7 +77,7 @@ struct PrintResult {
     const auto [least, most] = std::minmax_element(part.fixed->begin(), part.fixed->end());
     const auto sum = std::accumulate(part.fixed->begin(), part.fixed->end(), std::int64_t{0});
     line("budgets",
-         str(*least, " to ", *most, " tokens a layer, ",
+         str(*least, *most > *least ? str(" to ", *most) : "", " tokens a layer, ",
              static_cast<double>(sum) / static_cast<double>(part.fixed->size()),
              " in the mean, and the window of ", part.select.window),
          4);

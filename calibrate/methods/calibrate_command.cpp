@@ -179,7 +179,7 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
 }
 
 /// Leaves out the methods that the model's cache cannot follow; Error(usage) if none is left.
-void leave_out_for_cache(Options& o, const ModelInfo& model) {
+void leave_out_for_cache(Options& o, const ModelInfo& model, std::vector<std::string>& said) {
   std::vector<std::string> refused;
   std::erase_if(o.methods, [&](const Options::Wanted& wanted) {
     try {
@@ -191,26 +191,27 @@ void leave_out_for_cache(Options& o, const ModelInfo& model) {
     }
   });
   if (o.methods.empty()) fail(ErrorCode::usage, join(refused, "; "));
-  for (const auto& why : refused) std::cerr << "left out: " << why << '\n';
+  for (const auto& why : refused) said.push_back("left out: " + why);
 }
 
 /// Without a model, leaves out the methods that go by trials alone, unless there are no others.
-void leave_out_without_model(Options& o) {
+void leave_out_without_model(Options& o, std::vector<std::string>& said) {
   const auto needs = [](const Options::Wanted& wanted) { return wanted.command->needs_model(); };
   if (!o.trials.model.empty() || std::all_of(o.methods.begin(), o.methods.end(), needs)) return;
   for (const auto& wanted : o.methods)
     if (needs(wanted))
-      std::cerr << "left out: " << wanted.row.method.name << ", which needs --model\n";
+      said.push_back(str("left out: ", wanted.row.method.name, ", which needs --model"));
   std::erase_if(o.methods, needs);
 }
 
 /// Leaves out the methods that the runtime cannot carry out; Error(usage) if none is left.
-void choose_runtime(Options& o) {
+void choose_runtime(Options& o, std::vector<std::string>& said) {
   const Runtime& runtime = runtime_named(o.runtime);
   std::erase_if(o.methods, [&](const Options::Wanted& wanted) {
     const bool fits = wanted.command->fit(runtime);
     if (!fits)
-      std::cerr << wanted.row.method.name << ": " << runtime.title << " cannot carry it out\n";
+      said.push_back(str("left out: ", wanted.row.method.name, ", which ", runtime.title,
+                         " cannot carry out"));
     return !fits;
   });
   if (o.methods.empty())
@@ -260,12 +261,15 @@ void run(Options& o, const MakeTrials& make_trials) {
     fail(ErrorCode::usage, "--resume goes on with trials on a model: give --model");
   const profile::Reader profile(o.profile);
   const Evidence evidence(profile, o.request);
-  leave_out_for_cache(o, model_info(profile.header()));
-  leave_out_without_model(o);
-  if (!o.runtime.empty()) choose_runtime(o);
+  std::vector<std::string> said;
+  leave_out_for_cache(o, model_info(profile.header()), said);
+  leave_out_without_model(o, said);
+  if (!o.runtime.empty()) choose_runtime(o, said);
   if (!o.trials.model.empty()) check_evidence(o, evidence);
   std::optional<TrialJournal> journal;
+  // To open them may start the program anew: what is said before would be said twice.
   const RunTrials trials = open_trials(o, make_trials, profile, journal);
+  for (const auto& one : said) std::cerr << "kvatlas: " << one << '\n';
 
   Document document;
   document.model = model_info(profile.header());

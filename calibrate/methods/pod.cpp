@@ -249,10 +249,17 @@ void Grouping::report_gate(double delta) {
   for (const auto position : similarity_.positions)
     curve.add(read_gate_sums(evidence_.profile(), position, request_.policy.proximal).view());
   if (curve.rows() == 0) {
-    out_.notes.push_back(str("no prompt has more than the ", request_.policy.proximal.initial,
-                             " + ", request_.policy.proximal.recent,
-                             " proximal tokens: nothing is distant, nothing is saved, and the gate "
-                             "has nothing to skip (choose --initial and --recent smaller)"));
+    const auto& proximal = request_.policy.proximal;
+    const bool all_near = std::all_of(
+        similarity_.positions.begin(), similarity_.positions.end(), [&](const auto position) {
+          return evidence_.sample(position).n_tokens <= proximal.initial + proximal.recent;
+        });
+    out_.notes.push_back(
+        all_near ? str("no prompt has more than the ", proximal.initial, " + ", proximal.recent,
+                       " proximal tokens: nothing is distant, nothing is saved, and the gate "
+                       "has nothing to skip (choose --initial and --recent smaller)")
+                 : "the windows of the layers whose keys are shared hold no distant token, so that "
+                   "the gate has nothing to skip");
     return;
   }
   json shares = json::array();

@@ -203,11 +203,14 @@ void Thresholding::report(double threshold) {
                {"layer", "mass", "lazy rate", "static", "streaming KV heads", "consistency"},
                {}};
   const auto means = mean_masses(sighted_.layers);
+  // Heads that share one latent cannot be streaming ones by themselves.
+  const bool of_heads = header.latent_rank == 0;
   for (std::size_t l = 0; l < rates.size(); ++l) {
     const auto streaming = std::count(heads[l].begin(), heads[l].end(), true);
     const json consistent = report_.contains("consistency") ? report_["consistency"][l] : json();
     layers.rows.push_back({str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
-                           view.lazy[l] ? "lazy" : "full", str(streaming, " of ", heads[l].size()),
+                           view.lazy[l] ? "lazy" : "full",
+                           of_heads ? str(streaming, " of ", heads[l].size()) : "-",
                            percent_text(number_of(consistent))});
   }
   out_.tables.push_back(std::move(layers));

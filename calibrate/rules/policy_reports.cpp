@@ -29,6 +29,10 @@ ModelInfo model_info(const profile::Header& header) {
           header.latent_rank};
 }
 
+void require_fit(const Method& method, const profile::Header& header) {
+  check_cache(parse_policy(method.name), model_info(header));
+}
+
 std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers) {
   const bool any = std::any_of(of_layers.begin(), of_layers.end(),
                                [](std::int64_t window) { return window > 0; });

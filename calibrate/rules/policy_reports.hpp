@@ -11,12 +11,15 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/profile/profile.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/rules.hpp"
 
 namespace kvatlas::calibrate {
 
 ModelInfo model_info(const profile::Header& header);
+/// Error(usage) with the reason if the cache of the profile's model cannot follow the method.
+void require_fit(const Method& method, const profile::Header& header);
 /// The windows of all layers, as ModelInfo has them: none if no layer has one.
 std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers);
 /// A hash in 16 hex digits of model, settings and prompts, which together decide all that a profile

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
+
+/// Scores by the prompt's last rows take the queries anew, without norms that kvpress does not
+/// know.
+void require_known_queries(const ModelInfo& model) {
+  static const std::set<std::string> known = {"gemma3", "llama", "mistral",
+                                              "phi3",   "qwen2", "qwen3"};
+  if (!known.contains(model.architecture))
+    fail(ErrorCode::usage, "it computes the last rows' queries anew, as ", join(known),
+         " do, and is not known to do it for architecture ", quoted(model.architecture));
+}
 
 /// SimLayerKVPress decides on the last row of the prompt, and counts that row's own token among the
 /// recent ones.
@@ -33,9 +44,13 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
   r.forms[Form::lagkv] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
+  r.architecture_decides = true;
+  r.refuses = {{"gpt_oss", "its presses cut the caches of windows as if they were full ones"},
+               {"llama4", "its presses cut the caches of chunks as if they were full ones"}};
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     Part& part = theirs.policy.parts.front();
     if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
+      require_known_queries(model);
       require_budgets(*dynamic);
       set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
     } else if (const auto* lag = std::get_if<LagKv>(&part)) {
@@ -43,7 +58,10 @@ Runtime kvpress() {
       theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
     } else {
       auto* lazy = std::get_if<SimLayerKv>(&part);
-      if (lazy && !lazy->fixed) decide_on_prompt(theirs, *lazy);
+      if (lazy && !lazy->fixed) {
+        require_known_queries(model);
+        decide_on_prompt(theirs, *lazy);
+      }
       bend_window(theirs, losses, model);
     }
   };

@@ -65,15 +65,8 @@ Form form_to_export(const Part& part) {
   return *form;
 }
 
-/// Policies count layers with attention alone, and runtimes count all; and what runtimes trim are
-/// keys and values of heads that are alike in all layers.
 void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
-  const char* why = !model.layer_numbers.empty()
-                        ? "layers without attention lie between those that the policy counts"
-                    : model.latent_rank > 0        ? "its layers cache one latent for all heads"
-                    : !model.cached_values.empty() ? "its layers cache different numbers of values"
-                                                   : nullptr;
-  if (why)
+  if (const auto why = why_no_runtime(model); !why.empty())
     fail(ErrorCode::usage, runtime.title, " is given no policy of a model of architecture ",
          quoted(model.architecture), ": ", why);
 }
@@ -190,6 +183,14 @@ const Runtime& runtime_named(std::string_view name) {
        join(runtimes(), ", ", &Runtime::name));
 }
 
+std::string why_no_runtime(const ModelInfo& model) {
+  if (!model.layer_numbers.empty())
+    return "layers without attention lie between those that the policy counts";
+  if (model.latent_rank > 0) return "its layers cache one latent for all heads";
+  if (!model.cached_values.empty()) return "its layers cache different numbers of values";
+  return "";
+}
+
 std::string refusal_of(const Runtime& runtime, std::string_view architecture) {
   const std::string name(architecture);
   if (runtime.architectures.contains(name)) return "";
@@ -239,7 +240,13 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
   check_cache(policy, model);
   require_plain_layers(runtime, model);
   RuntimePolicy theirs{policy};
+  const auto require_architecture = [&] {
+    if (const auto why = refusal_of(runtime, model.architecture); !why.empty())
+      fail(ErrorCode::usage, runtime.title, " cannot run the policy on a model of architecture ",
+           quoted(model.architecture), ": ", why);
+  };
   if (runtime.runs_everything) {
+    if (runtime.architecture_decides) require_architecture();
     for (const auto& part : policy.parts) form_to_export(part);
     return theirs;
   }
@@ -252,9 +259,7 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
          "': it takes one method, and the policy has ", policy.parts.size());
   const auto form = form_of(policy.parts[0]);
   const bool by_architecture = form && (runtime.architecture_decides || *form <= Form::lazy_heads);
-  if (const auto why = refusal_of(runtime, model.architecture); by_architecture && !why.empty())
-    fail(ErrorCode::usage, runtime.title, " cannot run the policy on a model of architecture ",
-         quoted(model.architecture), ": ", why);
+  if (by_architecture) require_architecture();
   try {
     bend(theirs, runtime, model);
   } catch (Error& error) {

@@ -138,6 +138,10 @@ PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding);
 const std::vector<Runtime>& runtimes();
 /// Error(usage), which lists the known ones, if no runtime has this name.
 const Runtime& runtime_named(std::string_view name);
+/// Why no runtime is given a policy of the model; "" if they are. Policies count layers with
+/// attention alone, and runtimes count all; and what runtimes trim are keys and values of heads
+/// that are alike in all layers.
+std::string why_no_runtime(const ModelInfo& model);
 /// Why the runtime cannot window, or patch, the layers of such a model; "" if it can.
 std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 

@@ -11,7 +11,8 @@ Runtime sglang() {
                               {Loss::rounds_otherwise},
                               "as the dtype of its cache, for all layers alike"};
   r.formats_taken = {{KvFormat::fp8}};
-  r.refuses = {{"internlm2", "transformers has no code for it"}};
+  r.refuses = {{"internlm2", "transformers has no code for it"},
+               {"llama4", "its windows are chunks"}};
   return r;
 }
 

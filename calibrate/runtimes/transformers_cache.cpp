@@ -7,6 +7,9 @@ Runtime transformers_cache() {
   Runtime r{"transformers-cache", "kvatlas's cache for transformers", "of this version"};
   for (const auto& name : kForms) r.forms[name.form] = {Fit::exact};
   r.runs_everything = true;
+  r.architecture_decides = true;
+  r.refuses = {{"gpt_oss", "the package's attention knows no sinks"},
+               {"llama4", "the package's attention knows no chunks"}};
   return r;
 }
 

@@ -83,7 +83,9 @@ struct Trials {
     const Outcome& o = judged.outcome;
     Trial trial;
     trial.kept_share = o.kept_bytes / o.full_bytes;
-    trial.kl = o.kl;
+    // Where the full model's answer is one token, which the prompt alone decides, no policy
+    // differs.
+    trial.kl = measure != Measure::score && o.compared == 0 ? 0 : o.kl;
     if (measure == Measure::divergence) return trial;  // nothing was generated
     trial.score = judged.score;
     trial.digits = judged.digits;

@@ -428,6 +428,7 @@ class Simulation {
 
   void finish(Progress& progress, const capture::Sequence& prompt) const {
     Outcome& outcome = progress.outcome;
+    outcome.compared = progress.kl.count;
     if (progress.kl.count > 0) outcome.kl = progress.kl.value();
     if (progress.agreement.count > 0) outcome.agreement = progress.agreement.value();
     outcome.read_bytes = progress.read.count > 0 ? progress.read.value() : outcome.kept_bytes;

@@ -45,7 +45,8 @@ struct Outcome {
   std::vector<std::vector<std::vector<Range>>> positions;
   double kept_bytes = 0, full_bytes = 0;  // after the cut, at 16 bits a value or at kv_bits
   double read_bytes = 0;                  // the mean of a decode step
-  double kl = std::numeric_limits<double>::quiet_NaN();         // mean nats of a token
+  std::int64_t compared = 0;  // tokens beside the full model's; 0 also if its answer has but one
+  double kl = std::numeric_limits<double>::quiet_NaN();         // mean nats of those tokens
   double agreement = std::numeric_limits<double>::quiet_NaN();  // share of equal best tokens
   double skipped = std::numeric_limits<double>::quiet_NaN();    // share of gates that skipped (PoD)
   double seconds_per_token = std::numeric_limits<double>::quiet_NaN();

@@ -32,6 +32,7 @@ struct Shape {
   bool lazy = true, js = true, scores = true, kept = true;
   bool answers = true;
   bool heatmap = false;            // masses of 5 rows along the prompt
+  bool latent = false;             // all heads of a layer share one vector a token
   bool agreement = false;          // 0.5 with 16 proximal tokens, 1 with 32
   std::int64_t raised_layer = -1;  // whose masses are greater by `raised_by`
   double raised_by = 0;
@@ -166,6 +167,10 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
   auto header = testing_support::header_of({kLayers, kHeads, kKvHeads}, settings,
                                            shape.samples + shape.short_samples);
   header.context_length = 2048;
+  if (shape.latent) {
+    header.latent_rank = 24;
+    header.cached_values.assign(static_cast<std::size_t>(kLayers), 32);
+  }
   for (auto& array : header.arrays)
     if (array.name == profile::name::kKeptMass) array.sizes.back() = shape.kept_heads;
   profile::Writer writer(path, header, {});

@@ -63,14 +63,18 @@ std::vector<AxisTick> chosen_ticks(const PlotAxis& axis, bool whole, int most) {
   return out;
 }
 
+/// Whether the axis counts bars or boxes, which stand at whole numbers.
+bool counts_columns(const Chart& chart, Side side) {
+  return side == Side::x && (!chart.bars.empty() || !chart.boxes.empty());
+}
+
 PlotAxis plot_axis(const Chart& chart, const Axis& axis, Side side) {
   PlotAxis out;
   out.logarithmic = axis.logarithmic;
   const Extent extent = extent_of(chart, side, axis.logarithmic);
   double low = extent.low, high = extent.high;
   if (std::isnan(low)) low = axis.logarithmic ? 0.1 : 0, high = 1;
-  const bool columns = side == Side::x && (!chart.bars.empty() || !chart.boxes.empty());
-  if (columns) {
+  if (counts_columns(chart, side)) {
     low -= 0.5;
     high += 0.5;
   } else if (axis.logarithmic) {
@@ -112,7 +116,8 @@ void set_ticks(PlotAxis& out, const Chart& chart, const Axis& axis, Side side, i
       out.ticks.push_back(seen[i]);
     return;
   }
-  const bool whole = extent_of(chart, side, axis.logarithmic).whole && out.high - out.low > 1.5;
+  const bool whole = extent_of(chart, side, axis.logarithmic).whole &&
+                     (counts_columns(chart, side) || out.high - out.low > 1.5);
   out.ticks = chosen_ticks(out, whole, most);
 }
 

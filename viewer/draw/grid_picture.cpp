@@ -111,10 +111,15 @@ void GridPicture::paint(QPainter& painter, const QRectF& area, const Theme& want
     painter.fillRect(QRectF(bar.left() + x, bar.top(), 1.2, bar.height()),
                      to_qcolor(colour_at(theme.colours, (x + 0.5) / bar.width())));
   painter.setPen(theme.text);
-  for (const Tick& tick : ticks(scale, 5))
-    painter.drawText(
-        QRectF(bar.left() + tick.position * bar.width() - 30, bar.bottom() + 1, 60, 14),
-        Qt::AlignCenter, QString::fromStdString(tick.label));
+  double last = bar.left() - 30;  // where the label before ends: one that has no room is left out
+  for (const Tick& tick : ticks(scale, 5)) {
+    const QString label = QString::fromStdString(tick.label);
+    const double x = bar.left() + tick.position * bar.width(),
+                 half = painter.fontMetrics().horizontalAdvance(label) / 2.0;
+    if (x - half < last + 6) continue;
+    painter.drawText(QRectF(x - 30, bar.bottom() + 1, 60, 14), Qt::AlignCenter, label);
+    last = x + half;
+  }
   painter.drawText(QRectF(bar.right() + 12, bar.top() - 4, 400, 16),
                    Qt::AlignLeft | Qt::AlignVCenter,
                    scene_.reduction == Reduction::mean ? "attention, mean of blocks"

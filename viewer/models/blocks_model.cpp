@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
@@ -167,6 +168,7 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
 BlocksModel read_blocks_model(const profile::Reader& profile,
                               const std::vector<std::size_t>& positions,
                               const nlohmann::json& section) {
+  calibrate::require_fit(calibrate::method::kPod, profile.header());
   BlocksModel model;
   model.shape = calibrate::cache_shape(profile.header());
   auto found = calibrate::read_similarity(profile, positions);
@@ -242,13 +244,17 @@ GateView gate_view(const GateModel& model, const calibrate::Blocks& blocks, doub
   GateView view;
   view.skipped = curve.skipped(tau);
   Chart& chart = view.chart;
-  chart.title = str("PoD: ", percent_text(view.skipped), " of the distant parts skipped at tau ",
-                    fixed_text(tau, 2));
+  const bool none = curve.rows() == 0;
+  chart.title = none ? "PoD: no distant parts that could be skipped"
+                     : str("PoD: ", percent_text(view.skipped),
+                           " of the distant parts skipped at tau ", fixed_text(tau, 2));
   chart.x = {"tau", "", {}, {{0, 1}}};
   chart.y = {"skipped", "share", {}, {{0, 1}}};
   chart.table.columns = {{"tau"}, {"skipped", "share"}};
-  if (curve.rows() == 0)
-    chart.notes.push_back("no prompt has more than the proximal tokens: nothing is distant");
+  if (none)
+    chart.notes.push_back(
+        "neither the prompts nor the windows of the layers whose keys are shared hold more than "
+        "the proximal tokens: nothing is distant");
   Line line{"distant attention skipped", {}, Emphasis::strong};
   for (int hundredths = 0; hundredths <= 100; ++hundredths) {
     const double at = hundredths / 100.0, skipped = curve.skipped(at);

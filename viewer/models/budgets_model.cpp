@@ -10,6 +10,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
@@ -139,6 +140,7 @@ Table table_of(const BudgetsView& view) {
 BudgetsModel read_budgets_model(const profile::Reader& profile,
                                 const std::vector<std::size_t>& positions,
                                 const BudgetChoices& choices) {
+  calibrate::require_fit(calibrate::method::kDynamicKv, profile.header());
   BudgetsModel model{choices, calibrate::cache_shape(profile.header()).layers, {}};
   calibrate::WindowBudget select{choices.window, 0, choices.kernel, choices.pooling};
   calibrate::require_captured(profile, profile::name::kCounts, "scores");

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
 
@@ -171,6 +172,7 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
 
 LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std::size_t>& positions,
                           const LazyChoices& choices, const nlohmann::json& section) {
+  calibrate::require_fit(calibrate::method::kSimLayerKv, profile.header());
   calibrate::SimLayerKv policy;
   policy.keep = choices.keep;
   policy.identify = choices.identify;

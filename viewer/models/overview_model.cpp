@@ -318,20 +318,26 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
   model.facts = model_facts(profile.header(), model.shape);
   model.provenance = provenance_facts(profile);
   model.methods = std::move(methods);
+  const auto read_section = [&](const calibrate::Method& method, const json& section,
+                                const char* missing, const auto& read) {
+    return try_read([&] {
+      calibrate::require_fit(method, profile.header());
+      if (section.is_null()) fail(ErrorCode::usage, missing);
+      return read(section);
+    });
+  };
   const json& sweep = section_in(documents, calibrate::method::kLagKv.name);
-  if (sweep.is_null())
-    model.sweep.reason =
-        "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
-        "open here";
-  else
-    model.sweep = try_read([&] { return sweep_model(sweep); });
+  model.sweep = read_section(
+      calibrate::method::kLagKv, sweep,
+      "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
+      "open here",
+      sweep_model);
   const json& precision = section_in(documents, calibrate::method::kPrecision.name);
-  if (precision.is_null())
-    model.precision.reason =
-        "What fewer bits cost is measured on the model: 'kvatlas calibrate precision' makes a "
-        "document to open here";
-  else
-    model.precision = try_read([&] { return precision_model(precision); });
+  model.precision = read_section(
+      calibrate::method::kPrecision, precision,
+      "What fewer bits cost is measured on the model: 'kvatlas calibrate precision' makes a "
+      "document to open here",
+      precision_model);
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
     const json known = section_alone_in(documents, calibrate::kMethods[kind].name);
     model.measured[kind] = measured_of(member_of(known, "measured"));

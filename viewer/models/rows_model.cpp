@@ -206,8 +206,13 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
   }
   RowsModel::Lane lazy{str("SimLayerKV, lazy: ", choices.keep.initial, " + ", choices.keep.recent),
                        {}};
+  const std::int64_t window =
+      header.window.empty() ? 0 : header.window[static_cast<std::size_t>(choices.layer)];
+  const std::int64_t held = profile::held_tokens(window, model.n_tokens);
   for (std::int64_t key = 0; key < model.n_tokens; ++key)
-    lazy.kept.push_back(key < choices.keep.initial || key >= model.n_tokens - choices.keep.recent);
+    lazy.kept.push_back(
+        key >= model.n_tokens - held &&
+        (key < choices.keep.initial || key >= model.n_tokens - choices.keep.recent));
   model.lanes.push_back(std::move(lazy));
   const std::int64_t kv_head =
       std::clamp<std::int64_t>(choices.kept_of_head, 0, header.n_heads - 1) /

@@ -96,6 +96,47 @@ TEST_F(CommandLine, InspectPrintsTheCard) {
   EXPECT_THAT(run_kvatlas({"inspect", model()}).out, HasSubstr("llama"));
 }
 
+TEST_F(CommandLine, InspectCountsACacheInARuntimesPages) {
+  const auto memory = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"inspect", model(), "--context", "300", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished finished = run_kvatlas(words);
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return json::parse(finished.out).at("memory");
+  };
+  const json plain = memory({}).at("formats"), in_pages = memory({"--as", "llama.cpp"});
+  EXPECT_EQ(plain.at(0).at("layers").at(0).at("tokens"), 300);
+  EXPECT_EQ(in_pages.at("runtime"), "llama.cpp");
+  const json& formats = in_pages.at("formats");
+  EXPECT_EQ(formats.at(0).at("layers").at(0).at("tokens"), 512);
+  EXPECT_EQ(formats.at(0).at("sequence_bytes").get<double>() / 512,
+            plain.at(0).at("sequence_bytes").get<double>() / 300);
+  EXPECT_EQ(formats.at(1).at("format"), "q8_0");
+  EXPECT_EQ(formats.at(1).at("sequence_bytes").get<double>(),
+            formats.at(0).at("sequence_bytes").get<double>() * 8.5 / 16);
+  EXPECT_EQ(memory({"--new-tokens", "212"}).at("formats").at(0).at("sequence_bytes"),
+            formats.at(0).at("sequence_bytes"));
+
+  EXPECT_THAT(refusal(2, {"inspect", model(), "--context", "300", "--as", "ollama"}),
+              HasSubstr("no runtime 'ollama'"));
+  EXPECT_THAT(refusal(2, {"inspect", model(), "--context", "300", "--model", model()}),
+              HasSubstr("--model is for a policy"));
+  EXPECT_THAT(refusal(3, {"inspect", "absent.json", "--context", "300", "--model", model()}),
+              HasSubstr("there is no file or folder 'absent.json'"));
+}
+
+TEST_F(CommandLine, PoolsOfUnlikeLayersAreNotCounted) {
+  const auto config = write_file("hybrid/config.json", json{{"model_type", "new"},
+                                                            {"num_hidden_layers", 4},
+                                                            {"num_attention_heads", 2},
+                                                            {"hidden_size", 32},
+                                                            {"full_attention_interval", 4}}
+                                                           .dump());
+  EXPECT_THAT(refusal(2, {"inspect", config, "--context", "300", "--as", "vllm"}),
+              HasSubstr("some of this model's have no attention"));
+  EXPECT_EQ(run_kvatlas({"inspect", config, "--context", "300", "--as", "llama.cpp"}).status, 0);
+}
+
 TEST_F(CommandLine, ImportRefusesWrongWords) {
   const auto file = write_file("heads.json", R"({"0-0": [1]})");
   const auto output = file + ".policy";

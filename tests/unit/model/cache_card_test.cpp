@@ -162,6 +162,16 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
       const auto opened = ModelFile::open(entry.path());
       const Config& config = opened->config();
       const CacheCard card = read_cache_card(entry.path());
+      const auto& states = config.state_layers;
+      const std::int64_t inner = states.value_heads * states.value_dim;
+      const std::int64_t of_state =
+          states.kind == StateLayers::Kind::short_conv
+              ? (states.conv_kernel - 1) * config.hidden_size
+              : (states.conv_kernel - 1) * (inner + 2 * states.key_heads * states.key_dim) +
+                    inner * states.key_dim;
+      const std::int64_t n_states =
+          config.layer_numbers.empty() ? 0 : config.total_layers - config.n_layers;
+      EXPECT_EQ(card.state_values(), n_states * of_state) << name;
       std::int64_t values = 0, at_once = 0;
       for (std::int64_t l = 0; l < config.n_layers; ++l) {
         values += config.cached_values(l);
@@ -171,6 +181,17 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
       EXPECT_EQ(card.bytes_per_token(), 2 * static_cast<double>(values)) << name;
       EXPECT_EQ(card.bytes(400), 2 * static_cast<double>(at_once)) << name;
     }
+}
+
+TEST(CacheCard, CachedValuesAreSaidWhereLayersAreNotAlike) {
+  const auto values = [](const std::string& name) {
+    return cached_values(ModelFile::open(golden_path("tiny2/" + name))->config());
+  };
+  // Gemma 3n's layers may share keys, or have blocks of other sizes; these have not.
+  EXPECT_THAT(values("gemma3n_text"), testing::IsEmpty());
+  EXPECT_THAT(values("qwen3_moe"), testing::IsEmpty());
+  EXPECT_THAT(values("deepseek_v3"), testing::Each(40));
+  EXPECT_EQ(values("gemma4_text").size(), 4U);
 }
 
 }  // namespace

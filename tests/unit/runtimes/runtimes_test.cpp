@@ -309,6 +309,34 @@ TEST(Runtimes, WhatNoneIsGiven) {
               HasSubstr("'prefill=shared' is for 'kvatlas evaluate'"));
 }
 
+/// Runtimes that replace a model's attention or its caches by their own are not given what those
+/// lack.
+TEST(Runtimes, WhatTheirAttentionDoesNotKnow) {
+  EXPECT_THAT(refusal(parse_policy("pod"), "transformers-cache", "gpt_oss"), HasSubstr("no sinks"));
+  EXPECT_THAT(refusal(parse_policy("full+kv4"), "transformers-cache", "llama4"),
+              HasSubstr("no chunks"));
+  EXPECT_THAT(refusal(lazy_layers(), "sglang", "llama4"), HasSubstr("chunks"));
+  EXPECT_THAT(refusal(parse_policy("lagkv"), "lagkv", "gpt_oss"), HasSubstr("4.48 to 4.53"));
+  EXPECT_THAT(refusal(parse_policy("lagkv"), "kvpress", "gpt_oss"), HasSubstr("windows"));
+  EXPECT_THAT(refusal(lazy_heads(), "minference", "qwen3"), HasSubstr("one of Llama's"));
+  // Scores by queries that kvpress computes anew.
+  EXPECT_THAT(refusal(budgets(), "kvpress", "qwen3_moe"), HasSubstr("queries anew"));
+  EXPECT_THAT(refusal(parse_policy("simlayerkv"), "kvpress", "olmo2"), HasSubstr("queries anew"));
+  EXPECT_NO_THROW(as_runtime_behaves(lazy_layers(), "kvpress", model_of("qwen3_moe")));
+  EXPECT_NO_THROW(as_runtime_behaves(budgets(), "kvpress", model_of("qwen3")));
+}
+
+TEST(Runtimes, NoneIsGivenLayersThatAreNotAlike) {
+  ModelInfo model = model_of("new");
+  EXPECT_EQ(why_no_runtime(model), "");
+  model.cached_values = {32, 32, 0, 0};
+  EXPECT_THAT(why_no_runtime(model), HasSubstr("different numbers"));
+  model.latent_rank = 24;
+  EXPECT_THAT(why_no_runtime(model), HasSubstr("one latent"));
+  model.layer_numbers = {3, 7, 11, 15};
+  EXPECT_THAT(why_no_runtime(model), HasSubstr("without attention"));
+}
+
 TEST(Runtimes, OurCacheChangesNothing) {
   for (const char* text : {"simlayerkv:granularity=head+lagkv:variant=l2+kv4+rolling", "pod",
                            "dynamickv", "streaming", "full+kv2"}) {

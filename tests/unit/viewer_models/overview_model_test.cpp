@@ -154,6 +154,17 @@ TEST(OverviewModel, SaysWhatWasNotRecorded) {
   EXPECT_THAT(view.cards[4].missing, HasSubstr("kvatlas calibrate precision"));
 }
 
+TEST(OverviewModel, SaysWhatTheModelsCacheCannotFollow) {
+  const OpenProfile profile({.latent = true});
+  const Choices choices = choices_of_small();
+  const auto view = overview_view(
+      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {}), choices);
+  EXPECT_EQ(view.cards[0].missing, "");
+  for (std::size_t kind = 1; kind < view.cards.size(); ++kind)
+    EXPECT_THAT(view.cards[kind].missing,
+                HasSubstr(str("'", view.cards[kind].section, "' does not fit the model")));
+}
+
 TEST(OverviewModel, FormatsOfAnotherModelAreRefused) {
   const OpenProfile profile;
   const Choices choices = choices_of_small();

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "analyzer/model/cache_card.hpp"
+#include "base/error.hpp"
+#include "calibrate/inspect/commands.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
+#include "calibrate/runtimes/runtimes.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+/// The layers that hold tokens, each with the numbers of a token and its own window or chunk.
+CacheShape shape_of(const model::CacheCard& cache) {
+  CacheShape shape{.layers = 0, .kv_heads = 1, .head_dim = 1};
+  for (const auto& layer : cache.layers)
+    if (layer.values_per_token() > 0) {
+      ++shape.layers;
+      shape.values.push_back(layer.values_per_token());
+      shape.windows.push_back(layer.tokens);
+    }
+  return shape;
+}
+
+/// Pools of equal groups are counted for layers that take alike.
+void require_alike(const Runtime& runtime, const model::CacheCard& cache, const CacheShape& shape) {
+  const bool states = std::any_of(cache.layers.begin(), cache.layers.end(), [](const auto& layer) {
+    return layer.kind == model::CachedLayer::Kind::state;
+  });
+  const bool unlike = std::adjacent_find(shape.values.begin(), shape.values.end(),
+                                         std::not_equal_to<>()) != shape.values.end();
+  if (runtime.equal_groups && (states || unlike))
+    fail(ErrorCode::usage, runtime.title, " has one pool for all layers, and ",
+         states ? "some of this model's have no attention"
+                : "this model's take unequal bytes a token",
+         ": how it is shared out is not known, so leave out --as");
+}
+
+RuntimeCache in_format(const CacheLoad& load, const model::CacheCard& cache, KvFormat format) {
+  Policy policy{.name = "full", .parts = {}};
+  if (format != KvFormat::f16) policy.parts = {Precision{.everywhere = {format, format}}};
+  const auto& facts = facts_of(format);
+  RuntimeCache out{std::string(format == KvFormat::f16 ? "16 bits" : facts.word),
+                   8 * facts.bytes_per_value};
+  const CacheBytes bytes = cache_bytes(policy, load);
+  std::size_t next = 0;
+  for (const auto& layer : cache.layers) {
+    const LayerBytes of = layer.values_per_token() > 0 ? bytes.layers[next++] : LayerBytes{};
+    out.layers.push_back({of.tokens, of.bytes});
+  }
+  out.bytes = bytes.total();
+  return out;
+}
+
+std::vector<RuntimeCache> cache_in_runtime(const model::CacheCard& cache, const std::string& name,
+                                           std::int64_t tokens) {
+  const Runtime& runtime = runtime_named(name);
+  const CacheLoad load{.shape = shape_of(cache), .prompt = tokens, .runtime = &runtime};
+  require_alike(runtime, cache, load.shape);
+  std::vector<RuntimeCache> out = {in_format(load, cache, KvFormat::f16)};
+  for (const KvFormat format : runtime.formats_taken.formats)
+    out.push_back(in_format(load, cache, format));
+  return out;
+}
+
+}  // namespace
+
+CacheInRuntime caches_in_runtimes() { return cache_in_runtime; }
+
+}  // namespace kvatlas::calibrate
