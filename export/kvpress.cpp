@@ -19,6 +19,7 @@ using calibrate::Form;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
 using calibrate::Streaming;
+using calibrate::Tova;
 using nlohmann::json;
 
 /// The numbers of a press, and what the user must know of it.
@@ -76,17 +77,39 @@ Press budgets_press(const PartRequest& request) {
   return press;
 }
 
+/// A press with one ratio for all layers.
+Press ratio_press(const char* name, std::int64_t kept, const PartRequest& request) {
+  Press press;
+  press.numbers["press"] = name;
+  press.numbers["arguments"]["compression_ratio"] = removed_ratio(kept, request.length);
+  press.numbers["length"] = request.length;
+  press.numbers["kept"] = kept;
+  return press;
+}
+
+/// The press as its registry has it under this name.
+void register_as(Press& press, const char* name) {
+  press.registered = {{"press_name", name},
+                      {"compression_ratio", press.numbers["arguments"]["compression_ratio"]}};
+}
+
+Press selected_press(const PartRequest& request) {
+  struct Name {
+    const char *press, *registered;
+  };
+  const auto name = std::holds_alternative<Tova>(request.part) ? Name{"TOVAPress", "tova"}
+                                                               : Name{"KeyDiffPress", "keydiff"};
+  Press press = ratio_press(name.press, tokens_selected(request.part, request.length), request);
+  register_as(press, name.registered);
+  return press;
+}
+
 Press lag_press(const PartRequest& request) {
   const auto& lag = std::get<LagKv>(request.part);
-  const double ratio = removed_ratio(lag.kept(request.length), request.length);
-  Press press;
-  press.numbers["press"] = "LagKVPress";
-  press.numbers["arguments"] = {
-      {"compression_ratio", ratio}, {"n_sink", lag.sink}, {"lag_size", lag.lag}};
-  press.numbers["length"] = request.length;
-  press.numbers["kept"] = lag.kept(request.length);
-  if (lag.sink == 4 && lag.lag == 128)
-    press.registered = {{"press_name", "lagkv"}, {"compression_ratio", ratio}};
+  Press press = ratio_press("LagKVPress", lag.kept(request.length), request);
+  press.numbers["arguments"]["n_sink"] = lag.sink;
+  press.numbers["arguments"]["lag_size"] = lag.lag;
+  if (lag.sink == 4 && lag.lag == 128) register_as(press, "lagkv");
   if (lag.lag > 256)
     press.notes.emplace_back(
         "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "
@@ -146,6 +169,8 @@ Press press_of(const PartRequest& request) {
       return budgets_press(request);
     case Form::lagkv:
       return lag_press(request);
+    case Form::selected:
+      return selected_press(request);
     case Form::pod:
     case Form::precision:
       break;

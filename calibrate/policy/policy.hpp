@@ -120,6 +120,17 @@ struct H2o {
   std::int64_t heaviest() const { return heavy.value_or(budget / 2); }
 };
 
+/// Keeps the last token, and the tokens that it attends to most in the mean over all heads of a
+/// layer: the same tokens in all of them.
+struct Tova {
+  std::int64_t budget = 128;
+};
+
+/// Keeps the tokens whose keys are least like the mean of all keys of their head.
+struct KeyDiff {
+  std::int64_t budget = 128;
+};
+
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).
 struct LagKv {
   std::int64_t sink = 16, lag = 128;
@@ -155,8 +166,8 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, LagKv,
-                          MiniCache, Quest, Precision>;
+using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, Tova,
+                          KeyDiff, LagKv, MiniCache, Quest, Precision>;
 
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
 /// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,

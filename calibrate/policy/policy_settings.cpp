@@ -160,6 +160,11 @@ std::vector<Setting> dynamickv_settings() {
   return all;
 }
 
+template <class P>
+Setting tokens_kept(std::int64_t P::*budget) {
+  return setting("budget", WholeRange{2, kMostTokens}, "tokens kept", budget);
+}
+
 /// `local` and `l2` name a variant.
 std::vector<Setting> lag_settings() {
   return {setting("sink", kTokens, "first tokens kept", &LagKv::sink),
@@ -214,11 +219,19 @@ std::vector<PartName> make_names() {
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
-       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept", &H2o::budget),
+       {tokens_kept(&H2o::budget),
         optional_setting("heavy", kTokens,
                          "of them those that took most attention, the rest the most recent; "
                          "without: half",
                          &H2o::heavy)}},
+      {"tova",
+       "the tokens that the last one attends to most, the same in all heads of a layer",
+       Tova{},
+       {tokens_kept(&Tova::budget)}},
+      {"keydiff",
+       "the tokens whose keys are least like the mean key",
+       KeyDiff{},
+       {tokens_kept(&KeyDiff::budget)}},
       {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
@@ -356,6 +369,8 @@ std::string name_of(const Part& part) {
     std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
+    std::string operator()(const Tova&) const { return "tova"; }
+    std::string operator()(const KeyDiff&) const { return "keydiff"; }
     std::string operator()(const LagKv& p) const {
       return p.variant == LagVariant::lag     ? method::kLagKv.name
              : p.variant == LagVariant::local ? "local"

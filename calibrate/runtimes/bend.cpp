@@ -57,6 +57,11 @@ std::int64_t mean_budget(const DynamicKv& part) {
          part.select.window;
 }
 
+std::int64_t tokens_selected(const Part& part, std::int64_t prompt) {
+  const auto* tova = std::get_if<Tova>(&part);
+  return std::min(tova ? tova->budget : std::get<KeyDiff>(part).budget, prompt);
+}
+
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens) {
   return std::max((tokens + page_tokens - 1) / page_tokens, std::int64_t{1}) * page_tokens;
 }

@@ -33,6 +33,8 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
   r.forms[Form::lagkv] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
+  r.forms[Form::selected] = {
+      Fit::exact, {Loss::holds_at_length}, "for the prompt, by the press of the method's name"};
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     Part& part = theirs.policy.parts.front();
     if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
@@ -41,7 +43,7 @@ Runtime kvpress() {
     } else if (const auto* lag = std::get_if<LagKv>(&part)) {
       require_plain(*lag);
       theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
-    } else {
+    } else if (form_of(part) != Form::selected) {
       auto* lazy = std::get_if<SimLayerKv>(&part);
       if (lazy && !lazy->fixed) decide_on_prompt(theirs, *lazy);
       bend_window(theirs, losses, model);

@@ -65,6 +65,14 @@ Form form_to_export(const Part& part) {
   return *form;
 }
 
+void require_taken(const Runtime& runtime, Form form) {
+  if (!runtime.takes(form))
+    fail(ErrorCode::usage, "it cannot take ", form_name(form),
+         form == Form::lazy_by_input && runtime.takes(Form::lazy_layers)
+             ? "; it takes layers fixed beforehand, as calibration gives them"
+             : "");
+}
+
 /// Policies count layers with attention alone, and runtimes count all; and what runtimes trim are
 /// keys and values of heads that are alike in all layers.
 void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
@@ -121,11 +129,7 @@ void drop_bits(RuntimePolicy& theirs) {
 void bend(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model) {
   const Part& part = theirs.policy.parts.front();
   const Form form = form_to_export(part);
-  if (!runtime.takes(form))
-    fail(ErrorCode::usage, "it cannot take ", form_name(form),
-         form == Form::lazy_by_input && runtime.takes(Form::lazy_layers)
-             ? "; it takes layers fixed beforehand, as calibration gives them"
-             : "");
+  require_taken(runtime, form);
   if (const auto* lazy = std::get_if<SimLayerKv>(&part); lazy && lazy->opposite)
     fail(ErrorCode::usage, "'opposite' is a control to compare with, and not exported");
   const Losses& losses = runtime.form(form).losses;
@@ -203,6 +207,8 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
   if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
   if (std::holds_alternative<Precision>(part)) return Form::precision;
+  if (std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part))
+    return Form::selected;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;
@@ -240,7 +246,9 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
   require_plain_layers(runtime, model);
   RuntimePolicy theirs{policy};
   if (runtime.runs_everything) {
-    for (const auto& part : policy.parts) form_to_export(part);
+    in_context(str(runtime.title, " cannot run '", policy_text(policy), "'"), [&] {
+      for (const auto& part : policy.parts) require_taken(runtime, form_to_export(part));
+    });
     return theirs;
   }
   if (policy.parts.empty()) {

@@ -73,19 +73,10 @@ PartPlanner budget_planner(const P& part) {
     const std::int64_t positions = draft.facts.n - select.window;
     if (positions < 1) return;
     const auto budgets = budgets_of(part, draft);
-    const std::int64_t group = draft.config.n_heads / draft.kv_heads(),
-                       each = select.per_query_head ? group : 1;
-    const at::Tensor scores = window_scores(select, draft.kv_heads() * each, draft);
-    const auto kept = [&](std::int64_t layer, std::int64_t head) {
-      return best_and_rest(scores[layer][head].const_data_ptr<float>(), positions, budgets[layer],
-                           positions, draft.n);
-    };
-    draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
-      if (!select.per_query_head) return draft.select(layer, g, kept(layer, g));
-      std::vector<std::vector<std::int64_t>> tokens;
-      for (std::int64_t h = g * group; h < (g + 1) * group; ++h) tokens.push_back(kept(layer, h));
-      draft.select_by_query_head(layer, g, std::move(tokens));
-    });
+    const at::Tensor scores = window_scores(
+        select, select.per_query_head ? draft.config.n_heads : draft.kv_heads(), draft);
+    for (std::int64_t layer = 0; layer < draft.layers(); ++layer)
+      draft.select_in_layer(layer, best_of_rows(scores[layer], budgets[layer], draft.n));
     draft.plan.budgets = budgets;
   };
   return planner;

@@ -69,8 +69,8 @@ struct Needs {
   bool columns = false;   // the sums of all attention columns
   /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first
   /// decode step.
-  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses;
-  std::vector<Proximity> decode_masses;
+  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses = {};
+  std::vector<Proximity> decode_masses = {};
 };
 Needs needs_of(std::span<const Policy> policies);
 

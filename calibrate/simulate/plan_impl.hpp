@@ -54,6 +54,9 @@ struct Draft {
   /// Lets each query head of the KV head keep tokens of its own, which ascend.
   void select_by_query_head(std::int64_t layer, std::int64_t g,
                             std::vector<std::vector<std::int64_t>> tokens);
+  /// Lets the heads of the layer that no part has trimmed keep only these tokens, which ascend: one
+  /// list for all heads, one for each KV head, or one for each query head.
+  void select_in_layer(std::int64_t layer, const std::vector<std::vector<std::int64_t>>& tokens);
   /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
   /// Lets every head of the layer keep copies of its tokens, so that what is stored may be changed.
@@ -77,6 +80,8 @@ PartPlanner planner_of(const Pod& part);            // pod.cpp
 PartPlanner planner_of(const DynamicKv& part);      // budgets.cpp
 PartPlanner planner_of(const SnapKv& part);         // budgets.cpp
 PartPlanner planner_of(const H2o& part);            // h2o.cpp
+PartPlanner planner_of(const Tova& part);           // tova.cpp
+PartPlanner planner_of(const KeyDiff& part);        // keydiff.cpp
 PartPlanner planner_of(const LagKv& part);          // lagkv.cpp
 PartPlanner planner_of(const MiniCache& part);      // minicache.cpp
 PartPlanner planner_of(const Quest& part);          // quest.cpp
@@ -90,5 +95,15 @@ std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_
 /// positions from `begin` to n - 1.
 std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positions,
                                         std::int64_t best, std::int64_t begin, std::int64_t n);
+/// The same for each row of scores, [rows, positions] on the host: behind the best come the
+/// positions that have no score.
+std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
+                                                    std::int64_t n);
+
+/// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
+/// each query head. The tokens of the prompt behind these positions have no score and are kept.
+using LayerScores = std::function<at::Tensor(const Draft&, std::int64_t layer)>;
+/// The planner of a part that keeps `budget` tokens of the prompt, those with the best scores.
+PartPlanner best_scored(Needs needs, std::int64_t budget, LayerScores scores_of);
 
 }  // namespace kvatlas::calibrate

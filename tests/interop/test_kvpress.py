@@ -18,6 +18,7 @@ from support import (
     lagkv_document,
     lazy_document,
     run,
+    selection_document,
     threshold_document,
     written,
 )
@@ -136,6 +137,14 @@ class KvpressTest(unittest.TestCase):
                 parts = (length - sink) // lag
                 kept = sink + keep * (parts - 1) + lag + (length - sink) % lag
                 self.check_cut(document, length, [kept] * 30)
+
+    def test_selections(self):
+        for name in ("tova", "keydiff"):
+            for budget in (64, 300):
+                document = selection_document(self.model, name, {"budget": budget})
+                for length in LENGTHS:
+                    with self.subTest(name=name, budget=budget, length=length):
+                        self.check_cut(document, length, [budget] * 30)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,50 @@ TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
     }
 }
 
+TEST_P(PlanOf, TovaKeepsWhatTheLastTokenAttendsTo) {
+  const auto layers = attention();
+  const Plan plan = plan_of("tova:budget=31");
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    SCOPED_TRACE(layer);
+    std::vector<double> mean(kTokens, 0.0);
+    for (const auto& of_head : layers[layer])
+      for (std::size_t j = 0; j < mean.size(); ++j)
+        mean[j] += of_head.back()[j] / static_cast<double>(config.n_heads);
+    for (const HeadCut& cut : plan.heads[layer]) {
+      expect_best(cut, mean, kTokens - 1, 30);
+      EXPECT_EQ(cut, plan.heads[layer].front());
+    }
+  }
+}
+
+TEST_P(PlanOf, KeyDiffKeepsTheKeysThatAreLeastLikeTheirMean) {
+  const auto policy = policies({"keydiff:budget=31"});
+  const Prefilled prompt = prefill(ids, policy);
+  const Plan plan = make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto of = prompt.sequence.cache(layer).key;
+    const View<const float, 3> key(static_cast<const float*>(of.data), of.sizes, of.strides);
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(str("layer ", layer, ", head ", g));
+      const auto at = [&](std::int64_t j, std::int64_t c) {
+        return static_cast<double>(key(g, j, c));
+      };
+      std::vector<double> length(kTokens), mean(static_cast<std::size_t>(key.sizes[2]));
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c) length[j] += at(j, c) * at(j, c);
+        length[j] = std::sqrt(length[j]);
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c) mean[c] += at(j, c) / length[j];
+      }
+      // The mean's own length is the same for all of them, and so scales no score.
+      std::vector<double> unlike(kTokens);
+      for (std::int64_t j = 0; j < kTokens; ++j)
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c)
+          unlike[j] -= at(j, c) / length[j] * mean[c] / kTokens;
+      expect_best(plan.heads[layer][g], unlike, kTokens, 31);
+    }
+  }
+}
+
 TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
   const auto layers = attention();
   constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;

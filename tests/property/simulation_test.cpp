@@ -107,6 +107,8 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "snapkv:window=8,budget=200",
       "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
       "h2o:budget=400",
+      "tova:budget=200",
+      "keydiff:budget=200",
       "lagkv:sink=4,lag=16,ratio=1",
       "lagkv:sink=4,lag=8,ratio=1,variant=local",
       "lagkv:sink=16,lag=128,ratio=1/4",
@@ -138,6 +140,8 @@ const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
                                          "streaming:initial=4,recent=20",  // twice
                                          "snapkv:window=8,budget=24",
                                          "h2o:budget=16+kv4",
+                                         "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
+                                         "keydiff:budget=24",
                                          "pod:delta=0.3,initial=4,recent=24,tau=0.5",
                                          "minicache:recent=16",
                                          "quest:page=8,budget=32"};

@@ -99,7 +99,10 @@ KINDS = {
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
+_OF_THE_PROGRAM = "its scores are those of 'kvatlas evaluate', and are not computed here"
 NOT_RUN = {
+    "tova": _OF_THE_PROGRAM,
+    "keydiff": _OF_THE_PROGRAM,
     "minicache": "merged layers would have to be stored as directions and norms",
     "quest": "it keeps the whole cache and only reads less of it",
 }

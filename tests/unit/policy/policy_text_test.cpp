@@ -71,6 +71,8 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_TRUE(only_part<SnapKv>("pyramidkv:budget=99").pyramid);
   EXPECT_FALSE(only_part<SnapKv>("snapkv").pyramid);
   EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);
+  EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
+  EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
   EXPECT_EQ(layers.choose, LayerBaseline::Choose::random);
   EXPECT_EQ(layers.from, LayerBaseline::From::upper);
@@ -122,6 +124,8 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"pod:prefill=shared", "pod:prefill=shared"},
       {"h2o:budget=64", "h2o:budget=64"},
       {"h2o:heavy=96,budget=4096", "h2o:budget=4096,heavy=96"},
+      {"tova:budget=128", "tova"},
+      {"keydiff:budget=64+simlayerkv", "simlayerkv+keydiff:budget=64"},
       {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
   };
   for (const auto& [given, expected] : cases) {
@@ -179,6 +183,8 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("simlayerkv+pyramid-layers"),
               HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
   EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
   EXPECT_THAT(refusal("full+lagkv"), HasSubstr("keeps the whole cache"));

@@ -50,24 +50,24 @@ std::string refusal(const Policy& policy, const char* runtime, const char* archi
 }
 
 TEST(Runtimes, Matrix) {
-  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats: exact, approximate or
-  // not.
-  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee -"},
-                                                      {"duo-attention", "Ec - Ec - - - -"},
-                                                      {"vllm", "Eh - - - - - Ai"},
-                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai"},
-                                                      {"transformers", "Aabcd - - - Aacg - Ai"},
-                                                      {"sglang", "Aabcd - - - - - Ai"},
-                                                      {"llama.cpp", "Aabcd - - - - - Ai"},
-                                                      {"mlx-lm", "Aabcd - - - - - -"},
-                                                      {"mlc-llm", "Abc - - - - - -"},
-                                                      {"openvino", "Agh - - - Agh - -"},
-                                                      {"minference", "Af - Af - - - -"},
-                                                      {"simlayerkv", "A E - - - - -"},
-                                                      {"dynamickv", "- - - - A - -"},
-                                                      {"lagkv", "- - - - - E -"},
-                                                      {"kvcache-factory", "- - Ag - E - -"},
-                                                      {"transformers-cache", "E E E E E E E"}};
+  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats, selections: exact,
+  // approximate or not.
+  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee - Ee"},
+                                                      {"duo-attention", "Ec - Ec - - - - -"},
+                                                      {"vllm", "Eh - - - - - Ai -"},
+                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai -"},
+                                                      {"transformers", "Aabcd - - - Aacg - Ai -"},
+                                                      {"sglang", "Aabcd - - - - - Ai -"},
+                                                      {"llama.cpp", "Aabcd - - - - - Ai -"},
+                                                      {"mlx-lm", "Aabcd - - - - - - -"},
+                                                      {"mlc-llm", "Abc - - - - - - -"},
+                                                      {"openvino", "Agh - - - Agh - - -"},
+                                                      {"minference", "Af - Af - - - - -"},
+                                                      {"simlayerkv", "A E - - - - - -"},
+                                                      {"dynamickv", "- - - - A - - -"},
+                                                      {"lagkv", "- - - - - E - -"},
+                                                      {"kvcache-factory", "- - Ag - E - - -"},
+                                                      {"transformers-cache", "E E E E E E E -"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
@@ -99,6 +99,8 @@ TEST(Runtimes, FormsOfParts) {
   EXPECT_EQ(form_of(lazy_heads().parts[0]), Form::lazy_heads);
   EXPECT_EQ(form_of(SimLayerKv{}), Form::lazy_by_input);
   EXPECT_EQ(form_of(Streaming{}), Form::lazy_layers);
+  EXPECT_EQ(form_of(Tova{}), Form::selected);
+  EXPECT_EQ(form_of(KeyDiff{}), Form::selected);
   EXPECT_EQ(form_of(H2o{}), std::nullopt);
 }
 
@@ -307,6 +309,25 @@ TEST(Runtimes, WhatNoneIsGiven) {
                 HasSubstr("'heads=query' is for 'kvatlas evaluate'"));
   EXPECT_THAT(refusal(parse_policy("pod:prefill=shared"), "transformers-cache"),
               HasSubstr("'prefill=shared' is for 'kvatlas evaluate'"));
+}
+
+TEST(Runtimes, SelectionsAreRefusedByName) {
+  for (const char* text : {"tova", "keydiff"})
+    for (const auto& runtime : runtimes()) {
+      SCOPED_TRACE(str(text, " in ", runtime.name));
+      const auto policy = parse_policy(text);
+      if (!runtime.takes(Form::selected)) {
+        EXPECT_THAT(
+            refusal(policy, runtime.name.c_str()),
+            testing::AllOf(HasSubstr(runtime.title), HasSubstr(str("cannot run '", text, "'"))));
+        continue;
+      }
+      EXPECT_EQ(policy_text(as_runtime_behaves(policy, runtime.name, model_of("llama")).policy),
+                text);
+    }
+  // Beside a part that is taken, too.
+  EXPECT_THAT(refusal(parse_policy("simlayerkv+tova"), "transformers-cache"),
+              HasSubstr("it cannot take tokens that a score selects"));
 }
 
 TEST(Runtimes, OurCacheChangesNothing) {
