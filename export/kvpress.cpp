@@ -14,12 +14,14 @@ KVATLAS_EMBEDDED_FILE(load_press_script, "load_press.py")
 
 namespace {
 
+using calibrate::AdaKv;
 using calibrate::DynamicKv;
 using calibrate::Form;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
 using calibrate::Streaming;
 using calibrate::Tova;
+using calibrate::WindowBudget;
 using nlohmann::json;
 
 /// The numbers of a press, and what the user must know of it.
@@ -33,6 +35,17 @@ constexpr const char* kUnevenLayers =
     "Layers of different lengths: with sdpa decode one prompt at a time, token by token; a chunk "
     "of several tokens after the prompt (the question, in kvpress's pipeline) needs "
     "flash_attention_2, and eager ends in a shape error.";
+
+constexpr const char* kMaskedHeads =
+    "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
+    "without padding.";
+
+/// Lets the press take SnapKV's scores.
+void score_by_window(Press& press, const WindowBudget& select) {
+  press.numbers["scorer"] = "SnapKVPress";
+  press.numbers["scorer_arguments"] = {{"window_size", select.window},
+                                       {"kernel_size", select.kernel}};
+}
 
 /// A press with a ratio for each layer.
 Press ratios_press(const PartRequest& request) {
@@ -69,28 +82,29 @@ Press lazy_layers_press(const PartRequest& request) {
 }
 
 Press budgets_press(const PartRequest& request) {
-  const auto& select = std::get<DynamicKv>(request.part).select;
   Press press = ratios_press(request);
-  press.numbers["scorer"] = "SnapKVPress";
-  press.numbers["scorer_arguments"] = {{"window_size", select.window},
-                                       {"kernel_size", select.kernel}};
+  score_by_window(press, std::get<DynamicKv>(request.part).select);
   return press;
 }
 
-/// A press with one ratio for all layers.
-Press ratio_press(const char* name, std::int64_t kept, const PartRequest& request) {
+/// A press that keeps so many tokens in all layers. It has one ratio, or its scorer has.
+Press ratio_press(const char* name, std::int64_t kept, const PartRequest& request,
+                  const WindowBudget* scorer = nullptr) {
   Press press;
   press.numbers["press"] = name;
-  press.numbers["arguments"]["compression_ratio"] = removed_ratio(kept, request.length);
+  if (scorer) score_by_window(press, *scorer);
+  press.numbers[scorer ? "scorer_arguments" : "arguments"]["compression_ratio"] =
+      removed_ratio(kept, request.length);
   press.numbers["length"] = request.length;
   press.numbers["kept"] = kept;
   return press;
 }
 
 /// The press as its registry has it under this name.
-void register_as(Press& press, const char* name) {
+void register_as(Press& press, const char* name, const PartRequest& request) {
   press.registered = {{"press_name", name},
-                      {"compression_ratio", press.numbers["arguments"]["compression_ratio"]}};
+                      {"compression_ratio",
+                       removed_ratio(press.numbers["kept"].get<std::int64_t>(), request.length)}};
 }
 
 Press selected_press(const PartRequest& request) {
@@ -100,7 +114,21 @@ Press selected_press(const PartRequest& request) {
   const auto name = std::holds_alternative<Tova>(request.part) ? Name{"TOVAPress", "tova"}
                                                                : Name{"KeyDiffPress", "keydiff"};
   Press press = ratio_press(name.press, tokens_selected(request.part, request.length), request);
-  register_as(press, name.registered);
+  register_as(press, name.registered, request);
+  return press;
+}
+
+/// Whether it is the scorer that its registry has.
+bool is_registered(const WindowBudget& select) { return select.window == 64 && select.kernel == 5; }
+
+Press selected_by_head_press(const PartRequest& request) {
+  const auto& part = std::get<AdaKv>(request.part);
+  Press press = ratio_press("AdaKVPress", tokens_selected(request.part, request.length), request,
+                            &part.select);
+  press.numbers["arguments"] = {{"alpha_safeguard", part.safeguard}};
+  if (is_registered(part.select) && part.safeguard == 0.2)
+    register_as(press, "adakv_snapkv", request);
+  press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
@@ -109,7 +137,7 @@ Press lag_press(const PartRequest& request) {
   Press press = ratio_press("LagKVPress", lag.kept(request.length), request);
   press.numbers["arguments"]["n_sink"] = lag.sink;
   press.numbers["arguments"]["lag_size"] = lag.lag;
-  if (lag.sink == 4 && lag.lag == 128) register_as(press, "lagkv");
+  if (lag.sink == 4 && lag.lag == 128) register_as(press, "lagkv", request);
   if (lag.lag > 256)
     press.notes.emplace_back(
         "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "
@@ -151,9 +179,7 @@ Press heads_press(const PartRequest& request) {
   press.numbers["sink_size"] = keep.initial;
   press.numbers["recent_size"] = keep.recent;
   press.numbers["kv_heads"] = request.document.model.kv_heads;
-  press.notes.emplace_back(
-      "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
-      "without padding.");
+  press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
@@ -171,6 +197,8 @@ Press press_of(const PartRequest& request) {
       return lag_press(request);
     case Form::selected:
       return selected_press(request);
+    case Form::selected_by_head:
+      return selected_by_head_press(request);
     case Form::pod:
     case Form::precision:
       break;

@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 from kvpress import (
+    AdaKVPress,
     DuoAttentionPress,
     KeyDiffPress,
     LagKVPress,
@@ -23,7 +24,7 @@ from kvpress import (
 )
 
 PRESSES = {
-    press.__name__: press for press in (KeyDiffPress, LagKVPress, PerLayerCompressionPress, SimLayerKVPress, TOVAPress)
+    press.__name__: press for press in (AdaKVPress, KeyDiffPress, LagKVPress, PerLayerCompressionPress, SimLayerKVPress, TOVAPress)
 }
 SCORERS = {press.__name__: press for press in (SnapKVPress, StreamingLLMPress)}
 

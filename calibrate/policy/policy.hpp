@@ -86,8 +86,8 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
-/// How DynamicKV, SnapKV and PyramidKV score tokens, and how many of them a layer keeps on average,
-/// the window included.
+/// How DynamicKV, SnapKV, PyramidKV and AdaKV score tokens, and how many of them a layer keeps on
+/// average, the window included.
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
@@ -111,6 +111,16 @@ struct SnapKv {
   WindowBudget select = {};
   bool pyramid =
       false;  // PyramidKV: the budgets fall linearly from the lowest layer to the highest
+};
+
+/// The heads of a layer share its budget: the best scores of all of them are kept, wherever they
+/// are.
+struct AdaKv {
+  WindowBudget select = {};
+  double safeguard = 0.2;  // the share of the budget that each head keeps at least
+  std::int64_t safe() const {
+    return static_cast<std::int64_t>(static_cast<double>(select.budget) * safeguard);
+  }
 };
 
 /// Keeps the tokens that took most attention, and as many of the most recent ones.
@@ -166,8 +176,23 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, Tova,
-                          KeyDiff, LagKv, MiniCache, Quest, Precision>;
+using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv, H2o,
+                          Tova, KeyDiff, LagKv, MiniCache, Quest, Precision>;
+
+/// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
+/// Part or a const Part.
+template <class AnyPart>
+auto* window_budget(AnyPart& part) {
+  using Found = decltype(&std::get<SnapKv>(part).select);
+  return std::visit(
+      [](auto& one) -> Found {
+        if constexpr (requires { one.select; })
+          return &one.select;
+        else
+          return nullptr;
+      },
+      part);
+}
 
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
 /// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,

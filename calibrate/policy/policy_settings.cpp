@@ -160,6 +160,13 @@ std::vector<Setting> dynamickv_settings() {
   return all;
 }
 
+std::vector<Setting> adakv_settings() {
+  auto all = window_budget_settings(&AdaKv::select);
+  all.push_back(setting("safeguard", kShare, "share of the budget that each head keeps at least",
+                        &AdaKv::safeguard));
+  return all;
+}
+
 template <class P>
 Setting tokens_kept(std::int64_t P::*budget) {
   return setting("budget", WholeRange{2, kMostTokens}, "tokens kept", budget);
@@ -216,6 +223,8 @@ std::vector<PartName> make_names() {
        window_budget_settings(&SnapKv::select)},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
        window_budget_settings(&SnapKv::select)},
+      {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
+       AdaKv{}, adakv_settings()},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -305,8 +314,6 @@ struct IsAllowed {
 
 /// Whether the settings of a part go together.
 struct Check {
-  void operator()(const DynamicKv& part) const { check(part.select); }
-  void operator()(const SnapKv& part) const { check(part.select); }
   void operator()(const H2o& part) const {
     if (part.heaviest() > part.budget)
       fail(ErrorCode::usage, "heavy ", part.heaviest(), " exceeds the budget of ", part.budget);
@@ -318,12 +325,6 @@ struct Check {
   }
   template <class Other>
   void operator()(const Other&) const {}
-
-  static void check(const WindowBudget& select) {
-    if (select.budget <= select.window)
-      fail(ErrorCode::usage, "budget ", select.budget, " must exceed the window of ", select.window,
-           " tokens, which is kept");
-  }
 };
 
 }  // namespace
@@ -368,6 +369,7 @@ std::string name_of(const Part& part) {
     std::string operator()(const Pod&) const { return method::kPod.name; }
     std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
+    std::string operator()(const AdaKv&) const { return "adakv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
     std::string operator()(const Tova&) const { return "tova"; }
     std::string operator()(const KeyDiff&) const { return "keydiff"; }
@@ -428,6 +430,9 @@ void check_settings(const Part& part) {
     if (const auto* range = std::get_if<WholeRange>(&setting.allowed); range && range->odd)
       if (const auto value = setting.get(part).get<std::int64_t>(); value % 2 == 0)
         fail(ErrorCode::usage, setting.key, " ", value, ": must be odd");
+  if (const WindowBudget* select = window_budget(part); select && select->budget <= select->window)
+    fail(ErrorCode::usage, "budget ", select->budget, " must exceed the window of ", select->window,
+         " tokens, which is kept");
   std::visit(Check{}, part);
 }
 

@@ -91,6 +91,10 @@ class Accounting {
     const auto mean = part.select.budget - part.select.window;
     select(part.pyramid ? pyramid_budgets(mean, shape().layers) : alike(mean), part.select);
   }
+  void operator()(const AdaKv& part) {
+    by_input_ = true;  // the heads' shares; their sum is known
+    select(alike(part.select.budget - part.select.window), part.select);
+  }
   void operator()(const H2o& part) { select_tokens(part.budget); }
   void operator()(const Tova& part) { select_tokens(part.budget); }
   void operator()(const KeyDiff& part) { select_tokens(part.budget); }

@@ -58,8 +58,12 @@ std::int64_t mean_budget(const DynamicKv& part) {
 }
 
 std::int64_t tokens_selected(const Part& part, std::int64_t prompt) {
+  const WindowBudget* const select = window_budget(part);
   const auto* tova = std::get_if<Tova>(&part);
-  return std::min(tova ? tova->budget : std::get<KeyDiff>(part).budget, prompt);
+  return std::min(select ? select->budget
+                  : tova ? tova->budget
+                         : std::get<KeyDiff>(part).budget,
+                  prompt);
 }
 
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens) {

@@ -35,11 +35,14 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
   r.forms[Form::selected] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt, by the press of the method's name"};
+  r.forms[Form::selected_by_head] = {Fit::exact,
+                                     {Loss::holds_at_length, Loss::memory_not_freed},
+                                     "AdaKVPress with SnapKV's scores, average pooling alone"};
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     Part& part = theirs.policy.parts.front();
-    if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
-      require_budgets(*dynamic);
-      set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
+    if (WindowBudget* select = window_budget(part)) {
+      if (const auto* dynamic = std::get_if<DynamicKv>(&part)) require_budgets(*dynamic);
+      set(theirs, select->pooling, Pooling::average, "it pools scores by their average");
     } else if (const auto* lag = std::get_if<LagKv>(&part)) {
       require_plain(*lag);
       theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");

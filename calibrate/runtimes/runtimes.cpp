@@ -58,8 +58,8 @@ Form form_to_export(const Part& part) {
   if (!form)
     fail(ErrorCode::usage, "'", name_of(part), "' is a baseline to compare with, and not exported");
   const auto* pod = std::get_if<Pod>(&part);
-  const auto* budgets = std::get_if<DynamicKv>(&part);
-  if ((pod && pod->shared_prefill) || (budgets && budgets->select.per_query_head))
+  const WindowBudget* select = window_budget(part);
+  if ((pod && pod->shared_prefill) || (select && select->per_query_head))
     fail(ErrorCode::usage, pod ? "'prefill=shared'" : "'heads=query'",
          " is for 'kvatlas evaluate', and no runtime does it");
   return *form;
@@ -209,6 +209,7 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<Precision>(part)) return Form::precision;
   if (std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part))
     return Form::selected;
+  if (std::holds_alternative<AdaKv>(part)) return Form::selected_by_head;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;

@@ -14,12 +14,8 @@
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
 using capture::view_of;
 
-/// Scores of the tokens before the window, for groups of heads: [layers, groups, n - window], on
-/// the host.
 at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft) {
   const at::Tensor& last = draft.facts.rows;
   const std::int64_t positions = draft.facts.n - select.window, held = last.size(2);
@@ -32,6 +28,13 @@ at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const 
   }
   return scores.cpu();
 }
+
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft) {
+  return window_scores(select, select.per_query_head ? draft.config.n_heads : draft.kv_heads(),
+                       draft);
+}
+
+namespace {
 
 std::vector<std::int64_t> budgets_of(const SnapKv& part, const Draft& draft) {
   const std::int64_t mean = part.select.budget - part.select.window;
@@ -73,8 +76,7 @@ PartPlanner budget_planner(const P& part) {
     const std::int64_t positions = draft.facts.n - select.window;
     if (positions < 1) return;
     const auto budgets = budgets_of(part, draft);
-    const at::Tensor scores = window_scores(
-        select, select.per_query_head ? draft.config.n_heads : draft.kv_heads(), draft);
+    const at::Tensor scores = window_scores(select, draft);
     for (std::int64_t layer = 0; layer < draft.layers(); ++layer)
       draft.select_in_layer(layer, best_of_rows(scores[layer], budgets[layer], draft.n));
     draft.plan.budgets = budgets;

@@ -79,6 +79,7 @@ PartPlanner planner_of(const LayerBaseline& part);  // layer_baseline.cpp
 PartPlanner planner_of(const Pod& part);            // pod.cpp
 PartPlanner planner_of(const DynamicKv& part);      // budgets.cpp
 PartPlanner planner_of(const SnapKv& part);         // budgets.cpp
+PartPlanner planner_of(const AdaKv& part);          // adakv.cpp
 PartPlanner planner_of(const H2o& part);            // h2o.cpp
 PartPlanner planner_of(const Tova& part);           // tova.cpp
 PartPlanner planner_of(const KeyDiff& part);        // keydiff.cpp
@@ -99,6 +100,12 @@ std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positi
 /// positions that have no score.
 std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
                                                     std::int64_t n);
+
+/// Scores of the tokens before the window, [layers, rows, positions] on the host: a row for each KV
+/// head, or each query head, as the part keeps tokens.
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft);
+/// The same for groups of neighbouring query heads, so many of them.
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft);
 
 /// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
 /// each query head. The tokens of the prompt behind these positions have no score and are kept.

@@ -95,6 +95,15 @@ class KvpressTest(unittest.TestCase):
                 self.assertEqual(rows, expected, f"layer {number}, KV head {head}: kvpress alone, we alone: {only}")
         return ours
 
+    def unmasked(self, length: int) -> list:
+        """[layer][KV head] the positions that a press has not masked."""
+        kept = []
+        for layer in self.model.model.layers:
+            _, heads, positions = layer.self_attn.masked_key_indices
+            gone = [set(positions[heads == head].tolist()) for head in range(3)]
+            kept.append([[i for i in range(length) if i not in of_head] for of_head in gone])
+        return kept
+
     def test_lazy_layers(self):
         lazy = {11, 12, 13, 16, 19, 25, 26, 27}
         document = lazy_document(self.model, lazy, 4, 256)
@@ -117,12 +126,9 @@ class KvpressTest(unittest.TestCase):
         for length in LENGTHS:
             ours = self.ours(document, length)["positions"]
             self.prefill(length, load_press(export(document, "kvpress", "--length", length)))
-            for number, layer in enumerate(self.model.model.layers):
-                _, masked_heads, masked = layer.self_attn.masked_key_indices
-                for head in range(3):
-                    gone = set(masked[masked_heads == head].tolist())
-                    self.assertEqual(bool(gone), lazy[number][head])
-                    self.assertEqual([i for i in range(length) if i not in gone], ours[number][head])
+            kept = self.unmasked(length)
+            self.assertEqual(kept, ours)
+            self.assertEqual([[len(head) < length for head in layer] for layer in kept], lazy)
 
     def test_budgets(self):
         budgets = [40 + layer * 53 % 240 for layer in range(30)]
@@ -145,6 +151,18 @@ class KvpressTest(unittest.TestCase):
                 for length in LENGTHS:
                     with self.subTest(name=name, budget=budget, length=length):
                         self.check_cut(document, length, [budget] * 30)
+
+    def test_budgets_by_head(self):
+        for settings in ({"budget": 128}, {"budget": 200, "window": 64, "kernel": 5, "safeguard": 0.5}):
+            document = selection_document(self.model, "adakv", settings)
+            for length in LENGTHS:
+                with self.subTest(settings=settings, length=length):
+                    ours = self.ours(document, length)["positions"]
+                    self.prefill(length, load_press(export(document, "kvpress", "--length", length)))
+                    kept = self.unmasked(length)
+                    self.assertEqual(kept, ours)
+                    self.assertEqual([sum(map(len, layer)) for layer in kept], [3 * settings["budget"]] * 30)
+                    self.assertGreater(len({len(head) for layer in kept for head in layer}), 10)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,21 @@ class PlanOf : public OnCheckpoint {
     return mean;
   }
 
+  static constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;
+  /// The scores of the tokens before a window of 8, pooled over 5 positions.
+  std::vector<double> by_window(const Attention& layer, std::int64_t g) const {
+    return of_group(g, [&](std::size_t h) {
+      std::vector<double> mean(static_cast<std::size_t>(kBefore), 0.0), pooled(mean);
+      for (std::size_t i = kBefore; i < kTokens; ++i)
+        for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += layer[h][i][j] / kWindow;
+      for (std::int64_t j = 0; j < kBefore; ++j)
+        for (std::int64_t k = std::max<std::int64_t>(0, j - 2); k <= std::min(kBefore - 1, j + 2);
+             ++k)
+          pooled[j] += mean[k] / 5;
+      return pooled;
+    });
+  }
+
   /// Of positions before `end`, `count` are kept and none left out scores higher.
   static void expect_best(const HeadCut& cut, const std::vector<double>& scores, std::int64_t end,
                           std::int64_t count) {
@@ -166,7 +181,6 @@ TEST_P(PlanOf, KeyDiffKeepsTheKeysThatAreLeastLikeTheirMean) {
 
 TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
   const auto layers = attention();
-  constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;
   for (const std::string name : {"snapkv", "pyramidkv", "dynamickv"}) {
     SCOPED_TRACE(name);
     const Plan plan = plan_of(name + ":window=8,budget=28,kernel=5");
@@ -183,19 +197,39 @@ TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
               20 * config.n_layers);
     for (std::size_t layer = 0; layer < layers.size(); ++layer)
       for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
-        const auto scores = of_group(g, [&](std::size_t h) {
-          std::vector<double> mean(static_cast<std::size_t>(kBefore), 0.0), pooled(mean);
-          for (std::size_t i = kBefore; i < kTokens; ++i)
-            for (std::size_t j = 0; j < mean.size(); ++j)
-              mean[j] += layers[layer][h][i][j] / kWindow;
-          for (std::int64_t j = 0; j < kBefore; ++j)
-            for (std::int64_t k = std::max<std::int64_t>(0, j - 2);
-                 k <= std::min(kBefore - 1, j + 2); ++k)
-              pooled[j] += mean[k] / 5;
-          return pooled;
-        });
+        const auto scores = by_window(layers[layer], g);
         expect_best(plan.heads[layer][g], scores, kBefore, plan.budgets[layer]);
       }
+  }
+}
+
+TEST_P(PlanOf, AdaKvSharesTheBudgetOfALayerAmongItsHeads) {
+  const auto layers = attention();
+  constexpr std::int64_t kBudget = 28;
+  for (const std::int64_t safe : {0, 14, 21, 28}) {  // less than the window, or more
+    const Plan plan = plan_of(
+        str("adakv:window=8,budget=28,kernel=5,safeguard=", static_cast<double>(safe) / kBudget));
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      SCOPED_TRACE(str("safe ", safe, ", layer ", layer));
+      std::int64_t kept = 0;
+      double least_shared = 1e300, most_left = -1e300;
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const HeadCut& cut = plan.heads[layer][g];
+        const auto scores = by_window(layers[layer], g);
+        const auto count = std::ssize(cut.tokens) - kWindow;
+        EXPECT_GE(std::ssize(cut.tokens), safe);
+        expect_best(cut, scores, kBefore, count);
+        kept += count;
+        auto ranked = scores;
+        ranked.resize(static_cast<std::size_t>(kBefore));
+        std::sort(ranked.begin(), ranked.end(), std::greater<>());
+        if (count > std::max<std::int64_t>(0, safe - kWindow))
+          least_shared = std::min(least_shared, ranked[count - 1]);
+        if (count < kBefore) most_left = std::max(most_left, ranked[count]);
+      }
+      EXPECT_EQ(kept, (kBudget - kWindow) * config.n_kv_heads);
+      EXPECT_GE(least_shared, most_left - 1e-4);
+    }
   }
 }
 

@@ -107,6 +107,7 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "snapkv:window=8,budget=200",
       "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
       "h2o:budget=400",
+      "adakv:window=8,budget=200",
       "tova:budget=200",
       "keydiff:budget=200",
       "lagkv:sink=4,lag=16,ratio=1",
@@ -142,6 +143,9 @@ const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
                                          "h2o:budget=16+kv4",
                                          "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
                                          "keydiff:budget=24",
+                                         "adakv:window=8,budget=24",
+                                         "simlayerkv:threshold=0.4,recent=24,granularity=head+"
+                                         "adakv:window=8,budget=24,heads=query",
                                          "pod:delta=0.3,initial=4,recent=24,tau=0.5",
                                          "minicache:recent=16",
                                          "quest:page=8,budget=32"};

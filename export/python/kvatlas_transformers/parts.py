@@ -99,8 +99,9 @@ KINDS = {
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
-_OF_THE_PROGRAM = "its scores are those of 'kvatlas evaluate', and are not computed here"
+_OF_THE_PROGRAM = "'kvatlas evaluate' makes its selections, and this package does not"
 NOT_RUN = {
+    "adakv": _OF_THE_PROGRAM,
     "tova": _OF_THE_PROGRAM,
     "keydiff": _OF_THE_PROGRAM,
     "minicache": "merged layers would have to be stored as directions and norms",

@@ -149,10 +149,14 @@ TEST(KvpressNumbers, LagKeepsTheLength) {
 TEST(KvpressNumbers, SelectionsKeepTheBudget) {
   for (const std::int64_t budget : {2, 37, 600})
     for (const std::int64_t length : {100, 599, 600, 601, 4097})
-      for (const Part& part : {Part(calibrate::Tova{budget}), Part(calibrate::KeyDiff{budget})}) {
+      for (const Part& part : {Part(calibrate::Tova{budget}), Part(calibrate::KeyDiff{budget}),
+                               Part(calibrate::AdaKv{{.window = 1, .budget = budget}})}) {
         const auto file = str("kvatlas_press_", length, ".json");
         const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
-        const double removed = press.at("arguments").at("compression_ratio");
+        const bool scored = press.contains("scorer");
+        EXPECT_EQ(scored, std::holds_alternative<calibrate::AdaKv>(part));
+        const double removed =
+            press.at(scored ? "scorer_arguments" : "arguments").at("compression_ratio");
         EXPECT_EQ(python_int(static_cast<double>(length) * (1 - removed)),
                   std::min(budget, length));
         EXPECT_EQ(press.at("kept"), std::min(budget, length));

@@ -145,8 +145,8 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
            "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5,update=3",
            "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
-           "pyramidkv:budget=64", "h2o:budget=64", "tova:budget=64", "keydiff:budget=64",
-           "pyramid-layers:layers=0",
+           "pyramidkv:budget=64", "h2o:budget=64", "adakv:budget=64,pooling=max,safeguard=0.5",
+           "tova:budget=64", "keydiff:budget=64", "pyramid-layers:layers=0",
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
            "minicache:t=0.5,recent=0", "quest:page=4,budget=64", "quest:page=1,budget=1"}) {
     const Part part = parse_policy(text).parts.at(0);
@@ -174,8 +174,8 @@ TEST(Document, SchemaListsTheSettings) {
   std::map<std::string, std::set<std::string>> written;
   for (const char* text :
        {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
-        "h2o:heavy=8", "tova", "keydiff", "pyramid-layers:shape=linear", "random-layers:layers=1",
-        "minicache", "quest"}) {
+        "adakv", "h2o:heavy=8", "tova", "keydiff", "pyramid-layers:shape=linear",
+        "random-layers:layers=1", "minicache", "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
@@ -278,7 +278,7 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
   for (const char* policy : {"simlayerkv", "tova"})
     EXPECT_NO_THROW(check_cache(parse_policy(policy), latent)) << policy;
   for (const char* policy :
-       {"snapkv", "dynamickv", "h2o", "keydiff", "lagkv", "pod", "minicache", "quest"})
+       {"snapkv", "dynamickv", "adakv", "h2o", "keydiff", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
   for (const char* policy : {"simlayerkv", "tova"})
     EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;

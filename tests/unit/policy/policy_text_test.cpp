@@ -71,6 +71,8 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_TRUE(only_part<SnapKv>("pyramidkv:budget=99").pyramid);
   EXPECT_FALSE(only_part<SnapKv>("snapkv").pyramid);
   EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);
+  EXPECT_EQ(only_part<AdaKv>("adakv:budget=99,safeguard=0.5").safe(), 49);
+  EXPECT_EQ(only_part<AdaKv>("adakv:window=4,heads=query").select.window, 4);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
@@ -125,6 +127,7 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"h2o:budget=64", "h2o:budget=64"},
       {"h2o:heavy=96,budget=4096", "h2o:budget=4096,heavy=96"},
       {"tova:budget=128", "tova"},
+      {"adakv:safeguard=2e-1,budget=96", "adakv:budget=96"},
       {"keydiff:budget=64+simlayerkv", "simlayerkv+keydiff:budget=64"},
       {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
   };
@@ -170,7 +173,8 @@ TEST(PolicyText, RefusalsOfValues) {
   EXPECT_THAT(refusal("streaming:recent=2.5"), HasSubstr("whole number"));
   EXPECT_THAT(refusal("pod:granularity=layer"), HasSubstr("expected kv-head or head"));
   EXPECT_THAT(refusal("snapkv:kernel=4"), HasSubstr("kernel 4: must be odd"));
-  EXPECT_THAT(refusal("snapkv:window=16,budget=16"), HasSubstr("must exceed the window"));
+  for (const char* text : {"snapkv:window=16,budget=16", "adakv:window=16,budget=16"})
+    EXPECT_THAT(refusal(text), HasSubstr("must exceed the window"));
   EXPECT_THAT(refusal("lagkv:ratio=1/0"), HasSubstr("more than 0 and at most 1"));
   EXPECT_THAT(refusal("lagkv:ratio=half"), HasSubstr("0.25 or 1/4"));
   EXPECT_THAT(refusal("quest:page=16,budget=8"), HasSubstr("less than a page"));
@@ -184,6 +188,7 @@ TEST(PolicyText, RefusalsOfCompositions) {
               HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
   EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
