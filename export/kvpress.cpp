@@ -16,6 +16,7 @@ namespace {
 
 using calibrate::AdaKv;
 using calibrate::DynamicKv;
+using calibrate::ExpectedAttention;
 using calibrate::Form;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
@@ -108,13 +109,20 @@ void register_as(Press& press, const char* name, const PartRequest& request) {
 }
 
 Press selected_press(const PartRequest& request) {
-  struct Name {
-    const char *press, *registered;
-  };
-  const auto name = std::holds_alternative<Tova>(request.part) ? Name{"TOVAPress", "tova"}
-                                                               : Name{"KeyDiffPress", "keydiff"};
-  Press press = ratio_press(name.press, tokens_selected(request.part, request.length), request);
-  register_as(press, name.registered, request);
+  const std::int64_t kept = tokens_selected(request.part, request.length);
+  if (const auto* expected = std::get_if<ExpectedAttention>(&request.part)) {
+    Press press = ratio_press("ExpectedAttentionPress", kept, request);
+    json& arguments = press.numbers["arguments"];
+    arguments["n_sink"] = expected->sink;
+    arguments["n_future_positions"] = expected->future;
+    arguments["use_covariance"] = expected->covariance;
+    arguments["use_vnorm"] = expected->values;
+    arguments["epsilon"] = expected->epsilon;
+    return press;
+  }
+  const bool tova = std::holds_alternative<Tova>(request.part);
+  Press press = ratio_press(tova ? "TOVAPress" : "KeyDiffPress", kept, request);
+  register_as(press, tova ? "tova" : "keydiff", request);
   return press;
 }
 

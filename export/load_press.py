@@ -14,6 +14,7 @@ import numpy as np
 from kvpress import (
     AdaKVPress,
     DuoAttentionPress,
+    ExpectedAttentionPress,
     KeyDiffPress,
     LagKVPress,
     PerLayerCompressionPress,
@@ -24,7 +25,16 @@ from kvpress import (
 )
 
 PRESSES = {
-    press.__name__: press for press in (AdaKVPress, KeyDiffPress, LagKVPress, PerLayerCompressionPress, SimLayerKVPress, TOVAPress)
+    press.__name__: press
+    for press in (
+        AdaKVPress,
+        ExpectedAttentionPress,
+        KeyDiffPress,
+        LagKVPress,
+        PerLayerCompressionPress,
+        SimLayerKVPress,
+        TOVAPress,
+    )
 }
 SCORERS = {press.__name__: press for press in (SnapKVPress, StreamingLLMPress)}
 

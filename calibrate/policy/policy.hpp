@@ -141,6 +141,17 @@ struct KeyDiff {
   std::int64_t budget = 128;
 };
 
+/// Keeps the tokens that queries behind the prompt would attend to most, if they were spread as
+/// those of the prompt are.
+struct ExpectedAttention {
+  std::int64_t budget = 128;
+  std::int64_t sink = 4;      // first tokens kept, whose queries are not counted
+  std::int64_t future = 512;  // positions behind the prompt that queries are put at
+  bool covariance = true;     // how queries vary is counted, not their mean alone
+  bool values = true;         // scores are multiplied by the norms of values
+  double epsilon = 0;         // and before that this is added to them
+};
+
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).
 struct LagKv {
   std::int64_t sink = 16, lag = 128;
@@ -177,7 +188,7 @@ struct Precision {
 };
 
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv, H2o,
-                          Tova, KeyDiff, LagKv, MiniCache, Quest, Precision>;
+                          Tova, KeyDiff, ExpectedAttention, LagKv, MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.

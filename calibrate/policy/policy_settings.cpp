@@ -241,6 +241,20 @@ std::vector<PartName> make_names() {
        "the tokens whose keys are least like the mean key",
        KeyDiff{},
        {tokens_kept(&KeyDiff::budget)}},
+      {"expected-attention",
+       "the tokens that later queries would attend to most, if they were like the prompt's",
+       ExpectedAttention{},
+       {tokens_kept(&ExpectedAttention::budget),
+        setting("sink", kTokens, "first tokens kept, whose queries are not counted",
+                &ExpectedAttention::sink),
+        setting("future", kRows, "positions behind the prompt that queries are put at",
+                &ExpectedAttention::future),
+        setting("covariance", YesOrNo{}, "how queries vary is counted, not their mean alone",
+                &ExpectedAttention::covariance),
+        setting("values", YesOrNo{}, "scores are multiplied by the norms of values",
+                &ExpectedAttention::values),
+        setting("epsilon", kShare, "what is added to the scores before that",
+                &ExpectedAttention::epsilon)}},
       {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
@@ -318,6 +332,11 @@ struct Check {
     if (part.heaviest() > part.budget)
       fail(ErrorCode::usage, "heavy ", part.heaviest(), " exceeds the budget of ", part.budget);
   }
+  void operator()(const ExpectedAttention& part) const {
+    if (part.budget <= part.sink)
+      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the ", part.sink,
+           " first tokens, which are kept");
+  }
   void operator()(const LagKv& part) const { part.keep(); }
   void operator()(const Quest& part) const {
     if (part.budget < part.page)
@@ -373,6 +392,7 @@ std::string name_of(const Part& part) {
     std::string operator()(const H2o&) const { return "h2o"; }
     std::string operator()(const Tova&) const { return "tova"; }
     std::string operator()(const KeyDiff&) const { return "keydiff"; }
+    std::string operator()(const ExpectedAttention&) const { return "expected-attention"; }
     std::string operator()(const LagKv& p) const {
       return p.variant == LagVariant::lag     ? method::kLagKv.name
              : p.variant == LagVariant::local ? "local"

@@ -58,12 +58,17 @@ std::int64_t mean_budget(const DynamicKv& part) {
 }
 
 std::int64_t tokens_selected(const Part& part, std::int64_t prompt) {
-  const WindowBudget* const select = window_budget(part);
-  const auto* tova = std::get_if<Tova>(&part);
-  return std::min(select ? select->budget
-                  : tova ? tova->budget
-                         : std::get<KeyDiff>(part).budget,
-                  prompt);
+  const std::int64_t budget = std::visit(
+      [](const auto& one) -> std::int64_t {
+        if constexpr (requires { one.select; })
+          return one.select.budget;
+        else if constexpr (requires { one.budget; })
+          return one.budget;
+        else
+          fail(ErrorCode::internal, "a part without a budget was asked for it");
+      },
+      part);
+  return std::min(budget, prompt);
 }
 
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens) {

@@ -67,6 +67,8 @@ struct Plan {
 struct Needs {
   std::int64_t rows = 0;  // how many of the last attention rows of every layer
   bool columns = false;   // the sums of all attention columns
+  /// Mean and covariance of the queries before RoPE, without those of so many first tokens.
+  std::vector<std::int64_t> queries_without_first = {};
   /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first
   /// decode step.
   std::vector<std::pair<Proximity, std::int64_t>> prefill_masses = {};
@@ -81,7 +83,9 @@ class PromptFacts {
   ~PromptFacts();
   PromptFacts(PromptFacts&&) noexcept;
 
-  /// Called for every layer, in order: during the prefill, and during the first decode step.
+  /// Called for every layer, in order: during the prefill before its attention with its queries
+  /// before RoPE, [n_heads, n, head_dim], if any are needed, and during the first decode step.
+  void queries(std::int64_t layer, const AnyView<3>& query);
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
 

@@ -14,17 +14,25 @@
 
 namespace kvatlas::calibrate {
 
+/// How the queries of a layer before RoPE are spread.
+struct QuerySpread {
+  at::Tensor mean;        // [n_heads, head_dim] float32
+  at::Tensor covariance;  // [n_heads, head_dim, head_dim] float32
+};
+
 struct PromptFacts::State {
   Needs needs;
   const model::Config& config;
   std::int64_t n;                        // tokens of the prompt
   at::Tensor rows = {};                  // [n_layers, n_heads, needs.rows, n], float32
   std::vector<at::Tensor> columns = {};  // [n_layers] of [n_kv_heads, n], on the host
+  std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
   std::vector<std::vector<double>> decode_mass = {};   // [needs.decode_masses][layer * head]
 
   const std::vector<double>& prefill_mass_of(const Proximity& keep, std::int64_t w_last) const;
   const std::vector<double>& decode_mass_of(const Proximity& keep) const;
+  const QuerySpread& queries_of(std::int64_t without_first, std::int64_t layer) const;
 };
 
 /// A plan while it is made. It begins with the full cache, and the parts of the policy change it
@@ -73,20 +81,21 @@ struct PartPlanner {
 };
 
 // The table of parts. Each part has its planner in a file of its own.
-PartPlanner planner_of(const Streaming& part);      // streaming.cpp
-PartPlanner planner_of(const SimLayerKv& part);     // simlayerkv.cpp
-PartPlanner planner_of(const LayerBaseline& part);  // layer_baseline.cpp
-PartPlanner planner_of(const Pod& part);            // pod.cpp
-PartPlanner planner_of(const DynamicKv& part);      // budgets.cpp
-PartPlanner planner_of(const SnapKv& part);         // budgets.cpp
-PartPlanner planner_of(const AdaKv& part);          // adakv.cpp
-PartPlanner planner_of(const H2o& part);            // h2o.cpp
-PartPlanner planner_of(const Tova& part);           // tova.cpp
-PartPlanner planner_of(const KeyDiff& part);        // keydiff.cpp
-PartPlanner planner_of(const LagKv& part);          // lagkv.cpp
-PartPlanner planner_of(const MiniCache& part);      // minicache.cpp
-PartPlanner planner_of(const Quest& part);          // quest.cpp
-PartPlanner planner_of(const Precision& part);      // plan.cpp
+PartPlanner planner_of(const Streaming& part);          // streaming.cpp
+PartPlanner planner_of(const SimLayerKv& part);         // simlayerkv.cpp
+PartPlanner planner_of(const LayerBaseline& part);      // layer_baseline.cpp
+PartPlanner planner_of(const Pod& part);                // pod.cpp
+PartPlanner planner_of(const DynamicKv& part);          // budgets.cpp
+PartPlanner planner_of(const SnapKv& part);             // budgets.cpp
+PartPlanner planner_of(const AdaKv& part);              // adakv.cpp
+PartPlanner planner_of(const H2o& part);                // h2o.cpp
+PartPlanner planner_of(const Tova& part);               // tova.cpp
+PartPlanner planner_of(const KeyDiff& part);            // keydiff.cpp
+PartPlanner planner_of(const ExpectedAttention& part);  // expected_attention.cpp
+PartPlanner planner_of(const LagKv& part);              // lagkv.cpp
+PartPlanner planner_of(const MiniCache& part);          // minicache.cpp
+PartPlanner planner_of(const Quest& part);              // quest.cpp
+PartPlanner planner_of(const Precision& part);          // plan.cpp
 
 /// The means over groups of `heads` neighbouring query heads, such as those of a layer or of a KV
 /// head.

@@ -145,12 +145,17 @@ class KvpressTest(unittest.TestCase):
                 self.check_cut(document, length, [kept] * 30)
 
     def test_selections(self):
-        for name in ("tova", "keydiff"):
-            for budget in (64, 300):
-                document = selection_document(self.model, name, {"budget": budget})
-                for length in LENGTHS:
-                    with self.subTest(name=name, budget=budget, length=length):
-                        self.check_cut(document, length, [budget] * 30)
+        tried = [(name, {"budget": budget}) for name in ("tova", "keydiff") for budget in (64, 300)]
+        tried += [
+            ("expected-attention", {"budget": 64}),
+            ("expected-attention", {"budget": 300, "sink": 16, "future": 100, "epsilon": 0.01}),
+            ("expected-attention", {"budget": 128, "covariance": False, "values": False}),
+        ]
+        for name, settings in tried:
+            document = selection_document(self.model, name, settings)
+            for length in LENGTHS:
+                with self.subTest(name=name, settings=settings, length=length):
+                    self.check_cut(document, length, [settings["budget"]] * 30)
 
     def test_budgets_by_head(self):
         for settings in ({"budget": 128}, {"budget": 200, "window": 64, "kernel": 5, "safeguard": 0.5}):

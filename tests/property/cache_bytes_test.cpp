@@ -27,6 +27,7 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "tova:budget=48",
       "keydiff:budget=48",
       "keydiff:budget=200",
+      "expected-attention:budget=48+kv4",
       "pyramid-layers:layers=1,initial=4,recent=24+tova:budget=48+kv4",
       "pyramid-layers:layers=2,initial=4,recent=28",
       "pyramid-layers:layers=2,initial=4,recent=28,shape=linear",

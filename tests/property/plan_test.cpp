@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "analyzer/model/rope.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
@@ -177,6 +178,111 @@ TEST_P(PlanOf, KeyDiffKeepsTheKeysThatAreLeastLikeTheirMean) {
       expect_best(plan.heads[layer][g], unlike, kTokens, 31);
     }
   }
+}
+
+/// [row][column]
+using Matrix = std::vector<std::vector<double>>;
+
+/// The mean of RoPE's rotations over `n` positions from `first` on, of columns.
+Matrix mean_rotation(const model::Config& config, std::int64_t layer, std::int64_t first,
+                     std::int64_t n) {
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  Matrix out(d, std::vector<double>(d, 0.0));
+  const bool local = config.window[layer] > 0 && config.local_rope, turns = config.has_rope(layer);
+  const auto frequencies = model::rope_frequencies(
+      local ? *config.local_rope : config.rope, local ? config.local_rotary_dim : config.rotary_dim,
+      config.context_length, first + n);
+  const std::size_t half = turns ? frequencies.inverse_frequency.size() : 0;
+  for (std::size_t i = 2 * half; i < d; ++i) out[i][i] = 1;
+  for (std::size_t i = 0; i < half; ++i)
+    for (std::int64_t p = first; p < first + n; ++p) {
+      const double angle = static_cast<double>(p) * frequencies.inverse_frequency[i];
+      const double cosine = std::cos(angle) * frequencies.scale / static_cast<double>(n),
+                   sine = std::sin(angle) * frequencies.scale / static_cast<double>(n);
+      out[i][i] += cosine;
+      out[i + half][i + half] += cosine;
+      out[i][i + half] -= sine;
+      out[i + half][i] += sine;
+    }
+  return out;
+}
+
+TEST_P(PlanOf, ExpectedAttentionKeepsWhatLaterQueriesWouldAttendTo) {
+  constexpr std::int64_t kSink = 3, kFuture = 40;
+  const auto tried = policies({"expected-attention:budget=31,sink=3,future=40",
+                               "expected-attention:budget=31,sink=3,future=40,covariance=0",
+                               "expected-attention:budget=31,sink=3,future=40,values=0",
+                               "expected-attention:budget=31,sink=3,future=40,epsilon=0.01"});
+  const Prefilled prompt = prefill(ids, tried);
+  std::vector<Plan> plans;
+  for (const auto& policy : tried)
+    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+  const auto floats = [](const AnyView<3>& of) {
+    return View<const float, 3>(static_cast<const float*>(of.data), of.sizes, of.strides);
+  };
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+
+  const auto check = [&](std::int64_t layer, const View<const float, 3>& query) {
+    const auto cache = prompt.sequence.cache(layer);
+    const auto key = floats(cache.key), value = floats(cache.value);
+    const Matrix rotation = mean_rotation(config, layer, kTokens, kFuture);
+    // [head][token] by the mean alone, and what the covariance adds.
+    Matrix by_mean, by_spread;
+    for (std::int64_t h = 0; h < config.n_heads; ++h) {
+      std::vector<double> mean(d, 0.0), turned(d, 0.0);
+      for (std::int64_t i = kSink; i < kTokens; ++i)
+        for (std::size_t c = 0; c < d; ++c)
+          mean[c] += static_cast<double>(query(h, i, c)) / (kTokens - kSink);
+      auto& logits = by_mean.emplace_back(static_cast<std::size_t>(kTokens), 0.0);
+      auto& more = by_spread.emplace_back(static_cast<std::size_t>(kTokens), 0.0);
+      for (std::size_t r = 0; r < d; ++r)
+        for (std::size_t c = 0; c < d; ++c) turned[r] += rotation[r][c] * mean[c];
+      for (std::int64_t j = kSink; j < kTokens; ++j) {
+        // k R cov R' k' is the mean of (q - mean) R' k', squared.
+        std::vector<double> back(d, 0.0);
+        for (std::size_t r = 0; r < d; ++r) {
+          logits[j] += turned[r] * static_cast<double>(key(h / group, j, r));
+          for (std::size_t c = 0; c < d; ++c)
+            back[c] += rotation[r][c] * static_cast<double>(key(h / group, j, r));
+        }
+        for (std::int64_t i = kSink; i < kTokens; ++i) {
+          double apart = 0;
+          for (std::size_t c = 0; c < d; ++c)
+            apart += (static_cast<double>(query(h, i, c)) - mean[c]) * back[c];
+          more[j] += apart * apart / (kTokens - kSink) / 2;
+        }
+        logits[j] *= config.attention_scale;
+        more[j] *= config.attention_scale * config.attention_scale;
+      }
+    }
+    for (std::size_t i = 0; i < tried.size(); ++i)
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        SCOPED_TRACE(str(tried[i].name, ", layer ", layer, ", head ", g));
+        const auto& part = std::get<ExpectedAttention>(tried[i].parts[0]);
+        auto scores = of_group(g, [&](std::size_t h) {
+          std::vector<double> shares(static_cast<std::size_t>(kTokens), 0.0);
+          double sum = 0;
+          for (std::int64_t j = kSink; j < kTokens; ++j)
+            sum += shares[j] = std::exp(by_mean[h][j] + (part.covariance ? by_spread[h][j] : 0.0));
+          for (double& share : shares) share /= sum;
+          return shares;
+        });
+        for (std::int64_t j = 0; j < kTokens; ++j) {
+          double squares = 0;
+          for (std::size_t c = 0; c < d; ++c)
+            squares += std::pow(static_cast<double>(value(g, j, c)), 2);
+          if (part.values) scores[j] = (scores[j] + part.epsilon) * std::sqrt(squares);
+          if (j < kSink) scores[j] = 1e300;
+        }
+        expect_best(plans[i].heads[layer][g], scores, kTokens, 31);
+      }
+  };
+  capture::Sequence sequence = engine.sequence();
+  const capture::Engine::Step step{&sequence, ids};
+  engine.run(
+      {&step, 1}, capture::Logits::last,
+      {.queries = [&](auto layer, auto, const auto& query) { check(layer, floats(query)); }});
 }
 
 TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {

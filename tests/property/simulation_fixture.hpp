@@ -63,15 +63,17 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
     Prefilled out{engine.sequence(),
                   {needs_of(for_policies), config, static_cast<std::int64_t>(ids.size())},
                   {}};
-    const auto run = [&](const std::vector<std::int64_t>& tokens, auto observe) {
+    const auto run = [&](const std::vector<std::int64_t>& tokens,
+                         const capture::EngineObservers& observers) {
       const capture::Engine::Step step{&out.sequence, tokens};
-      engine.run({&step, 1}, capture::Logits::last,
-                 {.attention = observe, .logits = {}, .progress = {}});
+      engine.run({&step, 1}, capture::Logits::last, observers);
     };
-    run(ids, [&](const capture::AttentionInputs& in) { out.facts.prefill(in); });
+    run(ids,
+        {.attention = [&](const auto& in) { out.facts.prefill(in); },
+         .queries = [&](auto layer, auto, const auto& query) { out.facts.queries(layer, query); }});
     out.logits = out.sequence.logits();
     run({capture::argmax(out.logits)},
-        [&](const capture::AttentionInputs& in) { out.facts.first_step(in); });
+        {.attention = [&](const auto& in) { out.facts.first_step(in); }});
     return out;
   }
 };

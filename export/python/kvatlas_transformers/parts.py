@@ -104,6 +104,7 @@ NOT_RUN = {
     "adakv": _OF_THE_PROGRAM,
     "tova": _OF_THE_PROGRAM,
     "keydiff": _OF_THE_PROGRAM,
+    "expected-attention": _OF_THE_PROGRAM,
     "minicache": "merged layers would have to be stored as directions and norms",
     "quest": "it keeps the whole cache and only reads less of it",
 }

@@ -163,6 +163,19 @@ TEST(KvpressNumbers, SelectionsKeepTheBudget) {
       }
 }
 
+TEST(KvpressNumbers, ExpectedAttentionsArguments) {
+  const calibrate::ExpectedAttention part{100, 7, 300, false, true, 0.5};
+  const auto press =
+      json::parse(exported(document_of(part), "kvpress").at("kvatlas_press_2048.json"));
+  EXPECT_EQ(press.at("kept"), 100);
+  const auto& arguments = press.at("arguments");
+  EXPECT_EQ(arguments.at("n_sink"), 7);
+  EXPECT_EQ(arguments.at("n_future_positions"), 300);
+  EXPECT_EQ(arguments.at("use_covariance"), false);
+  EXPECT_EQ(arguments.at("use_vnorm"), true);
+  EXPECT_EQ(arguments.at("epsilon"), 0.5);
+}
+
 /// [layer][head] 1 for retrieval heads, as DuoAttention makes them of a table.
 std::vector<int> sparsified(std::vector<double> table, double sparsity, Random& random) {
   for (double& number : table) number += 1e-6 * random.uniform();

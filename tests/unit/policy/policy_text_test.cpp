@@ -73,6 +73,13 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);
   EXPECT_EQ(only_part<AdaKv>("adakv:budget=99,safeguard=0.5").safe(), 49);
   EXPECT_EQ(only_part<AdaKv>("adakv:window=4,heads=query").select.window, 4);
+  const auto expected = only_part<ExpectedAttention>(
+      "expected-attention:budget=9,sink=0,future=1,covariance=0,values=0,epsilon=0.5");
+  EXPECT_EQ(expected.budget, 9);
+  EXPECT_EQ(expected.sink, 0);
+  EXPECT_EQ(expected.future, 1);
+  EXPECT_FALSE(expected.covariance || expected.values);
+  EXPECT_EQ(expected.epsilon, 0.5);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
@@ -188,6 +195,7 @@ TEST(PolicyText, RefusalsOfCompositions) {
               HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("expected-attention:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
   EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
