@@ -15,6 +15,7 @@ KVATLAS_EMBEDDED_FILE(load_press_script, "load_press.py")
 namespace {
 
 using calibrate::AdaKv;
+using calibrate::ChunkKv;
 using calibrate::DynamicKv;
 using calibrate::ExpectedAttention;
 using calibrate::Form;
@@ -89,29 +90,42 @@ Press budgets_press(const PartRequest& request) {
 }
 
 /// A press that keeps so many tokens in all layers. It has one ratio, or its scorer has.
-Press ratio_press(const char* name, std::int64_t kept, const PartRequest& request,
+Press ratio_press(const char* name, double ratio, std::int64_t kept, const PartRequest& request,
                   const WindowBudget* scorer = nullptr) {
   Press press;
   press.numbers["press"] = name;
   if (scorer) score_by_window(press, *scorer);
-  press.numbers[scorer ? "scorer_arguments" : "arguments"]["compression_ratio"] =
-      removed_ratio(kept, request.length);
+  press.numbers[scorer ? "scorer_arguments" : "arguments"]["compression_ratio"] = ratio;
   press.numbers["length"] = request.length;
   press.numbers["kept"] = kept;
   return press;
 }
 
 /// The press as its registry has it under this name.
-void register_as(Press& press, const char* name, const PartRequest& request) {
-  press.registered = {{"press_name", name},
-                      {"compression_ratio",
-                       removed_ratio(press.numbers["kept"].get<std::int64_t>(), request.length)}};
+json registered_as(const char* name, double ratio) {
+  return {{"press_name", name}, {"compression_ratio", ratio}};
+}
+/// Whether it is the scorer that its registry has.
+bool is_registered(const WindowBudget& select) { return select.window == 64 && select.kernel == 5; }
+
+Press chunks_press(const PartRequest& request) {
+  const auto& part = std::get<ChunkKv>(request.part);
+  const double ratio = removed_ratio(part.chunks_kept(request.length), part.chunks(request.length));
+  Press press =
+      ratio_press("ChunkKVPress", ratio, part.kept(request.length), request, &part.select);
+  press.numbers["arguments"]["chunk_length"] = part.chunk;
+  if (is_registered(part.select) && part.chunk == 20)
+    press.registered = registered_as("chunkkv", ratio);
+  press.notes.emplace_back("Use sdpa or flash_attention_2: chunks are refused with eager.");
+  return press;
 }
 
 Press selected_press(const PartRequest& request) {
+  if (std::holds_alternative<ChunkKv>(request.part)) return chunks_press(request);
   const std::int64_t kept = tokens_selected(request.part, request.length);
+  const double ratio = removed_ratio(kept, request.length);
   if (const auto* expected = std::get_if<ExpectedAttention>(&request.part)) {
-    Press press = ratio_press("ExpectedAttentionPress", kept, request);
+    Press press = ratio_press("ExpectedAttentionPress", ratio, kept, request);
     json& arguments = press.numbers["arguments"];
     arguments["n_sink"] = expected->sink;
     arguments["n_future_positions"] = expected->future;
@@ -121,31 +135,30 @@ Press selected_press(const PartRequest& request) {
     return press;
   }
   const bool tova = std::holds_alternative<Tova>(request.part);
-  Press press = ratio_press(tova ? "TOVAPress" : "KeyDiffPress", kept, request);
-  register_as(press, tova ? "tova" : "keydiff", request);
+  Press press = ratio_press(tova ? "TOVAPress" : "KeyDiffPress", ratio, kept, request);
+  press.registered = registered_as(tova ? "tova" : "keydiff", ratio);
   return press;
 }
 
-/// Whether it is the scorer that its registry has.
-bool is_registered(const WindowBudget& select) { return select.window == 64 && select.kernel == 5; }
-
 Press selected_by_head_press(const PartRequest& request) {
   const auto& part = std::get<AdaKv>(request.part);
-  Press press = ratio_press("AdaKVPress", tokens_selected(request.part, request.length), request,
-                            &part.select);
-  press.numbers["arguments"] = {{"alpha_safeguard", part.safeguard}};
+  const std::int64_t kept = tokens_selected(request.part, request.length);
+  const double ratio = removed_ratio(kept, request.length);
+  Press press = ratio_press("AdaKVPress", ratio, kept, request, &part.select);
+  press.numbers["arguments"]["alpha_safeguard"] = part.safeguard;
   if (is_registered(part.select) && part.safeguard == 0.2)
-    register_as(press, "adakv_snapkv", request);
+    press.registered = registered_as("adakv_snapkv", ratio);
   press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
 Press lag_press(const PartRequest& request) {
   const auto& lag = std::get<LagKv>(request.part);
-  Press press = ratio_press("LagKVPress", lag.kept(request.length), request);
+  const double ratio = removed_ratio(lag.kept(request.length), request.length);
+  Press press = ratio_press("LagKVPress", ratio, lag.kept(request.length), request);
   press.numbers["arguments"]["n_sink"] = lag.sink;
   press.numbers["arguments"]["lag_size"] = lag.lag;
-  if (lag.sink == 4 && lag.lag == 128) register_as(press, "lagkv", request);
+  if (lag.sink == 4 && lag.lag == 128) press.registered = registered_as("lagkv", ratio);
   if (lag.lag > 256)
     press.notes.emplace_back(
         "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "

@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 from kvpress import (
     AdaKVPress,
+    ChunkKVPress,
     DuoAttentionPress,
     ExpectedAttentionPress,
     KeyDiffPress,
@@ -28,6 +29,7 @@ PRESSES = {
     press.__name__: press
     for press in (
         AdaKVPress,
+        ChunkKVPress,
         ExpectedAttentionPress,
         KeyDiffPress,
         LagKVPress,

@@ -86,8 +86,8 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
-/// How DynamicKV, SnapKV, PyramidKV and AdaKV score tokens, and how many of them a layer keeps on
-/// average, the window included.
+/// How DynamicKV, SnapKV, PyramidKV, AdaKV and ChunkKV score tokens, and how many of them a layer
+/// keeps on average, the window included.
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
@@ -121,6 +121,20 @@ struct AdaKv {
   std::int64_t safe() const {
     return static_cast<std::int64_t>(static_cast<double>(select.budget) * safeguard);
   }
+};
+
+/// Keeps chunks of neighbouring tokens, those with the best scores in the sum over the heads: the
+/// same tokens in all heads of a layer.
+struct ChunkKv {
+  WindowBudget select = {};
+  std::int64_t chunk = 20;
+  std::int64_t chunks(std::int64_t tokens) const { return (tokens + chunk - 1) / chunk; }
+  /// How many chunks are kept of a prompt of so many tokens: as many as the budget holds, and one
+  /// at least.
+  std::int64_t chunks_kept(std::int64_t tokens) const;
+  /// How many tokens are kept of it. A last chunk that is shorter than the others is kept for
+  /// certain if all of it lies in the window; else it may be so many tokens at most.
+  std::int64_t kept(std::int64_t tokens) const;
 };
 
 /// Keeps the tokens that took most attention, and as many of the most recent ones.
@@ -187,8 +201,9 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv, H2o,
-                          Tova, KeyDiff, ExpectedAttention, LagKv, MiniCache, Quest, Precision>;
+using Part =
+    std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv, ChunkKv, H2o,
+                 Tova, KeyDiff, ExpectedAttention, LagKv, MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.

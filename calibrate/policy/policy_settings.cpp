@@ -133,7 +133,7 @@ std::vector<Setting> pod_settings() {
 }
 
 template <class P>
-std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
+std::vector<Setting> window_score_settings(WindowBudget P::*select) {
   using W = WindowBudget;
   return {setting("window", kRows, "last prompt rows, which score the others; kept", select,
                   &W::window),
@@ -141,11 +141,17 @@ std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
                   "tokens kept a layer in the mean, the window included", select, &W::budget),
           setting("kernel", WholeRange{1, 4095, true}, "positions that scores are pooled over, odd",
                   select, &W::kernel),
-          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling),
-          choice("heads", {"kv", "query"},
-                 "what keeps tokens of its own: KV heads, or query heads, which store keys and "
-                 "values each for itself",
-                 select, &W::per_query_head)};
+          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling)};
+}
+
+template <class P>
+std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
+  auto all = window_score_settings(select);
+  all.push_back(choice("heads", {"kv", "query"},
+                       "what keeps tokens of its own: KV heads, or query heads, which store keys "
+                       "and values each for itself",
+                       select, &WindowBudget::per_query_head));
+  return all;
 }
 
 std::vector<Setting> dynamickv_settings() {
@@ -164,6 +170,12 @@ std::vector<Setting> adakv_settings() {
   auto all = window_budget_settings(&AdaKv::select);
   all.push_back(setting("safeguard", kShare, "share of the budget that each head keeps at least",
                         &AdaKv::safeguard));
+  return all;
+}
+
+std::vector<Setting> chunkkv_settings() {
+  auto all = window_score_settings(&ChunkKv::select);
+  all.push_back(setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk));
   return all;
 }
 
@@ -225,6 +237,8 @@ std::vector<PartName> make_names() {
        window_budget_settings(&SnapKv::select)},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
        AdaKv{}, adakv_settings()},
+      {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
+       ChunkKv{}, chunkkv_settings()},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -389,6 +403,7 @@ std::string name_of(const Part& part) {
     std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
     std::string operator()(const AdaKv&) const { return "adakv"; }
+    std::string operator()(const ChunkKv&) const { return "chunkkv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
     std::string operator()(const Tova&) const { return "tova"; }
     std::string operator()(const KeyDiff&) const { return "keydiff"; }
@@ -454,6 +469,17 @@ void check_settings(const Part& part) {
     fail(ErrorCode::usage, "budget ", select->budget, " must exceed the window of ", select->window,
          " tokens, which is kept");
   std::visit(Check{}, part);
+}
+
+std::int64_t ChunkKv::chunks_kept(std::int64_t tokens) const {
+  const std::int64_t all = chunks(tokens);
+  return tokens <= select.budget ? all : std::max<std::int64_t>(1, all * select.budget / tokens);
+}
+
+std::int64_t ChunkKv::kept(std::int64_t tokens) const {
+  if (chunks_kept(tokens) == chunks(tokens)) return tokens;
+  const std::int64_t rest = tokens % chunk;
+  return chunks_kept(tokens) * chunk - (rest > 0 && rest <= select.window ? chunk - rest : 0);
 }
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }

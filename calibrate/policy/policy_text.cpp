@@ -319,9 +319,9 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
       continue;
     }
     const auto* lazy = std::get_if<SimLayerKv>(&part);
-    const bool by_layer = (lazy && !lazy->per_head) ||
-                          std::holds_alternative<LayerBaseline>(part) ||
-                          std::holds_alternative<Tova>(part);
+    const bool by_layer =
+        (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part) ||
+        std::holds_alternative<ChunkKv>(part) || std::holds_alternative<Tova>(part);
     if (std::holds_alternative<Streaming>(part)) continue;
     if (latent && !by_layer)
       refuse(name_of(part),

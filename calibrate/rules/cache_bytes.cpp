@@ -95,6 +95,11 @@ class Accounting {
     by_input_ = true;  // the heads' shares; their sum is known
     select(alike(part.select.budget - part.select.window), part.select);
   }
+  void operator()(const ChunkKv& part) {
+    // Whether the last chunk is kept, which may be shorter.
+    by_input_ = by_input_ || load_.prompt % part.chunk > part.select.window;
+    select_tokens(part.kept(load_.prompt));
+  }
   void operator()(const H2o& part) { select_tokens(part.budget); }
   void operator()(const Tova& part) { select_tokens(part.budget); }
   void operator()(const KeyDiff& part) { select_tokens(part.budget); }

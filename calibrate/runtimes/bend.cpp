@@ -59,8 +59,10 @@ std::int64_t mean_budget(const DynamicKv& part) {
 
 std::int64_t tokens_selected(const Part& part, std::int64_t prompt) {
   const std::int64_t budget = std::visit(
-      [](const auto& one) -> std::int64_t {
-        if constexpr (requires { one.select; })
+      [&](const auto& one) -> std::int64_t {
+        if constexpr (requires { one.kept(prompt); })
+          return one.kept(prompt);
+        else if constexpr (requires { one.select; })
           return one.select.budget;
         else if constexpr (requires { one.budget; })
           return one.budget;

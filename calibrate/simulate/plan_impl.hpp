@@ -88,6 +88,7 @@ PartPlanner planner_of(const Pod& part);                // pod.cpp
 PartPlanner planner_of(const DynamicKv& part);          // budgets.cpp
 PartPlanner planner_of(const SnapKv& part);             // budgets.cpp
 PartPlanner planner_of(const AdaKv& part);              // adakv.cpp
+PartPlanner planner_of(const ChunkKv& part);            // chunkkv.cpp
 PartPlanner planner_of(const H2o& part);                // h2o.cpp
 PartPlanner planner_of(const Tova& part);               // tova.cpp
 PartPlanner planner_of(const KeyDiff& part);            // keydiff.cpp

@@ -169,6 +169,18 @@ class KvpressTest(unittest.TestCase):
                     self.assertEqual([sum(map(len, layer)) for layer in kept], [3 * settings["budget"]] * 30)
                     self.assertGreater(len({len(head) for layer in kept for head in layer}), 10)
 
+    def test_chunks(self):
+        for settings in ({"budget": 130}, {"budget": 300, "window": 64, "kernel": 5, "chunk": 32}):
+            document = selection_document(self.model, "chunkkv", settings)
+            for length in LENGTHS:
+                with self.subTest(settings=settings, length=length):
+                    chunk = settings.get("chunk", 20)
+                    chunks = -(-length // chunk)
+                    kept = chunks * settings["budget"] // length * chunk
+                    # The last chunk, which is kept, may be shorter.
+                    kept -= chunks * chunk - length
+                    self.check_cut(document, length, [kept] * 30)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -339,6 +339,51 @@ TEST_P(PlanOf, AdaKvSharesTheBudgetOfALayerAmongItsHeads) {
   }
 }
 
+TEST_P(PlanOf, ChunkKvKeepsTheBestChunks) {
+  const auto layers = attention();
+  // The last chunk is whole, lies in the window, or lies partly in it.
+  for (const std::int64_t chunk : {8, 7, 34}) {
+    const Plan plan = plan_of(str("chunkkv:window=8,budget=40,kernel=5,chunk=", chunk));
+    const auto policy = parse_policy(str("chunkkv:budget=40,chunk=", chunk));
+    const std::int64_t kept = std::get<ChunkKv>(policy.parts[0]).chunks_kept(kTokens);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      SCOPED_TRACE(str("chunks of ", chunk, ", layer ", layer));
+      std::vector<double> sums(kTokens, 0.0);
+      double greatest = 0;
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const auto scores = by_window(layers[layer], g);
+        for (std::int64_t j = 0; j < kBefore; ++j) {
+          sums[j] += scores[j];
+          greatest = std::max(greatest, scores[j]);
+        }
+      }
+      for (std::int64_t j = kBefore; j < kTokens; ++j)
+        sums[j] = (greatest + 1) * static_cast<double>(config.n_kv_heads);
+      const HeadCut& cut = plan.heads[layer].front();
+      const std::set<std::int64_t> tokens(cut.tokens.begin(), cut.tokens.end());
+      EXPECT_TRUE(std::is_sorted(cut.tokens.begin(), cut.tokens.end()));
+      std::int64_t chunks = 0;
+      double least = 1e300, most = -1e300;
+      for (std::int64_t first = 0; first < kTokens; first += chunk) {
+        const std::int64_t end = std::min(first + chunk, kTokens);
+        double mean = 0;
+        for (std::int64_t j = first; j < end; ++j) {
+          mean += sums[j] / static_cast<double>(end - first);
+          EXPECT_EQ(tokens.contains(j), tokens.contains(first)) << j;
+        }
+        chunks += tokens.contains(first) ? 1 : 0;
+        if (tokens.contains(first))
+          least = std::min(least, mean);
+        else
+          most = std::max(most, mean);
+      }
+      EXPECT_EQ(chunks, kept);
+      EXPECT_GE(least, most - 1e-4);
+      for (const HeadCut& other : plan.heads[layer]) EXPECT_EQ(other, cut);
+    }
+  }
+}
+
 TEST_P(PlanOf, DynamicKvCapsLayersAndUpdatesTheLayersSoFar) {
   const auto layers = static_cast<std::int64_t>(config.n_layers);
   const auto budgets = [&](const std::string& settings) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,10 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
   /// Float32 rounding, which gemma2's random weights amplify (tests/golden/forward_test.cpp).
   const float logit_error = GetParam() == "gemma2_f32" ? 1e-2f : 1e-3f;
 
-  /// As the simulation does it: the prompt, then the step that some policies decide by.
-  Prefilled prefill(const std::vector<std::int64_t>& ids, const std::vector<Policy>& for_policies) {
+  /// As the simulation does it: the prompt, then the step that some policies decide by, of the
+  /// token that is given or of the model's own.
+  Prefilled prefill(const std::vector<std::int64_t>& ids, const std::vector<Policy>& for_policies,
+                    std::optional<std::int64_t> first = {}) {
     Prefilled out{engine.sequence(),
                   {needs_of(for_policies), config, static_cast<std::int64_t>(ids.size())},
                   {}};
@@ -72,7 +75,7 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
         {.attention = [&](const auto& in) { out.facts.prefill(in); },
          .queries = [&](auto layer, auto, const auto& query) { out.facts.queries(layer, query); }});
     out.logits = out.sequence.logits();
-    run({capture::argmax(out.logits)},
+    run({first.value_or(capture::argmax(out.logits))},
         {.attention = [&](const auto& in) { out.facts.first_step(in); }});
     return out;
   }

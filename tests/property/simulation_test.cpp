@@ -108,6 +108,8 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
       "h2o:budget=400",
       "adakv:window=8,budget=200",
+      "chunkkv:window=8,budget=200,chunk=7",
+      "chunkkv:window=8,budget=20,chunk=100",
       "tova:budget=200",
       "keydiff:budget=200",
       "expected-attention:budget=200",
@@ -145,6 +147,7 @@ const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
                                          "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
                                          "keydiff:budget=24",
                                          "expected-attention:budget=24",
+                                         "chunkkv:window=8,budget=24,chunk=5",
                                          "adakv:window=8,budget=24",
                                          "simlayerkv:threshold=0.4,recent=24,granularity=head+"
                                          "adakv:window=8,budget=24,heads=query",
@@ -250,17 +253,7 @@ TEST_P(SimulationOf, CutsBeforeTheQuestion) {
   const Ids ids = random_ids(n + 9, 7);
   const auto got = run(ids, tried, {.max_new = count, .context_tokens = n});
   // The first step, which some decide by, is the question's first token.
-  Prefilled prompt{engine.sequence(), {needs_of(tried), config, n}, {}};
-  capture::Engine::Step step{&prompt.sequence, Ids(ids.begin(), ids.begin() + n)};
-  engine.run({&step, 1}, capture::Logits::last,
-             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.prefill(in); },
-              .logits = {},
-              .progress = {}});
-  step.tokens = {ids[n]};
-  engine.run({&step, 1}, capture::Logits::last,
-             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.first_step(in); },
-              .logits = {},
-              .progress = {}});
+  const Prefilled prompt = prefill(Ids(ids.begin(), ids.begin() + n), tried, ids[n]);
   for (std::size_t i = 0; i < tried.size(); ++i) {
     SCOPED_TRACE(tried[i].name);
     const Plan plan = make_plan(tried[i], prompt.facts, prompt.sequence, config);

@@ -163,6 +163,21 @@ TEST(KvpressNumbers, SelectionsKeepTheBudget) {
       }
 }
 
+TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {
+  for (const std::int64_t budget : {17, 128, 600})
+    for (const std::int64_t chunk : {1, 7, 20})
+      for (const std::int64_t length : {19, 100, 599, 600, 601, 4097}) {
+        const calibrate::ChunkKv part{{.budget = budget}, chunk};
+        const auto file = str("kvatlas_press_", length, ".json");
+        const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+        const double removed = press.at("scorer_arguments").at("compression_ratio");
+        EXPECT_EQ(std::max<std::int64_t>(
+                      1, python_int(static_cast<double>(part.chunks(length)) * (1 - removed))),
+                  part.chunks_kept(length));
+        EXPECT_EQ(press.at("arguments").at("chunk_length"), chunk);
+      }
+}
+
 TEST(KvpressNumbers, ExpectedAttentionsArguments) {
   const calibrate::ExpectedAttention part{100, 7, 300, false, true, 0.5};
   const auto press =

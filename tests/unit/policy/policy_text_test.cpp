@@ -80,6 +80,7 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(expected.future, 1);
   EXPECT_FALSE(expected.covariance || expected.values);
   EXPECT_EQ(expected.epsilon, 0.5);
+  EXPECT_EQ(only_part<ChunkKv>("chunkkv:chunk=8").chunk, 8);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
@@ -90,6 +91,19 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(only_part<LayerBaseline>("pyramid-layers:threshold=0.5").threshold, 0.5);
   EXPECT_EQ(only_part<MiniCache>("minicache:t=0.5,recent=0").recent, 0);
   EXPECT_EQ(only_part<Quest>("quest:page=32,budget=64").page, 32);
+}
+
+TEST(PolicyText, ChunkKvKeepsWholeChunks) {
+  const auto part = only_part<ChunkKv>("chunkkv:window=4,budget=50,chunk=10");
+  EXPECT_EQ(part.kept(50), 50);
+  EXPECT_EQ(part.kept(100), 50);
+  EXPECT_EQ(part.chunks_kept(103), 5);  // 11 * 50 / 103 is 5.3
+  EXPECT_EQ(part.kept(103), 43);        // the last chunk has 3 tokens
+  EXPECT_EQ(part.kept(107), 50);        // 7 of the last chunk's, of which 4 are in the window
+  EXPECT_EQ(part.chunks_kept(1000), 5);
+  const auto few = only_part<ChunkKv>("chunkkv:window=4,budget=5,chunk=10");
+  EXPECT_EQ(few.chunks_kept(100), 1);
+  EXPECT_EQ(few.kept(9), 9);
 }
 
 TEST(PolicyText, LagKvKeepsExactShares) {
@@ -196,6 +210,7 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("expected-attention:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
+  EXPECT_THAT(refusal("chunkkv:heads=query"), HasSubstr("no key 'heads'"));
   EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
