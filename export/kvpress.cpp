@@ -16,6 +16,7 @@ namespace {
 
 using calibrate::AdaKv;
 using calibrate::ChunkKv;
+using calibrate::CriticalKv;
 using calibrate::DynamicKv;
 using calibrate::ExpectedAttention;
 using calibrate::Form;
@@ -132,6 +133,14 @@ Press selected_press(const PartRequest& request) {
     arguments["use_covariance"] = expected->covariance;
     arguments["use_vnorm"] = expected->values;
     arguments["epsilon"] = expected->epsilon;
+    return press;
+  }
+  if (const auto* critical = std::get_if<CriticalKv>(&request.part)) {
+    Press press = ratio_press("CriticalKVPress", ratio, kept, request, &critical->select);
+    press.numbers["arguments"] = {{"epsilon", critical->epsilon},
+                                  {"first_stage_ratio", critical->share}};
+    if (is_registered(critical->select) && critical->epsilon == 1e-4 && critical->share == 0.5)
+      press.registered = registered_as("critical_snapkv", ratio);
     return press;
   }
   const bool tova = std::holds_alternative<Tova>(request.part);

@@ -14,6 +14,7 @@ import numpy as np
 from kvpress import (
     AdaKVPress,
     ChunkKVPress,
+    CriticalKVPress,
     DuoAttentionPress,
     ExpectedAttentionPress,
     KeyDiffPress,
@@ -30,6 +31,7 @@ PRESSES = {
     for press in (
         AdaKVPress,
         ChunkKVPress,
+        CriticalKVPress,
         ExpectedAttentionPress,
         KeyDiffPress,
         LagKVPress,

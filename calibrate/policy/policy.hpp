@@ -86,8 +86,8 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
-/// How DynamicKV, SnapKV, PyramidKV, AdaKV and ChunkKV score tokens, and how many of them a layer
-/// keeps on average, the window included.
+/// How DynamicKV, SnapKV, PyramidKV, AdaKV, ChunkKV and CriticalKV score tokens, and how many of
+/// them a layer keeps on average, the window included.
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
@@ -135,6 +135,16 @@ struct ChunkKv {
   /// How many tokens are kept of it. A last chunk that is shorter than the others is kept for
   /// certain if all of it lies in the window; else it may be so many tokens at most.
   std::int64_t kept(std::int64_t tokens) const;
+};
+
+/// Keeps tokens by SnapKV's scores, and then by these and what their values give to the output.
+struct CriticalKv {
+  WindowBudget select = {};
+  double share = 0.5;     // of the budget that the scores alone decide on
+  double epsilon = 1e-4;  // added to the scores that are weighed by the values
+  std::int64_t first() const {
+    return static_cast<std::int64_t>(static_cast<double>(select.budget) * share);
+  }
 };
 
 /// Keeps the tokens that took most attention, and as many of the most recent ones.
@@ -201,9 +211,9 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part =
-    std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv, ChunkKv, H2o,
-                 Tova, KeyDiff, ExpectedAttention, LagKv, MiniCache, Quest, Precision>;
+using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv,
+                          ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, LagKv,
+                          MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.

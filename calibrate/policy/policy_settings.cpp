@@ -179,6 +179,15 @@ std::vector<Setting> chunkkv_settings() {
   return all;
 }
 
+std::vector<Setting> criticalkv_settings() {
+  auto all = window_score_settings(&CriticalKv::select);
+  all.push_back(setting("share", kShare, "share of the budget that the scores alone decide on",
+                        &CriticalKv::share));
+  all.push_back(setting("epsilon", kShare, "what is added to scores that values weigh",
+                        &CriticalKv::epsilon));
+  return all;
+}
+
 template <class P>
 Setting tokens_kept(std::int64_t P::*budget) {
   return setting("budget", WholeRange{2, kMostTokens}, "tokens kept", budget);
@@ -239,6 +248,8 @@ std::vector<PartName> make_names() {
        AdaKv{}, adakv_settings()},
       {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
        ChunkKv{}, chunkkv_settings()},
+      {"criticalkv", "the best scored tokens, and those whose values give most to the output",
+       CriticalKv{}, criticalkv_settings()},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -404,6 +415,7 @@ std::string name_of(const Part& part) {
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
     std::string operator()(const AdaKv&) const { return "adakv"; }
     std::string operator()(const ChunkKv&) const { return "chunkkv"; }
+    std::string operator()(const CriticalKv&) const { return "criticalkv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
     std::string operator()(const Tova&) const { return "tova"; }
     std::string operator()(const KeyDiff&) const { return "keydiff"; }

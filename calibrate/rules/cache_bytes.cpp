@@ -100,6 +100,7 @@ class Accounting {
     by_input_ = by_input_ || load_.prompt % part.chunk > part.select.window;
     select_tokens(part.kept(load_.prompt));
   }
+  void operator()(const CriticalKv& part) { select_tokens(part.select.budget); }
   void operator()(const H2o& part) { select_tokens(part.budget); }
   void operator()(const Tova& part) { select_tokens(part.budget); }
   void operator()(const KeyDiff& part) { select_tokens(part.budget); }

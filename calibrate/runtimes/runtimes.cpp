@@ -207,9 +207,11 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
   if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
   if (std::holds_alternative<Precision>(part)) return Form::precision;
-  if (std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part) ||
-      std::holds_alternative<ChunkKv>(part) || std::holds_alternative<ExpectedAttention>(part))
-    return Form::selected;
+  const bool selects =
+      std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part) ||
+      std::holds_alternative<ExpectedAttention>(part) || std::holds_alternative<ChunkKv>(part) ||
+      std::holds_alternative<CriticalKv>(part);
+  if (selects) return Form::selected;
   if (std::holds_alternative<AdaKv>(part)) return Form::selected_by_head;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;

@@ -44,12 +44,12 @@ PartPlanner planner_of(const AdaKv& part) {
   planner.cut = [&part](Draft& draft) {
     const WindowBudget& select = part.select;
     if (draft.facts.n <= select.budget) return;
-    const at::Tensor scores = window_scores(select, draft);
     const std::int64_t safe = std::max<std::int64_t>(0, part.safe() - select.window);
     for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
-      auto tokens = best_together(scores[layer], select.budget - select.window, safe, draft, layer);
+      const at::Tensor scores = window_scores(select, draft, layer).cpu();
+      auto tokens = best_together(scores, select.budget - select.window, safe, draft, layer);
       for (auto& row : tokens)
-        for (std::int64_t j = scores.size(2); j < draft.n; ++j) row.push_back(j);
+        for (std::int64_t j = scores.size(1); j < draft.n; ++j) row.push_back(j);
       draft.select_in_layer(layer, tokens);
     }
   };

@@ -4,8 +4,10 @@
 // layer's budget.
 #include <algorithm>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
@@ -16,22 +18,23 @@
 namespace kvatlas::calibrate {
 using capture::view_of;
 
-at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft) {
-  const at::Tensor& last = draft.facts.rows;
-  const std::int64_t positions = draft.facts.n - select.window, held = last.size(2);
-  const at::Tensor scores = at::empty({draft.layers(), groups, positions}, last.options());
-  for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
-    const at::Tensor rows = last.select(0, layer).narrow(1, held - select.window, select.window);
-    const at::Tensor to = scores.select(0, layer);
-    kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
-                            select.pooling, view_of<float, 2>(to)});
-  }
-  return scores.cpu();
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
+                         std::int64_t layer) {
+  const at::Tensor held = draft.facts.rows.select(0, layer),
+                   rows = held.narrow(1, held.size(1) - select.window, select.window);
+  const at::Tensor scores = at::empty({groups, draft.facts.n - select.window}, held.options());
+  kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
+                          select.pooling, view_of<float, 2>(scores)});
+  return scores;
 }
 
-at::Tensor window_scores(const WindowBudget& select, const Draft& draft) {
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer) {
   return window_scores(select, select.per_query_head ? draft.config.n_heads : draft.kv_heads(),
-                       draft);
+                       draft, layer);
+}
+
+at::Tensor with_window(const at::Tensor& scores, std::int64_t window) {
+  return at::cat({scores, (scores.max() + 1).expand({scores.size(0), window})}, 1);
 }
 
 namespace {
@@ -53,7 +56,10 @@ std::vector<std::int64_t> budgets_of(const DynamicKv& part, const Draft& draft) 
     return budgets;
   }
   const std::int64_t base = part.select.budget - part.select.window, heads = draft.config.n_heads;
-  const at::Tensor scores = window_scores(part.select, heads, draft);
+  std::vector<at::Tensor> of_layers;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    of_layers.push_back(window_scores(part.select, heads, draft, layer));
+  const at::Tensor scores = at::stack(of_layers).cpu();
   const auto counts_of = [&](std::int64_t lowest) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(lowest));
     kernels::top_counts({view_of<const float, 3>(scores.narrow(0, 0, lowest)),
@@ -76,9 +82,10 @@ PartPlanner budget_planner(const P& part) {
     const std::int64_t positions = draft.facts.n - select.window;
     if (positions < 1) return;
     const auto budgets = budgets_of(part, draft);
-    const at::Tensor scores = window_scores(select, draft);
-    for (std::int64_t layer = 0; layer < draft.layers(); ++layer)
-      draft.select_in_layer(layer, best_of_rows(scores[layer], budgets[layer], draft.n));
+    for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
+      const at::Tensor scores = window_scores(select, draft, layer).cpu();
+      draft.select_in_layer(layer, best_of_rows(scores, budgets[layer], draft.n));
+    }
     draft.plan.budgets = budgets;
   };
   return planner;

@@ -28,13 +28,11 @@ PartPlanner planner_of(const ChunkKv& part) {
   planner.cut = [&part](Draft& draft) {
     const std::int64_t n = draft.facts.n, kept = part.chunks_kept(n);
     if (kept == part.chunks(n)) return;
-    const at::Tensor scores = window_scores(part.select, draft);
     for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
-      const at::Tensor best = scores[layer].max() + 1,
-                       window = best.expand({scores.size(1), part.select.window});
+      const at::Tensor scores =
+          with_window(window_scores(part.select, draft, layer), part.select.window).cpu();
       // From the last chunk to the first: of equal ones the later is kept.
-      const at::Tensor turned =
-          chunk_scores(at::cat({scores[layer], window}, 1), part.chunk).flip(0).contiguous();
+      const at::Tensor turned = chunk_scores(scores, part.chunk).flip(0).contiguous();
       std::vector<std::int64_t> tokens;
       std::vector<bool> keeps(static_cast<std::size_t>(turned.size(0)));
       kernels::select_largest(turned.const_data_ptr<float>(), 1, turned.size(0), kept,

@@ -29,6 +29,7 @@ Needs needs_of(std::span<const Policy> policies) {
       const Needs needs = planner_for(part).needs;
       all.rows = std::max(all.rows, needs.rows);
       all.columns |= needs.columns;
+      all.value_outputs |= needs.value_outputs;
       add_new(all.queries_without_first, needs.queries_without_first);
       add_new(all.prefill_masses, needs.prefill_masses);
       add_new(all.decode_masses, needs.decode_masses);

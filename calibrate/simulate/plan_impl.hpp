@@ -23,9 +23,10 @@ struct QuerySpread {
 struct PromptFacts::State {
   Needs needs;
   const model::Config& config;
-  std::int64_t n;                        // tokens of the prompt
-  at::Tensor rows = {};                  // [n_layers, n_heads, needs.rows, n], float32
-  std::vector<at::Tensor> columns = {};  // [n_layers] of [n_kv_heads, n], on the host
+  std::int64_t n;                              // tokens of the prompt
+  at::Tensor rows = {};                        // [n_layers, n_heads, needs.rows, n], float32
+  std::vector<at::Tensor> columns = {};        // [n_layers] of [n_kv_heads, n], on the host
+  std::vector<at::Tensor> value_outputs = {};  // [n_layers] of [n_kv_heads, n], float32
   std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
   std::vector<std::vector<double>> decode_mass = {};   // [needs.decode_masses][layer * head]
@@ -88,6 +89,7 @@ PartPlanner planner_of(const Pod& part);                // pod.cpp
 PartPlanner planner_of(const DynamicKv& part);          // budgets.cpp
 PartPlanner planner_of(const SnapKv& part);             // budgets.cpp
 PartPlanner planner_of(const AdaKv& part);              // adakv.cpp
+PartPlanner planner_of(const CriticalKv& part);         // criticalkv.cpp
 PartPlanner planner_of(const ChunkKv& part);            // chunkkv.cpp
 PartPlanner planner_of(const H2o& part);                // h2o.cpp
 PartPlanner planner_of(const Tova& part);               // tova.cpp
@@ -111,11 +113,14 @@ std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positi
 std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
                                                     std::int64_t n);
 
-/// Scores of the tokens before the window, [layers, rows, positions] on the host: a row for each KV
-/// head, or each query head, as the part keeps tokens.
-at::Tensor window_scores(const WindowBudget& select, const Draft& draft);
-/// The same for groups of neighbouring query heads, so many of them.
-at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft);
+/// Scores of a layer's tokens before the window, [groups, positions]: for so many groups of
+/// neighbouring query heads.
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
+                         std::int64_t layer);
+/// The same for each KV head, or each query head, as the part keeps tokens.
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer);
+/// Scores [rows, positions] with those of the window behind them: the best of all, and 1 more.
+at::Tensor with_window(const at::Tensor& scores, std::int64_t window);
 
 /// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
 /// each query head. The tokens of the prompt behind these positions have no score and are kept.

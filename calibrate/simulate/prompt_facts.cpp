@@ -20,6 +20,7 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
     : state_(std::make_unique<State>(State{std::move(needs), config, n_tokens})) {
   State& s = *state_;
   s.columns.resize(static_cast<std::size_t>(config.n_layers));
+  s.value_outputs.resize(static_cast<std::size_t>(config.n_layers));
   s.queries.resize(s.needs.queries_without_first.size());
   s.prefill_mass.resize(s.needs.prefill_masses.size());
   s.decode_mass.resize(s.needs.decode_masses.size());
@@ -56,6 +57,11 @@ void PromptFacts::queries(std::int64_t layer, const AnyView<3>& query) {
     s.queries[i][layer] = {mean.squeeze(1), at::matmul(apart.transpose(1, 2), apart) /
                                                 static_cast<double>(s.n - first)};
   }
+}
+
+void PromptFacts::value_outputs(std::int64_t layer, const AnyView<2>& outputs) {
+  if (state_->needs.value_outputs)
+    state_->value_outputs[layer] = capture::tensor_of(outputs).clone();
 }
 
 void PromptFacts::prefill(const capture::AttentionInputs& in) {

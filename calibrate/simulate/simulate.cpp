@@ -232,6 +232,10 @@ class Simulation {
     }};
     if (!facts.needs().queries_without_first.empty())
       observers.queries = [&](auto layer, auto, const auto& query) { facts.queries(layer, query); };
+    if (facts.needs().value_outputs)
+      observers.value_outputs = [&](auto layer, auto, const auto& outputs) {
+        facts.value_outputs(layer, outputs);
+      };
     run_step(*read, prefill, observers);
     read->logits = read->sequence.logits();
     return read;

@@ -147,6 +147,8 @@ class KvpressTest(unittest.TestCase):
     def test_selections(self):
         tried = [(name, {"budget": budget}) for name in ("tova", "keydiff") for budget in (64, 300)]
         tried += [
+            ("criticalkv", {"budget": 128}),
+            ("criticalkv", {"budget": 200, "window": 64, "kernel": 5, "share": 0.75, "epsilon": 0.01}),
             ("expected-attention", {"budget": 64}),
             ("expected-attention", {"budget": 300, "sink": 16, "future": 100, "epsilon": 0.01}),
             ("expected-attention", {"budget": 128, "covariance": False, "values": False}),

@@ -27,6 +27,7 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "chunkkv:window=8,budget=50,chunk=12",
       "chunkkv:window=12,budget=50,chunk=24+kv2",
       "chunkkv:window=3,budget=50,chunk=7",
+      "criticalkv:window=8,budget=48",
       "tova:budget=48",
       "keydiff:budget=48",
       "keydiff:budget=200",

@@ -384,6 +384,51 @@ TEST_P(PlanOf, ChunkKvKeepsTheBestChunks) {
   }
 }
 
+TEST_P(PlanOf, CriticalKvWeighsScoresByWhatValuesGive) {
+  const auto layers = attention();
+  constexpr std::int64_t kFirst = 14;
+  constexpr double kEpsilon = 0.02;
+  const auto policy = policies({"criticalkv:window=8,budget=28,kernel=5,share=0.5,epsilon=0.02"});
+  const Prefilled prompt = prefill(ids, policy);
+  const Plan plan = make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto of = prompt.sequence.cache(layer).value;
+    const View<const float, 3> value(static_cast<const float*>(of.data), of.sizes, of.strides);
+    const model::Weight& weight = engine.model().layers()[layer].output;
+    const std::int64_t columns = weight.columns(), size = columns / config.n_heads;
+    std::vector<float> output(static_cast<std::size_t>(weight.rows() * columns));
+    model::read_rows(weight, 0, weight.rows(), output.data());
+    double greatest = 0;
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g)
+      for (const double score : by_window(layers[layer], g)) greatest = std::max(greatest, score);
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(str("layer ", layer, ", head ", g));
+      auto scores = by_window(layers[layer], g);
+      for (std::int64_t j = kBefore; j < kTokens; ++j) scores[j] = greatest + 1;
+      // The first tokens of the window have the best scores, and of equal ones the earlier is kept.
+      std::vector<std::int64_t> order(static_cast<std::size_t>(kTokens));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](auto a, auto b) { return scores[a] > scores[b]; });
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        double magnitudes = 0;
+        for (std::int64_t h = g * group; h < (g + 1) * group; ++h)
+          for (std::int64_t r = 0; r < weight.rows(); ++r) {
+            double sum = 0;
+            for (std::int64_t c = 0; c < size; ++c)
+              sum += static_cast<double>(output[r * columns + h * size + c]) *
+                     static_cast<double>(value(g, j, c));
+            magnitudes += std::abs(sum) / static_cast<double>(group);
+          }
+        scores[j] = (scores[j] + kEpsilon) * magnitudes;
+      }
+      for (std::int64_t i = 0; i < kFirst; ++i) scores[order[i]] = 1e300;
+      expect_best(plan.heads[layer][g], scores, kTokens, 28);
+    }
+  }
+}
+
 TEST_P(PlanOf, DynamicKvCapsLayersAndUpdatesTheLayersSoFar) {
   const auto layers = static_cast<std::int64_t>(config.n_layers);
   const auto budgets = [&](const std::string& settings) {

@@ -73,7 +73,9 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
     };
     run(ids,
         {.attention = [&](const auto& in) { out.facts.prefill(in); },
-         .queries = [&](auto layer, auto, const auto& query) { out.facts.queries(layer, query); }});
+         .queries = [&](auto layer, auto, const auto& query) { out.facts.queries(layer, query); },
+         .value_outputs = [&](auto layer, auto,
+                              const auto& outputs) { out.facts.value_outputs(layer, outputs); }});
     out.logits = out.sequence.logits();
     run({first.value_or(capture::argmax(out.logits))},
         {.attention = [&](const auto& in) { out.facts.first_step(in); }});

@@ -103,6 +103,7 @@ _OF_THE_PROGRAM = "'kvatlas evaluate' makes its selections, and this package doe
 NOT_RUN = {
     "adakv": _OF_THE_PROGRAM,
     "chunkkv": _OF_THE_PROGRAM,
+    "criticalkv": _OF_THE_PROGRAM,
     "tova": _OF_THE_PROGRAM,
     "keydiff": _OF_THE_PROGRAM,
     "expected-attention": _OF_THE_PROGRAM,

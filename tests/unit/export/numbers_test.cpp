@@ -178,6 +178,20 @@ TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {
       }
 }
 
+TEST(KvpressNumbers, CriticalKvsArguments) {
+  const calibrate::CriticalKv part{{.window = 9, .budget = 100, .kernel = 3}, 0.25, 0.5};
+  const auto press =
+      json::parse(exported(document_of(part), "kvpress").at("kvatlas_press_2048.json"));
+  EXPECT_EQ(press.at("arguments"), (json{{"first_stage_ratio", 0.25}, {"epsilon", 0.5}}));
+  const auto& scorer = press.at("scorer_arguments");
+  EXPECT_EQ(scorer.at("window_size"), 9);
+  EXPECT_EQ(scorer.at("kernel_size"), 3);
+  const double removed = scorer.at("compression_ratio");
+  EXPECT_EQ(python_int(2048 * (1 - removed)), 100);
+  // Its own arithmetic of the first stage.
+  EXPECT_EQ(python_int((1 - removed) * 2048 * 0.25), part.first());
+}
+
 TEST(KvpressNumbers, ExpectedAttentionsArguments) {
   const calibrate::ExpectedAttention part{100, 7, 300, false, true, 0.5};
   const auto press =

@@ -154,6 +154,7 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "h2o:budget=64",
            "adakv:budget=64,pooling=max,safeguard=0.5",
            "chunkkv:budget=64,chunk=9",
+           "criticalkv:window=8,share=0.25,epsilon=0.5",
            "tova:budget=64",
            "keydiff:budget=64",
            "expected-attention:sink=2,future=64,covariance=0,values=0",
@@ -188,7 +189,7 @@ TEST(Document, SchemaListsTheSettings) {
   std::map<std::string, std::set<std::string>> written;
   for (const char* text :
        {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
-        "adakv", "chunkkv", "h2o:heavy=8", "tova", "keydiff", "expected-attention",
+        "adakv", "chunkkv", "criticalkv", "h2o:heavy=8", "tova", "keydiff", "expected-attention",
         "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache", "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
@@ -291,8 +292,8 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
     EXPECT_NO_THROW(check_cache(parse_policy("streaming"), *model));
   for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
     EXPECT_NO_THROW(check_cache(parse_policy(policy), latent)) << policy;
-  for (const char* policy : {"snapkv", "dynamickv", "adakv", "h2o", "keydiff", "expected-attention",
-                             "lagkv", "pod", "minicache", "quest"})
+  for (const char* policy : {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff",
+                             "expected-attention", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
   for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
     EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;

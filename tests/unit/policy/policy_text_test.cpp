@@ -81,6 +81,8 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_FALSE(expected.covariance || expected.values);
   EXPECT_EQ(expected.epsilon, 0.5);
   EXPECT_EQ(only_part<ChunkKv>("chunkkv:chunk=8").chunk, 8);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:budget=99,share=0.5").first(), 49);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:epsilon=0.5").epsilon, 0.5);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");

@@ -313,7 +313,8 @@ TEST(Runtimes, WhatNoneIsGiven) {
 }
 
 TEST(Runtimes, SelectionsAreRefusedByName) {
-  for (const char* text : {"adakv", "chunkkv", "tova", "keydiff", "expected-attention"})
+  for (const char* text :
+       {"adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention"})
     for (const auto& runtime : runtimes()) {
       SCOPED_TRACE(str(text, " in ", runtime.name));
       const auto policy = parse_policy(text);
