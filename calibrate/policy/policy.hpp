@@ -3,6 +3,7 @@
 // the JSON document that calibration writes (docs/policy-format.md). None of it needs LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -132,9 +133,10 @@ struct ChunkKv {
   /// How many chunks are kept of a prompt of so many tokens: as many as the budget holds, and one
   /// at least.
   std::int64_t chunks_kept(std::int64_t tokens) const;
-  /// How many tokens are kept of it. A last chunk that is shorter than the others is kept for
-  /// certain if all of it lies in the window; else it may be so many tokens at most.
+  /// How many tokens are kept of it, if the last chunk, which may be shorter, is among them.
   std::int64_t kept(std::int64_t tokens) const;
+  /// Whether it is, for every prompt of so many tokens: the window has the better half of it.
+  bool keeps_last(std::int64_t tokens) const { return tokens % chunk <= 2 * select.window; }
 };
 
 /// Keeps tokens by SnapKV's scores, and then by these and what their values give to the output.
@@ -143,7 +145,8 @@ struct CriticalKv {
   double share = 0.5;     // of the budget that the scores alone decide on
   double epsilon = 1e-4;  // added to the scores that are weighed by the values
   std::int64_t first() const {
-    return static_cast<std::int64_t>(static_cast<double>(select.budget) * share);
+    const double tokens = static_cast<double>(select.budget) * share;
+    return share > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens)) : 0;
   }
 };
 

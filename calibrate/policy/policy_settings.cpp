@@ -491,7 +491,7 @@ std::int64_t ChunkKv::chunks_kept(std::int64_t tokens) const {
 std::int64_t ChunkKv::kept(std::int64_t tokens) const {
   if (chunks_kept(tokens) == chunks(tokens)) return tokens;
   const std::int64_t rest = tokens % chunk;
-  return chunks_kept(tokens) * chunk - (rest > 0 && rest <= select.window ? chunk - rest : 0);
+  return chunks_kept(tokens) * chunk - (rest > 0 ? chunk - rest : 0);
 }
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }

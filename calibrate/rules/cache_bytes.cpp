@@ -96,8 +96,7 @@ class Accounting {
     select(alike(part.select.budget - part.select.window), part.select);
   }
   void operator()(const ChunkKv& part) {
-    // Whether the last chunk is kept, which may be shorter.
-    by_input_ = by_input_ || load_.prompt % part.chunk > part.select.window;
+    by_input_ = by_input_ || !part.keeps_last(load_.prompt);
     select_tokens(part.kept(load_.prompt));
   }
   void operator()(const CriticalKv& part) { select_tokens(part.select.budget); }

@@ -17,7 +17,7 @@
 namespace kvatlas::calibrate {
 namespace {
 
-at::Tensor scores_of(const ExpectedAttention& part, const Draft& draft, std::int64_t layer) {
+at::Tensor expected_scores(const ExpectedAttention& part, const Draft& draft, std::int64_t layer) {
   const model::Config& config = draft.config;
   const std::int64_t n = draft.facts.n, groups = draft.kv_heads(), d = config.head_dim;
   const auto cache = draft.prompt.cache(layer);
@@ -54,7 +54,7 @@ PartPlanner planner_of(const ExpectedAttention& part) {
     if (draft.config.norms_after_rope || draft.config.rotated_norms)
       fail(ErrorCode::usage, draft.policy.name,
            ": the model norms queries after RoPE, so that their mean says nothing of their place");
-    return scores_of(part, draft, layer);
+    return expected_scores(part, draft, layer);
   });
 }
 

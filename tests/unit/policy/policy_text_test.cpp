@@ -82,6 +82,8 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(expected.epsilon, 0.5);
   EXPECT_EQ(only_part<ChunkKv>("chunkkv:chunk=8").chunk, 8);
   EXPECT_EQ(only_part<CriticalKv>("criticalkv:budget=99,share=0.5").first(), 49);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:share=0.001").first(), 1);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:share=0").first(), 0);
   EXPECT_EQ(only_part<CriticalKv>("criticalkv:epsilon=0.5").epsilon, 0.5);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
@@ -101,7 +103,9 @@ TEST(PolicyText, ChunkKvKeepsWholeChunks) {
   EXPECT_EQ(part.kept(100), 50);
   EXPECT_EQ(part.chunks_kept(103), 5);  // 11 * 50 / 103 is 5.3
   EXPECT_EQ(part.kept(103), 43);        // the last chunk has 3 tokens
-  EXPECT_EQ(part.kept(107), 50);        // 7 of the last chunk's, of which 4 are in the window
+  EXPECT_EQ(part.kept(107), 47);
+  EXPECT_TRUE(part.keeps_last(107));  // 4 of its 7 tokens are in the window
+  EXPECT_FALSE(part.keeps_last(109));
   EXPECT_EQ(part.chunks_kept(1000), 5);
   const auto few = only_part<ChunkKv>("chunkkv:window=4,budget=5,chunk=10");
   EXPECT_EQ(few.chunks_kept(100), 1);
