@@ -21,9 +21,10 @@ endif()
 # makes the static library kvatlas_kernels, and its alias kvatlas::kernels, of all sources of one folder: the one that
 # FOLDER names, else the subfolder of this name, else the folder that the caller stands in. Where nvcc is, the CUDA
 # sources are compiled too, and bring the static CUDA runtime, which asks for no driver until it is used. Sources are
-# compiled several at a time (KVATLAS_JOINED), but for those of APART folders.
+# compiled several at a time (KVATLAS_JOINED), but for those of APART folders. LIGHT: nothing there takes long, so less of
+# the compiler's time goes into making it fast.
 function(kvatlas_folder_library name)
-  cmake_parse_arguments(ARG "APART" "FOLDER" "WITHOUT;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "APART;LIGHT" "FOLDER" "WITHOUT;PUBLIC;PRIVATE" ${ARGN})
   if(NOT ARG_FOLDER AND IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${name})
     set(ARG_FOLDER ${name})
   endif()
@@ -43,6 +44,9 @@ function(kvatlas_folder_library name)
   target_link_libraries(kvatlas_${name} PUBLIC kvatlas_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   if(NOT ARG_APART)
     kvatlas_join(kvatlas_${name} 8)
+  endif()
+  if(ARG_LIGHT)
+    target_compile_options(kvatlas_${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   endif()
 endfunction()
 

@@ -14,11 +14,17 @@ KVATLAS_EMBEDDED_FILE(load_press_script, "load_press.py")
 
 namespace {
 
+using calibrate::AdaKv;
+using calibrate::ChunkKv;
+using calibrate::CriticalKv;
 using calibrate::DynamicKv;
+using calibrate::ExpectedAttention;
 using calibrate::Form;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
 using calibrate::Streaming;
+using calibrate::Tova;
+using calibrate::WindowBudget;
 using nlohmann::json;
 
 /// The numbers of a press, and what the user must know of it.
@@ -32,6 +38,17 @@ constexpr const char* kUnevenLayers =
     "Layers of different lengths: with sdpa decode one prompt at a time, token by token; a chunk "
     "of several tokens after the prompt (the question, in kvpress's pipeline) needs "
     "flash_attention_2, and eager ends in a shape error.";
+
+constexpr const char* kMaskedHeads =
+    "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
+    "without padding.";
+
+/// Lets the press take SnapKV's scores.
+void score_by_window(Press& press, const WindowBudget& select) {
+  press.numbers["scorer"] = "SnapKVPress";
+  press.numbers["scorer_arguments"] = {{"window_size", select.window},
+                                       {"kernel_size", select.kernel}};
+}
 
 /// A press with a ratio for each layer.
 Press ratios_press(const PartRequest& request) {
@@ -68,25 +85,89 @@ Press lazy_layers_press(const PartRequest& request) {
 }
 
 Press budgets_press(const PartRequest& request) {
-  const auto& select = std::get<DynamicKv>(request.part).select;
   Press press = ratios_press(request);
-  press.numbers["scorer"] = "SnapKVPress";
-  press.numbers["scorer_arguments"] = {{"window_size", select.window},
-                                       {"kernel_size", select.kernel}};
+  score_by_window(press, std::get<DynamicKv>(request.part).select);
+  return press;
+}
+
+/// A press that keeps so many tokens in all layers. It has one ratio, or its scorer has.
+Press ratio_press(const char* name, double ratio, std::int64_t kept, const PartRequest& request,
+                  const WindowBudget* scorer = nullptr) {
+  Press press;
+  press.numbers["press"] = name;
+  if (scorer) score_by_window(press, *scorer);
+  press.numbers[scorer ? "scorer_arguments" : "arguments"]["compression_ratio"] = ratio;
+  press.numbers["length"] = request.length;
+  press.numbers["kept"] = kept;
+  return press;
+}
+
+/// The press as its registry has it under this name.
+json registered_as(const char* name, double ratio) {
+  return {{"press_name", name}, {"compression_ratio", ratio}};
+}
+/// Whether it is the scorer that its registry has.
+bool is_registered(const WindowBudget& select) { return select.window == 64 && select.kernel == 5; }
+
+Press chunks_press(const PartRequest& request) {
+  const auto& part = std::get<ChunkKv>(request.part);
+  const double ratio = removed_ratio(part.chunks_kept(request.length), part.chunks(request.length));
+  Press press =
+      ratio_press("ChunkKVPress", ratio, part.kept(request.length), request, &part.select);
+  press.numbers["arguments"]["chunk_length"] = part.chunk;
+  if (is_registered(part.select) && part.chunk == 20)
+    press.registered = registered_as("chunkkv", ratio);
+  press.notes.emplace_back("Use sdpa or flash_attention_2: chunks are refused with eager.");
+  return press;
+}
+
+Press selected_press(const PartRequest& request) {
+  if (std::holds_alternative<ChunkKv>(request.part)) return chunks_press(request);
+  const std::int64_t kept = tokens_selected(request.part, request.length);
+  const double ratio = removed_ratio(kept, request.length);
+  if (const auto* expected = std::get_if<ExpectedAttention>(&request.part)) {
+    Press press = ratio_press("ExpectedAttentionPress", ratio, kept, request);
+    json& arguments = press.numbers["arguments"];
+    arguments["n_sink"] = expected->sink;
+    arguments["n_future_positions"] = expected->future;
+    arguments["use_covariance"] = expected->covariance;
+    arguments["use_vnorm"] = expected->values;
+    arguments["epsilon"] = expected->epsilon;
+    return press;
+  }
+  if (const auto* critical = std::get_if<CriticalKv>(&request.part)) {
+    Press press = ratio_press("CriticalKVPress", ratio, kept, request, &critical->select);
+    press.numbers["arguments"] = {{"epsilon", critical->epsilon},
+                                  {"first_stage_ratio", critical->share}};
+    if (is_registered(critical->select) && critical->epsilon == 1e-4 && critical->share == 0.5)
+      press.registered = registered_as("critical_snapkv", ratio);
+    return press;
+  }
+  const bool tova = std::holds_alternative<Tova>(request.part);
+  Press press = ratio_press(tova ? "TOVAPress" : "KeyDiffPress", ratio, kept, request);
+  press.registered = registered_as(tova ? "tova" : "keydiff", ratio);
+  return press;
+}
+
+Press selected_by_head_press(const PartRequest& request) {
+  const auto& part = std::get<AdaKv>(request.part);
+  const std::int64_t kept = tokens_selected(request.part, request.length);
+  const double ratio = removed_ratio(kept, request.length);
+  Press press = ratio_press("AdaKVPress", ratio, kept, request, &part.select);
+  press.numbers["arguments"]["alpha_safeguard"] = part.safeguard;
+  if (is_registered(part.select) && part.safeguard == 0.2)
+    press.registered = registered_as("adakv_snapkv", ratio);
+  press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
 Press lag_press(const PartRequest& request) {
   const auto& lag = std::get<LagKv>(request.part);
   const double ratio = removed_ratio(lag.kept(request.length), request.length);
-  Press press;
-  press.numbers["press"] = "LagKVPress";
-  press.numbers["arguments"] = {
-      {"compression_ratio", ratio}, {"n_sink", lag.sink}, {"lag_size", lag.lag}};
-  press.numbers["length"] = request.length;
-  press.numbers["kept"] = lag.kept(request.length);
-  if (lag.sink == 4 && lag.lag == 128)
-    press.registered = {{"press_name", "lagkv"}, {"compression_ratio", ratio}};
+  Press press = ratio_press("LagKVPress", ratio, lag.kept(request.length), request);
+  press.numbers["arguments"]["n_sink"] = lag.sink;
+  press.numbers["arguments"]["lag_size"] = lag.lag;
+  if (lag.sink == 4 && lag.lag == 128) press.registered = registered_as("lagkv", ratio);
   if (lag.lag > 256)
     press.notes.emplace_back(
         "It ranks the tokens of a partition in the type of the keys, and bfloat16 cannot tell more "
@@ -128,9 +209,7 @@ Press heads_press(const PartRequest& request) {
   press.numbers["sink_size"] = keep.initial;
   press.numbers["recent_size"] = keep.recent;
   press.numbers["kv_heads"] = request.document.model.kv_heads;
-  press.notes.emplace_back(
-      "Use sdpa or flash_attention_2: masked heads are refused with eager. One prompt at a time, "
-      "without padding.");
+  press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
@@ -146,6 +225,10 @@ Press press_of(const PartRequest& request) {
       return budgets_press(request);
     case Form::lagkv:
       return lag_press(request);
+    case Form::selected:
+      return selected_press(request);
+    case Form::selected_by_head:
+      return selected_by_head_press(request);
     case Form::pod:
     case Form::precision:
       break;

@@ -12,15 +12,35 @@ import warnings
 
 import numpy as np
 from kvpress import (
+    AdaKVPress,
+    ChunkKVPress,
+    CriticalKVPress,
     DuoAttentionPress,
+    ExpectedAttentionPress,
+    KeyDiffPress,
     LagKVPress,
     PerLayerCompressionPress,
     SimLayerKVPress,
     SnapKVPress,
     StreamingLLMPress,
+    TOVAPress,
 )
 
-SCORERS = {"SnapKVPress": SnapKVPress, "StreamingLLMPress": StreamingLLMPress}
+PRESSES = {
+    press.__name__: press
+    for press in (
+        AdaKVPress,
+        ChunkKVPress,
+        CriticalKVPress,
+        ExpectedAttentionPress,
+        KeyDiffPress,
+        LagKVPress,
+        PerLayerCompressionPress,
+        SimLayerKVPress,
+        TOVAPress,
+    )
+}
+SCORERS = {press.__name__: press for press in (SnapKVPress, StreamingLLMPress)}
 
 
 def checked(kind, numbers: dict):
@@ -55,20 +75,16 @@ def checked(kind, numbers: dict):
 def load_press(path: str):
     """The press of a kvatlas_press*.json. Its numbers, by the name of the press:
 
-    PerLayerCompressionPress: a ratio a layer, and the scorer with its settings;
-    LagKVPress, SimLayerKVPress: their arguments;
+    those of PRESSES: their arguments, and where they take a press that scores, the scorer with its settings;
     DuoAttentionPress: retrieval_heads [layer][KV head] (1: kept whole), sink_size, recent_size.
     """
     with open(os.fspath(path), encoding="utf-8") as file:
         numbers = json.load(file)
     name, arguments = numbers["press"], dict(numbers["arguments"])
-    if name == "PerLayerCompressionPress":
-        scorer = SCORERS[numbers["scorer"]](**numbers["scorer_arguments"])
-        return checked(PerLayerCompressionPress, numbers)(press=scorer, **arguments)
-    if name == "LagKVPress":
-        return checked(LagKVPress, numbers)(**arguments)
-    if name == "SimLayerKVPress":
-        return checked(SimLayerKVPress, numbers)(**arguments)
+    if "scorer" in numbers:
+        arguments["press"] = SCORERS[numbers["scorer"]](**numbers["scorer_arguments"])
+    if name in PRESSES:
+        return checked(PRESSES[name], numbers)(**arguments)
     if name != "DuoAttentionPress":
         raise ValueError(f"{path}: there is no press {name!r} here")
 

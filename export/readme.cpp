@@ -141,6 +141,8 @@ double kept_share(const PartRequest& request) {
     return std::nan("");
   const auto& part = request.theirs.policy.parts.front();
   const double length = static_cast<double>(request.length);
+  if (request.form == Form::selected)
+    return static_cast<double>(calibrate::tokens_selected(part, request.length)) / length;
   if (const auto* lag = std::get_if<LagKv>(&part))
     return static_cast<double>(lag->kept(request.length)) / length;
   if (const auto* pod = std::get_if<Pod>(&part)) {

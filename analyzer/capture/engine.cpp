@@ -337,6 +337,8 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
     flow.sequence->layers[index] = flow.sequence->layers[owner];
   }
   std::tie(key, value) = share_keys(index, key, value, flow.keys_of_others);
+  if (observers.value_outputs)
+    observers.value_outputs(index, number, any_view<2>(value_outputs(c, index, w, value)));
   const at::Tensor query = projected.query.transpose(0, 1);
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   if (flow.shared) flow.queries.push_back(query);

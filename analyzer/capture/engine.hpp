@@ -78,6 +78,12 @@ using QueryObserver =
 using ReachObserver =
     std::function<void(std::int64_t layer, std::size_t sequence, std::span<const float> reach)>;
 
+/// How much each of a layer's values gives to its output, [n_kv_heads, n_all] float32: the sum of
+/// the magnitudes of what the output projection makes of it, in the mean over the query heads of
+/// its KV head.
+using ValueObserver =
+    std::function<void(std::int64_t layer, std::size_t sequence, const AnyView<2>& outputs)>;
+
 /// One token each of several continuations of a prompt, at one layer, after RoPE.
 struct ContinuationRows {
   std::int64_t layer = 0;
@@ -150,8 +156,9 @@ struct EngineObservers {
   AttentionObserver attention = {};  // called layer by layer, sequences in order
   LogitsObserver logits = {};        // called with Logits::all
   std::function<void(std::int64_t layers_done)> progress = {};
-  QueryObserver queries = {};  // called before `attention`, and so is the next one
+  QueryObserver queries = {};  // called before `attention`, and so are the next ones
   ReachObserver reach = {};
+  ValueObserver value_outputs = {};
 };
 
 /// Which layers score distant keys by the queries and keys of which other layers (docs/pod.md).

@@ -47,6 +47,11 @@ at::Tensor filled_up(const at::Tensor& heads, std::int64_t size);
 at::Tensor head_reach(const model::Config& config, std::int64_t layer, const LayerTensors& weights,
                       const Projected& before_rope);
 
+/// What the output projection makes of each value of [n_kv_heads, n, head_dim]: the sum of the
+/// magnitudes, in the mean over the query heads of its KV head, [n_kv_heads, n] float32.
+at::Tensor value_outputs(const model::Config& config, std::int64_t layer,
+                         const LayerTensors& weights, const at::Tensor& value);
+
 /// What attention gave, [n, n_heads * head_dim], through the gates and the output projection:
 /// [n, D].
 at::Tensor project_back(const model::Config& config, std::int64_t layer,

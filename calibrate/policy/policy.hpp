@@ -3,6 +3,7 @@
 // the JSON document that calibration writes (docs/policy-format.md). None of it needs LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -86,8 +87,8 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
-/// How DynamicKV, SnapKV and PyramidKV score tokens, and how many of them a layer keeps on average,
-/// the window included.
+/// How DynamicKV, SnapKV, PyramidKV, AdaKV, ChunkKV and CriticalKV score tokens, and how many of
+/// them a layer keeps on average, the window included.
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
@@ -113,11 +114,69 @@ struct SnapKv {
       false;  // PyramidKV: the budgets fall linearly from the lowest layer to the highest
 };
 
+/// The heads of a layer share its budget: the best scores of all of them are kept, wherever they
+/// are.
+struct AdaKv {
+  WindowBudget select = {};
+  double safeguard = 0.2;  // the share of the budget that each head keeps at least
+  std::int64_t safe() const {
+    return static_cast<std::int64_t>(static_cast<double>(select.budget) * safeguard);
+  }
+};
+
+/// Keeps chunks of neighbouring tokens, those with the best scores in the sum over the heads: the
+/// same tokens in all heads of a layer.
+struct ChunkKv {
+  WindowBudget select = {};
+  std::int64_t chunk = 20;
+  std::int64_t chunks(std::int64_t tokens) const { return (tokens + chunk - 1) / chunk; }
+  /// How many chunks are kept of a prompt of so many tokens: as many as the budget holds, and one
+  /// at least.
+  std::int64_t chunks_kept(std::int64_t tokens) const;
+  /// How many tokens are kept of it, if the last chunk, which may be shorter, is among them.
+  std::int64_t kept(std::int64_t tokens) const;
+  /// Whether it is, for every prompt of so many tokens: the window has the better half of it.
+  bool keeps_last(std::int64_t tokens) const { return tokens % chunk <= 2 * select.window; }
+};
+
+/// Keeps tokens by SnapKV's scores, and then by these and what their values give to the output.
+struct CriticalKv {
+  WindowBudget select = {};
+  double share = 0.5;     // of the budget that the scores alone decide on
+  double epsilon = 1e-4;  // added to the scores that are weighed by the values
+  std::int64_t first() const {
+    const double tokens = static_cast<double>(select.budget) * share;
+    return share > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens)) : 0;
+  }
+};
+
 /// Keeps the tokens that took most attention, and as many of the most recent ones.
 struct H2o {
   std::int64_t budget = 128;
   std::optional<std::int64_t> heavy = {};  // of them for the most attention; half if not given
   std::int64_t heaviest() const { return heavy.value_or(budget / 2); }
+};
+
+/// Keeps the last token, and the tokens that it attends to most in the mean over all heads of a
+/// layer: the same tokens in all of them.
+struct Tova {
+  std::int64_t budget = 128;
+};
+
+/// Keeps the tokens whose keys are least like the mean of all keys of their head.
+struct KeyDiff {
+  std::int64_t budget = 128;
+};
+
+/// Keeps the tokens that queries behind the prompt would attend to most, if they were spread as
+/// those of the prompt are.
+struct ExpectedAttention {
+  std::int64_t budget = 128;
+  std::int64_t sink = 4;      // first tokens kept, whose queries are not counted
+  std::int64_t future = 512;  // positions behind the prompt that queries are put at
+  bool covariance = true;     // how queries vary is counted, not their mean alone
+  bool values = true;         // scores are multiplied by the norms of values
+  double epsilon = 0;         // and before that this is added to them
 };
 
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).
@@ -155,8 +214,24 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, H2o, LagKv,
+using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv,
+                          ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, LagKv,
                           MiniCache, Quest, Precision>;
+
+/// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
+/// Part or a const Part.
+template <class AnyPart>
+auto* window_budget(AnyPart& part) {
+  using Found = decltype(&std::get<SnapKv>(part).select);
+  return std::visit(
+      [](auto& one) -> Found {
+        if constexpr (requires { one.select; })
+          return &one.select;
+        else
+          return nullptr;
+      },
+      part);
+}
 
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
 /// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,

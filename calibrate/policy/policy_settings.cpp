@@ -133,7 +133,7 @@ std::vector<Setting> pod_settings() {
 }
 
 template <class P>
-std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
+std::vector<Setting> window_score_settings(WindowBudget P::*select) {
   using W = WindowBudget;
   return {setting("window", kRows, "last prompt rows, which score the others; kept", select,
                   &W::window),
@@ -141,11 +141,17 @@ std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
                   "tokens kept a layer in the mean, the window included", select, &W::budget),
           setting("kernel", WholeRange{1, 4095, true}, "positions that scores are pooled over, odd",
                   select, &W::kernel),
-          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling),
-          choice("heads", {"kv", "query"},
-                 "what keeps tokens of its own: KV heads, or query heads, which store keys and "
-                 "values each for itself",
-                 select, &W::per_query_head)};
+          choice("pooling", {"avg", "max"}, "how they are pooled", select, &W::pooling)};
+}
+
+template <class P>
+std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
+  auto all = window_score_settings(select);
+  all.push_back(choice("heads", {"kv", "query"},
+                       "what keeps tokens of its own: KV heads, or query heads, which store keys "
+                       "and values each for itself",
+                       select, &WindowBudget::per_query_head));
+  return all;
 }
 
 std::vector<Setting> dynamickv_settings() {
@@ -158,6 +164,33 @@ std::vector<Setting> dynamickv_settings() {
                         "after the last",
                         &DynamicKv::update));
   return all;
+}
+
+std::vector<Setting> adakv_settings() {
+  auto all = window_budget_settings(&AdaKv::select);
+  all.push_back(setting("safeguard", kShare, "share of the budget that each head keeps at least",
+                        &AdaKv::safeguard));
+  return all;
+}
+
+std::vector<Setting> chunkkv_settings() {
+  auto all = window_score_settings(&ChunkKv::select);
+  all.push_back(setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk));
+  return all;
+}
+
+std::vector<Setting> criticalkv_settings() {
+  auto all = window_score_settings(&CriticalKv::select);
+  all.push_back(setting("share", kShare, "share of the budget that the scores alone decide on",
+                        &CriticalKv::share));
+  all.push_back(setting("epsilon", kShare, "what is added to scores that values weigh",
+                        &CriticalKv::epsilon));
+  return all;
+}
+
+template <class P>
+Setting tokens_kept(std::int64_t P::*budget) {
+  return setting("budget", WholeRange{2, kMostTokens}, "tokens kept", budget);
 }
 
 /// `local` and `l2` name a variant.
@@ -211,14 +244,42 @@ std::vector<PartName> make_names() {
        window_budget_settings(&SnapKv::select)},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
        window_budget_settings(&SnapKv::select)},
+      {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
+       AdaKv{}, adakv_settings()},
+      {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
+       ChunkKv{}, chunkkv_settings()},
+      {"criticalkv", "the best scored tokens, and those whose values give most to the output",
+       CriticalKv{}, criticalkv_settings()},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
-       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept", &H2o::budget),
+       {tokens_kept(&H2o::budget),
         optional_setting("heavy", kTokens,
                          "of them those that took most attention, the rest the most recent; "
                          "without: half",
                          &H2o::heavy)}},
+      {"tova",
+       "the tokens that the last one attends to most, the same in all heads of a layer",
+       Tova{},
+       {tokens_kept(&Tova::budget)}},
+      {"keydiff",
+       "the tokens whose keys are least like the mean key",
+       KeyDiff{},
+       {tokens_kept(&KeyDiff::budget)}},
+      {"expected-attention",
+       "the tokens that later queries would attend to most, if they were like the prompt's",
+       ExpectedAttention{},
+       {tokens_kept(&ExpectedAttention::budget),
+        setting("sink", kTokens, "first tokens kept, whose queries are not counted",
+                &ExpectedAttention::sink),
+        setting("future", kRows, "positions behind the prompt that queries are put at",
+                &ExpectedAttention::future),
+        setting("covariance", YesOrNo{}, "how queries vary is counted, not their mean alone",
+                &ExpectedAttention::covariance),
+        setting("values", YesOrNo{}, "scores are multiplied by the norms of values",
+                &ExpectedAttention::values),
+        setting("epsilon", kShare, "what is added to the scores before that",
+                &ExpectedAttention::epsilon)}},
       {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
@@ -292,11 +353,14 @@ struct IsAllowed {
 
 /// Whether the settings of a part go together.
 struct Check {
-  void operator()(const DynamicKv& part) const { check(part.select); }
-  void operator()(const SnapKv& part) const { check(part.select); }
   void operator()(const H2o& part) const {
     if (part.heaviest() > part.budget)
       fail(ErrorCode::usage, "heavy ", part.heaviest(), " exceeds the budget of ", part.budget);
+  }
+  void operator()(const ExpectedAttention& part) const {
+    if (part.budget <= part.sink)
+      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the ", part.sink,
+           " first tokens, which are kept");
   }
   void operator()(const LagKv& part) const { part.keep(); }
   void operator()(const Quest& part) const {
@@ -305,12 +369,6 @@ struct Check {
   }
   template <class Other>
   void operator()(const Other&) const {}
-
-  static void check(const WindowBudget& select) {
-    if (select.budget <= select.window)
-      fail(ErrorCode::usage, "budget ", select.budget, " must exceed the window of ", select.window,
-           " tokens, which is kept");
-  }
 };
 
 }  // namespace
@@ -355,7 +413,13 @@ std::string name_of(const Part& part) {
     std::string operator()(const Pod&) const { return method::kPod.name; }
     std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
+    std::string operator()(const AdaKv&) const { return "adakv"; }
+    std::string operator()(const ChunkKv&) const { return "chunkkv"; }
+    std::string operator()(const CriticalKv&) const { return "criticalkv"; }
     std::string operator()(const H2o&) const { return "h2o"; }
+    std::string operator()(const Tova&) const { return "tova"; }
+    std::string operator()(const KeyDiff&) const { return "keydiff"; }
+    std::string operator()(const ExpectedAttention&) const { return "expected-attention"; }
     std::string operator()(const LagKv& p) const {
       return p.variant == LagVariant::lag     ? method::kLagKv.name
              : p.variant == LagVariant::local ? "local"
@@ -413,7 +477,21 @@ void check_settings(const Part& part) {
     if (const auto* range = std::get_if<WholeRange>(&setting.allowed); range && range->odd)
       if (const auto value = setting.get(part).get<std::int64_t>(); value % 2 == 0)
         fail(ErrorCode::usage, setting.key, " ", value, ": must be odd");
+  if (const WindowBudget* select = window_budget(part); select && select->budget <= select->window)
+    fail(ErrorCode::usage, "budget ", select->budget, " must exceed the window of ", select->window,
+         " tokens, which is kept");
   std::visit(Check{}, part);
+}
+
+std::int64_t ChunkKv::chunks_kept(std::int64_t tokens) const {
+  const std::int64_t all = chunks(tokens);
+  return tokens <= select.budget ? all : std::max<std::int64_t>(1, all * select.budget / tokens);
+}
+
+std::int64_t ChunkKv::kept(std::int64_t tokens) const {
+  if (chunks_kept(tokens) == chunks(tokens)) return tokens;
+  const std::int64_t rest = tokens % chunk;
+  return chunks_kept(tokens) * chunk - (rest > 0 ? chunk - rest : 0);
 }
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }

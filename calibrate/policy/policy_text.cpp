@@ -157,12 +157,6 @@ Kind kind_of(const Part& part) {
   return Kind::selects;
 }
 
-const WindowBudget* budget_of(const Part& part) {
-  if (const auto* dynamic = std::get_if<DynamicKv>(&part)) return &dynamic->select;
-  const auto* snap = std::get_if<SnapKv>(&part);
-  return snap ? &snap->select : nullptr;
-}
-
 bool has_window(const Part& part) {
   return kind_of(part) == Kind::trims || std::holds_alternative<Streaming>(part);
 }
@@ -293,7 +287,7 @@ void check_composition(const Policy& policy) {
     fail(ErrorCode::usage, "the last ", policy.kv_residual,
          " tokens stay at 16 bits, and no others are stored in fewer");
   const bool by_query_head = any_part([](const Part& part) {
-    const auto* select = budget_of(part);
+    const auto* select = window_budget(part);
     return select && select->per_query_head;
   });
   if (by_query_head && policy.kv_residual > 0)
@@ -325,7 +319,9 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
       continue;
     }
     const auto* lazy = std::get_if<SimLayerKv>(&part);
-    const bool by_layer = (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part);
+    const bool by_layer =
+        (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part) ||
+        std::holds_alternative<ChunkKv>(part) || std::holds_alternative<Tova>(part);
     if (std::holds_alternative<Streaming>(part)) continue;
     if (latent && !by_layer)
       refuse(name_of(part),

@@ -91,7 +91,19 @@ class Accounting {
     const auto mean = part.select.budget - part.select.window;
     select(part.pyramid ? pyramid_budgets(mean, shape().layers) : alike(mean), part.select);
   }
-  void operator()(const H2o& part) { select(alike(part.budget), {.window = 0}); }
+  void operator()(const AdaKv& part) {
+    by_input_ = true;  // the heads' shares; their sum is known
+    select(alike(part.select.budget - part.select.window), part.select);
+  }
+  void operator()(const ChunkKv& part) {
+    by_input_ = by_input_ || !part.keeps_last(load_.prompt);
+    select_tokens(part.kept(load_.prompt));
+  }
+  void operator()(const CriticalKv& part) { select_tokens(part.select.budget); }
+  void operator()(const H2o& part) { select_tokens(part.budget); }
+  void operator()(const Tova& part) { select_tokens(part.budget); }
+  void operator()(const KeyDiff& part) { select_tokens(part.budget); }
+  void operator()(const ExpectedAttention& part) { select_tokens(part.budget); }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
       const std::int64_t kept = lag_kept(part, held_at(l));
@@ -169,6 +181,7 @@ class Accounting {
           head.stored = static_cast<double>(shape().heads) / static_cast<double>(shape().kv_heads);
       }
   }
+  void select_tokens(std::int64_t budget) { select(alike(budget), {.window = 0}); }
   std::vector<std::int64_t> alike(std::int64_t budget) const {
     return std::vector<std::int64_t>(held_.size(), budget);
   }

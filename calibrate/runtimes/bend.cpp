@@ -57,6 +57,22 @@ std::int64_t mean_budget(const DynamicKv& part) {
          part.select.window;
 }
 
+std::int64_t tokens_selected(const Part& part, std::int64_t prompt) {
+  const std::int64_t budget = std::visit(
+      [&](const auto& one) -> std::int64_t {
+        if constexpr (requires { one.kept(prompt); })
+          return one.kept(prompt);
+        else if constexpr (requires { one.select; })
+          return one.select.budget;
+        else if constexpr (requires { one.budget; })
+          return one.budget;
+        else
+          fail(ErrorCode::internal, "a part without a budget was asked for it");
+      },
+      part);
+  return std::min(budget, prompt);
+}
+
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens) {
   return std::max((tokens + page_tokens - 1) / page_tokens, std::int64_t{1}) * page_tokens;
 }

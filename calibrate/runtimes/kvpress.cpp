@@ -44,19 +44,27 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
   r.forms[Form::lagkv] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
+  r.forms[Form::selected] = {
+      Fit::exact, {Loss::holds_at_length}, "for the prompt, by the press of the method's name"};
+  r.forms[Form::selected_by_head] = {Fit::exact,
+                                     {Loss::holds_at_length, Loss::memory_not_freed},
+                                     "AdaKVPress with SnapKV's scores, average pooling alone"};
   r.architecture_decides = true;
   r.refuses = {{"gpt_oss", "its presses cut the caches of windows as if they were full ones"},
                {"llama4", "its presses cut the caches of chunks as if they were full ones"}};
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     Part& part = theirs.policy.parts.front();
-    if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
+    const bool selects = form_of(part) == Form::selected;
+    WindowBudget* const by_window = window_budget(part);
+    if (by_window || (selects && !std::holds_alternative<KeyDiff>(part)))
       require_known_queries(model);
-      require_budgets(*dynamic);
-      set(theirs, dynamic->select.pooling, Pooling::average, "it pools scores by their average");
+    if (by_window) {
+      if (const auto* dynamic = std::get_if<DynamicKv>(&part)) require_budgets(*dynamic);
+      set(theirs, by_window->pooling, Pooling::average, "it pools scores by their average");
     } else if (const auto* lag = std::get_if<LagKv>(&part)) {
       require_plain(*lag);
       theirs.changes.emplace_back("nothing is cut while decoding, which is not simulated");
-    } else {
+    } else if (!selects) {
       auto* lazy = std::get_if<SimLayerKv>(&part);
       if (lazy && !lazy->fixed) {
         require_known_queries(model);

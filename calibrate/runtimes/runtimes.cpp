@@ -58,11 +58,19 @@ Form form_to_export(const Part& part) {
   if (!form)
     fail(ErrorCode::usage, "'", name_of(part), "' is a baseline to compare with, and not exported");
   const auto* pod = std::get_if<Pod>(&part);
-  const auto* budgets = std::get_if<DynamicKv>(&part);
-  if ((pod && pod->shared_prefill) || (budgets && budgets->select.per_query_head))
+  const WindowBudget* select = window_budget(part);
+  if ((pod && pod->shared_prefill) || (select && select->per_query_head))
     fail(ErrorCode::usage, pod ? "'prefill=shared'" : "'heads=query'",
          " is for 'kvatlas evaluate', and no runtime does it");
   return *form;
+}
+
+void require_taken(const Runtime& runtime, Form form) {
+  if (!runtime.takes(form))
+    fail(ErrorCode::usage, "it cannot take ", form_name(form),
+         form == Form::lazy_by_input && runtime.takes(Form::lazy_layers)
+             ? "; it takes layers fixed beforehand, as calibration gives them"
+             : "");
 }
 
 void require_plain_layers(const Runtime& runtime, const ModelInfo& model) {
@@ -114,11 +122,7 @@ void drop_bits(RuntimePolicy& theirs) {
 void bend(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo& model) {
   const Part& part = theirs.policy.parts.front();
   const Form form = form_to_export(part);
-  if (!runtime.takes(form))
-    fail(ErrorCode::usage, "it cannot take ", form_name(form),
-         form == Form::lazy_by_input && runtime.takes(Form::lazy_layers)
-             ? "; it takes layers fixed beforehand, as calibration gives them"
-             : "");
+  require_taken(runtime, form);
   if (const auto* lazy = std::get_if<SimLayerKv>(&part); lazy && lazy->opposite)
     fail(ErrorCode::usage, "'opposite' is a control to compare with, and not exported");
   const Losses& losses = runtime.form(form).losses;
@@ -204,6 +208,12 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
   if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
   if (std::holds_alternative<Precision>(part)) return Form::precision;
+  const bool selects =
+      std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part) ||
+      std::holds_alternative<ExpectedAttention>(part) || std::holds_alternative<ChunkKv>(part) ||
+      std::holds_alternative<CriticalKv>(part);
+  if (selects) return Form::selected;
+  if (std::holds_alternative<AdaKv>(part)) return Form::selected_by_head;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;
@@ -247,7 +257,9 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
   };
   if (runtime.runs_everything) {
     if (runtime.architecture_decides) require_architecture();
-    for (const auto& part : policy.parts) form_to_export(part);
+    in_context(str(runtime.title, " cannot run '", policy_text(policy), "'"), [&] {
+      for (const auto& part : policy.parts) require_taken(runtime, form_to_export(part));
+    });
     return theirs;
   }
   if (policy.parts.empty()) {

@@ -19,13 +19,15 @@ namespace kvatlas::calibrate {
 
 /// The forms in which a method reaches a runtime.
 enum class Form : std::uint8_t {
-  lazy_layers,    // a fixed set of lazy layers; in streaming, all layers are lazy
-  lazy_by_input,  // lazy layers that are found by a threshold for each input
-  lazy_heads,     // a fixed set of lazy KV heads
-  pod,            // layers that share keys
-  dynamickv,      // a budget for each layer
-  lagkv,          // partitions cut by lag
-  precision,      // number formats of keys and values
+  lazy_layers,       // a fixed set of lazy layers; in streaming, all layers are lazy
+  lazy_by_input,     // lazy layers that are found by a threshold for each input
+  lazy_heads,        // a fixed set of lazy KV heads
+  pod,               // layers that share keys
+  dynamickv,         // a budget for each layer
+  lagkv,             // partitions cut by lag
+  precision,         // number formats of keys and values
+  selected,          // the tokens of the best scores, as many in every head
+  selected_by_head,  // and more of them in some heads of a layer than in others
 };
 
 /// What a form is called: in JSON, above a column of the matrix, and in a sentence.
@@ -34,14 +36,17 @@ struct FormName {
   const char *key, *column, *text;
 };
 /// Every form once, in the order of the enumeration.
-inline constexpr std::array<FormName, 7> kForms = {
+inline constexpr std::array<FormName, 9> kForms = {
     {{Form::lazy_layers, "lazy_layers", "lazy layers", "fixed lazy layers"},
      {Form::lazy_by_input, "lazy_by_input", "by input", "lazy layers found for each input"},
      {Form::lazy_heads, "lazy_heads", "lazy heads", "lazy heads"},
      {Form::pod, "pod", "PoD", "layers that share keys (PoD)"},
      {Form::dynamickv, "dynamickv", "DynamicKV", "a budget for each layer (DynamicKV)"},
      {Form::lagkv, "lagkv", "LagKV", "partitions cut by lag (LagKV)"},
-     {Form::precision, "precision", "precision", "number formats by layer (precision)"}}};
+     {Form::precision, "precision", "precision", "number formats by layer (precision)"},
+     {Form::selected, "selected", "selected", "tokens that a score selects"},
+     {Form::selected_by_head, "selected_by_head", "sel. by head",
+      "tokens that a score selects, more in some heads than in others"}}};
 /// The form as it is called in a sentence.
 const char* form_name(Form form);
 
@@ -151,6 +156,10 @@ std::optional<Form> form_of(const Part& part);
 const Proximity& proximal(const Part& part);
 /// The mean of what the layers keep, the window included.
 std::int64_t mean_budget(const DynamicKv& part);
+
+/// The tokens that a head keeps of a prompt of so many, in the mean over the heads of a layer. For
+/// parts of Form::selected and Form::selected_by_head.
+std::int64_t tokens_selected(const Part& part, std::int64_t prompt);
 
 /// A policy of a document as it is handed to a runtime: bits that hold for all layers are a part of
 /// their own there.

@@ -5,7 +5,8 @@ namespace kvatlas::calibrate {
 
 Runtime transformers_cache() {
   Runtime r{"transformers-cache", "kvatlas's cache for transformers", "of this version"};
-  for (const auto& name : kForms) r.forms[name.form] = {Fit::exact};
+  for (const auto& name : kForms)
+    if (name.form < Form::selected) r.forms[name.form] = {Fit::exact};
   r.runs_everything = true;
   r.architecture_decides = true;
   r.refuses = {{"gpt_oss", "the package's attention knows no sinks"},

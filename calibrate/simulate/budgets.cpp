@@ -4,8 +4,10 @@
 // layer's budget.
 #include <algorithm>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
@@ -14,24 +16,28 @@
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
 using capture::view_of;
 
-/// Scores of the tokens before the window, for groups of heads: [layers, groups, n - window], on
-/// the host.
-at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft) {
-  const at::Tensor& last = draft.facts.rows;
-  const std::int64_t positions = draft.facts.n - select.window, held = last.size(2);
-  const at::Tensor scores = at::empty({draft.layers(), groups, positions}, last.options());
-  for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
-    const at::Tensor rows = last.select(0, layer).narrow(1, held - select.window, select.window);
-    const at::Tensor to = scores.select(0, layer);
-    kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
-                            select.pooling, view_of<float, 2>(to)});
-  }
-  return scores.cpu();
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
+                         std::int64_t layer) {
+  const at::Tensor held = draft.facts.rows.select(0, layer),
+                   rows = held.narrow(1, held.size(1) - select.window, select.window);
+  const at::Tensor scores = at::empty({groups, draft.facts.n - select.window}, held.options());
+  kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
+                          select.pooling, view_of<float, 2>(scores)});
+  return scores;
 }
+
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer) {
+  return window_scores(select, select.per_query_head ? draft.config.n_heads : draft.kv_heads(),
+                       draft, layer);
+}
+
+at::Tensor with_window(const at::Tensor& scores, std::int64_t window) {
+  return at::cat({scores, (scores.max() + 1).expand({scores.size(0), window})}, 1);
+}
+
+namespace {
 
 std::vector<std::int64_t> budgets_of(const SnapKv& part, const Draft& draft) {
   const std::int64_t mean = part.select.budget - part.select.window;
@@ -50,7 +56,10 @@ std::vector<std::int64_t> budgets_of(const DynamicKv& part, const Draft& draft) 
     return budgets;
   }
   const std::int64_t base = part.select.budget - part.select.window, heads = draft.config.n_heads;
-  const at::Tensor scores = window_scores(part.select, heads, draft);
+  std::vector<at::Tensor> of_layers;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    of_layers.push_back(window_scores(part.select, heads, draft, layer));
+  const at::Tensor scores = at::stack(of_layers).cpu();
   const auto counts_of = [&](std::int64_t lowest) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(lowest));
     kernels::top_counts({view_of<const float, 3>(scores.narrow(0, 0, lowest)),
@@ -73,19 +82,10 @@ PartPlanner budget_planner(const P& part) {
     const std::int64_t positions = draft.facts.n - select.window;
     if (positions < 1) return;
     const auto budgets = budgets_of(part, draft);
-    const std::int64_t group = draft.config.n_heads / draft.kv_heads(),
-                       each = select.per_query_head ? group : 1;
-    const at::Tensor scores = window_scores(select, draft.kv_heads() * each, draft);
-    const auto kept = [&](std::int64_t layer, std::int64_t head) {
-      return best_and_rest(scores[layer][head].const_data_ptr<float>(), positions, budgets[layer],
-                           positions, draft.n);
-    };
-    draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
-      if (!select.per_query_head) return draft.select(layer, g, kept(layer, g));
-      std::vector<std::vector<std::int64_t>> tokens;
-      for (std::int64_t h = g * group; h < (g + 1) * group; ++h) tokens.push_back(kept(layer, h));
-      draft.select_by_query_head(layer, g, std::move(tokens));
-    });
+    for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
+      const at::Tensor scores = window_scores(select, draft, layer).cpu();
+      draft.select_in_layer(layer, best_of_rows(scores, budgets[layer], draft.n));
+    }
     draft.plan.budgets = budgets;
   };
   return planner;

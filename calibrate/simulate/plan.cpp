@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
-#include "kernels/select.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -30,6 +29,8 @@ Needs needs_of(std::span<const Policy> policies) {
       const Needs needs = planner_for(part).needs;
       all.rows = std::max(all.rows, needs.rows);
       all.columns |= needs.columns;
+      all.value_outputs |= needs.value_outputs;
+      add_new(all.queries_without_first, needs.queries_without_first);
       add_new(all.prefill_masses, needs.prefill_masses);
       add_new(all.decode_masses, needs.decode_masses);
     }
@@ -103,6 +104,19 @@ void Draft::select_by_query_head(std::int64_t layer, std::int64_t g,
   plan.heads[layer][g].by_query_head = std::move(tokens);
 }
 
+void Draft::select_in_layer(std::int64_t layer,
+                            const std::vector<std::vector<std::int64_t>>& tokens) {
+  const std::int64_t group = std::ssize(tokens) / kv_heads();
+  for (std::int64_t g = 0; g < kv_heads(); ++g) {
+    if (!full(layer, g)) continue;
+    if (group > 1)
+      select_by_query_head(layer, g,
+                           {tokens.begin() + g * group, tokens.begin() + (g + 1) * group});
+    else
+      select(layer, g, tokens[group == 0 ? 0 : g]);
+  }
+}
+
 void Draft::for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const {
   for (std::int64_t layer = 0; layer < layers(); ++layer)
     for (std::int64_t g = 0; g < kv_heads(); ++g)
@@ -132,15 +146,6 @@ std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_
   for (auto first = of_heads.begin(); first != of_heads.end(); first += heads)
     out.push_back(std::accumulate(first, first + heads, 0.0) / static_cast<double>(heads));
   return out;
-}
-
-std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positions,
-                                        std::int64_t best, std::int64_t begin, std::int64_t n) {
-  std::vector<std::int64_t> tokens;
-  kernels::select_largest(scores, 1, positions, std::min(best, positions),
-                          [&](std::int64_t j) { tokens.push_back(j); });
-  for (std::int64_t j = begin; j < n; ++j) tokens.push_back(j);
-  return tokens;
 }
 
 Plan make_plan(const Policy& policy, const PromptFacts& facts, const capture::Sequence& prompt,

@@ -65,12 +65,15 @@ struct Plan {
 
 /// What policies must know of a prompt beside its cache.
 struct Needs {
-  std::int64_t rows = 0;  // how many of the last attention rows of every layer
-  bool columns = false;   // the sums of all attention columns
+  std::int64_t rows = 0;       // how many of the last attention rows of every layer
+  bool columns = false;        // the sums of all attention columns
+  bool value_outputs = false;  // how much the values of tokens give to the output
+  /// Mean and covariance of the queries before RoPE, without those of so many first tokens.
+  std::vector<std::int64_t> queries_without_first = {};
   /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first
   /// decode step.
-  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses;
-  std::vector<Proximity> decode_masses;
+  std::vector<std::pair<Proximity, std::int64_t>> prefill_masses = {};
+  std::vector<Proximity> decode_masses = {};
 };
 Needs needs_of(std::span<const Policy> policies);
 
@@ -81,7 +84,11 @@ class PromptFacts {
   ~PromptFacts();
   PromptFacts(PromptFacts&&) noexcept;
 
-  /// Called for every layer, in order: during the prefill, and during the first decode step.
+  /// Called for every layer, in order: during the prefill, and during the first decode step. Those
+  /// of queries_without_first and value_outputs are called before that of the prefill, if they are
+  /// needed.
+  void queries(std::int64_t layer, const AnyView<3>& query);
+  void value_outputs(std::int64_t layer, const AnyView<2>& outputs);
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
 

@@ -14,17 +14,26 @@
 
 namespace kvatlas::calibrate {
 
+/// How the queries of a layer before RoPE are spread.
+struct QuerySpread {
+  at::Tensor mean;        // [n_heads, head_dim] float32
+  at::Tensor covariance;  // [n_heads, head_dim, head_dim] float32
+};
+
 struct PromptFacts::State {
   Needs needs;
   const model::Config& config;
-  std::int64_t n;                        // tokens of the prompt
-  at::Tensor rows = {};                  // [n_layers, n_heads, needs.rows, n], float32
-  std::vector<at::Tensor> columns = {};  // [n_layers] of [n_kv_heads, n], on the host
+  std::int64_t n;                              // tokens of the prompt
+  at::Tensor rows = {};                        // [n_layers, n_heads, needs.rows, n], float32
+  std::vector<at::Tensor> columns = {};        // [n_layers] of [n_kv_heads, n], on the host
+  std::vector<at::Tensor> value_outputs = {};  // [n_layers] of [n_kv_heads, n], float32
+  std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
   std::vector<std::vector<double>> decode_mass = {};   // [needs.decode_masses][layer * head]
 
   const std::vector<double>& prefill_mass_of(const Proximity& keep, std::int64_t w_last) const;
   const std::vector<double>& decode_mass_of(const Proximity& keep) const;
+  const QuerySpread& queries_of(std::int64_t without_first, std::int64_t layer) const;
 };
 
 /// A plan while it is made. It begins with the full cache, and the parts of the policy change it
@@ -54,6 +63,9 @@ struct Draft {
   /// Lets each query head of the KV head keep tokens of its own, which ascend.
   void select_by_query_head(std::int64_t layer, std::int64_t g,
                             std::vector<std::vector<std::int64_t>> tokens);
+  /// Lets the heads of the layer that no part has trimmed keep only these tokens, which ascend: one
+  /// list for all heads, one for each KV head, or one for each query head.
+  void select_in_layer(std::int64_t layer, const std::vector<std::vector<std::int64_t>>& tokens);
   /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
   /// Lets every head of the layer keep copies of its tokens, so that what is stored may be changed.
@@ -70,17 +82,23 @@ struct PartPlanner {
 };
 
 // The table of parts. Each part has its planner in a file of its own.
-PartPlanner planner_of(const Streaming& part);      // streaming.cpp
-PartPlanner planner_of(const SimLayerKv& part);     // simlayerkv.cpp
-PartPlanner planner_of(const LayerBaseline& part);  // layer_baseline.cpp
-PartPlanner planner_of(const Pod& part);            // pod.cpp
-PartPlanner planner_of(const DynamicKv& part);      // budgets.cpp
-PartPlanner planner_of(const SnapKv& part);         // budgets.cpp
-PartPlanner planner_of(const H2o& part);            // h2o.cpp
-PartPlanner planner_of(const LagKv& part);          // lagkv.cpp
-PartPlanner planner_of(const MiniCache& part);      // minicache.cpp
-PartPlanner planner_of(const Quest& part);          // quest.cpp
-PartPlanner planner_of(const Precision& part);      // plan.cpp
+PartPlanner planner_of(const Streaming& part);          // streaming.cpp
+PartPlanner planner_of(const SimLayerKv& part);         // simlayerkv.cpp
+PartPlanner planner_of(const LayerBaseline& part);      // layer_baseline.cpp
+PartPlanner planner_of(const Pod& part);                // pod.cpp
+PartPlanner planner_of(const DynamicKv& part);          // budgets.cpp
+PartPlanner planner_of(const SnapKv& part);             // budgets.cpp
+PartPlanner planner_of(const AdaKv& part);              // adakv.cpp
+PartPlanner planner_of(const CriticalKv& part);         // criticalkv.cpp
+PartPlanner planner_of(const ChunkKv& part);            // chunkkv.cpp
+PartPlanner planner_of(const H2o& part);                // h2o.cpp
+PartPlanner planner_of(const Tova& part);               // tova.cpp
+PartPlanner planner_of(const KeyDiff& part);            // keydiff.cpp
+PartPlanner planner_of(const ExpectedAttention& part);  // expected_attention.cpp
+PartPlanner planner_of(const LagKv& part);              // lagkv.cpp
+PartPlanner planner_of(const MiniCache& part);          // minicache.cpp
+PartPlanner planner_of(const Quest& part);              // quest.cpp
+PartPlanner planner_of(const Precision& part);          // plan.cpp
 
 /// The means over groups of `heads` neighbouring query heads, such as those of a layer or of a KV
 /// head.
@@ -90,5 +108,24 @@ std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_
 /// positions from `begin` to n - 1.
 std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positions,
                                         std::int64_t best, std::int64_t begin, std::int64_t n);
+/// The same for each row of scores, [rows, positions] on the host: behind the best come the
+/// positions that have no score.
+std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
+                                                    std::int64_t n);
+
+/// Scores of a layer's tokens before the window, [groups, positions]: for so many groups of
+/// neighbouring query heads.
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
+                         std::int64_t layer);
+/// The same for each KV head, or each query head, as the part keeps tokens.
+at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer);
+/// Scores [rows, positions] with those of the window behind them: the best of all, and 1 more.
+at::Tensor with_window(const at::Tensor& scores, std::int64_t window);
+
+/// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
+/// each query head. The tokens of the prompt behind these positions have no score and are kept.
+using LayerScores = std::function<at::Tensor(const Draft&, std::int64_t layer)>;
+/// The planner of a part that keeps `budget` tokens of the prompt, those with the best scores.
+PartPlanner best_scored(Needs needs, std::int64_t budget, LayerScores scores_of);
 
 }  // namespace kvatlas::calibrate

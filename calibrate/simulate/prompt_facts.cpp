@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
 
 #include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
@@ -19,6 +20,8 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
     : state_(std::make_unique<State>(State{std::move(needs), config, n_tokens})) {
   State& s = *state_;
   s.columns.resize(static_cast<std::size_t>(config.n_layers));
+  s.value_outputs.resize(static_cast<std::size_t>(config.n_layers));
+  s.queries.resize(s.needs.queries_without_first.size());
   s.prefill_mass.resize(s.needs.prefill_masses.size());
   s.decode_mass.resize(s.needs.decode_masses.size());
 }
@@ -42,6 +45,24 @@ void add_masses(std::vector<double>& masses, const capture::AttentionInputs& in,
 }
 
 }  // namespace
+
+void PromptFacts::queries(std::int64_t layer, const AnyView<3>& query) {
+  State& s = *state_;
+  for (std::size_t i = 0; i < s.queries.size(); ++i) {
+    const std::int64_t first = s.needs.queries_without_first[i];
+    s.queries[i].resize(static_cast<std::size_t>(s.config.n_layers));
+    if (first >= s.n) continue;
+    const at::Tensor rows = capture::tensor_of(query).narrow(1, first, s.n - first).to(at::kFloat);
+    const at::Tensor mean = rows.mean(1, true), apart = rows - mean;
+    s.queries[i][layer] = {mean.squeeze(1), at::matmul(apart.transpose(1, 2), apart) /
+                                                static_cast<double>(s.n - first)};
+  }
+}
+
+void PromptFacts::value_outputs(std::int64_t layer, const AnyView<2>& outputs) {
+  if (state_->needs.value_outputs)
+    state_->value_outputs[layer] = capture::tensor_of(outputs).clone();
+}
 
 void PromptFacts::prefill(const capture::AttentionInputs& in) {
   State& s = *state_;
@@ -83,10 +104,10 @@ void PromptFacts::first_step(const capture::AttentionInputs& in) {
 
 namespace {
 
-template <class T>
-const std::vector<double>& found(const std::vector<std::vector<double>>& masses,
-                                 const std::vector<T>& known, const T& wanted) {
-  return masses[std::find(known.begin(), known.end(), wanted) - known.begin()];
+/// What was taken for the wanted one of the known ones.
+template <class Taken, class T>
+const Taken& found(const std::vector<Taken>& all, const std::vector<T>& known, const T& wanted) {
+  return all[std::find(known.begin(), known.end(), wanted) - known.begin()];
 }
 
 }  // namespace
@@ -97,6 +118,10 @@ const std::vector<double>& PromptFacts::State::prefill_mass_of(const Proximity& 
 }
 const std::vector<double>& PromptFacts::State::decode_mass_of(const Proximity& keep) const {
   return found(decode_mass, needs.decode_masses, keep);
+}
+const QuerySpread& PromptFacts::State::queries_of(std::int64_t without_first,
+                                                  std::int64_t layer) const {
+  return found(queries, needs.queries_without_first, without_first)[layer];
 }
 
 }  // namespace kvatlas::calibrate

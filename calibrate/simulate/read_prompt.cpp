@@ -101,7 +101,8 @@ std::int64_t rows_to_keep(const Needs& needs) {
 }
 
 bool ReadPrompt::tells(const Needs& needs) const {
-  return !needs.columns && std::min(rows_to_keep(needs), state_->tokens) <= state_->rows_kept();
+  return !needs.columns && !needs.value_outputs && needs.queries_without_first.empty() &&
+         std::min(rows_to_keep(needs), state_->tokens) <= state_->rows_kept();
 }
 
 void ReadPrompt::show(PromptFacts& facts) const {

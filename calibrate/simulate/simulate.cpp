@@ -211,10 +211,10 @@ class Simulation {
       }
     const auto read = read_prompt({}, facts, options_.store ? rows_to_keep(needs) : 0);
     const std::int64_t token = questions() > 0 ? question_.front() : capture::argmax(read->logits);
-    run_step(*read, {&read->sequence, {token}}, [&](const capture::AttentionInputs& in) {
+    run_step(*read, {&read->sequence, {token}}, {.attention = [&](const auto& in) {
       facts.first_step(in);
       read->first_step(in);
-    });
+    }});
     if (options_.store) options_.store->keep(std::move(key), read);
     return read;
   }
@@ -226,18 +226,24 @@ class Simulation {
     prefill.proximal = changed.windows;
     prefill.shared = changed.shared;
     prefill.on_store = changed.on_store;
-    run_step(*read, prefill, [&](const capture::AttentionInputs& in) {
+    capture::EngineObservers observers{.attention = [&](const auto& in) {
       facts.prefill(in);
       read->prefill(in);
-    });
+    }};
+    if (!facts.needs().queries_without_first.empty())
+      observers.queries = [&](auto layer, auto, const auto& query) { facts.queries(layer, query); };
+    if (facts.needs().value_outputs)
+      observers.value_outputs = [&](auto layer, auto, const auto& outputs) {
+        facts.value_outputs(layer, outputs);
+      };
+    run_step(*read, prefill, observers);
     read->logits = read->sequence.logits();
     return read;
   }
 
   void run_step(const ReadPrompt& read, const capture::Engine::Step& step,
-                const capture::AttentionObserver& observe) {
-    engine_.run({&step, 1}, capture::Logits::last,
-                {.attention = observe, .logits = {}, .progress = {}});
+                const capture::EngineObservers& observers) {
+    engine_.run({&step, 1}, capture::Logits::last, observers);
     capture::require_numbers(read.sequence, name_);
   }
 

@@ -90,6 +90,13 @@ def lagkv_document(model, sink: int, lag: int, ratio: str) -> dict:
     return _document(model, "lagkv", {"sink": sink, "lag": lag, "ratio": ratio})
 
 
+def selection_document(model, name: str, settings: dict) -> dict:
+    """A method that keeps the tokens of the best scores, by its inline name."""
+    document = _document(model, "baseline", settings)
+    document["baseline"]["name"] = name
+    return document
+
+
 def small_llama(layers: int, heads: int, kv_heads: int, **changes):
     """A random transformers model, always the same."""
     import torch

@@ -2,12 +2,10 @@
 """kvpress runs the demo model with exported files and keeps, layer by layer and head by head, the positions that
 `kvatlas evaluate --as kvpress` keeps."""
 
-import json
-import tempfile
 import unittest
-from pathlib import Path
 
 import torch
+from kvpress_support import evaluated, load_press, prefilled, rows_of, unmasked
 from support import (
     MODEL,
     MODEL_DIR,
@@ -17,36 +15,12 @@ from support import (
     head_document,
     lagkv_document,
     lazy_document,
-    run,
+    selection_document,
     threshold_document,
-    written,
 )
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LENGTHS = (400, 1000)
-
-
-def load_press(folder: Path):
-    (file,) = folder.glob("kvatlas_press*.json")
-    script = {"__name__": "load_press"}
-    exec(compile((folder / "load_press.py").read_text(encoding="utf-8"), "load_press.py", "exec"), script)
-    return script["load_press"](file)
-
-
-def positions_of(ranges: list) -> list:
-    return [position for begin, end in ranges for position in range(begin, end)]
-
-
-def rows_of(cut, full) -> list:
-    """[KV head] which rows of the full cache's layer a cut one holds: known by their keys, which no two share."""
-    found = []
-    for head in range(full.keys.shape[1]):
-        same = (cut.keys[0, head][:, None, :] == full.keys[0, head][None, :, :]).all(-1)
-        assert bool((same.sum(-1) == 1).all()), "a key that is none of the full cache, or two of it"
-        rows = same.int().argmax(-1)
-        assert torch.equal(cut.values[0, head], full.values[0, head][rows]), "a key with another token's value"
-        found.append(sorted(rows.tolist()))
-    return found
 
 
 class KvpressTest(unittest.TestCase):
@@ -57,35 +31,20 @@ class KvpressTest(unittest.TestCase):
         text = (ROOT / "LICENSE").read_text(encoding="utf-8")
         ids = AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids
         cls.prompts = {length: ids[:, :length] for length in LENGTHS}
-        cls.full = {length: cls.prefill(length) for length in LENGTHS}
-
-    @classmethod
-    def prefill(cls, length: int, press=None) -> DynamicCache:
-        cache = DynamicCache()
-        with torch.no_grad():
-            if press is None:
-                cls.model(cls.prompts[length], past_key_values=cache)
-            else:
-                with press(cls.model):
-                    cls.model(cls.prompts[length], past_key_values=cache)
-        return cache
+        cls.full = {length: prefilled(cls.model, prompt) for length, prompt in cls.prompts.items()}
 
     def ours(self, document: dict, length: int) -> dict:
-        """What the program says of the document's policy on the prompt."""
-        prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
-        prompts.write_text(json.dumps({"id": "a", "tokens": self.prompts[length][0].tolist()}), encoding="utf-8")
-        words = ["evaluate", "--model", MODEL, "--prompts", prompts, "--policy", written(document), "--as", "kvpress"]
-        words += ["--new", "2", "--ignore-eos", "--no-comparison", "--time-steps", "0"]
-        lines = run(*words, "--json", "--generations", "--positions").splitlines()
-        (line,) = [json.loads(line) for line in lines if json.loads(line)["policy"] != "full"]
-        line["positions"] = [[positions_of(ranges) for ranges in heads] for heads in line["positions"]]
-        return line
+        return evaluated(MODEL, document, self.prompts[length])
+
+    def prefill(self, document: dict, length: int):
+        """The cache as kvpress leaves it under the exported press."""
+        press = load_press(export(document, "kvpress", "--length", length))
+        return prefilled(self.model, self.prompts[length], press)
 
     def check_cut(self, document: dict, length: int, kept: list) -> dict:
         """kvpress cuts as the program says, and `kept` tokens a layer."""
         ours = self.ours(document, length)
-        press = load_press(export(document, "kvpress", "--length", length))
-        cut = self.prefill(length, press)
+        cut = self.prefill(document, length)
         self.assertEqual([layer.keys.shape[2] for layer in cut.layers], kept)
         for number, (layer, full) in enumerate(zip(cut.layers, self.full[length].layers)):
             for head, rows in enumerate(rows_of(layer, full)):
@@ -115,13 +74,10 @@ class KvpressTest(unittest.TestCase):
         document = head_document(self.model, lazy, 16, 200)
         for length in LENGTHS:
             ours = self.ours(document, length)["positions"]
-            self.prefill(length, load_press(export(document, "kvpress", "--length", length)))
-            for number, layer in enumerate(self.model.model.layers):
-                _, masked_heads, masked = layer.self_attn.masked_key_indices
-                for head in range(3):
-                    gone = set(masked[masked_heads == head].tolist())
-                    self.assertEqual(bool(gone), lazy[number][head])
-                    self.assertEqual([i for i in range(length) if i not in gone], ours[number][head])
+            self.prefill(document, length)
+            kept = unmasked(self.model, length)
+            self.assertEqual(kept, ours)
+            self.assertEqual([[len(head) < length for head in layer] for layer in kept], lazy)
 
     def test_budgets(self):
         budgets = [40 + layer * 53 % 240 for layer in range(30)]
@@ -136,6 +92,45 @@ class KvpressTest(unittest.TestCase):
                 parts = (length - sink) // lag
                 kept = sink + keep * (parts - 1) + lag + (length - sink) % lag
                 self.check_cut(document, length, [kept] * 30)
+
+    def test_selections(self):
+        tried = [(name, {"budget": budget}) for name in ("tova", "keydiff") for budget in (64, 300)]
+        tried += [
+            ("criticalkv", {"budget": 128}),
+            ("criticalkv", {"budget": 200, "window": 64, "kernel": 5, "share": 0.75, "epsilon": 0.01}),
+            ("expected-attention", {"budget": 64}),
+            ("expected-attention", {"budget": 300, "sink": 16, "future": 100, "epsilon": 0.01}),
+            ("expected-attention", {"budget": 128, "covariance": False, "values": False}),
+        ]
+        for name, settings in tried:
+            document = selection_document(self.model, name, settings)
+            for length in LENGTHS:
+                with self.subTest(name=name, settings=settings, length=length):
+                    self.check_cut(document, length, [settings["budget"]] * 30)
+
+    def test_budgets_by_head(self):
+        for settings in ({"budget": 128}, {"budget": 200, "window": 64, "kernel": 5, "safeguard": 0.5}):
+            document = selection_document(self.model, "adakv", settings)
+            for length in LENGTHS:
+                with self.subTest(settings=settings, length=length):
+                    ours = self.ours(document, length)["positions"]
+                    self.prefill(document, length)
+                    kept = unmasked(self.model, length)
+                    self.assertEqual(kept, ours)
+                    self.assertEqual([sum(map(len, layer)) for layer in kept], [3 * settings["budget"]] * 30)
+                    self.assertGreater(len({len(head) for layer in kept for head in layer}), 10)
+
+    def test_chunks(self):
+        for settings in ({"budget": 130}, {"budget": 300, "window": 64, "kernel": 5, "chunk": 32}):
+            document = selection_document(self.model, "chunkkv", settings)
+            for length in LENGTHS:
+                with self.subTest(settings=settings, length=length):
+                    chunk = settings.get("chunk", 20)
+                    chunks = -(-length // chunk)
+                    kept = chunks * settings["budget"] // length * chunk
+                    # The last chunk, which is kept, may be shorter.
+                    kept -= chunks * chunk - length
+                    self.check_cut(document, length, [kept] * 30)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 """kvpress runs exported presses on a small random model and keeps the positions that the policies name."""
 import json
 import os
+import tempfile
 import unittest
 import warnings
 from pathlib import Path
 
 import torch
-from support import export, small_llama
+from kvpress_support import evaluated, load_press, prefilled, rows_of, unmasked
+from support import export, selection_document, small_llama
 
 DOCUMENTS = Path(__file__).resolve().parent.parent / "unit" / "export" / "documents"
 LENGTH = 600
@@ -16,33 +18,7 @@ LENGTH = 600
 def load(folder: Path):
     """The press, and its file as JSON."""
     (file,) = folder.glob("kvatlas_press*.json")
-    script = {"__name__": "load_press"}
-    exec(compile((folder / "load_press.py").read_text(encoding="utf-8"), "load_press.py", "exec"), script)
-    return script["load_press"](file), json.loads(file.read_text(encoding="utf-8"))
-
-
-def prefilled(model, ids, press=None):
-    """The cache after the prompt, cut by the press where there is one."""
-    from transformers import DynamicCache
-
-    cache = DynamicCache()
-    with torch.no_grad():
-        if press is None:
-            model(ids, past_key_values=cache)
-        else:
-            with press(model):
-                model(ids, past_key_values=cache)
-    return cache
-
-
-def positions(cut, full) -> list:
-    """[KV head] the positions whose keys a layer of the cache still holds."""
-    found = []
-    for head in range(full.shape[1]):
-        same = (cut[0, head][:, None, :] == full[0, head][None, :, :]).all(-1)
-        assert bool((same.sum(-1) == 1).all())
-        found.append(sorted(same.int().argmax(-1).tolist()))
-    return found
+    return load_press(folder), json.loads(file.read_text(encoding="utf-8"))
 
 
 class KvpressTest(unittest.TestCase):
@@ -57,7 +33,7 @@ class KvpressTest(unittest.TestCase):
         folder = export(DOCUMENTS / document, "kvpress", *options)
         press, numbers = load(folder)
         cache = prefilled(self.model, self.ids, press)
-        kept = [positions(cut.keys, whole.keys) for cut, whole in zip(cache.layers, self.full.layers)]
+        kept = [rows_of(cut, whole) for cut, whole in zip(cache.layers, self.full.layers)]
         return press, numbers, kept
 
     def test_lazy_layers_keep_the_first_and_the_last(self):
@@ -76,7 +52,7 @@ class KvpressTest(unittest.TestCase):
 
         cache = prefilled(self.model, self.ids, StreamingLLMPress(float(config["compression_ratio"])))
         ends = list(range(4)) + list(range(LENGTH - 256, LENGTH))
-        self.assertEqual(positions(cache.layers[0].keys, self.full.layers[0].keys), [ends] * 2)
+        self.assertEqual(rows_of(cache.layers[0], self.full.layers[0]), [ends] * 2)
 
     def test_budgets_keep_the_best_of_each_layer(self):
         _, numbers, kept = self.run_press("budgets.json", "--length", LENGTH)
@@ -180,6 +156,63 @@ class KvpressTest(unittest.TestCase):
                 token = logits[0, -1].argmax().view(1, 1)
                 expected.append(int(token))
         self.assertEqual(ids, expected)
+
+
+def small_qwen3(layers: int, heads: int, kv_heads: int):
+    """A random model that norms its queries, of heads whose size is not the width over their number."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(1)
+    shape = small_llama(layers, heads, kv_heads).config.to_dict()
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    names += ("num_key_value_heads", "max_position_embeddings", "initializer_range")
+    return Qwen3ForCausalLM(Qwen3Config(**{name: shape[name] for name in names}, head_dim=24)).eval()
+
+
+class SelectionsTest(unittest.TestCase):
+    """kvpress and the program select the same tokens on random models."""
+
+    SETTINGS = {
+        "adakv": [{"budget": 40}, {"budget": 90, "window": 30, "kernel": 1, "safeguard": 0}, {"budget": 64, "safeguard": 1}],
+        "chunkkv": [{"budget": 100}, {"budget": 60, "window": 3, "kernel": 9, "chunk": 7}],
+        "criticalkv": [{"budget": 40}, {"budget": 90, "window": 30, "kernel": 1, "share": 0, "epsilon": 0.5}],
+        "tova": [{"budget": 2}, {"budget": 50}],
+        "keydiff": [{"budget": 2}, {"budget": 50}],
+        "expected-attention": [
+            {"budget": 50},
+            {"budget": 60, "sink": 0, "future": 1, "epsilon": 0.1},
+            {"budget": 60, "covariance": False},
+            {"budget": 60, "values": False},
+        ],
+    }
+
+    def check(self, model, lengths=(97, 300)):
+        with tempfile.TemporaryDirectory(prefix="kvatlas-interop-") as folder:
+            model.save_pretrained(folder)
+            for length in lengths:
+                ids = torch.randint(0, 128, (1, length), generator=torch.Generator().manual_seed(length))
+                full = prefilled(model, ids)
+                for name, tried in self.SETTINGS.items():
+                    for settings in tried:
+                        with self.subTest(name=name, settings=settings, length=length):
+                            document = selection_document(model, name, settings)
+                            ours = evaluated(Path(folder), document, ids)["positions"]
+                            press = load_press(export(document, "kvpress", "--length", length))
+                            cut = prefilled(model, ids, press)
+                            if name == "adakv":
+                                kept = unmasked(model, length)
+                            else:
+                                kept = [rows_of(layer, whole) for layer, whole in zip(cut.layers, full.layers)]
+                            self.assertEqual(kept, ours)
+
+    def test_grouped_queries(self):
+        self.check(small_llama(3, 6, 2))
+
+    def test_a_kv_head_a_query_head(self):
+        self.check(small_llama(2, 3, 3))
+
+    def test_normed_queries(self):
+        self.check(small_qwen3(3, 4, 2))
 
 
 if __name__ == "__main__":

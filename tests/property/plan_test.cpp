@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "analyzer/model/rope.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
@@ -82,6 +83,21 @@ class PlanOf : public OnCheckpoint {
     return mean;
   }
 
+  static constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;
+  /// The scores of the tokens before a window of 8, pooled over 5 positions.
+  std::vector<double> by_window(const Attention& layer, std::int64_t g) const {
+    return of_group(g, [&](std::size_t h) {
+      std::vector<double> mean(static_cast<std::size_t>(kBefore), 0.0), pooled(mean);
+      for (std::size_t i = kBefore; i < kTokens; ++i)
+        for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += layer[h][i][j] / kWindow;
+      for (std::int64_t j = 0; j < kBefore; ++j)
+        for (std::int64_t k = std::max<std::int64_t>(0, j - 2); k <= std::min(kBefore - 1, j + 2);
+             ++k)
+          pooled[j] += mean[k] / 5;
+      return pooled;
+    });
+  }
+
   /// Of positions before `end`, `count` are kept and none left out scores higher.
   static void expect_best(const HeadCut& cut, const std::vector<double>& scores, std::int64_t end,
                           std::int64_t count) {
@@ -120,9 +136,157 @@ TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
     }
 }
 
+TEST_P(PlanOf, TovaKeepsWhatTheLastTokenAttendsTo) {
+  const auto layers = attention();
+  const Plan plan = plan_of("tova:budget=31");
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    SCOPED_TRACE(layer);
+    std::vector<double> mean(kTokens, 0.0);
+    for (const auto& of_head : layers[layer])
+      for (std::size_t j = 0; j < mean.size(); ++j)
+        mean[j] += of_head.back()[j] / static_cast<double>(config.n_heads);
+    for (const HeadCut& cut : plan.heads[layer]) {
+      expect_best(cut, mean, kTokens - 1, 30);
+      EXPECT_EQ(cut, plan.heads[layer].front());
+    }
+  }
+}
+
+TEST_P(PlanOf, KeyDiffKeepsTheKeysThatAreLeastLikeTheirMean) {
+  const auto policy = policies({"keydiff:budget=31"});
+  const Prefilled prompt = prefill(ids, policy);
+  const Plan plan = make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto of = prompt.sequence.cache(layer).key;
+    const View<const float, 3> key(static_cast<const float*>(of.data), of.sizes, of.strides);
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(str("layer ", layer, ", head ", g));
+      const auto at = [&](std::int64_t j, std::int64_t c) {
+        return static_cast<double>(key(g, j, c));
+      };
+      std::vector<double> length(kTokens), mean(static_cast<std::size_t>(key.sizes[2]));
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c) length[j] += at(j, c) * at(j, c);
+        length[j] = std::sqrt(length[j]);
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c) mean[c] += at(j, c) / length[j];
+      }
+      // The mean's own length is the same for all of them, and so scales no score.
+      std::vector<double> unlike(kTokens);
+      for (std::int64_t j = 0; j < kTokens; ++j)
+        for (std::int64_t c = 0; c < key.sizes[2]; ++c)
+          unlike[j] -= at(j, c) / length[j] * mean[c] / kTokens;
+      expect_best(plan.heads[layer][g], unlike, kTokens, 31);
+    }
+  }
+}
+
+/// [row][column]
+using Matrix = std::vector<std::vector<double>>;
+
+/// The mean of RoPE's rotations over `n` positions from `first` on, of columns.
+Matrix mean_rotation(const model::Config& config, std::int64_t layer, std::int64_t first,
+                     std::int64_t n) {
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  Matrix out(d, std::vector<double>(d, 0.0));
+  const bool local = config.window[layer] > 0 && config.local_rope, turns = config.has_rope(layer);
+  const auto frequencies = model::rope_frequencies(
+      local ? *config.local_rope : config.rope, local ? config.local_rotary_dim : config.rotary_dim,
+      config.context_length, first + n);
+  const std::size_t half = turns ? frequencies.inverse_frequency.size() : 0;
+  for (std::size_t i = 2 * half; i < d; ++i) out[i][i] = 1;
+  for (std::size_t i = 0; i < half; ++i)
+    for (std::int64_t p = first; p < first + n; ++p) {
+      const double angle = static_cast<double>(p) * frequencies.inverse_frequency[i];
+      const double cosine = std::cos(angle) * frequencies.scale / static_cast<double>(n),
+                   sine = std::sin(angle) * frequencies.scale / static_cast<double>(n);
+      out[i][i] += cosine;
+      out[i + half][i + half] += cosine;
+      out[i][i + half] -= sine;
+      out[i + half][i] += sine;
+    }
+  return out;
+}
+
+TEST_P(PlanOf, ExpectedAttentionKeepsWhatLaterQueriesWouldAttendTo) {
+  constexpr std::int64_t kSink = 3, kFuture = 40;
+  const auto tried = policies({"expected-attention:budget=31,sink=3,future=40",
+                               "expected-attention:budget=31,sink=3,future=40,covariance=0",
+                               "expected-attention:budget=31,sink=3,future=40,values=0",
+                               "expected-attention:budget=31,sink=3,future=40,epsilon=0.01"});
+  const Prefilled prompt = prefill(ids, tried);
+  std::vector<Plan> plans;
+  for (const auto& policy : tried)
+    plans.push_back(make_plan(policy, prompt.facts, prompt.sequence, config));
+  const auto floats = [](const AnyView<3>& of) {
+    return View<const float, 3>(static_cast<const float*>(of.data), of.sizes, of.strides);
+  };
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+
+  const auto check = [&](std::int64_t layer, const View<const float, 3>& query) {
+    const auto cache = prompt.sequence.cache(layer);
+    const auto key = floats(cache.key), value = floats(cache.value);
+    const Matrix rotation = mean_rotation(config, layer, kTokens, kFuture);
+    // [head][token] by the mean alone, and what the covariance adds.
+    Matrix by_mean, by_spread;
+    for (std::int64_t h = 0; h < config.n_heads; ++h) {
+      std::vector<double> mean(d, 0.0), turned(d, 0.0);
+      for (std::int64_t i = kSink; i < kTokens; ++i)
+        for (std::size_t c = 0; c < d; ++c)
+          mean[c] += static_cast<double>(query(h, i, c)) / (kTokens - kSink);
+      auto& logits = by_mean.emplace_back(static_cast<std::size_t>(kTokens), 0.0);
+      auto& more = by_spread.emplace_back(static_cast<std::size_t>(kTokens), 0.0);
+      for (std::size_t r = 0; r < d; ++r)
+        for (std::size_t c = 0; c < d; ++c) turned[r] += rotation[r][c] * mean[c];
+      for (std::int64_t j = kSink; j < kTokens; ++j) {
+        // k R cov R' k' is the mean of (q - mean) R' k', squared.
+        std::vector<double> back(d, 0.0);
+        for (std::size_t r = 0; r < d; ++r) {
+          logits[j] += turned[r] * static_cast<double>(key(h / group, j, r));
+          for (std::size_t c = 0; c < d; ++c)
+            back[c] += rotation[r][c] * static_cast<double>(key(h / group, j, r));
+        }
+        for (std::int64_t i = kSink; i < kTokens; ++i) {
+          double apart = 0;
+          for (std::size_t c = 0; c < d; ++c)
+            apart += (static_cast<double>(query(h, i, c)) - mean[c]) * back[c];
+          more[j] += apart * apart / (kTokens - kSink) / 2;
+        }
+        logits[j] *= config.attention_scale;
+        more[j] *= config.attention_scale * config.attention_scale;
+      }
+    }
+    for (std::size_t i = 0; i < tried.size(); ++i)
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        SCOPED_TRACE(str(tried[i].name, ", layer ", layer, ", head ", g));
+        const auto& part = std::get<ExpectedAttention>(tried[i].parts[0]);
+        auto scores = of_group(g, [&](std::size_t h) {
+          std::vector<double> shares(static_cast<std::size_t>(kTokens), 0.0);
+          double sum = 0;
+          for (std::int64_t j = kSink; j < kTokens; ++j)
+            sum += shares[j] = std::exp(by_mean[h][j] + (part.covariance ? by_spread[h][j] : 0.0));
+          for (double& share : shares) share /= sum;
+          return shares;
+        });
+        for (std::int64_t j = 0; j < kTokens; ++j) {
+          double squares = 0;
+          for (std::size_t c = 0; c < d; ++c)
+            squares += std::pow(static_cast<double>(value(g, j, c)), 2);
+          if (part.values) scores[j] = (scores[j] + part.epsilon) * std::sqrt(squares);
+          if (j < kSink) scores[j] = 1e300;
+        }
+        expect_best(plans[i].heads[layer][g], scores, kTokens, 31);
+      }
+  };
+  capture::Sequence sequence = engine.sequence();
+  const capture::Engine::Step step{&sequence, ids};
+  engine.run(
+      {&step, 1}, capture::Logits::last,
+      {.queries = [&](auto layer, auto, const auto& query) { check(layer, floats(query)); }});
+}
+
 TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
   const auto layers = attention();
-  constexpr std::int64_t kWindow = 8, kBefore = kTokens - kWindow;
   for (const std::string name : {"snapkv", "pyramidkv", "dynamickv"}) {
     SCOPED_TRACE(name);
     const Plan plan = plan_of(name + ":window=8,budget=28,kernel=5");
@@ -139,19 +303,129 @@ TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
               20 * config.n_layers);
     for (std::size_t layer = 0; layer < layers.size(); ++layer)
       for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
-        const auto scores = of_group(g, [&](std::size_t h) {
-          std::vector<double> mean(static_cast<std::size_t>(kBefore), 0.0), pooled(mean);
-          for (std::size_t i = kBefore; i < kTokens; ++i)
-            for (std::size_t j = 0; j < mean.size(); ++j)
-              mean[j] += layers[layer][h][i][j] / kWindow;
-          for (std::int64_t j = 0; j < kBefore; ++j)
-            for (std::int64_t k = std::max<std::int64_t>(0, j - 2);
-                 k <= std::min(kBefore - 1, j + 2); ++k)
-              pooled[j] += mean[k] / 5;
-          return pooled;
-        });
+        const auto scores = by_window(layers[layer], g);
         expect_best(plan.heads[layer][g], scores, kBefore, plan.budgets[layer]);
       }
+  }
+}
+
+TEST_P(PlanOf, AdaKvSharesTheBudgetOfALayerAmongItsHeads) {
+  const auto layers = attention();
+  constexpr std::int64_t kBudget = 28;
+  for (const std::int64_t safe : {0, 14, 21, 28}) {  // less than the window, or more
+    const Plan plan = plan_of(
+        str("adakv:window=8,budget=28,kernel=5,safeguard=", static_cast<double>(safe) / kBudget));
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      SCOPED_TRACE(str("safe ", safe, ", layer ", layer));
+      std::int64_t kept = 0;
+      double least_shared = 1e300, most_left = -1e300;
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const HeadCut& cut = plan.heads[layer][g];
+        const auto scores = by_window(layers[layer], g);
+        const auto count = std::ssize(cut.tokens) - kWindow;
+        EXPECT_GE(std::ssize(cut.tokens), safe);
+        expect_best(cut, scores, kBefore, count);
+        kept += count;
+        auto ranked = scores;
+        ranked.resize(static_cast<std::size_t>(kBefore));
+        std::sort(ranked.begin(), ranked.end(), std::greater<>());
+        if (count > std::max<std::int64_t>(0, safe - kWindow))
+          least_shared = std::min(least_shared, ranked[count - 1]);
+        if (count < kBefore) most_left = std::max(most_left, ranked[count]);
+      }
+      EXPECT_EQ(kept, (kBudget - kWindow) * config.n_kv_heads);
+      EXPECT_GE(least_shared, most_left - 1e-4);
+    }
+  }
+}
+
+TEST_P(PlanOf, ChunkKvKeepsTheBestChunks) {
+  const auto layers = attention();
+  // The last chunk is whole, lies in the window, or lies partly in it.
+  for (const std::int64_t chunk : {8, 7, 34}) {
+    const Plan plan = plan_of(str("chunkkv:window=8,budget=40,kernel=5,chunk=", chunk));
+    const auto policy = parse_policy(str("chunkkv:budget=40,chunk=", chunk));
+    const std::int64_t kept = std::get<ChunkKv>(policy.parts[0]).chunks_kept(kTokens);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      SCOPED_TRACE(str("chunks of ", chunk, ", layer ", layer));
+      std::vector<double> sums(kTokens, 0.0);
+      double greatest = 0;
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const auto scores = by_window(layers[layer], g);
+        for (std::int64_t j = 0; j < kBefore; ++j) {
+          sums[j] += scores[j];
+          greatest = std::max(greatest, scores[j]);
+        }
+      }
+      for (std::int64_t j = kBefore; j < kTokens; ++j)
+        sums[j] = (greatest + 1) * static_cast<double>(config.n_kv_heads);
+      const HeadCut& cut = plan.heads[layer].front();
+      const std::set<std::int64_t> tokens(cut.tokens.begin(), cut.tokens.end());
+      EXPECT_TRUE(std::is_sorted(cut.tokens.begin(), cut.tokens.end()));
+      std::int64_t chunks = 0;
+      double least = 1e300, most = -1e300;
+      for (std::int64_t first = 0; first < kTokens; first += chunk) {
+        const std::int64_t end = std::min(first + chunk, kTokens);
+        double mean = 0;
+        for (std::int64_t j = first; j < end; ++j) {
+          mean += sums[j] / static_cast<double>(end - first);
+          EXPECT_EQ(tokens.contains(j), tokens.contains(first)) << j;
+        }
+        chunks += tokens.contains(first) ? 1 : 0;
+        if (tokens.contains(first))
+          least = std::min(least, mean);
+        else
+          most = std::max(most, mean);
+      }
+      EXPECT_EQ(chunks, kept);
+      EXPECT_GE(least, most - 1e-4);
+      for (const HeadCut& other : plan.heads[layer]) EXPECT_EQ(other, cut);
+    }
+  }
+}
+
+TEST_P(PlanOf, CriticalKvWeighsScoresByWhatValuesGive) {
+  const auto layers = attention();
+  constexpr std::int64_t kFirst = 14;
+  constexpr double kEpsilon = 0.02;
+  const auto policy = policies({"criticalkv:window=8,budget=28,kernel=5,share=0.5,epsilon=0.02"});
+  const Prefilled prompt = prefill(ids, policy);
+  const Plan plan = make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    const auto of = prompt.sequence.cache(layer).value;
+    const View<const float, 3> value(static_cast<const float*>(of.data), of.sizes, of.strides);
+    const model::Weight& weight = engine.model().layers()[layer].output;
+    const std::int64_t columns = weight.columns(), size = columns / config.n_heads;
+    std::vector<float> output(static_cast<std::size_t>(weight.rows() * columns));
+    model::read_rows(weight, 0, weight.rows(), output.data());
+    double greatest = 0;
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g)
+      for (const double score : by_window(layers[layer], g)) greatest = std::max(greatest, score);
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(str("layer ", layer, ", head ", g));
+      auto scores = by_window(layers[layer], g);
+      for (std::int64_t j = kBefore; j < kTokens; ++j) scores[j] = greatest + 1;
+      // The first tokens of the window have the best scores, and of equal ones the earlier is kept.
+      std::vector<std::int64_t> order(static_cast<std::size_t>(kTokens));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](auto a, auto b) { return scores[a] > scores[b]; });
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        double magnitudes = 0;
+        for (std::int64_t h = g * group; h < (g + 1) * group; ++h)
+          for (std::int64_t r = 0; r < weight.rows(); ++r) {
+            double sum = 0;
+            for (std::int64_t c = 0; c < size; ++c)
+              sum += static_cast<double>(output[r * columns + h * size + c]) *
+                     static_cast<double>(value(g, j, c));
+            magnitudes += std::abs(sum) / static_cast<double>(group);
+          }
+        scores[j] = (scores[j] + kEpsilon) * magnitudes;
+      }
+      for (std::int64_t i = 0; i < kFirst; ++i) scores[order[i]] = 1e300;
+      expect_best(plan.heads[layer][g], scores, kTokens, 28);
+    }
   }
 }
 

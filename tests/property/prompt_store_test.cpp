@@ -23,6 +23,9 @@ const std::vector<std::vector<std::string>> kRounds = {
      "simlayerkv:threshold=0.3,initial=2,recent=24,identify=prefill,w_last=5"},
     {"dynamickv:window=8,budget=40", "snapkv:window=70,budget=90",
      "simlayerkv:threshold=0.5,initial=3,recent=12"},
+    {"adakv:window=8,budget=30", "chunkkv:window=8,budget=30,chunk=7",
+     "criticalkv:window=8,budget=30", "tova:budget=30", "keydiff:budget=30"},
+    {"expected-attention:budget=30", "expected-attention:budget=30,sink=9,future=3"},
     {"lagkv:sink=4,lag=16,ratio=1/4", "lagkv:sink=4,lag=16,ratio=1/4+kv4", "h2o:budget=40"},
     {"simlayerkv:threshold=0.4,initial=2,recent=20", "h2o:budget=30", "snapkv:window=8,budget=40"}};
 
@@ -115,6 +118,8 @@ TEST_P(PromptStoreOf, FindsWhatWasReadUnlessMoreIsNeeded) {
   EXPECT_NE(store.find(engine, key, needs("snapkv:window=16")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("snapkv:window=65")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("h2o:budget=40")), nullptr);
+  EXPECT_EQ(store.find(engine, key, needs("expected-attention")), nullptr);
+  EXPECT_EQ(store.find(engine, key, needs("criticalkv")), nullptr);
   simulate(engine, ids, fitting({"snapkv:window=65,budget=80"}), options, "prompt");
   key.front() += 1;
   EXPECT_EQ(store.find(engine, key, {}), nullptr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,20 +59,26 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
   /// Float32 rounding, which gemma2's random weights amplify (tests/golden/forward_test.cpp).
   const float logit_error = GetParam() == "gemma2_f32" ? 1e-2f : 1e-3f;
 
-  /// As the simulation does it: the prompt, then the step that some policies decide by.
-  Prefilled prefill(const std::vector<std::int64_t>& ids, const std::vector<Policy>& for_policies) {
+  /// As the simulation does it: the prompt, then the step that some policies decide by, of the
+  /// token that is given or of the model's own.
+  Prefilled prefill(const std::vector<std::int64_t>& ids, const std::vector<Policy>& for_policies,
+                    std::optional<std::int64_t> first = {}) {
     Prefilled out{engine.sequence(),
                   {needs_of(for_policies), config, static_cast<std::int64_t>(ids.size())},
                   {}};
-    const auto run = [&](const std::vector<std::int64_t>& tokens, auto observe) {
+    const auto run = [&](const std::vector<std::int64_t>& tokens,
+                         const capture::EngineObservers& observers) {
       const capture::Engine::Step step{&out.sequence, tokens};
-      engine.run({&step, 1}, capture::Logits::last,
-                 {.attention = observe, .logits = {}, .progress = {}});
+      engine.run({&step, 1}, capture::Logits::last, observers);
     };
-    run(ids, [&](const capture::AttentionInputs& in) { out.facts.prefill(in); });
+    run(ids,
+        {.attention = [&](const auto& in) { out.facts.prefill(in); },
+         .queries = [&](auto layer, auto, const auto& query) { out.facts.queries(layer, query); },
+         .value_outputs = [&](auto layer, auto,
+                              const auto& outputs) { out.facts.value_outputs(layer, outputs); }});
     out.logits = out.sequence.logits();
-    run({capture::argmax(out.logits)},
-        [&](const capture::AttentionInputs& in) { out.facts.first_step(in); });
+    run({first.value_or(capture::argmax(out.logits))},
+        {.attention = [&](const auto& in) { out.facts.first_step(in); }});
     return out;
   }
 };

@@ -107,6 +107,13 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "snapkv:window=8,budget=200",
       "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
       "h2o:budget=400",
+      "adakv:window=8,budget=200",
+      "chunkkv:window=8,budget=200,chunk=7",
+      "chunkkv:window=8,budget=20,chunk=100",
+      "criticalkv:window=8,budget=200",
+      "tova:budget=200",
+      "keydiff:budget=200",
+      "expected-attention:budget=200",
       "lagkv:sink=4,lag=16,ratio=1",
       "lagkv:sink=4,lag=8,ratio=1,variant=local",
       "lagkv:sink=16,lag=128,ratio=1/4",
@@ -138,6 +145,14 @@ const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
                                          "streaming:initial=4,recent=20",  // twice
                                          "snapkv:window=8,budget=24",
                                          "h2o:budget=16+kv4",
+                                         "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
+                                         "keydiff:budget=24",
+                                         "expected-attention:budget=24",
+                                         "criticalkv:window=8,budget=24+kv4",
+                                         "chunkkv:window=8,budget=24,chunk=5",
+                                         "adakv:window=8,budget=24",
+                                         "simlayerkv:threshold=0.4,recent=24,granularity=head+"
+                                         "adakv:window=8,budget=24,heads=query",
                                          "pod:delta=0.3,initial=4,recent=24,tau=0.5",
                                          "minicache:recent=16",
                                          "quest:page=8,budget=32"};
@@ -240,17 +255,7 @@ TEST_P(SimulationOf, CutsBeforeTheQuestion) {
   const Ids ids = random_ids(n + 9, 7);
   const auto got = run(ids, tried, {.max_new = count, .context_tokens = n});
   // The first step, which some decide by, is the question's first token.
-  Prefilled prompt{engine.sequence(), {needs_of(tried), config, n}, {}};
-  capture::Engine::Step step{&prompt.sequence, Ids(ids.begin(), ids.begin() + n)};
-  engine.run({&step, 1}, capture::Logits::last,
-             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.prefill(in); },
-              .logits = {},
-              .progress = {}});
-  step.tokens = {ids[n]};
-  engine.run({&step, 1}, capture::Logits::last,
-             {.attention = [&](const capture::AttentionInputs& in) { prompt.facts.first_step(in); },
-              .logits = {},
-              .progress = {}});
+  const Prefilled prompt = prefill(Ids(ids.begin(), ids.begin() + n), tried, ids[n]);
   for (std::size_t i = 0; i < tried.size(); ++i) {
     SCOPED_TRACE(tried[i].name);
     const Plan plan = make_plan(tried[i], prompt.facts, prompt.sequence, config);

@@ -99,7 +99,14 @@ KINDS = {
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
+_OF_THE_PROGRAM = "'kvatlas evaluate' makes its selections, and this package does not"
 NOT_RUN = {
+    "adakv": _OF_THE_PROGRAM,
+    "chunkkv": _OF_THE_PROGRAM,
+    "criticalkv": _OF_THE_PROGRAM,
+    "tova": _OF_THE_PROGRAM,
+    "keydiff": _OF_THE_PROGRAM,
+    "expected-attention": _OF_THE_PROGRAM,
     "minicache": "merged layers would have to be stored as directions and norms",
     "quest": "it keeps the whole cache and only reads less of it",
 }

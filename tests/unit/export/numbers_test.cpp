@@ -146,6 +146,65 @@ TEST(KvpressNumbers, LagKeepsTheLength) {
     }
 }
 
+TEST(KvpressNumbers, SelectionsKeepTheBudget) {
+  for (const std::int64_t budget : {2, 37, 600})
+    for (const std::int64_t length : {100, 599, 600, 601, 4097})
+      for (const Part& part : {Part(calibrate::Tova{budget}), Part(calibrate::KeyDiff{budget}),
+                               Part(calibrate::AdaKv{{.window = 1, .budget = budget}})}) {
+        const auto file = str("kvatlas_press_", length, ".json");
+        const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+        const bool scored = press.contains("scorer");
+        EXPECT_EQ(scored, std::holds_alternative<calibrate::AdaKv>(part));
+        const double removed =
+            press.at(scored ? "scorer_arguments" : "arguments").at("compression_ratio");
+        EXPECT_EQ(python_int(static_cast<double>(length) * (1 - removed)),
+                  std::min(budget, length));
+        EXPECT_EQ(press.at("kept"), std::min(budget, length));
+      }
+}
+
+TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {
+  for (const std::int64_t budget : {17, 128, 600})
+    for (const std::int64_t chunk : {1, 7, 20})
+      for (const std::int64_t length : {19, 100, 599, 600, 601, 4097}) {
+        const calibrate::ChunkKv part{{.budget = budget}, chunk};
+        const auto file = str("kvatlas_press_", length, ".json");
+        const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+        const double removed = press.at("scorer_arguments").at("compression_ratio");
+        EXPECT_EQ(std::max<std::int64_t>(
+                      1, python_int(static_cast<double>(part.chunks(length)) * (1 - removed))),
+                  part.chunks_kept(length));
+        EXPECT_EQ(press.at("arguments").at("chunk_length"), chunk);
+      }
+}
+
+TEST(KvpressNumbers, CriticalKvsArguments) {
+  const calibrate::CriticalKv part{{.window = 9, .budget = 100, .kernel = 3}, 0.25, 0.5};
+  const auto press =
+      json::parse(exported(document_of(part), "kvpress").at("kvatlas_press_2048.json"));
+  EXPECT_EQ(press.at("arguments"), (json{{"first_stage_ratio", 0.25}, {"epsilon", 0.5}}));
+  const auto& scorer = press.at("scorer_arguments");
+  EXPECT_EQ(scorer.at("window_size"), 9);
+  EXPECT_EQ(scorer.at("kernel_size"), 3);
+  const double removed = scorer.at("compression_ratio");
+  EXPECT_EQ(python_int(2048 * (1 - removed)), 100);
+  // Its own arithmetic of the first stage.
+  EXPECT_EQ(python_int((1 - removed) * 2048 * 0.25), part.first());
+}
+
+TEST(KvpressNumbers, ExpectedAttentionsArguments) {
+  const calibrate::ExpectedAttention part{100, 7, 300, false, true, 0.5};
+  const auto press =
+      json::parse(exported(document_of(part), "kvpress").at("kvatlas_press_2048.json"));
+  EXPECT_EQ(press.at("kept"), 100);
+  const auto& arguments = press.at("arguments");
+  EXPECT_EQ(arguments.at("n_sink"), 7);
+  EXPECT_EQ(arguments.at("n_future_positions"), 300);
+  EXPECT_EQ(arguments.at("use_covariance"), false);
+  EXPECT_EQ(arguments.at("use_vnorm"), true);
+  EXPECT_EQ(arguments.at("epsilon"), 0.5);
+}
+
 /// [layer][head] 1 for retrieval heads, as DuoAttention makes them of a table.
 std::vector<int> sparsified(std::vector<double> table, double sparsity, Random& random) {
   for (double& number : table) number += 1e-6 * random.uniform();

@@ -141,13 +141,29 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
       "simlayerkv:threshold=0.5,initial=1,recent=2,identify=prefill,w_last=3,granularity=head,"
       "opposite=1";
   for (const std::string& text : std::vector<std::string>{
-           "streaming:recent=9", "window:recent=9", lazy,
+           "streaming:recent=9",
+           "window:recent=9",
+           lazy,
            "pod:delta=0.25,initial=1,recent=2,granularity=head,tau=0.5,blocks=p.h5",
            "dynamickv:window=8,budget=64,kernel=5,pooling=max,r_max=2.5,update=3",
-           "lagkv:sink=1,lag=64,ratio=1/6", "local:lag=64", "l2:lag=64", "snapkv:budget=64",
-           "pyramidkv:budget=64", "h2o:budget=64", "pyramid-layers:layers=0",
+           "lagkv:sink=1,lag=64,ratio=1/6",
+           "local:lag=64",
+           "l2:lag=64",
+           "snapkv:budget=64",
+           "pyramidkv:budget=64",
+           "h2o:budget=64",
+           "adakv:budget=64,pooling=max,safeguard=0.5",
+           "chunkkv:budget=64,chunk=9",
+           "criticalkv:window=8,share=0.25,epsilon=0.5",
+           "tova:budget=64",
+           "keydiff:budget=64",
+           "expected-attention:sink=2,future=64,covariance=0,values=0",
+           "expected-attention:epsilon=0.25",
+           "pyramid-layers:layers=0",
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
-           "minicache:t=0.5,recent=0", "quest:page=4,budget=64", "quest:page=1,budget=1"}) {
+           "minicache:t=0.5,recent=0",
+           "quest:page=4,budget=64",
+           "quest:page=1,budget=1"}) {
     const Part part = parse_policy(text).parts.at(0);
     Document document = full_document();
     document.compose.clear();
@@ -171,9 +187,10 @@ TEST(Document, SchemaListsTheSettings) {
     return keys;
   };
   std::map<std::string, std::set<std::string>> written;
-  for (const char* text : {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv",
-                           "snapkv", "pyramidkv", "h2o:heavy=8", "pyramid-layers:shape=linear",
-                           "random-layers:layers=1", "minicache", "quest"}) {
+  for (const char* text :
+       {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
+        "adakv", "chunkkv", "criticalkv", "h2o:heavy=8", "tova", "keydiff", "expected-attention",
+        "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache", "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
@@ -273,10 +290,13 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
   EXPECT_NO_THROW(check_cache(parse_policy("lagkv+kv4"), plain));
   for (const ModelInfo* model : {&latent, &shared, &sizes})
     EXPECT_NO_THROW(check_cache(parse_policy("streaming"), *model));
-  EXPECT_NO_THROW(check_cache(parse_policy("simlayerkv"), latent));
-  for (const char* policy : {"snapkv", "dynamickv", "h2o", "lagkv", "pod", "minicache", "quest"})
+  for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
+    EXPECT_NO_THROW(check_cache(parse_policy(policy), latent)) << policy;
+  for (const char* policy : {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff",
+                             "expected-attention", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
-  EXPECT_THAT(why_not("simlayerkv", shared), HasSubstr("read the keys of others"));
+  for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
+    EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;
   EXPECT_THAT(why_not("lagkv", sizes), HasSubstr("heads of different sizes"));
   EXPECT_NO_THROW(check_cache(parse_policy("snapkv+kv4"), sizes));
   for (const ModelInfo* model : {&latent, &shared})

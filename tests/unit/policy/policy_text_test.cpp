@@ -71,6 +71,22 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_TRUE(only_part<SnapKv>("pyramidkv:budget=99").pyramid);
   EXPECT_FALSE(only_part<SnapKv>("snapkv").pyramid);
   EXPECT_EQ(only_part<H2o>("h2o:budget=7").budget, 7);
+  EXPECT_EQ(only_part<AdaKv>("adakv:budget=99,safeguard=0.5").safe(), 49);
+  EXPECT_EQ(only_part<AdaKv>("adakv:window=4,heads=query").select.window, 4);
+  const auto expected = only_part<ExpectedAttention>(
+      "expected-attention:budget=9,sink=0,future=1,covariance=0,values=0,epsilon=0.5");
+  EXPECT_EQ(expected.budget, 9);
+  EXPECT_EQ(expected.sink, 0);
+  EXPECT_EQ(expected.future, 1);
+  EXPECT_FALSE(expected.covariance || expected.values);
+  EXPECT_EQ(expected.epsilon, 0.5);
+  EXPECT_EQ(only_part<ChunkKv>("chunkkv:chunk=8").chunk, 8);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:budget=99,share=0.5").first(), 49);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:share=0.001").first(), 1);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:share=0").first(), 0);
+  EXPECT_EQ(only_part<CriticalKv>("criticalkv:epsilon=0.5").epsilon, 0.5);
+  EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
+  EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
   EXPECT_EQ(layers.choose, LayerBaseline::Choose::random);
   EXPECT_EQ(layers.from, LayerBaseline::From::upper);
@@ -79,6 +95,21 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(only_part<LayerBaseline>("pyramid-layers:threshold=0.5").threshold, 0.5);
   EXPECT_EQ(only_part<MiniCache>("minicache:t=0.5,recent=0").recent, 0);
   EXPECT_EQ(only_part<Quest>("quest:page=32,budget=64").page, 32);
+}
+
+TEST(PolicyText, ChunkKvKeepsWholeChunks) {
+  const auto part = only_part<ChunkKv>("chunkkv:window=4,budget=50,chunk=10");
+  EXPECT_EQ(part.kept(50), 50);
+  EXPECT_EQ(part.kept(100), 50);
+  EXPECT_EQ(part.chunks_kept(103), 5);  // 11 * 50 / 103 is 5.3
+  EXPECT_EQ(part.kept(103), 43);        // the last chunk has 3 tokens
+  EXPECT_EQ(part.kept(107), 47);
+  EXPECT_TRUE(part.keeps_last(107));  // 4 of its 7 tokens are in the window
+  EXPECT_FALSE(part.keeps_last(109));
+  EXPECT_EQ(part.chunks_kept(1000), 5);
+  const auto few = only_part<ChunkKv>("chunkkv:window=4,budget=5,chunk=10");
+  EXPECT_EQ(few.chunks_kept(100), 1);
+  EXPECT_EQ(few.kept(9), 9);
 }
 
 TEST(PolicyText, LagKvKeepsExactShares) {
@@ -122,6 +153,9 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"pod:prefill=shared", "pod:prefill=shared"},
       {"h2o:budget=64", "h2o:budget=64"},
       {"h2o:heavy=96,budget=4096", "h2o:budget=4096,heavy=96"},
+      {"tova:budget=128", "tova"},
+      {"adakv:safeguard=2e-1,budget=96", "adakv:budget=96"},
+      {"keydiff:budget=64+simlayerkv", "simlayerkv+keydiff:budget=64"},
       {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
   };
   for (const auto& [given, expected] : cases) {
@@ -166,7 +200,8 @@ TEST(PolicyText, RefusalsOfValues) {
   EXPECT_THAT(refusal("streaming:recent=2.5"), HasSubstr("whole number"));
   EXPECT_THAT(refusal("pod:granularity=layer"), HasSubstr("expected kv-head or head"));
   EXPECT_THAT(refusal("snapkv:kernel=4"), HasSubstr("kernel 4: must be odd"));
-  EXPECT_THAT(refusal("snapkv:window=16,budget=16"), HasSubstr("must exceed the window"));
+  for (const char* text : {"snapkv:window=16,budget=16", "adakv:window=16,budget=16"})
+    EXPECT_THAT(refusal(text), HasSubstr("must exceed the window"));
   EXPECT_THAT(refusal("lagkv:ratio=1/0"), HasSubstr("more than 0 and at most 1"));
   EXPECT_THAT(refusal("lagkv:ratio=half"), HasSubstr("0.25 or 1/4"));
   EXPECT_THAT(refusal("quest:page=16,budget=8"), HasSubstr("less than a page"));
@@ -179,6 +214,11 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("simlayerkv+pyramid-layers"),
               HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("expected-attention:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
+  EXPECT_THAT(refusal("chunkkv:heads=query"), HasSubstr("no key 'heads'"));
+  EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));
+  EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
   EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
   EXPECT_THAT(refusal("full+lagkv"), HasSubstr("keeps the whole cache"));

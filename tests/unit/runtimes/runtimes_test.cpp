@@ -50,24 +50,24 @@ std::string refusal(const Policy& policy, const char* runtime, const char* archi
 }
 
 TEST(Runtimes, Matrix) {
-  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats: exact, approximate or
-  // not.
-  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee -"},
-                                                      {"duo-attention", "Ec - Ec - - - -"},
-                                                      {"vllm", "Eh - - - - - Ai"},
-                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai"},
-                                                      {"transformers", "Aabcd - - - Aacg - Ai"},
-                                                      {"sglang", "Aabcd - - - - - Ai"},
-                                                      {"llama.cpp", "Aabcd - - - - - Ai"},
-                                                      {"mlx-lm", "Aabcd - - - - - -"},
-                                                      {"mlc-llm", "Abc - - - - - -"},
-                                                      {"openvino", "Agh - - - Agh - -"},
-                                                      {"minference", "Af - Af - - - -"},
-                                                      {"simlayerkv", "A E - - - - -"},
-                                                      {"dynamickv", "- - - - A - -"},
-                                                      {"lagkv", "- - - - - E -"},
-                                                      {"kvcache-factory", "- - Ag - E - -"},
-                                                      {"transformers-cache", "E E E E E E E"}};
+  // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats, selections, selections
+  // by head: exact, approximate or not.
+  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee - Ee Eef"},
+                                                      {"duo-attention", "Ec - Ec - - - - - -"},
+                                                      {"vllm", "Eh - - - - - Ai - -"},
+                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai - -"},
+                                                      {"transformers", "Aabcd - - - Aacg - Ai - -"},
+                                                      {"sglang", "Aabcd - - - - - Ai - -"},
+                                                      {"llama.cpp", "Aabcd - - - - - Ai - -"},
+                                                      {"mlx-lm", "Aabcd - - - - - - - -"},
+                                                      {"mlc-llm", "Abc - - - - - - - -"},
+                                                      {"openvino", "Agh - - - Agh - - - -"},
+                                                      {"minference", "Af - Af - - - - - -"},
+                                                      {"simlayerkv", "A E - - - - - - -"},
+                                                      {"dynamickv", "- - - - A - - - -"},
+                                                      {"lagkv", "- - - - - E - - -"},
+                                                      {"kvcache-factory", "- - Ag - E - - - -"},
+                                                      {"transformers-cache", "E E E E E E E - -"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
@@ -99,6 +99,9 @@ TEST(Runtimes, FormsOfParts) {
   EXPECT_EQ(form_of(lazy_heads().parts[0]), Form::lazy_heads);
   EXPECT_EQ(form_of(SimLayerKv{}), Form::lazy_by_input);
   EXPECT_EQ(form_of(Streaming{}), Form::lazy_layers);
+  EXPECT_EQ(form_of(Tova{}), Form::selected);
+  EXPECT_EQ(form_of(KeyDiff{}), Form::selected);
+  EXPECT_EQ(form_of(AdaKv{}), Form::selected_by_head);
   EXPECT_EQ(form_of(H2o{}), std::nullopt);
 }
 
@@ -335,6 +338,31 @@ TEST(Runtimes, NoneIsGivenLayersThatAreNotAlike) {
   EXPECT_THAT(why_no_runtime(model), HasSubstr("one latent"));
   model.layer_numbers = {3, 7, 11, 15};
   EXPECT_THAT(why_no_runtime(model), HasSubstr("without attention"));
+}
+
+TEST(Runtimes, SelectionsAreRefusedByName) {
+  for (const char* text :
+       {"adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention"})
+    for (const auto& runtime : runtimes()) {
+      SCOPED_TRACE(str(text, " in ", runtime.name));
+      const auto policy = parse_policy(text);
+      if (!runtime.takes(form_of(policy.parts[0]).value())) {
+        EXPECT_THAT(
+            refusal(policy, runtime.name.c_str()),
+            testing::AllOf(HasSubstr(runtime.title), HasSubstr(str("cannot run '", text, "'"))));
+        continue;
+      }
+      EXPECT_EQ(policy_text(as_runtime_behaves(policy, runtime.name, model_of("llama")).policy),
+                text);
+    }
+  EXPECT_EQ(part_as<AdaKv>(parse_policy("adakv:pooling=max"), "kvpress").select.pooling,
+            Pooling::average);
+  EXPECT_THAT(as_runtime_behaves(parse_policy("adakv"), "kvpress", model_of("llama")).changes,
+              Contains(HasSubstr("memory is not freed")));
+  EXPECT_THAT(refusal(parse_policy("adakv:heads=query"), "kvpress"), HasSubstr("'heads=query'"));
+  // Beside a part that is taken, too.
+  EXPECT_THAT(refusal(parse_policy("simlayerkv+tova"), "transformers-cache"),
+              HasSubstr("it cannot take tokens that a score selects"));
 }
 
 TEST(Runtimes, OurCacheChangesNothing) {

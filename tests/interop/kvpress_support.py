@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of kvpress share: its presses as the program exports them, and what both keep of a prompt."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+from support import run, written
+from transformers import DynamicCache
+
+
+def load_press(folder: Path):
+    """The press of an exported folder."""
+    (file,) = folder.glob("kvatlas_press*.json")
+    script = {"__name__": "load_press"}
+    exec(compile((folder / "load_press.py").read_text(encoding="utf-8"), "load_press.py", "exec"), script)
+    return script["load_press"](file)
+
+
+def prefilled(model, ids: torch.Tensor, press=None) -> DynamicCache:
+    """The cache after the prompt, cut by the press where there is one."""
+    cache = DynamicCache()
+    with torch.no_grad():
+        if press is None:
+            model(ids, past_key_values=cache)
+        else:
+            with press(model):
+                model(ids, past_key_values=cache)
+    return cache
+
+
+def rows_of(cut, full) -> list:
+    """[KV head] which rows of the full cache's layer a cut one holds: known by their keys, which no two share."""
+    found = []
+    for head in range(full.keys.shape[1]):
+        same = (cut.keys[0, head][:, None, :] == full.keys[0, head][None, :, :]).all(-1)
+        assert bool((same.sum(-1) == 1).all()), "a key that is none of the full cache, or two of it"
+        rows = same.int().argmax(-1)
+        assert torch.equal(cut.values[0, head], full.values[0, head][rows]), "a key with another token's value"
+        found.append(sorted(rows.tolist()))
+    return found
+
+
+def unmasked(model, length: int) -> list:
+    """[layer][KV head] the positions of the prompt that a press has not masked."""
+    kept = []
+    for layer in model.model.layers:
+        _, heads, positions = layer.self_attn.masked_key_indices
+        gone = [set(positions[heads == head].tolist()) for head in range(model.config.num_key_value_heads)]
+        kept.append([[i for i in range(length) if i not in of_head] for of_head in gone])
+    return kept
+
+
+def evaluated(model: Path, document: dict, ids: torch.Tensor) -> dict:
+    """What the program says of the document's policy in kvpress, on the prompt; `positions` are [layer][KV head]."""
+    prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
+    prompts.write_text(json.dumps({"id": "a", "tokens": ids[0].tolist()}), encoding="utf-8")
+    words = ["evaluate", "--model", model, "--prompts", prompts, "--policy", written(document), "--as", "kvpress"]
+    words += ["--new", "2", "--ignore-eos", "--no-comparison", "--time-steps", "0"]
+    lines = map(json.loads, run(*words, "--json", "--generations", "--positions").splitlines())
+    (line,) = [line for line in lines if line["policy"] != "full"]
+    line["positions"] = [
+        [[i for begin, end in ranges for i in range(begin, end)] for ranges in heads] for heads in line["positions"]
+    ]
+    return line
