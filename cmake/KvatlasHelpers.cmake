@@ -46,7 +46,10 @@ function(kvatlas_folder_library name)
     kvatlas_join(kvatlas_${name} 8)
   endif()
   if(ARG_LIGHT)
-    target_compile_options(kvatlas_${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+    # At -O1 GCC 12 takes moved optionals for uninitialised ones.
+    target_compile_options(kvatlas_${name} PRIVATE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>
+      $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>>:-Wno-maybe-uninitialized>)
   endif()
 endfunction()
 

@@ -15,6 +15,7 @@
 namespace kvatlas::capture {
 
 /// The kernels' view as a tensor of the same memory.
+at::Tensor tensor_of(const AnyView<2>& view);
 at::Tensor tensor_of(const AnyView<3>& view);
 at::Tensor tensor_of(const View<const float, 1>& view);
 

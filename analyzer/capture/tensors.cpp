@@ -10,6 +10,15 @@ namespace {
 
 at::Device device_of(Memory memory) { return memory == Memory::device ? at::kCUDA : at::kCPU; }
 
+template <std::size_t N>
+at::Tensor of_any(const AnyView<N>& view) {
+  const auto type = view.type == DType::f32   ? at::kFloat
+                    : view.type == DType::f16 ? at::kHalf
+                                              : at::kBFloat16;
+  return at::from_blob(const_cast<void*>(view.data), view.sizes, view.strides,
+                       at::TensorOptions(type).device(device_of(view.memory)));
+}
+
 }  // namespace
 
 at::Tensor tensor_of(const View<const float, 1>& view) {
@@ -17,13 +26,8 @@ at::Tensor tensor_of(const View<const float, 1>& view) {
                        at::TensorOptions(at::kFloat).device(device_of(view.memory)));
 }
 
-at::Tensor tensor_of(const AnyView<3>& view) {
-  const auto type = view.type == DType::f32   ? at::kFloat
-                    : view.type == DType::f16 ? at::kHalf
-                                              : at::kBFloat16;
-  return at::from_blob(const_cast<void*>(view.data), view.sizes, view.strides,
-                       at::TensorOptions(type).device(device_of(view.memory)));
-}
+at::Tensor tensor_of(const AnyView<2>& view) { return of_any(view); }
+at::Tensor tensor_of(const AnyView<3>& view) { return of_any(view); }
 
 void write_tensor(const WriteBytes& write, const at::Tensor& tensor) {
   if (!tensor.defined()) return write_values<std::int64_t>(write, {});
