@@ -3,12 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/data/parse_prompt.hpp"
 
 namespace kvatlas::data {
@@ -17,15 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing_support::error_of;
 
 TEST(Prompts, TheThreeWaysOfSayingAPrompt) {
   EXPECT_THAT(parse_prompt(R"({"tokens":[1,2,3],"id":"a","task":"t"})").tokens,

@@ -10,7 +10,6 @@ namespace kvatlas::calibrate {
 namespace {
 
 using testing::ElementsAre;
-using testing_support::Random;
 
 constexpr KvFormat kFormats[] = {KvFormat::q8_0, KvFormat::int4};
 
@@ -42,7 +41,7 @@ TEST(Precision, WhatIsWorseIsPassedOver) {
 /// No other choice of formats costs less at the size of an allocation.
 TEST(Precision, AllocationsAreTheBestOfTheirSize) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Random random(seed);
+    testing_support::Random random(seed);
     std::vector<StoredItem> items;
     for (int i = 0; i < 5; ++i)
       items.push_back({static_cast<double>(random.integer(1, 9)),
