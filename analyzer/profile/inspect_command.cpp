@@ -476,7 +476,7 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  kvatlas inspect config.json --context 131072 --batch 8 --memory 80GiB --weights 16GiB\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
-      "  kvatlas inspect model.gguf --context 32768 --as llama.cpp\n"
+      "  kvatlas inspect MODEL.gguf --context 32768 --as llama.cpp\n"
       "  kvatlas inspect p.h5\n"
       "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
   command->callback([=] { inspect(*path, *options, others, in_runtime); });
