@@ -369,7 +369,9 @@ bool is_header_alone(const std::filesystem::path& path) {
 
 void inspect_model(const std::string& path, const InspectOptions& o,
                    const CacheInRuntime& in_runtime) {
-  if (!o.model.empty() || (!o.runtime.empty() && !in_runtime))
+  std::error_code not_there;
+  if (std::filesystem::exists(path, not_there) &&
+      (!o.model.empty() || (!o.runtime.empty() && !in_runtime)))
     fail(ErrorCode::usage, "--model is for a policy; ", quoted(path, 200), " is a model");
   std::shared_ptr<const model::ModelFile> model;
   std::string why_not;
@@ -411,9 +413,6 @@ void inspect_model(const std::string& path, const InspectOptions& o,
 void inspect(const std::string& path, const InspectOptions& o,
              const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
   o.check();
-  std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    fail(ErrorCode::unreadable, "there is no file or folder ", quoted(path, 200));
   const bool model_header =
       std::filesystem::path(path).filename().string().ends_with("config.json");
   const auto other = std::find_if(others.begin(), others.end(), [&](const InspectedKind& kind) {
@@ -476,7 +475,7 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "  kvatlas inspect SmolLM2-135M-Instruct.Q4_1.gguf\n"
       "  kvatlas inspect config.json --context 131072 --batch 8 --memory 80GiB --weights 16GiB\n"
       "  kvatlas inspect ./Llama-3.1-8B --json\n"
-      "  kvatlas inspect model.gguf --context 32768 --as llama.cpp\n"
+      "  kvatlas inspect MODEL.gguf --context 32768 --as llama.cpp\n"
       "  kvatlas inspect p.h5\n"
       "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
   command->callback([=] { inspect(*path, *options, others, in_runtime); });

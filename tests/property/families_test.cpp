@@ -178,11 +178,12 @@ TEST_P(Families, AreProfiledCalibratedEvaluatedAndExported) {
         std::find(kind.methods.begin(), kind.methods.end(), method) != kind.methods.end();
     EXPECT_EQ(document.contains(method), kept) << method;
   }
-  if (*kind.without == 0)
+  if (*kind.without == 0) {
     EXPECT_THAT(calibrated.err, Not(HasSubstr("left out")));
-  else
+  } else {
     EXPECT_EQ(count_of(calibrated.err, str("kvatlas: left out: ", kind.without)), 1)
         << calibrated.err;
+  }
 
   const json card = json::parse(run({"inspect", of, "--context", "200", "--json"}).out);
   const json bytes =
@@ -201,8 +202,11 @@ TEST_P(Families, AreProfiledCalibratedEvaluatedAndExported) {
   for (const auto& policy : judged.at("policies")) {
     const auto divergence = policy.at("kl").at("mean").get<double>();
     EXPECT_TRUE(std::isfinite(divergence) && divergence >= 0 && divergence < 50) << policy;
-    if (policy.at("policy") == "full") EXPECT_EQ(divergence, 0);
-    if (policy.at("policy") == "streaming:recent=32") EXPECT_GT(divergence, 0);
+    if (policy.at("policy") == "full") {
+      EXPECT_EQ(divergence, 0);
+    } else if (policy.at("policy") == "streaming:recent=32") {
+      EXPECT_GT(divergence, 0);
+    }
   }
 
   const Finished exported =
@@ -211,7 +215,9 @@ TEST_P(Families, AreProfiledCalibratedEvaluatedAndExported) {
   EXPECT_THAT(exported.err, HasSubstr(kind.not_to));
   for (const auto& runtime : kind.to)
     EXPECT_TRUE(std::filesystem::exists(path("out/" + runtime))) << runtime << exported.err;
-  if (kind.to.empty()) EXPECT_EQ(count_of(exported.err, "\n"), 1) << exported.err;
+  if (kind.to.empty()) {
+    EXPECT_EQ(count_of(exported.err, "\n"), 1) << exported.err;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Families, testing::ValuesIn(kKinds),

@@ -69,7 +69,7 @@ TEST(BlocksModel, AGateWithoutDistantPartsSaysSo) {
   const OpenProfile open({.samples = 0, .short_samples = 3});
   const auto gate =
       read_gate_model(open.reader(), all_samples(open.reader()), {.initial = 4, .recent = 64});
-  const auto view = gate_view(gate, calibrate::Blocks(kHeads, {0, 0, 0, 0}), 1);
+  const auto view = gate_view(gate, calibrate::Blocks(4, {0, 0, 0, 0}), 1);
   EXPECT_EQ(view.chart.title, "PoD: no distant parts that could be skipped");
   EXPECT_THAT(view.chart.notes, testing::Contains(testing::HasSubstr("nothing is distant")));
 }

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/str.hpp"
 #include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/choices_document.hpp"
