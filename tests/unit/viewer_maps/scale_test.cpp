@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kMiddle = (kFirstIndex + kLastIndex) / 2;
 
@@ -36,7 +36,7 @@ TEST(Scale, LinearIndices) {
   EXPECT_EQ(scale.index(0), kZeroIndex);
   EXPECT_EQ(scale.index(2), kLastIndex);
   EXPECT_EQ(scale.index(kInfinity), kLastIndex);
-  EXPECT_EQ(scale.index(kNan), kMissingIndex);
+  EXPECT_EQ(scale.index(kNotANumber), kMissingIndex);
 }
 
 TEST(Scale, LogAndSquareRootHaveTheirMiddles) {
@@ -70,7 +70,7 @@ TEST(Scale, RefusesRangesWithoutWidth) {
   };
   EXPECT_THAT(message(ScaleKind::linear, {1, 1}), HasSubstr("no width"));
   EXPECT_THAT(message(ScaleKind::linear, {0, kInfinity}), HasSubstr("no width"));
-  EXPECT_THAT(message(ScaleKind::linear, {kNan, 1}), HasSubstr("no width"));
+  EXPECT_THAT(message(ScaleKind::linear, {kNotANumber, 1}), HasSubstr("no width"));
   EXPECT_THAT(message(ScaleKind::log, {0, 1}), HasSubstr("above 0"));
   EXPECT_THAT(message(ScaleKind::square_root, {-1, 1}), HasSubstr("square-root"));
   EXPECT_THAT(message(ScaleKind::rank, {0, 1}), HasSubstr("rank"));
@@ -103,8 +103,8 @@ TEST(RobustRange, IsNeverEmpty) {
 }
 
 TEST(SampleVisible, LeavesOutMaskedAndMissing) {
-  const std::vector<float> values = {1, 100,  100,  //
-                                     2, kNan, 100, 3, 4, kInfinity};
+  const std::vector<float> values = {1, 100,         100,  //
+                                     2, kNotANumber, 100, 3, 4, kInfinity};
   const Cells cells = square(values, 3, true);
   EXPECT_THAT(sample_visible({&cells, 1}), ElementsAre(1, 2, 3, 4));
 }
@@ -126,9 +126,9 @@ TEST(SampleVisible, IsBoundedEvenAndTheSameAgain) {
 }
 
 TEST(Quantise, ReservedLooksAndCounts) {
-  const std::vector<float> values = {0.5F, 9,     9,  //
-                                     0,    kNan,  9,  //
-                                     1,    1e-8F, 0};
+  const std::vector<float> values = {0.5F, 9,           9,  //
+                                     0,    kNotANumber, 9,  //
+                                     1,    1e-8F,       0};
   std::vector<std::uint8_t> indices(9);
   const Scale scale(ScaleKind::log, {1e-4, 1});
   const auto counts = quantise(square(values, 3, true), scale, {}, indices);
