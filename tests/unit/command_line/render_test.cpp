@@ -104,6 +104,21 @@ TEST_F(Render, OneHead) {
               HasSubstr("expected layer and head as L12.H3"));
 }
 
+#if KVATLAS_HAS_TORCH
+/// The axis of a hybrid model's only layer with attention counts layers, not parts of one.
+TEST_F(Render, OneLayerIsOneTick) {
+  const auto prompts =
+      write_file("prompts.jsonl", R"({"tokens": [1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2]})");
+  const auto done = run_kvatlas({"profile", "-m", model(), "--prompts", prompts, "--capture",
+                                 "lazy", "--initial", "2", "--recent", "8", "-o", path("one.h5")});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const auto svg = drawn({path("one.h5"), "--what", "lazy-layers", "--initial", "2", "--recent",
+                          "8", "--threshold", "0.5"},
+                         "one.svg");
+  EXPECT_THAT(svg, AllOf(HasSubstr("of 1 layers lazy"), HasSubstr(">0<"), Not(HasSubstr(">-0."))));
+}
+#endif
+
 TEST_F(Render, RefusesRegionsThatAreNone) {
   const auto refusal_of = [this](const std::string& what, const std::string& region) {
     return refused(2, {profile(), "--what", what, "--region", region, "-o", path("b.svg")});

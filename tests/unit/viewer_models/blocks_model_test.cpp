@@ -66,12 +66,9 @@ TEST(BlocksModel, NumbersAreTheCommandLines) {
 }
 
 TEST(BlocksModel, AGateWithoutDistantPartsSaysSo) {
-  const OpenProfile open({.samples = 0, .short_samples = 3});
-  const auto gate =
-      read_gate_model(open.reader(), all_samples(open.reader()), {.initial = 4, .recent = 64});
-  const auto view = gate_view(gate, calibrate::Blocks(4, {0, 0, 0, 0}), 1);
+  const auto view = gate_view({}, calibrate::Blocks(4, {0, 0, 0, 0}), 1);
   EXPECT_EQ(view.chart.title, "PoD: no distant parts that could be skipped");
-  EXPECT_THAT(view.chart.notes, testing::Contains(testing::HasSubstr("nothing is distant")));
+  EXPECT_THAT(view.chart.notes, testing::Contains(HasSubstr("nothing is distant")));
 }
 
 TEST(BlocksModel, DeltaForASavingIsTheCommandLines) {
