@@ -52,15 +52,20 @@ def unmasked(model, length: int) -> list:
     return kept
 
 
-def evaluated(model: Path, document: dict, ids: torch.Tensor) -> dict:
-    """What the program says of the document's policy in kvpress, on the prompt; `positions` are [layer][KV head]."""
+def evaluated(model: Path, documents: list, ids: torch.Tensor) -> list:
+    """What the program says of the policy of each document in kvpress, on the prompt; `positions` are
+    [layer][KV head]."""
     prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
     prompts.write_text(json.dumps({"id": "a", "tokens": ids[0].tolist()}), encoding="utf-8")
-    words = ["evaluate", "--model", model, "--prompts", prompts, "--policy", written(document), "--as", "kvpress"]
+    words = ["evaluate", "--model", model, "--prompts", prompts, "--as", "kvpress"]
+    for document in documents:
+        words += ["--policy", written(document)]
     words += ["--new", "2", "--ignore-eos", "--no-comparison", "--time-steps", "0"]
     lines = map(json.loads, run(*words, "--json", "--generations", "--positions").splitlines())
-    (line,) = [line for line in lines if line["policy"] != "full"]
-    line["positions"] = [
-        [[i for begin, end in ranges for i in range(begin, end)] for ranges in heads] for heads in line["positions"]
-    ]
-    return line
+    told = [line for line in lines if line["policy"] != "full"]
+    assert len(told) == len(documents)
+    for line in told:
+        line["positions"] = [
+            [[i for begin, end in ranges for i in range(begin, end)] for ranges in heads] for heads in line["positions"]
+        ]
+    return told

@@ -192,18 +192,18 @@ class SelectionsTest(unittest.TestCase):
             for length in lengths:
                 ids = torch.randint(0, 128, (1, length), generator=torch.Generator().manual_seed(length))
                 full = prefilled(model, ids)
-                for name, tried in self.SETTINGS.items():
-                    for settings in tried:
-                        with self.subTest(name=name, settings=settings, length=length):
-                            document = selection_document(model, name, settings)
-                            ours = evaluated(Path(folder), document, ids)["positions"]
-                            press = load_press(export(document, "kvpress", "--length", length))
-                            cut = prefilled(model, ids, press)
-                            if name == "adakv":
-                                kept = unmasked(model, length)
-                            else:
-                                kept = [rows_of(layer, whole) for layer, whole in zip(cut.layers, full.layers)]
-                            self.assertEqual(kept, ours)
+                tried = [(name, settings) for name, all_of_them in self.SETTINGS.items() for settings in all_of_them]
+                documents = [selection_document(model, name, settings) for name, settings in tried]
+                told = evaluated(Path(folder), documents, ids)
+                for (name, settings), document, ours in zip(tried, documents, told):
+                    with self.subTest(name=name, settings=settings, length=length):
+                        press = load_press(export(document, "kvpress", "--length", length))
+                        cut = prefilled(model, ids, press)
+                        if name == "adakv":
+                            kept = unmasked(model, length)
+                        else:
+                            kept = [rows_of(layer, whole) for layer, whole in zip(cut.layers, full.layers)]
+                        self.assertEqual(kept, ours["positions"])
 
     def test_grouped_queries(self):
         self.check(small_llama(3, 6, 2))
