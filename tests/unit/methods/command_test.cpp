@@ -191,7 +191,7 @@ TEST_F(Command, ForARuntimeLayersAreFixed) {
   const Document document = read_document(output());
   EXPECT_EQ(document.runtime, "vllm");
   EXPECT_FALSE(document.sections.contains("lagkv"));
-  EXPECT_THAT(finished.err, HasSubstr("lagkv: "));
+  EXPECT_THAT(finished.err, HasSubstr("lagkv, which vLLM cannot carry out"));
   EXPECT_EQ(document.sections["simlayerkv"]["result"]["lazy_layers"],
             nlohmann::json({false, true, false, true}));
 }
