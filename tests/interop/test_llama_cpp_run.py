@@ -250,11 +250,10 @@ class NumberFormats(unittest.TestCase):
         prompt_lines.write_text("".join(json.dumps({"tokens": one}) + "\n" for one in prompts), encoding="utf-8")
         for keys, values in (("q8_0", "q8_0"), ("q8_0", "q4_0"), ("q4_0", "q4_0")):
             with self.subTest(keys=keys, values=values):
-                policy = support.written(
-                    document("llama", [False] * 30, 4, head_dim=64, heads=9, kv_heads=3)
-                    | {"precision": {"settings": {"keys": keys, "values": values}}}
-                )
-                exported = support.export(policy, "llama.cpp", "--method", "precision")
+                policy = document("llama", [False] * 30, 4, head_dim=64, heads=9, kv_heads=3)
+                del policy["simlayerkv"]
+                policy = support.written(policy | {"precision": {"settings": {"keys": keys, "values": values}}})
+                exported = support.export(policy, "llama.cpp")
                 variables = dict(line.split("=") for line in (exported / "cache_types.env").read_text("utf-8").split())
                 self.assertEqual(variables["LLAMA_ARG_FLASH_ATTN"], "on")
                 types = [TYPES[variables[f"LLAMA_ARG_CACHE_TYPE_{side}"]] for side in "KV"]
@@ -273,7 +272,7 @@ class NumberFormats(unittest.TestCase):
                 self.assertGreater(np.mean(kls), ours["kl"]["mean"] / 2)
 
                 shape = ("--as", "llama.cpp", "--context", length, "--new-tokens", 0, "--json")
-                layers = json.loads(support.run("inspect", policy, "--method", "precision", *shape))["policies"][-1]["layers"]
+                layers = json.loads(support.run("inspect", policy, *shape))["policies"][-1]["layers"]
                 ((k_type, k_size, v_type, v_size),) = theirs.sizes
                 self.assertEqual((k_type, v_type), (keys, values))
                 self.assertAlmostEqual(k_size + v_size, sum(layer["bytes"] for layer in layers) / 2**20, delta=0.02)
