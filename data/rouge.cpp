@@ -14,7 +14,7 @@
 namespace kvatlas::data {
 namespace {
 
-constexpr std::size_t kMostWordsOfText = 4096;  // of a text: 17 million steps, 2 MB
+constexpr std::size_t kMostWordsOfText = 4096;  // 17 million steps, 2 MB
 
 using Sentence = std::vector<std::uint32_t>;  // of words, each a number
 

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <iterator>
-
 #include "base/embedded_file.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
@@ -31,21 +28,16 @@ nlohmann::json pattern_of(const std::vector<std::uint8_t>& layers) {
 
 /// What llama.cpp calls an architecture, and the period that it assumes without a key in the file.
 struct InLlamaCpp {
-  std::string_view architecture, name;
-  std::size_t period;
+  std::string_view name;
+  std::size_t period = 4;
 };
-constexpr InLlamaCpp kInLlamaCpp[] = {{"cohere2", "cohere2", 4}, {"exaone4", "exaone4", 4},
-                                      {"gemma2", "gemma2", 2},   {"gemma3", "gemma3", 6},
-                                      {"gpt_oss", "gpt-oss", 2}, {"olmo2", "olmo2", 4},
-                                      {"olmo3", "olmo2", 4}};
 
-const InLlamaCpp& in_llama_cpp(std::string_view architecture) {
-  const auto* const found =
-      std::find_if(std::begin(kInLlamaCpp), std::end(kInLlamaCpp),
-                   [&](const InLlamaCpp& one) { return one.architecture == architecture; });
-  if (found == std::end(kInLlamaCpp))
-    fail(ErrorCode::internal, architecture, " is not among llama.cpp's architectures");
-  return *found;
+InLlamaCpp in_llama_cpp(std::string_view architecture) {
+  if (architecture == "gemma2") return {architecture, 2};
+  if (architecture == "gemma3") return {architecture, 6};
+  if (architecture == "gpt_oss") return {"gpt-oss", 2};
+  if (architecture == "olmo3") return {"olmo2"};
+  return {architecture};
 }
 
 /// The type in llama.cpp's options.
@@ -88,7 +80,7 @@ Exported export_llama_cpp(const PartRequest& request) {
   if (model_type == "exaone4" && request.document.model.layers != kExaoneLayers)
     fail(ErrorCode::usage, request.runtime.title, " reads windows of EXAONE 4 with ", kExaoneLayers,
          " layers alone, and the policy is of one with ", request.document.model.layers);
-  const auto& [_, architecture, own_period] = in_llama_cpp(model_type);
+  const auto [architecture, own_period] = in_llama_cpp(model_type);
   const auto pattern = pattern_of(windows.layers);
   const std::string window_key = str(architecture, ".attention.sliding_window");
   Exported out;

@@ -42,9 +42,8 @@ void choose_parts(const std::vector<std::string>& names, CaptureSettings& settin
       if (name == part.name || name == "all" || (name == "default" && part.standard))
         known = settings.*part.member = true;
     if (!known)
-      fail(ErrorCode::usage, "--capture ", quoted(name),
-           ": choose of default, all, none, lazy, js, scores, kept, norms, next, columns, maps, "
-           "heatmap, argmax, agreement, heads, queries, covariance");
+      fail(ErrorCode::usage, "--capture ", quoted(name), ": choose of default, all, none, ",
+           join(kParts, ", ", &Part::name));
   }
 }
 
@@ -117,9 +116,8 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
        "columns and maps (of the first samples only: another pass over queries and keys); on "
        "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
        "token under proximal attention: a forward pass a count), heads (how far back each attends, "
-       "for "
-       "DuoAttention), queries (means and magnitudes "
-       "before RoPE, for other software), covariance (of their channels: large); default, all",
+       "for DuoAttention), queries (means and magnitudes before RoPE, for other software), "
+       "covariance (of their channels: large); default, all",
        "PART,...");
   number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");
   command

@@ -8,10 +8,12 @@
 #include <QStyle>
 #include <QVBoxLayout>
 
+#include "viewer/screens/control_bar.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
-constexpr int kMost = 3, kTargetHeight = 26;
+constexpr int kMost = 3;
 constexpr const char* kSubject = "subject";
 }  // namespace
 
@@ -50,7 +52,7 @@ void Banners::show_message(const Message& message) {
   const auto add_button = [&](const QString& words, const char* name) {
     auto* button = new QPushButton(words, banner);
     button->setObjectName(name);
-    button->setMinimumHeight(kTargetHeight);
+    button->setMinimumHeight(kControlHeight);
     row->addWidget(button);
     return button;
   };

@@ -5,6 +5,8 @@
 #include <QString>
 #include <cstdint>
 
+#include "viewer/screens/control_bar.hpp"
+
 class QHBoxLayout;
 class QInputDialog;
 class QLineEdit;
@@ -13,7 +15,6 @@ class QWidget;
 
 namespace kvatlas::viewer {
 
-inline constexpr int kControlHeight = 26;  // large enough to be hit with a finger
 inline constexpr int kMostTokens = 100'000'000;
 
 /// A box for a number of tokens, from 1 to kMostTokens.

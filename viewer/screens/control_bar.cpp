@@ -8,9 +8,6 @@
 #include "calibrate/policy/policy_settings.hpp"
 
 namespace kvatlas::viewer {
-namespace {
-constexpr int kLeastHeight = 26;  // of a target
-}
 
 ControlBar::Range ControlBar::range_of(const char* part, const char* key, double step,
                                        int decimals) {
@@ -34,7 +31,7 @@ void ControlBar::place(QWidget* control, const Words& words, bool with_label) {
   control->setAccessibleName(words.name);
   control->setAccessibleDescription(words.hint);
   control->setToolTip(words.hint);
-  control->setMinimumHeight(kLeastHeight);
+  control->setMinimumHeight(kControlHeight);
   if (!with_label) {
     layout()->addWidget(control);
     return;

@@ -16,6 +16,8 @@
 
 namespace kvatlas::viewer {
 
+inline constexpr int kControlHeight = 26;  // large enough to be hit with a finger
+
 class ControlBar : public QWidget {
   Q_OBJECT
 

@@ -9,18 +9,18 @@
 #include <QMenu>
 #include <QToolButton>
 
+#include "viewer/screens/control_bar.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
-
-constexpr int kLeastTarget = 26;
 
 QComboBox* add_choice(QToolBar& bar, const QString& name, const QStringList& items) {
   auto* choice = new QComboBox(&bar);
   choice->addItems(items);
   choice->setAccessibleName(name);
   choice->setToolTip(name);
-  choice->setMinimumHeight(kLeastTarget);
+  choice->setMinimumHeight(kControlHeight);
   choice->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   bar.addWidget(choice);
   return choice;
@@ -30,14 +30,14 @@ QAction* add_button(QToolBar& bar, const QString& text, const QString& tip) {
   QAction* action = bar.addAction(text);
   action->setToolTip(tip);
   if (auto* button = bar.widgetForAction(action))
-    button->setMinimumSize(kLeastTarget, kLeastTarget);
+    button->setMinimumSize(kControlHeight, kControlHeight);
   return action;
 }
 
 void set_up(QToolBar& bar, const QString& name) {
   bar.setAccessibleName(name);
   bar.setToolButtonStyle(Qt::ToolButtonTextOnly);
-  bar.setMinimumHeight(kLeastTarget + 6);
+  bar.setMinimumHeight(kControlHeight + 6);
 }
 
 template <class Bar>
@@ -72,7 +72,7 @@ GridBar::GridBar(QWidget* parent) : QToolBar(parent) {
   filter_->setToolTip(
       tr("Return hides the heads that do not match all of: lazy, L10, L10-L20, H3, "
          "sink>0.5, recency, entropy, budget; not before one turns it round"));
-  filter_->setMinimumHeight(kLeastTarget);
+  filter_->setMinimumHeight(kControlHeight);
   filter_->setFixedWidth(170);
   addWidget(filter_);
   connect(filter_, &QLineEdit::returnPressed, this,
@@ -166,7 +166,7 @@ QMenu* MapBar::add_menu(const QString& name) {
   auto* button = new QToolButton(this);
   button->setText(name);
   button->setAccessibleName(name);
-  button->setMinimumHeight(kLeastTarget);
+  button->setMinimumHeight(kControlHeight);
   button->setPopupMode(QToolButton::InstantPopup);
   auto* menu = new QMenu(button);
   button->setMenu(menu);
