@@ -116,8 +116,9 @@ void set_ticks(PlotAxis& out, const Chart& chart, const Axis& axis, Side side, i
       out.ticks.push_back(seen[i]);
     return;
   }
-  const bool whole = extent_of(chart, side, axis.logarithmic).whole &&
-                     (counts_columns(chart, side) || out.high - out.low > 1.5);
+  const bool whole =
+      axis.kind == AxisKind::layers || (extent_of(chart, side, axis.logarithmic).whole &&
+                                        (counts_columns(chart, side) || out.high - out.low > 1.5));
   out.ticks = chosen_ticks(out, whole, most);
 }
 
@@ -436,6 +437,14 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
     }
     out.matrices = below;
     place_matrices(chart, font, out);
+    // The titles stand beside the cells, which may need less than the room.
+    QRectF cells;
+    for (const auto& place : out.places) cells |= place.cells;
+    out.y_title.setTop(cells.top());
+    out.y_title.setBottom(cells.bottom());
+    out.x_title.setLeft(cells.left());
+    out.x_title.setRight(cells.right());
+    out.x_title.moveTop(std::min(out.x_title.top(), cells.bottom() + metrics.height() + 6));
   }
   if (out.has_plot) place_plot(chart, theme, plot_room, out);
   return out;

@@ -31,9 +31,9 @@ QColor readable_on(QRgb colour) {
   return light > 0.18 ? QColor(Qt::black) : QColor(Qt::white);
 }
 
-QString cell_text(double value) {
+QString cell_text(double value, int digits) {
   return value == std::floor(value) || std::abs(value) >= 100 ? QString::number(std::round(value))
-                                                              : QString::number(value, 'g', 3);
+                                                              : QString::number(value, 'g', digits);
 }
 
 /// The sides between cells above the contour and others.
@@ -92,16 +92,19 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
                  QBrush(theme_.faint_text, Qt::BDiagPattern));
       column = end;
     }
-  // Numbers where there is room for them.
+  // Numbers where there is room for them, with as many digits as fit.
   if (width >= 34 && height >= metrics.height())
     for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t column = 0; column < columns; ++column) {
         const double value = matrix.at(row, column);
         if (std::isnan(value)) continue;
+        QString text = cell_text(value, 3);
+        for (int digits = 2; digits > 0 && metrics.horizontalAdvance(text) > width - 6; --digits)
+          text = cell_text(value, digits);
         painter.setPen(readable_on(image.pixel(static_cast<int>(column), static_cast<int>(row))));
         painter.drawText(QRectF(cells.left() + static_cast<double>(column) * width,
                                 cells.top() + static_cast<double>(row) * height, width, height),
-                         Qt::AlignCenter, cell_text(value));
+                         Qt::AlignCenter, text);
       }
   painter.setBrush(Qt::NoBrush);
   QList<QRectF> frames;

@@ -61,6 +61,9 @@ void DetailsView::refresh() {
         profile->samples()[std::min(selection.sample, profile->samples().size() - 1)];
     if (!focus_.isEmpty()) rows.emplace_back(tr("In focus"), focus_);
     QString layer = tr("%1 of %2").arg(selection.layer).arg(header.n_layers);
+    if (!header.layer_numbers.empty())
+      layer += tr(", the model's %1")
+                   .arg(header.layer_numbers[static_cast<std::size_t>(selection.layer)]);
     for (const auto& [name, layers] : session_.evidence().words())
       if (std::find(layers.begin(), layers.end(), selection.layer) != layers.end())
         layer += ", " + QString::fromStdString(name);

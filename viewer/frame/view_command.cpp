@@ -2,12 +2,15 @@
 // The command `kvatlas view`.
 #include <QApplication>
 #include <QStandardPaths>
+#include <QTimer>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/interrupt.hpp"
 #include "viewer/frame/commands.hpp"
 #include "viewer/frame/main_window.hpp"
 #include "viewer/models/link.hpp"
@@ -34,6 +37,18 @@ void check_display() {
        "'kvatlas render' draws one chart or map and 'kvatlas report' makes a page without one");
 }
 
+/// Qt says in several lines that it reaches no display, and aborts; this says it in one.
+void end_without_display(QtMsgType type, const QMessageLogContext&, const QString& text) {
+  if (type == QtFatalMsg) {
+    std::fprintf(stderr,
+                 "kvatlas: no window can be opened on the display '%s': 'kvatlas render' draws one "
+                 "chart or map and 'kvatlas report' makes a page without one\n",
+                 qPrintable(qEnvironmentVariable("DISPLAY")));
+    std::_Exit(exit_status(ErrorCode::usage));
+  }
+  if (type == QtCriticalMsg) std::fprintf(stderr, "%s\n", qPrintable(text));
+}
+
 /// Where the window goes first; nothing: where it was last.
 std::optional<Place> first_place(const ViewOptions& options) {
   if (options.screen.empty() && options.at.empty()) return std::nullopt;
@@ -57,11 +72,13 @@ std::optional<Place> first_place(const ViewOptions& options) {
 void run_view(const ViewOptions& options) {
   const auto place = first_place(options);
   check_display();
+  const auto messages = qInstallMessageHandler(end_without_display);
   int count = 1;
   char name[] = "kvatlas";
   char* arguments[] = {name, nullptr};
   const QApplication application(count, arguments);
   QApplication::setApplicationName("kvatlas");
+  qInstallMessageHandler(messages);
   Session session;
   const auto folder = QStandardPaths::writableLocation(QStandardPaths::GenericConfigLocation);
   MainWindow window(session, folder + "/kvatlas/viewer.ini");
@@ -72,7 +89,14 @@ void run_view(const ViewOptions& options) {
   window.open_all(files);
   if (place) window.go_to_when_open(*place);
   window.show();
+  // At Ctrl+C or a kill the window closes as by its own button, which keeps where it was.
+  QTimer interrupts;
+  interrupts.callOnTimeout([] {
+    if (interrupted()) QApplication::closeAllWindows();
+  });
+  interrupts.start(200);
   QApplication::exec();
+  stop_if_interrupted();
 }
 
 }  // namespace kvatlas::viewer

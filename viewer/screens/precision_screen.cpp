@@ -54,7 +54,7 @@ std::optional<std::size_t> PrecisionScreen::chosen() const {
 void PrecisionScreen::read() {
   try {
     model_ = std::make_shared<const PrecisionModel>(
-        precision_model(session().section(calibrate::method::kPrecision.name)));
+        precision_model(session().section_of(calibrate::method::kPrecision)));
     model_arrived();
   } catch (const Error& error) {
     model_.reset();

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 
 namespace kvatlas::viewer {
 
@@ -205,6 +206,12 @@ const nlohmann::json& Session::section(const std::string& name) const {
     if (found != opened_document.document.sections.end()) return *found;
   }
   return null;
+}
+
+const nlohmann::json& Session::section_of(const calibrate::Method& method) const {
+  const auto& found = section(method.name);
+  if (found.is_null() && profile()) calibrate::require_fit(method, profile()->header());
+  return found;
 }
 
 /// One step of undo.

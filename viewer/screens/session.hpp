@@ -105,6 +105,9 @@ class Session : public QObject {
   std::vector<calibrate::Document> contents() const;
   /// The section of this name, such as "simlayerkv", in the first document that has it, or null.
   const nlohmann::json& section(const std::string& name) const;
+  /// The method's section. Where no document has one, refuses a method that the open profile's
+  /// model cannot follow.
+  const nlohmann::json& section_of(const calibrate::Method& method) const;
 
   /// Sets how many bytes of tiles are kept of each opened profile.
   void set_tile_bytes(std::int64_t bytes);

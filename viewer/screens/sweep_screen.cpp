@@ -90,7 +90,7 @@ void SweepScreen::choose(int candidate) {
 void SweepScreen::read() {
   try {
     model_ = std::make_shared<const SweepModel>(
-        sweep_model(session().section(calibrate::method::kLagKv.name)));
+        sweep_model(session().section_of(calibrate::method::kLagKv)));
     model_arrived();
   } catch (const Error& error) {
     model_.reset();

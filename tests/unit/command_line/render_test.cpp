@@ -15,6 +15,7 @@ namespace kvatlas {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -209,6 +210,24 @@ TEST_F(Render, TheWindowRefusesPlacesThatAreNone) {
   EXPECT_THAT(refusal(2, {"view", profile(), "--screen", "cake"}),
               AllOf(HasSubstr("no screen 'cake'"), HasSubstr("overview")));
   EXPECT_THAT(refusal(2, {"view", profile(), "--at", "here"}), HasSubstr("here"));
+}
+
+TEST_F(Render, TheWindowClosesAtASignal) {
+  const Finished closed =
+      run_program({"/usr/bin/env", "QT_QPA_PLATFORM=offscreen", "timeout", "--preserve-status",
+                   "--kill-after=60", "3", kvatlas_program(), "view"});
+  EXPECT_EQ(closed.status, 130);
+  EXPECT_THAT(closed.err, HasSubstr("kvatlas: interrupted\n"));
+}
+
+TEST_F(Render, ADisplayOutOfReachIsSaidInOneSentence) {
+  const Finished refused =
+      run_program({"/usr/bin/env", "-u", "QT_QPA_PLATFORM", "-u", "WAYLAND_DISPLAY",
+                   "DISPLAY=:4711", kvatlas_program(), "view"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(StartsWith("kvatlas: no window can be opened on the display "
+                                            "':4711': 'kvatlas render' draws"),
+                                 EndsWith("a page without one\n")));
 }
 
 TEST_F(Render, TwoProfiles) {
