@@ -17,7 +17,7 @@ constexpr std::string_view kSchemaName = "kvatlas.policy/";
 constexpr int kMajor = 1, kMinor = 0;
 /// The members of a document beside its sections.
 const char* const kMembers[] = {"schema",      "model",   "provenance", "compose", "kv_bits",
-                                "kv_residual", "runtime", "pareto",     "search"};
+                                "kv_residual", "runtime", "pareto",     "search",  "compared"};
 
 /// The minor version of the document. Error(unreadable) if this kvatlas cannot read it.
 int readable_minor(const json& document) {
@@ -74,6 +74,7 @@ json to_json(const Document& document) {
   if (!document.runtime.empty()) out["runtime"] = document.runtime;
   if (!document.pareto.empty()) out["pareto"] = document.pareto;
   if (!document.search.empty()) out["search"] = document.search;
+  if (!document.compared.empty()) out["compared"] = document.compared;
   return out;
 }
 
@@ -116,6 +117,7 @@ Document from_json(json all, int minor) {
   document.runtime = all.value("runtime", "");
   document.pareto = all.value("pareto", json::array());
   document.search = all.value("search", json::object());
+  document.compared = all.value("compared", json::array());
   for (const auto* name : kMembers)
     if (std::string_view(name) != "schema" || minor <= kMinor) all.erase(name);
   if (minor <= kMinor && !all.empty())

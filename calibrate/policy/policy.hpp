@@ -318,6 +318,8 @@ struct Document {
   nlohmann::json pareto = nlohmann::json::array();
   /// What a search was asked for, what it tried and what that cost.
   nlohmann::json search = nlohmann::json::object();
+  /// Other policies that were tried on the same prompts: "policy" as text and "measured".
+  nlohmann::json compared = nlohmann::json::array();
   /// Members that this version does not know because a newer minor version wrote them. They are
   /// kept, with the name of that version under "schema".
   nlohmann::json unknown = nlohmann::json::object();

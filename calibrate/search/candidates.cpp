@@ -14,6 +14,7 @@
 #include "calibrate/methods/simlayerkv.hpp"
 #include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -34,7 +35,7 @@ constexpr double kKeepsAll = 0.99;
 using Kept = std::vector<Masses>;  // [sample][layer][KV head]
 
 std::string family_of(const Policy& policy) {
-  const std::string family = join(policy.parts, "+", section_name);
+  const std::string family = join(policy.parts, "+", name_of);
   return family.empty() ? kFourBits : family;
 }
 
@@ -74,7 +75,9 @@ class Listing {
         evidence_.profile().has(name::kDecodeMass))
       add_pod();
     for (const auto& [part, kept] : selections_)
-      if (space_.has(section_name(part))) add({part}, {}, lost_of(kept));
+      if (space_.has(name_of(part))) add({part}, {}, lost_of(kept));
+    for (const auto& [part, lost] : others_)
+      if (space_.has(name_of(part))) add({part}, {}, lost);
     for (const auto& formats : space_.formats) add({formats.part}, {}, std::min(1.0, formats.kl));
     if (space_.has(kFourBits)) {
       const std::size_t plain = out_.all.size();
@@ -148,6 +151,19 @@ class Listing {
     add(plain.policy.parts, plain.lazy_rates, plain.lost + kLostByFourBits, 4);
   }
 
+  /// The selections of other papers at SnapKV's budget and window, with what SnapKV loses.
+  void add_others(const SnapKv& snapkv, double lost) {
+    for (const Method& selection : kSelections) {
+      Part part = find_part(selection.name)->standard;
+      if (auto* select = window_budget(part)) {
+        *select = snapkv.select;
+      } else {
+        setting_named(selection.name, selection.setting).set(part, snapkv.select.budget);
+      }
+      others_.push_back({std::move(part), lost});
+    }
+  }
+
   /// What the profile's selections keep: the settings that DynamicKV and LagKV are tried at.
   void read_selections() {
     if (!evidence_.profile().has(name::kKeptMass)) return;
@@ -156,13 +172,14 @@ class Listing {
       Policy policy = parse_policy(labels[row]);
       if (policy.parts.size() != 1) continue;
       Part& part = policy.parts.at(0);
+      const auto* snapkv = std::get_if<SnapKv>(&part);
       if (auto* dynamic = std::get_if<DynamicKv>(&part)) {
         if (!evidence_.profile().has(name::kCounts)) continue;
         dynamic->fixed = read_budgets(evidence_, *dynamic).summary(samples_).budgets;
         if (dynamic->fixed->empty()) continue;
       } else if (const auto* lag = std::get_if<LagKv>(&part)) {
         if (lag->variant != LagVariant::lag) continue;  // baselines
-      } else {
+      } else if (!snapkv) {
         continue;
       }
       Kept kept;
@@ -171,7 +188,11 @@ class Listing {
             read_kept_masses(evidence_.profile(), position, static_cast<std::int64_t>(row));
         kept.push_back(masses.empty() ? whole() : std::move(masses));
       }
-      selections_.push_back({part, std::move(kept)});
+      if (snapkv) {
+        add_others(*snapkv, lost_of(kept));
+      } else {
+        selections_.push_back({part, std::move(kept)});
+      }
     }
   }
 
@@ -283,6 +304,8 @@ class Listing {
   ModelInfo model_;
   double full_bytes_ = 0;
   std::vector<KeptSelection> selections_;
+  std::vector<std::pair<Part, double>>
+      others_;  // with the attention that they are expected to lose
   std::set<std::string> seen_;
   Candidates out_;
 };
@@ -292,6 +315,7 @@ class Listing {
 std::vector<std::string> searched_names() {
   std::vector<std::string> names;
   for (const Method& method : kMethods) names.emplace_back(method.name);
+  for (const Method& selection : kSelections) names.emplace_back(selection.name);
   names.insert(names.end(), {kFourBits, kCompose});
   return names;
 }

@@ -20,7 +20,7 @@ namespace kvatlas::calibrate {
 inline constexpr const char* kFourBits = "kv4";     // 4 bits, alone and with the others
 inline constexpr const char* kCompose = "compose";  // a layer policy and a selection on what it
                                                     // leaves full
-/// The names of all methods, and the two names above.
+/// The names of all methods and selections, and the two names above.
 std::vector<std::string> searched_names();
 
 struct SearchSpace {

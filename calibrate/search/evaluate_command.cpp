@@ -71,14 +71,30 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
   }
 }
 
-/// The document with what was measured in its sections.
+/// Keeps what was measured of a policy that is none of the document's, instead of what was before.
+void add_compared(Document& document, const std::string& policy, const std::string& runtime,
+                  const json& measured) {
+  json entry = {{"policy", policy}, {"measured", measured}};
+  if (!runtime.empty()) entry["runtime"] = runtime;
+  for (json& before : document.compared)
+    if (before.at("policy") == policy && before.value("runtime", "") == runtime) {
+      before = std::move(entry);
+      return;
+    }
+  document.compared.push_back(std::move(entry));
+}
+
+/// The document with what was measured.
 void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
                     const Evaluation& evaluation) {
   Document document = read_document(command.request.policies.front());
   const auto measured = measured_json(evaluation);
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string& place = policies[i].section;
-    if (place.empty()) continue;  // of --against
+    if (place.empty()) {  // of --against
+      add_compared(document, policies[i].name, command.request.runtime, measured[i + 1]);
+      continue;
+    }
     const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
     for (const auto& one : places) {
       json& section = document.sections[json::json_pointer("/" + one)];
@@ -97,7 +113,7 @@ void run_evaluate(const EvaluateCommand& command) {
            "-o writes a policy document with what was measured: give exactly one "
            "document with --policy");
     if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
-    if (read_document(request.policies.front()).sections.empty())
+    if (read_document(request.policies.front()).sections.empty() && request.against.empty())
       fail(ErrorCode::usage, quoted(request.policies.front(), 400),
            " has no section that could keep what is measured: leave out -o");
   }
@@ -146,7 +162,7 @@ void add_evaluate_command(CLI::App& app) {
   add_number(*command, "--time-steps", request.time_steps, "N",
              "steps by which each policy is timed alone, on the first prompt; 0: none", 0, 1024);
   add_option(*command, "-o,--output", options->output, "FILE",
-             "write the policy document with what was measured");
+             "write the policy document with what was measured, of --against too");
   command->add_flag("--force", options->force, "replace the file of -o");
   command->add_flag("--json", options->json, "print the result as JSON");
   command->add_flag("--generations", options->generations,

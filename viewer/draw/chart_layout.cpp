@@ -178,7 +178,11 @@ double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const 
     entries.clear();
     return 0;
   }
-  if (entries.size() > kMost) {
+  // Of many layers some are named; points of a shape of their own are not known without a name.
+  const bool has_points = std::any_of(entries.begin(), entries.end(), [](const LegendEntry& entry) {
+    return entry.kind == LegendEntry::Kind::points;
+  });
+  if (entries.size() > kMost && !has_points) {
     std::vector<LegendEntry> some;
     for (std::size_t i = 0; i < kMost; ++i)
       some.push_back(entries[i * (entries.size() - 1) / (kMost - 1)]);

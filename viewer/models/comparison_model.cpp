@@ -41,6 +41,17 @@ std::string size_text(const json& object) {
   return std::isnan(size) ? "16 bits" : "size " + percent_text(size);
 }
 
+void add_policy(ComparedPolicy policy, Measured measured, ComparisonModel& model) {
+  policy.kept_share = measured.kept_share;
+  policy.score = measured.score;
+  for (const auto& [task, score] : measured.tasks)
+    if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())
+      model.tasks.push_back(task);
+  if (std::isnan(model.full.mean)) model.full = measured.full;
+  policy.measured = std::move(measured);
+  model.policies.push_back(std::move(policy));
+}
+
 void add_measured(const Method& method, const json& section, const std::string& title,
                   const json& measured, bool control, ComparisonModel& model) {
   auto found = measured_of(measured);
@@ -54,15 +65,8 @@ void add_measured(const Method& method, const json& section, const std::string& 
   }
   policy.setting = calibrate::method::kPrecision.is(method.name) ? size_text(section)
                                                                  : setting_text(method, settings);
-  policy.kept_share = found->kept_share;
-  policy.score = found->score;
   policy.needs_training = method.needs_training;
-  for (const auto& [task, score] : found->tasks)
-    if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())
-      model.tasks.push_back(task);
-  if (std::isnan(model.full.mean)) model.full = found->full;
-  policy.measured = std::move(found);
-  model.policies.push_back(std::move(policy));
+  add_policy(std::move(policy), std::move(*found), model);
 }
 
 /// Share kept at the settings of a search. Curves say it, or it is between those that a sweep says
@@ -195,17 +199,33 @@ std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json&
   return strip;
 }
 
-/// "simlayerkv+lagkv" -> "SimLayerKV + LagKV".
-std::string family_title(const std::string& family, int kv_bits) {
+/// "simlayerkv+lagkv" or the text of such a policy -> "SimLayerKV + LagKV".
+std::string parts_title(const std::string& text, int kv_bits = 16) {
   std::string title;
-  for (std::size_t from = 0; from <= family.size();) {
-    const std::size_t end = std::min(family.find('+', from), family.size());
-    const auto* method = calibrate::find_section(family.substr(from, end - from));
-    if (method) title += str(title.empty() ? "" : " + ", method->title);
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t end = std::min(text.find('+', from), text.size());
+    const auto part = text.substr(from, end - from);
+    const auto word = part.substr(0, part.find(':'));
+    if (word == "kv4" || word == "kv2")
+      kv_bits = word[2] - '0';
+    else
+      title += str(title.empty() ? "" : " + ", calibrate::title_of(word));
     from = end + 1;
   }
   if (title.empty()) title = "Full cache";
   return kv_bits < 16 ? str(title, ", ", kv_bits, " bits") : title;
+}
+
+/// A policy that was tried beside the document's own.
+void add_compared(const json& entry, ComparisonModel& model) {
+  auto found = measured_of(member_of(entry, "measured"));
+  if (!found) return;
+  ComparedPolicy policy;
+  policy.setting = text_in(entry, "policy");
+  policy.name = policy.method = parts_title(policy.setting);
+  if (const auto runtime = text_in(entry, "runtime"); !runtime.empty())
+    policy.name += " as " + runtime;
+  add_policy(std::move(policy), std::move(*found), model);
 }
 
 /// The points of a search's front, and what was asked of it.
@@ -214,7 +234,7 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
     const json& entry = document.pareto[i];
     ComparedPolicy policy;
     const double bits = number_in(entry, "kv_bits");
-    policy.method = family_title(text_in(entry, "family"), bits > 0 && bits < 16 ? int(bits) : 16);
+    policy.method = parts_title(text_in(entry, "family"), bits > 0 && bits < 16 ? int(bits) : 16);
     policy.name = policy.method;
     policy.setting = text_in(entry, "policy");
     policy.kept_share = number_in(entry, "kept_share");
@@ -262,7 +282,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
       const bool composed = document.compose.size() > 1;
       const std::string name = text_in(*found, "name");
       sections.push_back({&method, &*found,
-                          composed       ? family_title(family, document.kv_bits)
+                          composed       ? parts_title(family, document.kv_bits)
                           : name.empty() ? method.title
                                          : name,
                           !composed || document.compose.front() == method.name});
@@ -281,6 +301,9 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
     if (auto strip = strip_of(*method, *section, model.shape.layers))
       model.strips.push_back(std::move(*strip));
   }
+  for (const auto& document : documents)
+    if (document.model.layers == model.shape.layers)
+      for (const json& entry : document.compared) add_compared(entry, model);
   // LagKV's policy is one of the candidates of its sweep, and formats are those of a point.
   for (auto& policy : model.policies)
     for (const auto& candidate : model.searched)

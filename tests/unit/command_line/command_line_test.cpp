@@ -24,6 +24,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::ContainsRegex;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 using namespace testing_support;
@@ -443,6 +444,12 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
   const auto written = calibrate::read_document(measured);
   EXPECT_EQ(written.sections.at("lagkv").at("measured").at("score").at("mean"), nullptr);
   EXPECT_TRUE(written.sections.at("lagkv").at("measured").at("kept_share").is_number());
+  std::vector<std::string> compared;
+  for (const auto& entry : written.compared) {
+    compared.push_back(entry.at("policy"));
+    EXPECT_TRUE(entry.at("measured").at("kept_share").is_number());
+  }
+  EXPECT_THAT(compared, ElementsAre("window:recent=4", "h2o:budget=6"));
 }
 
 TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {

@@ -41,6 +41,7 @@ inline Document full_document() {
   document.kv_bits = 4;
   document.runtime = "vllm";
   document.pareto = {{{"policy", "simlayerkv"}, {"score", 1.0 / 3}}};
+  document.compared = {{{"policy", "tova:budget=8"}, {"measured", {{"kept_share", 0.5}}}}};
   return document;
 }
 

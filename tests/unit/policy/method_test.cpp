@@ -17,7 +17,7 @@ TEST(Method, TheSchemaHasASectionForEachAndNoOther) {
   std::set<std::string> members, sections;
   for (const auto& [name, of] : schema.at("properties").items()) members.insert(name);
   for (const char* other : {"schema", "model", "provenance", "compose", "kv_bits", "kv_residual",
-                            "runtime", "pareto", "search"})
+                            "runtime", "pareto", "search", "compared"})
     EXPECT_EQ(members.erase(other), 1u) << other;
   for (const Method& section : kSections) sections.insert(section.name);
   EXPECT_EQ(members, sections);
@@ -32,6 +32,18 @@ TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {
       EXPECT_EQ(setting_named(method.name, method.setting).key, method.setting);
     }
   }
+}
+
+TEST(Method, SelectionsAreBaselinesWithABudget) {
+  for (const Method& selection : kSelections) {
+    const PartName* part = find_part(selection.name);
+    ASSERT_NE(part, nullptr) << selection.name;
+    EXPECT_EQ(section_name(part->standard), method::kBaseline.name);
+    EXPECT_EQ(setting_named(selection.name, selection.setting).key, "budget");
+    EXPECT_EQ(title_of(selection.name), selection.title);
+  }
+  EXPECT_EQ(title_of("simlayerkv"), "SimLayerKV");
+  EXPECT_EQ(title_of("streaming"), "streaming");
 }
 
 TEST(Method, IsFoundByItsName) {

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "calibrate/methods/trial_journal.hpp"
+#include "calibrate/policy/method.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/small_profile.hpp"
@@ -97,6 +98,16 @@ TEST_F(SearchOf, CandidatesAreWhatTheProfileKnows) {
   EXPECT_EQ(families.at("kv4"), 1u);
   for (const char* family : {"simlayerkv", "pod", "simlayerkv+lagkv", "simlayerkv+dynamickv"})
     EXPECT_GT(families[family], 0u) << family;
+  // The selections of other papers at the same budgets, by what SnapKV loses there.
+  for (const Method& selection : kSelections)
+    EXPECT_EQ(families[selection.name], 4u) << selection.name;
+  const auto critical = std::find_if(list.all.begin(), list.all.end(), [](const Candidate& one) {
+    return one.family == "criticalkv";
+  });
+  ASSERT_NE(critical, list.all.end());
+  EXPECT_NEAR(critical->lost, 0.5, 1e-6);
+  EXPECT_EQ(document_of(*critical, *evidence_, split_.choice).sections.at("baseline").at("name"),
+            "criticalkv");
   // The profile says that LagKV keeps 0.9 at lag 32 and ratio 1/2.
   const auto lag = std::find_if(list.all.begin(), list.all.end(), [](const Candidate& one) {
     return one.policy.name == "lagkv:lag=32,ratio=1/2";

@@ -113,6 +113,31 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   for (std::size_t i = 1; i < front.size(); ++i) EXPECT_GT(front[i].y, front[i - 1].y);
 }
 
+TEST(ComparisonModel, PoliciesThatWereTriedBesideIt) {
+  auto doc = document();
+  const auto measured = [](double score, double kept) {
+    return json{{"score", estimate(score)}, {"kept_share", kept}, {"kl", estimate(0.1)}};
+  };
+  doc.compared = {
+      {{"policy", "adakv:budget=64,safeguard=0.5+kv4"}, {"measured", measured(0.8, 0.2)}},
+      {{"policy", "streaming:recent=32"}, {"measured", measured(0.1, 0.1)}},
+      {{"policy", "simlayerkv:threshold=0.9+tova"},
+       {"runtime", "kvpress"},
+       {"measured", measured(0.6, 0.3)}},
+      {{"policy", "tova"}, {"measured", json::object()}}};
+  const auto model = comparison_model({&doc, 1});
+  ASSERT_EQ(model.policies.size(), 6u);
+  const auto& ada = model.policies[3];
+  EXPECT_EQ(ada.name, "AdaKV, 4 bits");
+  EXPECT_EQ(ada.setting, "adakv:budget=64,safeguard=0.5+kv4");
+  EXPECT_NEAR(ada.score.mean, 0.8, 1e-9);
+  EXPECT_NEAR(ada.kept_share, 0.2, 1e-9);
+  EXPECT_EQ(ada.section, "");  // choosing it sets nothing
+  EXPECT_EQ(model.policies[4].name, "streaming");
+  EXPECT_EQ(model.policies[5].name, "SimLayerKV + TOVA as kvpress");
+  EXPECT_EQ(model.policies[5].method, "SimLayerKV + TOVA");
+}
+
 TEST(ComparisonModel, AtEqualBytes) {
   const auto doc = document();
   const auto model = comparison_model({&doc, 1});
@@ -214,7 +239,7 @@ TEST(ComparisonModel, AFrontOfOtherKindIsPassedOver) {
   doc.search = {{"full_score", "x"}};
   const auto model = comparison_model({&doc, 1});
   ASSERT_EQ(model.searched.size(), 1u);
-  EXPECT_EQ(model.searched[0].method, "Full cache");
+  EXPECT_EQ(model.searched[0].method, "x");
   EXPECT_TRUE(std::isnan(model.most_share));
   EXPECT_NO_THROW(comparison_view(model, {1000, 0.5}));
 }
