@@ -21,6 +21,7 @@
 #include "calibrate/search/run_trials.hpp"
 #include "data/commands.hpp"
 #include "export/commands.hpp"
+#include "reference/doctor.hpp"
 #include "reference/reference.hpp"
 #include "viewer/models/viewer_commands.hpp"
 
@@ -95,8 +96,11 @@ kvatlas::reference::KnownValues known_values() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return kvatlas::run_program(argc, argv, [argv](CLI::App& app) {
+  const kvatlas::reference::Build build = {KVATLAS_VERSION, KVATLAS_COMMIT, KVATLAS_TORCH_VERSION,
+                                           KVATLAS_CUDA_VERSION};
+  return kvatlas::run_program(argc, argv, version_text(build), [argv, &build](CLI::App& app) {
     add_commands(app, argv);
+    kvatlas::reference::add_doctor_command(app, build);
     kvatlas::reference::add_reference_command(app, KVATLAS_VERSION, known_values());
   });
 }

@@ -34,10 +34,11 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
       " (see kvatlas --help)");
 }
 
-int run(int argc, char** argv, const std::function<void(CLI::App&)>& add_commands) {
+int run(int argc, char** argv, const std::string& version,
+        const std::function<void(CLI::App&)>& add_commands) {
   CLI::App app("Profiles a language model's attention and calibrates KV-cache policies from it",
                "kvatlas");
-  app.set_version_flag("--version", "kvatlas " KVATLAS_VERSION);
+  app.set_version_flag("--version", version);
   app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
   add_commands(app);
   catch_interrupts();
@@ -56,9 +57,10 @@ int run(int argc, char** argv, const std::function<void(CLI::App&)>& add_command
 
 }  // namespace
 
-int run_program(int argc, char** argv, const std::function<void(CLI::App&)>& add_commands) {
+int run_program(int argc, char** argv, const std::string& version,
+                const std::function<void(CLI::App&)>& add_commands) {
   try {
-    const int status = run(argc, argv, add_commands);
+    const int status = run(argc, argv, version, add_commands);
     const bool ran = status == 0 || status == kExitNotMet;
     if (ran && !std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
     return status;

@@ -5,7 +5,7 @@
 #include "viewer/frame/commands.hpp"
 
 int main(int argc, char** argv) {
-  return kvatlas::run_program(argc, argv, [](CLI::App& app) {
+  return kvatlas::run_program(argc, argv, "kvatlas " KVATLAS_VERSION, [](CLI::App& app) {
     kvatlas::viewer::add_viewer_commands(app, {.view = kvatlas::viewer::run_view,
                                                .render = kvatlas::viewer::run_render,
                                                .report = kvatlas::viewer::run_report});

@@ -53,7 +53,5 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
 std::vector<std::int64_t> end_tokens(const model::ModelFile& model, bool ignore_eos);
 /// Device, number format, threads and memory budget. What depends on the prompts is not set.
 EngineOptions engine_options(const ModelOptions& options);
-/// Bytes of memory that the machine, or the container, could give now; 0 if it does not say.
-std::int64_t free_memory();
 
 }  // namespace kvatlas::capture

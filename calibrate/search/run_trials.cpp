@@ -13,6 +13,7 @@
 #include "analyzer/capture/run_options.hpp"
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
@@ -103,8 +104,7 @@ PromptStore::Room room_for_prompts(const model::ModelFile& model,
                                    const std::string& beside) {
   PromptStore::Room room{0, kMostOnDisk, beside};
   if (engine.placement.device != "cpu") return room;
-  const std::int64_t allowed =
-      engine.memory_budget > 0 ? engine.memory_budget : capture::free_memory();
+  const std::int64_t allowed = engine.memory_budget > 0 ? engine.memory_budget : free_memory();
   const std::int64_t taken = capture::plan_memory(model, engine).total_bytes;
   room.memory = std::max<std::int64_t>(0, (allowed - taken) / 2);
   return room;

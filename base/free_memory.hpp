@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace kvatlas {
+
+/// Bytes of memory that the machine, or the container, could give now; 0 if it does not say.
+std::int64_t free_memory();
+
+}  // namespace kvatlas
