@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/str.hpp"
 
@@ -26,7 +27,8 @@ int report(int status, const std::string& text) {
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty())
-    return str(error.what(), " (see kvatlas ", chosen.front()->get_name(), " --help)");
+    return str(error.what(), " (see kvatlas ", chosen.front()->get_name(),
+               chosen.front()->get_help_all_ptr() ? " --help-all)" : " --help)");
   const auto words = app.remaining();
   const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
   return str(
@@ -38,6 +40,7 @@ int run(int argc, char** argv, const std::string& version,
         const std::function<void(CLI::App&)>& add_commands) {
   CLI::App app("Profiles a language model's attention and calibrates KV-cache policies from it",
                "kvatlas");
+  app.formatter(help_formatter());
   app.set_version_flag("--version", version);
   app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
   add_commands(app);

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/help.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
@@ -73,7 +74,7 @@ Command describe(const CLI::App& app, const KnownValues& known) {
   for (const CLI::App* part = &app; part; part = part->get_parent())
     command.name = part->get_name() + (command.name.empty() ? "" : " ") + command.name;
   command.text = app.get_description();
-  command.footer = app.get_footer();
+  command.footer = more_help(app) + app.get_footer();
   for (const CLI::Option* option : app.get_options())
     if (!option->get_group().empty())  // without a group it is hidden
       command.options.push_back(describe_option(*option, known));

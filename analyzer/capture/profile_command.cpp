@@ -20,6 +20,7 @@
 #include "analyzer/capture/ranks.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/parallel.hpp"
@@ -287,6 +288,8 @@ void add_profile_command(CLI::App& app) {
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
+  lead_with(*command,
+            {"--model", "--output", "--prompts", "--task", "--lengths", "--memory-budget"});
   command->callback([options] { capture::take_profile(*options); });
 }
 

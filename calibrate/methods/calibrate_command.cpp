@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
@@ -41,6 +42,14 @@ struct Options {
   std::optional<double> tolerance;
   std::optional<std::int64_t> initial, recent;  // for every method that keeps such tokens
 };
+
+/// What the help of a method begins with.
+std::vector<std::string> leading_options(const CLI::App& command) {
+  std::vector<std::string> names = {"--profile", "--model", "--output", "--for"};
+  for (const char* name : {"--recent", "--save", "--budget", "--lags", "--size"})
+    if (command.get_option_no_throw(name)) names.emplace_back(name);
+  return names;
+}
 
 void add_common_options(CLI::App& command, Options& o) {
   add_option(command, "-p,--profile", o.profile, "FILE",
@@ -339,6 +348,7 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
       wanted.command->add_options(*sub);
     }
     sub->footer(std::string("Examples:\n") + examples);
+    lead_with(*sub, leading_options(*sub));
     sub->callback([options, make_trials] { run(*options, make_trials); });
   };
   for (const auto& row : calibrated_methods())

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
@@ -325,6 +326,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
       "policy.json\n"
       "  kvatlas calibrate auto --model M --task needle --depths 0.5 --seeds 20 --kv-saving 0.6 "
       "--context 4096 -o policy.json");
+  lead_with(command, {"--model", "--profile", "--output", "--memory", "--kv-saving", "--context",
+                      "--max-loss", "--for"});
 }
 
 }  // namespace

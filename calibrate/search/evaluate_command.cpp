@@ -8,6 +8,7 @@
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
+#include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
@@ -146,7 +147,7 @@ void add_evaluate_command(CLI::App& app) {
   EvaluateRequest& request = options->request;
   add_request_options(*command, request);
   add_option(*command, "--policy", request.policies, "POLICY",
-             "a policy document, or a policy as text (below); may be repeated")
+             "a policy document, or a policy as text (--help-all lists them); may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--against", request.against, "POLICY,...",
@@ -173,13 +174,15 @@ void add_evaluate_command(CLI::App& app) {
                  "with --generations: also which tokens each layer and KV head keeps")
       ->needs(command->get_option("--generations"));
   command->footer(
-      "Policies:\n" + policy_help() +
-      "\nExamples:\n"
+      "Examples:\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy policy.json --task needle --lengths 2048\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy simlayerkv:threshold=0.9,recent=256 \\\n"
       "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 10\n"
       "  kvatlas evaluate --model ./Llama-3.1-8B --policy policy.json --as vllm --prompts "
       "qa.jsonl");
+  lead_with(*command,
+            {"--model", "--policy", "--against", "--prompts", "--task", "--lengths", "--as"},
+            "Policies:\n" + policy_help());
   command->callback([options] { run_evaluate(*options); });
 }
 

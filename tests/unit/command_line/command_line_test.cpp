@@ -26,6 +26,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 using namespace testing_support;
 
@@ -450,6 +451,30 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
     EXPECT_TRUE(entry.at("measured").at("kept_share").is_number());
   }
   EXPECT_THAT(compared, ElementsAre("window:recent=4", "h2o:budget=6"));
+}
+
+TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
+  const auto help = run_kvatlas({"profile", "--help"}).out;
+  const auto all = run_kvatlas({"profile", "--help-all"}).out;
+  EXPECT_THAT(help, AllOf(HasSubstr("\nWhat most runs need (--help-all shows all "),
+                          HasSubstr("\n  -m,--model "), HasSubstr("\nExamples:\n"),
+                          Not(HasSubstr("--js-rows"))));
+  EXPECT_THAT(
+      all, AllOf(HasSubstr("\n  -m,--model "), HasSubstr("--js-rows"), HasSubstr("\nExamples:\n")));
+  const auto options = [](const std::string& text) {
+    std::size_t count = 0;
+    for (auto at = text.find("\n  -"); at != text.npos; at = text.find("\n  -", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(options(help), 6u);
+  EXPECT_THAT(help, HasSubstr("all " + std::to_string(options(all)) + " options"));
+  // The policies are listed where all is.
+  EXPECT_THAT(run_kvatlas({"evaluate", "--help"}).out, Not(HasSubstr("adakv")));
+  EXPECT_THAT(run_kvatlas({"evaluate", "--help-all"}).out, HasSubstr("\nadakv\n"));
+  // Only examples may need more than a line of a terminal.
+  std::istringstream lines(all.substr(0, all.find("\nExamples:")));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_THAT(refusal(2, {"profile", "--nosuch"}), HasSubstr("(see kvatlas profile --help-all)"));
 }
 
 TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {

@@ -19,8 +19,11 @@ def run(*words: str | Path, **more) -> subprocess.CompletedProcess:
 
 
 def helped(words: tuple[str, ...] = ()) -> dict[tuple[str, ...], set[str]]:
-    """The options of a command and of those below it, as --help shows them."""
-    text = run(PROGRAM, *words, "--help", check=True).stdout.split("\nExamples:")[0]
+    """The options of a command and of those below it, as --help or, where there is one, --help-all shows them."""
+    text = run(PROGRAM, *words, "--help", check=True).stdout
+    if "--help-all" in text:
+        text = run(PROGRAM, *words, "--help-all", check=True).stdout
+    text = text.split("\nExamples:")[0]
     options = {name for line in re.findall(r"^  (-\S+)", text, re.M) for name in line.split(",")}
     below = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.M)
     out = {words: options}

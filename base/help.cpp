@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/help.hpp"
+
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "base/str.hpp"
+
+namespace kvatlas {
+namespace {
+
+constexpr std::size_t kColumn = 30, kWidth = 100;  // where descriptions begin, and lines end
+
+/// The text in lines of at most `width` characters, but for longer words.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  std::size_t line = 0;
+  for (std::string word; words >> word;) {
+    const bool fits = line + 1 + word.size() <= width;
+    if (line > 0) out += fits ? ' ' : '\n';
+    line = (line > 0 && fits ? line + 1 : 0) + word.size();
+    out += word;
+  }
+  return out;
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  struct Lead {
+    std::vector<const CLI::Option*> options;
+    std::size_t all = 0;
+    std::string more;
+  };
+  std::map<const CLI::App*, Lead> leads;
+
+  HelpFormatter() { column_width(kColumn); }
+
+  const Lead* lead_of(const CLI::App* app) const {
+    const auto found = leads.find(app);
+    return found == leads.end() ? nullptr : &found->second;
+  }
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    const Lead* lead = lead_of(app);
+    if (!lead) return CLI::Formatter::make_help(app, std::move(name), mode);
+    const bool all = mode != CLI::AppFormatMode::Normal;
+    return str(
+        make_description(app), make_usage(app, name), make_positionals(app),
+        all ? make_groups(app, mode)
+            : make_group(str("What most runs need (--help-all shows all ", lead->all, " options)"),
+                         false, lead->options),
+        all && !lead->more.empty() ? "\n" + lead->more : "", "\n", make_footer(app));
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return wrapped(CLI::Formatter::make_option_desc(option), kWidth - kColumn);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter() { return std::make_shared<HelpFormatter>(); }
+
+void lead_with(CLI::App& command, const std::vector<std::string>& options, std::string more) {
+  auto* formatter = dynamic_cast<HelpFormatter*>(command.get_formatter().get());
+  if (!formatter) return;
+  command.set_help_all_flag("--help-all", "print every option and exit");
+  auto& lead = formatter->leads[&command];
+  for (const auto& name : options) lead.options.push_back(command.get_option(name));
+  lead.all =
+      command.get_options([](const CLI::Option* one) { return !one->get_group().empty(); }).size();
+  lead.more = std::move(more);
+}
+
+std::string more_help(const CLI::App& command) {
+  const auto* formatter = dynamic_cast<const HelpFormatter*>(command.get_formatter().get());
+  const auto* lead = formatter ? formatter->lead_of(&command) : nullptr;
+  return lead ? lead->more : "";
+}
+
+}  // namespace kvatlas
