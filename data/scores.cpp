@@ -23,6 +23,7 @@ struct Rule {
   std::string_view by_character;  // its title for Chinese; empty where that is scored like others
   double (*score)(const Asked&, std::string_view generated, const std::string& answer);
   bool all_answers = false;  // the mean over the answers counts; else the best
+  bool stays = false;        // no text behind one that scores 1 changes that
 };
 
 double found_score(const Asked&, std::string_view generated, const std::string& answer) {
@@ -34,8 +35,8 @@ double number_score(const Asked&, std::string_view generated, const std::string&
 }
 
 constexpr std::array<Rule, 10> kRules = {
-    {{"found", "share of answers found", "", found_score, true},
-     {"any", "any answer found", "", found_score},
+    {{"found", "share of answers found", "", found_score, true, true},
+     {"any", "any answer found", "", found_score, false, true},
      {"f1", "F1", "F1 by character",
       [](const Asked& asked, std::string_view generated, const std::string& answer) {
         return f1(generated, answer, asked.unit);
@@ -101,6 +102,10 @@ double score(const Prompt& prompt, std::string_view generated) {
     best = std::max(best, one);
   }
   return rule.all_answers ? sum / static_cast<double>(prompt.answers.size()) : best;
+}
+
+bool is_settled(const Prompt& prompt, std::string_view generated) {
+  return rule_of(prompt).stays && score(prompt, generated) >= 1;
 }
 
 std::string metric_name(const Prompt& prompt) {

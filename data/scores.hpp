@@ -17,6 +17,9 @@ namespace kvatlas::data {
 /// answers that are found.
 double score(const Prompt& prompt, std::string_view generated);
 
+/// Whether whatever follows the text leaves its score, and the digits of a pass key, as they are.
+bool is_settled(const Prompt& prompt, std::string_view generated);
+
 /// The name of that score for people, such as "F1" or "share of answers found"; "none" if the
 /// prompt has no answers.
 std::string metric_name(const Prompt& prompt);

@@ -14,7 +14,7 @@ namespace kvatlas::calibrate {
 
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
-                    const QuestionDone& done) {
+                    const QuestionDone& done, bool scores_alone) {
   const model::Tokenizer* tokenizer = engine.model().tokenizer().get();
   Evaluation out;
   out.questions = std::move(questions);
@@ -24,6 +24,10 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
   for (const auto& question : out.questions) {
     of_question.max_new = question.max_new;
     of_question.context_tokens = question.context_tokens;
+    if (scores_alone && tokenizer)
+      of_question.settled = [&](std::span<const std::int64_t> tokens) {
+        return data::is_settled(question.prompt, tokenizer->decode(tokens, true));
+      };
     Simulated simulated;
     try {
       simulated =

@@ -49,10 +49,11 @@ struct Evaluation {
 using QuestionDone = std::function<void(const Question&)>;
 
 /// Prefills each question once and tries all policies on it. Steps are timed on the first question
-/// alone.
+/// alone. With `scores_alone`, and where `options` compare nothing, an answer ends as soon as its
+/// score is settled.
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
-                    const QuestionDone& done = {});
+                    const QuestionDone& done = {}, bool scores_alone = false);
 
 /// One policy over all questions, or over those of one task.
 struct Summary {

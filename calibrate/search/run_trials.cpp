@@ -46,7 +46,7 @@ struct Trials {
     std::vector<Policy> ready;
     for (const auto& policy : policies)
       if (!is_full(policy)) load_blocks(ready.emplace_back(policy), engine->model().config());
-    const Evaluation evaluation = evaluate(*engine, std::move(chosen), ready, options);
+    const Evaluation evaluation = evaluate(*engine, std::move(chosen), ready, options, {}, true);
     if (evaluation.interrupted > 0) fail(ErrorCode::cancelled, "interrupted");
     if (!store->trouble().empty() && !std::exchange(trouble_said, true))
       std::cerr

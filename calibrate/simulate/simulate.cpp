@@ -269,8 +269,7 @@ class Simulation {
   void accept_reference(std::span<const float> logits) {
     reference_.tokens.push_back(capture::argmax(logits));
     reference_.logits.emplace_back(logits.begin(), logits.end());
-    reference_.ended = ends(reference_.tokens.back()) ||
-                       static_cast<std::int64_t>(reference_.tokens.size()) >= options_.max_new;
+    reference_.ended = done(reference_.tokens);
   }
 
   /// All plans, as many at a time as their copies may take memory.
@@ -298,7 +297,8 @@ class Simulation {
 
   bool done(const std::vector<std::int64_t>& tokens) const {
     return static_cast<std::int64_t>(tokens.size()) >= options_.max_new ||
-           (!tokens.empty() && ends(tokens.back()));
+           (!tokens.empty() && ends(tokens.back())) ||
+           (options_.settled && !options_.compare && options_.settled(tokens));
   }
 
   void begin(Continuations& continuations, std::vector<Live>& live, Progress& progress) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -23,6 +24,9 @@ struct SimulateOptions {
   /// generates.
   bool compare = true;
   bool generate = true;  // whether policies generate by themselves; else there are no tokens
+  /// If given, and nothing is compared: whether these tokens settle what is asked of them. Then
+  /// nothing more is generated.
+  std::function<bool(std::span<const std::int64_t> tokens)> settled = {};
   /// After how many tokens of the prompt the cache is cut, before the rest (the question) is read.
   /// 0 if it is cut after the whole prompt.
   std::int64_t context_tokens = 0;

@@ -215,6 +215,34 @@ TEST_P(SimulationOf, NobodyDependsOnWhomItIsTriedWith) {
   }
 }
 
+/// What ends an answer early cuts it there, and changes nothing before it or of other policies.
+TEST_P(SimulationOf, EndsWhereTheAnswerIsSettled) {
+  const auto tried = policies(kMixed);
+  const Ids ids = random_ids(130, 4);
+  const auto whole = run(ids, tried, {.max_new = 24, .compare = false});
+  const auto settled = [](std::span<const std::int64_t> tokens) {
+    return std::any_of(tokens.begin(), tokens.end(), [](auto token) { return token % 7 == 3; });
+  };
+  const auto cut = run(ids, tried, {.max_new = 24, .compare = false, .settled = settled});
+  bool any = false;
+  const auto expect_cut = [&](const Outcome& early, const Outcome& late) {
+    std::size_t size = 1;
+    while (size < late.tokens.size() && !settled(std::span(late.tokens).first(size))) ++size;
+    EXPECT_EQ(early.tokens,
+              Ids(late.tokens.begin(), late.tokens.begin() + static_cast<std::ptrdiff_t>(size)));
+    EXPECT_EQ(early.kept_bytes, late.kept_bytes);
+    any |= size < late.tokens.size();
+  };
+  expect_cut(cut.full, whole.full);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    expect_cut(cut.policies[i], whole.policies[i]);
+  }
+  EXPECT_TRUE(any);
+  // Where policies are compared with the full model, all of its answer is needed.
+  EXPECT_EQ(run(ids, tried, {.max_new = 24, .settled = settled}).full.tokens, whole.full.tokens);
+}
+
 /// Tokens, divergence and agreement of every policy by the definition of its plan.
 TEST_P(SimulationOf, MeasuresWhatThePlansMean) {
   const auto tried = policies(kMixed);

@@ -39,6 +39,28 @@ TEST(Scores, GeneratedTasksByTheAnswersFound) {
   EXPECT_EQ(metric_name(question), "any answer found");
 }
 
+/// Over all beginnings of a text, once settled its score and its digits stay.
+TEST(Scores, SettledIsWhatNothingChangesLater) {
+  const Prompt several = asking("needle:queries=2", {"12", "beta"}),
+               key = asking("passkey", {"1234"});
+  EXPECT_TRUE(is_settled(several, "Beta and 120"));
+  EXPECT_FALSE(is_settled(several, "beta alone"));
+  EXPECT_TRUE(is_settled(asking("qa", {"12", "beta"}), "beta alone"));
+  EXPECT_FALSE(is_settled(asking("qasper", {"beta"}), "beta"));  // F1 falls with every word
+  EXPECT_FALSE(is_settled(asking("prose", {}), "beta"));
+  for (const std::string text :
+       {"1294, not 1234, but 1235", "12345 or 1234", "91234", "no 1 2 3 1234"})
+    for (std::size_t size = 0; size <= text.size(); ++size) {
+      const std::string_view begin = std::string_view(text).substr(0, size);
+      if (!is_settled(key, begin)) continue;
+      EXPECT_EQ(score(key, begin), score(key, text));
+      EXPECT_EQ(pass_key_digits(key, begin)->prefix, pass_key_digits(key, text)->prefix) << begin;
+      EXPECT_EQ(pass_key_digits(key, begin)->in_place, pass_key_digits(key, text)->in_place)
+          << begin;
+    }
+  EXPECT_TRUE(is_settled(key, "1294, not 1234"));
+}
+
 TEST(Scores, WithoutAnswersThereIsNone) {
   EXPECT_TRUE(std::isnan(score(asking("prose", {}), "x")));
   EXPECT_TRUE(std::isnan(score(asking("qasper", {}), "x")));
