@@ -28,6 +28,13 @@ std::string wrapped(const std::string& text, std::size_t width) {
   return out;
 }
 
+/// Where a long list of all values stands in what the help says of an option; 0, 0: nowhere.
+std::pair<std::size_t, std::size_t> long_list(const std::string& text) {
+  const auto from = text.find(":{"), to = text.find('}');
+  if (from == text.npos || to == text.npos || to < from + 60) return {0, 0};
+  return {from, to + 1};
+}
+
 class HelpFormatter : public CLI::Formatter {
  public:
   struct Lead {
@@ -56,8 +63,21 @@ class HelpFormatter : public CLI::Formatter {
                          false, lead->options),
         all && !lead->more.empty() ? "\n" + lead->more : "", "\n", make_footer(app));
   }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    const auto [from, to] = long_list(text);
+    return text.erase(from, to - from);
+  }
   std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(CLI::Formatter::make_option_desc(option), kWidth - kColumn);
+    const std::string all = CLI::Formatter::make_option_opts(option);
+    const auto [from, to] = long_list(all);
+    std::string list = all.substr(from, to - from);
+    for (std::size_t at = 0; (at = list.find(',', at)) != list.npos; at += 2)
+      list.insert(at + 1, " ");
+    return wrapped(
+        str(CLI::Formatter::make_option_desc(option), list.empty() ? "" : " (one of ",
+            list.empty() ? "" : list.substr(2, list.size() - 3), list.empty() ? "" : ")"),
+        kWidth - kColumn);
   }
 };
 

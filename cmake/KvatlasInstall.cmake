@@ -20,7 +20,10 @@ if(KVATLAS_HAS_QT)
   install(TARGETS kvatlas-viewer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# The licences of the texts that are compiled in.
+# What the programs are made of beside our own code, and the licences of the texts that are compiled in.
+install(CODE "execute_process(
+  COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/notices.py $<TARGET_FILE:kvatlas> $<$<BOOL:${KVATLAS_HAS_QT}>:${PROJECT_BINARY_DIR}/bin/kvatlas-viewer>
+  OUTPUT_FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/NOTICE\" COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${PROJECT_SOURCE_DIR}/data/texts/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME texts.md)
 
 set(CPACK_GENERATOR DEB TGZ)

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -20,6 +17,7 @@
 #include "base/free_memory.hpp"
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
+#include "base/processor.hpp"
 #include "base/str.hpp"
 #include "kernels/dispatch.hpp"
 #include "reference/doctor.hpp"
@@ -34,24 +32,6 @@ struct Finding {
   std::string part, found, meaning;
 };
 
-struct Processor {
-  std::string name = "unknown";
-  std::set<std::string> flags;
-};
-
-Processor processor() {
-  Processor out;
-  std::ifstream lines("/proc/cpuinfo");
-  for (std::string line; std::getline(lines, line) && !line.empty();) {
-    const auto colon = line.find(": ");
-    if (colon == line.npos) continue;
-    if (line.rfind("model name", 0) == 0) out.name = line.substr(colon + 2);
-    std::istringstream words(line.rfind("flags", 0) == 0 ? line.substr(colon + 2) : "");
-    for (std::string word; words >> word;) out.flags.insert(word);
-  }
-  return out;
-}
-
 Finding build_finding(const Build& build) {
   return {"build",
           str("kvatlas ", build.version, build.commit.empty() ? "" : ", commit " + build.commit,
@@ -65,17 +45,14 @@ Finding build_finding(const Build& build) {
 
 Finding processor_finding() {
   const Processor found = processor();
-  const char* bfloat16 = found.flags.count("amx_bf16") != 0      ? "AMX for bfloat16"
-                         : found.flags.count("avx512_bf16") != 0 ? "AVX-512 for bfloat16"
-                                                                 : "none for bfloat16";
+  const std::string bfloat16 = found.bfloat16();
   return {"processor",
           str(found.name, ", ", thread_count(), thread_count() == 1 ? " core" : " cores",
-              ", instructions ", kernels::cpu_target(), ", ", bfloat16),
+              ", instructions ", kernels::cpu_target(), ", ", bfloat16.empty() ? "none" : bfloat16,
+              " for bfloat16"),
           str("as many threads run; --threads, taskset and containers limit them. --dtype bfloat16 "
               "halves the memory of weights",
-              found.flags.count("amx_bf16") + found.flags.count("avx512_bf16") > 0
-                  ? ""
-                  : ", and is slower here")};
+              bfloat16.empty() ? ", and is several times slower here" : "")};
 }
 
 Finding memory_finding() {

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
+#include "base/processor.hpp"
 #include "data/longbench.hpp"
 
 namespace kvatlas::capture {
@@ -107,6 +108,10 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.memory_budget = engine.memory_budget > 0 ? std::min(engine.memory_budget, left) : left;
   use_threads(options.threads);
   engine.placement = choose_placement(options.device, options.dtype);
+  if (engine.placement.device == "cpu" && engine.placement.dtype == "bfloat16" &&
+      processor().bfloat16().empty())
+    std::cerr << "kvatlas: note: this processor multiplies no matrices of bfloat16: float32 is "
+                 "several times faster here\n";
   return engine;
 }
 

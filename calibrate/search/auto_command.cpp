@@ -299,7 +299,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
              "that stay full; kv4: what is kept in 4 bits")
       ->delimiter(',')
       ->check(CLI::IsMember(searched_names()))
-      ->default_str(join(searched_names(), ","));
+      ->default_str("all of them");
   add_number(command, "--candidates", o.search.width, "N",
              "policies that are tried on the model at all", 1, 100000);
   add_number(command, "--finalists", o.search.finalists, "N", "policies that unseen samples judge",

@@ -133,10 +133,16 @@ void StagedSearch::rank_by_proxy() {
          fixed_text(least / (1 << 20), 1),
          " MiB: give more memory or a smaller batch or context, or profile smaller budgets "
          "(kvatlas profile --budgets, --recent, --lags)");
-  for (auto& [family, members] : families)
-    std::stable_sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
-      return candidates_.all[a].lost < candidates_.all[b].lost;
-    });
+  const auto loses_less = [&](std::size_t a, std::size_t b) {
+    return candidates_.all[a].lost < candidates_.all[b].lost;
+  };
+  std::vector<std::vector<std::size_t>> in_turns;  // the family of the best candidate first
+  for (auto& [family, members] : families) {
+    std::stable_sort(members.begin(), members.end(), loses_less);
+    in_turns.push_back(std::move(members));
+  }
+  std::stable_sort(in_turns.begin(), in_turns.end(),
+                   [&](const auto& a, const auto& b) { return loses_less(a[0], b[0]); });
   const std::size_t width =
       request_.exhaustive ? fitting.size() : std::min(request_.width, fitting.size());
   std::set<std::size_t> taken;
@@ -149,7 +155,7 @@ void StagedSearch::rank_by_proxy() {
   const std::size_t places = std::min(front.size(), width / 4);
   for (std::size_t i = 0; i < places; ++i) take(fitting[front[i * front.size() / places]]);
   for (std::size_t turn = 0; taken.size() < width; ++turn)
-    for (const auto& [family, members] : families)
+    for (const auto& members : in_turns)
       if (turn < members.size()) take(members[turn]);
   says_(str(candidates_.all.size(), " policies, of which ", out_.fitting, " fit; ",
             standing_.size(),

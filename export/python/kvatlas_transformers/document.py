@@ -15,7 +15,8 @@ MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20
 DEEPEST = 24
 SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "precision", "baseline", "heads")
-MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search")
+MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search",
+           "compared")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
 # Of models whose layers are not all attention with heads alike, which the caches here are made for.
 OTHER_CACHES = ("layer_numbers", "cached_values", "latent_rank")

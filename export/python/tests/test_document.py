@@ -50,7 +50,8 @@ class Document(unittest.TestCase):
         self.assertEqual(load(document(kv_bits=4, kv_residual=32)).kv_residual, 32)
         self.refused(document(), "the document holds no policy")
         self.refused(document(kv_bits=4), "no section 'lagkv'; the document has none", section="lagkv")
-        load(document(lagkv=LAG, search={"trials": 3}, pareto=[{"policy": "full"}]))
+        load(document(lagkv=LAG, search={"trials": 3}, pareto=[{"policy": "full"}],
+                      compared=[{"policy": "tova:budget=64", "measured": {}}]))
 
     def test_budgets_of_a_task(self):
         section = {"settings": {}, "result": {"budgets": [1, 2, 3, 4], "tasks": {"needle": [4, 3, 2, 1]}}}

@@ -471,9 +471,18 @@ TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
   // The policies are listed where all is.
   EXPECT_THAT(run_kvatlas({"evaluate", "--help"}).out, Not(HasSubstr("adakv")));
   EXPECT_THAT(run_kvatlas({"evaluate", "--help-all"}).out, HasSubstr("\nadakv\n"));
-  // Only examples may need more than a line of a terminal.
-  std::istringstream lines(all.substr(0, all.find("\nExamples:")));
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  // Options fit the lines of a terminal.
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"profile"},
+                                                {"evaluate"},
+                                                {"calibrate", "auto"},
+                                                {"calibrate", "all"}}) {
+    auto command = words;
+    command.emplace_back("--help-all");
+    const auto text = run_kvatlas(command).out;
+    std::istringstream lines(
+        text.substr(0, std::min(text.find("\nExamples:"), text.find("\nPolicies:"))));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
   EXPECT_THAT(refusal(2, {"profile", "--nosuch"}), HasSubstr("(see kvatlas profile --help-all)"));
 }
 

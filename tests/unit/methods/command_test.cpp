@@ -208,7 +208,7 @@ TEST_F(Command, DiffSaysWhichFileIsWrongOnce) {
 
 TEST_F(Command, HelpShowsDefaultsAndAnExample) {
   for (const char* method : {"simlayerkv", "pod", "dynamickv", "lagkv", "all"}) {
-    const Finished finished = run_kvatlas({"calibrate", method, "--help"});
+    const Finished finished = run_kvatlas({"calibrate", method, "--help-all"});
     EXPECT_EQ(finished.status, 0);
     EXPECT_THAT(finished.out, AllOf(HasSubstr("Example"), HasSubstr("--held-out SHARE"),
                                     HasSubstr("-o policy.json")));

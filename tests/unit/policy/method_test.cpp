@@ -8,6 +8,8 @@
 
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/policy/policy_settings.hpp"
+#include "tests/support/places.hpp"
+#include "tests/support/text_of.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -21,6 +23,14 @@ TEST(Method, TheSchemaHasASectionForEachAndNoOther) {
     EXPECT_EQ(members.erase(other), 1u) << other;
   for (const Method& section : kSections) sections.insert(section.name);
   EXPECT_EQ(members, sections);
+}
+
+TEST(Method, ThePythonPackageKnowsEveryMember) {
+  const auto package = testing_support::text_of(testing_support::source_folder() /
+                                                "export/python/kvatlas_transformers/document.py");
+  const auto schema = nlohmann::json::parse(document_schema());
+  for (const auto& [name, of] : schema.at("properties").items())
+    EXPECT_THAT(package, testing::HasSubstr('"' + name + '"'));
 }
 
 TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {

@@ -49,7 +49,7 @@ const std::vector<Folder> kFolders = {
      {"analyzer/model", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules"}},
     {"export", {"analyzer/profile", "calibrate/policy", "calibrate/runtimes"}},
-    {"reference", {}},
+    {"reference", {"kernels"}},
     {"viewer/maps", {"analyzer/profile"}},
     {"viewer/models",
      {"analyzer/profile", "calibrate/policy", "calibrate/runtimes", "calibrate/rules",

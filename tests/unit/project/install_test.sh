@@ -15,6 +15,10 @@ for file in man/man1/kvatlas.1 bash-completion/completions/kvatlas zsh/site-func
   fish/vendor_completions.d/kvatlas.fish; do
   grep -q calibrate "$folder/moved/share/$file" || { echo "share/$file is missing, or empty" && exit 1; }
 done
+notice=$folder/moved/share/doc/kvatlas/NOTICE
+for words in '^libcli11-dev .*: BSD-3-clause$' '^libhdf5.*, loaded by kvatlas' 'libtorch_cpu.so'; do
+  [[ $words == libtorch* && $4 == OFF ]] || grep -q "$words" "$notice" || { echo "the notice lacks $words" && exit 1; }
+done
 
 libraries=$(ldd "$program")
 ! grep 'not found' <<<"$libraries" || { echo "libraries are missing" && exit 1; }
