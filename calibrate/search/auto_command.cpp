@@ -186,7 +186,7 @@ void run_auto(AutoCommand o) {
             ": what holds there needs a profile of prompts of that length"));
 
   TrialOptions trials;
-  static_cast<ModelOptions&>(trials) = o.run;
+  static_cast<ModelOptions&>(trials) = static_cast<const ModelOptions&>(o.run);
   trials.max_new = o.max_new;
   trials.progress = false;
   trials.keep_beside = o.profile;

@@ -132,7 +132,7 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
                       const AroundTrials& around) {
   capture::restart_with_sleeping_threads();
   capture::RunOptions run;
-  static_cast<ModelOptions&>(run) = given;
+  static_cast<ModelOptions&>(run) = static_cast<const ModelOptions&>(given);
   capture::EngineOptions engine = capture::engine_options(given);
   const auto model = model::ModelFile::open(run.model);
   const auto& header = profile.header();

@@ -221,7 +221,7 @@ class Simulation {
 
   std::shared_ptr<ReadPrompt> read_prompt(const Prefill& changed, PromptFacts& facts,
                                           std::int64_t rows) {
-    const auto read = std::make_shared<ReadPrompt>(engine_.sequence(), cut_, rows);
+    auto read = std::make_shared<ReadPrompt>(engine_.sequence(), cut_, rows);
     capture::Engine::Step prefill{&read->sequence, context_};
     prefill.proximal = changed.windows;
     prefill.shared = changed.shared;

@@ -151,8 +151,8 @@ const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
                                          "criticalkv:window=8,budget=24+kv4",
                                          "chunkkv:window=8,budget=24,chunk=5",
                                          "adakv:window=8,budget=24",
-                                         "simlayerkv:threshold=0.4,recent=24,granularity=head+"
-                                         "adakv:window=8,budget=24,heads=query",
+                                         ("simlayerkv:threshold=0.4,recent=24,granularity=head+"
+                                          "adakv:window=8,budget=24,heads=query"),
                                          "pod:delta=0.3,initial=4,recent=24,tau=0.5",
                                          "minicache:recent=16",
                                          "quest:page=8,budget=32"};
