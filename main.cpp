@@ -2,7 +2,6 @@
 // The program kvatlas: the list of its commands.
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "analyzer/profile/commands.hpp"
 #include "base/error.hpp"
 #include "base/program.hpp"
+#include "base/surroundings.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
@@ -30,8 +30,7 @@ namespace {
 /// Becomes the program kvatlas-viewer, with the same words. It is a program of its own beside this
 /// one, so that neither loads the other's libraries.
 [[noreturn]] void become_viewer(char** argv) {
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe").replace_filename("kvatlas-viewer");
+  const auto program = kvatlas::program_folder() / kvatlas::kViewerProgram;
   execv(program.c_str(), argv);
   if (errno != ENOENT)
     kvatlas::fail(kvatlas::ErrorCode::resource, program.string(),

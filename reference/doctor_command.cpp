@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas doctor`: what this machine and this build have, and what that means.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "base/plain_text.hpp"
 #include "base/processor.hpp"
 #include "base/str.hpp"
+#include "base/surroundings.hpp"
 #include "kernels/dispatch.hpp"
 #include "reference/doctor.hpp"
 
@@ -78,23 +78,14 @@ Finding gpu_finding() {
           "models run there unless --device cpu says otherwise"};
 }
 
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value != '\0';
-}
-
 Finding viewer_finding() {
   std::error_code unknown;
-  const auto program =
-      fs::read_symlink("/proc/self/exe", unknown).replace_filename("kvatlas-viewer");
+  const auto program = program_folder() / kViewerProgram;
   if (!fs::exists(program, unknown))
     return {"viewer", "none beside this program",
             "view, render and report are missing: install Qt 6 (./dev setup) and run ./dev build"};
-  if (is_set("WAYLAND_DISPLAY") || is_set("DISPLAY"))
-    return {"viewer",
-            str(program.string(), ", display ",
-                std::getenv(is_set("WAYLAND_DISPLAY") ? "WAYLAND_DISPLAY" : "DISPLAY")),
-            "view opens a window there"};
+  if (const auto display = display_name(); !display.empty())
+    return {"viewer", str(program.string(), ", display ", display), "view opens a window there"};
   return {"viewer", program.string() + ", no display",
           "view opens no window here; render draws one chart and report makes a page without one"};
 }

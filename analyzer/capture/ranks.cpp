@@ -13,6 +13,7 @@
 #include "analyzer/capture/mpi_calls.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/surroundings.hpp"
 
 namespace kvatlas::capture {
 namespace {
@@ -108,7 +109,7 @@ class MpiRanks : public Ranks {
 
 /// The module beside the program, or where `cmake --install` puts it.
 void* open_module(std::string& trouble) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto folder = program_folder();
   for (const auto* place : {"libkvatlas_mpi.so", KVATLAS_MODULE_DIR "/libkvatlas_mpi.so"}) {
     const auto path = folder / place;
     if (!std::filesystem::exists(path)) continue;

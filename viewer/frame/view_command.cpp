@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "base/surroundings.hpp"
 #include "viewer/frame/commands.hpp"
 #include "viewer/frame/main_window.hpp"
 #include "viewer/models/link.hpp"
@@ -20,10 +21,8 @@ namespace kvatlas::viewer {
 
 namespace {
 
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value != '\0';
-}
+constexpr const char* kWithoutWindow =
+    "'kvatlas render' draws one chart or map and 'kvatlas report' makes a page without one";
 
 /// Qt ends the program without a display; this says so before.
 void check_display() {
@@ -31,19 +30,17 @@ void check_display() {
   const std::string_view wanted = platform ? platform : "";
   const bool needs_none =
       !wanted.empty() && wanted.rfind("xcb", 0) != 0 && wanted.rfind("wayland", 0) != 0;
-  if (needs_none || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")) return;
+  if (needs_none || !display_name().empty()) return;
   fail(ErrorCode::usage,
-       "there is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set): "
-       "'kvatlas render' draws one chart or map and 'kvatlas report' makes a page without one");
+       "there is no display to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set): ",
+       kWithoutWindow);
 }
 
 /// Qt says in several lines that it reaches no display, and aborts; this says it in one.
 void end_without_display(QtMsgType type, const QMessageLogContext&, const QString& text) {
   if (type == QtFatalMsg) {
-    std::fprintf(stderr,
-                 "kvatlas: no window can be opened on the display '%s': 'kvatlas render' draws one "
-                 "chart or map and 'kvatlas report' makes a page without one\n",
-                 qPrintable(qEnvironmentVariable("DISPLAY")));
+    std::fprintf(stderr, "kvatlas: no window can be opened on the display '%s': %s\n",
+                 qPrintable(qEnvironmentVariable("DISPLAY")), kWithoutWindow);
     std::_Exit(exit_status(ErrorCode::usage));
   }
   if (type == QtCriticalMsg) std::fprintf(stderr, "%s\n", qPrintable(text));
