@@ -130,6 +130,9 @@ fs::path Workplace::temporary(std::int64_t index) const {
 }
 
 fs::path Workplace::assembled() const { return folder_ / "assembled.tmp"; }
+fs::path Workplace::gathered(int number) const {
+  return folder_ / ("gathered-" + std::to_string(number) + ".tmp");
+}
 
 std::set<std::int64_t> Workplace::parts() const {
   std::set<std::int64_t> found;

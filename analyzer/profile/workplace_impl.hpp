@@ -33,6 +33,7 @@ class Workplace {
   std::filesystem::path part(std::int64_t index) const;
   std::filesystem::path temporary(std::int64_t index) const;
   std::filesystem::path assembled() const;
+  std::filesystem::path gathered(int number) const;  // samples on their way into the profile
   std::set<std::int64_t> parts() const;
 
   /// The mark that says that the profile is of an older run and will be replaced: whether it is

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <span>
 
 #include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/profile_file_impl.hpp"
@@ -61,7 +63,13 @@ struct Writer::State {
   const fs::path& path() const { return place.profile(); }
 
   void assemble();
-  std::set<std::int64_t> assemble_some(const std::vector<std::int64_t>& parts);
+  /// A profile to take samples from; `part`: which one, if it is one sample's.
+  struct Gathered {
+    fs::path path;
+    std::optional<std::int64_t> part;
+  };
+  class OnTheWay;
+  std::set<std::int64_t> gather(std::span<const Gathered> from, const fs::path& to);
   void assemble_if_cheap();
 
   mutable std::mutex mutex;
@@ -209,7 +217,10 @@ std::vector<std::string> Writer::warnings() const {
 void Writer::add(const Sample& sample) {
   State& state = *state_;
   check_sample(state.header, sample);
-  if (finished().count(sample.index) > 0) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.in_profile.contains(sample.index) || is_there(state.place.part(sample.index))) return;
+  }
   Sources sources;
   sources.push_back(from_memory(state.header, sample));
   const std::lock_guard lock(state.mutex);
@@ -237,47 +248,73 @@ void Writer::State::assemble_if_cheap() {
   }
 }
 
-/// Writes p.h5 anew from itself and these parts; says which of them are in it now.
-std::set<std::int64_t> Writer::State::assemble_some(const std::vector<std::int64_t>& parts) {
-  std::vector<std::shared_ptr<const ProfileFile>> files;
-  if (is_there(path()) && !is_old()) files.push_back(open(path()));
-  for (const auto index : parts) {
+/// Writes the samples of these profiles into one, and says which they are. A part that cannot be
+/// read is lost.
+std::set<std::int64_t> Writer::State::gather(std::span<const Gathered> from, const fs::path& to) {
+  Sources sources;
+  for (const auto& [path, part] : from) {
     try {
-      files.push_back(open(place.part(index)));
+      add_sources(open(path), sources);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::unreadable) throw;
-      place.remove_part(index);
-      warnings.push_back(str("sample ", index, " is lost: ", error.what()));
+      if (error.code() != ErrorCode::unreadable || !part) throw;
+      place.remove_part(*part);
+      warnings.push_back(str("sample ", *part, " is lost: ", error.what()));
     }
   }
-  Sources sources;
-  for (const auto& file : files) add_sources(file, sources);
   std::sort(sources.begin(), sources.end(),
             [](const auto& a, const auto& b) { return a->about().index < b->about().index; });
-  write_file(place.assembled(), path(), [&](hid_t file) { write_profile(file, header, sources); });
+  write_file(place.assembled(), to, [&](hid_t file) { write_profile(file, header, sources); });
   std::set<std::int64_t> held;
   for (const auto& source : sources) held.insert(source->about().index);
   return held;
 }
 
+/// Files on the way into the profile, which are gone with the object.
+class Writer::State::OnTheWay {
+ public:
+  explicit OnTheWay(const Workplace& place) : place_(place) {}
+  ~OnTheWay() {
+    std::error_code left_behind;
+    while (count_ > 0) fs::remove(place_.gathered(--count_), left_behind);
+  }
+  OnTheWay(const OnTheWay&) = delete;
+  OnTheWay& operator=(const OnTheWay&) = delete;
+  fs::path next() { return place_.gathered(count_++); }
+
+ private:
+  const Workplace& place_;
+  int count_ = 0;
+};
+
+/// Writes p.h5 anew from itself and the parts. Of more parts than may be open at once, so many at a
+/// time become one file first: then the time grows with the samples, not with their square.
 void Writer::State::assemble() {
   const auto begin = Clock::now();
-  constexpr std::size_t kOpenFiles = 200;  // at once; a process may have 1024
-  std::vector<std::int64_t> parts;
+  constexpr std::size_t kOpenFiles = 200;  // a process may have 1024
+  std::vector<Gathered> files;
   for (const auto index : place.parts()) {
     if (in_profile.count(index) > 0)
       place.remove_part(index);
     else
-      parts.push_back(index);
+      files.push_back({place.part(index), index});
   }
-  for (std::size_t done = 0; done < parts.size() || !is_there(path()) || is_old();
-       done += kOpenFiles) {
-    const std::vector<std::int64_t> some(parts.begin() + std::min(done, parts.size()),
-                                         parts.begin() + std::min(done + kOpenFiles, parts.size()));
-    in_profile = assemble_some(some);
-    place.end_anew();
-    for (const auto index : some) place.remove_part(index);
+  const bool has_profile = is_there(path()) && !is_old();
+  if (files.empty() && has_profile) return;
+  const std::vector<Gathered> parts = files;
+  OnTheWay on_the_way(place);
+  while (files.size() > kOpenFiles) {
+    std::vector<Gathered> fewer;
+    for (std::size_t i = 0; i < files.size(); i += kOpenFiles) {
+      fewer.push_back({on_the_way.next(), {}});
+      gather(std::span(files).subspan(i, std::min(kOpenFiles, files.size() - i)),
+             fewer.back().path);
+    }
+    files = std::move(fewer);
   }
+  if (has_profile) files.push_back({path(), {}});
+  in_profile = gather(files, path());
+  place.end_anew();
+  for (const auto& [path, part] : parts) place.remove_part(*part);
   last_assembled = Clock::now();
   assembling = last_assembled - begin;
 }

@@ -455,16 +455,26 @@ TEST_F(Durability, ReaderNamesTheUnfinishedRun) {
 }
 
 TEST_F(Durability, ManyParts) {
-  constexpr std::int64_t kSamples = 210;  // more than are open at once
+  constexpr std::int64_t kSamples = 450;  // more than twice as many as are open at once
   Writer writer(path(), make_header(kSamples), {});
   const auto joined = Writer::join(path(), make_header(kSamples));
   for (std::int64_t index = 3; index < kSamples; ++index) joined->add(make_sample(index, 4));
   writer.finish();
-  const Reader profile(path());
-  ASSERT_THAT(profile.samples(), SizeIs(kSamples - 3));
-  for (std::size_t i = 0; i < profile.samples().size(); ++i)
-    EXPECT_EQ(profile.samples()[i].index, static_cast<std::int64_t>(i) + 3);
-  EXPECT_THAT(profile.statistic("mass").shape, ElementsAre(kSamples - 3, 2, 3));
+  for (const auto& entry : fs::directory_iterator(parts()))
+    EXPECT_EQ(entry.path().filename(), "lock");
+  {
+    const Reader profile(path());
+    ASSERT_THAT(profile.samples(), SizeIs(kSamples - 3));
+    for (std::size_t i = 0; i < profile.samples().size(); ++i)
+      EXPECT_EQ(profile.samples()[i].index, static_cast<std::int64_t>(i) + 3);
+    EXPECT_THAT(profile.statistic("mass").shape, ElementsAre(kSamples - 3, 2, 3));
+  }
+  for (const std::int64_t index : {2, 0, 1}) joined->add(make_sample(index, 4));
+  writer.finish();
+  Writer other(path("other.h5"), make_header(kSamples), {});
+  for (std::int64_t index = 0; index < kSamples; ++index) other.add(make_sample(index, 4));
+  other.finish();
+  EXPECT_TRUE(file_bytes(path()) == file_bytes(path("other.h5")));
 }
 
 }  // namespace
