@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/cuda_device.hpp"
 #include "base/error.hpp"
@@ -76,8 +77,12 @@ Placement choose_placement(const std::string& device, const std::string& dtype) 
   if (missing.empty() && index >= static_cast<int>(found.devices.size()))
     missing = str("there are only ", found.devices.size(), " GPUs");
   if (missing.empty()) missing = open_torch_cuda();
-  if (missing.empty())
+  if (missing.empty()) {
+    // Kernels are started on the current device, also those that work on what a run left behind.
+    c10::impl::VirtualGuardImpl(c10::kCUDA)
+        .setDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)));
     return {str("cuda:", index), settle_dtype(dtype, true), found.devices[index].name};
+  }
   if (!automatic) fail(ErrorCode::resource, "--device ", device, ": no GPU can be used: ", missing);
   return {"cpu", cpu.dtype, "no GPU: " + missing};
 }
