@@ -6,6 +6,7 @@
 //                        open for writing; of reading are read, pread, mmap and open for reading
 //   KVATLAS_FAULT_AT     the number of the call, from 1 on; all later ones fail too, as on a disk
 //   that stays full KVATLAS_FAULT_ERROR  the errno of the failure; 0: a SIGKILL instead
+//   KVATLAS_FAULT_SLOW   milliseconds that each such call takes longer, as on a busy network's disk
 //   KVATLAS_FAULT_UNDER  only files below this folder
 //   KVATLAS_FAULT_RANK   only in this MPI rank
 //   KVATLAS_FAULT_COUNT  a file that the number of calls is written to at the end
@@ -32,7 +33,7 @@
 enum kind { none, writing, reading };
 
 static enum kind wanted;
-static long at, error;
+static long at, error, slow;
 static char under[PATH_MAX];
 static const char* count_file;
 static atomic_long calls, clock_calls;
@@ -54,6 +55,7 @@ __attribute__((constructor)) static void begin(void) {
   if (!folder || !realpath(folder, under)) wanted = none;
   at = number_of("KVATLAS_FAULT_AT");
   error = number_of("KVATLAS_FAULT_ERROR");
+  slow = number_of("KVATLAS_FAULT_SLOW");
   count_file = getenv("KVATLAS_FAULT_COUNT");
   clock_seed = (unsigned long)number_of("KVATLAS_FAULT_CLOCK");
 }
@@ -71,6 +73,7 @@ static int fails(enum kind kind, const char* path) {
   const size_t length = strlen(under);
   if (kind != wanted || strncmp(path, under, length) != 0 || path[length] != '/') return 0;
   const long call = ++calls;
+  if (slow > 0) usleep((useconds_t)(1000 * slow));
   if (at == 0 || call < at) return 0;
   if (error == 0) raise(SIGKILL);
   errno = (int)error;
