@@ -4,13 +4,14 @@ add_library(kvatlas_options INTERFACE)
 target_include_directories(kvatlas_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(kvatlas_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2 -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion
-                            -Wno-sign-conversion -Werror -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
+                            -Wno-sign-conversion $<$<BOOL:${KVATLAS_WERROR}>:-Werror> -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
   # g++ 12 sees overlapping copies in std::string's operator+ where there are none (GCC bug 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # CMake 3.25 does not know CUDA 20 and would drop CMAKE_CUDA_STANDARD 20 in silence. 554: View<T>'s conversion
   # to View<const T> has no use where T is const.
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -diag-suppress=554 -Werror=all-warnings
-                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra,-Werror>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr -diag-suppress=554
+                             $<$<BOOL:${KVATLAS_WERROR}>:-Werror=all-warnings>
+                             -Xcompiler=-march=x86-64-v2,-Wall,-Wextra$<$<BOOL:${KVATLAS_WERROR}>:,-Werror>>)
 if(KVATLAS_SANITIZE)
   target_compile_options(kvatlas_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVATLAS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)

@@ -4,7 +4,7 @@
 // first turn. Capturing includes the first decode step, and writing the sample to a file.
 // tests/bench/profile_vs_transformers.py runs it beside its peer.
 //
-//   bench_profile MODEL LENGTH... [--rounds N]
+//   bench_profile MODEL LENGTH... [--rounds N] [--device cuda] [--dtype bfloat16]
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -71,7 +71,8 @@ void profile(capture::Engine& engine, const capture::ProfilePlan& plan,
   writer.finish();
 }
 
-void measure(capture::Engine& engine, std::int64_t length, int rounds) {
+void measure(capture::Engine& engine, const capture::Placement& placement, std::int64_t length,
+             int rounds) {
   std::vector<std::int64_t> tokens;
   for (std::int64_t i = 0; i < length; ++i)
     tokens.push_back((i * 7919 + 13) % engine.model().config().vocab_size);
@@ -82,7 +83,7 @@ void measure(capture::Engine& engine, std::int64_t length, int rounds) {
   for (int round = 0; round < rounds; ++round)
     for (Mode& mode : modes) {
       capture::ProfilePlan plan;
-      plan.engine.placement = {"cpu", "float32", ""};
+      plan.engine.placement = placement;
       plan.prompts.push_back({{}, tokens});
       plan.settings.columns = plan.settings.maps = mode.maps;
       peak_megabytes();
@@ -93,7 +94,8 @@ void measure(capture::Engine& engine, std::int64_t length, int rounds) {
       } else {
         capture::Sequence sequence = engine.sequence(false);
         const capture::Engine::Step step{&sequence, tokens};
-        engine.run({&step, 1}, capture::Logits::none);
+        // The last token's logits are read, so that a GPU has done all of it.
+        engine.run({&step, 1}, capture::Logits::last);
       }
       mode.took.push_back(seconds_since(begin));
       mode.cpu.push_back(cpu_seconds() - cpu);
@@ -120,20 +122,31 @@ void measure(capture::Engine& engine, std::int64_t length, int rounds) {
 void run(int argc, char** argv) {
   std::vector<std::int64_t> lengths;
   int rounds = 3;
+  std::string device = "cpu", dtype = "auto";
   for (int i = 2; i < argc; ++i) {
-    if (std::string(argv[i]) == "--rounds" && i + 1 < argc)
+    const std::string argument = argv[i];
+    if (argument == "--rounds" && i + 1 < argc)
       rounds = std::stoi(argv[++i]);
+    else if (argument == "--device" && i + 1 < argc)
+      device = argv[++i];
+    else if (argument == "--dtype" && i + 1 < argc)
+      dtype = argv[++i];
     else
-      lengths.push_back(std::stoll(argv[i]));
+      lengths.push_back(std::stoll(argument));
   }
-  if (lengths.empty()) fail(ErrorCode::usage, "bench_profile MODEL LENGTH... [--rounds N]");
+  if (lengths.empty())
+    fail(ErrorCode::usage,
+         "bench_profile MODEL LENGTH... [--rounds N] [--device cuda] [--dtype bfloat16]");
   capture::restart_with_sleeping_threads();
   capture::use_threads(0);
-  capture::Engine engine(model::ModelFile::open(argv[1]), {});
+  const auto placement = capture::choose_placement(device, dtype);
+  capture::EngineOptions options;
+  options.placement = placement;
+  capture::Engine engine(model::ModelFile::open(argv[1]), options);
   capture::Sequence warm = engine.sequence(false);  // decodes the weights, starts the threads
   const capture::Engine::Step step{&warm, std::vector<std::int64_t>(16, 1)};
   engine.run({&step, 1}, capture::Logits::last);
-  for (const auto length : lengths) measure(engine, length, rounds);
+  for (const auto length : lengths) measure(engine, placement, length, rounds);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -35,7 +36,8 @@ GoldenArray golden(const std::string& prompt, const std::string& name) {
   return read_golden(golden_path("smollm2.h5"), prompt + "/" + name);
 }
 
-/// The profile of both prompts, taken once for all tests.
+/// The profile of both prompts, taken once for all tests: on the CPU, or in float32 on the device
+/// that KVATLAS_TEST_DEVICE names.
 const Reader& profile() {
   static const TemporaryFolder folder;
   static const std::unique_ptr<Reader> reader = [] {
@@ -45,7 +47,12 @@ const Reader& profile() {
           nlohmann::json{{"id", prompt}, {"tokens", golden(prompt, "tokens").integers()}}.dump() +
           "\n";
     const std::string file = (folder.path() / "p.h5").string();
+    const char* device = std::getenv("KVATLAS_TEST_DEVICE");
     const Finished finished = run_kvatlas({"profile",
+                                           "--device",
+                                           device ? device : "cpu",
+                                           "--dtype",
+                                           "float32",
                                            "--model",
                                            demo_model().string(),
                                            "--prompts",
