@@ -48,6 +48,13 @@ Sizes Grid::start(std::int64_t k) const {
   return start;
 }
 
+std::int64_t Grid::number(const Sizes& place) const {
+  std::int64_t k = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    k = k * (shape[i] / chunk[i] + (shape[i] % chunk[i] != 0)) + place[i] / chunk[i];
+  return k;
+}
+
 Sizes chunk_sizes(const Sizes& shape, int single_axes) {
   constexpr std::int64_t kTile = 256, kMost = 256 * 1024, kSmall = 8 * 1024;  // elements
   const auto single = static_cast<std::size_t>(single_axes);

@@ -31,6 +31,8 @@ struct Grid {
   std::int64_t size() const;
   /// Where chunk number k begins.
   Sizes start(std::int64_t k) const;
+  /// The number of the chunk that holds the element at `place`.
+  std::int64_t number(const Sizes& place) const;
 };
 
 /// The chunks of a captured array. A chunk holds one index of each of the leading `single_axes`,

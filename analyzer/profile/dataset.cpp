@@ -6,7 +6,7 @@
 namespace kvatlas::profile {
 namespace {
 
-constexpr int kMostStoredAxes = 8;
+constexpr std::size_t kMostStoredAxes = 8;
 constexpr std::int64_t kMostChunkBytes = 64 << 20;  // a reader holds one a thread
 constexpr std::array kTypes = {Type::f32, Type::f16, Type::i32, Type::i64, Type::u8};
 
@@ -33,69 +33,64 @@ H5Type file_type(Type type) {
 
 std::vector<hsize_t> to_hdf5(const Sizes& sizes) { return {sizes.begin(), sizes.end()}; }
 
-void require_plain(const H5Properties& creation, const std::string& path) {
-  const H5D_layout_t layout = check(H5Pget_layout(creation.get()), path);
-  if (layout == H5D_VIRTUAL)
+void require_plain(const StoredLayout& layout, const StoredObject& dataset,
+                   const std::string& path) {
+  if (layout.kind == StoredLayout::virtual_parts)
     fail(ErrorCode::unreadable, quoted(path), " is a virtual dataset, made of other files' parts");
-  if (check(H5Pget_external_count(creation.get()), path) > 0)
+  if (dataset.find(StoredObject::external_files) != nullptr)
     fail(ErrorCode::unreadable, quoted(path), " keeps its data in another file");
 }
 
-void read_filters(const H5Properties& creation, StoredArray& stored) {
-  const int count = check(H5Pget_nfilters(creation.get()), stored.path);
-  for (int i = 0; i < count; ++i) {
-    unsigned flags = 0, configuration = 0;
-    std::size_t values = 0;
-    const auto filter = check(H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags,
-                                             &values, nullptr, 0, nullptr, &configuration),
-                              stored.path);
-    if (filter == H5Z_FILTER_SHUFFLE && !stored.shuffled && !stored.deflated)
+void read_filters(StoredArray& stored) {
+  if (stored.dataset.find(StoredObject::filters) == nullptr) return;
+  const auto filters = in_context(quoted(stored.path), [&] {
+    return parse_filters(stored.dataset.body(StoredObject::filters, "list of filters"));
+  });
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    if (filters[i] == H5Z_FILTER_SHUFFLE && !stored.shuffled && !stored.deflated)
       stored.shuffled = true;
-    else if (filter == H5Z_FILTER_DEFLATE && !stored.deflated)
+    else if (filters[i] == H5Z_FILTER_DEFLATE && !stored.deflated)
       stored.deflated = true;
     else
-      fail(ErrorCode::unreadable, quoted(stored.path), " has filter ", filter, " at place ", i,
+      fail(ErrorCode::unreadable, quoted(stored.path), " has filter ", filters[i], " at place ", i,
            ", expected shuffle (", H5Z_FILTER_SHUFFLE, "), then deflate (", H5Z_FILTER_DEFLATE,
            ")");
   }
 }
 
-Type read_type(const H5Object& dataset, const std::string& path) {
-  const H5Type found(H5Dget_type(dataset.get()), path);
-  for (const Type type : kTypes)
-    if (check(H5Tequal(found.get(), file_type(type).get()), path) > 0) return type;
+Type read_type(const StoredObject& dataset, const std::string& path) {
+  const auto* found = dataset.find(StoredObject::datatype);
+  if (found != nullptr && !found->shared)
+    for (const Type type : kTypes)
+      if (is_type(found->body, type)) return type;
   fail(ErrorCode::unreadable, quoted(path),
        " has a type of its own, expected float32, float16, int32, int64 or uint8");
 }
 
-Sizes read_shape(const H5Object& dataset, const std::string& path) {
-  const H5Space space(H5Dget_space(dataset.get()), path);
-  const int rank = check(H5Sget_simple_extent_ndims(space.get()), path);
-  if (H5Sget_simple_extent_type(space.get()) != H5S_SIMPLE || rank > kMostStoredAxes)
+Sizes read_shape(const StoredObject& dataset, const std::string& path) {
+  const StoredSpace space = in_context(
+      quoted(path), [&] { return parse_space(dataset.body(StoredObject::dataspace, "sizes")); });
+  const std::size_t rank = space.sizes.size();
+  if (!space.simple || rank == 0 || rank > kMostStoredAxes)
     fail(ErrorCode::unreadable, quoted(path), " has ", rank, " axes, expected 1 to ",
          kMostStoredAxes);
-  std::array<hsize_t, kMostStoredAxes> sizes{}, most{};
-  check(H5Sget_simple_extent_dims(space.get(), sizes.data(), most.data()), path);
-  // HDF5 1.10 looks chunks up by the sizes that could be, wherever their index ends.
-  if (sizes != most) fail(ErrorCode::unreadable, quoted(path), " can grow, expected fixed sizes");
-  Sizes shape;
-  for (int i = 0; i < rank; ++i)
-    shape.push_back(sizes[i] > hsize_t{1} << 62 ? -1 : static_cast<std::int64_t>(sizes[i]));
-  return shape;
+  // The index of chunks would be one of another kind, or of other sizes.
+  if (space.sizes != space.most)
+    fail(ErrorCode::unreadable, quoted(path), " can grow, expected fixed sizes");
+  return space.sizes;
 }
 
-Sizes read_chunk_sizes(const H5Properties& creation, const StoredArray& stored) {
-  std::array<hsize_t, kMostStoredAxes> sizes{};
-  const int rank = check(H5Pget_chunk(creation.get(), kMostStoredAxes, sizes.data()), stored.path);
-  Sizes chunk;
-  for (int i = 0; i < rank; ++i) {
-    chunk.push_back(static_cast<std::int64_t>(sizes[i]));
-    if (chunk.back() <= 0)
-      fail(ErrorCode::unreadable, quoted(stored.path), " has chunks without elements");
-  }
-  if (chunk.size() != stored.grid.shape.size())
-    fail(ErrorCode::unreadable, quoted(stored.path), " has chunks of ", rank,
+Sizes read_chunk_sizes(const StoredArray& stored) {
+  Sizes chunk = stored.layout.chunk;
+  if (chunk.size() != stored.grid.shape.size() + 1)
+    fail(ErrorCode::unreadable, quoted(stored.path), " has chunks of ", chunk.size() - 1,
          " axes, expected as many as its own, ", stored.grid.shape.size());
+  if (chunk.back() != type_bytes(stored.type))
+    fail(ErrorCode::unreadable, quoted(stored.path), " has chunks of elements of ", chunk.back(),
+         " bytes, expected ", type_bytes(stored.type));
+  chunk.pop_back();
+  if (std::ranges::any_of(chunk, [](auto size) { return size <= 0; }))
+    fail(ErrorCode::unreadable, quoted(stored.path), " has chunks without elements");
   if (in_context(quoted(stored.path), [&] { return byte_count(stored.type, chunk); }) >
       kMostChunkBytes)
     fail(ErrorCode::unreadable, quoted(stored.path), " has chunks of ", list_str(chunk),
@@ -103,52 +98,71 @@ Sizes read_chunk_sizes(const H5Properties& creation, const StoredArray& stored) 
   return chunk;
 }
 
-/// HDF5 1.10 looks a chunk up behind the end of an index that is shorter than the sizes ask for.
-void require_every_chunk(const StoredArray& stored) {
-  const H5Space space(H5Dget_space(stored.dataset.get()), stored.path);
-  hsize_t chunks = 0;
-  check(H5Dget_num_chunks(stored.dataset.get(), space.get(), &chunks), quoted(stored.path));
-  const auto expected =
-      in_context(quoted(stored.path), [&] { return static_cast<hsize_t>(stored.grid.size()); });
-  if (chunks != expected)
-    fail(ErrorCode::unreadable, quoted(stored.path), " has ", chunks, " chunks, and its sizes ",
-         list_str(stored.grid.shape), " take ", expected);
+/// Finds the chunks, and returns how many bytes they have in all.
+std::int64_t find_chunks(StoredArray& stored) {
+  const std::int64_t plain = byte_count(stored.type, stored.grid.chunk);
+  stored.chunks = in_context(quoted(stored.path), [&] {
+    return read_chunk_index(stored.dataset.file(), stored.layout, stored.grid.size(), plain,
+                            stored.shuffled || stored.deflated);
+  });
+  std::int64_t kept = 0;
+  for (const StoredChunk& chunk : stored.chunks)
+    if (chunk.address != kNowhere) kept += static_cast<std::int64_t>(chunk.bytes);
+  return kept;
 }
 
-/// A chunk's bytes as they are stored. Empty: it is not there.
-Bytes read_stored(const StoredArray& stored, const Sizes& start, bool& shuffled, bool& deflated) {
-  const auto offset = to_hdf5(start);
-  hsize_t size = 0;
-  const auto what = [&] { return str(quoted(stored.path), ": chunk at ", list_str(start)); };
-  if (H5Dget_chunk_storage_size(stored.dataset.get(), offset.data(), &size) < 0) fail_hdf5(what());
-  if (size == 0) fail(ErrorCode::unreadable, what(), " is missing");
+void require_every_chunk(const StoredArray& stored) {
+  const auto there = std::ranges::count_if(
+      stored.chunks, [](const StoredChunk& chunk) { return chunk.address != kNowhere; });
+  if (there != stored.grid.size())
+    fail(ErrorCode::unreadable, quoted(stored.path), " has ", there, " chunks, and its sizes ",
+         list_str(stored.grid.shape), " take ", stored.grid.size());
+}
+
+/// The bytes of chunk number k as they are stored.
+Bytes read_stored(const StoredArray& stored, std::int64_t k, bool& shuffled, bool& deflated) {
+  const StoredChunk& chunk = stored.chunks[static_cast<std::size_t>(k)];
+  const auto size = static_cast<std::int64_t>(chunk.bytes);
+  const auto what = [&] {
+    return str(quoted(stored.path), ": chunk at ", list_str(stored.grid.start(k)));
+  };
   const std::int64_t plain = byte_count(stored.type, stored.grid.chunk);
   const std::int64_t most = plain + plain / 100 + 1024;
-  if (static_cast<std::int64_t>(size) < plain / kMostExpansion || size > static_cast<hsize_t>(most))
+  if (size == 0 || size < plain / kMostExpansion || size > most)
     fail(ErrorCode::unreadable, what(), " has ", size, " stored bytes, which ", plain,
          " bytes cannot have");
-  Bytes bytes(size);
-  std::uint32_t skipped = 0;  // a bit for each filter in turn
-  if (H5Dread_chunk(stored.dataset.get(), H5P_DEFAULT, offset.data(), &skipped, bytes.data()) < 0)
-    fail_hdf5(what());
-  shuffled = stored.shuffled && (skipped & 1U) == 0;
-  deflated = stored.deflated && (skipped & (stored.shuffled ? 2U : 1U)) == 0;
-  return bytes;
+  shuffled = stored.shuffled && (chunk.skipped & 1U) == 0;
+  deflated = stored.deflated && (chunk.skipped & (stored.shuffled ? 2U : 1U)) == 0;
+  return in_context(what(), [&] { return stored.dataset.file().read(chunk.address, chunk.bytes); });
 }
 
-Array read_contiguous(const StoredArray& stored, const Sizes& start, const Sizes& extent) {
+/// Of an array whose elements lie one after the other, in the file or in the dataset's header.
+Array read_unchunked(const StoredArray& stored, const Sizes& start, const Sizes& extent) {
   Array array(stored.type, extent);
   if (array.bytes.empty()) return array;
-  const H5Space file(H5Dget_space(stored.dataset.get()), stored.path);
-  const auto first = to_hdf5(start), count = to_hdf5(extent);
-  check(
-      H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, first.data(), nullptr, count.data(), nullptr),
-      stored.path);
-  const H5Space memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
-                       stored.path);
-  check(H5Dread(stored.dataset.get(), file_type(stored.type).get(), memory.get(), file.get(),
-                H5P_DEFAULT, array.bytes.data()),
-        quoted(stored.path));
+  const std::int64_t element = type_bytes(stored.type);
+  const Sizes& shape = stored.grid.shape;
+  const std::size_t rank = shape.size();
+  if (stored.layout.kind == StoredLayout::compact) {
+    copy_block(stored.layout.data.data(), shape, start, array.bytes.data(), extent, Sizes(rank, 0),
+               extent, element);
+    return array;
+  }
+  std::size_t axis = rank - 1;  // the first one of those that are read in one piece
+  while (axis > 0 && extent[axis] == shape[axis]) --axis;
+  std::int64_t piece = element;
+  for (std::size_t i = axis; i < rank; ++i) piece *= extent[i];
+  for (std::int64_t done = 0; done < std::ssize(array.bytes); done += piece) {
+    std::int64_t left = done / piece, place = 0, step = 1;  // of the piece's first element
+    for (std::size_t i = rank; i-- > 0; step *= shape[i]) {
+      place += (start[i] + (i < axis ? left % extent[i] : 0)) * step;
+      if (i < axis) left /= extent[i];
+    }
+    stored.dataset.file().read(
+        stored.layout.all.address + static_cast<std::uint64_t>(place * element),
+        std::span(array.bytes)
+            .subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(piece)));
+  }
   return array;
 }
 
@@ -180,27 +194,36 @@ void write_chunk(const H5Dataset& dataset, const Grid& grid, std::int64_t k, con
         "writing a chunk");
 }
 
-StoredArray open_array(hid_t place, const std::string& path, std::int64_t file_bytes) {
+StoredArray open_array(const StoredObject& place, const std::string& path) {
   StoredArray stored;
   stored.path = path;
-  stored.dataset = open_object(place, path, H5I_DATASET);
-  const H5Properties creation(H5Dget_create_plist(stored.dataset.get()), path);
-  require_plain(creation, path);
-  stored.type = read_type(stored.dataset, path);
+  stored.dataset = open_dataset(place, path);
   stored.grid.shape = read_shape(stored.dataset, path);
+  stored.layout = in_context(quoted(path), [&] {
+    return parse_layout(stored.dataset.body(StoredObject::layout, "layout"));
+  });
+  require_plain(stored.layout, stored.dataset, path);
+  stored.type = read_type(stored.dataset, path);
   const std::int64_t bytes =
       in_context(quoted(path), [&] { return byte_count(stored.type, stored.grid.shape); });
-  const bool chunked = H5Pget_layout(creation.get()) == H5D_CHUNKED;
+  const bool chunked = stored.layout.kind == StoredLayout::chunked;
   if (chunked) {
-    stored.grid.chunk = read_chunk_sizes(creation, stored);
-    read_filters(creation, stored);
+    stored.grid.chunk = read_chunk_sizes(stored);
+    read_filters(stored);
   }
   if (bytes == 0) return stored;
-  const hsize_t kept = H5Dget_storage_size(stored.dataset.get());
-  const auto limit = static_cast<hsize_t>(file_bytes);
-  if (kept > limit || static_cast<std::int64_t>(kept) < bytes / (chunked ? kMostExpansion : 1))
+  const StoredFile& file = stored.dataset.file();
+  std::int64_t kept = std::ssize(stored.layout.data);
+  if (chunked)
+    kept = find_chunks(stored);
+  else if (const auto& all = stored.layout.all; all.address != kNowhere)
+    kept = in_context(quoted(path), [&] {
+      file.require_inside(all.address, all.bytes);
+      return static_cast<std::int64_t>(all.bytes);
+    });
+  if (kept > file.size() || kept < bytes / (chunked ? kMostExpansion : 1))
     fail(ErrorCode::unreadable, quoted(path), " has ", kept, " stored bytes in a file of ",
-         file_bytes, ", and its sizes ", list_str(stored.grid.shape), " stand for ", bytes);
+         file.size(), ", and its sizes ", list_str(stored.grid.shape), " stand for ", bytes);
   if (chunked) require_every_chunk(stored);
   return stored;
 }
@@ -209,7 +232,7 @@ RawBlock read_raw(const StoredArray& stored, const Sizes& start, const Sizes& ex
   const Grid& grid = stored.grid;
   RawBlock block{stored.path, start, grid.chunk, {}, {}};
   if (grid.chunk.empty() || element_count(extent) == 0) {
-    block.array = read_contiguous(stored, start, extent);
+    block.array = read_unchunked(stored, start, extent);
     return block;
   }
   block.array.type = stored.type;
@@ -225,7 +248,7 @@ RawBlock read_raw(const StoredArray& stored, const Sizes& start, const Sizes& ex
   for (std::int64_t k = 0; k < count; ++k) {
     RawBlock::Piece piece{touched.start(k), {}, false, false};
     for (std::size_t i = 0; i < first.size(); ++i) piece.start[i] += first[i];
-    piece.bytes = read_stored(stored, piece.start, piece.shuffled, piece.deflated);
+    piece.bytes = read_stored(stored, grid.number(piece.start), piece.shuffled, piece.deflated);
     block.pieces.push_back(std::move(piece));
   }
   return block;
@@ -263,7 +286,7 @@ Array decode(RawBlock block) {
 
 Bytes read_stored_chunk(const StoredArray& stored, std::int64_t k) {
   bool shuffled = false, deflated = false;
-  Bytes bytes = read_stored(stored, stored.grid.start(k), shuffled, deflated);
+  Bytes bytes = read_stored(stored, k, shuffled, deflated);
   if (!shuffled || !deflated)
     fail(ErrorCode::unreadable, quoted(stored.path),
          " has a chunk that is not shuffled and deflated as the others");

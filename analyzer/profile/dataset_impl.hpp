@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets are made and written chunk by chunk. Whoever reads one has every size checked against
-// the bytes that are really there. HDF5's own filters never run.
+// Datasets are made and written chunk by chunk by HDF5, whose filters never run. They are read
+// without HDF5, and every size is checked against the bytes that are really there.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "analyzer/profile/hdf5_impl.hpp"
 #include "analyzer/profile/profile.hpp"
+#include "analyzer/profile/stored_chunks_impl.hpp"
 
 namespace kvatlas::profile {
 
@@ -21,19 +22,20 @@ void write_chunk(const H5Dataset& dataset, const Grid& grid, std::int64_t k, con
 /// have not.
 struct StoredArray {
   std::string path;
-  H5Object dataset;
+  StoredObject dataset;
   Type type = Type::f32;
   Grid grid;  // has no chunk sizes if the array is not chunked
   bool shuffled = false, deflated = false;
+  std::vector<StoredChunk> chunks;  // of the grid
+  StoredLayout layout;
 };
 
 /// Error(unreadable) if the dataset is absent, is no plain array (it has external or virtual
 /// storage, or filters or types that kvatlas does not write), or is larger than the bytes stored in
-/// a file of `file_bytes` can make it.
-StoredArray open_array(hid_t place, const std::string& path, std::int64_t file_bytes);
+/// its file can make it.
+StoredArray open_array(const StoredObject& place, const std::string& path);
 
-/// A part of an array as it is stored. It is read while HDF5's lock is held, and decoded
-/// afterwards.
+/// A part of an array as it is stored. It is read while the file is locked, and decoded afterwards.
 struct RawBlock {
   struct Piece {
     Sizes start;  // in the whole array

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5's identifiers as objects, attributes, and the walk to an object that follows hard links
-// only.
+// HDF5's identifiers as objects, and the writing of attributes and groups. HDF5 writes profiles and
+// never reads one: stored_file_impl.hpp does.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,6 @@ class Handle {
 using H5File = Handle<H5Fclose>;
 using H5Group = Handle<H5Gclose>;
 using H5Dataset = Handle<H5Dclose>;
-using H5Object = Handle<H5Oclose>;
 using H5Space = Handle<H5Sclose>;
 using H5Type = Handle<H5Tclose>;
 using H5Attribute = Handle<H5Aclose>;
@@ -91,20 +90,6 @@ void write_attribute(hid_t object, const char* name, std::int64_t value);
 void write_attribute(hid_t object, const char* name, const Sizes& values);
 void write_attribute(hid_t object, const char* name, double value);
 
-/// Error(unreadable) names the attribute if it is absent, of another type, or larger than
-/// `most_bytes`.
-std::string read_string(hid_t object, const char* name, std::int64_t most_bytes);
-std::vector<std::string> read_strings(hid_t object, const char* name, std::int64_t most_bytes);
-std::int64_t read_integer(hid_t object, const char* name);
-Sizes read_integers(hid_t object, const char* name, std::int64_t most_bytes);
-double read_double(hid_t object, const char* name);
-bool has_attribute(hid_t object, const char* name);
-
-/// Whether there is an object at `path` ("a/b/c") below `place`. Error(unreadable) if a link on the
-/// way is not a hard link, because other links may lead out of the file.
-bool has_object(hid_t place, const std::string& path);
-/// Opens the group or dataset at `path`. Error(unreadable) if it is absent or something else.
-H5Object open_object(hid_t place, const std::string& path, H5I_type_t kind);
 /// Opens the group at `path`, and makes it if it is absent.
 H5Group make_groups(hid_t place, const std::string& path);
 

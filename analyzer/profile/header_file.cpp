@@ -170,13 +170,13 @@ void write_axis(hid_t file, const AxisTable& table) {
   dataset.close("writing an axis");
 }
 
-AxisTable read_axis(hid_t file, const std::string& axis, std::int64_t file_bytes) {
-  const StoredArray stored = open_array(file, "axes/" + axis, file_bytes);
+AxisTable read_axis(const StoredObject& root, const std::string& axis) {
+  const StoredArray stored = open_array(root, "axes/" + axis);
   AxisTable table;
   table.axis = axis;
-  const std::int64_t most = std::min(file_bytes, kMostText);
-  table.columns = read_strings(stored.dataset.get(), "columns", most);
-  table.labels = read_strings(stored.dataset.get(), "labels", most);
+  const std::int64_t most = std::min(root.file().size(), kMostText);
+  table.columns = read_strings(stored.dataset, "columns", most);
+  table.labels = read_strings(stored.dataset, "labels", most);
   const Sizes expected = {static_cast<std::int64_t>(table.labels.size()),
                           static_cast<std::int64_t>(table.columns.size())};
   if (stored.type != Type::i64 || stored.grid.shape != expected)
@@ -289,13 +289,14 @@ void write_header(hid_t file, const Header& header) {
   for (const AxisTable& table : header.axes) write_axis(file, table);
 }
 
-Header read_header(hid_t file, std::int64_t file_bytes) {
+Header read_header(const StoredObject& root) {
+  const std::int64_t file_bytes = root.file().size();
   const std::int64_t most = std::min(file_bytes, kMostText);
-  if (!has_attribute(file, "schema") || read_string(file, "schema", most) != kSchema)
-    fail(ErrorCode::unreadable, "an HDF5 file, but not a profile: its attribute 'schema' is not '",
+  if (!has_attribute(root, "schema") || read_string(root, "schema", most) != kSchema)
+    fail(ErrorCode::unreadable, "an HDF5 root, but not a profile: its attribute 'schema' is not '",
          kSchema, "'");
-  const std::int64_t major = read_integer(file, "schema_major");
-  const std::int64_t minor = read_integer(file, "schema_minor");
+  const std::int64_t major = read_integer(root, "schema_major");
+  const std::int64_t minor = read_integer(root, "schema_minor");
   if (major > kSchemaMajor)
     fail(ErrorCode::unreadable, "a profile of schema ", major, ".", minor,
          ", newer than this program reads (", kSchemaMajor, ".", kSchemaMinor,
@@ -304,27 +305,27 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
     fail(ErrorCode::unreadable, "a profile of schema ", major, ".", minor,
          ", which there has never been");
   Header header;
-  header.tool_version = read_string(file, "tool_version", most);
-  header.model_name = repaired_utf8(read_string(file, "model_name", most));
-  header.architecture = read_string(file, "architecture", most);
-  header.model_fingerprint = read_string(file, "model_fingerprint", most);
-  header.tokenizer_fingerprint = read_string(file, "tokenizer_fingerprint", most);
-  header.n_layers = read_integer(file, "n_layers");
-  header.n_heads = read_integer(file, "n_heads");
-  header.n_kv_heads = read_integer(file, "n_kv_heads");
-  header.head_dim = read_integer(file, "head_dim");
-  header.vocab_size = read_integer(file, "vocab_size");
-  header.context_length = read_integer(file, "context_length");
-  header.window = read_integers(file, "window", std::min(file_bytes, kMostWindow));
-  if (has_attribute(file, "layer_numbers"))
-    header.layer_numbers = read_integers(file, "layer_numbers", std::min(file_bytes, kMostWindow));
-  if (has_attribute(file, "cached_values"))
-    header.cached_values = read_integers(file, "cached_values", std::min(file_bytes, kMostWindow));
-  if (has_attribute(file, "latent_rank")) header.latent_rank = read_integer(file, "latent_rank");
-  header.backend = read_string(file, "backend", most);
-  header.capture = read_string(file, "capture", most);
-  header.prompts = read_string(file, "prompts", most);
-  header.planned_samples = read_integer(file, "planned_samples");
+  header.tool_version = read_string(root, "tool_version", most);
+  header.model_name = repaired_utf8(read_string(root, "model_name", most));
+  header.architecture = read_string(root, "architecture", most);
+  header.model_fingerprint = read_string(root, "model_fingerprint", most);
+  header.tokenizer_fingerprint = read_string(root, "tokenizer_fingerprint", most);
+  header.n_layers = read_integer(root, "n_layers");
+  header.n_heads = read_integer(root, "n_heads");
+  header.n_kv_heads = read_integer(root, "n_kv_heads");
+  header.head_dim = read_integer(root, "head_dim");
+  header.vocab_size = read_integer(root, "vocab_size");
+  header.context_length = read_integer(root, "context_length");
+  header.window = read_integers(root, "window", std::min(file_bytes, kMostWindow));
+  if (has_attribute(root, "layer_numbers"))
+    header.layer_numbers = read_integers(root, "layer_numbers", std::min(file_bytes, kMostWindow));
+  if (has_attribute(root, "cached_values"))
+    header.cached_values = read_integers(root, "cached_values", std::min(file_bytes, kMostWindow));
+  if (has_attribute(root, "latent_rank")) header.latent_rank = read_integer(root, "latent_rank");
+  header.backend = read_string(root, "backend", most);
+  header.capture = read_string(root, "capture", most);
+  header.prompts = read_string(root, "prompts", most);
+  header.planned_samples = read_integer(root, "planned_samples");
   check_sizes(header);
   for (const char* name : {"capture", "prompts"})
     in_context(str("attribute '", name, "'"), [&] {
@@ -332,12 +333,12 @@ Header read_header(hid_t file, std::int64_t file_bytes) {
         fail(ErrorCode::unreadable, "not a JSON object");
     });
   header.arrays = in_context("attribute 'arrays'", [&] {
-    return parse_descriptions(read_string(file, "arrays", most), minor > kSchemaMinor);
+    return parse_descriptions(read_string(root, "arrays", most), minor > kSchemaMinor);
   });
-  for (const std::string& axis : read_strings(file, "axes", most)) {
+  for (const std::string& axis : read_strings(root, "axes", most)) {
     if (!is_name(axis) || axis.find('/') != axis.npos)
       fail(ErrorCode::unreadable, "axis ", quoted(axis), " cannot be a table's name");
-    header.axes.push_back(read_axis(file, axis, file_bytes));
+    header.axes.push_back(read_axis(root, axis));
   }
   const std::string why = objection(header);
   if (!why.empty()) fail(ErrorCode::unreadable, why);

@@ -8,6 +8,7 @@
 
 #include "analyzer/profile/hdf5_impl.hpp"
 #include "analyzer/profile/profile.hpp"
+#include "analyzer/profile/stored_object_impl.hpp"
 
 namespace kvatlas::profile {
 
@@ -21,7 +22,7 @@ void check_header(const Header& header);
 void write_header(hid_t file, const Header& header);
 
 /// Error(unreadable) names the attribute that is wrong, or the major version if it is newer.
-Header read_header(hid_t file, std::int64_t file_bytes);
+Header read_header(const StoredObject& root);
 
 /// What stands in the way of resuming (same_plan) or merging. Each entry is a clause such as
 /// "capture.rows is 64 there and 32 here". Backends, names and minor versions may differ.

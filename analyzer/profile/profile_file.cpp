@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iomanip>
 #include <limits>
 #include <sstream>
-#include <string_view>
-#include <unistd.h>
 
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
@@ -21,38 +16,6 @@ std::string group_of(std::int64_t index) {
   std::ostringstream name;
   name << "samples/" << std::setw(6) << std::setfill('0') << index;
   return name.str();
-}
-
-using Start = std::array<char, 9>;  // the signature, and the superblock's version
-
-/// The file's first bytes; zeros where it has fewer.
-Start read_start(const std::filesystem::path& path) {
-  Start start{};
-  std::ifstream(path, std::ios::binary).read(start.data(), start.size());
-  return start;
-}
-
-bool has_signature(const Start& start) {
-  return std::string_view(start.data(), 8) == "\x89HDF\r\n\x1a\n";
-}
-
-/// The format must be one whose metadata carry checksums: the older one would leave a damaged file
-/// to be noticed by chance.
-std::int64_t checked_size(const std::filesystem::path& path) {
-  std::error_code problem;
-  const auto status = std::filesystem::status(path, problem);
-  if (!std::filesystem::exists(status)) fail(ErrorCode::unreadable, "there is no such file");
-  if (!std::filesystem::is_regular_file(status))
-    fail(ErrorCode::unreadable, "not a regular file, expected a profile");
-  if (::access(path.c_str(), R_OK) != 0)
-    fail(ErrorCode::unreadable, "cannot be read: ", std::strerror(errno));
-  const Start start = read_start(path);
-  if (!has_signature(start))
-    fail(ErrorCode::unreadable, "not a profile: it does not begin as an HDF5 file does");
-  if (const int version = static_cast<unsigned char>(start[8]); version != 2 && version != 3)
-    fail(ErrorCode::unreadable, "its HDF5 superblock is of version ", version,
-         ", expected 2 or 3, whose metadata have checksums (h5py: libver='latest')");
-  return static_cast<std::int64_t>(std::filesystem::file_size(path));
 }
 
 Array read_row_array(const StoredArray& stored, std::size_t position) {
@@ -68,7 +31,10 @@ std::string shown(const std::filesystem::path& path) { return quoted(path.string
 
 bool begins_as_hdf5(const std::filesystem::path& path) {
   std::error_code problem;
-  return std::filesystem::is_regular_file(path, problem) && has_signature(read_start(path));
+  if (!std::filesystem::is_regular_file(path, problem)) return false;
+  std::string start(kFileSignature.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(start.data(), std::ssize(start));
+  return start == kFileSignature;
 }
 
 void require_replaceable(const std::filesystem::path& path) {
@@ -97,26 +63,26 @@ Grid sample_grid(const Description& array, const Sizes& shape) {
   return {shape, chunk_sizes(shape, array.single_axes)};
 }
 
-ProfileFile::ProfileFile(std::filesystem::path path) : path_(std::move(path)) {
-  bytes_ = checked_size(path_);
-  file_ = {H5Fopen(path_.c_str(), H5F_ACC_RDONLY, file_access().get()),
-           "not a whole HDF5 file, or a damaged one"};
-  header_ = read_header(file_.get(), bytes_);
+ProfileFile::ProfileFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      file_(path_),
+      root_(file_, file_.root()),
+      header_(read_header(root_)) {
   read_samples();
 }
 
 void ProfileFile::read_samples() {
-  const StoredArray stored = open_array(file_.get(), "sample_index", bytes_);
+  const StoredArray stored = open_array(root_, "sample_index");
   if (stored.type != Type::i64 || stored.grid.shape.size() != 1)
     fail(ErrorCode::unreadable, "'sample_index' is ", type_name(stored.type), " ",
          list_str(stored.grid.shape), ", expected int64 of one axis");
   const std::int64_t count = stored.grid.shape[0];
   constexpr std::int64_t kSmallestSample = 64;  // bytes of an object's header
-  if (count > header_.planned_samples || count > bytes_ / kSmallestSample)
+  if (count > header_.planned_samples || count > file_.size() / kSmallestSample)
     fail(ErrorCode::unreadable, "'sample_index' has ", count, " samples, with ",
-         header_.planned_samples, " planned and ", bytes_, " bytes in the file");
+         header_.planned_samples, " planned and ", file_.size(), " bytes in the file");
   const Array indices = decode(read_raw(stored));
-  const std::int64_t most = std::min(bytes_, kMostText);
+  const std::int64_t most = std::min(file_.size(), kMostText);
   std::int64_t last = -1;
   for (const std::int64_t index : indices.values<std::int64_t>()) {
     if (index <= last || index >= header_.planned_samples)
@@ -124,25 +90,25 @@ void ProfileFile::read_samples() {
            header_.planned_samples, " samples planned");
     last = index;
     in_context(str("sample ", index), [&] {
-      const H5Object group = open_object(file_.get(), group_of(index), H5I_GROUP);
+      const StoredObject group = open_group(root_, group_of(index));
       Sample sample;
-      sample.index = read_integer(group.get(), "index");
-      sample.id = read_string(group.get(), "id", most);
-      sample.task = read_string(group.get(), "task", most);
-      sample.length = read_integer(group.get(), "length");
-      sample.depth = read_double(group.get(), "depth");
-      sample.seed = read_integer(group.get(), "seed");
-      sample.n_tokens = read_integer(group.get(), "n_tokens");
-      sample.answers = read_strings(group.get(), "answers", most);
-      sample.has_scoring = has_attribute(group.get(), "metric");
+      sample.index = read_integer(group, "index");
+      sample.id = read_string(group, "id", most);
+      sample.task = read_string(group, "task", most);
+      sample.length = read_integer(group, "length");
+      sample.depth = read_double(group, "depth");
+      sample.seed = read_integer(group, "seed");
+      sample.n_tokens = read_integer(group, "n_tokens");
+      sample.answers = read_strings(group, "answers", most);
+      sample.has_scoring = has_attribute(group, "metric");
       if (sample.has_scoring) {
-        sample.group = read_string(group.get(), "group", most);
-        sample.metric = read_string(group.get(), "metric", most);
-        sample.all_classes = read_strings(group.get(), "all_classes", most);
-        sample.language = read_string(group.get(), "language", most);
-        sample.cut_tokens = read_integer(group.get(), "cut_tokens");
-        if (has_attribute(group.get(), "max_new_tokens"))
-          sample.max_new_tokens = read_integer(group.get(), "max_new_tokens");
+        sample.group = read_string(group, "group", most);
+        sample.metric = read_string(group, "metric", most);
+        sample.all_classes = read_strings(group, "all_classes", most);
+        sample.language = read_string(group, "language", most);
+        sample.cut_tokens = read_integer(group, "cut_tokens");
+        if (has_attribute(group, "max_new_tokens"))
+          sample.max_new_tokens = read_integer(group, "max_new_tokens");
       } else if (sample.seed >= 0) {  // generated prompts of one seed were made of one text
         sample.group = str(sample.task, "/", sample.seed);
       }
@@ -160,11 +126,11 @@ void ProfileFile::read_samples() {
 }
 
 bool ProfileFile::has_statistic(const Description& array) const {
-  return has_object(file_.get(), "statistics/" + array.name);
+  return has_object(root_, "statistics/" + array.name);
 }
 
 StoredArray ProfileFile::statistic(const Description& array) const {
-  StoredArray stored = open_array(file_.get(), "statistics/" + array.name, bytes_);
+  StoredArray stored = open_array(root_, "statistics/" + array.name);
   const Sizes expected = statistic_grid(array, static_cast<std::int64_t>(samples_.size())).shape;
   if (stored.type != array.type || stored.grid.shape != expected)
     fail(ErrorCode::unreadable, quoted(stored.path), " is ", type_name(stored.type), " ",
@@ -174,12 +140,11 @@ StoredArray ProfileFile::statistic(const Description& array) const {
 }
 
 bool ProfileFile::has_array(std::size_t position, const Description& array) const {
-  return has_object(file_.get(), group_of(samples_.at(position).index) + "/" + array.name);
+  return has_object(root_, group_of(samples_.at(position).index) + "/" + array.name);
 }
 
 StoredArray ProfileFile::sample_array(std::size_t position, const Description& array) const {
-  StoredArray stored =
-      open_array(file_.get(), group_of(samples_.at(position).index) + "/" + array.name, bytes_);
+  StoredArray stored = open_array(root_, group_of(samples_.at(position).index) + "/" + array.name);
   const bool tokens = &array == &tokens_description();
   if (stored.type != array.type || stored.grid.shape.size() != array.axes.size() ||
       (tokens && stored.grid.shape[0] != samples_[position].n_tokens))

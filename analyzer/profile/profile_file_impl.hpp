@@ -57,8 +57,8 @@ class ProfileFile {
   void read_samples();
 
   std::filesystem::path path_;
-  std::int64_t bytes_ = 0;
-  H5File file_;
+  StoredFile file_;
+  StoredObject root_;
   Header header_;
   std::vector<Sample> samples_;
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <list>
+#include <mutex>
 #include <utility>
 
 #include "analyzer/profile/profile_file_impl.hpp"
@@ -28,10 +29,10 @@ struct Reader::State {
     return array;
   }
 
-  /// Runs with HDF5 to itself, and puts the file's name in front of an Error.
+  /// Runs with the file to itself, and puts the file's name in front of an Error.
   template <class Fn>
   auto locked(Fn&& fn) const {
-    const Hdf5Session session;
+    const std::lock_guard turn(mutex);
     return in_context(quoted(file.path().string(), 400), fn);
   }
   /// The elements of what `read` reads so.
@@ -42,7 +43,7 @@ struct Reader::State {
   }
 
   /// An array of which blocks are read: the last few stay open, for opening one goes through all of
-  /// its chunks. Within HDF5's lock.
+  /// its chunks. Within the lock.
   const StoredArray& opened(std::size_t position, const Description& array) {
     constexpr std::size_t kMostOpen = 8;
     const std::pair wanted(position, &array);
@@ -57,6 +58,7 @@ struct Reader::State {
     return open.front().second;
   }
 
+  mutable std::mutex mutex;
   ProfileFile file;
   std::list<std::pair<std::pair<std::size_t, const Description*>, StoredArray>> open;
 };
@@ -130,7 +132,6 @@ bool is_profile(const std::filesystem::path& path) {
 }
 
 Reader::Reader(const std::filesystem::path& path) {
-  const Hdf5Session session;
   in_context(quoted(path.string(), 400), [&] {
     if (is_only_parts(path))
       fail(ErrorCode::unreadable, "this profile is unfinished, its samples lie in ",
@@ -140,10 +141,7 @@ Reader::Reader(const std::filesystem::path& path) {
   });
 }
 
-Reader::~Reader() {
-  const Hdf5Session session;
-  state_.reset();
-}
+Reader::~Reader() = default;
 
 const Header& Reader::header() const { return state_->file.header(); }
 bool Reader::complete() const { return state_->file.complete(); }
