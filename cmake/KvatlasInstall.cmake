@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # 'cmake --install' and the packages. A LibTorch that './dev setup' unpacked is taken along, under lib/kvatlas;
-# any other (Torch_DIR) stays where it is, and the installed program looks for it there.
+# any other (Torch_DIR) stays where it is, and the installed program looks for it there. The program's wheel takes all
+# components but that one (export/python/bundle.py).
 include(GNUInstallDirs)
 set(_bundle ${CMAKE_INSTALL_LIBDIR}/kvatlas)
+file(RELATIVE_PATH _from_bin /${CMAKE_INSTALL_BINDIR} /${_bundle})
 if(TARGET kvatlas_mpi)
   install(TARGETS kvatlas_mpi LIBRARY DESTINATION ${_bundle})
 endif()
 if(LibTorch_UNPACKED)
   # Flat, since every one of these libraries also looks beside itself.
   file(GLOB _libraries ${LibTorch_LIBRARY_DIR}/*.so* ${LibTorch_ROOT}/../nvidia/*/lib/*.so*)
-  install(FILES ${_libraries} DESTINATION ${_bundle})
-  file(RELATIVE_PATH _from_bin /${CMAKE_INSTALL_BINDIR} /${_bundle})
+  install(FILES ${_libraries} DESTINATION ${_bundle} COMPONENT libtorch)
   set_target_properties(kvatlas PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}")
 elseif(KVATLAS_HAS_TORCH)
   set_target_properties(kvatlas PROPERTIES INSTALL_RPATH ${LibTorch_LIBRARY_DIR})
 endif()
 install(TARGETS kvatlas RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(KVATLAS_HAS_QT)
+  set_target_properties(kvatlas-viewer PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}")
   install(TARGETS kvatlas-viewer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
