@@ -47,6 +47,7 @@ BESIDES = {"calibrate auto": "--force --new 4 --candidates 2 --finalists 1", "ca
 NOT_RUN = [
     (r"^mpirun|^srun", "needs several processes; tests/property runs them where MPI is"),
     (r"^kvatlas view\b", "opens a window; tests/gui drives it"),
+    (r"^kvatlas demo\b", "takes minutes, and the wheel: tests/interop/test_wheel.py runs it"),
     (r"…|\.\.\.|\[|\||\bFORMAT\b|\bPOLICY\b", "a form to fill in"),
 ]
 # Commands behind alternatives, the last of which wrote what they cannot take: the prepared file is laid there anew.
@@ -112,6 +113,10 @@ class Runner:
         self.program, self.folder = program.resolve(), folder
         self.options: dict[str, set[str]] = {}
         self.learn(json.loads(reference.read_text()))
+        # The one command that is Python's.
+        demo = [sys.executable, ROOT / "export/python/program/kvatlas/demo.py", "--help"]
+        said = subprocess.run(demo, capture_output=True, text=True, check=True).stdout
+        self.options["kvatlas demo"] = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", said))
         dev = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True).stdout
         self.dev = set(re.findall(r"^  ([a-z]+)\b.*  ", dev, re.M))
         self.failures = 0

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 import zipfile
 
@@ -29,9 +30,17 @@ class Wheel(unittest.TestCase):
         version = kvatlas_transformers.__version__
         cmake = (PROJECT.parent.parent / "CMakeLists.txt").read_text()
         self.assertEqual(re.search(r"project\(kvatlas VERSION ([\d.]+)", cmake)[1], version)
-        for file in ("pyproject.toml", "vllm/pyproject.toml"):
+        for file in ("pyproject.toml", "vllm/pyproject.toml", "program/pyproject.toml"):
             self.assertIn(f'version = "{version}"', (PROJECT / file).read_text())
-        self.assertIn(f'__version__ = "{version}"', (PROJECT / "vllm/kvatlas_vllm/__init__.py").read_text())
+        for file in ("vllm/kvatlas_vllm/__init__.py", "program/kvatlas/__init__.py"):
+            self.assertIn(f'__version__ = "{version}"', (PROJECT / file).read_text())
+
+    def test_the_program_and_its_adapter_ask_for_the_same_transformers(self):
+        """The wheel of the program (tests/unit/project/wheel_test.py) holds the packages of the others."""
+        small = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+        whole = tomllib.loads((PROJECT / "program/pyproject.toml").read_text())["project"]
+        needs = [need for need in small["dependencies"] if need.startswith("transformers")]
+        self.assertEqual(whole["optional-dependencies"]["transformers"], ["torch", *needs])
 
     def check_record(self, wheel: pathlib.Path):
         with zipfile.ZipFile(wheel) as files:

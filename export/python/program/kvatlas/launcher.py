@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `kvatlas`: becomes the program of this package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from . import program
+from .errors import KvatlasError
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    try:
+        if words[:1] == ["demo"]:
+            from . import demo
+
+            sys.exit(demo.main(words[1:]))
+        start(words)
+    except KvatlasError as error:
+        sys.exit(f"kvatlas: {error}")
+
+
+def start(words: list[str]) -> None:
+    viewer = words[:1] and words[0] in program.VIEWER_COMMANDS
+    executable = program.VIEWER if viewer else program.PROGRAM
+    program.built()  # says so if there is no program here
+    try:
+        environment = program.environment()
+    except KvatlasError:
+        if not viewer:
+            raise
+        environment = program.environment(with_torch=False)
+    command = ["kvatlas", *words]
+    if words in ([], ["-h"], ["--help"]):  # the one command that is Python's
+        done = subprocess.run(command, executable=executable, env=environment)
+        print("\nkvatlas demo does the main job once, on a small model that it fetches.")
+        sys.exit(done.returncode)
+    try:
+        os.execve(executable, command, environment)
+    except OSError as error:
+        raise KvatlasError(f"{executable} cannot be started: {error.strerror}") from None
