@@ -25,10 +25,16 @@ int report(int status, const std::string& text) {
 
 /// What is wrong with the words of the command line, and where their right use is shown.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  if (!chosen.empty())
-    return str(error.what(), " (see kvatlas ", chosen.front()->get_name(),
-               chosen.front()->get_help_all_ptr() ? " --help-all)" : " --help)");
+  std::string command = "kvatlas";
+  const CLI::App* innermost = &app;
+  for (auto chosen = app.get_subcommands(); !chosen.empty();
+       chosen = innermost->get_subcommands()) {
+    innermost = chosen.front();
+    command += " " + innermost->get_name();
+  }
+  if (innermost != &app)
+    return str(error.what(), " (see ", command,
+               innermost->get_help_all_ptr() ? " --help-all)" : " --help)");
   const auto words = app.remaining();
   const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
   return str(
