@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key of the table does what the table says, or is disabled; keys can be changed.
+#include <set>
+
 #include <QApplication>
 #include <QClipboard>
 #include <QDialog>
@@ -15,6 +17,8 @@
 
 #include "tests/gui/recording_screen.hpp"
 #include "viewer/frame/keys_dialog.hpp"
+#include "viewer/frame/screen_key.hpp"
+#include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -38,6 +42,16 @@ TEST(Keys, NoKeyIsGivenTwice) {
       EXPECT_TRUE(owners.emplace(key.toString(), entry.id).second)
           << entry.id << " and " << owners[key.toString()].toStdString();
     }
+}
+
+TEST(Keys, EveryScreenHasAKeyOfItsOwn) {
+  std::set<QString> keys;
+  for (std::size_t i = 0; i < screens().size(); ++i) {
+    const QKeySequence key(screen_key(i));
+    EXPECT_FALSE(key.toString().isEmpty()) << screens()[i].id;
+    EXPECT_TRUE(keys.insert(key.toString()).second) << screens()[i].id;
+  }
+  EXPECT_EQ(screen_key(screens().size()), QString());
 }
 
 TEST(Keys, EveryKeyTriggersItsAction) {

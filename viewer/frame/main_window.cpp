@@ -20,6 +20,7 @@
 
 #include "viewer/frame/dialog_parts.hpp"
 #include "viewer/frame/difference_view.hpp"
+#include "viewer/frame/screen_key.hpp"
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
 
@@ -99,11 +100,11 @@ void MainWindow::make_centre() {
     if (values_) show_values();
   });
   setCentralWidget(centre);
-  int number = 0;
-  for (const auto& entry : entries_) {
-    auto* item = new QListWidgetItem(QCoreApplication::translate("Screens", entry.title), bar_);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    auto* item =
+        new QListWidgetItem(QCoreApplication::translate("Screens", entries_[i].title), bar_);
     item->setSizeHint({0, kBarControlHeight + 2});
-    if (++number <= 9) item->setToolTip(QStringLiteral("Ctrl+%1").arg(number));
+    item->setToolTip(screen_key(i));
   }
   connect(bar_, &QListWidget::currentRowChanged, this, [this](int at) {
     if (at >= 0) show_screen(QString::fromUtf8(entries_[at].id));

@@ -27,6 +27,7 @@
 #include "viewer/frame/export_view_dialog.hpp"
 #include "viewer/frame/keys_dialog.hpp"
 #include "viewer/frame/main_window.hpp"
+#include "viewer/frame/screen_key.hpp"
 
 namespace kvatlas::viewer {
 
@@ -104,8 +105,7 @@ void MainWindow::make_menus() {
     auto* action = go->addAction(QCoreApplication::translate("Screens", entries_[i].title));
     action->setObjectName(QStringLiteral("screen.%1").arg(entries_[i].id));
     action->setCheckable(true);
-    if (i < 9) action->setShortcut(QKeySequence(QStringLiteral("Ctrl+%1").arg(i + 1)));
-    if (i == 9) action->setShortcut(QKeySequence(QStringLiteral("Ctrl+0")));
+    action->setShortcut(QKeySequence(screen_key(i)));
     addAction(action);
     connect(action, &QAction::triggered, this,
             [this, i] { show_screen(QString::fromUtf8(entries_[i].id)); });
