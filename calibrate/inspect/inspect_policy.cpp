@@ -152,6 +152,13 @@ void print_document(const Document& document) {
                                       : ""));
   if (!document.compose.empty()) line("composed of", joined(document.compose, " + "));
   for (const auto& [name, section] : document.sections.items()) print_section(document, name);
+  if (!document.compared.empty())
+    line("compared with", join(document.compared, ", ", [](const json& entry) {
+           return printable(entry.at("policy").get<std::string>()) +
+                  (entry.contains("runtime")
+                       ? " in " + printable(entry.at("runtime").get<std::string>())
+                       : "");
+         }));
   if (!document.unknown.empty())
     line("newer", printable(document.unknown.at("schema").get<std::string>()) +
                       ", of which not all is known here");

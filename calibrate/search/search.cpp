@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/text_count.hpp"
@@ -129,9 +130,9 @@ void StagedSearch::rank_by_proxy() {
   if (fitting.empty())
     fail(ErrorCode::usage, "none of the ", candidates_.all.size(),
          " policies that the profile has statistics of fits ",
-         fixed_text(request_.most_bytes / (1 << 20), 1), " MiB a sequence; the smallest takes ",
-         fixed_text(least / (1 << 20), 1),
-         " MiB: give more memory or a smaller batch or context, or profile smaller budgets "
+         bytes_str(std::llround(request_.most_bytes)), " a sequence; the smallest takes ",
+         bytes_str(std::llround(least)),
+         ": give more memory or a smaller batch or context, or profile smaller budgets "
          "(kvatlas profile --budgets, --recent, --lags)");
   const auto loses_less = [&](std::size_t a, std::size_t b) {
     return candidates_.all[a].lost < candidates_.all[b].lost;
