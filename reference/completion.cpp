@@ -2,19 +2,13 @@
 // Scripts that complete commands, options, values of which all are known, and files.
 #include <functional>
 
+#include "base/next_step.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "reference/reference.hpp"
 
 namespace kvatlas::reference {
 namespace {
-
-/// In single quotes, for a shell.
-std::string shell_word(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 /// `text` with a backslash before each of `special`.
 std::string escaped(const std::string& text, const std::string& special) {
@@ -106,7 +100,8 @@ complete -F _kvatlas kvatlas
 
 std::string bash_values(const Option& option) {
   if (option.values.empty()) return option.is_file() ? "files=1" : "";
-  return "values=" + shell_word(join(option.values, " ")) + (option.with_commas ? " commas=1" : "");
+  return "values=" + shell_quoted(join(option.values, " ")) +
+         (option.with_commas ? " commas=1" : "");
 }
 
 }  // namespace
@@ -115,19 +110,19 @@ std::string bash_completion(const Command& program) {
   std::string tables = "__kvatlas_command() {\n  case $1 in\n", values;
   each_command(program, [&](const Command& command) {
     const auto places = positionals(command);
-    tables += str("    ", shell_word(command.name),
-                  ") commands=", shell_word(join(own_names(command.commands), " ")),
+    tables += str("    ", shell_quoted(command.name),
+                  ") commands=", shell_quoted(join(own_names(command.commands), " ")),
                   " places=", places.size(),
-                  "\n      options=", shell_word(join(option_names(command, false), " ")),
-                  "\n      valued=", shell_word(join(option_names(command, true), " ")), " ;;\n");
+                  "\n      options=", shell_quoted(join(option_names(command, false), " ")),
+                  "\n      valued=", shell_quoted(join(option_names(command, true), " ")), " ;;\n");
     for (std::size_t i = 0; i < places.size(); ++i)
       if (const auto set = bash_values(places[i]); !set.empty())
-        values += str("    ", shell_word(str(command.name, ' ', i + 1)), ") ", set, " ;;\n");
+        values += str("    ", shell_quoted(str(command.name, ' ', i + 1)), ") ", set, " ;;\n");
     for (const auto& option : command.options) {
       const auto set = bash_values(option);
       if (set.empty() || option.names.empty()) continue;
       std::vector<std::string> keys;
-      for (const auto& name : option.names) keys.push_back(shell_word(command.name + " " + name));
+      for (const auto& name : option.names) keys.push_back(shell_quoted(command.name + " " + name));
       values += "    " + join(keys, " | ") + ") " + set + " ;;\n";
     }
   });
@@ -154,7 +149,7 @@ std::string zsh_option(const Option& option) {
   for (const auto& name : option.names) {
     const std::string others = option.repeats ? "*" : "(" + join(option.names, " ") + ")";
     const char* sign = option.value.empty() ? "" : name.rfind("--", 0) == 0 ? "=" : "+";
-    out += " \\\n    " + shell_word(others + name + sign + what);
+    out += " \\\n    " + shell_quoted(others + name + sign + what);
   }
   return out;
 }
@@ -178,7 +173,7 @@ std::string zsh_completion(const Command& program) {
     if (!command.commands.empty()) out += " -C";
     for (const auto& option : command.options)
       out += option.names.empty()
-                 ? " \\\n    " + shell_word((option.repeats ? "*" : "") + zsh_value(option))
+                 ? " \\\n    " + shell_quoted((option.repeats ? "*" : "") + zsh_value(option))
                  : zsh_option(option);
     if (command.commands.empty()) {
       out += "\n}\n";
@@ -188,7 +183,7 @@ std::string zsh_completion(const Command& program) {
         " \\\n    '1:command:->command' '*::argument:->argument'\n  case $state in\n"
         "    command)\n      local -a commands=(";
     for (const auto& part : command.commands)
-      out += "\n        " + shell_word(part.own_name() + ":" + part.text);
+      out += "\n        " + shell_quoted(part.own_name() + ":" + part.text);
     out += ")\n      _describe command commands ;;\n    argument)\n      case $line[1] in\n";
     for (const auto& part : command.commands)
       out += "        " + part.own_name() + ") " + zsh_function(part) + " ;;\n";
@@ -200,31 +195,31 @@ std::string zsh_completion(const Command& program) {
 std::string fish_completion(const Command& program) {
   std::string commands, valued, lines;
   each_command(program, [&](const Command& command) {
-    const std::string start =
-        "complete -c kvatlas -n " + shell_word("test (__kvatlas_path) = \"" + command.name + "\"");
+    const std::string start = "complete -c kvatlas -n " +
+                              shell_quoted("test (__kvatlas_path) = \"" + command.name + "\"");
     const auto value = [](const Option& option) -> std::string {
       if (option.values.empty()) return option.is_file() ? " -r -F" : " -x";
       const std::string all = join(option.values, " ");
-      return " -x -a " + shell_word(option.with_commas ? "(__fish_append , " + all + ")" : all);
+      return " -x -a " + shell_quoted(option.with_commas ? "(__fish_append , " + all + ")" : all);
     };
     if (positionals(command).empty()) lines += start + " -f\n";
     for (const auto& part : command.commands) {
-      commands += " " + shell_word(part.name);
-      lines += start + " -a " + part.own_name() + " -d " + shell_word(part.text) + "\n";
+      commands += " " + shell_quoted(part.name);
+      lines += start + " -a " + part.own_name() + " -d " + shell_quoted(part.text) + "\n";
     }
     for (const auto& option : command.options) {
       if (option.names.empty()) {
         if (!option.values.empty())
-          lines += start + " -a " + shell_word(join(option.values, " ")) + "\n";
+          lines += start + " -a " + shell_quoted(join(option.values, " ")) + "\n";
         continue;
       }
       lines += start;
       for (const auto& name : option.names) {
         lines += name.rfind("--", 0) == 0 ? " -l " + name.substr(2) : " -s " + name.substr(1);
-        if (!option.value.empty()) valued += " " + shell_word(command.name + " " + name);
+        if (!option.value.empty()) valued += " " + shell_quoted(command.name + " " + name);
       }
       lines +=
-          (option.value.empty() ? "" : value(option)) + " -d " + shell_word(option.text) + "\n";
+          (option.value.empty() ? "" : value(option)) + " -d " + shell_quoted(option.text) + "\n";
     }
   });
   return "# What 'kvatlas reference fish' prints.\n"

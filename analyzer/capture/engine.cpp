@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <new>
 #include <numeric>
@@ -61,26 +60,11 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
   MemoryNeed need;
   std::int64_t largest = 0, largest_matrix = 0;
-  const std::function<std::int64_t(const model::LayerWeights&)> bytes_of =
-      [&](const model::LayerWeights& layer) {
-        std::int64_t bytes =
-            width *
-            (values(layer.qkv) + values(layer.output) + values(layer.gate_up) + values(layer.down) +
-             values(layer.router) + values(layer.expert_gate_up) + values(layer.expert_down) +
-             values(layer.shared_gate_up) + values(layer.shared_down) + values(layer.state_in) +
-             values(layer.conv) + values(layer.query_down) + values(layer.query_up) +
-             values(layer.latent_down) + values(layer.latent_up) + values(layer.input_gate) +
-             values(layer.input_up) + values(layer.shortcut_down) + values(layer.shortcut_up));
-        largest_matrix = std::max(
-            {largest_matrix, values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
-        for (const auto* others : {&layer.before, &layer.after})
-          for (const auto& other : *others) bytes += bytes_of(other);
-        return bytes;
-      };
   for (const auto& layer : model.layers()) {
-    const std::int64_t bytes = bytes_of(layer);
-    largest = std::max(largest, bytes);
-    need.all_weights += bytes;
+    const MatrixValues of_layer = matrix_values(layer);
+    largest = std::max(largest, width * of_layer.all());
+    largest_matrix = std::max(largest_matrix, of_layer.largest);
+    need.all_weights += width * of_layer.all();
   }
   need.all_weights += width * (values(model.head()) + values(model.layer_projection()) +
                                values(model.stream_starts()) + values(model.stream_ends()));

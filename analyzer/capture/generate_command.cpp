@@ -11,8 +11,11 @@
 
 #include "analyzer/capture/commands.hpp"
 #include "analyzer/capture/generate.hpp"
+#include "analyzer/capture/progress.hpp"
 #include "analyzer/capture/run_options.hpp"
+#include "analyzer/capture/run_speed.hpp"
 #include "base/error.hpp"
+#include "base/next_step.hpp"
 
 namespace kvatlas {
 namespace {
@@ -83,11 +86,24 @@ class TextOutput {
   std::optional<model::StreamingDecoder> decoder_;
 };
 
+/// Reading the prompts one after the other, and generating for all of them together.
+double expected_seconds(const capture::Session& session, std::int64_t max_new) {
+  const capture::RunSpeed speed(*session.model, session.placement, session.engine->streaming());
+  double seconds = speed.weights(), tokens = 0;
+  for (const auto& prompt : session.tokens) {
+    seconds += speed.prefill(static_cast<double>(prompt.size()));
+    tokens += static_cast<double>(prompt.size());
+  }
+  const auto prompts = static_cast<double>(session.tokens.size());
+  return seconds + static_cast<double>(max_new) * speed.step(prompts, tokens / prompts);
+}
+
 void generate(const capture::RunOptions& options, bool as_json) {
   const auto start = std::chrono::steady_clock::now();
   const capture::Session session = capture::open_session(options);
   const double open_seconds = seconds_since(start);
-  std::cerr << "kvatlas: " << session.engine->plan() << '\n';
+  std::cerr << "kvatlas: " << session.engine->plan() << ", at most about "
+            << capture::duration_str(expected_seconds(session, options.max_new)) << '\n';
 
   TextOutput text(session);
   double first_layer_seconds = 0, prefill_seconds = 0;
@@ -122,6 +138,8 @@ void generate(const capture::RunOptions& options, bool as_json) {
     std::cerr << "; generated: " << new_tokens << " tokens in " << rounded(decode_seconds) << " s ("
               << rounded(static_cast<double>(new_tokens) / decode_seconds) << " a second)";
   std::cerr << '\n';
+  if (!as_json)
+    say_next({{str("kvatlas profile ", model_words(options), " -o p.h5"), "what it attends to"}});
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "base/error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
@@ -115,6 +116,11 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
               << (run == 0 ? "; nothing was left to do"
                            : str("; took ", capture::duration_str(seconds)))
               << '\n';
+    const std::string profile = shell_word(command.output);
+    say_next({{str("kvatlas calibrate all -p ", profile, " ", model_words(command.run),
+                   " -o policy.json"),
+               "what the cache can do without"},
+              {"kvatlas view " + profile, "look at it"}});
   }
 }
 

@@ -2,15 +2,12 @@
 #include "analyzer/capture/profile_run.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <cmath>
 #include <deque>
 #include <future>
 #include <limits>
 
-#include <ATen/ops/ones.h>
-#include <c10/core/InferenceMode.h>
-
-#include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/run_speed.hpp"
 #include "analyzer/capture/sample_capture.hpp"
 #include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
@@ -215,25 +212,6 @@ EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model
   return options;
 }
 
-/// Multiply-adds a second of a product like those of the feed-forward block.
-double product_rate(const model::Config& config, const Placement& placement) {
-  const c10::InferenceMode no_gradients;
-  constexpr std::int64_t kRows = 1024;
-  const std::int64_t in = config.hidden_size,
-                     out = std::min<std::int64_t>(2 * config.intermediate_size, 4096);
-  const auto options = at::TensorOptions(at::Device(placement.device)).dtype(at::kFloat);
-  const at::Tensor rows = at::ones({kRows, in}, options), weight = at::ones({out, in}, options);
-  double best = 0;
-  for (int turn = 0; turn < 5; ++turn) {
-    const auto start = std::chrono::steady_clock::now();
-    capture::linear(rows, weight).select(0, 0).sum().item<float>();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, static_cast<double>(kRows * in * out) / seconds);
-  }
-  return best;
-}
-
 }  // namespace
 
 void fit_memory(ProfilePlan& plan, const model::ModelFile& model) {
@@ -255,33 +233,35 @@ void fit_memory(ProfilePlan& plan, const model::ModelFile& model) {
 
 ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model) {
   const model::Config& c = model.config();
-  const double rate = product_rate(c, plan.engine.placement);
-  const double layer_weights = static_cast<double>(c.hidden_size) *
-                               static_cast<double>((2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim +
-                                                   3 * c.intermediate_size);
-  const double products = static_cast<double>(c.n_layers) * layer_weights;
-  const double pairs = static_cast<double>(c.n_layers * c.n_heads * c.head_dim) / 2;
   ProfileEstimate out;
   out.memory = plan_memory(model, plan.engine);
-  double multiplies = 0;
+  const RunSpeed speed(model, plan.engine.placement, out.memory.streaming);
+  double work = 0, tokens = 0;
   for (std::size_t i = 0; i < plan.prompts.size(); ++i) {
     const auto n = static_cast<double>(length(plan.prompts[i]));
     const bool maps = plan.with_maps(static_cast<std::int64_t>(i)) &&
                       (plan.settings.maps || plan.settings.columns);
-    // Attention runs at about 0.4 of the rate of products, maps (two products) at 0.6; all the
-    // small steps and statistics are a quarter of the products' time.
-    const double forward = 1.25 * n * products + 2 * n * n * pairs / 0.4;
-    multiplies += forward + (maps ? 2 * n * n * pairs / 0.6 : 0);
+    tokens += n;
+    // Maps are two products more, which run at about 0.6 of the rate of others.
+    work += speed.prefill_work(n) + (maps ? 2 * speed.score_work(n) / 0.6 : 0);
     if (plan.settings.agreement)
       for (const auto count : plan.settings.agreement_counts)
-        if (count < length(plan.prompts[i])) multiplies += 2 * forward;
+        if (count < length(plan.prompts[i])) work += 2 * speed.prefill_work(n);
     const std::int64_t bytes = capture_bytes(plan.settings, c, length(plan.prompts[i]), maps) -
                                capture_bytes(plan.settings, c, length(plan.prompts[i]), false);
     out.file_bytes += bytes / 3;
   }
   out.file_bytes += profile::statistics_bytes(plan.settings, c) *
                     static_cast<std::int64_t>(plan.prompts.size()) * 3 / 4;
-  out.seconds = multiplies / rate;
+  const auto prompts = static_cast<double>(plan.prompts.size());
+  const double batches = std::ceil(prompts / static_cast<double>(plan.batch));
+  out.seconds =
+      std::max(speed.seconds_of(work), speed.weights() * (speed.streaming() ? batches : 1));
+  if (plan.settings.decodes()) {
+    const auto steps = static_cast<double>(std::max<std::int64_t>(1, plan.settings.generated));
+    out.seconds += batches * steps *
+                   speed.step(static_cast<double>(plan.batch), prompts > 0 ? tokens / prompts : 0);
+  }
   return out;
 }
 

@@ -131,6 +131,7 @@ Session open_session(const RunOptions& options) {
   }
   session.end_tokens = end_tokens(*session.model, options.ignore_eos);
   session.engine = std::make_unique<Engine>(session.model, engine);
+  session.placement = engine.placement;
   return session;
 }
 

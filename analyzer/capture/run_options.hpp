@@ -43,6 +43,7 @@ struct Session {
   std::vector<std::vector<std::int64_t>> tokens;  // of each prompt
   std::vector<std::int64_t> end_tokens;           // empty with --ignore-eos
   std::unique_ptr<Engine> engine;
+  Placement placement;  // of the engine
 };
 Session open_session(const RunOptions& options);
 

@@ -91,6 +91,28 @@ constexpr Member kMembers[] = {
 
 }  // namespace
 
+void MatrixValues::add(const MatrixValues& more) {
+  experts += more.experts;
+  others += more.others;
+  largest = std::max(largest, more.largest);
+}
+
+MatrixValues matrix_values(const LayerWeights& layer) {
+  const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
+  MatrixValues out;
+  out.experts = values(layer.expert_gate_up) + values(layer.expert_down);
+  out.others = values(layer.qkv) + values(layer.output) + values(layer.gate_up) +
+               values(layer.down) + values(layer.router) + values(layer.shared_gate_up) +
+               values(layer.shared_down) + values(layer.state_in) + values(layer.conv) +
+               values(layer.query_down) + values(layer.query_up) + values(layer.latent_down) +
+               values(layer.latent_up) + values(layer.input_gate) + values(layer.input_up) +
+               values(layer.shortcut_down) + values(layer.shortcut_up);
+  out.largest = std::max({values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
+  for (const auto* others : {&layer.before, &layer.after})
+    for (const auto& other : *others) out.add(matrix_values(other));
+  return out;
+}
+
 WeightStore::WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,
                          bool streaming)
     : model_(std::move(model)), options_(options), streaming_(streaming) {

@@ -16,6 +16,18 @@ namespace kvatlas::capture {
 // and the head is multiplied in such pieces.
 inline constexpr std::int64_t kStagingBytes = 64 << 20;
 
+/// How many values the matrices of a layer have, those of layers without attention beside it
+/// included.
+struct MatrixValues {
+  std::int64_t experts = 0;  // of which a token passes a few
+  std::int64_t others = 0;
+  std::int64_t largest = 0;  // of the matrices that every token passes
+
+  std::int64_t all() const { return experts + others; }
+  void add(const MatrixValues& more);
+};
+MatrixValues matrix_values(const model::LayerWeights& layer);
+
 /// The weights of one layer in the number format and on the device that they are used in. Shapes as
 /// in model::LayerWeights; tensors that the model lacks are undefined.
 struct LayerTensors {

@@ -7,7 +7,9 @@
 
 #include "analyzer/profile/commands.hpp"
 #include "analyzer/profile/profile.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
+#include "base/str.hpp"
 
 namespace kvatlas {
 
@@ -37,6 +39,8 @@ void add_merge_command(CLI::App& app) {
     const profile::Reader merged(options->output);
     std::cerr << options->output << ": " << merged.samples().size() << " of "
               << merged.header().planned_samples << " samples\n";
+    say_next({{str("kvatlas calibrate all -p ", shell_word(options->output), " -o policy.json"),
+               "what the cache can do without; --model M tries it"}});
   });
 }
 

@@ -11,10 +11,12 @@
 #include "base/error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/methods/method_command.hpp"
+#include "calibrate/methods/rehearsal.hpp"
 #include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
@@ -138,6 +140,7 @@ void add_shared_options(CLI::App& command, Options& o) {
 void settle(Options& o) {
   o.request.force = o.force;
   o.trials.keep_beside = o.profile;
+  o.trials.resumed = o.resume;
   for (auto& wanted : o.methods) {
     const auto shared = wanted.command->shared();
     if (shared.keep) {
@@ -152,8 +155,9 @@ void settle(Options& o) {
 }
 
 /// Trials in which every policy is what the runtime makes of it; the full cache stays. What it
-/// changes is said once, on stderr.
-RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const ModelInfo& model) {
+/// changes is said once, on stderr, if `says`.
+RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const ModelInfo& model,
+                     bool says) {
   const auto said = std::make_shared<std::set<std::string>>();
   return
       [=](std::span<const Policy> policies, std::span<const std::size_t> samples, Measure measure) {
@@ -165,7 +169,7 @@ RunTrials as_runtime(const RunTrials& run, const std::string& runtime, const Mod
           }
           RuntimePolicy made = simulated_in_runtime(policy, runtime, model);
           for (const auto& change : made.changes)
-            if (said->insert(change).second) std::cerr << runtime << ": " << change << '\n';
+            if (said->insert(change).second && says) std::cerr << runtime << ": " << change << '\n';
           real.push_back(std::move(made.policy));
         }
         return run(real, samples, measure);
@@ -184,7 +188,7 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
                        TrialJournal::asked(o.output, o.force, o.resume), journal,
                        std::move(on_model));
   });
-  return o.runtime.empty() ? run : as_runtime(run, o.runtime, model_info(profile.header()));
+  return o.runtime.empty() ? run : as_runtime(run, o.runtime, model_info(profile.header()), true);
 }
 
 /// Leaves out the methods that the model's cache cannot follow; Error(usage) if none is left.
@@ -240,26 +244,41 @@ void measured_in(const std::string& runtime, const Method& method, nlohmann::jso
   }
 }
 
-/// Thrown by a method's first trial, when it has read all that it needs of the profile.
-struct FirstTrial {};
-
-/// Lets every method go as far as its first trial, so that none of them ends for what the profile
-/// lacks after others have worked for a long time.
-void check_evidence(const Options& o, const Evidence& evidence) {
-  const RunTrials stop = [](auto, auto, auto) -> std::vector<std::vector<Trial>> {
-    throw FirstTrial();
-  };
+/// Lets every method run on trials that cost nothing, so that none of them ends for what the
+/// profile lacks after others have worked for a long time. Returns the trials that they ask for.
+std::vector<TrialRound> rehearse(const Options& o, const Evidence& evidence) {
+  Rehearsal rehearsal;
+  RunTrials trials = rehearsal.trials();
+  if (!o.runtime.empty())
+    trials = as_runtime(trials, o.runtime, model_info(evidence.header()), false);
   std::vector<std::string> lacking;
   for (const auto& wanted : o.methods) {
+    const std::size_t before = rehearsal.calls();
     try {
-      in_context(wanted.row.method.name, [&] { wanted.command->calibrate(evidence, stop); });
-    } catch (const FirstTrial&) {
+      in_context(wanted.row.method.name, [&] { wanted.command->calibrate(evidence, trials); });
     } catch (const Error& error) {
+      // What fails after a trial may fail for what was made up of it here.
+      if (rehearsal.calls() > before) continue;
       if (error.code() != ErrorCode::usage) throw;
       lacking.emplace_back(error.what());
     }
   }
   if (!lacking.empty()) fail(ErrorCode::usage, join(lacking, "; "));
+  return rehearsal.rounds();
+}
+
+std::vector<NextStep> next_steps(const Options& o) {
+  if (o.output.empty()) return {{"the same command with -o policy.json", "keeps the policies"}};
+  const std::string document = shell_word(o.output);
+  std::vector<NextStep> steps;
+  if (!o.trials.model.empty())
+    steps.push_back({str("kvatlas evaluate ", model_words(o.trials), " --policy ", document),
+                     "what they cost on new prompts"});
+  steps.push_back({str("kvatlas view ", shell_word(o.profile), " ", document), "look at them"});
+  steps.push_back({str("kvatlas export ", document, " --to ",
+                       o.runtime.empty() ? "all" : shell_word(o.runtime), " -o exported/"),
+                   "files for runtimes"});
+  return steps;
 }
 
 void run(Options& o, const MakeTrials& make_trials) {
@@ -274,7 +293,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   leave_out_for_cache(o, model_info(profile.header()), said);
   leave_out_without_model(o, said);
   if (!o.runtime.empty()) choose_runtime(o, said);
-  if (!o.trials.model.empty()) check_evidence(o, evidence);
+  if (!o.trials.model.empty()) o.trials.planned = rehearse(o, evidence);
   std::optional<TrialJournal> journal;
   // To open them may start the program anew: what is said before would be said twice.
   const RunTrials trials = open_trials(o, make_trials, profile, journal);
@@ -309,6 +328,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   if (journal) journal->remove();
   if (o.as_json) std::cout << text;
   if (!o.output.empty()) std::cerr << o.output << ": written\n";
+  say_next(next_steps(o));
 }
 
 /// The rows of all methods of calibration, in the order of the document's sections.

@@ -37,6 +37,14 @@ struct Trial {
 using RunTrials = std::function<std::vector<std::vector<Trial>>(
     std::span<const Policy> policies, std::span<const std::size_t> samples, Measure measure)>;
 
+/// Trials that a command asks for together.
+struct TrialRound {
+  std::size_t policies = 0;  // beside the full cache
+  std::size_t apart = 0;     // of them, those that need a reading of the prompt of their own
+  std::vector<std::size_t> samples;  // positions in the profile
+  Measure measure = Measure::score;
+};
+
 /// How the model is run for trials.
 struct TrialOptions : ModelOptions {
   std::int64_t max_new = 0;  // tokens generated; 0 means as many as the answers of the task need
@@ -44,6 +52,9 @@ struct TrialOptions : ModelOptions {
   /// The file, such as the profile, beside which prompts that were read and do not fit into memory
   /// are kept while the command runs.
   std::string keep_beside;
+  /// What will be asked for, as a rehearsal found it. What that costs is said before it begins.
+  std::vector<TrialRound> planned;
+  bool resumed = false;  // some of it was done before
 };
 
 /// What is to stand around the trials on the model, such as a journal.

@@ -11,10 +11,12 @@
 #include "base/exit_codes.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/precision.hpp"
+#include "calibrate/methods/rehearsal.hpp"
 #include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_front.hpp"
@@ -122,7 +124,8 @@ std::string needs_text(const AutoCommand& o) {
 /// Each layer's keys and values are tried by themselves in fewer bits, on a few samples.
 std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evidence& evidence,
                                                const RunTrials& run,
-                                               const std::vector<std::size_t>& samples) {
+                                               const std::vector<std::size_t>& samples,
+                                               const SearchSays& says) {
   PrecisionRequest request;
   request.texts = 2;
   if (!o.space.runtime.empty()) {
@@ -136,8 +139,34 @@ std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evide
   } catch (const Error&) {
     return {};
   }
-  say("precision: each layer's keys and values by themselves in fewer bits");
+  says("precision: each layer's keys and values by themselves in fewer bits");
   return expected_formats(evidence, request, run, samples);
+}
+
+/// The trials that the search will ask for. What fails here fails in the search too, which says it.
+std::vector<TrialRound> rehearse(AutoCommand o, const Evidence& evidence, const Split& split,
+                                 const CacheLoad& load) {
+  Rehearsal rehearsal;
+  const RunTrials trials = rehearsal.trials();
+  const SearchSays silently = [](const std::string&) {};
+  try {
+    o.space.formats = formats_to_search(o, evidence, trials, split.choice, silently);
+    const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
+    search(evidence, split, candidates, o.search, trials, silently);
+  } catch (const Error&) {
+  }
+  return rehearsal.rounds();
+}
+
+std::vector<NextStep> next_steps(const AutoCommand& o) {
+  const std::string document = shell_word(o.output);
+  return {
+      {str("kvatlas check ", document, " ", model_words(o.run), " --max-loss ", o.search.max_loss),
+       "until the loss is certain"},
+      {str("kvatlas view ", shell_word(o.profile), " ", document), "look at its front"},
+      {str("kvatlas export ", document, " --to ",
+           o.space.runtime.empty() ? "all" : shell_word(o.space.runtime), " -o exported/"),
+       "files for runtimes"}};
 }
 
 void run_auto(AutoCommand o) {
@@ -190,13 +219,15 @@ void run_auto(AutoCommand o) {
   trials.max_new = o.max_new;
   trials.progress = false;
   trials.keep_beside = o.profile;
+  trials.resumed = o.resume;
+  trials.planned = rehearse(o, evidence, split, load);
   std::optional<TrialJournal> journal;
   const RunTrials run = make_trials(trials, profile, [&](RunTrials on_model) {
     return kept_beside(o.output, trial_settings(trials, o.space.runtime, profile),
                        TrialJournal::asked(o.output, o.force, o.resume), journal,
                        std::move(on_model));
   });
-  o.space.formats = formats_to_search(o, evidence, run, split.choice);
+  o.space.formats = formats_to_search(o, evidence, run, split.choice, say);
   const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
   say_refused(candidates, o.space.runtime);
 
@@ -242,7 +273,10 @@ void run_auto(AutoCommand o) {
     say("no document was written (--force writes the nearest policy)");
     throw CLI::RuntimeError(kExitNotMet);
   }
-  if (written) say(o.output + ": written");
+  if (written) {
+    say(o.output + ": written");
+    say_next(next_steps(o));
+  }
   if (!result.met) throw CLI::RuntimeError(kExitNotMet);
 }
 

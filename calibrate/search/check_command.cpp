@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "base/whole_file.hpp"
@@ -176,6 +177,17 @@ void require_judgeable(const Summary& full, bool force) {
   for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
 }
 
+NextStep next_step(const CheckCommand& command, const std::string& verdict) {
+  const std::string& runtime = command.request.runtime;
+  if (verdict == "passed")
+    return {str("kvatlas export ", shell_word(command.document), " --to ",
+                runtime.empty() ? "all" : shell_word(runtime), " -o exported/"),
+            "files for runtimes"};
+  if (verdict == "failed")
+    return {"kvatlas calibrate auto --help", "search a policy that loses no more than this"};
+  return {"the same command with more --seeds, or more lines in --prompts", "more texts decide it"};
+}
+
 void run_check(CheckCommand command) {
   if (!is_policy_document(command.document))
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
@@ -212,6 +224,7 @@ void run_check(CheckCommand command) {
   else
     for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
   print_notes(evaluation);
+  say_next({next_step(command, verdict_of_all(verdicts))});
   if (verdict_of_all(verdicts) != "passed") throw CLI::RuntimeError(kExitNotMet);
 }
 

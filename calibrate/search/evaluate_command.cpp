@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/search/commands.hpp"
@@ -106,6 +107,17 @@ void write_measured(const EvaluateCommand& command, const std::vector<Policy>& p
   write_document(document, command.output, command.force);
 }
 
+std::vector<NextStep> next_steps(const EvaluateCommand& command) {
+  const auto& policies = command.request.policies;
+  if (policies.size() != 1 || !is_policy_document(policies.front())) return {};
+  if (command.output.empty())
+    return {{"the same command with -o measured.json", "exports then say what was measured"}};
+  return {{str("kvatlas export ", shell_word(command.output), " --to ",
+               command.request.runtime.empty() ? "all" : shell_word(command.request.runtime),
+               " -o exported/"),
+           "files for runtimes, with what was measured"}};
+}
+
 void run_evaluate(const EvaluateCommand& command) {
   const EvaluateRequest& request = command.request;
   if (!command.output.empty()) {
@@ -136,6 +148,7 @@ void run_evaluate(const EvaluateCommand& command) {
   }
   print_notes(evaluation);
   require_all(evaluation);
+  say_next(next_steps(command));
 }
 
 }  // namespace

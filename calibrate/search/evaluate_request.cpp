@@ -6,14 +6,17 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <numeric>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
+#include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
+#include "calibrate/search/trial_cost.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
 
 namespace kvatlas::calibrate {
@@ -109,6 +112,29 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
   return policies;
 }
 
+/// What a round costs: after the first one by what the prompts before took.
+double round_seconds(const EvaluateRequest& request, const Evaluated& on,
+                     const std::vector<Question>& questions, const capture::Placement& placement,
+                     bool streaming) {
+  const auto& before = on.evaluation;
+  if (!before.questions.empty())
+    return (before.prefill_seconds + before.decode_seconds) *
+           static_cast<double>(questions.size()) / static_cast<double>(before.questions.size());
+  TrialRound round;
+  round.policies = on.policies.size();
+  round.apart = static_cast<std::size_t>(
+      std::count_if(on.policies.begin(), on.policies.end(), reads_prompt_apart));
+  round.samples.resize(questions.size());
+  std::iota(round.samples.begin(), round.samples.end(), std::size_t{0});
+  round.measure = request.no_comparison ? Measure::score : Measure::both;
+  const capture::RunSpeed speed(*on.model, placement, streaming);
+  const TrialCost cost = trial_cost(speed, questions, {&round, 1});
+  // The steps that are timed are those of one policy after the other.
+  const auto timed =
+      static_cast<double>(request.time_steps) * static_cast<double>(1 + on.policies.size());
+  return cost.seconds + timed * speed.step(1, static_cast<double>(questions.front().tokens.size()));
+}
+
 Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   const model::ModelFile& model = *on.model;
   capture::EngineOptions engine_options = capture::engine_options(request.run);
@@ -128,7 +154,10 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   capture::Engine engine(on.model, engine_options);
   std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
             << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
-            << questions.size() << (questions.size() == 1 ? " prompt\n" : " prompts\n");
+            << questions.size() << (questions.size() == 1 ? " prompt" : " prompts") << ", about "
+            << capture::duration_str(round_seconds(request, on, questions, engine_options.placement,
+                                                   engine.streaming()))
+            << '\n';
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
                              model.config().n_layers);
   return evaluate(engine, std::move(questions), on.policies, options,

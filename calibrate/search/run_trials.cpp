@@ -16,6 +16,7 @@
 #include "base/free_memory.hpp"
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
+#include "calibrate/search/trial_cost.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
 #include "calibrate/simulate/prompt_store.hpp"
 #include "data/tasks.hpp"
@@ -161,6 +162,11 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
   trials->store.emplace(room_for_prompts(*model, engine, given.keep_beside));
   trials->options.store = &*trials->store;
   trials->engine = std::make_unique<capture::Engine>(model, engine);
+  if (!given.planned.empty())
+    std::cerr << "kvatlas: "
+              << cost_text(trial_cost({*model, engine.placement, trials->engine->streaming()},
+                                      trials->questions, given.planned))
+              << (given.resumed ? ", less what was tried before the interruption\n" : "\n");
   RunTrials all =
       around([trials](std::span<const Policy> policies, std::span<const std::size_t> samples,
                       Measure measure) { return trials->run(policies, samples, measure); });

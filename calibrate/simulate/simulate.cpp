@@ -9,6 +9,7 @@
 #include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
+#include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "calibrate/simulate/prompt_store.hpp"
@@ -84,14 +85,6 @@ Pod* shared_prefill(Policy& policy) {
   return nullptr;
 }
 
-/// Whether the tokens of the prompt attend to keys and values as the policy stores them.
-bool rounds_prefill(const Policy& policy) {
-  return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
-    const auto* precision = std::get_if<Precision>(&part);
-    return precision && precision->rounded_prefill;
-  });
-}
-
 /// What a policy changes while the prompt is read.
 struct Prefill {
   LayerWindows windows = {};
@@ -118,10 +111,8 @@ class Simulation {
     std::vector<std::size_t> plain, alone;
     std::vector<Policy> all(policies.begin(), policies.end()), together, sharing;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool shares = shared_prefill(all[i]) != nullptr;
-      if (shares) sharing.push_back(all[i]);
-      const bool changes = all[i].masks_prefill || shares || rounds_prefill(all[i]);
-      (changes ? alone : plain).push_back(i);
+      if (shared_prefill(all[i])) sharing.push_back(all[i]);
+      (reads_prompt_apart(all[i]) ? alone : plain).push_back(i);
     }
     for (const auto i : plain) together.push_back(all[i]);
     const auto outcomes = run_group(together, {}, out, &sharing);

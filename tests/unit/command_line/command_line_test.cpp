@@ -211,7 +211,8 @@ TEST_F(CommandLine, GeneratesFromIdsWithoutATokenizer) {
   EXPECT_EQ(first.at("text"), nullptr);
   EXPECT_EQ(first.at("tokens").size(), 3u);
   EXPECT_EQ(first.at("top").size(), TinySizes::vocabulary);
-  EXPECT_THAT(finished.err, ContainsRegex("cpu \\(no GPU: .+\\), float32, weights resident"));
+  EXPECT_THAT(finished.err,
+              ContainsRegex("cpu \\(no GPU: .+\\), float32, weights resident .*, at most about "));
 }
 
 /// A pipe gives its bytes once, and the program begins anew where OMP_WAIT_POLICY is not set.
@@ -392,6 +393,8 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
   const Finished table = run({});
   EXPECT_THAT(table.out, AllOf(HasSubstr("KV saved"), HasSubstr("66.7 %"), HasSubstr("  -  ")));
   EXPECT_THAT(table.err, HasSubstr("another model file (Other) of the same shape"));
+  EXPECT_THAT(table.err, HasSubstr(" beside full on 1 prompt, about "));
+  EXPECT_THAT(table.err, HasSubstr("next: the same command with -o measured.json"));
 
   const json result = json::parse(run({"--json"}).out);
   EXPECT_EQ(result.at("samples"), 1);
@@ -451,6 +454,8 @@ TEST_F(CommandLine, EvaluateJudgesPromptsWithoutAnswers) {
     EXPECT_TRUE(entry.at("measured").at("kept_share").is_number());
   }
   EXPECT_THAT(compared, ElementsAre("window:recent=4", "h2o:budget=6"));
+  EXPECT_THAT(run_kvatlas({"inspect", measured}).out,
+              HasSubstr("\n  compared with   window:recent=4, h2o:budget=6\n"));
 }
 
 TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
@@ -484,6 +489,9 @@ TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
   EXPECT_THAT(refusal(2, {"profile", "--nosuch"}), HasSubstr("(see kvatlas profile --help-all)"));
+  EXPECT_THAT(refusal(2, {"calibrate", "pod", "--nosuch"}),
+              HasSubstr("(see kvatlas calibrate pod --help-all)"));
+  EXPECT_THAT(refusal(2, {"calibrate"}), HasSubstr("(see kvatlas calibrate --help)"));
 }
 
 TEST_F(CommandLine, EachSectionIsGivenWhatItsOwnPolicyMeasured) {

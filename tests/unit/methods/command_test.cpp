@@ -74,6 +74,7 @@ TEST_F(Command, AllFourInOneDocument) {
   EXPECT_THAT(finished.out, AllOf(HasSubstr("SimLayerKV"), HasSubstr("PoD"), HasSubstr("DynamicKV"),
                                   HasSubstr("LagKV")));
   EXPECT_THAT(finished.err, HasSubstr("without --model"));
+  EXPECT_THAT(finished.err, HasSubstr("kvatlas: next: kvatlas view " + profile() + " " + output()));
   const Document document = read_document(output());
   EXPECT_EQ(document.sections.size(), 4u);
   EXPECT_EQ(document.model.layers, kLayers);
@@ -115,6 +116,7 @@ class CommandWithTrials : public Command {
     const RunTrials trials = [&](std::span<const Policy> policies,
                                  std::span<const std::size_t> samples, Measure) {
       ++calls_;
+      for (const Policy& policy : policies) asked_ += policy.parts.empty() ? 0 : samples.size();
       std::vector<std::vector<Trial>> out;
       for (const Policy& policy : policies)
         out.emplace_back(samples.size(), Trial{.score = score(policy),
@@ -122,7 +124,11 @@ class CommandWithTrials : public Command {
       return out;
     };
     add_calibrate_command(
-        app, [&](const auto&, const auto&, const AroundTrials& around) { return around(trials); },
+        app,
+        [&](const TrialOptions& given, const auto&, const AroundTrials& around) {
+          planned_ = given.planned;
+          return around(trials);
+        },
         [](CLI::App&) {});
     words.insert(words.begin(), "calibrate");
     words.insert(words.end(), {"-p", profile(), "--model", "M", "-o", output()});
@@ -130,7 +136,27 @@ class CommandWithTrials : public Command {
     app.parse(words);
   }
   int calls_ = 0;
+  std::size_t asked_ = 0;  // trials of policies, without those of the full cache
+  std::vector<TrialRound> planned_;
 };
+
+TEST_F(CommandWithTrials, KnowsBeforehandWhatItWillAskFor) {
+  run(all({}), [](const Policy&) { return 1.0; });
+  ASSERT_GE(planned_.size(), 5u);  // a round a method at least
+  std::size_t planned = 0;
+  for (const auto& round : planned_) {
+    EXPECT_GT(round.policies, 0u);
+    EXPECT_LT(*std::max_element(round.samples.begin(), round.samples.end()), 12u);
+    EXPECT_EQ(round.apart, 0u);
+    planned += round.policies * round.samples.size();
+  }
+  EXPECT_EQ(planned, asked_);
+
+  // What is asked of it for a runtime whose windows mask the prefill is read apart.
+  run(all({"--for", "mlx-lm", "--force"}), [](const Policy&) { return 1.0; });
+  EXPECT_TRUE(std::any_of(planned_.begin(), planned_.end(),
+                          [](const auto& round) { return round.apart == round.policies; }));
+}
 
 TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
   auto words = all({});

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/methods/rehearsal.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "calibrate/methods/trial_journal.hpp"
+#include "calibrate/policy/read_apart.hpp"
+
+namespace kvatlas::calibrate {
+
+RunTrials Rehearsal::trials() {
+  return [this](std::span<const Policy> policies, std::span<const std::size_t> samples,
+                Measure measure) {
+    ++calls_;
+    TrialRound round;
+    round.measure = measure;
+    std::vector<std::pair<std::string, bool>> tried;  // each policy's key, and how it reads
+    for (const Policy& policy : policies)
+      if (!policy.parts.empty() || policy.kv_bits != 16)
+        tried.emplace_back(policy_key(policy), reads_prompt_apart(policy));
+    for (const auto sample : samples) {
+      // What was asked before is in the journal, and is not run again.
+      std::size_t fresh = 0, apart = 0;
+      for (const auto& [key, reads_apart] : tried)
+        if (asked_.emplace(key, sample, measure).second) {
+          ++fresh;
+          apart += reads_apart;
+        }
+      if (fresh == 0) continue;
+      round.samples.push_back(sample);
+      round.policies = std::max(round.policies, fresh);
+      round.apart = std::max(round.apart, apart);
+    }
+    if (!round.samples.empty()) rounds_.push_back(std::move(round));
+    return std::vector<std::vector<Trial>>(
+        policies.size(), std::vector<Trial>(samples.size(), Trial{.score = 1, .kl = 0}));
+  };
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/policy/read_apart.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace kvatlas::calibrate {
+
+bool rounds_prefill(const Policy& policy) {
+  return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
+    const auto* precision = std::get_if<Precision>(&part);
+    return precision && precision->rounded_prefill;
+  });
+}
+
+bool reads_prompt_apart(const Policy& policy) {
+  return policy.masks_prefill || rounds_prefill(policy) ||
+         std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
+           const auto* pod = std::get_if<Pod>(&part);
+           return pod && pod->shared_prefill;
+         });
+}
+
+}  // namespace kvatlas::calibrate

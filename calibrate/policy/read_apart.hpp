@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "calibrate/policy/policy.hpp"
+
+namespace kvatlas::calibrate {
+
+/// Whether the tokens of the prompt attend to keys and values as the policy stores them.
+bool rounds_prefill(const Policy& policy);
+
+/// Whether the policy changes how the prompt is read, so that it needs a reading of its own: its
+/// windows mask it, its upper layers use a lower one's keys, or its tokens attend to rounded ones.
+bool reads_prompt_apart(const Policy& policy);
+
+}  // namespace kvatlas::calibrate

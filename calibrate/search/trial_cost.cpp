@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/search/trial_cost.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/capture/progress.hpp"
+#include "base/str.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+// An answer ends when its score is settled, or with the model's end of text: so much of the
+// longest.
+constexpr double kAnswered = 0.75;
+// While policies are compared with the full model they follow its answer, and those that leave it
+// generate one of their own besides.
+constexpr double kRowsCompared = 1.3;
+
+double rows_of(const TrialRound& round) {
+  const auto policies = static_cast<double>(round.policies);
+  return 1 + policies * (round.measure == Measure::both ? kRowsCompared : 1);
+}
+
+}  // namespace
+
+TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> questions,
+                     std::span<const TrialRound> rounds) {
+  TrialCost cost;
+  std::set<std::size_t> read;
+  // Resident weights are decoded when they are first used.
+  if (!speed.streaming()) cost.seconds += speed.weights();
+  for (const TrialRound& round : rounds)
+    for (const auto sample : round.samples) {
+      const Question& question = questions[sample];
+      const auto tokens = static_cast<double>(question.tokens.size());
+      const double reading =
+          std::max(speed.prefill(tokens), speed.streaming() ? speed.weights() : 0);
+      const double steps = std::max(1.0, kAnswered * static_cast<double>(question.max_new));
+      const auto readings = static_cast<double>(read.insert(sample).second + round.apart);
+      cost.seconds += readings * reading + steps * speed.step(rows_of(round), tokens);
+      cost.answers += round.policies + 1;
+    }
+  cost.prompts = read.size();
+  return cost;
+}
+
+std::string cost_text(const TrialCost& cost) {
+  return str("about ", capture::duration_str(cost.seconds), ": ", cost.prompts,
+             cost.prompts == 1 ? " prompt is read" : " prompts are read", ", and ", cost.answers,
+             cost.answers == 1 ? " answer" : " answers", " generated");
+}
+
+}  // namespace kvatlas::calibrate

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of what commands say that trials will cost. How near it comes to the truth is measured in
+// docs/performance.md.
+#include "calibrate/search/trial_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/golden.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+class TrialCosts : public testing::Test {
+ protected:
+  TrialCosts() {
+    for (const std::size_t tokens : {100, 100, 400}) {
+      questions_.emplace_back();
+      questions_.back().tokens.resize(tokens);
+    }
+  }
+  double seconds(const std::vector<TrialRound>& rounds) const {
+    return trial_cost(speed_, questions_, rounds).seconds;
+  }
+
+  const std::shared_ptr<const model::ModelFile> model_ =
+      model::ModelFile::open(testing_support::golden_checkpoint("llama3_gqa_f32").string());
+  const capture::RunSpeed speed_{*model_, {"cpu", "float32", ""}, false};
+  std::vector<Question> questions_;
+};
+
+TEST_F(TrialCosts, GrowWithWhatIsAskedFor) {
+  const double one = seconds({{1, 0, {0}}});
+  EXPECT_GT(one, 0);
+  EXPECT_GT(seconds({{40, 0, {0}}}), one);    // more policies
+  EXPECT_GT(seconds({{1, 0, {0, 1}}}), one);  // more prompts
+  EXPECT_GT(seconds({{1, 0, {2}}}), one);     // longer ones
+  EXPECT_GT(seconds({{1, 1, {0}}}), one);     // another reading of the prompt
+  EXPECT_GT(seconds({{40, 0, {0}, Measure::both}}), seconds({{40, 0, {0}}}));
+  questions_[0].max_new = 64;
+  EXPECT_GT(seconds({{1, 0, {0}}}), one);  // longer answers
+}
+
+TEST_F(TrialCosts, PromptsAreReadOnce) {
+  const double one = seconds({{1, 0, {2}}}), two = seconds({{1, 0, {2}}, {1, 0, {2}}});
+  EXPECT_NEAR(two - one, 12 * speed_.step(2, 400), 1e-9);  // three quarters of 16 tokens
+}
+
+TEST_F(TrialCosts, AreSaidInWords) {
+  const auto cost = trial_cost(speed_, questions_, std::vector<TrialRound>{{2, 0, {0, 1}}});
+  EXPECT_EQ(cost.prompts, 2u);
+  EXPECT_EQ(cost.answers, 6u);
+  EXPECT_EQ(cost_text({75, 1, 6}), "about 1 min 15 s: 1 prompt is read, and 6 answers generated");
+  EXPECT_EQ(cost_text({5, 12, 1}), "about 5 s: 12 prompts are read, and 1 answer generated");
+}
+
+TEST_F(TrialCosts, StreamedWeightsAreDecodedForEveryStep) {
+  const capture::RunSpeed streaming{*model_, {"cpu", "float32", ""}, true};
+  EXPECT_GT(streaming.weights(), 0);
+  EXPECT_GE(streaming.step(1, 100), streaming.weights());
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
