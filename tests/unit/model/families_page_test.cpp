@@ -39,7 +39,7 @@ std::string table() {
   return out;
 }
 
-/// "`a`, `b` and `c`", in lines of at most 136 characters that go on under a list's item.
+/// "`a`, `b` and `c`", in lines of at most 120 characters that go on under a list's item.
 std::string names() {
   const auto all = families();
   std::string out, line = "  ";
@@ -47,7 +47,7 @@ std::string names() {
   for (const auto& [name, family] : all) {
     --left;
     const std::string word = in_code(name) + (left > 1 ? "," : left == 1 ? " and" : "");
-    if (line.size() + word.size() > 136) {
+    if (line.size() + word.size() + 1 > 120) {
       out += line + "\n";
       line = "  ";
     }
