@@ -21,6 +21,7 @@ import time
 from checkpoint_8b import write_checkpoint
 from goal import at_least, at_most
 
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", help="build/bench/bench_forward")
