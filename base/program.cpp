@@ -48,7 +48,11 @@ int run(int argc, char** argv, const std::string& version,
                "kvatlas");
   app.formatter(help_formatter());
   app.set_version_flag("--version", version);
-  app.footer("kvatlas COMMAND --help shows a command's options, defaults and examples.");
+  app.footer(
+      "kvatlas COMMAND --help shows a command's options, defaults and examples.\n"
+      "To begin: kvatlas inspect MODEL, then kvatlas profile --model MODEL -o p.h5. What takes "
+      "long\n"
+      "says first how long, and at the end what to do next.");
   add_commands(app);
   catch_interrupts();
   try {

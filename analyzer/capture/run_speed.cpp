@@ -79,8 +79,8 @@ void RunSpeed::time_products(const model::Config& config, const Placement& place
       std::min(kThinValues, static_cast<std::int64_t>(experts_ + others_ + head_)) / in;
   const at::Tensor large = ones(std::max<std::int64_t>(1, wanted), in);
   const auto values = static_cast<double>(large.numel());
-  const double one = least_seconds(3, [&] { run_product(rows.narrow(0, 0, 1), large); });
-  const double many = least_seconds(3, [&] { run_product(rows.narrow(0, 0, kThinRows), large); });
+  const double one = least_seconds(5, [&] { run_product(rows.narrow(0, 0, 1), large); });
+  const double many = least_seconds(5, [&] { run_product(rows.narrow(0, 0, kThinRows), large); });
   thin_ = one / values;
   thin_row_ = std::max(0.0, many - one) / (kThinRows - 1) / values;
 }
