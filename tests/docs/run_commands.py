@@ -35,6 +35,8 @@ WORDS = {
 SMALLER = [
     (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024 --seeds 1"),
+    (r"(?<=--lengths )4096 --depths 0.25,0.75 --seeds 10", "600 --seeds 1"),
+    (r"^(kvatlas check .*) --lengths 4096", r"\1"),
     (r"(?<=calibrate auto --model M --task needle --depths 0.5 --seeds) 20 (.*)--context 4096", r" 5 \1--context 400"),
     (r"(?<=--lengths )1024(,2048)?( --depths [\d.,]+)?( --seeds \d+)?", "600 --seeds 1"),
     (r"^kvatlas (evaluate|check)(?!.* --seeds) (.*)$", r"kvatlas \1 \2 --seeds 1"),
