@@ -449,7 +449,7 @@ TEST_F(Hostile, SizesThatCanGrow) {
   }
 }
 
-/// The filters of a group's own index are applied by HDF5, where no check of ours comes between.
+/// HDF5 writes alone, and needs no code of others for that.
 TEST_F(Hostile, NoPluginIsLoaded) {
   EXPECT_EQ(refusal_after([](hid_t) {}), "");
   unsigned loading = 1;
