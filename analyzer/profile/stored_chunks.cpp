@@ -121,8 +121,8 @@ StoredLayout parse_layout(Span body) {
   StoredLayout layout;
   Fields fields(body);
   const auto version = fields.number(1), kind = fields.number(1);
-  if (version != 3 && version != 4)
-    fail(ErrorCode::unreadable, "its layout is of version ", version, ", expected 3 or 4");
+  if (version < 3 || version > 5)  // 5 is 4 with room for larger chunks
+    fail(ErrorCode::unreadable, "its layout is of version ", version, ", expected 3 to 5");
   switch (kind) {
     case of_compact:
       layout.data = fields.take(fields.number(2));
