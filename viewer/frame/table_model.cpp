@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/frame/table_model.hpp"
 
-#include <cmath>
 #include <utility>
 
 namespace kvatlas::viewer {
 
-namespace {
-
-QString number_words(double number) {
-  if (std::isnan(number)) return QStringLiteral("-");
-  return QString::number(number, 'g', 6);
-}
-
-}  // namespace
-
 void TableModel::set_table(Table table) {
   beginResetModel();
   table_ = std::move(table);
+  texts_.clear();
+  for (std::size_t column = 0; column < table_.columns.size(); ++column)
+    texts_.emplace_back(table_, column);
   endResetModel();
 }
 
@@ -37,8 +30,10 @@ QVariant TableModel::data(const QModelIndex& index, int role) const {
   const auto& cell = row[column];
   if (role == Qt::TextAlignmentRole)
     return QVariant::fromValue(Qt::AlignVCenter | (cell.is_text ? Qt::AlignLeft : Qt::AlignRight));
-  if (role == Qt::DisplayRole)
-    return cell.is_text ? QString::fromStdString(cell.text) : number_words(cell.number);
+  if (role == Qt::DisplayRole) return QString::fromStdString(texts_[column].of(cell));
+  if (role == Qt::ToolTipRole)
+    return QString::fromStdString(cell.is_text ? cell.text : exact_text(cell.number))
+        .toHtmlEscaped();
   if (role == kValueRole)
     return cell.is_text ? QVariant(QString::fromStdString(cell.text)) : QVariant(cell.number);
   return {};
@@ -48,11 +43,7 @@ QVariant TableModel::headerData(int section, Qt::Orientation orientation, int ro
   if (role != Qt::DisplayRole) return {};
   if (orientation == Qt::Vertical) return section + 1;
   if (section < 0 || section >= columnCount()) return {};
-  const auto& column = table_.columns[section];
-  auto text = QString::fromStdString(column.title);
-  if (!column.unit.empty())
-    text += QStringLiteral(" [%1]").arg(QString::fromStdString(column.unit));
-  return text;
+  return QString::fromStdString(shown_title(table_.columns[section]));
 }
 
 }  // namespace kvatlas::viewer

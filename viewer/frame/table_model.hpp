@@ -3,12 +3,14 @@
 #pragma once
 
 #include <QAbstractTableModel>
+#include <vector>
 
-#include "viewer/models/chart.hpp"
+#include "viewer/models/table_text.hpp"
 
 namespace kvatlas::viewer {
 
-/// A table of numbers and words. Views sort it by the numbers themselves, not by their texts.
+/// A table of numbers and words. Views sort it by the numbers themselves, not by their texts, and
+/// tell a number's digits in full where the mouse rests on it.
 class TableModel : public QAbstractTableModel {
   Q_OBJECT
 
@@ -27,6 +29,7 @@ class TableModel : public QAbstractTableModel {
 
  private:
   Table table_;
+  std::vector<ColumnText> texts_;  // one for each column
 };
 
 }  // namespace kvatlas::viewer

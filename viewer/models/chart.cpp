@@ -2,20 +2,13 @@
 #include "viewer/models/chart.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "viewer/maps/scale.hpp"
+#include "viewer/models/table_text.hpp"
 
 namespace kvatlas::viewer {
 namespace {
-
-std::string csv_number(double value) {
-  if (std::isnan(value)) return "";
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 9);
-  return {text, end.ptr};
-}
 
 std::string csv_text(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos && text.rfind('#', 0) != 0) return text;
@@ -52,15 +45,14 @@ std::string chart_csv(const Chart& chart) {
   for (const auto& note : chart.notes) out += csv_comment(note);
   const char* separator = "";
   for (const auto& column : chart.table.columns) {
-    out += separator +
-           csv_text(column.unit.empty() ? column.title : column.title + " (" + column.unit + ")");
+    out += separator + csv_text(exact_title(column));
     separator = ",";
   }
   out += '\n';
   for (const auto& row : chart.table.rows) {
     separator = "";
     for (const auto& cell : row) {
-      out += separator + (cell.is_text ? csv_text(cell.text) : csv_number(cell.number));
+      out += separator + (cell.is_text ? csv_text(cell.text) : exact_text(cell.number));
       separator = ",";
     }
     out += '\n';

@@ -145,8 +145,9 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
     chart.notes.push_back("no scores: 'kvatlas calibrate simlayerkv --model' measures them");
   Line kept{"KV kept", {}, Emphasis::normal};
   kept.right = true;
-  chart.table.columns = {{"threshold"}, {"score"},       {"low"},
-                         {"high"},      {"lazy layers"}, {"KV kept", "share"}};
+  chart.table.columns = {{"threshold"},     {"score"},         {"low"},
+                         {"high"},          {"lazy layers"},   {"KV kept", "share"},
+                         {"kept", "bytes"}, {"saved", "bytes"}};
   auto measured = model.scores.points.begin();
   for (std::size_t i = 0; i < curve.thresholds.size(); ++i) {
     const double threshold = curve.thresholds[i];
@@ -157,8 +158,9 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
     while (measured != model.scores.points.end() && measured->setting <= threshold)
       score = (measured++)->score;
     kept.points.push_back({threshold, 1 / savings.kv_ratio});
-    chart.table.rows.push_back(
-        {threshold, score.mean, score.low, score.high, lazy, 1 / savings.kv_ratio});
+    chart.table.rows.push_back({threshold, score.mean, score.low, score.high, lazy,
+                                1 / savings.kv_ratio, savings.kept_bytes,
+                                savings.full_bytes - savings.kept_bytes});
   }
   chart.lines.push_back(std::move(kept));
   for (const auto& published : kPublished)

@@ -402,8 +402,9 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   show(4, model.precision, [&](const PrecisionModel& precision, PolicyCard& card) {
     show_precision(precision, choices, model.shape, card);
   });
-  view.table.columns = {{"policy"},       {"setting"},          {"KV kept", "share"}, {"bytes"},
-                        {"score change"}, {"reason", "", true}, {"risk", "", true},   {"missing"}};
+  view.table.columns = {{"policy"},         {"setting"},      {"KV kept", "share"},
+                        {"kept", "bytes"},  {"score change"}, {"reason", "", true},
+                        {"risk", "", true}, {"missing"}};
   for (const auto& card : view.cards)
     view.table.rows.push_back({card.title, card.setting, card.kept_share, card.kept_bytes,
                                card.score, card.advice.reason, card.advice.risk, card.missing});

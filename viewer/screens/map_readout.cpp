@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viewer/models/table_text.hpp"
+
 namespace kvatlas::viewer {
 
 namespace {
@@ -11,7 +13,6 @@ namespace {
 constexpr std::size_t kMostRows = 200;
 
 QString share_text(double value) { return QString::number(value, 'g', 4); }
-QString exact_text(double value) { return QString::number(value, 'g', 9); }
 
 }  // namespace
 
@@ -84,7 +85,7 @@ QString MapReadout::region_csv(const RegionStatistics& found) const {
     numbers << QString::number(number);
   for (const double number :
        {found.sum, found.mean, found.maximum, found.entropy, found.share_of_rows})
-    numbers << exact_text(number);
+    numbers << QString::fromStdString(exact_text(number));
   numbers << QString::number(found.missing) << (found.of_pairs ? "pair" : "block");
   return QString(
              "# %1\nfirst_query,queries,first_key,keys,block_tokens,pairs,sum,mean,maximum,"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/models/table_text.hpp"
+
+#include <gtest/gtest.h>
+
+namespace kvatlas::viewer {
+namespace {
+
+std::vector<std::string> shown(const std::string& unit, const std::vector<double>& numbers) {
+  Table table;
+  table.columns = {{"title", unit}};
+  for (const double number : numbers) table.rows.push_back({number});
+  const ColumnText column(table, 0);
+  std::vector<std::string> out;
+  for (const auto& row : table.rows) out.push_back(column.of(row[0]));
+  return out;
+}
+using Texts = std::vector<std::string>;
+
+TEST(TableText, NumbersAreWrittenAsPeopleWriteThem) {
+  EXPECT_EQ(shown("share", {0.766457721, 1, 0}), (Texts{"76.6 %", "100.0 %", "0.0 %"}));
+  EXPECT_EQ(shown("bytes", {18030028.8, 512}), (Texts{"17.2 MiB", "512 bytes"}));
+  EXPECT_EQ(shown("", {1, 0.766457721, 0.5, 0}), (Texts{"1.000", "0.766", "0.500", "0.000"}));
+  EXPECT_EQ(shown("", {3, 131072, 0}), (Texts{"3", "131072", "0"}));
+  EXPECT_EQ(shown("", {12.34567, 1.5}), (Texts{"12.3", "1.5"}));
+  EXPECT_EQ(shown("", {153.27, 1.5}), (Texts{"153", "2"}));
+  EXPECT_EQ(shown("nat", {0.0123456, 0.1}), (Texts{"0.0123", "0.1000"}));
+}
+
+TEST(TableText, WhatIsNotZeroDoesNotLookLikeIt) {
+  EXPECT_EQ(shown("", {0.5, 0.00041234}), (Texts{"0.500", "0.00041"}));
+  EXPECT_EQ(shown("", {0.5, -0.00001234}), (Texts{"0.500", "-1.2e-05"}));
+  EXPECT_EQ(shown("", {1.23456e-7}), (Texts{"1.23e-07"}));
+}
+
+TEST(TableText, WhatIsNoNumberIsSaid) {
+  EXPECT_EQ(shown("share", {kNoNumber}), (Texts{"-"}));
+  EXPECT_EQ(shown("", {kNoNumber, std::numeric_limits<double>::infinity()}),
+            (Texts{"-", "infinite"}));
+  EXPECT_EQ(shown("bytes", {1e300}), (Texts{"1e+300"}));
+  EXPECT_EQ(shown("", {1e300}), (Texts{"1e+300"}));
+  EXPECT_EQ(shown("", {}), Texts{});
+}
+
+TEST(TableText, TitlesLeaveOutWhatCellsSay) {
+  EXPECT_EQ(shown_title({"KV kept", "share"}), "KV kept");
+  EXPECT_EQ(exact_title({"KV kept", "share"}), "KV kept (share)");
+  EXPECT_EQ(shown_title({"length", "tokens"}), "length (tokens)");
+  EXPECT_EQ(exact_text(0.766457721123), "0.766457721");
+  EXPECT_EQ(exact_text(kNoNumber), "");
+}
+
+}  // namespace
+}  // namespace kvatlas::viewer
