@@ -3,6 +3,7 @@
 // eighth of a doubling (docs/profile-format.md says why).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -20,6 +21,15 @@ inline float share_of(std::uint8_t code) {
   if (code == 0) return 0;
   if (code > kOne) return std::numeric_limits<float>::quiet_NaN();
   return static_cast<float>(std::exp2(code * kScale + kOffset));
+}
+
+/// The nearest code of a share from 0 to 1; kUnknown for NaN. The kernel that writes maps
+/// (kernels/log2_store.hpp) makes the same codes from logarithms.
+inline std::uint8_t code_of(float share) {
+  if (std::isnan(share)) return kUnknown;
+  if (share <= 0) return 0;
+  const double place = std::log2(static_cast<double>(share)) / kScale + kOne;
+  return static_cast<std::uint8_t>(std::clamp(std::lround(place), 0L, static_cast<long>(kOne)));
 }
 
 }  // namespace kvatlas::share_code

@@ -85,6 +85,13 @@ TEST_P(Log2Storing, CodesOfWhatIsSpecial) {
   EXPECT_EQ(share_code::share_of(246), 0.5f);
   EXPECT_EQ(share_code::share_of(6), 0x1p-31f);
   EXPECT_TRUE(std::isnan(share_code::share_of(share_code::kUnknown)));
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<std::uint8_t>(code);
+    EXPECT_EQ(share_code::code_of(share_code::share_of(byte)), byte);
+  }
+  log2_store({.shares = in.data(), .count = 8, .as_code = out.data()});
+  for (std::size_t i = 0; i < in.size(); ++i)
+    EXPECT_EQ(share_code::code_of(in[i]), out[i]) << in[i];
 }
 
 TEST_P(Log2Storing, WantsOneOutput) {
