@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gui/map_profile.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -58,6 +59,18 @@ void add_maps(profile::Sample& sample, std::int64_t n) {
   sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
 }
 
+void add_texts(profile::Sample& sample, const std::string& word) {
+  const auto n = static_cast<std::int64_t>(sample.tokens.size());
+  const auto length = static_cast<std::int64_t>(word.size());
+  profile::Array bytes(profile::Type::u8, {n * length}), ends(profile::Type::i32, {n});
+  for (std::int64_t token = 0; token < n; ++token) {
+    std::copy(word.begin(), word.end(), bytes.values<std::uint8_t>().begin() + token * length);
+    ends.values<std::int32_t>()[token] = static_cast<std::int32_t>((token + 1) * length);
+  }
+  sample.arrays[profile::name::kTextBytes] = std::move(bytes);
+  sample.arrays[profile::name::kTextEnds] = std::move(ends);
+}
+
 void add_kept(profile::Sample& sample, std::size_t selections, std::int64_t n) {
   const std::int64_t bytes = (n + 7) / 8;
   profile::Array mask(profile::Type::u8,
@@ -77,7 +90,7 @@ void add_kept(profile::Sample& sample, std::size_t selections, std::int64_t n) {
 }  // namespace
 
 void write_map_profile(const std::filesystem::path& path, const std::vector<std::int64_t>& lengths,
-                       bool kept) {
+                       bool kept, const std::string& word) {
   profile::CaptureSettings settings;
   settings.lazy = settings.js = settings.scores = settings.norms = settings.next =
       settings.columns = false;
@@ -88,16 +101,20 @@ void write_map_profile(const std::filesystem::path& path, const std::vector<std:
   settings.budgets = {64};
   settings.lags = {64};
   settings.ratios = {"1/2"};
-  const auto header = testing_support::header_of({kMapLayers, kMapHeads, kMapKvHeads}, settings,
-                                                 static_cast<std::int64_t>(lengths.size()));
+  auto header = testing_support::header_of({kMapLayers, kMapHeads, kMapKvHeads}, settings,
+                                           static_cast<std::int64_t>(lengths.size()));
+  if (!word.empty())
+    for (const auto& description : profile::text_descriptions())
+      header.arrays.push_back(description);
   profile::Writer writer(path, header, {});
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     profile::Sample sample;
     sample.index = static_cast<std::int64_t>(i);
-    sample.id = "sample " + std::to_string(i);
+    sample.id = "sample " + std::to_string(i) + word;
     sample.task = "needle";
     sample.tokens.assign(static_cast<std::size_t>(lengths[i]), 7);
     if (lengths[i] <= 4096) add_maps(sample, lengths[i]);
+    if (!word.empty()) add_texts(sample, word);
     if (kept) add_kept(sample, settings.selections().size(), lengths[i]);
     const std::int64_t first = lengths[i] - kLastRows;
     sample.arrays[profile::name::kRows] = of_all_heads(

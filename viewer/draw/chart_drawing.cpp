@@ -248,6 +248,10 @@ const Mark* ChartDrawing::handle_at(const QPointF& at) const {
   return best;
 }
 
+QString ChartDrawing::cell_number(double value) {
+  return std::isnan(value) ? QString("missing") : number(value);
+}
+
 QString ChartDrawing::words(const Part& part) const {
   const auto series = static_cast<std::size_t>(part.series);
   const auto index = static_cast<std::size_t>(part.index);
@@ -289,7 +293,7 @@ QString ChartDrawing::words(const Part& part) const {
       return prefixed(matrix.label) + QString::fromStdString(matrix.row_labels[row]) + " / " +
              QString::fromStdString(matrix.column_texts.empty() ? matrix.column_labels[column]
                                                                 : matrix.column_texts[column]) +
-             ", " + (std::isnan(value) ? QString("missing") : number(value)) +
+             ", " + cell_number(value) +
              (matrix.unit.empty() ? QString() : " " + QString::fromStdString(matrix.unit));
     }
   }

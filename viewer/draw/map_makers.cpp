@@ -19,12 +19,6 @@ namespace {
 
 constexpr QSizeF kMapSize{1000, 760};
 
-/// A tile source on a reader that someone else owns.
-std::unique_ptr<TileSource> tiles_of(const profile::Reader& profile) {
-  return profile_tiles(
-      std::shared_ptr<const profile::Reader>(std::shared_ptr<const void>(), &profile));
-}
-
 /// The sample asked for, or the first one that has maps.
 std::size_t sample_with_maps(const TileSource& tiles, const PictureRequest& request) {
   if (request.sample) return *request.sample;
@@ -44,6 +38,11 @@ std::vector<MapLevel> required_levels(const TileSource& tiles, const profile::Re
 }
 
 }  // namespace
+
+std::unique_ptr<TileSource> tiles_of(const profile::Reader& profile) {
+  return profile_tiles(
+      std::shared_ptr<const profile::Reader>(std::shared_ptr<const void>(), &profile));
+}
 
 TokenRectangle parse_region(const std::string& text) {
   const auto wrong = [&](auto... why) {

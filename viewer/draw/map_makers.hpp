@@ -3,10 +3,16 @@
 // profile.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "viewer/draw/pictures.hpp"
+#include "viewer/maps/tiles.hpp"
 
 namespace kvatlas::viewer {
 
+/// The maps of a profile that someone else owns.
+std::unique_ptr<TileSource> tiles_of(const profile::Reader& profile);
 /// The map of the head that the request names. Throws Error(usage) if the sample has no maps.
 PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& request);
 /// The maps of all heads, small.

@@ -4,6 +4,7 @@
 #include <QPainter>
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,6 +24,7 @@ class ChartPicture : public Picture {
     // Nothing can be dragged here: a handle is a line with its value.
     for (auto& mark : chart_.marks) {
       if (!mark.can_be_dragged()) continue;
+      handles_.push_back(mark);
       mark.handle = Handle::none;
       mark.emphasis = Emphasis::strong;
       mark.label += " " + plain_number(mark.at, 4).toStdString();
@@ -42,9 +44,31 @@ class ChartPicture : public Picture {
     drawing.paint(painter);
   }
   std::string csv() const override { return chart_csv(chart_); }
+  std::vector<const Table*> tables() const override { return {&chart_.table}; }
+  Readout readout(const QRectF& area, const Theme& theme) const override {
+    ChartDrawing drawing;
+    drawing.set(chart_, theme, area);
+    Readout out;
+    for (const Part& part : drawing.parts())
+      out.spots.push_back({drawing.area_of(part), drawing.words(part).toStdString()});
+    const ChartLayout& layout = drawing.layout();
+    for (std::size_t i = 0; i < layout.places.size(); ++i) {
+      Readout::Grid grid{layout.places[i].cells, &chart_.matrices[i], {}};
+      for (const double value : grid.matrix->values)
+        grid.values.push_back(drawing.cell_number(value).toStdString());
+      out.grids.push_back(std::move(grid));
+    }
+    if (layout.has_plot)
+      for (const Mark& mark : handles_) {
+        const PlotAxis& axis = mark.vertical ? layout.x : layout.y;
+        out.lines.push_back({mark, axis.low, axis.high, layout.plot});
+      }
+    return out;
+  }
 
  private:
   Chart chart_;
+  std::vector<Mark> handles_;  // the marks that the window lets a user drag
 };
 
 class StackedPicture : public Picture {
@@ -63,16 +87,8 @@ class StackedPicture : public Picture {
     return size;
   }
   void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
-    const QSizeF whole = size();
-    QRectF room = area;
-    for (const auto& part : parts_) {
-      if (side_by_side_)
-        room.setWidth(area.width() * part->size().width() / whole.width());
-      else
-        room.setHeight(area.height() * part->size().height() / whole.height());
-      part->paint(painter, room, theme);
-      side_by_side_ ? room.moveLeft(room.right()) : room.moveTop(room.bottom());
-    }
+    for_each_part(
+        area, [&](const Picture& part, const QRectF& room) { part.paint(painter, room, theme); });
   }
   /// One table after the other, an empty line between.
   std::string csv() const override {
@@ -80,8 +96,43 @@ class StackedPicture : public Picture {
     for (const auto& part : parts_) out += (out.empty() ? "" : "\n") + part->csv();
     return out;
   }
+  std::vector<const Table*> tables() const override {
+    std::vector<const Table*> out;
+    for (const auto& part : parts_)
+      for (const Table* table : part->tables()) out.push_back(table);
+    return out;
+  }
+  Readout readout(const QRectF& area, const Theme& theme) const override {
+    Readout out;
+    const auto add = [](auto& to, auto&& from) {
+      to.insert(to.end(), std::make_move_iterator(from.begin()),
+                std::make_move_iterator(from.end()));
+    };
+    for_each_part(area, [&](const Picture& part, const QRectF& room) {
+      Readout own = part.readout(room, theme);
+      add(out.spots, own.spots);
+      add(out.grids, own.grids);
+      add(out.lines, own.lines);
+    });
+    return out;
+  }
 
  private:
+  /// Calls `use(part, room)` for each part, with its share of the area.
+  template <class Use>
+  void for_each_part(const QRectF& area, Use use) const {
+    const QSizeF whole = size();
+    QRectF room = area;
+    for (const auto& part : parts_) {
+      if (side_by_side_)
+        room.setWidth(area.width() * part->size().width() / whole.width());
+      else
+        room.setHeight(area.height() * part->size().height() / whole.height());
+      use(*part, room);
+      side_by_side_ ? room.moveLeft(room.right()) : room.moveTop(room.bottom());
+    }
+  }
+
   std::string title_;
   std::vector<PicturePtr> parts_;
   bool side_by_side_;

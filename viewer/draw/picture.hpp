@@ -18,6 +18,30 @@ class QPainter;
 
 namespace kvatlas::viewer {
 
+/// What can be read off a picture, for those who draw it where nobody can ask it: in a report.
+struct Readout {
+  /// A point, a bar or a box, and what it says.
+  struct Spot {
+    QRectF area;
+    std::string words;
+  };
+  /// The cells of a matrix.
+  struct Grid {
+    QRectF area;
+    const Matrix* matrix = nullptr;  // of the picture that was asked
+    std::vector<std::string> values;
+  };
+  /// A line that a setting moves, across the plot.
+  struct Line {
+    Mark mark;                 // as the window has it, at its present value
+    double low = 0, high = 1;  // values at the plot's left and right, or at its bottom and top
+    QRectF plot;
+  };
+  std::vector<Spot> spots;
+  std::vector<Grid> grids;
+  std::vector<Line> lines;
+};
+
 class Picture {
  public:
   virtual ~Picture() = default;
@@ -28,6 +52,10 @@ class Picture {
   virtual void paint(QPainter& painter, const QRectF& area, const Theme& theme) const = 0;
   /// The numbers behind the picture; lines that begin with '#' say what they are of.
   virtual std::string csv() const = 0;
+  /// The tables that csv() writes; none of maps, whose CSV is made cell by cell.
+  virtual std::vector<const Table*> tables() const { return {}; }
+  /// What lies where if the picture is painted in this area; nothing of maps.
+  virtual Readout readout(const QRectF& /*area*/, const Theme& /*theme*/) const { return {}; }
 };
 using PicturePtr = std::shared_ptr<const Picture>;
 

@@ -171,7 +171,8 @@ void add_report(CLI::App& app, std::function<void(const ReportOptions&)> run) {
   command->add_option("--colours,--colors", options->colours, "viridis, cividis, magma or grey")
       ->capture_default_str();
   command->footer(
-      "The page needs nothing else: no script, no network; it follows the reader's light or dark.\n"
+      "The page is one file that fetches nothing. Its tables sort, its maps zoom and its settings\n"
+      "move; without JavaScript it is pictures and tables. It follows the reader's light or dark.\n"
       "\nExample:\n  kvatlas report p.h5 policy.json -o report.html");
   command->callback([options, run = std::move(run)] { run(*options); });
 }

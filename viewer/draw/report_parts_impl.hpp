@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a report's page. report.js makes them live; without it they are pictures and tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "viewer/draw/report.hpp"
+
+namespace kvatlas::viewer {
+
+/// The text with all characters escaped that mean something in HTML, for use between tags and in
+/// attributes. What is no UTF-8 becomes U+FFFD.
+std::string html_text(const std::string& text);
+std::string element(const char* name, const std::string& text);
+
+/// Data for report.js, as an element that shows nothing. The text is ASCII and has no '<', so that
+/// nothing in it can end the element.
+std::string data_element(const std::string& attributes, const nlohmann::json& data);
+
+/// Rows that a table of the page has, at most.
+inline constexpr std::size_t kMostRows = 1000;
+/// A table, with numbers as people write them; the exact ones are in "title". `attributes` are
+/// those of the element "table", and may be empty.
+std::string html_table(const Table& table, const std::string& caption,
+                       const std::string& attributes = {});
+
+/// What the page calls a picture: its title, without what is for `kvatlas render` alone.
+std::string heading_of(const PictureEntry& entry);
+/// A picture in both themes, of which the reader's own is shown; a large one is light only.
+std::string image_element(const Picture& picture, ColourMap colours);
+/// A picture with what can be read off it, its tables, and what is given in `more`.
+std::string figure(const PictureEntry& entry, const Picture& picture, ColourMap colours,
+                   const std::string& more = {});
+
+/// The maps of all heads of the samples chosen, for report.js to draw: as fine as is stored, or as
+/// fits into so many bytes. Empty if the profile has no maps.
+std::string maps_element(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+                         ColourMap colours, std::size_t most_bytes);
+
+}  // namespace kvatlas::viewer
