@@ -189,6 +189,25 @@ struct LagKv {
   bool operator==(const LagKv&) const = default;
 };
 
+/// Holds a budget while tokens are generated too: after each `every` of them, every KV head keeps
+/// the `budget` tokens with the best scores of those that it then holds (docs/decoding.md).
+struct Decoding {
+  std::int64_t budget = 128, every = 64;
+  /// What scores a token: what the selections of these names score a prompt by; with l2 the length
+  /// of its key, with rkv attention less what later keys say as well, with streaming its place.
+  enum class By : std::uint8_t { snapkv, h2o, tova, keydiff, l2, rkv, streaming };
+  By by = By::snapkv;
+  std::int64_t window = 16;   // snapkv, rkv: the last tokens, which score the others; kept
+  std::int64_t kernel = 7;    // snapkv, rkv: positions that attention is pooled over
+  std::int64_t initial = 4;   // streaming: the first tokens, which are kept
+  double lambda = 0.1;        // rkv: the weight of attention; the rest is redundancy's
+  bool whole_prompt = false;  // the prompt is not cut before the first `every` tokens are there
+
+  /// How many of the last tokens are kept whatever their scores are.
+  std::int64_t kept_last() const;
+  bool operator==(const Decoding&) const = default;
+};
+
 /// Merges pairs of adjacent layers in the upper half of the model.
 struct MiniCache {
   double t = 0.6;              // where between the two layers their merged direction lies
@@ -216,7 +235,7 @@ struct Precision {
 
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv,
                           ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, LagKv,
-                          MiniCache, Quest, Precision>;
+                          Decoding, MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.

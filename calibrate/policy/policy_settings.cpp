@@ -209,6 +209,25 @@ std::vector<Setting> lagkv_settings() {
   return all;
 }
 
+std::vector<Setting> decoding_settings() {
+  using P = Decoding;
+  return {tokens_kept(&P::budget),
+          setting("every", kSomeTokens, "generated tokens after which the best are chosen anew",
+                  &P::every),
+          choice("by", {"snapkv", "h2o", "tova", "keydiff", "l2", "rkv", "streaming"},
+                 "what scores the tokens", &P::by),
+          setting("window", kRows, "with snapkv and rkv: last tokens, which score the others; kept",
+                  &P::window),
+          setting("kernel", WholeRange{1, 4095, true},
+                  "with snapkv and rkv: tokens that attention is pooled over, odd", &P::kernel),
+          setting("initial", kTokens, "with streaming: first tokens kept", &P::initial),
+          setting("lambda", kShare, "with rkv: weight of attention; the rest is redundancy's",
+                  &P::lambda),
+          choice("prompt", {"cut", "whole"},
+                 "the prompt: cut to the budget when it is read, or held until the first choice",
+                 &P::whole_prompt)};
+}
+
 std::vector<std::string_view> format_words() {
   std::vector<std::string_view> words;
   for (const KvFormatFacts& format : kKvFormats) words.push_back(format.word);
@@ -280,6 +299,9 @@ std::vector<PartName> make_names() {
                 &ExpectedAttention::values),
         setting("epsilon", kShare, "what is added to the scores before that",
                 &ExpectedAttention::epsilon)}},
+      {"decoding",
+       "a budget that holds while generating: the best tokens are chosen again and again",
+       Decoding{}, decoding_settings()},
       {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
@@ -363,6 +385,18 @@ struct Check {
            " first tokens, which are kept");
   }
   void operator()(const LagKv& part) const { part.keep(); }
+  void operator()(const Decoding& part) const {
+    const bool by_window = part.by == Decoding::By::snapkv || part.by == Decoding::By::rkv;
+    if (by_window && part.budget <= part.window)
+      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the window of ", part.window,
+           " tokens, which is kept");
+    if (by_window && part.every < part.window)
+      fail(ErrorCode::usage, "every ", part.every, " is less than the window of ", part.window,
+           " tokens, whose queries are taken from those generated since the last choice");
+    if (part.by == Decoding::By::streaming && part.budget <= part.initial)
+      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the ", part.initial,
+           " first tokens, which are kept");
+  }
   void operator()(const Quest& part) const {
     if (part.budget < part.page)
       fail(ErrorCode::usage, "budget ", part.budget, " is less than a page of ", part.page);
@@ -425,6 +459,7 @@ std::string name_of(const Part& part) {
              : p.variant == LagVariant::local ? "local"
                                               : "l2";
     }
+    std::string operator()(const Decoding&) const { return "decoding"; }
     std::string operator()(const MiniCache&) const { return "minicache"; }
     std::string operator()(const Quest&) const { return "quest"; }
     std::string operator()(const Precision&) const { return method::kPrecision.name; }
@@ -492,6 +527,24 @@ std::int64_t ChunkKv::kept(std::int64_t tokens) const {
   if (chunks_kept(tokens) == chunks(tokens)) return tokens;
   const std::int64_t rest = tokens % chunk;
   return chunks_kept(tokens) * chunk - (rest > 0 ? chunk - rest : 0);
+}
+
+std::int64_t Decoding::kept_last() const {
+  switch (by) {
+    case By::snapkv:
+    case By::rkv:
+      return window;
+    case By::tova:
+      return 1;
+    case By::h2o:
+      return budget - budget / 2;
+    case By::streaming:
+      return budget - initial;
+    case By::keydiff:
+    case By::l2:
+      break;
+  }
+  return 0;
 }
 
 std::int64_t LagKv::keep() const { return kernels::kept_of_partition(ratio, lag); }

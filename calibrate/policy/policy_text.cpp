@@ -294,7 +294,11 @@ void check_composition(const Policy& policy) {
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': with heads=query all tokens of the prompt are stored in fewer bits, so it has no "
          "residual");
-  if (by_query_head && any_part([](const Part& part) { return std::holds_alternative<Pod>(part); }))
+  const bool has_pod = any_part([](const Part& part) { return std::holds_alternative<Pod>(part); });
+  if (has_pod && any_part([](const Part& part) { return std::holds_alternative<Decoding>(part); }))
+    fail(ErrorCode::usage, "'", policy_text(policy),
+         "': 'decoding' chooses tokens anew in each layer, whose keys pod would share with others");
+  if (by_query_head && has_pod)
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': pod shares the keys of KV heads, so heads=query cannot be composed with it");
   if ((policy.rolling || policy.masks_prefill) && !any_part(has_window))
@@ -319,9 +323,12 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
       continue;
     }
     const auto* lazy = std::get_if<SimLayerKv>(&part);
+    const auto* decoding = std::get_if<Decoding>(&part);
     const bool by_layer =
         (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part) ||
-        std::holds_alternative<ChunkKv>(part) || std::holds_alternative<Tova>(part);
+        std::holds_alternative<ChunkKv>(part) || std::holds_alternative<Tova>(part) ||
+        (decoding &&
+         (decoding->by == Decoding::By::tova || decoding->by == Decoding::By::streaming));
     if (std::holds_alternative<Streaming>(part)) continue;
     if (latent && !by_layer)
       refuse(name_of(part),

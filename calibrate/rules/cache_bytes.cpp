@@ -113,6 +113,15 @@ class Accounting {
         head = {static_cast<double>(kept - generated), static_cast<double>(generated)};
     }
   }
+  void operator()(const Decoding& part) {
+    // How many of the last tokens, which are not in codes yet, are kept depends on the input.
+    by_input_ = by_input_ || policy_.kv_residual > 0 || (load_.new_tokens > 0 && coded_in_groups());
+    const std::int64_t kept = decoding_kept(part);
+    const std::int64_t generated = std::min(load_.new_tokens, kept);
+    for (auto& row : held_)
+      for (auto& head : row)
+        head = {static_cast<double>(kept - generated), static_cast<double>(generated)};
+  }
   void operator()(const MiniCache& part) { merged_ = &part; }
   void operator()(const Quest&) {}
   void operator()(const Precision& part) {
@@ -135,6 +144,26 @@ class Accounting {
     if (seen <= uncut) return seen;
     const std::int64_t cut = std::min(seen - uncut, of_partitions), of_sink = seen - uncut - cut;
     return uncut + cut / part.lag * part.keep() + std::min(cut % part.lag, part.keep()) + of_sink;
+  }
+
+  bool coded_in_groups() const {
+    for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
+      const KvFormats formats = formats_of(policy_, layer);
+      for (const KvFormat format : {formats.keys, formats.values})
+        if (format != KvFormat::f16 && !facts_of(format).by_token) return true;
+    }
+    return false;
+  }
+
+  /// What a budget leaves, as it is while the last of the tokens is read.
+  std::int64_t decoding_kept(const Decoding& part) const {
+    const std::int64_t at_first =
+        part.whole_prompt ? load_.prompt : std::min(load_.prompt, part.budget);
+    if (load_.new_tokens == 0) return at_first;
+    const std::int64_t choices = (load_.new_tokens - 1) / part.every;
+    const std::int64_t at_last =
+        choices == 0 ? at_first : std::min(part.budget, at_first + choices * part.every);
+    return at_last + load_.new_tokens - choices * part.every;
   }
 
   static const Proximity* window_of(const Part& part) {

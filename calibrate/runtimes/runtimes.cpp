@@ -55,6 +55,10 @@ bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed)
 /// simulation does.
 Form form_to_export(const Part& part) {
   const auto form = form_of(part);
+  if (std::holds_alternative<Decoding>(part))
+    fail(ErrorCode::usage,
+         "'decoding' holds a budget while tokens are generated, which 'kvatlas "
+         "evaluate' does and no runtime is given files for");
   if (!form)
     fail(ErrorCode::usage, "'", name_of(part), "' is a baseline to compare with, and not exported");
   const auto* pod = std::get_if<Pod>(&part);

@@ -18,14 +18,17 @@
 namespace kvatlas::calibrate {
 using capture::view_of;
 
-at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
-                         std::int64_t layer) {
-  const at::Tensor held = draft.facts.rows.select(0, layer),
-                   rows = held.narrow(1, held.size(1) - select.window, select.window);
-  const at::Tensor scores = at::empty({groups, draft.facts.n - select.window}, held.options());
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const at::Tensor& all) {
+  const at::Tensor rows = all.narrow(1, all.size(1) - select.window, select.window);
+  const at::Tensor scores = at::empty({groups, all.size(2) - select.window}, all.options());
   kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
                           select.pooling, view_of<float, 2>(scores)});
   return scores;
+}
+
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
+                         std::int64_t layer) {
+  return window_scores(select, groups, draft.facts.rows.select(0, layer));
 }
 
 at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer) {

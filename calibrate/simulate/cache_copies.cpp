@@ -65,14 +65,26 @@ std::vector<CopiedRows> CacheCopies::add(std::int64_t layer, const capture::Sequ
   return out;
 }
 
+std::int64_t CacheCopies::take(std::int64_t layer, std::int64_t rows) {
+  reserve(layer, rows);
+  const std::int64_t start = layers_[layer].used;
+  layers_[layer].used += rows;
+  return start;
+}
+
+void CacheCopies::write(std::int64_t layer, std::int64_t start, const at::Tensor& keys,
+                        const at::Tensor& values) {
+  const Layer& to = layers_[layer];
+  to.key.narrow(0, start, keys.size(0)).copy_(keys);
+  to.value.narrow(0, start, values.size(0)).copy_(values);
+}
+
 CopiedRows CacheCopies::duplicate(std::int64_t layer, const CopiedRows& rows) {
   if (rows.length() == 0) return rows;
-  reserve(layer, rows.length());
-  Layer& to = layers_[layer];
-  for (const auto& tensor : {to.key, to.value})
-    tensor.narrow(0, to.used, rows.length()).copy_(tensor.narrow(0, rows.start, rows.length()));
-  CopiedRows out{to.used, rows.tokens};
-  to.used += rows.length();
+  const CopiedRows out{take(layer, rows.length()), rows.tokens};
+  const Layer& of = layers_[layer];
+  write(layer, out.start, of.key.narrow(0, rows.start, rows.length()),
+        of.value.narrow(0, rows.start, rows.length()));
   return out;
 }
 

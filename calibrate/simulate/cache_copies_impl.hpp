@@ -42,6 +42,11 @@ class CacheCopies {
   /// Copies the tokens tokens[g] of KV head g. Heads without tokens get no rows.
   std::vector<CopiedRows> add(std::int64_t layer, const capture::Sequence::Cache& from,
                               const std::vector<std::vector<std::int64_t>>& tokens);
+  /// So many new rows, to be written: the first of them.
+  std::int64_t take(std::int64_t layer, std::int64_t rows);
+  /// Writes rows [rows, d] from the row `start` on.
+  void write(std::int64_t layer, std::int64_t start, const at::Tensor& keys,
+             const at::Tensor& values);
   /// Copies a head's rows again, so that one of the two may be changed.
   CopiedRows duplicate(std::int64_t layer, const CopiedRows& rows);
 

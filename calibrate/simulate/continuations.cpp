@@ -32,14 +32,15 @@ Continuations::State::State(capture::Engine& e, const capture::Sequence& p, std:
   generated_key.resize(static_cast<std::size_t>(config.n_layers));
   generated_value.resize(generated_key.size());
   queries.resize(generated_key.size());
+  scorings.resize(generated_key.size());
 }
 
 namespace {
 
 /// Whether copied rows are rounded after the prompt: those of the last tokens, or those that were
-/// generated and that LagKV has moved.
+/// generated and that have been moved there.
 bool rewrites_copies(const Plan& plan) {
-  return !plan.formats.empty() && (plan.kv_residual > 0 || plan.lag);
+  return !plan.formats.empty() && (plan.kv_residual > 0 || plan.lag || plan.decoding);
 }
 
 }  // namespace
@@ -48,6 +49,17 @@ void Continuations::State::duplicate_copies(Stream& stream) {
   for (std::int64_t l = 0; l < config.n_layers; ++l)
     for (auto& head : stream.layers[l].heads) head.copied = copies.duplicate(l, head.copied);
   for (auto& [layers, rows] : stream.borrowed) rows = copies.duplicate(std::get<0>(layers), rows);
+}
+
+std::int64_t Continuations::State::rows_for(const Plan& plan, std::int64_t layer,
+                                            bool forks) const {
+  std::int64_t rows = 0;
+  for (std::int64_t g = 0; g < K(); ++g) {
+    rows += plan.heads[layer][g].copied() * (forks && rewrites_copies(plan) ? 2 : 1);
+    if (plan.decoding && plan.cut_heads[layer][g] != 0)
+      rows += most_rows(*plan.decoding) * (forks ? 3 : 1);
+  }
+  return rows;
 }
 
 void Continuations::State::make_room(std::size_t count) {
@@ -72,6 +84,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
       layer.heads.push_back({cut.ranges, {}, {}, cut.window, cut.rolling, cut.block_tokens});
+      layer.heads.back().mass = cut.mass;
       tokens.push_back(cut.tokens);
     }
     const auto rows = copies.add(l, prompt.cache(l), tokens);
@@ -100,9 +113,7 @@ void Continuations::reserve(std::span<const Plan* const> plans, bool forks) {
   s.make_room(s.streams.size() + plans.size() * (forks ? 2 : 1));
   for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
     std::int64_t rows = 0;
-    for (const Plan* plan : plans)
-      for (const auto& cut : plan->heads[l])
-        rows += cut.copied() * (forks && rewrites_copies(*plan) ? 2 : 1);
+    for (const Plan* plan : plans) rows += s.rows_for(*plan, l, forks);
     s.copies.reserve(l, rows);
   }
 }
@@ -127,6 +138,7 @@ std::size_t Continuations::fork(std::size_t number) {
   const std::size_t added = s.streams.size();
   s.make_room(added + 1);
   s.streams.push_back(s.streams[number]);
+  if (s.streams[added].plan->decoding) s.share_copies(s.streams[number], s.streams[added]);
   if (rewrites_copies(*s.streams[added].plan)) s.duplicate_copies(s.streams[added]);
   const std::int64_t taken = s.streams[added].taken;
   const auto copy = [&](const at::Tensor& rows) {
@@ -146,8 +158,7 @@ std::int64_t Continuations::bytes_of(const Plan& plan) const {
   const std::int64_t row =
       2 * s.config.head_dim * static_cast<std::int64_t>(s.options.dtype().itemsize());
   std::int64_t rows = 2 * s.steps * s.K() * s.config.n_layers;
-  for (const auto& layer : plan.heads)
-    for (const auto& cut : layer) rows += cut.copied() * (rewrites_copies(plan) ? 2 : 1);
+  for (std::int64_t l = 0; l < s.config.n_layers; ++l) rows += s.rows_for(plan, l, true);
   return rows * row;
 }
 
@@ -181,9 +192,11 @@ void Continuations::step(
       });
   for (auto* stream : s.active) {
     ++stream->taken;
+    stream->held_bytes = s.stored_bytes(*stream);
+    if (!stream->plan->quest) stream->read_bytes = stream->held_bytes;
     s.cut_further(*stream, position + 1);
+    s.choose_anew(*stream);
     s.code_further(*stream, position + 1);
-    if (!stream->plan->quest) stream->read_bytes = s.stored_bytes(*stream);
   }
 }
 
@@ -197,6 +210,7 @@ CacheUse Continuations::use(std::size_t number) const {
     use.lengths.push_back(most);
   }
   use.stored_bytes = s.stored_bytes(stream);
+  use.held_bytes = stream.held_bytes;
   use.read_bytes = stream.read_bytes;
   return use;
 }

@@ -21,6 +21,7 @@ CacheShape cache_shape(const model::Config& config);
 struct CacheUse {
   std::vector<std::int64_t> lengths;  // [layer]: tokens that the longest KV head holds
   double stored_bytes = 0;            // keys and values, at 16 bits or at the plan's kv_bits
+  double held_bytes = 0;              // the same during the last step, before what is cut behind it
   double read_bytes = 0;              // by the last step
 };
 
@@ -53,6 +54,8 @@ class Continuations {
             const std::function<void(std::size_t row, std::span<const float> logits)>& logits);
 
   CacheUse use(std::size_t number) const;
+  /// What it holds; where query heads hold tokens of their own, what any of them holds.
+  HeldPositions positions(std::size_t number) const;
   /// How often PoD's gate made a head skip the distant tokens so far, as a share of the heads and
   /// layers that borrow keys. NaN if there was no gate.
   double skipped(std::size_t number) const;

@@ -62,7 +62,7 @@ void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, st
   runs.prompt[at] =
       shifted(intersect(seen, stream.head(m, g).ranges), g * head_step(prompt.cache(l).key));
   runs.copies[at] = rows_of(seen, stream.copied(l, m, g));
-  runs.generated[at] = shifted(stream.generated(seen, m), generated_start(stream, g));
+  runs.generated[at] = shifted(stream.generated(seen, m, g), generated_start(stream, g));
 }
 
 /// What every row reads by its own queries and keys.
@@ -192,6 +192,8 @@ void Continuations::State::attend(const ContinuationRows& in) {
   const auto l = static_cast<std::size_t>(in.layer);
   const auto rows = static_cast<std::int64_t>(active.size()), d = config.head_dim;
   queries[l] = tensor_of(in.query).clone();
+  scorings[l] = Scoring::of(in);
+  remember_queries(in.layer);
   const auto store = [&](const at::Tensor& to, const AnyView<3>& from, KvSide side) {
     const at::Tensor added =
         tensor_of(from).reshape({rows * K(), d}).to(options.dtype(), false, true);

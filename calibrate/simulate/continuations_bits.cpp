@@ -27,7 +27,7 @@ void Continuations::State::code_rows(Stream& stream, const Range& positions, std
   };
   add(copies.keys(l), copies.values(l), rows_of(seen, copied));
   const std::size_t of_copies = keys.size();
-  if (const Ranges rows = stream.generated(seen, m); !rows.empty()) {
+  if (const Ranges rows = stream.generated(seen, m, g); !rows.empty()) {
     const auto number = &stream - streams.data();
     add(generated_key[m][number][g], generated_value[l][number][g], rows);
   }

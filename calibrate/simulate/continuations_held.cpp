@@ -19,6 +19,25 @@ Ranges intersect(const Ranges& a, const Ranges& b) {
   return both;
 }
 
+Ranges joined(Ranges ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  Ranges out;
+  for (const auto& range : ranges) {
+    if (!out.empty() && range.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, range.end);
+    else
+      out.push_back(range);
+  }
+  return out;
+}
+
+std::vector<const CopiedRows*> Continuations::State::Head::all_copied() const {
+  std::vector<const CopiedRows*> all{&copied};
+  for (const auto& rows : by_query_head) all.push_back(&rows);
+  return all;
+}
+
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied) {
   Ranges rows;
   for (const auto& range : positions) {
@@ -56,10 +75,11 @@ Ranges Continuations::State::Head::seen_from(std::int64_t position, KeyWindow mo
   return intersect(seen, kept);
 }
 
-Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int64_t l) const {
+Ranges Continuations::State::Stream::generated(const Ranges& positions, std::int64_t l,
+                                               std::int64_t g) const {
   Ranges rows;
   for (const auto& range : positions)
-    add_range(rows, {std::max(range.begin - first, layer(l).generated_from), range.end - first});
+    add_range(rows, {std::max(range.begin - first, head(l, g).generated_from), range.end - first});
   return rows;
 }
 
@@ -69,7 +89,7 @@ std::int64_t Continuations::State::Stream::held(const Ranges& positions, std::in
   for (const auto& rows : head(l, g).by_query_head)
     most = std::max(most, length_of(rows_of(positions, rows)));
   return most + length_of(intersect(positions, head(l, g).ranges)) +
-         length_of(rows_of(positions, head(l, g).copied)) + length_of(generated(positions, l));
+         length_of(rows_of(positions, head(l, g).copied)) + length_of(generated(positions, l, g));
 }
 
 std::int64_t Continuations::State::Stream::stored(const Ranges& positions, std::int64_t l,
@@ -78,7 +98,7 @@ std::int64_t Continuations::State::Stream::stored(const Ranges& positions, std::
   if (by_query_head.empty()) return held(positions, l, g);
   std::int64_t sum = 0;
   for (const auto& rows : by_query_head)
-    sum += length_of(rows_of(positions, rows)) + length_of(generated(positions, l));
+    sum += length_of(rows_of(positions, rows)) + length_of(generated(positions, l, g));
   return sum;
 }
 
@@ -87,6 +107,26 @@ std::int64_t Continuations::State::length(const Stream& stream, std::int64_t l,
   return stream.held(
       stream.head(l, g).seen_from(stream.first + stream.taken - 1, own_window(l), stream.first), l,
       g);
+}
+
+HeldPositions Continuations::positions(std::size_t number) const {
+  const State& s = *state_;
+  const State::Stream& stream = s.streams[number];
+  const std::int64_t last = stream.first + stream.taken - 1;
+  HeldPositions out;
+  for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
+    auto& of_layer = out.emplace_back();
+    for (const State::Head& head : stream.layer(l).heads) {
+      const Ranges seen = head.seen_from(last, s.own_window(l), stream.first);
+      Ranges held = head.ranges;
+      for (const auto* rows : head.all_copied())
+        for (std::int64_t i = 0; i < rows->length(); ++i)
+          held.push_back({rows->tokens->at(i), rows->tokens->at(i) + 1});
+      add_range(held, {stream.first + head.generated_from, last + 1});
+      of_layer.push_back(joined(intersect(seen, held)));
+    }
+  }
+  return out;
 }
 
 CacheShape cache_shape(const model::Config& config) {

@@ -14,6 +14,7 @@
 
 #include "calibrate/simulate/cache_copies_impl.hpp"
 #include "calibrate/simulate/continuations.hpp"
+#include "calibrate/simulate/held_heads_impl.hpp"
 #include "calibrate/simulate/quest_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -22,6 +23,8 @@ using Ranges = std::vector<Range>;  // ascending, and none is empty
 /// Appends a range unless it is empty.
 void add_range(Ranges& ranges, const Range& range);
 Ranges intersect(const Ranges& a, const Ranges& b);
+/// Ascending, and those that touch or overlap as one.
+Ranges joined(Ranges ranges);
 
 /// What the rows of a step read of one array of keys and values. It is cut into parts: a part is of
 /// one row, and has at most one run of consecutive array rows for each KV head.
@@ -72,13 +75,19 @@ struct Continuations::State {
     std::optional<Proximity> window;
     bool rolling = false;
     std::int64_t block_tokens = 1;
+    std::int64_t generated_from = 0;  // generated rows before this one have been copied
+    // Where a budget is held while decoding (decoding.cpp): the first of the rows that nobody else
+    // reads, which are written anew, and as in HeldHead.
+    std::optional<std::int64_t> own_rows = {};
+    std::vector<float> mass = {};
 
+    std::vector<const CopiedRows*> all_copied() const;
     /// The positions that a token at `position` sees through the plan's window and the model's own.
     Ranges seen_from(std::int64_t position, KeyWindow model_window, std::int64_t first) const;
   };
   struct Layer {
     std::vector<Head> heads;
-    std::int64_t generated_from = 0;  // generated rows before this one have been copied
+    at::Tensor last_queries = {};  // [n_heads, rows, d], where a budget is held while decoding
   };
   struct Stream {
     std::shared_ptr<const Plan> plan;
@@ -90,13 +99,13 @@ struct Continuations::State {
     /// of the lowest layer, with its keys and the layer's values.
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, CopiedRows> borrowed;
     std::int64_t gates = 0, skipped = 0;
-    double read_bytes = 0;
+    double read_bytes = 0, held_bytes = 0;
 
     Layer& layer(std::int64_t l) { return layers[l]; }
     const Layer& layer(std::int64_t l) const { return layers[l]; }
     const Head& head(std::int64_t l, std::int64_t g) const { return layer(l).heads[g]; }
-    /// The generated rows of a layer that are at these positions.
-    Ranges generated(const Ranges& positions, std::int64_t l) const;
+    /// The generated rows of KV head g of a layer that are at these positions.
+    Ranges generated(const Ranges& positions, std::int64_t l, std::int64_t g) const;
     /// How many tokens at these positions KV head g of a layer holds; where its query heads keep
     /// tokens of their own, the one of them that holds most.
     std::int64_t held(const Ranges& positions, std::int64_t l, std::int64_t g) const;
@@ -114,6 +123,7 @@ struct Continuations::State {
   std::vector<Stream*> active;
   at::Tensor generated_index;  // [rows * K]: where the step writes in the generated arrays, flat
   std::vector<at::Tensor> queries;  // [layer] of [rows, n_heads, d], kept for PoD
+  std::vector<Scoring> scorings;    // [layer]
 
   State(capture::Engine& engine, const capture::Sequence& prompt, std::int64_t n_tokens,
         std::int64_t most_steps);
@@ -164,11 +174,23 @@ struct Continuations::State {
   // MiniCache (minicache.cpp).
   void merge_layers(const Stream& stream) const;
 
-  // LagKV (lagkv.cpp): as soon as a partition is complete, the one before it is cut.
+  // What a head holds, to be cut.
   struct Rows {
     at::Tensor keys, values;  // [rows, d]
     std::vector<std::int64_t> positions;
   };
+  // Budgets that hold while decoding (decoding.cpp): the best tokens are chosen again and again.
+  void remember_queries(std::int64_t layer);
+  void choose_anew(Stream& stream);
+  std::int64_t most_rows(const Decoding& part) const;  // that a head may be left
+  void keep_rows(Stream& stream, std::int64_t l, std::int64_t g, const Rows& rows,
+                 const std::vector<std::int64_t>& kept);
+  /// Two streams read the same copies, so that neither may write them.
+  void share_copies(Stream& stream, Stream& fork) const;
+  /// How many rows for copies a continuation of the plan takes in a layer; a fork, as many more.
+  std::int64_t rows_for(const Plan& plan, std::int64_t layer, bool forks) const;
+
+  // LagKV (lagkv.cpp): as soon as a partition is complete, the one before it is cut.
   void cut_further(Stream& stream, std::int64_t tokens);
   Rows gather(const Stream& stream, std::int64_t l, std::int64_t m, std::int64_t g) const;
   std::vector<std::int64_t> rows_kept(const Plan& plan, const Rows& rows) const;

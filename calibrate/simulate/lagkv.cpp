@@ -21,10 +21,6 @@ using capture::view_of;
 
 namespace {
 
-bool cuts_any(const std::vector<std::uint8_t>& heads) {
-  return std::find(heads.begin(), heads.end(), 1) != heads.end();
-}
-
 /// The tokens that stay of a prompt, as scored by its keys and values: for each KV head.
 std::vector<std::vector<std::int64_t>> kept_of_prompt(const LagKv& part, const Draft& draft,
                                                       std::int64_t layer) {
@@ -56,19 +52,16 @@ std::vector<std::vector<std::int64_t>> kept_of_prompt(const LagKv& part, const D
 }
 
 void cut_prompt(const LagKv& part, Draft& draft) {
-  LazyHeads& cut = draft.plan.lag_heads;
   draft.plan.lag = part;
-  cut.assign(draft.trimmed.size(), std::vector<std::uint8_t>(draft.trimmed[0].size(), 0));
-  const bool any = kernels::lag_cut_partitions(draft.n, part.sink, part.lag) > 0;
   // L2 does not cut the first two layers.
-  for (std::int64_t layer = part.variant == LagVariant::l2 ? 2 : 0; layer < draft.layers();
-       ++layer) {
-    for (std::int64_t g = 0; g < draft.kv_heads(); ++g)
-      cut[layer][g] = draft.full(layer, g) ? 1 : 0;
-    if (!any || !cuts_any(cut[layer])) continue;
+  draft.plan.cut_heads = draft.full_heads(part.variant == LagVariant::l2 ? 2 : 0);
+  if (kernels::lag_cut_partitions(draft.n, part.sink, part.lag) == 0) return;
+  for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
+    const auto& cut = draft.plan.cut_heads[layer];
+    if (!any_of(cut)) continue;
     auto kept = kept_of_prompt(part, draft, layer);
     for (std::int64_t g = 0; g < draft.kv_heads(); ++g)
-      if (draft.full(layer, g)) draft.select(layer, g, std::move(kept[g]));
+      if (cut[g] != 0) draft.select(layer, g, std::move(kept[g]));
   }
 }
 
@@ -97,7 +90,7 @@ Continuations::State::Rows Continuations::State::gather(const Stream& stream, st
     values.push_back(copies.values(l).narrow(0, copied.start, copied.length()));
     rows.positions.insert(rows.positions.end(), copied.tokens->begin(), copied.tokens->end());
   }
-  const std::int64_t from = stream.layer(m).generated_from, number = &stream - streams.data();
+  const std::int64_t from = stream.head(m, g).generated_from, number = &stream - streams.data();
   const auto generated = [&](const std::vector<at::Tensor>& of, std::int64_t layer) {
     return of[layer][number][g].narrow(0, from, stream.taken - from);
   };
@@ -150,19 +143,11 @@ void Continuations::State::cut_further(Stream& stream, std::int64_t tokens) {
   if (!plan.lag) return;
   const std::int64_t sink = plan.lag->sink, lag = plan.lag->lag;
   if (tokens < sink + 2 * lag || (tokens - sink) % lag != 0) return;
-  for (std::int64_t m = 0; m < config.n_layers; ++m) {
-    const auto& cut = plan.lag_heads[m];
-    if (!cuts_any(cut)) continue;
+  for (std::int64_t m = 0; m < config.n_layers; ++m)
     for (std::int64_t g = 0; g < K(); ++g) {
+      if (plan.cut_heads[m][g] == 0) continue;
       const Rows own = gather(stream, m, m, g);
-      std::vector<std::int64_t> kept;
-      if (cut[g] != 0) {
-        kept = rows_kept(plan, own);
-      } else {
-        // A head that another part trims; its generated rows move with the layer's.
-        kept.resize(own.positions.size());
-        std::iota(kept.begin(), kept.end(), 0);
-      }
+      const std::vector<std::int64_t> kept = rows_kept(plan, own);
       // Layers above that share these keys keep their values of the same tokens.
       if (plan.pod)
         for (std::int64_t l = m + 1; l < config.n_layers; ++l)
@@ -171,9 +156,8 @@ void Continuations::State::cut_further(Stream& stream, std::int64_t tokens) {
       Head& head = stream.layer(m).heads[g];
       head.copied = copy_rows(m, own, kept);
       head.ranges.clear();
+      head.generated_from = stream.taken;
     }
-    stream.layer(m).generated_from = stream.taken;
-  }
 }
 
 }  // namespace kvatlas::calibrate

@@ -30,6 +30,7 @@ Needs needs_of(std::span<const Policy> policies) {
       all.rows = std::max(all.rows, needs.rows);
       all.columns |= needs.columns;
       all.value_outputs |= needs.value_outputs;
+      all.last_queries = std::max(all.last_queries, needs.last_queries);
       add_new(all.queries_without_first, needs.queries_without_first);
       add_new(all.prefill_masses, needs.prefill_masses);
       add_new(all.decode_masses, needs.decode_masses);
@@ -52,6 +53,18 @@ LayerWindows prefill_windows(const Policy& policy, const model::Config& config) 
       if (const auto window = planner.window_of(layer)) windows[layer] = window;
   }
   return windows;
+}
+
+LazyHeads Draft::full_heads(std::int64_t from_layer) const {
+  LazyHeads heads(trimmed.size(), std::vector<std::uint8_t>(static_cast<std::size_t>(kv_heads())));
+  for_full_heads([&](std::int64_t layer, std::int64_t g) {
+    if (layer >= from_layer) heads[layer][g] = 1;
+  });
+  return heads;
+}
+
+bool any_of(const std::vector<std::uint8_t>& heads) {
+  return std::find(heads.begin(), heads.end(), 1) != heads.end();
 }
 
 std::vector<std::vector<HeadCut>> keep_all(const model::Config& config, std::int64_t n) {

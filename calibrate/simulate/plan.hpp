@@ -21,6 +21,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+/// [layer][KV head]: the positions of tokens, ascending.
+using HeldPositions = std::vector<std::vector<std::vector<Range>>>;
+
 /// What one KV head of one layer keeps of the prompt. It has ranges, which are read in place from
 /// the prompt's cache, or single tokens, which are copied out of it, or such tokens for each of its
 /// query heads.
@@ -33,6 +36,8 @@ struct HeadCut {
   std::optional<Proximity> window;  // set if what is kept is a window
   bool rolling = false;             // the window also moves along while decoding
   std::int64_t block_tokens = 1;    // the window is of whole blocks of so many tokens
+  /// [token that is kept]: the attention that it took so far, where a part goes on adding to it.
+  std::vector<float> mass;
   bool operator==(const HeadCut&) const = default;
 
   std::int64_t copied() const;  // how many tokens are copied, for all query heads together
@@ -47,9 +52,11 @@ struct Plan {
   std::vector<std::vector<HeadCut>> heads;  // [layer][KV head]
   std::vector<KvFormats> formats;           // [layer]; empty: 16 bits everywhere
   std::int64_t kv_residual = 0;             // as in Policy
-  std::optional<LagKv> lag;  // goes on cutting while decoding, in the heads of `lag_heads`
-  LazyHeads lag_heads;       // [layer][KV head], 1 where LagKV cuts
-  std::optional<Pod> pod;    // its blocks are known: `lowest` is filled
+  // These go on cutting while decoding, in the heads of `cut_heads`: [layer][KV head], 1 for each.
+  std::optional<LagKv> lag;
+  std::optional<Decoding> decoding;
+  LazyHeads cut_heads;
+  std::optional<Pod> pod;  // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;
@@ -68,6 +75,9 @@ struct Needs {
   std::int64_t rows = 0;       // how many of the last attention rows of every layer
   bool columns = false;        // the sums of all attention columns
   bool value_outputs = false;  // how much the values of tokens give to the output
+  /// The queries of so many of the last tokens, and if there are any, that of the first decode
+  /// step.
+  std::int64_t last_queries = 0;
   /// Mean and covariance of the queries before RoPE, without those of so many first tokens.
   std::vector<std::int64_t> queries_without_first = {};
   /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first

@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "calibrate/simulate/held_heads_impl.hpp"
 #include "calibrate/simulate/plan.hpp"
 
 namespace kvatlas::calibrate {
@@ -20,6 +21,12 @@ struct QuerySpread {
   at::Tensor covariance;  // [n_heads, head_dim, head_dim] float32
 };
 
+/// The last queries of a layer, [n_heads, rows, head_dim]: of the prompt, and of the first step.
+struct LastQueries {
+  Scoring scoring;
+  at::Tensor prompt, step;
+};
+
 struct PromptFacts::State {
   Needs needs;
   const model::Config& config;
@@ -28,6 +35,7 @@ struct PromptFacts::State {
   std::vector<at::Tensor> columns = {};        // [n_layers] of [n_kv_heads, n], on the host
   std::vector<at::Tensor> value_outputs = {};  // [n_layers] of [n_kv_heads, n], float32
   std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
+  std::vector<LastQueries> last_queries = {};          // [n_layers], if they are needed
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
   std::vector<std::vector<double>> decode_mass = {};   // [needs.decode_masses][layer * head]
 
@@ -68,6 +76,8 @@ struct Draft {
   void select_in_layer(std::int64_t layer, const std::vector<std::vector<std::int64_t>>& tokens);
   /// Calls change(layer, KV head) for every head that no part has trimmed.
   void for_full_heads(const std::function<void(std::int64_t, std::int64_t)>& change) const;
+  /// [layer][KV head]: 1 for those, in the layers from this one on.
+  LazyHeads full_heads(std::int64_t from_layer = 0) const;
   /// Lets every head of the layer keep copies of its tokens, so that what is stored may be changed.
   void copy_layer(std::int64_t layer);
 };
@@ -96,6 +106,7 @@ PartPlanner planner_of(const Tova& part);               // tova.cpp
 PartPlanner planner_of(const KeyDiff& part);            // keydiff.cpp
 PartPlanner planner_of(const ExpectedAttention& part);  // expected_attention.cpp
 PartPlanner planner_of(const LagKv& part);              // lagkv.cpp
+PartPlanner planner_of(const Decoding& part);           // decoding.cpp
 PartPlanner planner_of(const MiniCache& part);          // minicache.cpp
 PartPlanner planner_of(const Quest& part);              // quest.cpp
 PartPlanner planner_of(const Precision& part);          // plan.cpp
@@ -113,6 +124,9 @@ std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positi
 std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
                                                     std::int64_t n);
 
+/// Scores of the tokens before the window by its attention rows, the last of [heads, rows, tokens]:
+/// [groups, positions].
+at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const at::Tensor& rows);
 /// Scores of a layer's tokens before the window, [groups, positions]: for so many groups of
 /// neighbouring query heads.
 at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,
@@ -121,6 +135,12 @@ at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const 
 at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer);
 /// Scores [rows, positions] with those of the window behind them: the best of all, and 1 more.
 at::Tensor with_window(const at::Tensor& scores, std::int64_t window);
+
+/// TOVA's scores of all tokens but the last, [1, positions], by rows of attention [heads, rows,
+/// tokens].
+at::Tensor last_row_scores(const at::Tensor& rows);
+/// KeyDiff's scores, [heads, tokens], of keys [heads, tokens, head_dim].
+at::Tensor unlike_mean_scores(const at::Tensor& keys);
 
 /// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
 /// each query head. The tokens of the prompt behind these positions have no score and are kept.

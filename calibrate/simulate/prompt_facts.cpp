@@ -21,6 +21,7 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
   State& s = *state_;
   s.columns.resize(static_cast<std::size_t>(config.n_layers));
   s.value_outputs.resize(static_cast<std::size_t>(config.n_layers));
+  s.last_queries.resize(static_cast<std::size_t>(config.n_layers));
   s.queries.resize(s.needs.queries_without_first.size());
   s.prefill_mass.resize(s.needs.prefill_masses.size());
   s.decode_mass.resize(s.needs.decode_masses.size());
@@ -30,6 +31,11 @@ PromptFacts::PromptFacts(PromptFacts&&) noexcept = default;
 const Needs& PromptFacts::needs() const { return state_->needs; }
 
 namespace {
+
+at::Tensor last_queries_of(const capture::AttentionInputs& in, std::int64_t rows) {
+  const at::Tensor query = capture::tensor_of(in.query);
+  return query.narrow(1, query.size(1) - rows, rows).clone();
+}
 
 /// Adds the proximal masses of the last `rows` rows, the mean over rows: [n_heads].
 void add_masses(std::vector<double>& masses, const capture::AttentionInputs& in,
@@ -75,6 +81,9 @@ void PromptFacts::prefill(const capture::AttentionInputs& in) {
     io.probs = view_of<float, 3>(probs);
     kernels::last_rows(io);
   }
+  if (s.needs.last_queries > 0)
+    s.last_queries[in.layer] = {
+        Scoring::of(in), last_queries_of(in, std::min(s.needs.last_queries, s.n)), {}};
   for (std::size_t i = 0; i < s.needs.prefill_masses.size(); ++i) {
     const auto& [proximity, w_last] = s.needs.prefill_masses[i];
     add_masses(s.prefill_mass[i], in, proximity, std::min(w_last, s.n));
@@ -100,6 +109,7 @@ void PromptFacts::first_step(const capture::AttentionInputs& in) {
   State& s = *state_;
   for (std::size_t i = 0; i < s.needs.decode_masses.size(); ++i)
     add_masses(s.decode_mass[i], in, s.needs.decode_masses[i], 1);
+  if (s.needs.last_queries > 0) s.last_queries[in.layer].step = last_queries_of(in, 1);
 }
 
 namespace {

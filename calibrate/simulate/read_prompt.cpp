@@ -95,7 +95,7 @@ void ReadPrompt::first_step(const capture::AttentionInputs& in) {
 std::int64_t rows_to_keep(const Needs& needs) {
   // Enough for the settings that policies have unless they are asked for others.
   std::int64_t rows = 64;
-  rows = std::max(rows, needs.rows);
+  rows = std::max({rows, needs.rows, needs.last_queries});
   for (const auto& [proximity, w_last] : needs.prefill_masses) rows = std::max(rows, w_last);
   return rows;
 }

@@ -300,6 +300,8 @@ class Simulation {
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
     outcome.full_bytes = cache_shape(config_).full_bytes(cut_ + one.delay());
+    // What is cut behind the first step holds everything during that step.
+    if (one.delay() == 1 && predicted(0) >= 1) outcome.held_bytes = {outcome.full_bytes};
     if (one.full()) {
       one.free = !reference_.ended;
       one.forced = false;
@@ -372,7 +374,9 @@ class Simulation {
         const CacheUse use = continuations.use(numbers[row]);
         Progress& of = *live[which[row]].progress;
         of.read.add(use.read_bytes);
+        if (predicted(step) >= 1) of.outcome.held_bytes.push_back(use.held_bytes);
         of.outcome.cache_lengths = use.lengths;
+        if (options_.positions) of.outcome.end_positions = continuations.positions(numbers[row]);
         of.outcome.skipped = continuations.skipped(numbers[row]);
       }
       for (const auto i : to_split) split(continuations, live, i);

@@ -32,7 +32,7 @@ struct SimulateOptions {
   std::int64_t context_tokens = 0;
   /// How many steps each policy is run alone for timing. 0 if it is not timed.
   std::int64_t time_steps = 0;
-  bool positions = false;  // whether Outcome::positions is filled
+  bool positions = false;  // whether the positions of Outcome are filled
   /// How much memory the copies of parts of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
   /// Where prompts that were read are kept and found again, if policies are tried on them in
@@ -45,10 +45,13 @@ struct Outcome {
   std::vector<std::int64_t> tokens;         // generated
   std::vector<std::int64_t> cache_lengths;  // [layer], at the end: tokens of the longest KV head
   std::vector<std::int64_t> kept;           // [layer], after the cut: likewise
-  /// [layer][KV head]: which tokens were kept after the cut, if SimulateOptions::positions is set.
-  std::vector<std::vector<std::vector<Range>>> positions;
+  /// Which tokens were kept after the cut, and held at the end, if SimulateOptions::positions is
+  /// set.
+  HeldPositions positions, end_positions;
   double kept_bytes = 0, full_bytes = 0;  // after the cut, at 16 bits a value or at kv_bits
-  double read_bytes = 0;                  // the mean of a decode step
+  /// [generated token that the model has read]: what was held while it was read.
+  std::vector<double> held_bytes = {};
+  double read_bytes = 0;      // the mean of a decode step
   std::int64_t compared = 0;  // tokens beside the full model's; 0 also if its answer has but one
   double kl = std::numeric_limits<double>::quiet_NaN();         // mean nats of those tokens
   double agreement = std::numeric_limits<double>::quiet_NaN();  // share of equal best tokens

@@ -6,10 +6,13 @@
 
 namespace kvatlas::calibrate {
 
+at::Tensor last_row_scores(const at::Tensor& rows) {
+  return rows.select(1, rows.size(1) - 1).narrow(1, 0, rows.size(2) - 1).mean(0, true);
+}
+
 PartPlanner planner_of(const Tova& part) {
   return best_scored({.rows = 1}, part.budget, [](const Draft& draft, std::int64_t layer) {
-    const at::Tensor rows = draft.facts.rows.select(0, layer);  // [n_heads, rows, n]
-    return rows.select(1, rows.size(1) - 1).narrow(1, 0, draft.facts.n - 1).mean(0, true);
+    return last_row_scores(draft.facts.rows.select(0, layer));
   });
 }
 

@@ -35,6 +35,9 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "pyramid-layers:layers=1,initial=4,recent=24+tova:budget=48+kv4",
       "pyramid-layers:layers=2,initial=4,recent=28",
       "pyramid-layers:layers=2,initial=4,recent=28,shape=linear",
+      "decoding:budget=48,every=8,by=keydiff",
+      "decoding:budget=48,every=8,by=h2o,prompt=whole",
+      "pyramid-layers:layers=1,initial=4,recent=24+decoding:budget=48,every=4,by=tova+kv4",
       "lagkv:sink=4,lag=16,ratio=1/4",
       "lagkv:sink=4,lag=16,ratio=1/4,variant=l2",
       "minicache:recent=32",
@@ -77,6 +80,41 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
     for (std::size_t l = 0; l < said.layers.size(); ++l)
       EXPECT_EQ(said.layers[l].tokens, static_cast<double>(found.policies[i].kept[l]))
           << tried[i].name << ", layer " << l;
+  }
+}
+
+/// Token by token: what is held while each is read, which is never more than the budget and the
+/// tokens until the next choice.
+TEST_P(CacheBytesOf, AreThoseHeldOverTime) {
+  constexpr std::int64_t kTokens = 60, kNew = 40;
+  const auto tried = policies(
+      {"decoding:budget=30,every=8,by=keydiff", "decoding:budget=30,every=1,by=tova",
+       "decoding:budget=30,every=11,by=h2o,prompt=whole", "decoding:budget=75,every=6,by=streaming",
+       "decoding:budget=30,every=8,window=4+kv4", "streaming:initial=4,recent=20",
+       "window:recent=24+rolling"});
+  const Simulated found =
+      simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
+  CacheLoad load;
+  load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    const auto& held = found.policies[i].held_bytes;
+    ASSERT_EQ(std::ssize(held), kNew - 1) << tried[i].name;
+    for (std::int64_t token = 1; token < kNew; ++token) {
+      SCOPED_TRACE(str(tried[i].name, ", token ", token));
+      load.prompt = kTokens;
+      load.new_tokens = token;
+      const CacheBytes said = cache_bytes(tried[i], load);
+      EXPECT_LE(held[token - 1], said.total() * (1 + 1e-6));
+      if (!said.by_input) {
+        EXPECT_NEAR(said.total(), held[token - 1], 1e-6 * said.total());
+      }
+      const auto* part = std::get_if<Decoding>(&tried[i].parts[0]);
+      if (!part || part->whole_prompt) continue;
+      load.prompt = std::min(kTokens + token, part->budget + part->every);
+      load.new_tokens = 0;
+      EXPECT_LE(held[token - 1],
+                cache_bytes({.name = "full", .parts = {}}, load).total() * (1 + 1e-6));
+    }
   }
 }
 

@@ -243,17 +243,48 @@ TEST_P(ContinuationsOf, RoundLaterTokensInGroups) {
       "minicache:recent=10+kv4:residual=20",
       "pod:delta=0.3,initial=4,recent=24+kv4:residual=12",
       "snapkv:window=8,budget=24,heads=query+kv2",
+      "decoding:budget=24,every=8,by=streaming+kv4",
+      "decoding:budget=24,every=9,by=streaming,prompt=whole+kv2:residual=12",
+      "decoding:budget=20,every=6,by=streaming+precision:keys=q8_0,values=int4",
   });
   expect_policies(asked, random_ids(n, 4), 40, 30, asked.size() / 4);
 }
 
+/// Every score, with choices after each token and after several, in heads that other parts have
+/// left.
+TEST_P(ContinuationsOf, HoldBudgetsWhileDecoding) {
+  const auto asked = policies({
+      "decoding:budget=24,every=8,window=8,kernel=5",
+      "decoding:budget=24,every=9,window=3,prompt=whole",
+      "decoding:budget=25,every=5,by=h2o",
+      "decoding:budget=24,every=5,by=h2o,prompt=whole",
+      "decoding:budget=20,every=1,by=tova",
+      "decoding:budget=20,every=6,by=tova,prompt=whole",
+      "decoding:budget=24,every=7,by=keydiff",
+      "decoding:budget=24,every=3,by=l2",
+      "decoding:budget=24,every=8,by=rkv,window=4,kernel=5",
+      "decoding:budget=30,every=6,by=rkv,window=2,lambda=0.9,prompt=whole",
+      "decoding:budget=16,every=4,by=streaming,initial=3",
+      "decoding:budget=90,every=4,by=h2o",
+      "decoding:budget=16777216,every=4,by=keydiff",
+      "decoding:budget=24,every=16777216,by=h2o",
+      "simlayerkv:threshold=0.4,initial=4,recent=24+decoding:budget=24,every=8,window=4",
+      "simlayerkv:threshold=0.4,recent=24,granularity=head+decoding:budget=21,every=4,by=tova",
+      "random-layers:layers=2,initial=4,recent=24+decoding:budget=24,every=5,by=h2o+rolling",
+  });
+  expect_policies(asked, random_ids(80, 12), 32);
+}
+
 /// Prompts shorter than everything that is asked of them.
 TEST_P(ContinuationsOf, FollowPlansForShortPrompts) {
-  const auto asked = policies({"streaming:initial=4,recent=3+rolling", "h2o:budget=8",
-                               "simlayerkv:threshold=0.1,initial=4,recent=3+rolling",
-                               "dynamickv:window=8,budget=24", "lagkv:sink=2,lag=4,ratio=1/2",
-                               "quest:page=4,budget=4", "minicache:recent=1+kv4",
-                               "pod:delta=0.3,initial=1,recent=2", "snapkv:window=2,budget=3"});
+  const auto asked = policies(
+      {"streaming:initial=4,recent=3+rolling", "h2o:budget=8",
+       "simlayerkv:threshold=0.1,initial=4,recent=3+rolling", "dynamickv:window=8,budget=24",
+       "lagkv:sink=2,lag=4,ratio=1/2", "quest:page=4,budget=4", "minicache:recent=1+kv4",
+       "pod:delta=0.3,initial=1,recent=2", "snapkv:window=2,budget=3",
+       "decoding:window=3,budget=4,every=3",
+       "decoding:window=3,budget=4,every=3,by=rkv,prompt=whole", "decoding:budget=3,every=2,by=h2o",
+       "decoding:budget=2,every=1,by=tova"});
   for (const std::int64_t n : {1, 2, 5}) {
     SCOPED_TRACE(n);
     const Prefilled prompt = prefill(random_ids(n, 3), asked);

@@ -52,7 +52,9 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
       position_(first_),
       coded_(std::max<std::int64_t>(0, first_ - plan.kv_residual)),
       heads_(at(config_.n_layers * config_.n_heads)),
-      queries_(at(config_.n_layers)) {
+      queries_(at(config_.n_layers)),
+      shown_(at(config_.n_layers)),
+      mass_(at(config_.n_layers * config_.n_kv_heads)) {
   if (engine.has_layer_states()) states_ = prompt.layer_states(first_);
   for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
     const auto cache = prompt.cache(layer);
@@ -72,6 +74,8 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
         for (const auto& range : kept.ranges) holds |= range.begin <= j && j < range.end;
         if (holds) to.held.push_back(j);
       }
+      for (std::size_t i = 0; i < kept.mass.size(); ++i)
+        mass_[at(layer * config_.n_kv_heads + g)][to.held[i]] = kept.mass[i];
     }
   }
   if (plan.minicache)
@@ -198,6 +202,14 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
   auto& queries = queries_[at(layer)];
   queries.clear();
   for (std::int64_t h = 0; h < config_.n_heads; ++h) queries.push_back(row_of(in.query, 0, h));
+  Shown& shown = shown_[at(layer)];
+  shown.scale = in.scale;
+  shown.softcap = in.softcap;
+  shown.window = in.window;
+  shown.sinks.clear();
+  for (std::int64_t h = 0; in.sinks.data && h < config_.n_heads; ++h)
+    shown.sinks.push_back(in.sinks(h));
+  shown.queries.push_back(queries);
 
   const auto in_window = [&](std::int64_t j) { return j >= in.window.first_key(position_); };
   for (std::int64_t h = 0; h < config_.n_heads; ++h) {
@@ -316,7 +328,9 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
       (position_ - plan_.lag->sink) % plan_.lag->lag == 0)
     for (std::int64_t layer = 0; layer < config_.n_layers; ++layer)
       for (std::int64_t h = 0; h < config_.n_heads; ++h)
-        if (plan_.lag_heads[at(layer)][at(h / group_)] != 0) cut(head(layer, h));
+        if (plan_.cut_heads[at(layer)][at(h / group_)] != 0) cut(head(layer, h));
+  if (plan_.decoding && (position_ - first_) % plan_.decoding->every == 0)
+    for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) choose(layer);
   for (; position_ - plan_.kv_residual - coded_ >= 32; coded_ += 32)
     quantise_all(coded_, coded_ + 32);
   return logits;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -64,6 +65,24 @@ class NaiveDecode {
   std::vector<std::int64_t> in_reach(std::size_t i) const;
   void cut(Head& head) const;
 
+  // Decoding with a budget (naive_choices.cpp).
+  /// What a layer showed since the last choice.
+  struct Shown {
+    double scale = 1, softcap = 0;
+    KeyWindow window = {};
+    Row sinks;                              // [head], or none
+    std::vector<std::vector<Row>> queries;  // [step][head]
+  };
+  void choose(std::int64_t layer);
+  /// What each of the last `rows` steps attends to of these positions: [step][position].
+  std::vector<Row> attention(std::int64_t layer, std::int64_t h, std::int64_t rows,
+                             const std::vector<std::int64_t>& positions) const;
+  Row choice_scores(std::int64_t layer, std::int64_t g, const std::vector<std::int64_t>& positions);
+  Row importance(std::int64_t layer, std::int64_t g,
+                 const std::vector<std::int64_t>& positions) const;
+  Row redundancy(std::int64_t layer, std::int64_t g,
+                 const std::vector<std::int64_t>& positions) const;
+
   capture::Engine& engine_;
   const model::Config& config_;
   Plan plan_;
@@ -71,8 +90,10 @@ class NaiveDecode {
   std::int64_t first_, position_;  // of the first generated row, of the next one
   std::int64_t coded_;       // tokens before this one are in the plan's bits, if they go in groups
   std::vector<Head> heads_;  // [layer * query head]
-  std::vector<std::vector<Row>> queries_;  // [layer][head], of this step
-  capture::LayerStates states_;            // of layers without attention
+  std::vector<std::vector<Row>> queries_;             // [layer][head], of this step
+  std::vector<Shown> shown_;                          // [layer]
+  std::vector<std::map<std::int64_t, double>> mass_;  // [layer * KV head], by position
+  capture::LayerStates states_;                       // of layers without attention
 };
 
 }  // namespace kvatlas::calibrate

@@ -152,6 +152,35 @@ TEST_P(PlanOf, TovaKeepsWhatTheLastTokenAttendsTo) {
   }
 }
 
+/// Where the model itself hides nothing from the last token.
+TEST_P(PlanOf, ABudgetWhileDecodingCutsThePromptAsTheSelectionOfItsScoreDoes) {
+  const std::pair<const char*, const char*> same[] = {
+      {"decoding:budget=31,window=8,every=8,kernel=5", "snapkv:window=8,budget=31,kernel=5"},
+      {"decoding:budget=31,by=h2o", "h2o:budget=31"},
+      {"decoding:budget=31,by=tova", "tova:budget=31"},
+      {"decoding:budget=31,by=keydiff", "keydiff:budget=31"},
+      {"simlayerkv:threshold=1+decoding:budget=31,by=keydiff,prompt=whole", "full"}};
+  for (const auto& [decoding, selection] : same) {
+    const Plan plan = plan_of(decoding), wanted = plan_of(selection);
+    for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+      for (std::int64_t g = 0; g < config.n_kv_heads && config.window[layer] == 0; ++g) {
+        SCOPED_TRACE(str(decoding, ", layer ", layer, ", head ", g));
+        EXPECT_EQ(plan.heads[layer][g].tokens, wanted.heads[layer][g].tokens);
+      }
+  }
+  const Plan streaming = plan_of("decoding:budget=31,by=streaming,initial=5");
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    for (const HeadCut& cut : streaming.heads[layer]) {
+      if (config.window[layer] > 0 && config.window[layer] <= 31) continue;
+      const std::int64_t first =
+          config.window[layer] == 0 ? 0 : std::max<std::int64_t>(0, kTokens - config.window[layer]);
+      std::vector<std::int64_t> tokens;
+      for (std::int64_t j = 0; j < 5; ++j) tokens.push_back(first + j);
+      for (std::int64_t j = kTokens - 26; j < kTokens; ++j) tokens.push_back(j);
+      EXPECT_EQ(cut.tokens, tokens) << layer;
+    }
+}
+
 TEST_P(PlanOf, KeyDiffKeepsTheKeysThatAreLeastLikeTheirMean) {
   const auto policy = policies({"keydiff:budget=31"});
   const Prefilled prompt = prefill(ids, policy);

@@ -25,6 +25,8 @@ const std::vector<std::vector<std::string>> kRounds = {
      "simlayerkv:threshold=0.5,initial=3,recent=12"},
     {"adakv:window=8,budget=30", "chunkkv:window=8,budget=30,chunk=7",
      "criticalkv:window=8,budget=30", "tova:budget=30", "keydiff:budget=30"},
+    {"decoding:window=8,budget=30,every=8", "decoding:budget=30,every=4,by=tova",
+     "decoding:budget=30,every=4,by=h2o"},
     {"expected-attention:budget=30", "expected-attention:budget=30,sink=9,future=3"},
     {"lagkv:sink=4,lag=16,ratio=1/4", "lagkv:sink=4,lag=16,ratio=1/4+kv4", "h2o:budget=40"},
     {"simlayerkv:threshold=0.4,initial=2,recent=20", "h2o:budget=30", "snapkv:window=8,budget=40"}};
@@ -36,6 +38,7 @@ void expect_same(const Outcome& a, const Outcome& b) {
   EXPECT_EQ(a.positions, b.positions);
   EXPECT_EQ(a.kept_bytes, b.kept_bytes);
   EXPECT_EQ(a.read_bytes, b.read_bytes);
+  EXPECT_EQ(a.held_bytes, b.held_bytes);
   EXPECT_EQ(a.kl, b.kl);
   EXPECT_EQ(a.agreement, b.agreement);
   EXPECT_EQ(a.lazy, b.lazy);

@@ -114,6 +114,13 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "tova:budget=200",
       "keydiff:budget=200",
       "expected-attention:budget=200",
+      "decoding:window=8,budget=200,every=8",
+      "decoding:budget=116,every=1,by=h2o",
+      "decoding:budget=116,every=1,by=tova,prompt=whole",
+      "decoding:budget=200,every=3,by=keydiff",
+      "decoding:budget=200,every=3,by=l2",
+      "decoding:window=2,budget=200,every=3,by=rkv",
+      "decoding:budget=200,every=1,by=streaming",
       "lagkv:sink=4,lag=16,ratio=1",
       "lagkv:sink=4,lag=8,ratio=1,variant=local",
       "lagkv:sink=16,lag=128,ratio=1/4",
@@ -139,23 +146,27 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
   }
 }
 
-const std::vector<std::string> kMixed = {"streaming:initial=4,recent=20",
-                                         "lagkv:sink=4,lag=16,ratio=1/4",
-                                         "simlayerkv:threshold=0.4,initial=4,recent=24",
-                                         "streaming:initial=4,recent=20",  // twice
-                                         "snapkv:window=8,budget=24",
-                                         "h2o:budget=16+kv4",
-                                         "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
-                                         "keydiff:budget=24",
-                                         "expected-attention:budget=24",
-                                         "criticalkv:window=8,budget=24+kv4",
-                                         "chunkkv:window=8,budget=24,chunk=5",
-                                         "adakv:window=8,budget=24",
-                                         ("simlayerkv:threshold=0.4,recent=24,granularity=head+"
-                                          "adakv:window=8,budget=24,heads=query"),
-                                         "pod:delta=0.3,initial=4,recent=24,tau=0.5",
-                                         "minicache:recent=16",
-                                         "quest:page=8,budget=32"};
+const std::vector<std::string> kMixed = {
+    "streaming:initial=4,recent=20",
+    "lagkv:sink=4,lag=16,ratio=1/4",
+    "simlayerkv:threshold=0.4,initial=4,recent=24",
+    "streaming:initial=4,recent=20",  // twice
+    "snapkv:window=8,budget=24",
+    "h2o:budget=16+kv4",
+    "decoding:window=4,budget=24,every=4",
+    "simlayerkv:threshold=0.4,recent=24+decoding:budget=24,every=2,by=h2o",
+    "decoding:budget=24,every=4,by=keydiff+kv4",
+    "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
+    "keydiff:budget=24",
+    "expected-attention:budget=24",
+    "criticalkv:window=8,budget=24+kv4",
+    "chunkkv:window=8,budget=24,chunk=5",
+    "adakv:window=8,budget=24",
+    ("simlayerkv:threshold=0.4,recent=24,granularity=head+"
+     "adakv:window=8,budget=24,heads=query"),
+    "pod:delta=0.3,initial=4,recent=24,tau=0.5",
+    "minicache:recent=16",
+    "quest:page=8,budget=32"};
 
 void expect_same(const Outcome& a, const Outcome& b, bool compared) {
   EXPECT_EQ(a.tokens, b.tokens);

@@ -107,6 +107,7 @@ NOT_RUN = {
     "tova": _OF_THE_PROGRAM,
     "keydiff": _OF_THE_PROGRAM,
     "expected-attention": _OF_THE_PROGRAM,
+    "decoding": "'kvatlas evaluate' chooses its tokens anew while generating, and this package does not",
     "minicache": "merged layers would have to be stored as directions and norms",
     "quest": "it keeps the whole cache and only reads less of it",
 }

@@ -159,6 +159,8 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "keydiff:budget=64",
            "expected-attention:sink=2,future=64,covariance=0,values=0",
            "expected-attention:epsilon=0.25",
+           "decoding:budget=64,every=32,by=rkv,window=8,kernel=5,lambda=0.25",
+           "decoding:by=streaming,initial=2,prompt=whole",
            "pyramid-layers:layers=0",
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
            "minicache:t=0.5,recent=0",
@@ -190,7 +192,8 @@ TEST(Document, SchemaListsTheSettings) {
   for (const char* text :
        {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
         "adakv", "chunkkv", "criticalkv", "h2o:heavy=8", "tova", "keydiff", "expected-attention",
-        "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache", "quest"}) {
+        "decoding", "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache",
+        "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
@@ -290,10 +293,12 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
   EXPECT_NO_THROW(check_cache(parse_policy("lagkv+kv4"), plain));
   for (const ModelInfo* model : {&latent, &shared, &sizes})
     EXPECT_NO_THROW(check_cache(parse_policy("streaming"), *model));
-  for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
+  for (const char* policy :
+       {"simlayerkv", "tova", "chunkkv", "decoding:by=tova", "decoding:by=streaming"})
     EXPECT_NO_THROW(check_cache(parse_policy(policy), latent)) << policy;
-  for (const char* policy : {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff",
-                             "expected-attention", "lagkv", "pod", "minicache", "quest"})
+  for (const char* policy :
+       {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff", "expected-attention",
+        "decoding", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
   for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
     EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;

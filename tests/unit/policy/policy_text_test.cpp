@@ -87,6 +87,21 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(only_part<CriticalKv>("criticalkv:epsilon=0.5").epsilon, 0.5);
   EXPECT_EQ(only_part<Tova>("tova:budget=7").budget, 7);
   EXPECT_EQ(only_part<KeyDiff>("keydiff:budget=7").budget, 7);
+  const auto decoding = only_part<Decoding>(
+      "decoding:budget=50,every=20,by=rkv,window=9,kernel=5,initial=2,lambda=0.5,prompt=whole");
+  EXPECT_EQ(decoding.budget, 50);
+  EXPECT_EQ(decoding.every, 20);
+  EXPECT_EQ(decoding.by, Decoding::By::rkv);
+  EXPECT_EQ(decoding.window, 9);
+  EXPECT_EQ(decoding.kernel, 5);
+  EXPECT_EQ(decoding.initial, 2);
+  EXPECT_EQ(decoding.lambda, 0.5);
+  EXPECT_TRUE(decoding.whole_prompt);
+  EXPECT_EQ(only_part<Decoding>("decoding:window=9").kept_last(), 9);
+  EXPECT_EQ(only_part<Decoding>("decoding:by=tova").kept_last(), 1);
+  EXPECT_EQ(only_part<Decoding>("decoding:by=h2o,budget=31").kept_last(), 16);
+  EXPECT_EQ(only_part<Decoding>("decoding:by=keydiff").kept_last(), 0);
+  EXPECT_EQ(only_part<Decoding>("decoding:by=streaming,budget=31,initial=6").kept_last(), 25);
   const auto layers = only_part<LayerBaseline>("random-layers:layers=3,from=upper,seed=9");
   EXPECT_EQ(layers.choose, LayerBaseline::Choose::random);
   EXPECT_EQ(layers.from, LayerBaseline::From::upper);
@@ -205,6 +220,11 @@ TEST(PolicyText, RefusalsOfValues) {
   EXPECT_THAT(refusal("lagkv:ratio=1/0"), HasSubstr("more than 0 and at most 1"));
   EXPECT_THAT(refusal("lagkv:ratio=half"), HasSubstr("0.25 or 1/4"));
   EXPECT_THAT(refusal("quest:page=16,budget=8"), HasSubstr("less than a page"));
+  EXPECT_THAT(refusal("decoding:budget=8,window=8"), HasSubstr("exceed the window of 8"));
+  EXPECT_THAT(refusal("decoding:by=rkv,every=7,window=8"), HasSubstr("every 7 is less than"));
+  EXPECT_THAT(refusal("decoding:by=streaming,budget=4"), HasSubstr("exceed the 4 first"));
+  EXPECT_THAT(refusal("decoding:by=mean"), HasSubstr("snapkv or h2o or tova"));
+  EXPECT_EQ(only_part<Decoding>("decoding:by=tova,every=1,budget=8").every, 1);
   EXPECT_THAT(refusal("random-layers:layers=2,threshold=0.5"), HasSubstr("not both"));
   EXPECT_THAT(refusal("pyramid-layers:seed=1"), HasSubstr("no key 'seed'"));
   EXPECT_THAT(refusal(std::string(5000, 'a')), HasSubstr("5000 characters"));
@@ -215,6 +235,8 @@ TEST(PolicyText, RefusalsOfCompositions) {
               HasSubstr("'simlayerkv' and 'pyramid-layers' both trim layers"));
   EXPECT_THAT(refusal("lagkv+snapkv"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("keydiff+tova"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("lagkv+decoding"), HasSubstr("both select tokens"));
+  EXPECT_THAT(refusal("decoding+pod"), HasSubstr("chooses tokens anew"));
   EXPECT_THAT(refusal("expected-attention:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
   EXPECT_THAT(refusal("chunkkv:heads=query"), HasSubstr("no key 'heads'"));
   EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));

@@ -340,6 +340,14 @@ TEST(Runtimes, NoneIsGivenLayersThatAreNotAlike) {
   EXPECT_THAT(why_no_runtime(model), HasSubstr("without attention"));
 }
 
+TEST(Runtimes, NoneHoldsABudgetWhileDecoding) {
+  for (const auto& runtime : runtimes())
+    EXPECT_THAT(refusal(parse_policy("decoding:by=tova"), runtime.name.c_str()),
+                testing::AllOf(HasSubstr(runtime.title), HasSubstr("cannot run 'decoding:by=tova'"),
+                               HasSubstr("no runtime is given files for")))
+        << runtime.name;
+}
+
 TEST(Runtimes, SelectionsAreRefusedByName) {
   for (const char* text :
        {"adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention"})
