@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/search/evaluate.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -59,7 +60,33 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
   return out;
 }
 
+double held_mean_bytes(const Outcome& outcome) {
+  return outcome.held_bytes.empty() ? outcome.kept_bytes : mean_of(outcome.held_bytes);
+}
+
+double held_peak_bytes(const Outcome& outcome) {
+  return outcome.held_bytes.empty()
+             ? outcome.kept_bytes
+             : *std::max_element(outcome.held_bytes.begin(), outcome.held_bytes.end());
+}
+
 namespace {
+
+/// The means over the lists that are so long.
+std::vector<double> means_by_place(const std::vector<const std::vector<double>*>& lists) {
+  std::vector<double> sums;
+  std::vector<std::size_t> counts;
+  for (const auto* list : lists) {
+    sums.resize(std::max(sums.size(), list->size()));
+    counts.resize(sums.size());
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      sums[i] += (*list)[i];
+      ++counts[i];
+    }
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] /= static_cast<double>(counts[i]);
+  return sums;
+}
 
 /// Values that are numbers, one a question.
 class Values {
@@ -89,7 +116,8 @@ class Values {
 Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
                       const std::vector<Judged>& judged, const std::string& task) {
   Values score, full_score, loss, kl, agreement, prefix, in_place;
-  Values kept, full_bytes, read, full_read;
+  Values kept, full_bytes, read, full_read, held_mean, held_peak;
+  std::vector<const std::vector<double>*> held;
   Summary out;
   out.policy = policy;
   for (std::size_t i = 0; i < judged.size(); ++i) {
@@ -109,6 +137,9 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
     full_bytes.add(one.outcome.full_bytes, prompt);
     read.add(one.outcome.read_bytes, prompt);
     full_read.add(full.outcome.read_bytes, prompt);
+    held_mean.add(held_mean_bytes(one.outcome), prompt);
+    held_peak.add(held_peak_bytes(one.outcome), prompt);
+    held.push_back(&one.outcome.held_bytes);
     if (!std::isnan(one.outcome.seconds_per_token)) {
       out.ms_per_token = 1000 * one.outcome.seconds_per_token;
       out.full_ms_per_token = 1000 * full.outcome.seconds_per_token;
@@ -132,6 +163,9 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.full_bytes = full_bytes.mean();
   out.read_bytes = read.mean();
   out.full_read_bytes = full_read.mean();
+  out.held_mean_bytes = held_mean.mean();
+  out.held_peak_bytes = held_peak.mean();
+  out.held_bytes = means_by_place(held);
   return out;
 }
 
@@ -225,6 +259,20 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
   return any ? json(rates) : json();
 }
 
+/// Of what was held at each token, as many points as a chart shows, the first and the last among
+/// them.
+json over_tokens_json(const std::vector<double>& held) {
+  constexpr std::size_t kMostPoints = 256;
+  const std::size_t points = std::min(held.size(), kMostPoints);
+  json tokens = json::array(), bytes = json::array();
+  for (std::size_t i = 0; i < points; ++i) {
+    const std::size_t at = points == 1 ? 0 : i * (held.size() - 1) / (points - 1);
+    tokens.push_back(at + 1);
+    bytes.push_back(number_json(held[at]));
+  }
+  return {{"tokens", std::move(tokens)}, {"bytes", std::move(bytes)}};
+}
+
 }  // namespace
 
 json measured_json(const Summary& s) {
@@ -239,6 +287,8 @@ json measured_json(const Summary& s) {
               {"agreement", estimate_json(s.agreement)},
               {"read_bytes_per_token", number_json(s.read_bytes)},
               {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+              {"held_mean_bytes", number_json(s.held_mean_bytes)},
+              {"held_peak_bytes", number_json(s.held_peak_bytes)},
               {"ms_per_token", number_json(s.ms_per_token)},
               {"full_ms_per_token", number_json(s.full_ms_per_token)}};
   if (!std::isnan(s.digits_prefix.mean))
@@ -249,13 +299,18 @@ json measured_json(const Summary& s) {
 
 std::vector<json> measured_json(const Evaluation& evaluation) {
   std::vector<json> out;
-  for (const auto& summary : summarise(evaluation)) out.push_back(measured_json(summary));
+  const auto summaries = summarise(evaluation);
+  for (const auto& summary : summaries) {
+    out.push_back(measured_json(summary));
+    out.back()["held_over_tokens"] = over_tokens_json(summary.held_bytes);
+    out.back()["full_held_over_tokens"] = over_tokens_json(summaries.front().held_bytes);
+  }
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks) {
-      const auto summaries = summarise(evaluation, task);
+      const auto of_task = summarise(evaluation, task);
       for (std::size_t i = 0; i < out.size(); ++i)
-        out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(summaries[i]);
+        out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(of_task[i]);
     }
   const json full = depths_json(evaluation, evaluation.full);
   for (std::size_t i = 0; i < out.size() && !full.is_null(); ++i) {
@@ -279,6 +334,7 @@ json evaluation_json(const Evaluation& evaluation) {
     const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
     json one = summary_json(all[i]);
     one["policy"] = all[i].policy;
+    one["held_over_tokens"] = over_tokens_json(all[i].held_bytes);
     for (const auto& [task, summaries] : by_task)
       one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
     if (json depths = depths_json(evaluation, judged); !depths.is_null())
@@ -374,6 +430,25 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
   return table;
 }
 
+/// What policies hold while answers are generated that are long enough for it to matter.
+std::optional<Table> held_table(const Evaluation& evaluation) {
+  constexpr std::size_t kLongAnswer = 64;
+  const auto summaries = summarise(evaluation);
+  std::size_t longest = 0;
+  for (const auto& s : summaries) longest = std::max(longest, s.held_bytes.size());
+  if (longest < kLongAnswer) return std::nullopt;
+  Table table{str("KV cache held while generating up to ", longest + 1, " tokens"),
+              {"policy", "after the prompt", "mean", "peak", "peak of the full cache's"},
+              {}};
+  for (const auto& s : summaries) {
+    const auto mib = [](double bytes) { return fixed_text(bytes / (1024.0 * 1024.0), 2) + " MiB"; };
+    table.rows.push_back({s.policy, mib(s.kept_bytes), mib(s.held_mean_bytes),
+                          mib(s.held_peak_bytes),
+                          percent_text(s.held_peak_bytes / summaries.front().held_peak_bytes)});
+  }
+  return table;
+}
+
 std::string prompts_text(const Evaluation& evaluation) {
   const std::size_t prompts = evaluation.questions.size();
   return str(prompts, " prompts", of_texts(prompts, texts_of(evaluation)));
@@ -402,6 +477,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
   std::string all = "All " + prompts_text(evaluation);
   if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
   tables.push_back(summary_table(evaluation, {}, all));
+  if (auto held = held_table(evaluation)) tables.push_back(std::move(*held));
   return tables;
 }
 

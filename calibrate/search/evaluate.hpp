@@ -55,6 +55,11 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
                     const QuestionDone& done = {}, bool scores_alone = false);
 
+/// What the policy held while it generated, in the mean and at most; after the cut, if its answer
+/// is one token.
+double held_mean_bytes(const Outcome& outcome);
+double held_peak_bytes(const Outcome& outcome);
+
 /// One policy over all questions, or over those of one task.
 struct Summary {
   std::string policy;
@@ -70,6 +75,8 @@ struct Summary {
   double score_over_prompts = 0;            // each prompt counting the same
   double kept_bytes = 0, full_bytes = 0;    // of one prompt, the mean over prompts
   double read_bytes = 0, full_read_bytes = 0;
+  double held_mean_bytes = 0, held_peak_bytes = 0;  // while generating
+  std::vector<double> held_bytes;  // [generated token]: the mean over answers that are so long
   double ms_per_token = std::numeric_limits<double>::quiet_NaN();
   double full_ms_per_token = std::numeric_limits<double>::quiet_NaN();
   double saved() const { return full_bytes > 0 ? 1 - kept_bytes / full_bytes : 0; }

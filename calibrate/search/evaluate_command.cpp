@@ -28,9 +28,9 @@ struct EvaluateCommand {
   bool json = false, generations = false, force = false;
 };
 
-json positions_json(const Outcome& outcome) {
+json positions_json(const HeldPositions& positions) {
   json out = json::array();
-  for (const auto& layer : outcome.positions) {
+  for (const auto& layer : positions) {
     json heads = json::array();
     for (const auto& head : layer) {
       json ranges = json::array();
@@ -51,14 +51,17 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
                 {"text", has_text ? json(judged.text) : json()},
                 {"cache_lengths", o.cache_lengths},
                 {"kept", o.kept},
-                {"kept_bytes", o.kept_bytes}};
+                {"kept_bytes", o.kept_bytes},
+                {"held_mean_bytes", held_mean_bytes(o)},
+                {"held_peak_bytes", held_peak_bytes(o)}};
     const auto number = [&](const char* name, double value) {
       out[name] = std::isnan(value) ? json(nullptr) : json(value);
     };
     number("score", judged.score);
     number("kl", o.kl);
     number("agreement", o.agreement);
-    if (!o.positions.empty()) out["positions"] = positions_json(o);
+    if (!o.positions.empty()) out["positions"] = positions_json(o.positions);
+    if (!o.end_positions.empty()) out["end_positions"] = positions_json(o.end_positions);
     if (!o.mass.empty()) out["mass"] = o.mass;
     if (!o.mass.empty() || !o.lazy.empty()) out["lazy"] = o.lazy;
     if (!o.budgets.empty()) out["budgets"] = o.budgets;
@@ -184,7 +187,8 @@ void add_evaluate_command(CLI::App& app) {
                     "what was decided");
   command
       ->add_flag("--positions", request.positions,
-                 "with --generations: also which tokens each layer and KV head keeps")
+                 "with --generations: also which tokens each layer and KV head keeps, and holds "
+                 "at the end")
       ->needs(command->get_option("--generations"));
   command->footer(
       "Examples:\n"

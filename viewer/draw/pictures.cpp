@@ -140,6 +140,14 @@ PicturePtr comparison_layers_picture(const Source& source, const Request& reques
   return chart_picture(comparison(model, request).strips);
 }
 
+PicturePtr comparison_memory_picture(const Source& source, const Request& request) {
+  Chart memory = comparison(comparison_model(source.documents), request).memory;
+  if (memory.lines.empty())
+    fail(ErrorCode::usage,
+         "no document says what is held while generating: 'kvatlas evaluate -o' measures it");
+  return chart_picture(std::move(memory));
+}
+
 PicturePtr needle_picture(const Source& source, const Request& request) {
   return chart_picture(
       needle_chart(needle_model(source.documents), request.choices.sweep.score, false));
@@ -212,6 +220,8 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
       return comparison_picture(source, request);
     case PictureKind::comparison_layers:
       return comparison_layers_picture(source, request);
+    case PictureKind::comparison_memory:
+      return comparison_memory_picture(source, request);
     case PictureKind::needle:
       return needle_picture(source, request);
     case PictureKind::difference:

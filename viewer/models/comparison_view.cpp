@@ -187,6 +187,36 @@ Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
   return chart;
 }
 
+/// What each measured policy held while it generated its answers.
+Chart memory_chart(const ComparisonModel& model) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  Chart chart;
+  chart.table.columns = {{"policy"}, {"setting"}, {"generated tokens"}, {"held", "MiB"}};
+  const auto add = [&](const std::string& name, const std::string& setting,
+                       const std::vector<Measured::Held>& held, Emphasis emphasis) {
+    Line line{setting.empty() ? name : name + ", " + setting, {}, emphasis};
+    for (const auto& at : held) {
+      line.points.push_back({at.tokens, at.bytes / kMiB, line.label});
+      chart.table.rows.push_back({name, setting, at.tokens, at.bytes / kMiB});
+    }
+    chart.lines.push_back(std::move(line));
+  };
+  for (const auto& policy : model.policies) {
+    if (!policy.measured || policy.measured->held.empty()) continue;
+    if (chart.lines.empty()) add("full cache", "", policy.measured->full_held, Emphasis::reference);
+    add(policy.name, policy.setting, policy.measured->held, Emphasis::normal);
+  }
+  if (chart.lines.empty()) return {};
+  chart.title = "KV cache held while generating";
+  chart.x = {"generated tokens", ""};
+  chart.x.kind = AxisKind::tokens;
+  chart.y = {"keys and values held", "MiB"};
+  chart.notes.push_back(
+      "at each token the mean over the answers that are so long; a budget that holds while "
+      "decoding is a saw: it grows until the best tokens are chosen anew");
+  return chart;
+}
+
 }  // namespace
 
 ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSettings& settings) {
@@ -196,6 +226,7 @@ ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSet
     if (settings.share) view.equal = equal_chart(model, *settings.share, settings, view);
   }
   view.strips = strips_chart(model, settings.front);
+  view.memory = memory_chart(model);
   return view;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/models/measured.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/str.hpp"
@@ -24,6 +25,15 @@ std::vector<Measured::At> depths_of(const json& list) {
     if (const double score = number_in(at, "score"); !std::isnan(score))
       out.push_back({whole_in(at, "length"), number_in(at, "depth"), whole_in(at, "samples"), score,
                      number_in(at, "digits_prefix"), number_in(at, "digits_in_place")});
+  return out;
+}
+
+std::vector<Measured::Held> held_of(const json& over_tokens) {
+  const auto tokens = numbers_of(member_of(over_tokens, "tokens")),
+             bytes = numbers_of(member_of(over_tokens, "bytes"));
+  std::vector<Measured::Held> out;
+  for (std::size_t i = 0; i < std::min(tokens.size(), bytes.size()); ++i)
+    if (std::isfinite(tokens[i]) && std::isfinite(bytes[i])) out.push_back({tokens[i], bytes[i]});
   return out;
 }
 
@@ -78,6 +88,8 @@ std::optional<Measured> measured_of(const json& measured) {
       out.tasks[task] = interval_of(member_of(of_task, "score"));
   out.depths = depths_of(member_of(measured, "by_length_and_depth"));
   out.full_depths = depths_of(member_of(measured, "full_by_length_and_depth"));
+  out.held = held_of(member_of(measured, "held_over_tokens"));
+  out.full_held = held_of(member_of(measured, "full_held_over_tokens"));
   return out;
 }
 

@@ -36,6 +36,11 @@ struct Measured {
   };
   /// Scores of prompts for which a length and a depth are known.
   std::vector<At> depths, full_depths;
+  struct Held {
+    double tokens = 0, bytes = 0;  // generated so far; of keys and values then
+  };
+  /// While answers were generated, in the mean over those that are so long.
+  std::vector<Held> held, full_held;
 };
 
 /// Reads a member "measured"; none if it holds no score.

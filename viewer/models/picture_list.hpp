@@ -27,6 +27,7 @@ enum class PictureKind : std::uint8_t {
   overview,
   comparison,
   comparison_layers,
+  comparison_memory,
   needle,
   difference,
   mass,

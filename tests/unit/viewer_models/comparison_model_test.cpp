@@ -266,5 +266,28 @@ TEST(ComparisonModel, SaysWhatIsMissing) {
   EXPECT_NO_THROW(comparison_view(comparison_model({&odd, 1}), {1000, 0.5}));
 }
 
+TEST(ComparisonModel, MemoryOverGeneratedTokensIsALineAPolicy) {
+  auto doc = document();
+  EXPECT_TRUE(comparison_view(comparison_model({&doc, 1}), {1000, {}}).memory.lines.empty());
+  const double mib = 1024.0 * 1024.0;
+  doc.compared.push_back(
+      {{"policy", "decoding:budget=64"},
+       {"measured",
+        {{"score", estimate(0.5)},
+         {"kept_share", 0.5},
+         {"held_over_tokens", {{"tokens", {1, 2, 3}}, {"bytes", {mib, 2 * mib, mib}}}},
+         {"full_held_over_tokens", {{"tokens", {1, 3}}, {"bytes", {4 * mib, 6 * mib}}}}}}});
+  const Chart chart = comparison_view(comparison_model({&doc, 1}), {1000, {}}).memory;
+  ASSERT_EQ(chart.lines.size(), 2u);
+  EXPECT_EQ(chart.lines[0].label, "full cache");
+  ASSERT_EQ(chart.lines[0].points.size(), 2u);
+  EXPECT_EQ(chart.lines[0].points[1].x, 3);
+  EXPECT_EQ(chart.lines[0].points[1].y, 6);
+  EXPECT_EQ(chart.lines[1].label, "decoding, decoding:budget=64");
+  ASSERT_EQ(chart.lines[1].points.size(), 3u);
+  EXPECT_EQ(chart.lines[1].points[1].y, 2);
+  EXPECT_EQ(chart.table.rows.size(), 5u);
+}
+
 }  // namespace
 }  // namespace kvatlas::viewer
