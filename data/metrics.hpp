@@ -3,6 +3,7 @@
 // are UTF-8; other bytes do no harm.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,15 @@ double right_numbers(std::string_view generated, std::string_view answer);
 /// 1 if the text chooses the answer's letter, A to D, in the words "The correct answer is (B)" or
 /// "The correct answer is B", with the brackets if there are any such; else 0 (LongBench v2).
 double right_choice(std::string_view generated, std::string_view answer);
+
+/// 1 if the text says this answer of the step, as in "Step 3: 17" or "Step 3: 12 + 5 = 17"; else 0.
+/// What it says first counts, of step 1 also what stands before any "Step". Capitals, punctuation
+/// and a thousand's comma do not matter.
+double right_step(std::string_view generated, std::int64_t step, std::string_view answer);
+
+/// 1 if the answer is what stands behind the last "Answer:", "answer is", "####" or "\boxed{";
+/// else 0. Where none of them stands, a number is right if it is the last of the text.
+double right_final(std::string_view generated, std::string_view answer);
 
 /// The likeness of two texts by their matching blocks, in whole percent: fuzzywuzzy's ratio. Of
 /// longer texts the first 4096 characters are compared.

@@ -34,7 +34,12 @@ double number_score(const Asked&, std::string_view generated, const std::string&
   return right_numbers(generated, answer);
 }
 
-constexpr std::array<Rule, 10> kRules = {
+double step_score(const Asked& asked, std::string_view generated, const std::string& answer) {
+  const auto before = &answer - asked.prompt.answers.data();
+  return right_step(generated, before + 1, answer);
+}
+
+constexpr std::array<Rule, 12> kRules = {
     {{"found", "share of answers found", "", found_score, true, true},
      {"any", "any answer found", "", found_score, false, true},
      {"f1", "F1", "F1 by character",
@@ -58,6 +63,11 @@ constexpr std::array<Rule, 10> kRules = {
      {"choice", "right choices", "",
       [](const Asked&, std::string_view generated, const std::string& answer) {
         return right_choice(generated, answer);
+      }},
+     {"steps", "share of steps right", "", step_score, true},
+     {"final", "right final answers", "",
+      [](const Asked&, std::string_view generated, const std::string& answer) {
+        return right_final(generated, answer);
       }},
      {"edit_similarity", "edit similarity", "",
       [](const Asked&, std::string_view generated, const std::string& answer) {

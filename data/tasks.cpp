@@ -39,6 +39,19 @@ constexpr TaskOption kVariableOptions[] = {
     haystack_option("repeat")};
 constexpr TaskOption kCommonOptions[] = {{"words", "words that are common", "10", 1, 50}};
 
+constexpr TaskOption steps_option(std::string_view standard) {
+  return {"steps", "steps, each with a value of its own", standard, 1, 512};
+}
+constexpr TaskOption kTotalOptions[] = {
+    steps_option("32"),
+    {"digits", "most digits of the numbers that are added and taken away", "2", 1, 6},
+    haystack_option("repeat")};
+constexpr TaskOption kListOptions[] = {
+    steps_option("16"), {"items", "things in the list", "5", 2, 12}, haystack_option("repeat")};
+constexpr TaskOption kStateOptions[] = {steps_option("32"),
+                                        {"people", "people, each with a thing", "5", 2, 10},
+                                        haystack_option("repeat")};
+
 struct Kind {
   TaskInfo info;
   MakeTask make;
@@ -46,7 +59,7 @@ struct Kind {
   std::int64_t (*answer_tokens)(const Options&);
 };
 
-const std::array<Kind, 7> kKinds = {
+const std::array<Kind, 10> kKinds = {
     {{{"needle",
        "Find what some keys stand for in a long text (RULER's needle in a haystack: S, MK, MV, "
        "MQ).",
@@ -78,6 +91,20 @@ const std::array<Kind, 7> kKinds = {
        "fwe"},
       make_frequent_words,
       [](const Options&) { return std::int64_t{50}; }},
+     {{"running-total",
+       "Say the total after each of many additions and subtractions: a long answer, worked out.",
+       kTotalOptions, true, "running-total:steps=64"},
+      make_running_total,
+      [](const Options& o) { return 16 + o.number("steps") * (10 + o.number("digits")); }},
+     {{"list-edit", "Say the whole list after each of many changes: a long answer, worked out.",
+       kListOptions, true, "list-edit:items=8"},
+      make_list_edit,
+      [](const Options& o) { return 16 + o.number("steps") * (8 + 3 * o.number("items")); }},
+     {{"state-tracking",
+       "Say who holds a thing after each of many exchanges: a long answer, worked out.",
+       kStateOptions, true, "state-tracking:people=3"},
+      make_state_tracking,
+      [](const Options& o) { return 16 + 12 * o.number("steps"); }},
      {{"prose", "A stretch of the bundled prose, without a question.", {}, false, "prose"},
       make_prose,
       [](const Options&) { return std::int64_t{0}; }},

@@ -39,6 +39,9 @@ Prompt make_passkey(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_variable_tracking(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_common_words(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_frequent_words(const TaskRequest&, const Options&, const CountTokens&);
+Prompt make_running_total(const TaskRequest&, const Options&, const CountTokens&);
+Prompt make_list_edit(const TaskRequest&, const Options&, const CountTokens&);
+Prompt make_state_tracking(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_prose(const TaskRequest&, const Options&, const CountTokens&);
 Prompt make_code(const TaskRequest&, const Options&, const CountTokens&);
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/str.hpp"
 #include "data/tasks.hpp"
 #include "tests/support/error_of.hpp"
 
@@ -74,12 +75,49 @@ TEST(Scores, AMadePromptIsAnsweredByItsAnswers) {
   for (const auto& task : tasks()) {
     const Prompt prompt = make_prompt({std::string(task.name), 1000}, count);
     std::string all;
-    for (const auto& answer : prompt.answers) all += answer + ", ";
+    for (std::size_t i = 0; i < prompt.answers.size(); ++i)
+      all += prompt.metric == "steps" ? str("Step ", i + 1, ": ", prompt.answers[i], "\n")
+                                      : prompt.answers[i] + ", ";
     if (prompt.answers.empty())
       EXPECT_TRUE(std::isnan(score(prompt, all)));
     else
       EXPECT_EQ(score(prompt, all), 1) << task.name;
   }
+}
+
+TEST(Scores, StepsByTheValueThatEachSays) {
+  Prompt prompt = asking("running-total", {"1234", "17", "20"});
+  prompt.metric = "steps";
+  EXPECT_EQ(metric_name(prompt), "share of steps right");
+  // The prompt ends with "Step 1:", and a chat's answer begins with it.
+  EXPECT_EQ(score(prompt, " 1234\nStep 2: 17\nStep 3: 20\n"), 1);
+  EXPECT_EQ(score(prompt, "Here we go.\n**Step 1:** 1,234.\nSTEP 2: 34 / 2 = 17\nStep 3: 20"), 1);
+  EXPECT_DOUBLE_EQ(score(prompt, " 1234 Step 2: 18 Step 3: 20"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(score(prompt, " 123\nStep 3: 20\nStep 2: 17"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(score(prompt, " 9\nStep 2: 1\nStep 2: 17\nStep 30: 20"), 0);
+  EXPECT_DOUBLE_EQ(score(prompt, "17 20 1234"), 0);
+  EXPECT_EQ(score(prompt, ""), 0);
+  EXPECT_EQ(score(prompt, "step 99999999999999999999999: 17 step 0: step -1: step step"), 0);
+  prompt.answers = {"bell, cup, hat", "cup, bell, hat"};
+  EXPECT_EQ(score(prompt, " bell, cup, hat\nStep 2: Cup, bell and hat"), 0.5);
+  EXPECT_EQ(score(prompt, " bell, cup, hat\nStep 2: Cup, bell,  hat."), 1);
+  EXPECT_EQ(score(prompt, " bell, cup\nStep 2: cup, hat, bell"), 0);
+}
+
+TEST(Scores, FinalAnswersBehindTheirMark) {
+  Prompt prompt = asking("a file of mine", {"42"});
+  prompt.metric = "final";
+  for (const char* right :
+       {"6 * 7 = 42", "Answer: 41. No.\nAnswer: 42", "#### 42", "so \\boxed{42}.",
+        "The answer is $42.00 in 3 days", "**Answer:** 42\n7 of them"})
+    EXPECT_EQ(score(prompt, right), 1) << right;
+  for (const char* wrong : {"", "42 or 43", "Answer: 43 and not 42", "Answer:", "#### -42", "421"})
+    EXPECT_EQ(score(prompt, wrong), 0) << wrong;
+  prompt.answers = {"1234.5", "Anna"};
+  EXPECT_EQ(score(prompt, "Answer: 1,234.50"), 1);
+  EXPECT_EQ(score(prompt, "answer: anna."), 1);
+  EXPECT_EQ(score(prompt, "Anna"), 0);
+  EXPECT_EQ(metric_name(prompt), "right final answers");
 }
 
 TEST(Scores, LongBenchByEachDatasetsMetric) {

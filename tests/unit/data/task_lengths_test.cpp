@@ -29,6 +29,9 @@ const char* const kTasks[] = {"needle",
                               "cwe",
                               "cwe:words=3",
                               "fwe",
+                              "running-total",
+                              "list-edit:haystack=prose",
+                              "state-tracking:steps=16",
                               "prose",
                               "code"};
 

@@ -82,8 +82,9 @@ TEST(Tasks, EveryExampleIsATaskWithItsAnswers) {
     EXPECT_EQ(!prompt.input.empty(), asks);
     EXPECT_EQ(prompt.text.empty(), asks);
   }
-  EXPECT_THAT(
-      names, UnorderedElementsAreArray({"needle", "passkey", "vt", "cwe", "fwe", "prose", "code"}));
+  EXPECT_THAT(names,
+              UnorderedElementsAreArray({"needle", "passkey", "vt", "cwe", "fwe", "running-total",
+                                         "list-edit", "state-tracking", "prose", "code"}));
 }
 
 TEST(Tasks, AnswerTokensHaveRoomForTheAnswers) {
@@ -108,21 +109,134 @@ TEST(Tasks, PromptsStayTheSame) {
     return value;
   };
   const std::map<std::string, std::uint64_t> pinned = {
-      {"needle", 0xedcc69a8b54175d5},  {"needle:keys=4,values=2,queries=2", 0xeffcd098be44a2b9},
-      {"passkey", 0xf16ffe362bc944f2}, {"vt:chains=2", 0x97c5f74c239076b6},
-      {"cwe", 0xd42184b16e29933e},     {"fwe", 0x22c61f19669dc1cc},
-      {"prose", 0xc540a69d0ace6c08},   {"code", 0xaff59a2569b08011}};
+      {"needle", 0xedcc69a8b54175d5},
+      {"needle:keys=4,values=2,queries=2", 0xeffcd098be44a2b9},
+      {"passkey", 0xf16ffe362bc944f2},
+      {"vt:chains=2", 0x97c5f74c239076b6},
+      {"cwe", 0xd42184b16e29933e},
+      {"fwe", 0x22c61f19669dc1cc},
+      {"running-total", 0x0bd9a7478f83a021},
+      {"list-edit:items=4", 0x9a5302bc5400fa37},
+      {"state-tracking", 0x0a0314209184af90},
+      {"prose", 0xc540a69d0ace6c08},
+      {"code", 0xaff59a2569b08011}};
   for (const auto& [task, expected] : pinned)
     EXPECT_EQ(hash(prompt_of(task, 2048, 0.3, 5)), expected) << task;
   EXPECT_THAT(prompt_of("passkey", 2048, 0.3, 1).answers, testing::ElementsAre("6086146"));
 }
 
 TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
-  for (const char* task : {"needle:queries=2", "passkey", "vt", "cwe"}) {
+  for (const char* task : {"needle:queries=2", "passkey", "vt", "cwe", "running-total", "list-edit",
+                           "state-tracking"}) {
     const auto answers = prompt_of(task).answers;
     EXPECT_EQ(prompt_of(task, 2048, 0.9).answers, answers) << task;
     EXPECT_EQ(prompt_of(task, 3000, 0.1).answers, answers) << task;
     EXPECT_NE(prompt_of(task, 2048, 0.5, 1).answers, answers) << task;
+  }
+}
+
+/// What the steps of a prompt say, one after the other.
+std::vector<std::string> steps_of(const Prompt& prompt) {
+  std::vector<std::string> steps;
+  for (std::size_t i = 1; i <= prompt.answers.size(); ++i) {
+    const auto found = all_between(prompt.context, "Step " + std::to_string(i) + ": ", ".");
+    EXPECT_THAT(found, SizeIs(1)) << i;
+    steps.push_back(found.at(0));
+  }
+  return steps;
+}
+
+TEST(Tasks, RunningTotalsAreTheSumsOfTheirSteps) {
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    const Prompt prompt = prompt_of("running-total:steps=40,digits=3", 2048, 0.4, seed);
+    ASSERT_THAT(prompt.answers, SizeIs(40));
+    std::int64_t total =
+        std::stoll(all_between(prompt.context, "The total is ", " at first").at(0));
+    const auto steps = steps_of(prompt);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::int64_t by = std::stoll(steps[i].substr(steps[i].rfind(' ')));
+      EXPECT_TRUE(by >= 1 && by <= 999) << steps[i];
+      total += steps[i].starts_with("add ") ? by : -by;
+      EXPECT_GE(total, 0);
+      EXPECT_EQ(prompt.answers[i], std::to_string(total));
+    }
+    EXPECT_THAT(prompt.input, EndsWith("Step 1:"));
+    EXPECT_EQ(prompt.metric, "steps");
+  }
+}
+
+TEST(Tasks, ListsAreEditedStepByStep) {
+  std::set<std::string> kinds;
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    const Prompt prompt = prompt_of("list-edit:steps=30,items=4", 2048, 0.4, seed);
+    ASSERT_THAT(prompt.answers, SizeIs(30));
+    const auto items_of = [](std::string text) {
+      std::vector<std::string> items;
+      for (std::string word : words_of(text)) {
+        if (word.back() == ',') word.pop_back();
+        items.push_back(word);
+      }
+      return items;
+    };
+    auto list = items_of(all_between(prompt.context, "The list is ", " at first").at(0));
+    const auto steps = steps_of(prompt);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto words = words_of(steps[i]);
+      kinds.insert(words[0] + (words[0] == "move" ? words.back() : ""));
+      const auto place = [&](const std::string& item) {
+        return std::find(list.begin(), list.end(), item);
+      };
+      if (words[0] == "put") {
+        *place(words.back()) = words[1];
+      } else if (words[0] == "move") {
+        list.erase(place(words[1]));
+        list.insert(words.back() == "front" ? list.begin() : list.end(), words[1]);
+      } else if (words[0] == "let") {
+        std::iter_swap(place(words[1]), place(words[3]));
+      } else {
+        std::reverse(list.begin(), list.end());
+      }
+      EXPECT_EQ(items_of(prompt.answers[i]), list) << steps[i];
+      EXPECT_THAT(std::set<std::string>(list.begin(), list.end()), SizeIs(4));
+    }
+  }
+  EXPECT_THAT(kinds, UnorderedElementsAreArray({"put", "movefront", "moveend", "let", "turn"}));
+}
+
+TEST(Tasks, TheThingAskedForGoesFromHandToHand) {
+  std::set<std::string> holders;
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    const Prompt prompt = prompt_of("state-tracking:steps=40,people=4", 2048, 0.4, seed);
+    std::map<std::string, std::string> holds;  // by thing
+    for (const auto& thing : all_between(prompt.context, " holds the ", ".")) {
+      const auto at = prompt.context.find(" holds the " + thing);
+      holds[thing] = words_of(prompt.context.substr(0, at)).back();
+    }
+    ASSERT_THAT(holds, SizeIs(4));
+    const std::string asked = all_between(prompt.input, "who holds the ", " after").at(0);
+    const auto steps = steps_of(prompt);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto words = words_of(steps[i]);
+      ASSERT_NE(words[0], words[2]);
+      for (auto& [thing, holder] : holds)
+        holder = holder == words[0] ? words[2] : holder == words[2] ? words[0] : holder;
+      EXPECT_EQ(prompt.answers[i], holds.at(asked)) << steps[i];
+      holders.insert(holds.at(asked));
+    }
+  }
+  EXPECT_GT(holders.size(), 3u);
+}
+
+TEST(Tasks, LongAnswersHaveRoom) {
+  for (const std::string task :
+       {"running-total:steps=64", "list-edit:steps=20,items=7", "state-tracking:steps=64"}) {
+    const Prompt prompt = prompt_of(task, 8000);
+    std::int64_t needed = 0;  // a digit a token, letters in threes
+    for (const auto& answer : prompt.answers)
+      needed += 7 + (std::isdigit(answer[0]) ? count_bytes(answer) : count_bytes(answer) / 3 + 1);
+    EXPECT_GE(answer_tokens(task), needed) << task;
+    EXPECT_LE(answer_tokens(task), 2 * needed + 40) << task;
+    EXPECT_GE(answer_tokens(task), 500) << task;
   }
 }
 
@@ -345,7 +459,8 @@ TEST(Stretches, AreOfTheText) {
 TEST(Tasks, WrongRequestsSayWhatThereIs) {
   const auto wrong = [](const std::string& task) { return error_of([&] { task_info(task); }); };
   EXPECT_THAT(wrong("haystack"), AllOf(HasSubstr("'haystack'"),
-                                       HasSubstr("needle, passkey, vt, cwe, fwe, prose and code")));
+                                       HasSubstr("needle, passkey, vt, cwe, fwe, running-total, "
+                                                 "list-edit, state-tracking, prose and code")));
   EXPECT_THAT(wrong(""), HasSubstr("no task ''"));
   EXPECT_THAT(wrong("needle:key=4"), AllOf(HasSubstr("'key'"), HasSubstr("keys, values, queries")));
   EXPECT_THAT(wrong("needle:"), HasSubstr("''"));
