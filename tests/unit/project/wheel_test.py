@@ -160,7 +160,7 @@ class Wheel(unittest.TestCase):
         for name in ("model.txt", "profile.txt", "calibration.txt", "evaluation.txt", "report.html"):
             self.assertGreater((shown / name).stat().st_size, 100, name)
         self.assertIn((shown / "evaluation.txt").read_text(), done.stdout)
-        self.assertTrue((shown / "export/vllm/README.txt").exists())
+        self.assertTrue(any((shown / "export/transformers-cache").rglob("policy.json")))
         self.assertIn("demo: 8 of 8", done.stderr)
 
     def test_demo_ends_with_the_step_that_fails(self):

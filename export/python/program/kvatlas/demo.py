@@ -28,7 +28,7 @@ class Size:
     calibrate: tuple[str, ...]
     seeds: int  # of the evaluation
     recent: int  # the papers keep 1024 recent tokens and more: on prompts this short that would change nothing
-    minutes: dict[str, str]  # what a command takes on two cores
+    minutes: dict[str, str]  # about what a command takes on two cores
 
 
 FULL = Size(
@@ -45,7 +45,7 @@ SHORT = Size(
     calibrate=("--lags", "64,128", "--ratios", "1/2,1/4"),
     seeds=3,
     recent=128,
-    minutes={"profile": "20 s", "calibrate": "2 minutes", "evaluate": "20 s"},
+    minutes={"profile": "about 20 s", "calibrate": "2 to 3 minutes", "evaluate": "about 30 s"},
 )
 TASKS = ("--task", "needle", "--task", "passkey:haystack=prose")
 
