@@ -21,7 +21,7 @@ void only_failures(QtMsgType type, const QMessageLogContext& /*context*/, const 
 
 Headless::Headless() {
   qInstallMessageHandler(only_failures);
-  setenv("QT_QPA_PLATFORM", "offscreen", 0);
+  setenv("QT_QPA_PLATFORM", "offscreen", 1);  // whatever is set for windows
   application_ = std::make_unique<QApplication>(count_, arguments_);
 }
 
