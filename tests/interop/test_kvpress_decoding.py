@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kvpress's DecodingPress and `decoding` hold the same tokens, layer by layer and head by head, while the demo model
+generates."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from kvpress import DecodingPress, KeyDiffPress, SnapKVPress, TOVAPress
+from support import MODEL, MODEL_DIR, ROOT, run
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+PROMPT = 200  # tokens
+NEW = 60
+# kvpress leaves the tokens in the order of their scores, so after a choice its pooling has other neighbours: nothing is
+# pooled here. Of l2, equal tokens have keys of equal length in the first layer, but for their rounding: left out.
+CASES = (
+    ("keydiff", {"budget": 64, "every": 8}, KeyDiffPress()),
+    ("keydiff", {"budget": 150, "every": 1}, KeyDiffPress()),
+    ("tova", {"budget": 64, "every": 8}, TOVAPress()),
+    ("tova", {"budget": 120, "every": 1}, TOVAPress()),
+    ("snapkv", {"budget": 64, "every": 9, "window": 1, "kernel": 1}, SnapKVPress(window_size=1, kernel_size=1)),
+    ("snapkv", {"budget": 80, "every": 20, "window": 8, "kernel": 1}, SnapKVPress(window_size=8, kernel_size=1)),
+)
+
+
+class PlacedDecodingPress(DecodingPress):
+    """kvpress 0.5.5 hands its scorers the rotation of the current token alone, as if all queries of the buffer stood
+    where it stands. This gives them the rotation of each."""
+
+    def forward_hook(self, module, args, kwargs, output):
+        self.__dict__.setdefault("rotations", {}).setdefault(module.layer_idx, []).append(kwargs["position_embeddings"])
+        return super().forward_hook(module, args, kwargs, output)
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        of_buffer = self.rotations[module.layer_idx][-hidden_states.shape[1] :]
+        placed = {**kwargs, "position_embeddings": tuple(torch.cat(parts, dim=1) for parts in zip(*of_buffer))}
+        return super().compress(module, hidden_states, keys, values, attentions, placed)
+
+
+class RememberedCache(DynamicCache):
+    """A cache that remembers every key that was ever put into it."""
+
+    def __init__(self):
+        super().__init__()
+        self.all_keys = {}
+
+    def update(self, key_states, value_states, layer_idx, *args, **kwargs):
+        self.all_keys.setdefault(layer_idx, []).append(key_states.clone())
+        return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+
+    def positions(self, layer: int) -> list:
+        """[KV head] whose keys, known by their values, the layer holds now."""
+        every = torch.cat(self.all_keys[layer], dim=2)[0]
+        found = []
+        for held, all_of_head in zip(self.layers[layer].keys[0], every):
+            same = (held[:, None, :] == all_of_head[None, :, :]).all(-1)
+            assert bool((same.sum(-1) == 1).all()), "a key that was never added, or twice"
+            found.append(sorted(same.int().argmax(-1).tolist()))
+        return found
+
+
+class KvpressDecodingTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(2)
+        cls.model = AutoModelForCausalLM.from_pretrained(MODEL_DIR, attn_implementation="sdpa").eval()
+        text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+        cls.ids = AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids[:, :PROMPT]
+
+    def theirs(self, press) -> tuple:
+        """What is generated under a press, and the cache behind the last token that was read."""
+        cache, tokens = RememberedCache(), []
+        with torch.no_grad(), press(self.model):
+            logits = self.model(self.ids, past_key_values=cache).logits
+            for position in range(PROMPT, PROMPT + NEW):
+                tokens.append(int(logits[0, -1].argmax()))
+                if len(tokens) == NEW:
+                    break
+                logits = self.model(
+                    torch.tensor([[tokens[-1]]]),
+                    past_key_values=cache,
+                    position_ids=torch.tensor([[position]]),
+                ).logits
+        return tokens, cache
+
+    def ours(self, policy: str) -> dict:
+        prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
+        prompts.write_text(json.dumps({"id": "a", "tokens": self.ids[0].tolist()}), encoding="utf-8")
+        words = ["evaluate", "--model", MODEL, "--prompts", prompts, "--policy", policy, "--new", NEW]
+        words += ["--ignore-eos", "--no-comparison", "--time-steps", "0", "--generations", "--positions"]
+        lines = [json.loads(line) for line in run(*words).splitlines()]
+        (told,) = [line for line in lines if line["policy"] != "full"]
+        return told
+
+    def test_the_same_tokens_are_held(self):
+        for by, settings, scorer in CASES:
+            with self.subTest(by=by, **settings):
+                kind = DecodingPress if settings.get("window", 1) == 1 else PlacedDecodingPress
+                press = kind(base_press=scorer, compression_interval=settings["every"], target_size=settings["budget"])
+                tokens, cache = self.theirs(press)
+                given = ",".join(f"{key}={value}" for key, value in settings.items())
+                ours = self.ours(f"decoding:by={by},prompt=whole,{given}")
+                self.assertEqual(ours["tokens"], tokens)
+                held = settings["budget"] + (NEW - 1) % settings["every"]
+                self.assertEqual(set(ours["cache_lengths"]), {held})
+                for layer, heads in enumerate(ours["end_positions"]):
+                    for head, rows in enumerate(cache.positions(layer)):
+                        expected = [i for begin, end in heads[head] for i in range(begin, end)]
+                        only = sorted(set(rows) - set(expected)), sorted(set(expected) - set(rows))
+                        self.assertEqual(rows, expected, f"layer {layer}, KV head {head}: alone {only}")
+
+
+if __name__ == "__main__":
+    unittest.main()
