@@ -10,8 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 120
-# Pages whose lines are still longer.
-LEFT = {"HACKING.md", "building.md", "evaluation.md", "reliability.md", "security.md", "tasks.md", "viewer.md"}
 ITEM = re.compile(r"^( *)([-*]|\d+\.) +")
 # Pieces that no line is broken in: code, and the address of a link with what ends it.
 PIECES = re.compile(r"(?:`[^`]*`|\]\([^)]*\)|[^\s`])+")
@@ -19,7 +17,7 @@ PIECES = re.compile(r"(?:`[^`]*`|\]\([^)]*\)|[^\s`])+")
 
 def pages():
     return [page for folder in (ROOT, ROOT / "docs") for page in sorted(folder.glob("*.md"))
-            if page.name not in LEFT and page.name != "CHANGELOG.md"]
+            if page.name != "CHANGELOG.md"]
 
 
 def paragraphs(lines):
