@@ -31,10 +31,6 @@ const std::string kProgram = kvatlas_program();
 const std::vector<std::string> kPlace = {"--device", "cuda", "--dtype", "float32"};
 #endif
 
-std::vector<std::string> families() {
-  return golden_members(golden_path("tiny2/expected.h5"), "/");
-}
-
 class GpuProfile : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -104,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(Emulated, GpuProfile,
                          testing::Values("gpt_oss", "deepseek_v3", "llama4_text", "qwen3_next"),
                          testing::PrintToStringParamName());
 #else
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuProfile, testing::ValuesIn(families()),
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuProfile,
+                         testing::ValuesIn(golden_members(golden_path("tiny2/expected.h5"), "/")),
                          testing::PrintToStringParamName());
 #endif
 
