@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key of the table does what the table says, or is disabled; keys can be changed.
-#include <set>
-
 #include <QApplication>
 #include <QClipboard>
 #include <QDialog>
@@ -12,6 +10,7 @@
 #include <QSignalSpy>
 #include <QTreeWidget>
 #include <QTreeWidgetItemIterator>
+#include <set>
 
 #include <gtest/gtest.h>
 
