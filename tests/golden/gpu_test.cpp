@@ -31,6 +31,8 @@ const std::string kProgram = kvatlas_program();
 const std::vector<std::string> kPlace = {"--device", "cuda", "--dtype", "float32"};
 #endif
 
+const auto named = [](const testing::TestParamInfo<std::string>& info) { return info.param; };
+
 class GpuProfile : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -98,11 +100,11 @@ TEST_P(GpuProfile, DiffersByRoundingAlone) {
 // One of each kind: sinks and windows, latent attention, chunks, states beside attention.
 INSTANTIATE_TEST_SUITE_P(Emulated, GpuProfile,
                          testing::Values("gpt_oss", "deepseek_v3", "llama4_text", "qwen3_next"),
-                         testing::PrintToStringParamName());
+                         named);
 #else
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuProfile,
                          testing::ValuesIn(golden_members(golden_path("tiny2/expected.h5"), "/")),
-                         testing::PrintToStringParamName());
+                         named);
 #endif
 
 }  // namespace
