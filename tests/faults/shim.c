@@ -6,7 +6,8 @@
 //                        open for writing; of reading are read, pread, mmap and open for reading
 //   KVATLAS_FAULT_AT     the number of the call, from 1 on; all later ones fail too, as on a disk
 //   that stays full KVATLAS_FAULT_ERROR  the errno of the failure; 0: a SIGKILL instead
-//   KVATLAS_FAULT_SLOW   milliseconds that each such call takes longer, as on a busy network's disk
+//   KVATLAS_FAULT_SLOW   milliseconds that each fsync, rename, mkdir and open takes longer, as on a
+//   busy network's disk
 //   KVATLAS_FAULT_UNDER  only files below this folder
 //   KVATLAS_FAULT_RANK   only in this MPI rank
 //   KVATLAS_FAULT_COUNT  a file that the number of calls is written to at the end
@@ -73,7 +74,6 @@ static int fails(enum kind kind, const char* path) {
   const size_t length = strlen(under);
   if (kind != wanted || strncmp(path, under, length) != 0 || path[length] != '/') return 0;
   const long call = ++calls;
-  if (slow > 0) usleep((useconds_t)(1000 * slow));
   if (at == 0 || call < at) return 0;
   if (error == 0) raise(SIGKILL);
   errno = (int)error;
@@ -90,9 +90,14 @@ static int fails_on(enum kind kind, int descriptor) {
   return fails(kind, path);
 }
 
+static void wait_for_network(void) {
+  if (slow > 0) usleep((useconds_t)(1000 * slow));
+}
+
 static int fails_at(enum kind kind, const char* name) {
   char path[PATH_MAX];
   if (kind != wanted) return 0;
+  wait_for_network();
   if (name[0] == '/') return fails(kind, name);
   if (!getcwd(path, sizeof path) || strlen(path) + strlen(name) + 2 > sizeof path) return 0;
   strcat(strcat(path, "/"), name);
@@ -114,7 +119,10 @@ int ftruncate(int file, off_t size) {
 int ftruncate64(int file, off64_t size) {
   return fails_on(writing, file) ? -1 : NEXT(ftruncate64)(file, size);
 }
-int fsync(int file) { return fails_on(writing, file) ? -1 : NEXT(fsync)(file); }
+int fsync(int file) {
+  wait_for_network();
+  return fails_on(writing, file) ? -1 : NEXT(fsync)(file);
+}
 int rename(const char* from, const char* to) {
   return fails_at(writing, to) ? -1 : NEXT(rename)(from, to);
 }

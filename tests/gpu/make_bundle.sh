@@ -24,6 +24,7 @@ done
 find "$staging" \( -name '*.so' -o -name pkgconf \) | while read -r link; do
   file=$(realpath "/${link#"$staging/"}")
   echo "$file"
+  objdump -p "$file" | sed -n "s|^ *SONAME *|${file%/*}/|p"
   ldd "$file" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p'
 done | sort -u | while read -r library; do
   case ${library##*/} in
