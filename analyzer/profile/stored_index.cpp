@@ -25,8 +25,7 @@ std::uint64_t log2_of(std::uint64_t power) {
 
 }  // namespace
 
-StoredTree::StoredTree(const StoredFile& file, std::uint64_t address, Type type)
-    : file_(&file), type_(type) {
+StoredTree::StoredTree(const StoredFile& file, std::uint64_t address, Type type) : file_(&file) {
   constexpr std::uint64_t kHeaderBytes = 38, kNodeFrame = 10;  // signature, version, type, checksum
   const Block header = file.block(address, kHeaderBytes, "BTHD");
   Fields fields(*header);

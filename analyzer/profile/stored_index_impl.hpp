@@ -33,7 +33,6 @@ class StoredTree {
                const Compare& compare, const Visit& visit) const;
 
   const StoredFile* file_;
-  Type type_;
   std::uint64_t node_bytes_ = 0, record_bytes_ = 0, count_bytes_ = 0;
   std::uint64_t depth_ = 0, root_ = kNowhere, root_records_ = 0;
   std::array<Level, kMostLevels> levels_;
