@@ -31,6 +31,13 @@ std::string model_words(const ModelOptions& options) {
   return out;
 }
 
+NextStep export_step(const std::string& document, const std::string& runtime,
+                     const std::string& purpose) {
+  return {str("kvatlas export ", shell_word(document), " --to ",
+              runtime.empty() ? "all" : shell_word(runtime), " -o exported/"),
+          purpose};
+}
+
 void say_next(const std::vector<NextStep>& steps) {
   constexpr std::size_t kWidest = 80;  // purposes stand under one another up to here
   std::size_t width = 0;

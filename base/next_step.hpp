@@ -22,6 +22,9 @@ struct NextStep {
   std::string command;  // "kvatlas view p.h5"
   std::string purpose;  // "look at it"
 };
+/// The document's files for a runtime, or for all if none is named.
+NextStep export_step(const std::string& document, const std::string& runtime,
+                     const std::string& purpose = "files for runtimes");
 /// Prints them on stderr, a line each, under one another.
 void say_next(const std::vector<NextStep>& steps);
 

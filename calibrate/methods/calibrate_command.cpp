@@ -275,9 +275,7 @@ std::vector<NextStep> next_steps(const Options& o) {
     steps.push_back({str("kvatlas evaluate ", model_words(o.trials), " --policy ", document),
                      "what they cost on new prompts"});
   steps.push_back({str("kvatlas view ", shell_word(o.profile), " ", document), "look at them"});
-  steps.push_back({str("kvatlas export ", document, " --to ",
-                       o.runtime.empty() ? "all" : shell_word(o.runtime), " -o exported/"),
-                   "files for runtimes"});
+  steps.push_back(export_step(o.output, o.runtime));
   return steps;
 }
 

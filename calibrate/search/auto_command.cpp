@@ -164,9 +164,7 @@ std::vector<NextStep> next_steps(const AutoCommand& o) {
       {str("kvatlas check ", document, " ", model_words(o.run), " --max-loss ", o.search.max_loss),
        "until the loss is certain"},
       {str("kvatlas view ", shell_word(o.profile), " ", document), "look at its front"},
-      {str("kvatlas export ", document, " --to ",
-           o.space.runtime.empty() ? "all" : shell_word(o.space.runtime), " -o exported/"),
-       "files for runtimes"}};
+      export_step(o.output, o.space.runtime)};
 }
 
 void run_auto(AutoCommand o) {

@@ -178,11 +178,7 @@ void require_judgeable(const Summary& full, bool force) {
 }
 
 NextStep next_step(const CheckCommand& command, const std::string& verdict) {
-  const std::string& runtime = command.request.runtime;
-  if (verdict == "passed")
-    return {str("kvatlas export ", shell_word(command.document), " --to ",
-                runtime.empty() ? "all" : shell_word(runtime), " -o exported/"),
-            "files for runtimes"};
+  if (verdict == "passed") return export_step(command.document, command.request.runtime);
   if (verdict == "failed")
     return {"kvatlas calibrate auto --help", "search a policy that loses no more than this"};
   return {"the same command with more --seeds, or more lines in --prompts", "more texts decide it"};

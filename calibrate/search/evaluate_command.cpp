@@ -115,10 +115,8 @@ std::vector<NextStep> next_steps(const EvaluateCommand& command) {
   if (policies.size() != 1 || !is_policy_document(policies.front())) return {};
   if (command.output.empty())
     return {{"the same command with -o measured.json", "exports then say what was measured"}};
-  return {{str("kvatlas export ", shell_word(command.output), " --to ",
-               command.request.runtime.empty() ? "all" : shell_word(command.request.runtime),
-               " -o exported/"),
-           "files for runtimes, with what was measured"}};
+  return {export_step(command.output, command.request.runtime,
+                      "files for runtimes, with what was measured")};
 }
 
 void run_evaluate(const EvaluateCommand& command) {
