@@ -192,8 +192,7 @@ void Continuations::State::attend(const ContinuationRows& in) {
   const auto l = static_cast<std::size_t>(in.layer);
   const auto rows = static_cast<std::int64_t>(active.size()), d = config.head_dim;
   queries[l] = tensor_of(in.query).clone();
-  scorings[l] = Scoring::of(in);
-  remember_queries(in.layer);
+  remember_queries(in);
   const auto store = [&](const at::Tensor& to, const AnyView<3>& from, KvSide side) {
     const at::Tensor added =
         tensor_of(from).reshape({rows * K(), d}).to(options.dtype(), false, true);

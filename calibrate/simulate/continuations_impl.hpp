@@ -122,8 +122,8 @@ struct Continuations::State {
   // The step that runs.
   std::vector<Stream*> active;
   at::Tensor generated_index;  // [rows * K]: where the step writes in the generated arrays, flat
-  std::vector<at::Tensor> queries;  // [layer] of [rows, n_heads, d], kept for PoD
-  std::vector<Scoring> scorings;    // [layer]
+  std::vector<at::Tensor> queries;               // [layer] of [rows, n_heads, d], kept for PoD
+  std::vector<std::optional<Scoring>> scorings;  // [layer], where a stream holds a budget
 
   State(capture::Engine& engine, const capture::Sequence& prompt, std::int64_t n_tokens,
         std::int64_t most_steps);
@@ -180,7 +180,7 @@ struct Continuations::State {
     std::vector<std::int64_t> positions;
   };
   // Budgets that hold while decoding (decoding.cpp): the best tokens are chosen again and again.
-  void remember_queries(std::int64_t layer);
+  void remember_queries(const capture::ContinuationRows& in);
   void choose_anew(Stream& stream);
   std::int64_t most_rows(const Decoding& part) const;  // that a head may be left
   void keep_rows(Stream& stream, std::int64_t l, std::int64_t g, const Rows& rows,

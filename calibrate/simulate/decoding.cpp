@@ -245,15 +245,17 @@ PartPlanner planner_of(const Decoding& part) {
   return planner;
 }
 
-void Continuations::State::remember_queries(std::int64_t layer) {
+void Continuations::State::remember_queries(const capture::ContinuationRows& in) {
+  const auto layer = static_cast<std::size_t>(in.layer);
   for (std::size_t r = 0; r < active.size(); ++r) {
     Stream& stream = *active[r];
     if (!stream.plan->decoding || stream.plan->decoding->every > steps) continue;
+    if (!scorings[layer]) scorings[layer] = Scoring::of(in);
     const Decoding& part = *stream.plan->decoding;
     const std::int64_t rows = query_rows(part),
                        row = stream.taken % part.every - (part.every - rows);
     if (row < 0) continue;
-    at::Tensor& last = stream.layer(layer).last_queries;
+    at::Tensor& last = stream.layer(in.layer).last_queries;
     const at::Tensor query = queries[layer][static_cast<std::int64_t>(r)];
     if (!last.defined()) last = at::empty({config.n_heads, rows, config.head_dim}, query.options());
     last.select(1, row).copy_(query);
@@ -294,7 +296,8 @@ void Continuations::State::choose_anew(Stream& stream) {
   for (std::int64_t l = 0; l < config.n_layers; ++l) {
     if (!any_of(plan.cut_heads[l])) continue;
     Layer& layer = stream.layer(l);
-    const std::int64_t first_seen = scorings[l].window.first_key(stream.first + stream.taken - 1);
+    const Scoring& scoring = *scorings[l];
+    const std::int64_t first_seen = scoring.window.first_key(stream.first + stream.taken - 1);
     std::vector<Rows> rows;
     std::vector<std::int64_t> unseen;
     std::vector<HeldHead> heads;
@@ -317,7 +320,7 @@ void Continuations::State::choose_anew(Stream& stream) {
       }
       heads.push_back(std::move(head));
     }
-    auto kept = tokens_that_stay(part, scorings[l], heads);
+    auto kept = tokens_that_stay(part, scoring, heads);
     for (std::size_t i = 0; i < heads.size(); ++i) {
       const std::int64_t g = heads[i].number;
       layer.heads[g].mass = of_tokens(heads[i].mass, kept[i]);
