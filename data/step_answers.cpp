@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "data/characters.hpp"
 #include "data/metrics.hpp"
 
 namespace kvatlas::data {
 namespace {
-
-bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string in_small_ascii(std::string_view text) {
   std::string out(text);
@@ -28,9 +27,9 @@ std::string plain_value(std::string_view value) {
   std::string out;
   for (std::size_t i = 0; i < value.size(); ++i) {
     const char c = value[i];
-    const bool in_number = i > 0 && i + 1 < value.size() && is_ascii_digit(value[i - 1]) &&
-                           is_ascii_digit(value[i + 1]);
-    const bool minus = c == '-' && i + 1 < value.size() && is_ascii_digit(value[i + 1]) &&
+    const bool in_number =
+        i > 0 && i + 1 < value.size() && is_digit(value[i - 1]) && is_digit(value[i + 1]);
+    const bool minus = c == '-' && i + 1 < value.size() && is_digit(value[i + 1]) &&
                        (i == 0 || value[i - 1] == ' ');
     if (c == ',' && in_number) continue;
     if (std::isalnum(static_cast<unsigned char>(c)) || (c & 0x80) != 0 || minus ||

@@ -57,7 +57,6 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
                            std::size_t value_bytes) {
   const model::Config& c = model.config();
   const auto width = static_cast<std::int64_t>(value_bytes);
-  const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
   MemoryNeed need;
   std::int64_t largest = 0, largest_matrix = 0;
   for (const auto& layer : model.layers()) {
@@ -66,8 +65,9 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
     largest_matrix = std::max(largest_matrix, of_layer.largest);
     need.all_weights += width * of_layer.all();
   }
-  need.all_weights += width * (values(model.head()) + values(model.layer_projection()) +
-                               values(model.stream_starts()) + values(model.stream_ends()));
+  need.all_weights +=
+      width * (value_count(model.head()) + value_count(model.layer_projection()) +
+               value_count(model.stream_starts()) + value_count(model.stream_ends()));
   need.streamed_weights = 2 * largest + kStagingBytes;
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
   const std::int64_t a_token = (1 + c.streams.count) * c.hidden_size +

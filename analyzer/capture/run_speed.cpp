@@ -50,8 +50,7 @@ RunSpeed::RunSpeed(const model::ModelFile& model, const Placement& placement, bo
   for (const auto& layer : model.layers()) values.add(matrix_values(layer));
   experts_ = static_cast<double>(values.experts);
   others_ = static_cast<double>(values.others);
-  if (model.head())
-    head_ = static_cast<double>(model.head().rows()) * static_cast<double>(model.head().columns());
+  head_ = static_cast<double>(value_count(model.head()));
   layers_ = static_cast<double>(c.n_layers);
   if (c.experts.count > 0)
     used_share_ = static_cast<double>(c.experts.active) / static_cast<double>(c.experts.count);
@@ -92,9 +91,7 @@ void RunSpeed::time_decoding(const model::ModelFile& model) {
   const model::LayerWeights& layer = layers[layers.size() / 2];
   const model::Weight* largest = &layer.qkv;
   for (const auto* weight : {&layer.gate_up, &layer.expert_gate_up, &layer.state_in})
-    if (*weight &&
-        (!*largest || weight->rows() * weight->columns() > largest->rows() * largest->columns()))
-      largest = weight;
+    if (value_count(*weight) > value_count(*largest)) largest = weight;
   if (!*largest) return;
   const std::int64_t columns = largest->columns();
   const std::int64_t rows = std::clamp<std::int64_t>(kDecodedValues / columns, 1, largest->rows());

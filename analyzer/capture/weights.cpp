@@ -98,16 +98,17 @@ void MatrixValues::add(const MatrixValues& more) {
 }
 
 MatrixValues matrix_values(const LayerWeights& layer) {
-  const auto values = [](const model::Weight& w) { return w ? w.rows() * w.columns() : 0; };
   MatrixValues out;
-  out.experts = values(layer.expert_gate_up) + values(layer.expert_down);
-  out.others = values(layer.qkv) + values(layer.output) + values(layer.gate_up) +
-               values(layer.down) + values(layer.router) + values(layer.shared_gate_up) +
-               values(layer.shared_down) + values(layer.state_in) + values(layer.conv) +
-               values(layer.query_down) + values(layer.query_up) + values(layer.latent_down) +
-               values(layer.latent_up) + values(layer.input_gate) + values(layer.input_up) +
-               values(layer.shortcut_down) + values(layer.shortcut_up);
-  out.largest = std::max({values(layer.qkv), values(layer.gate_up), values(layer.state_in)});
+  out.experts = value_count(layer.expert_gate_up) + value_count(layer.expert_down);
+  out.others =
+      value_count(layer.qkv) + value_count(layer.output) + value_count(layer.gate_up) +
+      value_count(layer.down) + value_count(layer.router) + value_count(layer.shared_gate_up) +
+      value_count(layer.shared_down) + value_count(layer.state_in) + value_count(layer.conv) +
+      value_count(layer.query_down) + value_count(layer.query_up) + value_count(layer.latent_down) +
+      value_count(layer.latent_up) + value_count(layer.input_gate) + value_count(layer.input_up) +
+      value_count(layer.shortcut_down) + value_count(layer.shortcut_up);
+  out.largest =
+      std::max({value_count(layer.qkv), value_count(layer.gate_up), value_count(layer.state_in)});
   for (const auto* others : {&layer.before, &layer.after})
     for (const auto& other : *others) out.add(matrix_values(other));
   return out;

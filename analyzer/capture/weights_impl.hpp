@@ -16,6 +16,11 @@ namespace kvatlas::capture {
 // and the head is multiplied in such pieces.
 inline constexpr std::int64_t kStagingBytes = 64 << 20;
 
+/// How many values a matrix has; none if the model lacks it.
+inline std::int64_t value_count(const model::Weight& weight) {
+  return weight ? weight.rows() * weight.columns() : 0;
+}
+
 /// How many values the matrices of a layer have, those of layers without attention beside it
 /// included.
 struct MatrixValues {

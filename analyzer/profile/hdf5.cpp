@@ -42,8 +42,8 @@ void write(hid_t object, const char* name, const H5Type& type, const H5Space& sp
 }  // namespace
 
 Hdf5Session::Hdf5Session() : turn_(hdf5_mutex()) {
-  // We close what we open. HDF5's own end of the process prints, where a damaged file left it with
-  // things it cannot close.
+  // We close what we open. HDF5 need not look for more at the end of the process, where it would
+  // print what it cannot close.
   static const herr_t no_end = H5dont_atexit();
   static_cast<void>(no_end);
   // No code is loaded for a filter that a file names.

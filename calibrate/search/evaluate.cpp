@@ -358,13 +358,12 @@ std::string interval_text(const Estimate& estimate, int digits) {
   return std::isnan(estimate.mean) ? "-" : estimate_text(estimate, digits);
 }
 
-Table summary_table(const Evaluation& evaluation, const std::string& task,
-                    const std::string& title) {
+Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& summaries,
+                    const std::string& task, const std::string& title) {
   Table table{title,
               {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
                "KV read a token", "ms a token"},
               {}};
-  const auto summaries = summarise(evaluation, task);
   // Over several tasks they would be those of the pass keys among the prompts.
   const bool digits = !std::isnan(summaries.front().digits_prefix.mean) &&
                       (!task.empty() || tasks_of(evaluation).size() == 1);
@@ -431,9 +430,8 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
 }
 
 /// What policies hold while answers are generated that are long enough for it to matter.
-std::optional<Table> held_table(const Evaluation& evaluation) {
+std::optional<Table> held_table(const std::vector<Summary>& summaries) {
   constexpr std::size_t kLongAnswer = 64;
-  const auto summaries = summarise(evaluation);
   std::size_t longest = 0;
   for (const auto& s : summaries) longest = std::max(longest, s.held_bytes.size());
   if (longest < kLongAnswer) return std::nullopt;
@@ -461,7 +459,8 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks)
-      tables.push_back(summary_table(evaluation, task, task_title(evaluation, task)));
+      tables.push_back(summary_table(evaluation, summarise(evaluation, task), task,
+                                     task_title(evaluation, task)));
   const auto cells = depth_scores(evaluation, evaluation.full);
   const bool grid = cells.size() > 1 && cells.front().length != cells.back().length;
   for (const auto& figure : kDepthFigures) {
@@ -476,8 +475,9 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
   }
   std::string all = "All " + prompts_text(evaluation);
   if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
-  tables.push_back(summary_table(evaluation, {}, all));
-  if (auto held = held_table(evaluation)) tables.push_back(std::move(*held));
+  const auto summaries = summarise(evaluation);
+  tables.push_back(summary_table(evaluation, summaries, {}, all));
+  if (auto held = held_table(summaries)) tables.push_back(std::move(*held));
   return tables;
 }
 
