@@ -16,10 +16,6 @@ from .errors import KvatlasError
 from .model import Model
 from .program import run
 
-# The members of a document that are no policies.
-_OTHERS = ("schema", "model", "provenance", "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search", "compared")
-
-
 @dataclass(frozen=True, eq=False)
 class Section:
     """One policy of a document."""
@@ -75,7 +71,11 @@ class Policy:
             architecture=shape.get("architecture", ""),
             fingerprint=shape.get("fingerprint", ""),
         )
-        sections = {name: _section(name, given) for name, given in document.items() if name not in _OTHERS}
+        sections = {
+            name: _section(name, given)
+            for name, given in document.items()
+            if isinstance(given, dict) and "settings" in given  # which every policy has, and no other member
+        }
         return cls(
             document=document,
             model=model,
@@ -108,7 +108,7 @@ class Policy:
 
 def _section(name: str, given: dict[str, Any]) -> Section:
     found = {key: value for key, value in given.items() if key not in ("settings", "result")}
-    return Section(name, given.get("settings", {}), _arrays(given.get("result", {})), found)
+    return Section(name, given["settings"], _arrays(given.get("result", {})), found)
 
 
 def _arrays(value: Any) -> Any:
