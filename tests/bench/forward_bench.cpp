@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 #include "analyzer/capture/device.hpp"
@@ -19,13 +18,8 @@ namespace {
 
 using namespace kvatlas;
 using bench::Clock;
+using bench::peak_megabytes;
 using bench::seconds_since;
-
-double peak_megabytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1000.0;
-}
 
 void run(int argc, char** argv) {
   std::vector<std::int64_t> lengths;

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
@@ -23,17 +22,8 @@ namespace {
 
 using namespace kvatlas;
 using bench::Clock;
+using bench::cpu_seconds;
 using bench::seconds_since;
-
-/// Processor time of this process so far: what other programs take does not count.
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds_of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -41,7 +31,7 @@ double median(std::vector<double> values) {
 }
 
 /// The highest resident memory since the last call, in MB.
-double peak_megabytes() {
+double peak_since_the_last_call() {
   double peak = 0;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -86,7 +76,7 @@ void measure(capture::Engine& engine, const capture::Placement& placement, std::
       plan.engine.placement = placement;
       plan.prompts.push_back({{}, tokens});
       plan.settings.columns = plan.settings.maps = mode.maps;
-      peak_megabytes();
+      peak_since_the_last_call();
       const auto begin = Clock::now();
       const double cpu = cpu_seconds();
       if (mode.statistics) {
@@ -100,7 +90,7 @@ void measure(capture::Engine& engine, const capture::Placement& placement, std::
       mode.took.push_back(seconds_since(begin));
       mode.cpu.push_back(cpu_seconds() - cpu);
       // Later rounds find memory that the allocator kept of the larger modes.
-      if (round == 0) mode.peak = peak_megabytes();
+      if (round == 0) mode.peak = peak_since_the_last_call();
     }
   std::printf("{\"tokens\": %lld", static_cast<long long>(length));
   for (Mode& mode : modes) {

@@ -67,20 +67,6 @@ profile::Sample sample_of(const profile::Header& header, std::int64_t index) {
   return sample;
 }
 
-double peak_megabytes(int who) {
-  rusage usage{};
-  getrusage(who, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1000;
-}
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds_of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-}
-
 /// Runs `work` in a process of its own, so that memory is its own.
 pid_t in_a_process(const std::function<void()>& work) {
   const pid_t child = fork();

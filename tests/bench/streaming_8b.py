@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams a model that does not fit: writes a checkpoint of Llama 3.1 8B's shapes with random weights (16 GB of
 bfloat16 in four shards), runs the forward pass over 1024 tokens with weights streamed layer by layer, and prints
-time and peak resident memory, beside the disk's reading alone and the computing alone. The checkpoint is removed afterwards unless --keep is given. Needs nothing but Python.
+time and peak resident memory, beside the disk's reading alone and the computing alone. The checkpoint is removed
+afterwards unless --keep is given. Needs nothing but Python.
 
     tests/bench/streaming_8b.py build/bench/bench_forward FOLDER [--profile build/bin/kvatlas] [--keep]
 

@@ -6,8 +6,16 @@ import tempfile
 from pathlib import Path
 
 import torch
-from support import run, written
-from transformers import DynamicCache
+from support import MODEL_DIR, ROOT, run, written
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+
+def demo_model() -> tuple:
+    """The converted demo model as kvpress runs it, and the tokens of a long text."""
+    torch.set_num_threads(2)
+    model = AutoModelForCausalLM.from_pretrained(MODEL_DIR, attn_implementation="sdpa").eval()
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    return model, AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids
 
 
 def load_press(folder: Path):

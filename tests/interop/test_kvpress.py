@@ -4,12 +4,9 @@
 
 import unittest
 
-import torch
-from kvpress_support import evaluated, load_press, prefilled, rows_of, unmasked
+from kvpress_support import demo_model, evaluated, load_press, prefilled, rows_of, unmasked
 from support import (
     MODEL,
-    MODEL_DIR,
-    ROOT,
     dynamickv_document,
     export,
     head_document,
@@ -18,7 +15,6 @@ from support import (
     selection_document,
     threshold_document,
 )
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 LENGTHS = (400, 1000)
 SELECTIONS = (
@@ -49,10 +45,7 @@ def kept_tokens(settings: dict, length: int) -> int:
 class KvpressTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        torch.set_num_threads(2)
-        cls.model = AutoModelForCausalLM.from_pretrained(MODEL_DIR, attn_implementation="sdpa").eval()
-        text = (ROOT / "LICENSE").read_text(encoding="utf-8")
-        ids = AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids
+        cls.model, ids = demo_model()
         cls.prompts = {length: ids[:, :length] for length in LENGTHS}
         cls.full = {length: prefilled(cls.model, prompt) for length, prompt in cls.prompts.items()}
 

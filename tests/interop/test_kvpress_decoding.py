@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 from kvpress import DecodingPress, KeyDiffPress, SnapKVPress, TOVAPress
-from support import MODEL, MODEL_DIR, ROOT, run
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from kvpress_support import demo_model
+from support import MODEL, run
+from transformers import DynamicCache
 
 PROMPT = 200  # tokens
 NEW = 60
@@ -65,10 +66,8 @@ class RememberedCache(DynamicCache):
 class KvpressDecodingTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        torch.set_num_threads(2)
-        cls.model = AutoModelForCausalLM.from_pretrained(MODEL_DIR, attn_implementation="sdpa").eval()
-        text = (ROOT / "LICENSE").read_text(encoding="utf-8")
-        cls.ids = AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids[:, :PROMPT]
+        cls.model, ids = demo_model()
+        cls.ids = ids[:, :PROMPT]
 
     def theirs(self, press) -> tuple:
         """What is generated under a press, and the cache behind the last token that was read."""

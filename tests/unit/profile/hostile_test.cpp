@@ -30,18 +30,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-/// Reads all that a profile has.
-void read_everything(const fs::path& path) {
-  const Reader profile(path);
-  for (const Description& array : profile.header().arrays) {
-    if (!profile.has(array.name)) continue;
-    if (!array.sizes.empty()) profile.statistic(array.name);
-    for (std::size_t i = 0; i < profile.samples().size(); ++i)
-      if (profile.has(i, array.name)) profile.array(i, array.name);
-  }
-  for (std::size_t i = 0; i < profile.samples().size(); ++i) profile.tokens(i);
-}
-
 class Hostile : public testing::Test {
  protected:
   Hostile() {

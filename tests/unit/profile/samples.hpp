@@ -107,4 +107,16 @@ inline void write_range(const std::filesystem::path& path, const Header& header,
   writer.finish();
 }
 
+/// Reads all that a profile has.
+inline void read_everything(const std::filesystem::path& path) {
+  const Reader profile(path);
+  for (const Description& array : profile.header().arrays) {
+    if (!profile.has(array.name)) continue;
+    if (!array.sizes.empty()) profile.statistic(array.name);
+    for (std::size_t i = 0; i < profile.samples().size(); ++i)
+      if (profile.has(i, array.name)) profile.array(i, array.name);
+  }
+  for (std::size_t i = 0; i < profile.samples().size(); ++i) profile.tokens(i);
+}
+
 }  // namespace kvatlas::profile::testing_samples

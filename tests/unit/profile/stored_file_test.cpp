@@ -250,14 +250,7 @@ void write_bytes(const fs::path& path, const std::vector<std::uint8_t>& bytes) {
 /// "" if all of the profile can be read; else the sentence that it is refused with.
 std::string refusal_of(const fs::path& path) {
   try {
-    const Reader profile(path);
-    for (const Description& array : profile.header().arrays) {
-      if (!profile.has(array.name)) continue;
-      if (!array.sizes.empty()) profile.statistic(array.name);
-      for (std::size_t i = 0; i < profile.samples().size(); ++i)
-        if (profile.has(i, array.name)) profile.array(i, array.name);
-    }
-    for (std::size_t i = 0; i < profile.samples().size(); ++i) profile.tokens(i);
+    read_everything(path);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unreadable) << error.what();
     EXPECT_THAT(error.what(), HasSubstr("p.h5"));
