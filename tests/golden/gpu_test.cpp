@@ -46,7 +46,7 @@ class GpuProfile : public testing::TestWithParam<std::string> {
                        const std::string& file) const {
     const auto tokens =
         read_golden(golden_path("tiny2/expected.h5"), GetParam() + "/tokens").integers();
-    const auto path = (folder_.path() / file).string();
+    auto path = (folder_.path() / file).string();
     std::vector<std::string> command = {
         program,
         "profile",

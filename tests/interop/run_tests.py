@@ -4,6 +4,7 @@
 import os
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -15,6 +16,18 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all of it runs on a CPU
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["TQDM_DISABLE"] = "1"
+
+
+class Timed(unittest.TextTestResult):
+    """Says of each test how long it took, for all of them together have to fit into one run of CI."""
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        self.started = time.monotonic()
+        super().startTest(test)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        unittest.TestResult.addSuccess(self, test)
+        self._write_status(test, f"ok, {time.monotonic() - self.started:.1f} s")
 
 
 def suite_of(name: str) -> unittest.TestSuite:
@@ -31,7 +44,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kvatlas-interop-") as folder:
         tempfile.tempdir = folder  # what the tests write goes with it
         suite = unittest.TestSuite(suite_of(name) for name in sys.argv[1:])
-        result = unittest.TextTestRunner(verbosity=2).run(suite)
+        result = unittest.TextTestRunner(verbosity=2, resultclass=Timed).run(suite)
     if result.testsRun == 0:
         sys.exit("interop: no tests ran")
     if result.skipped:
