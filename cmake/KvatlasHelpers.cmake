@@ -52,6 +52,10 @@ function(kvatlas_folder_library name)
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>
       $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>>:-Wno-maybe-uninitialized>)
   endif()
+  # Fuzzed are readers: the others are there to be linked.
+  if(KVATLAS_FUZZ AND (ARG_LIGHT OR ARG_APART))
+    target_compile_options(kvatlas_${name} PRIVATE -O0)
+  endif()
 endfunction()
 
 # kvatlas_join(TARGET SIZE): so many of the target's sources are compiled as one. Most of what a source costs the compiler
@@ -75,11 +79,10 @@ endfunction()
 
 # kvatlas_test(unit_base LABEL unit SOURCES a_test.cpp … LINK kvatlas::base)
 # makes one GoogleTest program and tells ctest each of its tests, under the label. GPU says that the tests named
-# Gpu/… need a CUDA device: they get the label gpu instead. ALONE: its tests take all cores, so no other runs meanwhile.
-# TOGETHER: its tests share a long preparation, so ctest knows the program as one test. ONLY: those tests, not all.
-# APART: its sources are not joined, for they use the same names.
+# Gpu/… need a CUDA device: they get the label gpu instead. TOGETHER: its tests share a long preparation, so ctest knows
+# the program as one test. ONLY: those tests, not all. APART: its sources are not joined, for they use the same names.
 function(kvatlas_test name)
-  cmake_parse_arguments(ARG "GPU;ALONE;TOGETHER;APART" "LABEL;ONLY" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;TOGETHER;APART" "LABEL;ONLY" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE kvatlas_options ${ARG_LINK} kvatlas_places GTest::gmock GTest::gtest_main)
@@ -98,11 +101,11 @@ function(kvatlas_test name)
   endif()
   if(ARG_TOGETHER)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 1800)
     return()
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 TEST_PREFIX "${name}." ${_filter} PROPERTIES
-                       LABELS ${ARG_LABEL} TIMEOUT 600 RUN_SERIAL ${ARG_ALONE})
+                       LABELS ${ARG_LABEL} TIMEOUT 600)
 endfunction()
 
 add_custom_target(kvatlas_fuzzers)

@@ -38,15 +38,22 @@ def prefilled(model, ids: torch.Tensor, press=None) -> DynamicCache:
     return cache
 
 
+def places_among(held: torch.Tensor, all_rows: torch.Tensor) -> list[int]:
+    """Which of all rows each held one is. No two rows may be equal."""
+    places = {row.numpy().tobytes(): place for place, row in enumerate(all_rows)}
+    assert len(places) == len(all_rows), "two equal keys"
+    found = [places[row.numpy().tobytes()] for row in held]
+    assert len(set(found)) == len(found), "a key that is held twice"
+    return found
+
+
 def rows_of(cut, full) -> list:
-    """[KV head] which rows of the full cache's layer a cut one holds: known by their keys, which no two share."""
+    """[KV head] which rows of the full cache's layer a cut one holds."""
     found = []
-    for head in range(full.keys.shape[1]):
-        same = (cut.keys[0, head][:, None, :] == full.keys[0, head][None, :, :]).all(-1)
-        assert bool((same.sum(-1) == 1).all()), "a key that is none of the full cache, or two of it"
-        rows = same.int().argmax(-1)
+    for head, keys in enumerate(cut.keys[0]):
+        rows = places_among(keys, full.keys[0, head])
         assert torch.equal(cut.values[0, head], full.values[0, head][rows]), "a key with another token's value"
-        found.append(sorted(rows.tolist()))
+        found.append(sorted(rows))
     return found
 
 
@@ -60,20 +67,20 @@ def unmasked(model, length: int) -> list:
     return kept
 
 
-def evaluated(model: Path, documents: list, ids: torch.Tensor) -> list:
-    """What the program says of the policy of each document in kvpress, on the prompt; `positions` are
-    [layer][KV head]."""
+def evaluated(model: Path, policies: list, ids: torch.Tensor, options=("--as", "kvpress", "--new", "2")) -> list:
+    """What the program says of each policy, a document or its words, on the prompt; positions are [layer][KV head]."""
     prompts = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
     prompts.write_text(json.dumps({"id": "a", "tokens": ids[0].tolist()}), encoding="utf-8")
-    words = ["evaluate", "--model", model, "--prompts", prompts, "--as", "kvpress"]
-    for document in documents:
-        words += ["--policy", written(document)]
-    words += ["--new", "2", "--ignore-eos", "--no-comparison", "--time-steps", "0"]
+    words = ["evaluate", "--model", model, "--prompts", prompts, *options]
+    for policy in policies:
+        words += ["--policy", policy if isinstance(policy, str) else written(policy)]
+    words += ["--ignore-eos", "--no-comparison", "--time-steps", "0"]
     lines = map(json.loads, run(*words, "--json", "--generations", "--positions").splitlines())
     told = [line for line in lines if line["policy"] != "full"]
-    assert len(told) == len(documents)
+    assert len(told) == len(policies)
     for line in told:
-        line["positions"] = [
-            [[i for begin, end in ranges for i in range(begin, end)] for ranges in heads] for heads in line["positions"]
-        ]
+        for name in {"positions", "end_positions"} & set(line):
+            line[name] = [
+                [[i for begin, end in ranges for i in range(begin, end)] for ranges in heads] for heads in line[name]
+            ]
     return told
