@@ -52,10 +52,6 @@ function(kvatlas_folder_library name)
       $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>
       $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>>:-Wno-maybe-uninitialized>)
   endif()
-  # Fuzzed are readers: the others are there to be linked.
-  if(KVATLAS_FUZZ AND (ARG_LIGHT OR ARG_APART))
-    target_compile_options(kvatlas_${name} PRIVATE -O0)
-  endif()
 endfunction()
 
 # kvatlas_join(TARGET SIZE): so many of the target's sources are compiled as one. Most of what a source costs the compiler

@@ -48,7 +48,8 @@ std::string draw(std::string_view kind, Random& random) {
 
 Prompt make_needle(const TaskRequest& request, const Options& options, const CountTokens& count) {
   const std::int64_t queries = options.number("queries"), values = options.number("values");
-  const std::int64_t keys = std::max(options.number("keys"), queries);
+  const std::int64_t turns = options.number("turns");
+  const std::int64_t keys = std::max(options.number("keys"), queries * turns);
 
   const std::string &keys_are = options.word("keys_are"), &values_are = options.word("values_are");
   const std::int64_t words =
@@ -60,35 +61,52 @@ Prompt make_needle(const TaskRequest& request, const Options& options, const Cou
   // asked for.
   Random random(request.seed, "needle"), depths(request.seed, "depths");
   std::set<std::string> taken;
-  std::vector<std::string> asked, answers;
+  struct Asked {
+    std::vector<std::string> keys, values;
+  };
+  std::vector<Asked> asked(static_cast<std::size_t>(turns));
   std::vector<Needle> needles;
   for (std::int64_t k = 0; k < keys; ++k) {
+    Asked* of_turn = k < queries * turns ? &asked[static_cast<std::size_t>(k / queries)] : nullptr;
     const std::string key = draw_new(taken, [&] { return draw(keys_are, random); });
-    if (k < queries) asked.push_back(key);
+    if (of_turn) of_turn->keys.push_back(key);
     for (std::int64_t v = 0; v < values; ++v) {
       const std::string value = draw_new(taken, [&] { return draw(values_are, random); });
-      if (k < queries) answers.push_back(value);
+      if (of_turn) of_turn->values.push_back(value);
       needles.push_back(
           {needles.empty() ? request.depth : depths.share(),
            "One of the special magic " + values_are + " for " + key + " is " + value + "."});
     }
   }
 
-  const bool one = answers.size() == 1;
+  const bool one = queries * values == 1;
   const std::string kind = one ? values_are.substr(0, values_are.size() - 1) : values_are;
-  const std::string what = "special magic " + kind + " for " + list_in_words(asked);
+  std::vector<Prompt::Turn> all;
+  for (const auto& of_turn : asked) {
+    const std::string what = "special magic " + kind + " for " + list_in_words(of_turn.keys);
+    all.push_back({(one ? "What is the " : "What are all the ") + what + "? The " + what +
+                       (one ? " is" : " are"),
+                   list_in_words(of_turn.values) + "."});
+  }
+  // All turns are asked of one text, into which the longest question fits.
+  const auto longest = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.input.size() < b.input.size();
+  });
   const auto haystack = Haystack::named(options.word("haystack"), request.seed);
-  return fit_length(request.length, 1, count, [&](std::int64_t pieces) {
-    Prompt prompt;
-    prompt.context = "Special magic " + values_are +
+  Prompt prompt = fit_length(request.length, 1, count, [&](std::int64_t pieces) {
+    Prompt fitted;
+    fitted.context = "Special magic " + values_are +
                      " are hidden in the long text below. Remember them, for I will ask "
                      "you for them.\n\n" +
                      hide(haystack.first(pieces), needles);
-    prompt.input = (one ? "What is the " : "What are all the ") + what + "? The " + what +
-                   (one ? " is" : " are");
-    prompt.answers = answers;
-    return prompt;
+    fitted.input = longest->input;
+    return fitted;
   });
+  const auto turn = static_cast<std::size_t>(request.turn - 1);
+  prompt.input = all[turn].input;
+  prompt.answers = asked[turn].values;
+  prompt.earlier.assign(all.begin(), all.begin() + request.turn - 1);
+  return prompt;
 }
 
 }  // namespace kvatlas::data

@@ -189,7 +189,24 @@ void add_task_rules(Prompt& prompt) {
   if (prompt.max_new_tokens == 0) prompt.max_new_tokens = task->answer_tokens;
 }
 
+/// The turns before a prompt, as prompt_line writes them.
+std::vector<Prompt::Turn> earlier_turns(const Line& line) {
+  const json* list = line.find("earlier");
+  if (!list) return {};
+  if (!list->is_array()) fail(ErrorCode::unreadable, "'earlier' is not a list of turns");
+  std::vector<Prompt::Turn> turns;
+  for (const auto& object : *list)
+    in_context("'earlier'", [&] {
+      const Line turn(object);
+      turns.push_back({needed_text(turn, "input", "a turn"), text_of(turn, "answer")});
+    });
+  return turns;
+}
+
 PromptsOfLine own_prompt(const Line& line, Prompt prompt) {
+  prompt.earlier = earlier_turns(line);
+  const auto before = static_cast<std::int64_t>(prompt.earlier.size());
+  prompt.turn = count_of(line, "turn", before > 0 ? before + 1 : 0);
   prompt.tokens = tokens_of(line);
   prompt.text = text_of(line, "text");
   prompt.context = text_of(line, "context");
@@ -201,6 +218,8 @@ PromptsOfLine own_prompt(const Line& line, Prompt prompt) {
   if (!prompt.tokens.empty() + !prompt.text.empty() + split != 1)
     fail(ErrorCode::unreadable,
          "a prompt needs exactly one of 'tokens', 'text', or 'context' with 'input'");
+  if (!prompt.earlier.empty() && !split)
+    fail(ErrorCode::unreadable, "'earlier' needs a prompt of 'context' and 'input'");
   return {{std::move(prompt)}, {}};
 }
 
@@ -317,7 +336,10 @@ PromptsOfLine scbench_prompts(const Line& line, Prompt prompt) {
       const Line turn(object);
       Prompt one = prompt;
       one.id = str(prompt.id, "/", number);
-      out.prompts.push_back(scbench_turn(turn, std::move(one)));
+      one.turn = static_cast<std::int64_t>(number);
+      one = scbench_turn(turn, std::move(one));
+      prompt.earlier.push_back({one.input, join(one.answers, ", ")});
+      out.prompts.push_back(std::move(one));
       for (const auto& name : turn.unread()) out.unread.push_back("multi_turns." + name);
     });
   }

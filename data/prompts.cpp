@@ -27,11 +27,33 @@ std::string task_of_file(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::vector<std::string> Prompt::messages() const {
+  if (follows && !earlier.empty()) {
+    std::vector<std::string> said = first_turn().messages();
+    for (std::size_t i = 0; i < earlier.size(); ++i) {
+      said.push_back(earlier[i].answer);
+      said.push_back(i + 1 < earlier.size() ? earlier[i + 1].input : input);
+    }
+    return said;
+  }
+  if (!text.empty()) return {text};
+  if (joined) return {context + input};
+  if (const auto* dataset = longbench_dataset(task)) return {dataset->fill(context, input)};
+  return {input.empty() ? context : context.empty() ? input : context + "\n\n" + input};
+}
+
 std::string Prompt::as_text() const {
-  if (!text.empty()) return text;
-  if (joined) return context + input;
-  if (const auto* dataset = longbench_dataset(task)) return dataset->fill(context, input);
-  return input.empty() ? context : context.empty() ? input : context + "\n\n" + input;
+  const auto said = messages();
+  std::string all = said.front();
+  for (std::size_t i = 1; i < said.size(); i += 2) all += " " + said[i] + "\n\n" + said[i + 1];
+  return all;
+}
+
+Prompt Prompt::first_turn() const {
+  Prompt first = *this;
+  if (!earlier.empty()) first.input = earlier.front().input;
+  first.earlier.clear();
+  return first;
 }
 
 std::string Prompt::with_answer_prefix() const {
@@ -61,6 +83,9 @@ std::string prompt_line(const Prompt& prompt) {
   if (prompt.seed >= 0) line["seed"] = prompt.seed;
   if (prompt.max_new_tokens > 0) line["max_new_tokens"] = prompt.max_new_tokens;
   if (!prompt.group.empty()) line["group"] = prompt.group;
+  if (prompt.turn > 0) line["turn"] = prompt.turn;
+  for (const auto& [input, answer] : prompt.earlier)
+    line["earlier"].push_back({{"input", input}, {"answer", answer}});
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

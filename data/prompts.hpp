@@ -17,17 +17,31 @@ namespace kvatlas::data {
 /// In others' files `length` may count other things than tokens, and where length, depth or seed is
 /// something else altogether ("length": "short") it is passed over.
 struct Prompt : PromptDescription {
+  /// A question that was asked of the same context before, and its right answer.
+  struct Turn {
+    std::string input, answer;
+    bool operator==(const Turn&) const = default;
+  };
   std::vector<std::int64_t> tokens;
   std::string text;
   std::string context, input;
   bool joined = false;  // context and input follow each other as they are, as in kvpress's files
   std::string answer_prefix;  // the answer begins so; the model goes on with it
+  std::int64_t turn = 0;      // which question on its context it is, from 1; 0: the only one
+  std::vector<Turn> earlier;  // the turns before it
+  bool follows = false;       // they are part of the prompt: a conversation
 
+  /// What is said in turns: by the user, by the model, and by the user at the end. One text, but
+  /// for a prompt that follows others.
+  std::vector<std::string> messages() const;
   /// The prompt as text, without the answer's beginning: `text`; context and input joined; the
-  /// template of a LongBench dataset, filled; or context and input with an empty line between.
+  /// template of a LongBench dataset, filled; or context and input with an empty line between. Of a
+  /// conversation, an answer stands behind its question, and an empty line before the next one.
   std::string as_text() const;
   /// The same with the answer's beginning, where there is no chat format to stand between.
   std::string with_answer_prefix() const;
+  /// The prompt of the first turn of its context; itself if there was none before it.
+  Prompt first_turn() const;
 };
 
 /// What a line has from its file.

@@ -28,6 +28,7 @@ constexpr TaskOption kNeedleOptions[] = {
     {"keys", "keys in the text (MK of RULER); as many as are asked for at least", "1", 1, 64},
     {"values", "values that each key has (MV)", "1", 1, 64},
     {"queries", "keys that are asked for (MQ)", "1", 1, 64},
+    {"turns", "questions on one text, each for other keys", "1", 1, 64},
     {"keys_are", "what the keys are made of", "words", 0, 0, kKeyKinds},
     {"values_are", "what is found by a key", "numbers", 0, 0, kValueKinds},
     haystack_option("prose")};
@@ -229,6 +230,14 @@ const TaskInfo& task_info(std::string_view task) {
   return tasks()[&parse_task(task).kind - kKinds.data()];
 }
 
+std::int64_t turns_of(std::string_view task) {
+  const auto [kind, options] = parse_task(task);
+  const auto& given = kind.info.options;
+  return std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "turns"; })
+             ? options.number("turns")
+             : 1;
+}
+
 bool is_task(std::string_view task) {
   const auto name = task.substr(0, task.find(':'));
   return std::any_of(tasks().begin(), tasks().end(),
@@ -253,16 +262,24 @@ Prompt make_prompt(const TaskRequest& request, const CountTokens& count) {
   const ParsedTask task = parse_task(request.task);
   const TaskInfo& info = task.kind.info;
   check(request);
+  const std::int64_t turns = turns_of(request.task);
+  if (request.turn < 1 || request.turn > turns)
+    fail(ErrorCode::usage, "turn ", request.turn, " of the task ", quoted(request.task),
+         ": expected 1 to ", turns);
   Prompt prompt = in_context(str("task ", quoted(request.task)),
                              [&] { return task.kind.make(request, task.options, count); });
   prompt.task = request.task;
   prompt.length = request.length;
-  if (info.has_depth) prompt.depth = request.depth;
+  if (info.has_depth && request.turn == 1) prompt.depth = request.depth;
   prompt.seed = static_cast<std::int64_t>(request.seed);
   prompt.group = str(request.task, "/", request.seed);
   prompt.id = info.has_depth ? str(request.task, "/", request.length, "/",
                                    depth_text(request.depth), "/", request.seed)
                              : str(request.task, "/", request.length, "/", request.seed);
+  if (turns > 1) {
+    prompt.turn = request.turn;
+    prompt.id += str("/", request.turn);
+  }
   return prompt;
 }
 

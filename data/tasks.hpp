@@ -22,6 +22,7 @@ struct TaskRequest {
   std::int64_t length = 2048;   // tokens, at most kLongestPrompt
   double depth = 0.5;           // where the (first) answer lies in the haystack, 0 to 1
   std::uint64_t seed = 0;       // below 2^63
+  std::int64_t turn = 1;        // which question on the text, up to turns_of(task)
 };
 
 /// The prompt that is asked for. As text it has at most `length` tokens, and lacks at most 24 of
@@ -51,6 +52,9 @@ std::span<const TaskInfo> tasks();
 
 /// The row of tasks() that a task's name with options belongs to; they are checked.
 const TaskInfo& task_info(std::string_view task);
+
+/// How many questions follow each other on one text of a task, given with its options.
+std::int64_t turns_of(std::string_view task);
 
 /// Whether a prompt's task is one of tasks(), with options or without.
 bool is_task(std::string_view task);

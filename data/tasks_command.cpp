@@ -121,6 +121,9 @@ void add_tasks_command(CLI::App& app) {
   of_task(command->add_option("--seed", request.seed, "another prompt for another seed")
               ->check(CLI::NonNegativeNumber),
           "NUMBER");
+  of_task(
+      command->add_option("--turn", request.turn, "which question, of a task with several turns"),
+      "NUMBER");
   command->add_flag("--json", options->as_json, "print the list as JSON")->excludes(task);
   command->footer(
       "Examples:\n"

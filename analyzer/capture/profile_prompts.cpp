@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/capture/profile_prompts.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -48,10 +50,13 @@ std::vector<data::TaskRequest> requests(const PromptOptions& options) {
   std::vector<data::TaskRequest> all;
   for (const auto& task : options.tasks) {
     const bool has_depth = data::task_info(task).has_depth;
+    const std::int64_t turns = data::turns_of(task);
     for (const auto length : options.lengths)
       for (const double depth : has_depth ? options.depths : std::vector<double>{0})
         for (std::int64_t i = 0; i < options.seeds; ++i)
-          all.push_back({task, length, depth, static_cast<std::uint64_t>(options.seed + i)});
+          for (std::int64_t turn = 1; turn <= turns; ++turn)
+            all.push_back(
+                {task, length, depth, static_cast<std::uint64_t>(options.seed + i), turn});
   }
   return all;
 }
@@ -138,8 +143,19 @@ PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
     described["seeds"] = options.seeds;
     described["seed"] = options.seed;
   }
+  if (given.conversation && std::none_of(plan.prompts.begin(), plan.prompts.end(),
+                                         [](const auto& one) { return one.prompt.turn > 0; }))
+    fail(ErrorCode::usage,
+         "--conversation needs prompts of several turns: those of --task needle:turns=4, or a file "
+         "in SCBench's layout (docs/tasks.md)");
   for (auto& one : plan.prompts)
     in_context(printable(one.prompt.id), [&] {
+      one.prompt.follows = given.conversation;
+      if (given.conversation)
+        for (const auto& turn : one.prompt.earlier)
+          if (turn.answer.empty())
+            fail(ErrorCode::usage, "the turn that asks ", quoted(turn.input, 40),
+                 " has no answer, which --conversation needs for the turns behind it");
       // Better to refuse it here than after the forward pass.
       if (one.prompt.has_zero_byte())
         fail(ErrorCode::usage,

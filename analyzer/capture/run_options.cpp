@@ -74,7 +74,10 @@ std::vector<std::int64_t> encode_prompt(const data::Prompt& prompt, const model:
   const auto* dataset = data::longbench_dataset(prompt.task);
   if (chat.is_bare() || (dataset && !dataset->chat))
     return tokenizer->encode(prompt.with_answer_prefix());
-  return tokenizer->encode(chat.render({{"user", prompt.as_text()}}) + prompt.answer_prefix,
+  std::vector<model::ChatMessage> messages;
+  for (auto& text : prompt.messages())
+    messages.push_back({messages.size() % 2 == 0 ? "user" : "assistant", std::move(text)});
+  return tokenizer->encode(chat.render(messages) + prompt.answer_prefix,
                            {.add_special = false, .parse_special = true});
 }
 

@@ -219,6 +219,18 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
   return out;
 }
 
+std::vector<TurnScore> turn_scores(const Evaluation& evaluation,
+                                   const std::vector<Judged>& judged) {
+  std::map<std::int64_t, Values> turns;
+  for (std::size_t i = 0; i < judged.size(); ++i)
+    if (const auto& prompt = evaluation.questions[i].prompt; prompt.turn > 0)
+      turns[prompt.turn].add(judged[i].score, prompt);
+  std::vector<TurnScore> out;
+  for (const auto& [turn, values] : turns)
+    if (values.count() > 0) out.push_back({turn, values.count(), values.of_tasks().mean});
+  return out;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -244,6 +256,14 @@ json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged
       out.back().update(
           {{"digits_prefix", cell.digits.prefix}, {"digits_in_place", cell.digits.in_place}});
   }
+  return out;
+}
+
+/// The scores by turn; null where contexts have one question each.
+json turns_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
+  json out;
+  for (const auto& [turn, samples, score] : turn_scores(evaluation, judged))
+    out.push_back({{"turn", turn}, {"samples", samples}, {"score", score}});
   return out;
 }
 
@@ -339,6 +359,8 @@ json evaluation_json(const Evaluation& evaluation) {
       one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
     if (json depths = depths_json(evaluation, judged); !depths.is_null())
       one["by_length_and_depth"] = std::move(depths);
+    if (json turns = turns_json(evaluation, judged); !turns.is_null())
+      one["by_turn"] = std::move(turns);
     if (!judged.empty())
       if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
           !rates.is_null())
@@ -429,6 +451,22 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
   return table;
 }
 
+/// The scores of all policies by turn, where contexts have several.
+std::optional<Table> turn_table(const Evaluation& evaluation) {
+  const auto full = turn_scores(evaluation, evaluation.full);
+  if (full.size() < 2) return std::nullopt;
+  Table table{"Score by turn", {"policy"}, {}};
+  for (const auto& cell : full) table.columns.push_back(str("turn ", cell.turn));
+  const auto add_row = [&](const std::string& policy, const std::vector<TurnScore>& scores) {
+    table.rows.push_back({policy});
+    for (const auto& cell : scores) table.rows.back().push_back(fixed_text(cell.score, 2));
+  };
+  add_row("full", full);
+  for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
+    add_row(evaluation.policies[i], turn_scores(evaluation, evaluation.judged[i]));
+  return table;
+}
+
 /// What policies hold while answers are generated that are long enough for it to matter.
 std::optional<Table> held_table(const std::vector<Summary>& summaries) {
   constexpr std::size_t kLongAnswer = 64;
@@ -473,6 +511,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
       tables.push_back(depth_table(evaluation.policies[i], figure,
                                    depth_scores(evaluation, evaluation.judged[i])));
   }
+  if (auto turns = turn_table(evaluation)) tables.push_back(std::move(*turns));
   std::string all = "All " + prompts_text(evaluation);
   if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
   const auto summaries = summarise(evaluation);

@@ -95,6 +95,14 @@ struct DepthScore {
 std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged);
 
+/// The mean scores of the prompts that are one turn of their contexts.
+struct TurnScore {
+  std::int64_t turn = 0;
+  std::size_t samples = 0;
+  double score = 0;
+};
+std::vector<TurnScore> turn_scores(const Evaluation& evaluation, const std::vector<Judged>& judged);
+
 /// All that is known, for programs.
 nlohmann::json evaluation_json(const Evaluation& evaluation);
 std::vector<Table> evaluation_tables(const Evaluation& evaluation);

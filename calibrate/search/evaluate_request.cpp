@@ -258,6 +258,9 @@ void add_request_options(CLI::App& command, EvaluateRequest& request) {
              "judge what this runtime would do with the policies");
   command.add_flag("--compress-context", request.questions.compress_context,
                    "cut the cache before the question is read");
+  command.add_flag("--conversation", request.prompts.conversation,
+                   "questions on one context follow each other, behind the right answers of the "
+                   "earlier ones; the cache is cut once, behind the first question");
   capture::add_prompt_options(command, request.prompts, request.run);
   command.get_option("--task")->default_str("needle and passkey");
   command.get_option("--lengths")->default_str("1024");

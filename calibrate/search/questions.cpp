@@ -12,10 +12,8 @@ namespace {
 // Attention rows of every layer and head that DynamicKV, SnapKV and PoD decide by.
 constexpr std::int64_t kUsualRows = 16;
 
-/// Tokens of the prompt that do not depend on its question. `lost` are missing from its middle.
-std::int64_t context_tokens(const Question& question, std::int64_t lost,
-                            const capture::RunOptions& run, const model::ModelFile& model) {
-  const auto& prompt = question.prompt;
+/// Its context alone.
+data::Prompt without_question(const data::Prompt& prompt) {
   if (prompt.context.empty())
     fail(ErrorCode::usage, printable(prompt.id),
          ": --compress-context needs prompts with a context and a question beside it");
@@ -23,8 +21,16 @@ std::int64_t context_tokens(const Question& question, std::int64_t lost,
   bare.tokens.clear();
   bare.input.clear();
   bare.answer_prefix.clear();
+  bare.earlier.clear();
+  return bare;
+}
+
+/// With how many tokens of a prompt this part of it begins. `lost` are missing from its middle.
+std::int64_t tokens_of_part(const data::Prompt& part, const Question& question, std::int64_t lost,
+                            const capture::RunOptions& run, const model::ModelFile& model) {
+  const auto& prompt = question.prompt;
   const model::Chat chat(run.chat, model.tokenizer().get());
-  const auto without = capture::encode_prompt(bare, model, chat);
+  const auto without = capture::encode_prompt(part, model, chat);
   const auto whole = capture::encode_prompt(prompt, model, chat);
   const auto same = std::mismatch(without.begin(), without.end(), whole.begin(), whole.end());
   const auto count = static_cast<std::int64_t>(same.first - without.begin()) - lost;
@@ -32,7 +38,7 @@ std::int64_t context_tokens(const Question& question, std::int64_t lost,
   // The middle that was lost has to lie within the context.
   if (count < std::max<std::int64_t>(1, lost > 0 ? left / 2 : 0) || count >= left)
     fail(ErrorCode::usage, printable(prompt.id),
-         ": its context and its question cannot be told apart");
+         ": what the cache is cut behind cannot be told from what follows");
   return count;
 }
 
@@ -45,8 +51,12 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
   for (auto& one : prompts) {
     Question question{std::move(one.prompt), std::move(one.tokens)};
     question.max_new = options.max_new > 0 ? options.max_new : data::answer_tokens(question.prompt);
-    if (options.compress_context)
-      question.context_tokens = context_tokens(question, one.cut_tokens, run, model);
+    const auto& prompt = question.prompt;
+    const bool follows = prompt.follows && !prompt.earlier.empty();
+    if (options.compress_context || follows)
+      question.context_tokens =
+          tokens_of_part(options.compress_context ? without_question(prompt) : prompt.first_turn(),
+                         question, one.cut_tokens, run, model);
     questions.push_back(std::move(question));
   }
   return questions;

@@ -14,8 +14,8 @@ struct QuestionOptions {
   bool compress_context = false;
 };
 
-/// Makes questions of prompts. Error(usage) for --compress-context if a prompt's context cannot be
-/// told from its question.
+/// Makes questions of prompts. Those of a conversation have their cache cut behind its first turn.
+/// Error(usage) for --compress-context if a prompt's context cannot be told from its question.
 std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts,
                                      const QuestionOptions& options, const capture::RunOptions& run,
                                      const model::ModelFile& model);

@@ -34,9 +34,13 @@ TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> q
     for (const auto sample : round.samples) {
       const Question& question = questions[sample];
       const auto tokens = static_cast<double>(question.tokens.size());
-      const double reading =
-          std::max(speed.prefill(tokens), speed.streaming() ? speed.weights() : 0);
-      const double steps = std::max(1.0, kAnswered * static_cast<double>(question.max_new));
+      // What stands behind the cut is read token by token, through what each policy has kept.
+      const double question_tokens =
+          question.context_tokens > 0 ? tokens - static_cast<double>(question.context_tokens) : 0;
+      const double reading = std::max(speed.prefill(tokens - question_tokens),
+                                      speed.streaming() ? speed.weights() : 0);
+      const double steps =
+          question_tokens + std::max(1.0, kAnswered * static_cast<double>(question.max_new));
       const auto readings = static_cast<double>(read.insert(sample).second + round.apart);
       cost.seconds += readings * reading + steps * speed.step(rows_of(round), tokens);
       cost.answers += round.policies + 1;

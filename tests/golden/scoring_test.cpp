@@ -158,11 +158,9 @@ TEST_F(Scoring, TheCacheIsCutBehindTheContextThatTurnsShare) {
                        {{"input", "What did it look at, as the book says?"}, {"answer", "moon"}}}}};
   const std::string prompts = folder_.write("turns.jsonl", line.dump()).string();
   const auto kept = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"evaluate",        "--model",    demo_model(),
-                                      "--prompts",       prompts,      "--policy",
-                                      "window:recent=8", "--new",      "4",
-                                      "--time-steps",    "0",          "--compress-context",
-                                      "--generations",   "--positions"};
+    std::vector<std::string> words = {"evaluate", "--model",       demo_model(), "--prompts",
+                                      prompts,    "--new",         "4",          "--time-steps",
+                                      "0",        "--generations", "--positions"};
     words.insert(words.end(), more.begin(), more.end());
     const Finished done = run_kvatlas(words);
     EXPECT_EQ(done.status, 0) << done.err;
@@ -173,14 +171,32 @@ TEST_F(Scoring, TheCacheIsCutBehindTheContextThatTurnsShare) {
         positions.push_back(judged.at("positions"));
     return positions;
   };
-  const auto whole = kept({});
+  const std::vector<std::string> window = {"--policy", "window:recent=8", "--compress-context"};
+  const auto whole = kept(window);
   ASSERT_EQ(whole.size(), 2u);
   EXPECT_EQ(whole[0], whole[1]);
   // Where a prompt has lost its middle, the cut still lies behind the context: the last eight of
   // its tokens stay, and not those before the gap.
-  const auto shorter = kept({"--max-tokens", "40"});
+  auto cut_short = window;
+  cut_short.insert(cut_short.end(), {"--max-tokens", "40"});
+  const auto shorter = kept(cut_short);
   ASSERT_EQ(shorter.size(), 2u);
   for (const auto& positions : shorter) EXPECT_GT(positions.at(0).at(0).at(0).at(0).get<int>(), 12);
+
+  // Of a conversation it is cut behind the first question, by which TOVA chooses, for all turns.
+  const std::vector<std::string> tova = {"--policy", "tova:budget=24"};
+  const auto apart = kept(tova);
+  EXPECT_NE(apart.at(0), apart.at(1));
+  for (const char* chat : {"none", "chatml"}) {
+    auto words = tova;
+    words.insert(words.end(), {"--conversation", "--chat", chat});
+    const auto turns = kept(words);
+    ASSERT_EQ(turns.size(), 2u);
+    EXPECT_EQ(turns[0], turns[1]) << chat;
+    if (std::string(chat) == "none") {
+      EXPECT_EQ(turns[0], apart[0]);
+    }
+  }
 }
 
 TEST_F(Scoring, GeneratedPromptsAreOfAsManyTextsAsDepths) {

@@ -2,6 +2,7 @@
 // What `kvatlas evaluate` prints of scores that are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/search/evaluate.hpp"
 
@@ -132,6 +133,27 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   EXPECT_EQ(cells.at(0).at("digits_in_place"), 0.75);
   EXPECT_FALSE(cells.at(2).contains("digits_in_place"));
   EXPECT_EQ(measured.at("full_by_length_and_depth").at(0).at("digits_prefix"), 1);
+}
+
+TEST(EvaluationTables, ScoresByTurn) {
+  Evaluation evaluation;
+  evaluation.policies = {"snapkv:budget=64"};
+  evaluation.judged.resize(1);
+  for (int text = 0; text < 4; ++text)
+    for (const std::int64_t turn : {1, 2}) {
+      add(evaluation, "needle:turns=2", 512, -1, 1, turn == 1 ? 1 : text % 2 * 0.5);
+      evaluation.questions.back().prompt.turn = turn;
+    }
+  const auto tables = evaluation_tables(evaluation);
+  ASSERT_THAT(tables, SizeIs(2));
+  EXPECT_EQ(tables[0].title, "Score by turn");
+  EXPECT_THAT(tables[0].columns, ElementsAre("policy", "turn 1", "turn 2"));
+  EXPECT_THAT(tables[0].rows, ElementsAre(ElementsAre("full", "1.00", "1.00"),
+                                          ElementsAre("snapkv:budget=64", "1.00", "0.25")));
+  const auto by_turn = evaluation_json(evaluation).at("policies").at(1).at("by_turn");
+  EXPECT_EQ(by_turn, nlohmann::json({{{"turn", 1}, {"samples", 4}, {"score", 1.0}},
+                                     {{"turn", 2}, {"samples", 4}, {"score", 0.25}}}));
+  EXPECT_FALSE(evaluation_json(Evaluation{}).at("policies").at(0).contains("by_turn"));
 }
 
 }  // namespace

@@ -45,6 +45,13 @@ TEST_F(TrialCosts, PromptsAreReadOnce) {
   EXPECT_NEAR(two - one, 12 * speed_.step(2, 400), 1e-9);  // three quarters of 16 tokens
 }
 
+TEST_F(TrialCosts, WhatStandsBehindTheCutIsReadTokenByToken) {
+  const double whole = seconds({{1, 0, {2}}});
+  questions_[2].context_tokens = 370;
+  EXPECT_NEAR(seconds({{1, 0, {2}}}) - whole,
+              30 * speed_.step(2, 400) + speed_.prefill(370) - speed_.prefill(400), 1e-9);
+}
+
 TEST_F(TrialCosts, AreSaidInWords) {
   const auto cost = trial_cost(speed_, questions_, std::vector<TrialRound>{{2, 0, {0, 1}}});
   EXPECT_EQ(cost.prompts, 2u);

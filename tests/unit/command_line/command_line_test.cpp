@@ -350,6 +350,8 @@ TEST_F(CommandLine, EvaluateRefusesWhatItCannotJudge) {
               AllOf(HasSubstr("no runtime 'toaster'"), HasSubstr("vllm")));
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--compress-context"}),
               AllOf(HasSubstr("a: "), HasSubstr("context and a question")));
+  EXPECT_THAT(refuses_policy(2, "window:recent=4", {"--conversation"}),
+              HasSubstr("prompts of several turns"));
   EXPECT_THAT(refuses_policy(2, "window:recent=4", {"-o", prompts + ".out"}),
               HasSubstr("exactly one document"));
   EXPECT_THAT(refuses_policy(2, document("same.json", 1), {"-o", prompts}), HasSubstr("--force"));

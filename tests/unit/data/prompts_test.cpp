@@ -84,7 +84,8 @@ TEST(Prompts, AreReadBackAsTheyWereWritten) {
       R"({"task":"lsht","context":"C","input":"Q","answers":["x"],"all_classes":["x","y"],"language":"zh","metric":"f1"})",
       R"({"text":"a","seed":4,"group":"needle/4"})",
       R"({"text":"a","answer_prefix":" It is","max_new_tokens":5})",
-      R"({"task":"trec","context":"C ","question":"Q","answer_prefix":"A:","answers":["x"],"max_new_tokens":128})"};
+      R"({"task":"trec","context":"C ","question":"Q","answer_prefix":"A:","answers":["x"],"max_new_tokens":128})",
+      R"({"context":"C","input":"Q3","answers":["3"],"group":"g","turn":3,"earlier":[{"input":"Q1","answer":"1"},{"input":"Q2","answer":"2"}]})"};
   for (const std::string line : lines) EXPECT_EQ(prompt_line(parse_prompt(line)), line);
 }
 
@@ -151,6 +152,29 @@ TEST(Prompts, ScbenchsTurnsAreQuestionsOnOneContext) {
   EXPECT_THAT(turns[2].answers, ElementsAre("D"));
   EXPECT_EQ(turns[2].metric, "choice");
   EXPECT_THAT(line.unread, ElementsAre("multi_turns.name", "lang"));
+
+  // In a conversation the earlier turns stand before a turn, with what was right.
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    EXPECT_EQ(turns[i].turn, static_cast<std::int64_t>(i) + 1);
+    EXPECT_THAT(turns[i].earlier, testing::SizeIs(i));
+  }
+  Prompt last = turns[2];
+  EXPECT_THAT(last.messages(), ElementsAre("Book.\n\n" + last.input));
+  last.follows = true;
+  EXPECT_THAT(last.messages(), ElementsAre("Book.\n\nOne?", "1", "Two?", "2, II", last.input));
+  EXPECT_EQ(last.as_text(), "Book.\n\nOne? 1\n\nTwo? 2, II\n\n" + last.input);
+  EXPECT_EQ(last.first_turn().as_text(), "Book.\n\nOne?");
+}
+
+TEST(Prompts, EarlierTurnsAreChecked) {
+  const auto refusal = [](const std::string& members) {
+    return error_of([&] { parse_prompt("{" + members + "}"); });
+  };
+  EXPECT_THAT(refusal(R"("text":"t","earlier":[{"input":"q"}])"), HasSubstr("'context'"));
+  EXPECT_THAT(refusal(R"("context":"c","input":"q","earlier":"x")"), HasSubstr("list of turns"));
+  EXPECT_THAT(refusal(R"("context":"c","input":"q","earlier":[7])"), HasSubstr("'earlier'"));
+  EXPECT_THAT(refusal(R"("context":"c","input":"q","earlier":[{"answer":"a"}])"),
+              HasSubstr("'input' is missing"));
 }
 
 TEST(Prompts, LongBenchV2sChoicesFillItsTemplate) {

@@ -66,6 +66,10 @@ TEST(TasksCommand, PrintsAPromptThatReadsBack) {
   EXPECT_EQ(prompt.depth, 0.3);
   EXPECT_EQ(prompt.seed, 1);
   EXPECT_THAT(prompt.context, HasSubstr(prompt.answers.at(0)));
+  const auto second = run_kvatlas({"tasks", "--task", "needle:turns=2", "--turn", "2"});
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(parse_prompt(second.out).turn, 2);
+  EXPECT_EQ(parse_prompt(second.out).earlier.size(), 1u);
   EXPECT_THAT(run_kvatlas({"tasks", "--task", "prose", "--length", "60"}).out,
               HasSubstr("\"text\":"));
 }
@@ -83,6 +87,7 @@ TEST(TasksCommand, RefusesWrongUse) {
   EXPECT_THAT(refusal({"--length", "20"}), HasSubstr("--task"));
   EXPECT_THAT(refusal({"--task", "needle", "--json"}), HasSubstr("--json"));
   EXPECT_THAT(refusal({"--task", "needle", "--seed", "-1"}), HasSubstr("--seed"));
+  EXPECT_THAT(refusal({"--task", "needle", "--turn", "2"}), HasSubstr("expected 1 to 1"));
 }
 
 }  // namespace

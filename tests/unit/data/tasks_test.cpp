@@ -135,6 +135,40 @@ TEST(Tasks, TheSeedAloneChoosesTheAnswers) {
   }
 }
 
+TEST(Tasks, TurnsAreQuestionsOnOneText) {
+  std::vector<Prompt> turns;
+  for (std::int64_t turn = 1; turn <= 3; ++turn)
+    turns.push_back(make_prompt({"needle:turns=3,queries=2", 1000, 0.3, 5, turn}, count_quads));
+  std::set<std::string> answers;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const Prompt& prompt = turns[i];
+    EXPECT_EQ(prompt.id, str("needle:turns=3,queries=2/1000/0.30/5/", i + 1));
+    EXPECT_EQ(prompt.turn, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(prompt.depth, i == 0 ? 0.3 : -1);  // the needles of the others lie elsewhere
+    EXPECT_EQ(prompt.group, turns[0].group);
+    EXPECT_EQ(prompt.context, turns[0].context);
+    EXPECT_THAT(prompt.answers, SizeIs(2));
+    for (const auto& answer : prompt.answers) {
+      EXPECT_THAT(prompt.context, HasSubstr(answer));
+      EXPECT_TRUE(answers.insert(answer).second) << answer;
+    }
+    ASSERT_THAT(prompt.earlier, SizeIs(i));
+    for (std::size_t before = 0; before < i; ++before) {
+      EXPECT_EQ(prompt.earlier[before].input, turns[before].input);
+      EXPECT_EQ(prompt.earlier[before].answer,
+                turns[before].answers[0] + " and " + turns[before].answers[1] + ".");
+    }
+  }
+  EXPECT_EQ(turns_of("needle:turns=3"), 3);
+  EXPECT_EQ(turns_of("needle"), 1);
+  EXPECT_EQ(turns_of("prose"), 1);
+  for (const std::int64_t turn : {0, 4})
+    EXPECT_THAT(error_of([&] {
+                  make_prompt({"needle:turns=3", 1000, 0.5, 0, turn}, count_quads);
+                }),
+                HasSubstr("expected 1 to 3"));
+}
+
 /// What the steps of a prompt say, one after the other.
 std::vector<std::string> steps_of(const Prompt& prompt) {
   std::vector<std::string> steps;
