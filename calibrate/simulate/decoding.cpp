@@ -37,8 +37,8 @@ at::Tensor attention_rows(const HeldHead& head, const Scoring& scoring) {
   const std::int64_t tokens = head.keys.size(0), heads = head.queries.size(0),
                      rows = std::min(head.queries.size(1), tokens);
   const at::Tensor queries = head.queries.narrow(1, head.queries.size(1) - rows, rows),
-                   keys = head.keys.unsqueeze(0),
-                   probs = at::empty({heads, rows, tokens}, keys.options().dtype(at::kFloat));
+                   keys = head.keys.unsqueeze(0);
+  at::Tensor probs = at::empty({heads, rows, tokens}, keys.options().dtype(at::kFloat));
   if (rows == 0) return probs;
   kernels::LastRows io;
   io.queries = any_view<3>(queries);
