@@ -204,7 +204,7 @@ TEST(Tasks, ListsAreEditedStepByStep) {
   for (const std::uint64_t seed : {0, 1, 2, 3}) {
     const Prompt prompt = prompt_of("list-edit:steps=30,items=4", 2048, 0.4, seed);
     ASSERT_THAT(prompt.answers, SizeIs(30));
-    const auto items_of = [](std::string text) {
+    const auto items_of = [](const std::string& text) {
       std::vector<std::string> items;
       for (std::string word : words_of(text)) {
         if (word.back() == ',') word.pop_back();

@@ -26,7 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace testing_samples;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing_support::error_of;
 
 class StoredFiles : public testing::Test {
