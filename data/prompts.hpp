@@ -20,7 +20,6 @@ struct Prompt : PromptDescription {
   /// A question that was asked of the same context before, and its right answer.
   struct Turn {
     std::string input, answer;
-    bool operator==(const Turn&) const = default;
   };
   std::vector<std::int64_t> tokens;
   std::string text;

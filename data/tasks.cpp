@@ -136,6 +136,13 @@ ParsedTask parse_task(std::string_view task) {
   fail(ErrorCode::usage, "there is no task ", quoted(name), "; there are ", names_of(tasks()));
 }
 
+std::int64_t turns_of(const ParsedTask& task) {
+  const auto& given = task.kind.info.options;
+  return std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "turns"; })
+             ? task.options.number("turns")
+             : 1;
+}
+
 /// 0.5 as "0.50", 0.125 as "0.125".
 std::string depth_text(double depth) {
   char text[16];
@@ -230,13 +237,7 @@ const TaskInfo& task_info(std::string_view task) {
   return tasks()[&parse_task(task).kind - kKinds.data()];
 }
 
-std::int64_t turns_of(std::string_view task) {
-  const auto [kind, options] = parse_task(task);
-  const auto& given = kind.info.options;
-  return std::any_of(given.begin(), given.end(), [](const auto& o) { return o.name == "turns"; })
-             ? options.number("turns")
-             : 1;
-}
+std::int64_t turns_of(std::string_view task) { return turns_of(parse_task(task)); }
 
 bool is_task(std::string_view task) {
   const auto name = task.substr(0, task.find(':'));
@@ -262,7 +263,7 @@ Prompt make_prompt(const TaskRequest& request, const CountTokens& count) {
   const ParsedTask task = parse_task(request.task);
   const TaskInfo& info = task.kind.info;
   check(request);
-  const std::int64_t turns = turns_of(request.task);
+  const std::int64_t turns = turns_of(task);
   if (request.turn < 1 || request.turn > turns)
     fail(ErrorCode::usage, "turn ", request.turn, " of the task ", quoted(request.task),
          ": expected 1 to ", turns);

@@ -16,6 +16,7 @@ from .errors import KvatlasError
 from .model import Model
 from .program import run
 
+
 @dataclass(frozen=True, eq=False)
 class Section:
     """One policy of a document."""
