@@ -214,8 +214,9 @@ TEST_F(Render, TheWindowRefusesPlacesThatAreNone) {
 
 TEST_F(Render, TheWindowClosesAtASignal) {
   const Finished closed =
-      run_program({"/usr/bin/env", "QT_QPA_PLATFORM=offscreen", "timeout", "--preserve-status",
-                   "--kill-after=60", "3", kvatlas_program(), "view"});
+      // --foreground: else it signals its process group too, and a second signal ends the program.
+      run_program({"/usr/bin/env", "QT_QPA_PLATFORM=offscreen", "timeout", "--foreground",
+                   "--preserve-status", "--kill-after=60", "10", kvatlas_program(), "view"});
   EXPECT_EQ(closed.status, 130);
   EXPECT_THAT(closed.err, HasSubstr("kvatlas: interrupted\n"));
 }
