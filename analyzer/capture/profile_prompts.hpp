@@ -23,7 +23,7 @@ struct PromptOptions {
       0;  // texts of each task; each stands at every length and depth; 0: as many as depths
   std::int64_t seed = 0;  // the seed of the first of them
   bool quick = false;
-  bool conversation = false;  // turns of one context follow each other (data::Prompt::follows)
+  bool conversation = false;     // turns of one context follow each other (data::Prompt::follows)
   std::int64_t most_tokens = 0;  // longer prompts lose their middle; 0: see truncate_prompt()
   std::int64_t new_tokens = 0;   // that are to follow a prompt; 0: as many as its answer needs
 };
