@@ -16,7 +16,7 @@ from support import (
     threshold_document,
 )
 
-LENGTHS = (400, 700)
+LENGTHS = (400, 1000)
 SELECTIONS = (
     ("tova", {"budget": 64}),
     ("tova", {"budget": 300}),
