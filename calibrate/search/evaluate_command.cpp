@@ -42,13 +42,30 @@ json positions_json(const HeldPositions& positions) {
   return out;
 }
 
-void print_generations(const Evaluation& evaluation, bool has_text) {
+/// The text of each token. One that ends inside a character has a replacement character there.
+json pieces_json(const model::Tokenizer& tokenizer, std::span<const std::int64_t> tokens) {
+  json out = json::array();
+  for (const auto& token : tokens) out.push_back(tokenizer.decode_bytes({&token, 1}, false, false));
+  return out;
+}
+
+/// Which tokens are held, after the cut and later.
+json held_json(const Outcome& outcome) {
+  json out = {{"positions", positions_json(outcome.cut.positions)},
+              {"cut_after", outcome.cut.read}};
+  for (const auto& [read, positions] : outcome.later_cuts)
+    out["later_cuts"].push_back({{"after", read}, {"positions", positions_json(positions)}});
+  if (!outcome.end_positions.empty()) out["end_positions"] = positions_json(outcome.end_positions);
+  return out;
+}
+
+void print_generations(const Evaluation& evaluation, const model::Tokenizer* tokenizer) {
   const auto line = [&](const Question& question, const std::string& policy, const Judged& judged) {
     const Outcome& o = judged.outcome;
     json out = {{"id", question.prompt.id},
                 {"policy", policy},
                 {"tokens", o.tokens},
-                {"text", has_text ? json(judged.text) : json()},
+                {"text", tokenizer ? json(judged.text) : json()},
                 {"cache_lengths", o.cache_lengths},
                 {"kept", o.kept},
                 {"kept_bytes", o.kept_bytes},
@@ -60,8 +77,13 @@ void print_generations(const Evaluation& evaluation, bool has_text) {
     number("score", judged.score);
     number("kl", o.kl);
     number("agreement", o.agreement);
-    if (!o.positions.empty()) out["positions"] = positions_json(o.positions);
-    if (!o.end_positions.empty()) out["end_positions"] = positions_json(o.end_positions);
+    if (!o.cut.positions.empty()) {
+      out.update(held_json(o));
+      out["prompt_tokens"] = question.tokens.size();
+      if (tokenizer) out["pieces"] = pieces_json(*tokenizer, o.tokens);
+      if (tokenizer && policy == "full")
+        out["prompt_pieces"] = pieces_json(*tokenizer, question.tokens);
+    }
     if (!o.mass.empty()) out["mass"] = o.mass;
     if (!o.mass.empty() || !o.lazy.empty()) out["lazy"] = o.lazy;
     if (!o.budgets.empty()) out["budgets"] = o.budgets;
@@ -136,7 +158,7 @@ void run_evaluate(const EvaluateCommand& command) {
   if (!command.output.empty() && evaluation.interrupted == 0)
     write_measured(command, policies, evaluation);
   if (command.generations) {
-    print_generations(evaluation, model->tokenizer() != nullptr);
+    print_generations(evaluation, model->tokenizer().get());
   } else if (command.json) {
     json out = evaluation_json(evaluation);
     out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};
@@ -186,7 +208,7 @@ void add_evaluate_command(CLI::App& app) {
   command
       ->add_flag("--positions", request.positions,
                  "with --generations: also which tokens each layer and KV head keeps, and holds "
-                 "at the end")
+                 "while it generates; the window opens such lines")
       ->needs(command->get_option("--generations"));
   command->footer(
       "Examples:\n"

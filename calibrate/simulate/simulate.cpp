@@ -48,6 +48,7 @@ struct Progress {
   const Plan* plan = nullptr;  // none: the full model
   Outcome outcome;
   Mean kl, agreement, read;
+  std::int64_t cuts_apart = 1;  // how many tokens lie between the cuts that are noted, at least
 };
 
 /// A continuation of a plan. Until its own best token differs from the full model's, what it
@@ -76,6 +77,44 @@ std::vector<Range> kept_ranges(const HeadCut& cut) {
       out.push_back({token, token + 1});
   }
   return out;
+}
+
+HeldPositions kept_positions(const Plan& plan) {
+  HeldPositions out;
+  for (const auto& layer : plan.heads) {
+    auto& of_layer = out.emplace_back();
+    for (const auto& head : layer) of_layer.push_back(kept_ranges(head));
+  }
+  return out;
+}
+
+/// What is held after more tokens were read, up to `read` of them, if nothing is cut.
+HeldPositions grown(const HeldAt& from, std::int64_t read) {
+  HeldPositions out = from.positions;
+  if (from.read == read) return out;
+  for (auto& layer : out)
+    for (auto& head : layer) {
+      if (!head.empty() && head.back().end == from.read)
+        head.back().end = read;
+      else
+        head.push_back({from.read, read});
+    }
+  return out;
+}
+
+/// Notes what is held after `read` tokens if something was cut since the last note.
+void note_cut(Progress& progress, std::int64_t read) {
+  constexpr std::size_t kMostCuts = 256;
+  Outcome& outcome = progress.outcome;
+  auto& cuts = outcome.later_cuts;
+  const HeldAt& last = cuts.empty() ? outcome.cut : cuts.back();
+  if (read - last.read < progress.cuts_apart || outcome.end_positions == grown(last, read)) return;
+  cuts.push_back({read, outcome.end_positions});
+  if (cuts.size() < kMostCuts) return;
+  // A window that rolls is cut at every token: then only some of the cuts are noted.
+  for (std::size_t i = 0; 2 * i + 1 < cuts.size(); ++i) cuts[i] = std::move(cuts[2 * i + 1]);
+  cuts.resize(cuts.size() / 2);
+  progress.cuts_apart *= 2;
 }
 
 /// PoD with keys that are shared while the prompt is read, if the policy has such a part.
@@ -300,6 +339,8 @@ class Simulation {
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
     outcome.full_bytes = cache_shape(config_).full_bytes(cut_ + one.delay());
+    if (options_.positions)
+      outcome.cut = {cut_ + one.delay(), kept_positions(one.full() ? full_plan() : *progress.plan)};
     // What is cut behind the first step holds everything during that step.
     if (one.delay() == 1 && predicted(0) >= 1) outcome.held_bytes = {outcome.full_bytes};
     if (one.full()) {
@@ -376,7 +417,10 @@ class Simulation {
         of.read.add(use.read_bytes);
         if (predicted(step) >= 1) of.outcome.held_bytes.push_back(use.held_bytes);
         of.outcome.cache_lengths = use.lengths;
-        if (options_.positions) of.outcome.end_positions = continuations.positions(numbers[row]);
+        if (options_.positions) {
+          of.outcome.end_positions = continuations.positions(numbers[row]);
+          note_cut(of, cut_ + step + 1);
+        }
         of.outcome.skipped = continuations.skipped(numbers[row]);
       }
       for (const auto i : to_split) split(continuations, live, i);
@@ -434,12 +478,6 @@ class Simulation {
     if (progress.agreement.count > 0) outcome.agreement = progress.agreement.value();
     outcome.read_bytes = progress.read.count > 0 ? progress.read.value() : outcome.kept_bytes;
     const Plan plan = progress.plan ? *progress.plan : full_plan();
-    if (options_.positions) {
-      for (const auto& layer : plan.heads) {
-        auto& of_layer = outcome.positions.emplace_back();
-        for (const auto& head : layer) of_layer.push_back(kept_ranges(head));
-      }
-    }
     outcome.lazy = plan.lazy;
     outcome.mass = plan.mass;
     outcome.budgets = plan.budgets;

@@ -32,7 +32,7 @@ struct SimulateOptions {
   std::int64_t context_tokens = 0;
   /// How many steps each policy is run alone for timing. 0 if it is not timed.
   std::int64_t time_steps = 0;
-  bool positions = false;  // whether the positions of Outcome are filled
+  bool positions = false;  // whether Outcome says which tokens are held
   /// How much memory the copies of parts of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
   /// Where prompts that were read are kept and found again, if policies are tried on them in
@@ -40,14 +40,23 @@ struct SimulateOptions {
   PromptStore* store = nullptr;
 };
 
+/// What is held once so many tokens were read, of the prompt and behind it. What is read later is
+/// held too, until another list says otherwise.
+struct HeldAt {
+  std::int64_t read = 0;
+  HeldPositions positions;
+};
+
 /// What one policy did on one prompt.
 struct Outcome {
   std::vector<std::int64_t> tokens;         // generated
   std::vector<std::int64_t> cache_lengths;  // [layer], at the end: tokens of the longest KV head
   std::vector<std::int64_t> kept;           // [layer], after the cut: likewise
-  /// Which tokens were kept after the cut, and held at the end, if SimulateOptions::positions is
-  /// set.
-  HeldPositions positions, end_positions;
+  // If SimulateOptions::positions is set: which tokens were kept after the cut, which were held at
+  // the end, and between them what was held whenever more was cut, at most 256 times.
+  HeldAt cut;
+  HeldPositions end_positions;
+  std::vector<HeldAt> later_cuts;
   double kept_bytes = 0, full_bytes = 0;  // after the cut, at 16 bits a value or at kv_bits
   /// [generated token that the model has read]: what was held while it was read.
   std::vector<double> held_bytes = {};

@@ -40,6 +40,25 @@ void drop(QWidget& window, const QList<QUrl>& urls) {
   QCoreApplication::sendEvent(&window, &event);
 }
 
+TEST(Files, KeptTokensComeToTheFront) {
+  testing_support::TemporaryFolder folder;
+  const auto path = folder.path() / "kept.jsonl";
+  std::ofstream(path) << R"({"id": "a", "policy": "cut", "tokens": [1], "cache_lengths": [2],)"
+                         R"( "prompt_tokens": 2, "cut_after": 2, "positions": [[[[1, 2]]]]})"
+                      << '\n';
+  Session session;
+  MainWindow window(session, folder.path().c_str() + QStringLiteral("/settings.ini"), screens());
+  window.show();
+  window.open_all({text_of(path)});
+  ASSERT_TRUE(wait_until([&] { return window.screen() && window.screen()->id() == "text"; }));
+  // A line that is wrong says where.
+  std::ofstream(path, std::ios::app) << "{\n";
+  QSignalSpy failed(&session, &Session::failed);
+  window.open_all({text_of(path)});
+  ASSERT_TRUE(wait_until([&] { return !failed.isEmpty(); }));
+  EXPECT_TRUE(failed[0][0].toString().contains("kept.jsonl: line 2"));
+}
+
 TEST(Files, WhatIsNoProfileLeavesWhatIsOpen) {
   ShownWindow shown;
   const auto folder = shown.small().folder();

@@ -35,7 +35,7 @@ void expect_same(const Outcome& a, const Outcome& b) {
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_EQ(a.cache_lengths, b.cache_lengths);
   EXPECT_EQ(a.kept, b.kept);
-  EXPECT_EQ(a.positions, b.positions);
+  EXPECT_EQ(a.cut.positions, b.cut.positions);
   EXPECT_EQ(a.kept_bytes, b.kept_bytes);
   EXPECT_EQ(a.read_bytes, b.read_bytes);
   EXPECT_EQ(a.held_bytes, b.held_bytes);

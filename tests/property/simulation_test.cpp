@@ -474,6 +474,64 @@ TEST_P(SimulationOf, CountsTheBytesKept) {
   }
 }
 
+/// What the notes of cuts say is held agrees, token for token, with the bytes that were counted.
+TEST_P(SimulationOf, NotesWhatIsHeldWhileGenerating) {
+  const std::int64_t n = 90, count = 60;
+  const auto tried = policies({"streaming:initial=4,recent=20", "lagkv:sink=4,lag=16,ratio=1/4",
+                               "snapkv:window=8,budget=30", "decoding:by=h2o,budget=30,every=8"});
+  const std::size_t cuts_of[] = {0, 4, 0, 7};
+  const auto got =
+      run(random_ids(n, 5), tried, {.max_new = count, .compare = false, .positions = true});
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const Outcome& outcome = got.policies[i];
+    if (config.window[0] == 0) {
+      EXPECT_EQ(outcome.later_cuts.size(), cuts_of[i]);
+    }
+    ASSERT_EQ(outcome.cut.read, n);
+    ASSERT_EQ(std::ssize(outcome.held_bytes), count - 1);
+    const HeldAt* last = &outcome.cut;
+    std::size_t next = 0;
+    for (std::int64_t read = n; read < n + count - 1; ++read) {
+      while (next < outcome.later_cuts.size() && outcome.later_cuts[next].read <= read)
+        last = &outcome.later_cuts[next++];
+      double bytes = 0;  // while the token at `read` is read, which is held by then
+      for (std::size_t l = 0; l < last->positions.size(); ++l) {
+        const std::int64_t seen =
+            config.window[l] > 0 ? std::max<std::int64_t>(0, read + 1 - config.window[l]) : 0;
+        for (const auto& head : last->positions[l]) {
+          std::int64_t tokens = read + 1 - std::max(last->read, seen);
+          for (const auto& [begin, end] : head)
+            tokens += std::max<std::int64_t>(0, end - std::max(begin, seen));
+          bytes += static_cast<double>(tokens * 4 * config.head_dim);
+        }
+      }
+      EXPECT_EQ(outcome.held_bytes[read - n], bytes) << "at " << read;
+    }
+  }
+}
+
+/// A window that rolls is cut at every token; of many cuts some are noted.
+TEST_P(SimulationOf, NotesSomeCutsOfARollingWindow) {
+  const std::int64_t n = 40;
+  const auto tried = policies({"streaming:initial=2,recent=6+rolling"});
+  for (const std::int64_t count : {50, 600}) {
+    const auto got =
+        run(random_ids(n, 5), tried, {.max_new = count, .compare = false, .positions = true});
+    const auto& cuts = got.policies[0].later_cuts;
+    if (count == 50) {
+      EXPECT_EQ(std::ssize(cuts), count - 1);
+    }
+    EXPECT_GE(cuts.size(), 49u);
+    EXPECT_LT(cuts.size(), 256u);
+    for (const auto& [read, positions] : cuts)
+      for (const auto& layer : positions)
+        for (const auto& head : layer) {
+          EXPECT_EQ(head.back(), (Range{read - 6, read}));
+        }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, SimulationOf, testing::ValuesIn(kCheckpoints),
                          [](const auto& of) { return of.param; });
 

@@ -21,7 +21,7 @@ constexpr int kLeastHalf = 520;  // pixels of width; with less, one stands below
 
 /// What compares by itself, or shows documents alone.
 bool shows_baseline(const Screen& screen) {
-  static const QStringList others = {"maps", "comparison", "sweep", "precision", "needle"};
+  static const QStringList others = {"maps", "comparison", "sweep", "precision", "needle", "text"};
   return !others.contains(screen.id());
 }
 

@@ -277,7 +277,7 @@ Screen* MainWindow::screen() const {
 }
 
 bool MainWindow::show_screen(const QString& id) {
-  if (!session_.profile() && session_.documents().empty()) return false;
+  if (!session_.is_open()) return false;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (id != QString::fromUtf8(entries_[i].id)) continue;
     if (!made_[i]) {

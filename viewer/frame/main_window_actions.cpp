@@ -259,8 +259,7 @@ void MainWindow::refresh_actions() {
   for (auto* action : actions_->all())
     if (const auto act = actions_->entry(action).act)
       action->setEnabled(has_screen && (compare_of(*act) == Compare::off || session_.baseline()));
-  for (auto* action : screen_actions_)
-    action->setEnabled(has_profile || !session_.documents().empty());
+  for (auto* action : screen_actions_) action->setEnabled(session_.is_open());
 }
 
 void MainWindow::move_in_model(int layers, int heads) {

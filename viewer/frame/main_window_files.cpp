@@ -39,9 +39,8 @@ void MainWindow::connect_files() {
   });
   connect(&session_, &Session::failed, this, [this](const QString& message) {
     banners_->show_message({.text = message,
-                            .details = session_.profile() || !session_.documents().empty()
-                                           ? tr("What was open before is unchanged.")
-                                           : tr("Nothing was opened.")});
+                            .details = session_.is_open() ? tr("What was open before is unchanged.")
+                                                          : tr("Nothing was opened.")});
   });
   connect(&session_, &Session::unfinished, this, [this](const QString& path) {
     watch_->watch(path.toStdString());
@@ -71,6 +70,11 @@ void MainWindow::connect_files() {
     if (std::exchange(front_waits_, false)) show_screen("comparison");
     if (!screen() && !entries_.empty() && !session_.documents().empty())
       show_screen(QString::fromUtf8(entries_.front().id));
+  });
+  connect(&session_, &Session::kept_changed, this, [this] {
+    remember_recent(text_of(session_.kept()->path));
+    show_screen("text");
+    refresh_actions();
   });
   connect(watch_, &FileWatch::replaced, this, &MainWindow::file_replaced);
   connect(watch_, &FileWatch::removed, this, &MainWindow::file_removed);
@@ -116,7 +120,8 @@ void MainWindow::ask_for_files(bool as_baseline) {
   auto* dialog = new QFileDialog(this, as_baseline ? tr("Open baseline") : tr("Open"));
   dialog->setAttribute(Qt::WA_DeleteOnClose);
   dialog->setFileMode(as_baseline ? QFileDialog::ExistingFile : QFileDialog::ExistingFiles);
-  dialog->setNameFilters({tr("Profiles and policies (*.h5 *.json)"), tr("All files (*)")});
+  dialog->setNameFilters(
+      {tr("Profiles, policies and kept tokens (*.h5 *.json *.jsonl)"), tr("All files (*)")});
   dialog->setDirectory(settings_.value("files/folder").toString());
   connect(dialog, &QFileDialog::filesSelected, this, [this, as_baseline](const QStringList& files) {
     if (!files.empty()) settings_.setValue("files/folder", QFileInfo(files.front()).path());

@@ -224,6 +224,13 @@ RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
   return model;
 }
 
+std::vector<double> mean_shares(const RowsModel& model) {
+  std::vector<double> shares;
+  for (std::int64_t key = 0; key < model.n_tokens; ++key)
+    shares.push_back(share_of(model, model.lines.front(), key).mean);
+  return shares;
+}
+
 RowsView rows_view(const RowsModel& model, std::pair<std::int64_t, std::int64_t> keys,
                    const std::vector<std::string>& texts) {
   const std::int64_t first = std::clamp<std::int64_t>(keys.first, 0, model.n_tokens - 1);

@@ -47,6 +47,10 @@ struct RowsModel {
 RowsModel read_rows_model(const profile::Reader& profile, std::size_t position,
                           const RowsChoices& choices);
 
+/// [key]: the attention that it takes from the first line, in the mean over the rows that see it;
+/// NaN where that is not known.
+std::vector<double> mean_shares(const RowsModel& model);
+
 struct RowsView {
   /// Lines of the chosen heads with the first one's band, and below them marks of the keys that are
   /// kept.

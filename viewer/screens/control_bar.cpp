@@ -98,6 +98,16 @@ QSlider* ControlBar::add_slider(const Words& words, int most,
   return slider;
 }
 
+QLineEdit* ControlBar::add_field(const Words& words,
+                                 const std::function<void(const QString&)>& changed) {
+  auto* field = new QLineEdit(this);
+  field->setClearButtonEnabled(true);
+  field->setMinimumWidth(150);
+  place(field, words, true);
+  connect(field, &QLineEdit::textChanged, this, changed);
+  return field;
+}
+
 QPushButton* ControlBar::add_button(const Words& words, const std::function<void()>& pressed) {
   auto* button = new QPushButton(words.name, this);
   place(button, words, false);

@@ -7,6 +7,7 @@
 #include <QComboBox>
 #include <QDoubleSpinBox>
 #include <QLabel>
+#include <QLineEdit>
 #include <QPushButton>
 #include <QSlider>
 #include <QWidget>
@@ -44,6 +45,8 @@ class ControlBar : public QWidget {
                              const std::function<void(double)>& changed);
   /// A slider from 0 to `most`; `moved(value, done)` is called while it is dragged.
   QSlider* add_slider(const Words& words, int most, const std::function<void(int, bool)>& moved);
+  /// A field for words; `changed` is called at every letter.
+  QLineEdit* add_field(const Words& words, const std::function<void(const QString&)>& changed);
   QPushButton* add_button(const Words& words, const std::function<void()>& pressed);
   QLabel* add_text(const Words& words);
 

@@ -19,6 +19,7 @@ const std::vector<ScreenEntry>& screens() {
       {"precision", QT_TRANSLATE_NOOP("Screens", "Number formats"), make_precision_screen},
       {"comparison", QT_TRANSLATE_NOOP("Screens", "Comparison"), make_comparison_screen},
       {"needle", QT_TRANSLATE_NOOP("Screens", "Needle"), make_needle_screen},
+      {"text", QT_TRANSLATE_NOOP("Screens", "Text"), make_text_screen},
   };
   // clang-format on
   return entries;

@@ -29,6 +29,7 @@ Screen* make_comparison_screen(Session& session, QWidget* parent);  // 3.8
 Screen* make_mass_screen(Session& session, QWidget* parent);        // layer x token, proximal mass
 Screen* make_precision_screen(Session& session, QWidget* parent);   // number formats by layer
 Screen* make_needle_screen(Session& session, QWidget* parent);      // score, length x depth
+Screen* make_text_screen(Session& session, QWidget* parent);        // prompts, kept and attended tokens
 // clang-format on
 
 }  // namespace kvatlas::viewer

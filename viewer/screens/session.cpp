@@ -76,6 +76,7 @@ std::vector<std::size_t> OpenedProfile::positions(const std::string& task) const
 struct Session::Opened {
   std::unique_ptr<OpenedProfile> profile;  // the last one
   std::vector<OpenedDocument> documents;
+  std::shared_ptr<const OpenedKeptTokens> kept;  // the last one
   std::vector<std::string> failures;
   std::vector<std::filesystem::path> unfinished;
 };
@@ -111,6 +112,9 @@ void Session::read(const std::vector<std::filesystem::path>& paths, As as) {
               opened_files->profile =
                   std::make_unique<OpenedProfile>(path, std::make_shared<profile::Reader>(path));
               opened_files->profile->moveToThread(home);
+            } else if (holds_kept_tokens(path)) {
+              opened_files->kept = std::make_shared<const OpenedKeptTokens>(
+                  OpenedKeptTokens{path, read_kept_tokens(path)});
             } else {
               opened_files->documents.push_back({path, calibrate::read_document(path)});
             }
@@ -170,6 +174,10 @@ void Session::take(const std::shared_ptr<Opened>& opened_files, As as) {
   }
   if (is_baseline) emit baseline_changed();
   if (!opened_files->documents.empty()) emit documents_changed();
+  if (opened_files->kept) {
+    kept_ = opened_files->kept;
+    emit kept_changed();
+  }
   if (is_new || !opened_files->documents.empty()) emit choices_changed();
   for (const auto& failure : opened_files->failures) emit failed(QString::fromStdString(failure));
   for (const auto& path : opened_files->unfinished)

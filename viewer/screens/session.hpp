@@ -20,6 +20,7 @@
 #include "viewer/maps/tile_cache.hpp"
 #include "viewer/maps/tile_loader.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/models/kept_tokens.hpp"
 #include "viewer/screens/evidence_cache.hpp"
 #include "viewer/screens/map_cursor.hpp"
 #include "viewer/screens/selection.hpp"
@@ -79,6 +80,11 @@ struct OpenedDocument {
   calibrate::Document document;
 };
 
+struct OpenedKeptTokens {
+  std::filesystem::path path;
+  KeptTokens tokens;
+};
+
 class Session : public QObject {
   Q_OBJECT
 
@@ -86,8 +92,9 @@ class Session : public QObject {
   explicit Session(QObject* parent = nullptr);
   ~Session() override;
 
-  /// Opens profiles and documents in another thread; their content tells them apart. The last
-  /// profile becomes the session's profile, or its baseline if `as_baseline` is set. A file that
+  /// Opens profiles, documents and files of kept tokens in another thread; their content tells them
+  /// apart. The last profile becomes the session's profile, or its baseline if `as_baseline` is
+  /// set; the last file of kept tokens takes the place of the one before. A file that
   /// cannot be opened ends in failed() and leaves what is open as it is.
   void open(const std::vector<std::filesystem::path>& paths, bool as_baseline = false);
   /// Reads the profile or the baseline again from its file. What is chosen stays, as far as the
@@ -101,6 +108,10 @@ class Session : public QObject {
   OpenedProfile* profile() const { return profile_.get(); }    // nullptr if none is open
   OpenedProfile* baseline() const { return baseline_.get(); }  // likewise
   const std::vector<OpenedDocument>& documents() const { return documents_; }
+  /// What policies keep of prompts; nullptr if no such file is open.
+  const std::shared_ptr<const OpenedKeptTokens>& kept() const { return kept_; }
+  /// Whether there is anything to show.
+  bool is_open() const { return profile_ || !documents_.empty() || kept_; }
   /// Contents of the documents, without their paths.
   std::vector<calibrate::Document> contents() const;
   /// The section of this name, such as "simlayerkv", in the first document that has it, or null.
@@ -138,6 +149,7 @@ class Session : public QObject {
   void profile_changed();
   void baseline_changed();
   void documents_changed();
+  void kept_changed();
   /// A document with the front of a search was opened; comes before the other signals.
   void front_opened();
   void choices_changed();
@@ -167,6 +179,7 @@ class Session : public QObject {
 
   std::unique_ptr<OpenedProfile> profile_, baseline_;
   std::vector<OpenedDocument> documents_;
+  std::shared_ptr<const OpenedKeptTokens> kept_;
   SelectionModel selection_;
   MapCursor map_cursor_;
   Choices choices_;

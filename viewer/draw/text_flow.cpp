@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "viewer/draw/text_flow.hpp"
+
+#include <QFontMetricsF>
+#include <QHash>
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+
+#include "base/str.hpp"
+
+namespace kvatlas::viewer {
+namespace {
+
+constexpr double kMostShade = 0.62;  // of the colour, so that text stays readable on it
+
+QColor shaded(const Theme& theme, double shade) {
+  const QColor from = theme.background,
+               to = theme.dark ? QColor(0, 114, 178) : QColor(86, 180, 233);
+  const double part = kMostShade * std::clamp(shade, 0.0, 1.0);
+  const auto mixed = [part](int a, int b) {
+    return static_cast<int>(std::lround(a + part * (b - a)));
+  };
+  return {mixed(from.red(), to.red()), mixed(from.green(), to.green()),
+          mixed(from.blue(), to.blue())};
+}
+
+}  // namespace
+
+void TextFlow::set(ShownText text, const QFont& font, double width) {
+  text_ = std::move(text);
+  font_ = font;
+  const QFontMetricsF metrics(font_);
+  ascent_ = metrics.ascent();
+  line_height_ = std::ceil(metrics.height() * 1.35);
+  QHash<QString, double> known;
+  widths_.clear();
+  widths_.reserve(text_.tokens.size());
+  for (const auto& token : text_.tokens) {
+    const QString word = QString::fromStdString(token.text);
+    auto found = known.find(word);
+    if (found == known.end()) found = known.insert(word, metrics.horizontalAdvance(word));
+    widths_.push_back(*found);
+  }
+  width_ = width;
+  lay_out();
+}
+
+void TextFlow::set_width(double width) {
+  if (width == width_) return;
+  width_ = width;
+  lay_out();
+}
+
+void TextFlow::lay_out() {
+  left_.assign(widths_.size(), 0);
+  lines_.clear();
+  double x = 0;
+  bool new_line = true;
+  for (std::size_t i = 0; i < widths_.size(); ++i) {
+    if (new_line || x + widths_[i] > width_) {
+      lines_.push_back(i);
+      x = 0;
+    }
+    left_[i] = x;
+    x += widths_[i];
+    new_line = text_.tokens[i].ends_line || i + 1 == text_.prompt_tokens;
+  }
+}
+
+double TextFlow::height() const { return static_cast<double>(lines_.size()) * line_height_; }
+
+std::optional<std::size_t> TextFlow::token_at(const QPointF& place) const {
+  if (place.y() < 0 || place.x() < 0 || place.y() >= height()) return std::nullopt;
+  const auto line = static_cast<std::size_t>(place.y() / line_height_);
+  const std::size_t end = line + 1 < lines_.size() ? lines_[line + 1] : widths_.size();
+  for (std::size_t i = lines_[line]; i < end; ++i)
+    if (place.x() < left_[i] + widths_[i]) return i;
+  return std::nullopt;
+}
+
+QRectF TextFlow::area_of(std::size_t token) const {
+  if (token >= widths_.size()) return {};
+  const auto line = std::upper_bound(lines_.begin(), lines_.end(), token) - lines_.begin() - 1;
+  return {left_[token], static_cast<double>(line) * line_height_, widths_[token], line_height_};
+}
+
+void TextFlow::paint(QPainter& painter, const QRectF& part, const Theme& theme,
+                     const Marks& marks) const {
+  if (lines_.empty()) return;
+  const auto line_at = [&](double y) {
+    return static_cast<std::size_t>(
+        std::clamp(y / line_height_, 0.0, static_cast<double>(lines_.size() - 1)));
+  };
+  const std::size_t first = lines_[line_at(part.top())], last_line = line_at(part.bottom());
+  const std::size_t end =
+      last_line + 1 < lines_.size() ? lines_[last_line + 1] : text_.tokens.size();
+  painter.setFont(font_);
+  for (std::size_t i = first; i < end; ++i) {
+    const ShownToken& token = text_.tokens[i];
+    const QRectF area = area_of(i);
+    const QRectF behind = area.adjusted(0, 1, 0, -1);
+    if (token.shade > 0) painter.fillRect(behind, shaded(theme, token.shade));
+    const bool faint = text_.faint_zeros && token.value == 0;
+    painter.setPen(faint ? theme.faint_text : theme.text);
+    const double base = area.top() + (line_height_ - QFontMetricsF(font_).height()) / 2 + ascent_;
+    painter.drawText(QPointF(area.left(), base), QString::fromStdString(token.text));
+    if (token.apart) {
+      painter.setPen(QPen(theme.warning, 2));
+      painter.drawLine(QPointF(area.left() + 0.5, area.bottom() - 2),
+                       QPointF(area.right() - 0.5, area.bottom() - 2));
+    }
+  }
+  painter.setBrush(Qt::NoBrush);
+  const auto outline = [&](const QRectF& area, const QPen& pen) {
+    painter.setPen(pen);
+    painter.drawRect(area.adjusted(0.5, 1.5, -0.5, -1.5));
+  };
+  const auto begin =
+      std::lower_bound(marks.found.begin(), marks.found.end(), first,
+                       [](const auto& place, std::size_t token) { return place.second <= token; });
+  for (auto place = begin; place != marks.found.end() && place->first < end; ++place) {
+    QRectF area;  // of the place's tokens in one line
+    for (std::size_t i = place->first; i < place->second; ++i) {
+      const QRectF next = area_of(i);
+      if (!area.isEmpty() && next.top() != area.top()) outline(area, QPen(theme.text, 1));
+      area = area.isEmpty() || next.top() != area.top() ? next : area.united(next);
+    }
+    outline(area, QPen(theme.text, 1));
+  }
+  if (marks.chosen && *marks.chosen >= first && *marks.chosen < end)
+    outline(area_of(*marks.chosen), QPen(theme.accent, 2));
+}
+
+namespace {
+
+class TextPicture : public Picture {
+ public:
+  explicit TextPicture(ShownText text) : text_(std::move(text)), table_(table_of({text_})) {}
+  std::string title() const override { return text_.title; }
+  QSizeF size() const override {
+    TextFlow flow;
+    flow.set(text_, make_theme(false, QFont("DejaVu Sans", 10)).font, kWidth - 2 * kMargin);
+    return {kWidth, std::min(flow.height() + kTitle + kMargin, kMostHeight)};
+  }
+  void paint(QPainter& painter, const QRectF& area, const Theme& theme) const override {
+    painter.fillRect(area, theme.background);
+    QFont bold = theme.font;
+    bold.setBold(true);
+    painter.setFont(bold);
+    painter.setPen(theme.text);
+    painter.drawText(QRectF(area.left() + kMargin, area.top(), area.width() - 2 * kMargin, kTitle),
+                     Qt::AlignVCenter | Qt::AlignLeft, QString::fromStdString(text_.title));
+    TextFlow flow;
+    flow.set(text_, theme.font, area.width() - 2 * kMargin);
+    painter.save();
+    painter.translate(area.left() + kMargin, area.top() + kTitle);
+    const QRectF part(0, 0, area.width() - 2 * kMargin, area.height() - kTitle);
+    painter.setClipRect(part);
+    flow.paint(painter, part, theme, {});
+    painter.restore();
+  }
+  std::string csv() const override {
+    Chart chart;
+    chart.title = text_.title;
+    chart.table = table_;
+    return chart_csv(chart);
+  }
+  std::vector<const Table*> tables() const override { return {&table_}; }
+
+ private:
+  static constexpr double kWidth = 960, kMargin = 16, kTitle = 40, kMostHeight = 20000;
+  ShownText text_;
+  Table table_;
+};
+
+}  // namespace
+
+PicturePtr text_picture(ShownText text) { return std::make_shared<TextPicture>(std::move(text)); }
+
+}  // namespace kvatlas::viewer
