@@ -30,7 +30,12 @@ QFont Headless::font() { return {"DejaVu Sans", 10}; }
 OpenedFiles open_files(const std::vector<std::filesystem::path>& paths) {
   OpenedFiles files;
   for (const auto& path : paths) {
-    if (!profile::is_profile(path)) {
+    if (!profile::is_profile(path) && holds_kept_tokens(path)) {
+      if (files.kept)
+        fail(ErrorCode::usage, quoted(path.string(), 400),
+             " is a second file of kept tokens; expected at most one");
+      files.kept = std::make_unique<const KeptTokens>(read_kept_tokens(path));
+    } else if (!profile::is_profile(path)) {
       files.source.documents.push_back(calibrate::read_document(path));
       files.source.document_paths.push_back(path);
     } else if (!files.profile) {
@@ -46,6 +51,7 @@ OpenedFiles open_files(const std::vector<std::filesystem::path>& paths) {
   }
   files.source.profile = files.profile.get();
   files.source.baseline = files.baseline.get();
+  files.source.kept = files.kept.get();
   return files;
 }
 

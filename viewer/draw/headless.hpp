@@ -26,10 +26,11 @@ class Headless {
 };
 
 /// Files that were opened. What they hold tells what they are: the first profile, a second one,
-/// which is the baseline, and policy documents.
+/// which is the baseline, policy documents, and what policies keep of prompts.
 struct OpenedFiles {
   std::unique_ptr<profile::Reader> profile, baseline;
   std::filesystem::path profile_path, baseline_path;
+  std::unique_ptr<const KeptTokens> kept;
   PictureSource source;
 };
 OpenedFiles open_files(const std::vector<std::filesystem::path>& paths);

@@ -9,6 +9,7 @@
 #include "base/str.hpp"
 #include "viewer/draw/grid_picture.hpp"
 #include "viewer/draw/map_scene.hpp"
+#include "viewer/draw/text_flow.hpp"
 #include "viewer/maps/viewport_moves.hpp"
 #include "viewer/models/rows_model.hpp"
 #include "viewer/models/token_texts.hpp"
@@ -169,7 +170,14 @@ PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& 
   return grid_picture(std::move(scene));
 }
 
-PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& request) {
+namespace {
+
+struct LastRows {
+  RowsModel model;
+  std::vector<std::string> texts;  // of the prompt's tokens
+};
+
+LastRows last_rows_of(const PictureSource& source, const PictureRequest& request) {
   const profile::Reader& profile = source.required_profile();
   const std::size_t sample = sample_with_maps(*tiles_of(profile), request);
   const auto at = request.at.value_or(PictureRequest::Place{});
@@ -178,13 +186,24 @@ PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& 
   if (request.at) choices.heads = {at.head};
   choices.kept_of_head = at.head;
   choices.keep = request.choices.lazy_arrays.keep;
-  const RowsModel model = read_rows_model(profile, sample, choices);
-  std::vector<std::string> texts;
-  for (const auto& text : read_token_texts(profile, sample)) texts.push_back(shown_text(text));
+  LastRows rows{read_rows_model(profile, sample, choices), {}};
+  for (const auto& text : read_token_texts(profile, sample)) rows.texts.push_back(shown_text(text));
+  return rows;
+}
+
+}  // namespace
+
+PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& request) {
+  const auto [model, texts] = last_rows_of(source, request);
   RowsView view = rows_view(model, {0, model.n_tokens}, texts);
   const std::string title = view.lines.title;
   return stacked_picture(
       title, {chart_picture(std::move(view.lines)), chart_picture(std::move(view.heatmap))}, false);
+}
+
+PicturePtr make_text_picture(const PictureSource& source, const PictureRequest& request) {
+  const auto [model, texts] = last_rows_of(source, request);
+  return text_picture(attended_text(model, texts));
 }
 
 }  // namespace kvatlas::viewer

@@ -19,6 +19,8 @@ PicturePtr make_map_picture(const PictureSource& source, const PictureRequest& r
 PicturePtr make_grid_picture(const PictureSource& source, const PictureRequest& request);
 /// The attention of the last rows, of the head that the request names.
 PicturePtr make_rows_picture(const PictureSource& source, const PictureRequest& request);
+/// The prompt as text, shaded by that attention.
+PicturePtr make_text_picture(const PictureSource& source, const PictureRequest& request);
 /// The rectangle that a text names: "100:200,0:50" is queries 100 to 199 and keys 0 to 49. Throws
 /// Error(usage) for any other text, for an empty rectangle, and for one whose keys all come after
 /// its queries.

@@ -9,6 +9,7 @@
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
 #include "viewer/draw/map_makers.hpp"
+#include "viewer/draw/text_flow.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
@@ -153,6 +154,50 @@ PicturePtr needle_picture(const Source& source, const Request& request) {
       needle_chart(needle_model(source.documents), request.choices.sweep.score, false));
 }
 
+/// The run of a policy that is named as it was given, or as the line names it.
+std::size_t run_named(const KeptPrompt& prompt, const std::string& name) {
+  for (std::size_t i = 0; i < prompt.runs.size(); ++i)
+    if (prompt.runs[i].policy == name) return i;
+  fail(ErrorCode::usage, "--policy: there is no ", quoted(name), " among the lines; there are: ",
+       join(prompt.runs, " ", [](const KeptRun& run) { return quoted(run.policy); }));
+}
+
+PicturePtr kept_picture(const Source& source, const Request& request) {
+  if (!source.kept)
+    fail(ErrorCode::usage,
+         "this needs a file of lines that 'kvatlas evaluate --generations --positions' prints");
+  const KeptTokens& kept = *source.kept;
+  KeptChoices choices;
+  choices.prompt = request.sample.value_or(0);
+  if (choices.prompt >= kept.prompts.size())
+    fail(ErrorCode::usage, "--sample: there is no prompt ", choices.prompt, " among ",
+         kept.prompts.size());
+  const KeptPrompt& prompt = kept.prompts[choices.prompt];
+  // Unless named, the first two behind the full cache's.
+  choices.first = !request.policies.empty() ? run_named(prompt, request.policies[0])
+                                            : std::min<std::size_t>(1, prompt.runs.size() - 1);
+  if (request.policies.size() > 1)
+    choices.second = run_named(prompt, request.policies[1]);
+  else if (request.policies.empty() && prompt.runs.size() > 2)
+    choices.second = 2;
+  choices.read = prompt.most_read();
+  if (request.generated) choices.read = std::min(choices.read, prompt.tokens + *request.generated);
+  if (request.at) {
+    if (request.at->layer >= kept.layers || request.at->head >= kept.kv_heads)
+      fail(ErrorCode::usage, "--at: the model has ", kept.layers, " layers and ", kept.kv_heads,
+           " KV heads, counted from 0");
+    choices.head = static_cast<std::size_t>(request.at->layer * kept.kv_heads + request.at->head);
+  }
+  KeptView view = kept_view(kept, choices);
+  std::vector<PicturePtr> texts;
+  for (auto& text : view.texts) texts.push_back(text_picture(std::move(text)));
+  const std::string title = view.shares.title;
+  return stacked_picture(
+      title,
+      {chart_picture(std::move(view.shares)), stacked_picture(title, std::move(texts), true)},
+      false);
+}
+
 PicturePtr difference_picture(const Source& source, const Request& request) {
   const auto& first = source.required_profile();
   if (!source.baseline) fail(ErrorCode::usage, "this compares two profiles: give a second one");
@@ -234,6 +279,10 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
       return make_grid_picture(source, request);
     case PictureKind::rows:
       return make_rows_picture(source, request);
+    case PictureKind::text:
+      return make_text_picture(source, request);
+    case PictureKind::kept:
+      return kept_picture(source, request);
   }
   fail(ErrorCode::internal, "no such picture");
 }

@@ -13,6 +13,7 @@
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/tile_plan.hpp"
 #include "viewer/models/choices.hpp"
+#include "viewer/models/kept_tokens.hpp"
 #include "viewer/models/picture_list.hpp"
 
 namespace kvatlas::viewer {
@@ -21,6 +22,7 @@ namespace kvatlas::viewer {
 struct PictureSource {
   const profile::Reader* profile = nullptr;   // may be null: some pictures need documents alone
   const profile::Reader* baseline = nullptr;  // the profile to compare with; may be null
+  const KeptTokens* kept = nullptr;           // what policies keep of prompts; may be null
   std::vector<calibrate::Document> documents;
   std::vector<std::filesystem::path> document_paths;  // one for each document
 
@@ -35,9 +37,11 @@ struct PictureRequest {
   struct Place {
     std::int64_t layer = 0, head = 0;
   };
-  std::optional<Place> at;               // --at L12.H3
-  std::optional<std::size_t> sample;     // --sample: its position in the profile
-  std::optional<TokenRectangle> region;  // --region: a part of a map
+  std::optional<Place> at;                // --at L12.H3
+  std::optional<std::size_t> sample;      // --sample: its position in the profile
+  std::vector<std::string> policies;      // --policy: of kept tokens, at most two
+  std::optional<std::int64_t> generated;  // --generated: of kept tokens; none: all
+  std::optional<TokenRectangle> region;   // --region: a part of a map
 };
 
 /// The picture of this kind. Throws Error(usage), saying what is missing, if the source does not

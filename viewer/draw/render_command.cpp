@@ -57,6 +57,11 @@ void take(const std::optional<From>& from, To& to) {
 PictureRequest request_of(const RenderOptions& options, const PictureSource& source) {
   PictureRequest request;
   Choices& choices = request.choices;
+  request.policies = options.policies;
+  request.generated = options.generated;
+  if (!options.at.empty()) request.at = parse_place(options.at);
+  if (source.kept && !source.profile && options.sample)
+    request.sample = static_cast<std::size_t>(*options.sample);
   if (source.profile) {
     const auto& profile = *source.profile;
     choices = initial_choices(profile.header(), profile.samples(), source.documents);
@@ -73,8 +78,7 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
       request.sample = static_cast<std::size_t>(found - samples.begin());
       if (!options.task) request.positions = {*request.sample};
     }
-    if (!options.at.empty()) {
-      request.at = parse_place(options.at);
+    if (request.at) {
       const auto& header = profile.header();
       if (request.at->layer >= header.n_layers || request.at->head >= header.n_heads)
         fail(ErrorCode::usage, "--at ", printable(options.at), ": the model has ", header.n_layers,

@@ -48,6 +48,10 @@ const std::vector<PictureEntry>& picture_list() {
       {PictureKind::grid, "grid", "Attention maps of all heads", "profile --capture maps"},
       {PictureKind::rows, "rows", "Attention of the last rows; with --at one head",
        "profile --capture maps"},
+      {PictureKind::text, "text", "The prompt, by the attention that the last rows give it",
+       "profile --capture maps", false},
+      {PictureKind::kept, "kept", "What policies keep of a prompt, in its text",
+       "lines of 'evaluate --generations --positions'", false},
   };
   return kPictures;
 }

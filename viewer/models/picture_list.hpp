@@ -34,6 +34,8 @@ enum class PictureKind : std::uint8_t {
   map,
   grid,
   rows,
+  text,
+  kept,
 };
 
 struct PictureEntry {

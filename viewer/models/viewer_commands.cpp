@@ -60,7 +60,9 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
       "render", "Draw one chart or map to a PNG, SVG or CSV file, without a window");
   const auto options = std::make_shared<RenderOptions>();
   RenderOptions& o = *options;
-  command->add_option("files", o.files, "a profile (.h5), a second one as baseline, documents")
+  command
+      ->add_option("files", o.files,
+                   "a profile (.h5), a second one as baseline, documents, or kept tokens (.jsonl)")
       ->type_name("FILE");
   command->add_option("--what", o.what, "what to draw; 'list' shows all")->type_name("NAME");
   command->add_option("-o,--output", o.output, "the file to write: .png, .svg or .csv")
@@ -83,8 +85,19 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
 
   const char* const kSamples = "What of the profile";
   command->add_option("--task", o.task, "samples of this task [all]")->group(kSamples);
-  command->add_option("--sample", o.sample, "one sample, by its index")->group(kSamples);
+  command->add_option("--sample", o.sample, "one sample, by its index; of kept tokens a prompt")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kSamples);
   command->add_option("--at", o.at, "layer and head, as L12.H3")->group(kSamples);
+  command
+      ->add_option("--policy", o.policies,
+                   "kept: the policy that is shown, given twice the one beside it [the first two]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kSamples);
+  command->add_option("--generated", o.generated, "kept: how many tokens were generated [all]")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->group(kSamples);
   command
       ->add_option("--region", o.region,
                    "map: queries 5000 to 5255 and keys 0 to 511 are 5000:5256,0:512 [all]")

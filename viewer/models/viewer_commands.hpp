@@ -26,8 +26,10 @@ struct RenderOptions {
   std::vector<std::filesystem::path> files;
   std::string what, at, region, size, colours = "viridis";
   std::filesystem::path output;
+  std::vector<std::string> policies;
   std::optional<std::string> task, identify, pooling, form, score;
-  std::optional<std::int64_t> sample, length, initial, recent, w_last, budget, window, kernel;
+  std::optional<std::int64_t> sample, generated, length, initial, recent, w_last, budget, window,
+      kernel;
   std::optional<double> threshold, share, delta, least_share, wanted_compression, saving;
   bool per_head = false, divergence = false, against_kept = false;
   bool dark = false, transparent = false, force = false;

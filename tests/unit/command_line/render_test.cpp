@@ -170,6 +170,38 @@ TEST_F(Render, EveryPictureIsDrawnOrSaysWhatItNeeds) {
   EXPECT_GE(drawn_ones, 2u * 14);
 }
 
+TEST_F(Render, WhatPoliciesKeepOfAPrompt) {
+  const auto kept = write_file(
+      "kept.jsonl", R"({"id": "a", "policy": "one", "tokens": [1, 2], "cache_lengths": [2],)"
+                    R"( "prompt_tokens": 2, "cut_after": 2, "positions": [[[[1, 2]], []]]})"
+                    "\n"
+                    R"({"id": "a", "policy": "two", "tokens": [1, 2], "cache_lengths": [2],)"
+                    R"( "prompt_tokens": 2, "cut_after": 2, "positions": [[[], [[0, 2]]]]})"
+                    "\n");
+  const auto drawn = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"render", kept, "--what", "kept"});
+    words.insert(words.end(), {"--force", "-o", path("kept.csv")});
+    const auto done = run_kvatlas(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+    return content(path("kept.csv"));
+  };
+  EXPECT_THAT(drawn({"--policy", "two", "--policy", "one", "--generated", "0"}),
+              HasSubstr("0,0,0,0.5\n0,1,1,0\n"));
+  EXPECT_THAT(drawn({"--policy", "one", "--at", "L0.H0"}),
+              HasSubstr("0,\"#0 \",0\n1,\"#1 \",1\n2,\"#2 \",1\n"));
+  EXPECT_THAT(refused(2, {kept, "--what", "kept", "--policy", "no", "-o", path("a.csv")}),
+              HasSubstr("no 'no' among the lines; there are: 'one' 'two'"));
+  EXPECT_THAT(refused(2, {kept, "--what", "kept", "--at", "L0.H2", "-o", path("a.csv")}),
+              HasSubstr("1 layers and 2 KV heads"));
+  EXPECT_THAT(refused(2, {kept, "--what", "kept", "--sample", "1", "-o", path("a.csv")}),
+              HasSubstr("no prompt 1 among 1"));
+  EXPECT_THAT(refused(2, {profile(), "--what", "kept", "-o", path("a.csv")}),
+              HasSubstr("evaluate --generations --positions"));
+  EXPECT_THAT(refused(3, {write_file("bad.jsonl", R"({"cache_lengths": []})"), "--what", "kept",
+                          "-o", path("a.csv")}),
+              HasSubstr("bad.jsonl: line 1"));
+}
+
 TEST_F(Render, Refuses) {
   const auto out = path("a.svg");
   EXPECT_THAT(refused(2, {profile(), "-o", out}), HasSubstr("--what is missing"));
