@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/comparison_screen.hpp"
 
+#include <QComboBox>
 #include <QListWidget>
 #include <QSignalSpy>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,6 +67,32 @@ class ComparisonTest : public testing::Test {
   }
   SmallSession small_;
 };
+
+TEST_F(ComparisonTest, WhatIsReadAndWhatIsHeld) {
+  auto out = document(session().profile()->header());
+  constexpr double mib = 1 << 20;
+  for (const auto& [policy, score, kept, read] :
+       {std::tuple("quest:budget=64", 0.85, 1.0, 0.15), {"tova:budget=64", 0.6, 0.2, 0.2}})
+    out.compared.push_back(
+        {{"policy", policy},
+         {"measured",
+          {{"score", estimate(score)},
+           {"kept_share", kept},
+           {"read_bytes_per_token", 64 * read},
+           {"full_read_bytes_per_token", 64},
+           {"held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {kept * mib, kept * 2 * mib}}}},
+           {"full_held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {mib, 2 * mib}}}}}}});
+  calibrate::write_document(out, small_.folder() / "policy.json", true);
+  open_and_wait(session(), {small_.folder() / "policy.json"});
+  ComparisonScreen screen(session(), nullptr);
+  show(screen);
+  ASSERT_TRUE(wait_until([&] { return screen.settled() && screen.view().series.size() == 4; }));
+  EXPECT_EQ(screen.memory_chart().chart().lines.size(), 3u);
+  screen.findChild<QComboBox*>("cost")->setCurrentIndex(1);
+  ASSERT_TRUE(wait_until([&] { return screen.settled() && screen.view().series.size() == 2; }));
+  EXPECT_TRUE(screen.focus_text().contains("quest"));
+  grab_screenshots(screen, session(), "comparison-read");
+}
 
 TEST_F(ComparisonTest, PoliciesOfDocuments) {
   ComparisonScreen screen(session(), nullptr);

@@ -124,15 +124,20 @@ PicturePtr overview_picture(const Source& source, const Request& request) {
   return stacked_picture("Policies at their present settings", std::move(charts), false);
 }
 
-ComparisonView comparison(const ComparisonModel& model, const Request& request) {
-  return comparison_view(model, {request.choices.length, {}});
+ComparisonView comparison(const ComparisonModel& model, const Request& request,
+                          CostAxis cost = CostAxis::kept) {
+  return comparison_view(model, {request.choices.length, {}, {}, cost});
 }
 
-PicturePtr comparison_picture(const Source& source, const Request& request) {
+PicturePtr comparison_picture(const Source& source, const Request& request, CostAxis cost) {
   const auto model = comparison_model(source.documents);
   if (model.policies.empty() && model.searched.empty())
     fail(ErrorCode::usage, "no document has scores: 'kvatlas calibrate --model' measures them");
-  return chart_picture(comparison(model, request).pareto);
+  Chart pareto = comparison(model, request, cost).pareto;
+  if (pareto.points.empty())
+    fail(ErrorCode::usage,
+         "no document says what policies read: 'kvatlas evaluate -o' measures it");
+  return chart_picture(std::move(pareto));
 }
 
 PicturePtr comparison_layers_picture(const Source& source, const Request& request) {
@@ -262,7 +267,9 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
     case PictureKind::overview:
       return overview_picture(source, request);
     case PictureKind::comparison:
-      return comparison_picture(source, request);
+      return comparison_picture(source, request, CostAxis::kept);
+    case PictureKind::comparison_read:
+      return comparison_picture(source, request, CostAxis::read);
     case PictureKind::comparison_layers:
       return comparison_layers_picture(source, request);
     case PictureKind::comparison_memory:

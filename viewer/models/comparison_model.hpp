@@ -60,17 +60,22 @@ struct ComparisonModel {
 /// Error(usage) if no document has scores or says anything of layers.
 ComparisonModel comparison_model(std::span<const calibrate::Document> documents);
 
+/// What a policy's score is held against: the share of the cache that it keeps, or of the cache's
+/// bytes that a decode step reads. Some policies keep everything and read little.
+enum class CostAxis : std::uint8_t { kept, read };
+
 struct ComparisonSettings {
   std::int64_t length = 0;      // prompt length for which bytes are given
-  std::optional<double> share;  // Share of the cache at which policies are compared.
+  std::optional<double> share;  // the share at which policies are compared
   Choices::Front front = {};    // the point that was chosen
+  CostAxis cost = CostAxis::kept;
 };
 
 struct ComparisonView {
   struct At {
     const ComparedPolicy* policy = nullptr;  // an element of the model's `searched`
   };
-  /// For each method the best score that keeps no more than `share`.
+  /// For each method the best score that costs no more than `share`.
   std::vector<At> at_equal_bytes;
   /// The policy behind each point of the chart, in the order of points[series].points.
   std::vector<std::vector<const ComparedPolicy*>> series;

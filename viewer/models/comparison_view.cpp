@@ -20,22 +20,46 @@ std::string bytes_at(double share, const ComparisonModel& model,
   return std::isnan(bytes) ? "-" : bytes_str(std::llround(bytes));
 }
 
+double cost_of(const ComparedPolicy& policy, CostAxis axis) {
+  if (axis == CostAxis::kept) return policy.kept_share;
+  return policy.measured ? policy.measured->read_share : kNoNumber;
+}
+
+/// Whether a policy keeps less, reads less or scores more than each of the others. Where it is not
+/// known what some read, that counts for nobody.
+bool is_best_somewhere(const ComparedPolicy& policy,
+                       const std::vector<const ComparedPolicy*>& all) {
+  return std::none_of(all.begin(), all.end(), [&](const ComparedPolicy* other) {
+    const double read = cost_of(policy, CostAxis::read), read_by = cost_of(*other, CostAxis::read);
+    const bool reads = !std::isnan(read) && !std::isnan(read_by);
+    const bool as_good = other->score.mean >= policy.score.mean &&
+                         other->kept_share <= policy.kept_share && (!reads || read_by <= read);
+    const bool better = other->score.mean > policy.score.mean ||
+                        other->kept_share < policy.kept_share || (reads && read_by < read);
+    return as_good && better;
+  });
+}
+
 Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& settings,
                    ComparisonView& view) {
   Chart chart;
-  chart.title = "Score against the cache kept";
-  chart.x = {"KV kept", "share", {}, {{0, 1}}};
+  const bool by_kept = settings.cost == CostAxis::kept;
+  chart.title = by_kept ? "Score against the cache kept" : "Score against the cache read a token";
+  chart.x = {by_kept ? "KV kept" : "KV read a token", "share", {}, {{0, 1}}};
   chart.y = {"score", "", {}, {{0, 1}}};
   std::map<std::string, std::size_t> series;
   std::vector<const ComparedPolicy*> all;
+  double most_cost = 1;
   const auto add = [&](const ComparedPolicy& policy, Emphasis emphasis) {
-    if (std::isnan(policy.kept_share)) return;
+    const double cost = cost_of(policy, settings.cost);
+    if (std::isnan(cost)) return;
+    most_cost = std::max(most_cost, cost);
     const auto [found, is_new] = series.try_emplace(policy.method, chart.points.size());
     if (is_new) {
       chart.points.push_back({policy.method, {}, static_cast<int>(chart.points.size())});
       view.series.emplace_back();
     }
-    chart.points[found->second].points.push_back({policy.kept_share, policy.score.mean,
+    chart.points[found->second].points.push_back({cost, policy.score.mean,
                                                   policy.name + ", " + policy.setting,
                                                   policy.score.low, policy.score.high, emphasis});
     view.series[found->second].push_back(&policy);
@@ -50,7 +74,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     add(policy, is_chosen(policy) ? Emphasis::strong : Emphasis::faint);
   std::vector<double> costs, gains;
   for (const auto* policy : all) {
-    costs.push_back(policy->kept_share);
+    costs.push_back(cost_of(*policy, settings.cost));
     gains.push_back(policy->score.mean);
   }
   Line front{"best of all", {}, Emphasis::strong, true};
@@ -69,12 +93,17 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
   if (settings.share)
     chart.marks.push_back(
         {"compared at", *settings.share, true, Handle::compared_share, Emphasis::strong});
-  if (model.most_share > 0 && model.most_share <= 1)
+  chart.x.range = {{0, most_cost}};
+  if (by_kept && model.most_share > 0 && model.most_share <= 1)
     chart.marks.push_back({"memory allowed", model.most_share, true});
   if (model.least_score > 0) chart.marks.push_back({"loss allowed", model.least_score, false});
   chart.notes.push_back(
       "filled points were measured as calibrated, or are chosen from a front; hollow ones were "
       "tried in a search: their intervals (95 %) are in the table");
+  if (!by_kept)
+    chart.notes.push_back(
+        "what a decode step reads, as a share of what it reads of the full cache; known of what "
+        "'kvatlas evaluate -o' measured");
 
   auto& columns = chart.table.columns;
   columns = {{"policy"},
@@ -86,8 +115,12 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
              {"high"},
              {"change", "points"}};
   for (const auto& task : model.tasks) columns.push_back({task});
-  for (const char* title : {"KL", "agreement", "needs training", "front"})
-    columns.push_back({title, std::string(title) == "KL" ? "nat" : ""});
+  for (const Table::Column& column : {Table::Column{"KL", "nat"},
+                                      {"agreement"},
+                                      {"KV read a token", "share"},
+                                      {"needs training"},
+                                      {"front"}})
+    columns.push_back(column);
   for (const auto* policy : all) {
     const auto& measured = policy->measured;
     auto& row = chart.table.rows.emplace_back();
@@ -100,23 +133,25 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
                                                             : kNoNumber);
     row.push_back(measured ? measured->kl.mean : kNoNumber);
     row.push_back(measured ? measured->agreement.mean : kNoNumber);
+    row.push_back(cost_of(*policy, CostAxis::read));
     row.push_back(policy->needs_training ? "yes" : "no");
-    row.push_back(on_front.count(policy) ? "yes" : "");
+    row.push_back(is_best_somewhere(*policy, all) ? "yes" : "");
   }
   return chart;
 }
 
-/// Of each method the best setting that keeps no more than the share.
+/// Of each method the best setting that costs no more than the share.
 Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSettings& settings,
                   ComparisonView& view) {
   std::vector<const ComparedPolicy*> best;
   const auto offer = [&](const ComparedPolicy& policy) {
-    if (std::isnan(policy.kept_share) || policy.kept_share > share + 1e-9) return;
+    const double cost = cost_of(policy, settings.cost);
+    if (std::isnan(cost) || cost > share + 1e-9) return;
     for (auto*& other : best)
       if (other->method == policy.method) {
         const bool better =
             policy.score.mean > other->score.mean ||
-            (policy.score.mean == other->score.mean && policy.kept_share < other->kept_share);
+            (policy.score.mean == other->score.mean && cost < cost_of(*other, settings.cost));
         if (better) other = &policy;
         return;
       }
@@ -127,13 +162,16 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
   std::stable_sort(best.begin(), best.end(),
                    [](const auto* a, const auto* b) { return a->score.mean > b->score.mean; });
   Chart chart;
-  chart.title = str("At ", percent_text(share), " of the cache, ", bytes_at(share, model, settings),
-                    " at ", settings.length, " tokens");
+  chart.title = settings.cost == CostAxis::kept
+                    ? str("At ", percent_text(share), " of the cache, ",
+                          bytes_at(share, model, settings), " at ", settings.length, " tokens")
+                    : str("At ", percent_text(share), " of the cache's bytes read a token");
+  const std::string chart_cost = settings.cost == CostAxis::kept ? "KV kept" : "KV read a token";
   chart.x = {"policies, the best first", "", {}, {{-0.5, static_cast<double>(best.size()) - 0.5}}};
   if (best.empty()) chart.x.range = {{0, 1}};
   chart.y = {"score", "", {}, {{0, 1}}};
   chart.table.columns = {{"policy"}, {"setting"}, {"score"},
-                         {"low"},    {"high"},    {"KV kept", "share"}};
+                         {"low"},    {"high"},    {chart_cost, "share"}};
   // Series and the line before them stand where the other chart has them, so that they look alike.
   chart.lines.push_back({"", {}});
   for (const auto& series : view.pareto.points) chart.points.push_back({"", {}, series.shape});
@@ -149,11 +187,13 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
     series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
                              policy.score.low, policy.score.high, Emphasis::strong});
     chart.table.rows.push_back({policy.name, policy.setting, policy.score.mean, policy.score.low,
-                                policy.score.high, policy.kept_share});
+                                policy.score.high, cost_of(policy, settings.cost)});
     view.at_equal_bytes.push_back({best[i]});
   }
   if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
-  if (best.empty()) chart.notes.push_back("no policy keeps as little");
+  if (best.empty())
+    chart.notes.push_back(
+        str("no policy ", settings.cost == CostAxis::kept ? "keeps" : "reads", " as little"));
   return chart;
 }
 

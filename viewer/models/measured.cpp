@@ -80,6 +80,8 @@ std::optional<Measured> measured_of(const json& measured) {
   if (std::isnan(out.full.mean)) out.full.mean = out.score.mean - out.change.mean / 100;
   out.kept_share = number_in(measured, "kept_share");
   if (std::isnan(out.kept_share)) out.kept_share = 1 - number_in(measured, "kv_saved");
+  out.read_share = number_in(measured, "read_bytes_per_token") /
+                   number_in(measured, "full_read_bytes_per_token");
   out.kl = interval_of(member_of(measured, "kl"));
   out.agreement = interval_of(member_of(measured, "agreement"));
   const json& tasks = member_of(measured, "tasks");

@@ -23,6 +23,7 @@ struct Measured {
   Interval score, full;    // 0 to 1
   Interval change;         // score less that of the full cache, in points
   double kept_share = kNoNumber;
+  double read_share = kNoNumber;  // of what the full cache reads in a decode step
   Interval kl, agreement;
   /// Score of each task; empty if there is only one task.
   std::map<std::string, Interval> tasks;

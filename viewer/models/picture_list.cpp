@@ -34,6 +34,8 @@ const std::vector<PictureEntry>& picture_list() {
       {PictureKind::overview, "overview", "every policy at its present setting", "profile", false},
       {PictureKind::comparison, "comparison", "score of every policy against the cache kept",
        "a document of 'calibrate --model' or 'evaluate -o'"},
+      {PictureKind::comparison_read, "comparison-read",
+       "score of every policy against the cache read a token", "a document of 'evaluate -o'"},
       {PictureKind::comparison_layers, "comparison-layers", "what each policy keeps of each layer",
        "a document of 'calibrate'"},
       {PictureKind::comparison_memory, "comparison-memory",

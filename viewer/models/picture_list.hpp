@@ -26,6 +26,7 @@ enum class PictureKind : std::uint8_t {
   precision_curve,
   overview,
   comparison,
+  comparison_read,
   comparison_layers,
   comparison_memory,
   needle,

@@ -21,10 +21,18 @@ ComparisonScreen::ComparisonScreen(Session& session, QWidget* parent)
        tr("Policies of the open documents, or the profile (A) with the baseline (B).")},
       {tr("policies"), tr("profiles, side by side"), tr("profiles, difference")},
       [this](int index) { show_kind(static_cast<Show>(index)); });
+  cost_box_ = bar().add_combo(
+      {"cost", tr("Against"),
+       tr("What scores are held against: the share of the cache that is kept, or of its bytes "
+          "that a decode step reads. Some policies keep everything and read little.")},
+      {tr("the cache kept"), tr("the cache read a token")}, [this](int index) {
+        cost_ = static_cast<CostAxis>(index);
+        if (model_) compute();
+      });
   share_box_ = bar().add_number(
-      {"share", tr("At KV kept"),
-       tr("Policies are compared at equal bytes: each with its best setting that keeps no more "
-          "than this share of the cache. Drag the line, or press [ and ].")},
+      {"share", tr("At"),
+       tr("Policies are compared at equal bytes: each with its best setting that keeps, or reads, "
+          "no more than this share of the cache. Drag the line, or press [ and ].")},
       {0.01, 1, 0.01, 2}, [this](double value) {
         share_ = value;
         if (model_) compute();
@@ -51,6 +59,7 @@ void ComparisonScreen::make_charts() {
   pareto_ = add_chart(tr("Score of every policy against the cache it keeps"));
   equal_ = add_chart(tr("The best of each policy at equal bytes"));
   strips_ = add_chart(tr("What each policy keeps of each layer"));
+  memory_ = add_chart(tr("What each policy holds over generated tokens"));
   masses_ = add_chart(tr("Layer masses of both profiles"));
   budgets_ = add_chart(tr("Budgets of both profiles"));
   similarity_ = add_chart(tr("Similarity of layers in both profiles"));
@@ -77,7 +86,8 @@ void ComparisonScreen::make_charts() {
     return splitter;
   };
   pages_->addWidget(
-      split(Qt::Vertical, {{split(Qt::Horizontal, {{pareto_, 3}, {equal_, 2}}), 3}, {strips_, 2}}));
+      split(Qt::Vertical, {{split(Qt::Horizontal, {{pareto_, 3}, {equal_, 2}}), 3},
+                           {split(Qt::Horizontal, {{strips_, 3}, {memory_, 2}}), 2}}));
   pages_->addWidget(
       split(Qt::Horizontal, {{split(Qt::Vertical, {{masses_, 1}, {budgets_, 1}}), 3},
                              {split(Qt::Vertical, {{similarity_, 3}, {changes_, 2}}), 2}}));
@@ -178,13 +188,13 @@ void ComparisonScreen::compute() {
   if (!profiles_shown()) {
     compute_view(
         [model = model_, settings = ComparisonSettings{session().choices().length, share_,
-                                                       session().choices().front}] {
+                                                       session().choices().front, cost_}] {
           return comparison_view(*model, settings);
         },
         [this, model = model_](ComparisonView view) {
           of_view_ = model;
           view_ = std::move(view);
-          show_page(0, {view_.pareto, view_.equal, view_.strips, {}, {}, {}});
+          show_page(0, {view_.pareto, view_.equal, view_.strips, view_.memory, {}, {}, {}});
         });
     return;
   }
@@ -195,7 +205,7 @@ void ComparisonScreen::compute() {
       [first = first_, second = second_, settings] { return diff_view(*first, *second, settings); },
       [this](DiffView view) {
         diff_ = std::move(view);
-        show_page(1, {{}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
+        show_page(1, {{}, {}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
         show_changes();
       });
 }
@@ -203,7 +213,7 @@ void ComparisonScreen::compute() {
 /// Charts in the order of their views; those of the other page are empty.
 void ComparisonScreen::show_page(int page, const std::vector<Chart>& charts) {
   pages_->setCurrentIndex(page);
-  const std::array views = {pareto_, equal_, strips_, masses_, budgets_, similarity_};
+  const std::array views = {pareto_, equal_, strips_, memory_, masses_, budgets_, similarity_};
   for (std::size_t i = 0; i < views.size(); ++i) set_chart(*views[i], charts[i]);
 }
 
@@ -236,7 +246,9 @@ void ComparisonScreen::show_choices() {
   ControlBar::set(*kind_, static_cast<int>(show_));
   ControlBar::set(*share_box_, share_);
   ControlBar::set(*depth_box_, by_depth_);
+  ControlBar::set(*cost_box_, static_cast<int>(cost_));
   share_box_->setEnabled(!profiles_shown());
+  cost_box_->setEnabled(!profiles_shown());
   depth_box_->setEnabled(profiles_shown());
 }
 

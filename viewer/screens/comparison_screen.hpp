@@ -35,6 +35,7 @@ class ComparisonScreen : public LiveScreen {
   const ComparisonView& view() const { return view_; }
   const DiffView& diff() const { return diff_; }
   ChartView& pareto_chart() const { return *pareto_; }
+  ChartView& memory_chart() const { return *memory_; }
   QListWidget& changes() const { return *changes_; }
 
  protected:
@@ -54,13 +55,14 @@ class ComparisonScreen : public LiveScreen {
   bool profiles_shown() const { return show_ != Show::policies; }
 
   Show show_ = Show::policies;
-  double share_ = 0.5;  // Share of the cache at which policies are compared.
+  double share_ = 0.5;  // the share at which policies are compared
+  CostAxis cost_ = CostAxis::kept;
   bool by_depth_ = false;
-  QComboBox* kind_;
+  QComboBox *kind_, *cost_box_;
   QDoubleSpinBox* share_box_;
   QCheckBox* depth_box_;
   QStackedWidget* pages_;
-  ChartView *pareto_, *equal_, *strips_, *masses_, *budgets_, *similarity_;
+  ChartView *pareto_, *equal_, *strips_, *memory_, *masses_, *budgets_, *similarity_;
   QListWidget* changes_;
   /// The model, and the one that `view_` points into.
   std::shared_ptr<const ComparisonModel> model_, of_view_;

@@ -113,6 +113,35 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   for (std::size_t i = 1; i < front.size(); ++i) EXPECT_GT(front[i].y, front[i - 1].y);
 }
 
+/// Quest keeps everything and reads little: it is the best of none by what is kept.
+TEST(ComparisonModel, ScoresAgainstWhatIsRead) {
+  auto doc = document();
+  EXPECT_TRUE(comparison_view(comparison_model({&doc, 1}), {1000, {}, {}, CostAxis::read})
+                  .pareto.points.empty());
+  const auto entry = [](const char* policy, double score, double kept, double read) {
+    return json{{"policy", policy},
+                {"measured",
+                 {{"score", estimate(score)},
+                  {"kept_share", kept},
+                  {"read_bytes_per_token", 64 * read},
+                  {"full_read_bytes_per_token", 64}}}};
+  };
+  doc.compared = {entry("quest:budget=64", 0.8, 1, 0.1),
+                  entry("streaming:recent=64", 0.5, 0.2, 0.2),
+                  entry("tova:budget=64", 0.4, 0.3, 0.3)};
+  const auto view = comparison_view(comparison_model({&doc, 1}), {1000, 0.25, {}, CostAxis::read});
+  EXPECT_EQ(view.pareto.x.title, "KV read a token");
+  const auto& front = view.pareto.lines.front().points;
+  ASSERT_EQ(front.size(), 1u);
+  EXPECT_NEAR(front[0].x, 0.1, 1e-9);
+  ASSERT_EQ(view.at_equal_bytes.size(), 2u);
+  EXPECT_EQ(view.at_equal_bytes[0].policy->name, "quest");
+  // By both: Quest reads least, streaming keeps least, and TOVA is beaten by it in everything.
+  std::vector<std::string> on_front;
+  for (const auto& row : view.pareto.table.rows) on_front.push_back(row.back().text);
+  EXPECT_THAT(on_front, ElementsAre("yes", "yes", ""));
+}
+
 TEST(ComparisonModel, PoliciesThatWereTriedBesideIt) {
   auto doc = document();
   const auto measured = [](double score, double kept) {
