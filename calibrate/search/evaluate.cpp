@@ -227,7 +227,9 @@ std::vector<TurnScore> turn_scores(const Evaluation& evaluation,
       turns[prompt.turn].add(judged[i].score, prompt);
   std::vector<TurnScore> out;
   for (const auto& [turn, values] : turns)
-    if (values.count() > 0) out.push_back({turn, values.count(), values.of_tasks().mean});
+    if (values.count() > 0)
+      out.push_back({turn, values.count(),
+                     values.over_tasks([](const auto& rounds) { return score_mean(rounds); })});
   return out;
 }
 
@@ -263,7 +265,7 @@ json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged
 json turns_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
   json out;
   for (const auto& [turn, samples, score] : turn_scores(evaluation, judged))
-    out.push_back({{"turn", turn}, {"samples", samples}, {"score", score}});
+    out.push_back({{"turn", turn}, {"samples", samples}, {"score", estimate_json(score)}});
   return out;
 }
 
@@ -337,6 +339,11 @@ std::vector<json> measured_json(const Evaluation& evaluation) {
     out[i]["full_by_length_and_depth"] = full;
     out[i]["by_length_and_depth"] =
         i == 0 ? full : depths_json(evaluation, evaluation.judged[i - 1]);
+  }
+  const json turns = turns_json(evaluation, evaluation.full);
+  for (std::size_t i = 0; i < out.size() && turns.size() > 1; ++i) {
+    out[i]["full_by_turn"] = turns;
+    out[i]["by_turn"] = i == 0 ? turns : turns_json(evaluation, evaluation.judged[i - 1]);
   }
   return out;
 }
@@ -455,11 +462,11 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
 std::optional<Table> turn_table(const Evaluation& evaluation) {
   const auto full = turn_scores(evaluation, evaluation.full);
   if (full.size() < 2) return std::nullopt;
-  Table table{"Score by turn", {"policy"}, {}};
+  Table table{str("Score by turn, ", texts_of(evaluation), " texts"), {"policy"}, {}};
   for (const auto& cell : full) table.columns.push_back(str("turn ", cell.turn));
   const auto add_row = [&](const std::string& policy, const std::vector<TurnScore>& scores) {
     table.rows.push_back({policy});
-    for (const auto& cell : scores) table.rows.back().push_back(fixed_text(cell.score, 2));
+    for (const auto& cell : scores) table.rows.back().push_back(interval_text(cell.score, 2));
   };
   add_row("full", full);
   for (std::size_t i = 0; i < evaluation.policies.size(); ++i)

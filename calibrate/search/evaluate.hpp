@@ -99,7 +99,7 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
 struct TurnScore {
   std::int64_t turn = 0;
   std::size_t samples = 0;
-  double score = 0;
+  Estimate score;
 };
 std::vector<TurnScore> turn_scores(const Evaluation& evaluation, const std::vector<Judged>& judged);
 

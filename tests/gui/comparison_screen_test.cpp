@@ -81,13 +81,22 @@ TEST_F(ComparisonTest, WhatIsReadAndWhatIsHeld) {
            {"read_bytes_per_token", 64 * read},
            {"full_read_bytes_per_token", 64},
            {"held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {kept * mib, kept * 2 * mib}}}},
-           {"full_held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {mib, 2 * mib}}}}}}});
+           {"full_held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {mib, 2 * mib}}}},
+           {"by_turn",
+            {{{"turn", 1}, {"score", estimate(score)}}, {{"turn", 2}, {"score", estimate(kept)}}}},
+           {"full_by_turn",
+            {{{"turn", 1}, {"score", estimate(0.95)}},
+             {{"turn", 2}, {"score", estimate(0.9)}}}}}}});
   calibrate::write_document(out, small_.folder() / "policy.json", true);
   open_and_wait(session(), {small_.folder() / "policy.json"});
   ComparisonScreen screen(session(), nullptr);
   show(screen);
   ASSERT_TRUE(wait_until([&] { return screen.settled() && screen.view().series.size() == 4; }));
   EXPECT_EQ(screen.memory_chart().chart().lines.size(), 3u);
+  const Chart& turns = screen.turns_chart().chart();
+  ASSERT_EQ(turns.lines.size(), 3u);  // the full cache's first
+  EXPECT_EQ(turns.lines[0].points[1].y, 0.9);
+  EXPECT_EQ(turns.lines[2].points[1].y, 0.2);
   screen.findChild<QComboBox*>("cost")->setCurrentIndex(1);
   ASSERT_TRUE(wait_until([&] { return screen.settled() && screen.view().series.size() == 2; }));
   EXPECT_TRUE(screen.focus_text().contains("quest"));

@@ -154,6 +154,14 @@ PicturePtr comparison_memory_picture(const Source& source, const Request& reques
   return chart_picture(std::move(memory));
 }
 
+PicturePtr comparison_turns_picture(const Source& source, const Request& request) {
+  Chart turns = comparison(comparison_model(source.documents), request).turns;
+  if (turns.lines.empty())
+    fail(ErrorCode::usage,
+         "no document has scores by turn: 'kvatlas evaluate --conversation -o' measures them");
+  return chart_picture(std::move(turns));
+}
+
 PicturePtr needle_picture(const Source& source, const Request& request) {
   return chart_picture(
       needle_chart(needle_model(source.documents), request.choices.sweep.score, false));
@@ -274,6 +282,8 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
       return comparison_layers_picture(source, request);
     case PictureKind::comparison_memory:
       return comparison_memory_picture(source, request);
+    case PictureKind::comparison_turns:
+      return comparison_turns_picture(source, request);
     case PictureKind::needle:
       return needle_picture(source, request);
     case PictureKind::difference:

@@ -82,6 +82,7 @@ struct ComparisonView {
   Chart pareto;  // its table has every policy
   Chart equal;   // the best of each method at equal bytes; empty without `share`
   Chart strips;  // a row for each policy, a column for each layer
+  Chart turns;   // score of each question of a conversation; empty if no document says them
   Chart memory;  // bytes held over generated tokens; empty if no document says them
 };
 ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSettings& settings);

@@ -227,6 +227,37 @@ Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
   return chart;
 }
 
+/// The score of each question about one context, a line a policy.
+Chart turns_chart(const ComparisonModel& model) {
+  Chart chart;
+  chart.table.columns = {{"policy"}, {"setting"}, {"turn"}, {"score"}, {"low"}, {"high"}};
+  const auto add = [&](const std::string& name, const std::string& setting,
+                       const std::vector<Measured::Turn>& turns, Emphasis emphasis) {
+    Line line{setting.empty() ? name : name + ", " + setting, {}, emphasis};
+    for (const auto& [turn, score] : turns) {
+      const auto at = static_cast<double>(turn);
+      line.points.push_back({at, score.mean, line.label, score.low, score.high});
+      chart.table.rows.push_back({name, setting, at, score.mean, score.low, score.high});
+      if (emphasis == Emphasis::reference) chart.x.ticks.push_back({at, std::to_string(turn)});
+    }
+    chart.lines.push_back(std::move(line));
+  };
+  for (const auto& policy : model.policies) {
+    if (!policy.measured || policy.measured->turns.size() < 2) continue;
+    if (chart.lines.empty())
+      add("full cache", "", policy.measured->full_turns, Emphasis::reference);
+    add(policy.name, policy.setting, policy.measured->turns, Emphasis::normal);
+  }
+  if (chart.lines.empty()) return {};
+  chart.title = "Score of each question about one context";
+  chart.x.title = "turn";
+  chart.y = {"score", "", {}, {{0, 1}}};
+  chart.notes.push_back(
+      "with --conversation the cache is cut once, behind the first question: what looks at the "
+      "question keeps what that one needs");
+  return chart;
+}
+
 /// What each measured policy held while it generated its answers.
 Chart memory_chart(const ComparisonModel& model) {
   constexpr double kMiB = 1024.0 * 1024.0;
@@ -266,6 +297,7 @@ ComparisonView comparison_view(const ComparisonModel& model, const ComparisonSet
     if (settings.share) view.equal = equal_chart(model, *settings.share, settings, view);
   }
   view.strips = strips_chart(model, settings.front);
+  view.turns = turns_chart(model);
   view.memory = memory_chart(model);
   return view;
 }

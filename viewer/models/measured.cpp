@@ -37,6 +37,15 @@ std::vector<Measured::Held> held_of(const json& over_tokens) {
   return out;
 }
 
+std::vector<Measured::Turn> turns_of(const json& list) {
+  std::vector<Measured::Turn> out;
+  if (!list.is_array()) return out;
+  for (const json& at : list)
+    if (const Interval score = interval_of(member_of(at, "score")); !std::isnan(score.mean))
+      out.push_back({whole_in(at, "turn"), score});
+  return out;
+}
+
 }  // namespace
 
 const char* score_word(ShownScore score) {
@@ -90,6 +99,8 @@ std::optional<Measured> measured_of(const json& measured) {
       out.tasks[task] = interval_of(member_of(of_task, "score"));
   out.depths = depths_of(member_of(measured, "by_length_and_depth"));
   out.full_depths = depths_of(member_of(measured, "full_by_length_and_depth"));
+  out.turns = turns_of(member_of(measured, "by_turn"));
+  out.full_turns = turns_of(member_of(measured, "full_by_turn"));
   out.held = held_of(member_of(measured, "held_over_tokens"));
   out.full_held = held_of(member_of(measured, "full_held_over_tokens"));
   return out;

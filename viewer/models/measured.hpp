@@ -37,6 +37,12 @@ struct Measured {
   };
   /// Scores of prompts for which a length and a depth are known.
   std::vector<At> depths, full_depths;
+  struct Turn {
+    std::int64_t turn = 0;
+    Interval score;
+  };
+  /// Of contexts with several questions: the score of each turn.
+  std::vector<Turn> turns, full_turns;
   struct Held {
     double tokens = 0, bytes = 0;  // generated so far; of keys and values then
   };

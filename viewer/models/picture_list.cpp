@@ -40,6 +40,8 @@ const std::vector<PictureEntry>& picture_list() {
        "a document of 'calibrate'"},
       {PictureKind::comparison_memory, "comparison-memory",
        "what each policy holds over generated tokens", "a document of 'evaluate -o'"},
+      {PictureKind::comparison_turns, "comparison-turns",
+       "score of each question about one context", "a document of 'evaluate -o'"},
       {PictureKind::needle, "needle", "scores over length and depth",
        "a document of 'evaluate -o'"},
       {PictureKind::difference, "difference", "the second profile less the first", "two profiles",

@@ -29,6 +29,7 @@ enum class PictureKind : std::uint8_t {
   comparison_read,
   comparison_layers,
   comparison_memory,
+  comparison_turns,
   needle,
   difference,
   mass,

@@ -60,6 +60,7 @@ void ComparisonScreen::make_charts() {
   equal_ = add_chart(tr("The best of each policy at equal bytes"));
   strips_ = add_chart(tr("What each policy keeps of each layer"));
   memory_ = add_chart(tr("What each policy holds over generated tokens"));
+  turns_ = add_chart(tr("The score of each question about one context"));
   masses_ = add_chart(tr("Layer masses of both profiles"));
   budgets_ = add_chart(tr("Budgets of both profiles"));
   similarity_ = add_chart(tr("Similarity of layers in both profiles"));
@@ -87,7 +88,7 @@ void ComparisonScreen::make_charts() {
   };
   pages_->addWidget(
       split(Qt::Vertical, {{split(Qt::Horizontal, {{pareto_, 3}, {equal_, 2}}), 3},
-                           {split(Qt::Horizontal, {{strips_, 3}, {memory_, 2}}), 2}}));
+                           {split(Qt::Horizontal, {{strips_, 3}, {turns_, 2}, {memory_, 2}}), 2}}));
   pages_->addWidget(
       split(Qt::Horizontal, {{split(Qt::Vertical, {{masses_, 1}, {budgets_, 1}}), 3},
                              {split(Qt::Vertical, {{similarity_, 3}, {changes_, 2}}), 2}}));
@@ -194,7 +195,8 @@ void ComparisonScreen::compute() {
         [this, model = model_](ComparisonView view) {
           of_view_ = model;
           view_ = std::move(view);
-          show_page(0, {view_.pareto, view_.equal, view_.strips, view_.memory, {}, {}, {}});
+          show_page(
+              0, {view_.pareto, view_.equal, view_.strips, view_.memory, view_.turns, {}, {}, {}});
         });
     return;
   }
@@ -205,7 +207,7 @@ void ComparisonScreen::compute() {
       [first = first_, second = second_, settings] { return diff_view(*first, *second, settings); },
       [this](DiffView view) {
         diff_ = std::move(view);
-        show_page(1, {{}, {}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
+        show_page(1, {{}, {}, {}, {}, {}, diff_.masses, diff_.budgets, diff_.similarity});
         show_changes();
       });
 }
@@ -213,7 +215,8 @@ void ComparisonScreen::compute() {
 /// Charts in the order of their views; those of the other page are empty.
 void ComparisonScreen::show_page(int page, const std::vector<Chart>& charts) {
   pages_->setCurrentIndex(page);
-  const std::array views = {pareto_, equal_, strips_, memory_, masses_, budgets_, similarity_};
+  const std::array views = {pareto_, equal_,  strips_,  memory_,
+                            turns_,  masses_, budgets_, similarity_};
   for (std::size_t i = 0; i < views.size(); ++i) set_chart(*views[i], charts[i]);
 }
 

@@ -36,6 +36,7 @@ class ComparisonScreen : public LiveScreen {
   const DiffView& diff() const { return diff_; }
   ChartView& pareto_chart() const { return *pareto_; }
   ChartView& memory_chart() const { return *memory_; }
+  ChartView& turns_chart() const { return *turns_; }
   QListWidget& changes() const { return *changes_; }
 
  protected:
@@ -62,7 +63,7 @@ class ComparisonScreen : public LiveScreen {
   QDoubleSpinBox* share_box_;
   QCheckBox* depth_box_;
   QStackedWidget* pages_;
-  ChartView *pareto_, *equal_, *strips_, *memory_, *masses_, *budgets_, *similarity_;
+  ChartView *pareto_, *equal_, *strips_, *memory_, *turns_, *masses_, *budgets_, *similarity_;
   QListWidget* changes_;
   /// The model, and the one that `view_` points into.
   std::shared_ptr<const ComparisonModel> model_, of_view_;
