@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/DeviceGuard.h>
@@ -142,6 +143,7 @@ struct Engine::State {
     std::vector<std::optional<kernels::Proximity>> proximal;
     decltype(Step::on_store) on_store;
     std::optional<SharedKeys> shared;
+    bool forgotten;
     std::vector<at::Tensor> queries;  // [layer] of [n_heads, n, head_dim], if keys are shared
     std::int64_t first() const { return sequence->length; }
   };
@@ -153,6 +155,9 @@ struct Engine::State {
                  const Observers& observers);
   std::pair<at::Tensor, at::Tensor> remember(std::int64_t index, Sequence::State& sequence,
                                              const at::Tensor& key, const at::Tensor& value);
+  static std::pair<at::Tensor, at::Tensor> behind(std::int64_t index,
+                                                  const Sequence::State& sequence,
+                                                  const at::Tensor& key, const at::Tensor& value);
   void emit_logits(Flow& flow, std::size_t number, Logits wanted, const LogitsObserver& observer);
   /// The logits of rows start .. start + a piece of hidden states, on the host.
   at::Tensor logits_piece(const at::Tensor& hidden, std::int64_t start);
@@ -247,6 +252,7 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
     for (std::size_t i = 0; i < flows.size(); ++i) {
       join_streams(*s.weights, s.config(), flows[i].carried);
       s.emit_logits(flows[i], i, logits, observers.logits);
+      if (flows[i].forgotten) continue;
       Sequence::State& sequence = *flows[i].sequence;
       sequence.before = sequence.now;
       sequence.before_length = sequence.length;
@@ -267,6 +273,7 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   flow.proximal = step.proximal;
   flow.on_store = step.on_store;
   flow.shared = step.shared;
+  flow.forgotten = step.forgotten;
   flow.rotations = rotations(config(), flow.first(), static_cast<std::int64_t>(step.tokens.size()),
                              tensor_options.device());
   return flow;
@@ -316,7 +323,8 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
     value = projected.value.transpose(0, 1);
     if (flow.on_store) flow.on_store(index, any_view<3>(key), any_view<3>(value));
     if (flow.sequence->keep_cache)
-      std::tie(key, value) = remember(index, *flow.sequence, key, value);
+      std::tie(key, value) = flow.forgotten ? behind(index, *flow.sequence, key, value)
+                                            : remember(index, *flow.sequence, key, value);
   } else if (flow.sequence->keep_cache) {
     flow.sequence->layers[index] = flow.sequence->layers[owner];
   }
@@ -468,6 +476,16 @@ std::pair<at::Tensor, at::Tensor> Engine::State::remember(std::int64_t index,
   layer.key.narrow(1, sequence.length, n).copy_(key);
   layer.value.narrow(1, sequence.length, n).copy_(value);
   return {layer.key.narrow(1, 0, total), layer.value.narrow(1, 0, total)};
+}
+
+/// The same without appending them.
+std::pair<at::Tensor, at::Tensor> Engine::State::behind(std::int64_t index,
+                                                        const Sequence::State& sequence,
+                                                        const at::Tensor& key,
+                                                        const at::Tensor& value) {
+  const auto& layer = sequence.layers[index];
+  return {at::cat({layer.key.narrow(1, 0, sequence.length), key}, 1),
+          at::cat({layer.value.narrow(1, 0, sequence.length), value}, 1)};
 }
 
 void Engine::State::emit_logits(Flow& flow, std::size_t number, Logits wanted,

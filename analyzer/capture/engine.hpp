@@ -191,6 +191,9 @@ class Engine {
         on_store = {};
     /// If set, layers score their distant keys by the queries and keys of lower layers.
     std::optional<SharedKeys> shared = {};
+    /// The tokens are read behind the sequence, which is left as it was. With Logits::none, and
+    /// without `shared`.
+    bool forgotten = false;
   };
   using Observers = EngineObservers;
   /// Appends tokens to sequences and runs the model over them. Throws Error: a token out of range,
