@@ -2,6 +2,9 @@
 #include "calibrate/methods/rehearsal.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "calibrate/methods/trial_journal.hpp"
@@ -15,22 +18,30 @@ RunTrials Rehearsal::trials() {
     ++calls_;
     TrialRound round;
     round.measure = measure;
-    std::vector<std::pair<std::string, bool>> tried;  // each policy's key, and how it reads
+    struct Tried {
+      std::string key;
+      bool reads_apart;
+      std::optional<Repetition> repetition;
+    };
+    std::vector<Tried> tried;
     for (const Policy& policy : policies)
       if (!policy.parts.empty() || policy.kv_bits != 16)
-        tried.emplace_back(policy_key(policy), reads_prompt_apart(policy));
+        tried.push_back({policy_key(policy), reads_prompt_apart(policy), repetition_of(policy)});
     for (const auto sample : samples) {
       // What was asked before is in the journal, and is not run again.
       std::size_t fresh = 0, apart = 0;
-      for (const auto& [key, reads_apart] : tried)
+      std::set<Repetition> repetitions;
+      for (const auto& [key, reads_apart, repetition] : tried)
         if (asked_.emplace(key, sample, measure).second) {
           ++fresh;
           apart += reads_apart;
+          if (repetition) repetitions.insert(*repetition);
         }
       if (fresh == 0) continue;
       round.samples.push_back(sample);
       round.policies = std::max(round.policies, fresh);
       round.apart = std::max(round.apart, apart);
+      round.repeated = std::max(round.repeated, repetitions.size());
     }
     if (!round.samples.empty()) rounds_.push_back(std::move(round));
     return std::vector<std::vector<Trial>>(

@@ -43,6 +43,7 @@ struct TrialRound {
   std::size_t apart = 0;     // of them, those that need a reading of the prompt of their own
   std::vector<std::size_t> samples;  // positions in the profile
   Measure measure = Measure::score;
+  std::size_t repeated = 0;  // how often a prompt is repeated behind itself
 };
 
 /// How the model is run for trials.

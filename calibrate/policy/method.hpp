@@ -69,6 +69,7 @@ inline constexpr std::array kSelections = {
     Method{"expected-attention", "ExpectedAttention", "budget"},
     Method{"h2o", "H2O", "budget"},
     Method{"keydiff", "KeyDiff", "budget"},
+    Method{"kvzip", "KVzip", "budget"},
     Method{"pyramidkv", "PyramidKV", "budget"},
     Method{"snapkv", "SnapKV", "budget"},
     Method{"tova", "TOVA", "budget"}};

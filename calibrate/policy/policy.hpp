@@ -179,6 +179,21 @@ struct ExpectedAttention {
   double epsilon = 0;         // and before that this is added to them
 };
 
+/// How the model is asked to repeat a prompt that it has read (docs/evaluation.md).
+struct Repetition {
+  std::int64_t sink = 4;      // first tokens that are attended to while any part is repeated
+  std::int64_t chunk = 2048;  // tokens that are repeated at a time
+  auto operator<=>(const Repetition&) const = default;
+};
+
+/// Keeps the tokens that the model attends to most while it repeats the prompt. All heads of all
+/// layers share the budget.
+struct KvZip {
+  std::int64_t budget = 128;  // tokens a head, in the mean over all heads
+  Repetition repetition = {};
+  bool layerwise = false;  // the heads of each layer share a budget of their own
+};
+
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).
 struct LagKv {
   std::int64_t sink = 16, lag = 128;
@@ -234,7 +249,7 @@ struct Precision {
 };
 
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv,
-                          ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, LagKv,
+                          ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, KvZip, LagKv,
                           Decoding, MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a

@@ -299,6 +299,18 @@ std::vector<PartName> make_names() {
                 &ExpectedAttention::values),
         setting("epsilon", kShare, "what is added to the scores before that",
                 &ExpectedAttention::epsilon)}},
+      {"kvzip",
+       "the tokens that the model attends to most while it repeats the prompt, more in some layers "
+       "and heads than in others",
+       KvZip{},
+       {setting("budget", WholeRange{2, kMostTokens}, "tokens kept a head in the mean",
+                &KvZip::budget),
+        setting("sink", kTokens, "first tokens kept, attended to while any part is repeated",
+                &KvZip::repetition, &Repetition::sink),
+        setting("chunk", kSomeTokens, "tokens repeated at a time", &KvZip::repetition,
+                &Repetition::chunk),
+        setting("layerwise", YesOrNo{}, "every layer keeps as many tokens, not all layers together",
+                &KvZip::layerwise)}},
       {"decoding",
        "a budget that holds while generating: the best tokens are chosen again and again",
        Decoding{}, decoding_settings()},
@@ -379,11 +391,8 @@ struct Check {
     if (part.heaviest() > part.budget)
       fail(ErrorCode::usage, "heavy ", part.heaviest(), " exceeds the budget of ", part.budget);
   }
-  void operator()(const ExpectedAttention& part) const {
-    if (part.budget <= part.sink)
-      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the ", part.sink,
-           " first tokens, which are kept");
-  }
+  void operator()(const ExpectedAttention& part) const { require_more(part.budget, part.sink); }
+  void operator()(const KvZip& part) const { require_more(part.budget, part.repetition.sink); }
   void operator()(const LagKv& part) const { part.keep(); }
   void operator()(const Decoding& part) const {
     const bool by_window = part.by == Decoding::By::snapkv || part.by == Decoding::By::rkv;
@@ -393,9 +402,7 @@ struct Check {
     if (by_window && part.every < part.window)
       fail(ErrorCode::usage, "every ", part.every, " is less than the window of ", part.window,
            " tokens, whose queries are taken from those generated since the last choice");
-    if (part.by == Decoding::By::streaming && part.budget <= part.initial)
-      fail(ErrorCode::usage, "budget ", part.budget, " must exceed the ", part.initial,
-           " first tokens, which are kept");
+    if (part.by == Decoding::By::streaming) require_more(part.budget, part.initial);
   }
   void operator()(const Quest& part) const {
     if (part.budget < part.page)
@@ -403,6 +410,13 @@ struct Check {
   }
   template <class Other>
   void operator()(const Other&) const {}
+
+ private:
+  static void require_more(std::int64_t budget, std::int64_t first) {
+    if (budget <= first)
+      fail(ErrorCode::usage, "budget ", budget, " must exceed the ", first,
+           " first tokens, which are kept");
+  }
 };
 
 }  // namespace
@@ -454,6 +468,7 @@ std::string name_of(const Part& part) {
     std::string operator()(const Tova&) const { return "tova"; }
     std::string operator()(const KeyDiff&) const { return "keydiff"; }
     std::string operator()(const ExpectedAttention&) const { return "expected-attention"; }
+    std::string operator()(const KvZip&) const { return "kvzip"; }
     std::string operator()(const LagKv& p) const {
       return p.variant == LagVariant::lag     ? method::kLagKv.name
              : p.variant == LagVariant::local ? "local"

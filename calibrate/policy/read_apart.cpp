@@ -21,4 +21,10 @@ bool reads_prompt_apart(const Policy& policy) {
          });
 }
 
+std::optional<Repetition> repetition_of(const Policy& policy) {
+  for (const Part& part : policy.parts)
+    if (const auto* kvzip = std::get_if<KvZip>(&part)) return kvzip->repetition;
+  return std::nullopt;
+}
+
 }  // namespace kvatlas::calibrate

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "calibrate/policy/policy.hpp"
 
 namespace kvatlas::calibrate {
@@ -11,5 +13,8 @@ bool rounds_prefill(const Policy& policy);
 /// Whether the policy changes how the prompt is read, so that it needs a reading of its own: its
 /// windows mask it, its upper layers use a lower one's keys, or its tokens attend to rounded ones.
 bool reads_prompt_apart(const Policy& policy);
+
+/// How the policy has the prompt repeated, if it does.
+std::optional<Repetition> repetition_of(const Policy& policy);
 
 }  // namespace kvatlas::calibrate

@@ -104,6 +104,10 @@ class Accounting {
   void operator()(const Tova& part) { select_tokens(part.budget); }
   void operator()(const KeyDiff& part) { select_tokens(part.budget); }
   void operator()(const ExpectedAttention& part) { select_tokens(part.budget); }
+  void operator()(const KvZip& part) {
+    by_input_ = true;  // the shares of layers and heads; their sum is known
+    select_tokens(part.budget);
+  }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
       const std::int64_t kept = lag_kept(part, held_at(l));

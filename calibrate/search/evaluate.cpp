@@ -8,7 +8,9 @@
 
 #include "base/error.hpp"
 #include "base/text_count.hpp"
+#include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
+#include "calibrate/search/repeat_request.hpp"
 #include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -25,6 +27,8 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
   for (const auto& question : out.questions) {
     of_question.max_new = question.max_new;
     of_question.context_tokens = question.context_tokens;
+    if (std::any_of(policies.begin(), policies.end(), repetition_of))
+      of_question.repeat = repeat_request(engine.model(), question.chat, question.tokens);
     if (scores_alone && tokenizer)
       of_question.settled = [&](std::span<const std::int64_t> tokens) {
         return data::is_settled(question.prompt, tokenizer->decode(tokens, true));

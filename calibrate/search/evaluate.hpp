@@ -26,6 +26,7 @@ struct Question {
   std::vector<std::int64_t> tokens;
   std::int64_t max_new = 16;
   std::int64_t context_tokens = 0;  // as in SimulateOptions
+  std::string chat = "none";        // the format that the user asked for, as in RunOptions
 };
 
 /// What one policy did on one prompt.

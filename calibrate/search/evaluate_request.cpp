@@ -7,6 +7,7 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <set>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
@@ -124,6 +125,10 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   round.policies = on.policies.size();
   round.apart = static_cast<std::size_t>(
       std::count_if(on.policies.begin(), on.policies.end(), reads_prompt_apart));
+  std::set<Repetition> repetitions;
+  for (const auto& policy : on.policies)
+    if (const auto repetition = repetition_of(policy)) repetitions.insert(*repetition);
+  round.repeated = repetitions.size();
   round.samples.resize(questions.size());
   std::iota(round.samples.begin(), round.samples.end(), std::size_t{0});
   round.measure = request.no_comparison ? Measure::score : Measure::both;

@@ -50,6 +50,7 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
   std::vector<Question> questions;
   for (auto& one : prompts) {
     Question question{std::move(one.prompt), std::move(one.tokens)};
+    question.chat = run.chat;
     question.max_new = options.max_new > 0 ? options.max_new : data::answer_tokens(question.prompt);
     const auto& prompt = question.prompt;
     const bool follows = prompt.follows && !prompt.earlier.empty();

@@ -37,12 +37,20 @@ TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> q
       // What stands behind the cut is read token by token, through what each policy has kept.
       const double question_tokens =
           question.context_tokens > 0 ? tokens - static_cast<double>(question.context_tokens) : 0;
-      const double reading = std::max(speed.prefill(tokens - question_tokens),
-                                      speed.streaming() ? speed.weights() : 0);
+      const double read_at_once = tokens - question_tokens;
+      const auto seconds_of = [&](double seconds) {
+        return std::max(seconds, speed.streaming() ? speed.weights() : 0);
+      };
+      const double reading = seconds_of(speed.prefill(read_at_once));
+      const double repeating =
+          seconds_of(speed.prefill(2 * read_at_once) - speed.prefill(read_at_once));
       const double steps =
           question_tokens + std::max(1.0, kAnswered * static_cast<double>(question.max_new));
-      const auto readings = static_cast<double>(read.insert(sample).second + round.apart);
-      cost.seconds += readings * reading + steps * speed.step(rows_of(round), tokens);
+      // What was kept of a prompt does not say how it is repeated.
+      const bool is_read = read.insert(sample).second || round.repeated > 0;
+      cost.seconds += static_cast<double>(is_read + round.apart) * reading +
+                      static_cast<double>(round.repeated) * repeating +
+                      steps * speed.step(rows_of(round), tokens);
       cost.answers += round.policies + 1;
     }
   cost.prompts = read.size();

@@ -2,6 +2,7 @@
 // AdaKV: SnapKV's scores, and a budget that the heads of a layer share.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 /// Of the scores of a layer, [rows, positions], the best of those rows whose heads no part has
 /// trimmed, `base` for each of them in the mean and `safe` at least: [row] their positions.
-std::vector<std::vector<std::int64_t>> best_together(const at::Tensor& scores, std::int64_t base,
+std::vector<std::vector<std::int64_t>> best_of_layer(const at::Tensor& scores, std::int64_t base,
                                                      std::int64_t safe, const Draft& draft,
                                                      std::int64_t layer) {
   const std::int64_t rows = scores.size(0), positions = scores.size(1);
@@ -29,10 +30,9 @@ std::vector<std::vector<std::int64_t>> best_together(const at::Tensor& scores, s
       copy[j] = std::numeric_limits<float>::infinity();
     });
   }
+  auto found = best_together(together, positions, base * std::ssize(sharing));
   std::vector<std::vector<std::int64_t>> best(static_cast<std::size_t>(rows));
-  kernels::select_largest(
-      together.data(), 1, std::ssize(together), base * std::ssize(sharing),
-      [&](std::int64_t j) { best[sharing[j / positions]].push_back(j % positions); });
+  for (std::size_t i = 0; i < sharing.size(); ++i) best[sharing[i]] = std::move(found[i]);
   return best;
 }
 
@@ -47,7 +47,7 @@ PartPlanner planner_of(const AdaKv& part) {
     const std::int64_t safe = std::max<std::int64_t>(0, part.safe() - select.window);
     for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
       const at::Tensor scores = window_scores(select, draft, layer).cpu();
-      auto tokens = best_together(scores, select.budget - select.window, safe, draft, layer);
+      auto tokens = best_of_layer(scores, select.budget - select.window, safe, draft, layer);
       for (auto& row : tokens)
         for (std::int64_t j = scores.size(1); j < draft.n; ++j) row.push_back(j);
       draft.select_in_layer(layer, tokens);

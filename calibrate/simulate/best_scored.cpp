@@ -27,6 +27,14 @@ std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, st
   return tokens;
 }
 
+std::vector<std::vector<std::int64_t>> best_together(const std::vector<float>& scores,
+                                                     std::int64_t positions, std::int64_t best) {
+  std::vector<std::vector<std::int64_t>> tokens(scores.size() / positions);
+  kernels::select_largest(scores.data(), 1, std::ssize(scores), best,
+                          [&](std::int64_t j) { tokens[j / positions].push_back(j % positions); });
+  return tokens;
+}
+
 PartPlanner best_scored(Needs needs, std::int64_t budget, LayerScores scores_of) {
   PartPlanner planner;
   planner.needs = std::move(needs);

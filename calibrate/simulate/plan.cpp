@@ -32,6 +32,7 @@ Needs needs_of(std::span<const Policy> policies) {
       all.value_outputs |= needs.value_outputs;
       all.last_queries = std::max(all.last_queries, needs.last_queries);
       add_new(all.queries_without_first, needs.queries_without_first);
+      add_new(all.repetitions, needs.repetitions);
       add_new(all.prefill_masses, needs.prefill_masses);
       add_new(all.decode_masses, needs.decode_masses);
     }

@@ -80,6 +80,8 @@ struct Needs {
   std::int64_t last_queries = 0;
   /// Mean and covariance of the queries before RoPE, without those of so many first tokens.
   std::vector<std::int64_t> queries_without_first = {};
+  /// The greatest attention on each token while the prompt is repeated.
+  std::vector<Repetition> repetitions = {};
   /// Attention mass on these tokens: of the last rows of the prompt (so many), and of the first
   /// decode step.
   std::vector<std::pair<Proximity, std::int64_t>> prefill_masses = {};
@@ -101,6 +103,8 @@ class PromptFacts {
   void value_outputs(std::int64_t layer, const AnyView<2>& outputs);
   void prefill(const capture::AttentionInputs& in);
   void first_step(const capture::AttentionInputs& in);
+  /// The same while this part of the prompt is repeated behind it, for one of needs().repetitions.
+  void repeated(const Repetition& repetition, Range part, const capture::AttentionInputs& in);
 
   const Needs& needs() const;
 

@@ -35,6 +35,7 @@ struct PromptFacts::State {
   std::vector<at::Tensor> columns = {};        // [n_layers] of [n_kv_heads, n], on the host
   std::vector<at::Tensor> value_outputs = {};  // [n_layers] of [n_kv_heads, n], float32
   std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
+  std::vector<std::vector<at::Tensor>> repeated = {};  // [needs.repetitions][layer] [kv head, n]
   std::vector<LastQueries> last_queries = {};          // [n_layers], if they are needed
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
   std::vector<std::vector<double>> decode_mass = {};   // [needs.decode_masses][layer * head]
@@ -42,6 +43,8 @@ struct PromptFacts::State {
   const std::vector<double>& prefill_mass_of(const Proximity& keep, std::int64_t w_last) const;
   const std::vector<double>& decode_mass_of(const Proximity& keep) const;
   const QuerySpread& queries_of(std::int64_t without_first, std::int64_t layer) const;
+  /// [layer] of [n_kv_heads, n] float32: 0 for what is not repeated.
+  const std::vector<at::Tensor>& repeated_of(const Repetition& repetition) const;
 };
 
 /// A plan while it is made. It begins with the full cache, and the parts of the policy change it
@@ -105,6 +108,7 @@ PartPlanner planner_of(const H2o& part);                // h2o.cpp
 PartPlanner planner_of(const Tova& part);               // tova.cpp
 PartPlanner planner_of(const KeyDiff& part);            // keydiff.cpp
 PartPlanner planner_of(const ExpectedAttention& part);  // expected_attention.cpp
+PartPlanner planner_of(const KvZip& part);              // kvzip.cpp
 PartPlanner planner_of(const LagKv& part);              // lagkv.cpp
 PartPlanner planner_of(const Decoding& part);           // decoding.cpp
 PartPlanner planner_of(const MiniCache& part);          // minicache.cpp
@@ -124,6 +128,11 @@ std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positi
 std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,
                                                     std::int64_t n);
 
+/// Of several rows of `positions` scores each, the `best` largest of all together: [row] their
+/// positions, ascending. Of equal ones the first.
+std::vector<std::vector<std::int64_t>> best_together(const std::vector<float>& scores,
+                                                     std::int64_t positions, std::int64_t best);
+
 /// Scores of the tokens before the window by its attention rows, the last of [heads, rows, tokens]:
 /// [groups, positions].
 at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const at::Tensor& rows);
@@ -141,6 +150,13 @@ at::Tensor with_window(const at::Tensor& scores, std::int64_t window);
 at::Tensor last_row_scores(const at::Tensor& rows);
 /// KeyDiff's scores, [heads, tokens], of keys [heads, tokens, head_dim].
 at::Tensor unlike_mean_scores(const at::Tensor& keys);
+
+/// The greatest attention that each token of this part of a prompt, and of each KV head, gets of
+/// the tokens that are read behind the prompt: [n_kv_heads, tokens of the part] float32. These
+/// attend to the prompt's first `sink` tokens, the part and themselves, as far as the layer lets
+/// them.
+at::Tensor greatest_attention(const capture::AttentionInputs& behind, Range part,
+                              std::int64_t sink);
 
 /// Scores of a layer's tokens, [rows, positions]: one row for all heads, or one for each KV head or
 /// each query head. The tokens of the prompt behind these positions have no score and are kept.

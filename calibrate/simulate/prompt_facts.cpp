@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
 
 #include "analyzer/capture/kernel_inputs-inl.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
@@ -23,6 +24,10 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
   s.value_outputs.resize(static_cast<std::size_t>(config.n_layers));
   s.last_queries.resize(static_cast<std::size_t>(config.n_layers));
   s.queries.resize(s.needs.queries_without_first.size());
+  s.repeated.resize(s.needs.repetitions.size());
+  for (auto& layers : s.repeated)
+    for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+      layers.push_back(at::zeros({config.n_kv_heads, n_tokens}, at::TensorOptions(at::kFloat)));
   s.prefill_mass.resize(s.needs.prefill_masses.size());
   s.decode_mass.resize(s.needs.decode_masses.size());
 }
@@ -122,6 +127,14 @@ const Taken& found(const std::vector<Taken>& all, const std::vector<T>& known, c
 
 }  // namespace
 
+void PromptFacts::repeated(const Repetition& repetition, Range part,
+                           const capture::AttentionInputs& in) {
+  State& s = *state_;
+  const at::Tensor& scores = found(s.repeated, s.needs.repetitions, repetition)[in.layer];
+  scores.narrow(1, part.begin, part.length())
+      .copy_(greatest_attention(in, part, std::min(repetition.sink, part.begin)));
+}
+
 const std::vector<double>& PromptFacts::State::prefill_mass_of(const Proximity& keep,
                                                                std::int64_t w_last) const {
   return found(prefill_mass, needs.prefill_masses, {keep, w_last});
@@ -132,6 +145,9 @@ const std::vector<double>& PromptFacts::State::decode_mass_of(const Proximity& k
 const QuerySpread& PromptFacts::State::queries_of(std::int64_t without_first,
                                                   std::int64_t layer) const {
   return found(queries, needs.queries_without_first, without_first)[layer];
+}
+const std::vector<at::Tensor>& PromptFacts::State::repeated_of(const Repetition& repetition) const {
+  return found(repeated, needs.repetitions, repetition);
 }
 
 }  // namespace kvatlas::calibrate

@@ -268,7 +268,24 @@ class Simulation {
       };
     run_step(*read, prefill, observers);
     read->logits = read->sequence.logits();
+    for (const auto& repetition : facts.needs().repetitions)
+      repeat_prompt(repetition, changed, *read, facts);
     return read;
+  }
+
+  /// Lets the model repeat the prompt, part by part.
+  void repeat_prompt(const Repetition& repetition, const Prefill& changed, ReadPrompt& read,
+                     PromptFacts& facts) {
+    if (!options_.repeat)
+      fail(ErrorCode::internal, "a prompt is to be repeated, and no words ask for it");
+    for (const auto& [part, tokens] :
+         repeated_parts(context_, *options_.repeat, repetition.chunk)) {
+      capture::Engine::Step step{&read.sequence, tokens};
+      step.on_store = changed.on_store;
+      step.forgotten = true;
+      engine_.run({&step, 1}, capture::Logits::none,
+                  {.attention = [&](const auto& in) { facts.repeated(repetition, part, in); }});
+    }
   }
 
   void run_step(const ReadPrompt& read, const capture::Engine::Step& step,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,23 @@
 namespace kvatlas::calibrate {
 
 class PromptStore;
+
+/// The tokens that ask the model to repeat what it has read.
+struct RepeatRequest {
+  std::int64_t before_text = 0;    // tokens of the prompt before its text: they are not repeated
+  std::vector<std::int64_t> all;   // to repeat it from the beginning
+  std::vector<std::int64_t> part;  // or from the tokens on that are named behind this
+  std::vector<std::int64_t> end;   // where the answer begins, behind either
+};
+
+/// A part of a prompt, and what is read behind the prompt to have it repeated.
+struct RepeatedPart {
+  Range part;
+  std::vector<std::int64_t> tokens;
+};
+/// The prompt's text in parts of `chunk` tokens.
+std::vector<RepeatedPart> repeated_parts(std::span<const std::int64_t> prompt,
+                                         const RepeatRequest& request, std::int64_t chunk);
 
 struct SimulateOptions {
   std::int64_t max_new = 16;
@@ -33,6 +51,8 @@ struct SimulateOptions {
   /// How many steps each policy is run alone for timing. 0 if it is not timed.
   std::int64_t time_steps = 0;
   bool positions = false;  // whether Outcome says which tokens are held
+  /// For policies that have the prompt repeated.
+  std::optional<RepeatRequest> repeat = {};
   /// How much memory the copies of parts of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
   /// Where prompts that were read are kept and found again, if policies are tried on them in

@@ -104,6 +104,7 @@ NOT_RUN = {
     "adakv": _OF_THE_PROGRAM,
     "chunkkv": _OF_THE_PROGRAM,
     "criticalkv": _OF_THE_PROGRAM,
+    "kvzip": _OF_THE_PROGRAM,
     "tova": _OF_THE_PROGRAM,
     "keydiff": _OF_THE_PROGRAM,
     "expected-attention": _OF_THE_PROGRAM,
