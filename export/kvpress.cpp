@@ -20,6 +20,7 @@ using calibrate::CriticalKv;
 using calibrate::DynamicKv;
 using calibrate::ExpectedAttention;
 using calibrate::Form;
+using calibrate::KvZip;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
 using calibrate::Streaming;
@@ -32,6 +33,7 @@ struct Press {
   json numbers;
   json registered;  // evaluate.py's settings; null if its registry has no such press
   std::vector<std::string> notes;
+  bool cuts_at_end = false;  // when it is left, not while the prompt is read
 };
 
 constexpr const char* kUnevenLayers =
@@ -149,7 +151,34 @@ Press selected_press(const PartRequest& request) {
   return press;
 }
 
+/// KVzipPress removes int(ratio * all) of the tokens that share a budget.
+double ratio_removing(std::int64_t removed, std::int64_t all) {
+  return removed == 0 ? 0 : 1 - removed_ratio(removed, all);
+}
+
+Press repeating_press(const KvZip& part, const PartRequest& request) {
+  const auto& model = request.document.model;
+  const std::int64_t kept = tokens_selected(request.part, request.length);
+  const std::int64_t heads = model.kv_heads * (part.layerwise ? 1 : model.layers);
+  const double ratio = ratio_removing((request.length - kept) * heads, request.length * heads);
+  Press press = ratio_press("KVzipPress", ratio, kept, request);
+  press.numbers["kv_heads"] = model.kv_heads;
+  json& arguments = press.numbers["arguments"];
+  arguments["n_sink"] = part.repetition.sink;
+  arguments["chunk_size"] = part.repetition.chunk;
+  arguments["layerwise"] = part.layerwise;
+  if (part.repetition == calibrate::Repetition{} && !part.layerwise)
+    press.registered = registered_as("kvzip", ratio);
+  press.notes.emplace_back(kMaskedHeads);
+  press.notes.emplace_back(
+      "The prompt is repeated when the press is left: generate behind it, as the pipeline does.");
+  press.cuts_at_end = true;
+  return press;
+}
+
 Press selected_by_head_press(const PartRequest& request) {
+  if (const auto* kvzip = std::get_if<KvZip>(&request.part))
+    return repeating_press(*kvzip, request);
   const auto& part = std::get<AdaKv>(request.part);
   const std::int64_t kept = tokens_selected(request.part, request.length);
   const double ratio = removed_ratio(kept, request.length);
@@ -236,23 +265,33 @@ Press press_of(const PartRequest& request) {
   fail(ErrorCode::internal, "kvpress takes no policy of this form");
 }
 
-std::string use_of(const std::string& file, bool registered) {
+/// The lines of Python that run the press of this file.
+std::string python_of(const std::string& file, const Press& press) {
+  const std::string load = "press = load_press(\"" + file + "\")\n";
+  if (press.cuts_at_end)
+    return "from transformers import pipeline\n"
+           "from load_press import load_press\n"
+           "pipe = pipeline(\"kv-press-text-generation\", model=\"$MODEL\")\n" +
+           load + "print(pipe(context, question=question, press=press)[\"answer\"])\n";
+  return "import torch\n"
+         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+         "from load_press import load_press\n"
+         "tokenizer = AutoTokenizer.from_pretrained(\"$MODEL\")\n"
+         "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", "
+         "attn_implementation=\"sdpa\")\n" +
+         load +
+         "inputs = tokenizer(prompt, return_tensors=\"pt\")\n"
+         "with torch.no_grad(), press(model):\n"
+         "    print(tokenizer.decode(model.generate(**inputs, max_new_tokens=64)[0]))\n";
+}
+
+std::string use_of(const std::string& file, const Press& press) {
   std::string use =
       "pip install kvpress==0.5.5 \"transformers>=4.56,<5.3\"\n"
       "\n"
-      "# in Python, in this folder:\n"
-      "import torch\n"
-      "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
-      "from load_press import load_press\n"
-      "tokenizer = AutoTokenizer.from_pretrained(\"$MODEL\")\n"
-      "model = AutoModelForCausalLM.from_pretrained(\"$MODEL\", attn_implementation=\"sdpa\")\n"
-      "press = load_press(\"" +
-      file +
-      "\")\n"
-      "inputs = tokenizer(prompt, return_tensors=\"pt\")\n"
-      "with torch.no_grad(), press(model):\n"
-      "    print(tokenizer.decode(model.generate(**inputs, max_new_tokens=64)[0]))\n";
-  if (registered)
+      "# in Python, in this folder:\n" +
+      python_of(file, press);
+  if (!press.registered.is_null())
     use +=
         "\n"
         "# or, in the folder evaluation/ of kvpress's repository:\n"
@@ -273,7 +312,7 @@ Exported export_kvpress(const PartRequest& request) {
                     {"load_press.py", std::string(load_press_script())}};
   if (!press.registered.is_null())
     exported.files.push_back({"evaluate_config.yaml", yaml_text(press.registered)});
-  exported.use = use_of(file, !press.registered.is_null());
+  exported.use = use_of(file, press);
   exported.notes = std::move(press.notes);
   return exported;
 }

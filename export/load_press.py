@@ -18,6 +18,7 @@ from kvpress import (
     DuoAttentionPress,
     ExpectedAttentionPress,
     KeyDiffPress,
+    KVzipPress,
     LagKVPress,
     PerLayerCompressionPress,
     SimLayerKVPress,
@@ -34,6 +35,7 @@ PRESSES = {
         CriticalKVPress,
         ExpectedAttentionPress,
         KeyDiffPress,
+        KVzipPress,
         LagKVPress,
         PerLayerCompressionPress,
         SimLayerKVPress,
@@ -60,6 +62,8 @@ def checked(kind, numbers: dict):
         def forward_hook(self, module, input, kwargs, output):
             tokens = kwargs["hidden_states"].shape[1]
             prefill = int(kwargs["cache_position"][-1]) + 1 == tokens
+            if kind is KVzipPress:  # which is called while the prompt is repeated, part by part
+                tokens, prefill = self.context_length, self.start_idx == self.prefix_length
             if prefill and length is not None and tokens != length and module.layer_idx == 0:
                 warnings.warn(
                     f"the prompt has {tokens} tokens, the ratios of the press are for {length}: "

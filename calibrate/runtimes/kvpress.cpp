@@ -48,16 +48,19 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "for the prompt, by the press of the method's name"};
   r.forms[Form::selected_by_head] = {Fit::exact,
                                      {Loss::holds_at_length, Loss::memory_not_freed},
-                                     "AdaKVPress with SnapKV's scores, average pooling alone"};
+                                     "AdaKVPress with SnapKV's scores, average pooling alone, or "
+                                     "KVzipPress"};
   r.architecture_decides = true;
   r.refuses = {{"gpt_oss", "its presses cut the caches of windows as if they were full ones"},
                {"llama4", "its presses cut the caches of chunks as if they were full ones"}};
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     Part& part = theirs.policy.parts.front();
-    const bool selects = form_of(part) == Form::selected;
+    const bool selects = form_of(part) == Form::selected || form_of(part) == Form::selected_by_head;
     WindowBudget* const by_window = window_budget(part);
     if (by_window || (selects && !std::holds_alternative<KeyDiff>(part)))
       require_known_queries(model);
+    if (std::holds_alternative<KvZip>(part) && model.architecture == "gemma3")
+      fail(ErrorCode::usage, "KVzipPress takes no Gemma 3");
     if (by_window) {
       if (const auto* dynamic = std::get_if<DynamicKv>(&part)) require_budgets(*dynamic);
       set(theirs, by_window->pooling, Pooling::average, "it pools scores by their average");

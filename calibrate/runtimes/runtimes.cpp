@@ -217,7 +217,8 @@ std::optional<Form> form_of(const Part& part) {
       std::holds_alternative<ExpectedAttention>(part) || std::holds_alternative<ChunkKv>(part) ||
       std::holds_alternative<CriticalKv>(part);
   if (selects) return Form::selected;
-  if (std::holds_alternative<AdaKv>(part)) return Form::selected_by_head;
+  if (std::holds_alternative<AdaKv>(part) || std::holds_alternative<KvZip>(part))
+    return Form::selected_by_head;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;

@@ -27,7 +27,7 @@ enum class Form : std::uint8_t {
   lagkv,             // partitions cut by lag
   precision,         // number formats of keys and values
   selected,          // the tokens of the best scores, as many in every head
-  selected_by_head,  // and more of them in some heads of a layer than in others
+  selected_by_head,  // and more of them in some heads than in others
 };
 
 /// What a form is called: in JSON, above a column of the matrix, and in a sentence.
@@ -157,8 +157,8 @@ const Proximity& proximal(const Part& part);
 /// The mean of what the layers keep, the window included.
 std::int64_t mean_budget(const DynamicKv& part);
 
-/// The tokens that a head keeps of a prompt of so many, in the mean over the heads of a layer. For
-/// parts of Form::selected and Form::selected_by_head.
+/// The tokens that a head keeps of a prompt of so many, in the mean over the heads that share a
+/// budget. For parts of Form::selected and Form::selected_by_head.
 std::int64_t tokens_selected(const Part& part, std::int64_t prompt);
 
 /// A policy of a document as it is handed to a runtime: bits that hold for all layers are a part of
