@@ -72,20 +72,11 @@ class Accounting {
       return select(*part.fixed, part.select);
     }
     by_input_ = true;  // the layers' shares; their sum is known
-    // What does not fit into the windows of the model goes to other layers.
-    std::vector<std::size_t> by_room(held_.size());
-    std::iota(by_room.begin(), by_room.end(), std::size_t{0});
-    std::stable_sort(by_room.begin(), by_room.end(),
-                     [&](std::size_t a, std::size_t b) { return held_at(a) < held_at(b); });
-    std::vector<std::int64_t> budgets(held_.size());
-    std::int64_t left = (part.select.budget - part.select.window) * shape().layers;
-    for (std::size_t i = 0; i < by_room.size(); ++i) {
-      const auto layers_left = static_cast<std::int64_t>(by_room.size() - i);
-      const std::int64_t room = std::max<std::int64_t>(0, held_at(by_room[i]) - part.select.window);
-      budgets[by_room[i]] = std::min(left / layers_left, room);
-      left -= budgets[by_room[i]];
-    }
-    select(budgets, part.select);
+    std::vector<std::size_t> layers(held_.size());
+    std::iota(layers.begin(), layers.end(), std::size_t{0});
+    select(shared_budgets(std::move(layers), part.select.budget - part.select.window,
+                          part.select.window),
+           part.select);
   }
   void operator()(const SnapKv& part) {
     const auto mean = part.select.budget - part.select.window;
@@ -106,7 +97,13 @@ class Accounting {
   void operator()(const ExpectedAttention& part) { select_tokens(part.budget); }
   void operator()(const KvZip& part) {
     by_input_ = true;  // the shares of layers and heads; their sum is known
-    select_tokens(part.budget);
+    if (part.layerwise) return select_tokens(part.budget);
+    std::vector<std::size_t> sharing;
+    for (std::size_t l = 0; l < trimmed_.size(); ++l)
+      if (std::any_of(trimmed_[l].begin(), trimmed_[l].end(),
+                      [](double share) { return share < 1; }))
+        sharing.push_back(l);
+    select(shared_budgets(std::move(sharing), part.budget, 0), {.window = 0});
   }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
@@ -213,6 +210,22 @@ class Accounting {
         if (by.per_query_head)
           head.stored = static_cast<double>(shape().heads) / static_cast<double>(shape().kv_heads);
       }
+  }
+  /// What each of these layers holds of a budget that they share, `mean` tokens each beside
+  /// `window`: what does not fit into the windows of the model goes to others of them.
+  std::vector<std::int64_t> shared_budgets(std::vector<std::size_t> layers, std::int64_t mean,
+                                           std::int64_t window) const {
+    std::stable_sort(layers.begin(), layers.end(),
+                     [&](std::size_t a, std::size_t b) { return held_at(a) < held_at(b); });
+    std::vector<std::int64_t> budgets(held_.size());
+    std::int64_t left = mean * std::ssize(layers);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto layers_left = static_cast<std::int64_t>(layers.size() - i);
+      const std::int64_t room = std::max<std::int64_t>(0, held_at(layers[i]) - window);
+      budgets[layers[i]] = std::min(left / layers_left, room);
+      left -= budgets[layers[i]];
+    }
+    return budgets;
   }
   void select_tokens(std::int64_t budget) { select(alike(budget), {.window = 0}); }
   std::vector<std::int64_t> alike(std::int64_t budget) const {

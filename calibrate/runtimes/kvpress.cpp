@@ -48,8 +48,7 @@ Runtime kvpress() {
       Fit::exact, {Loss::holds_at_length}, "for the prompt, by the press of the method's name"};
   r.forms[Form::selected_by_head] = {Fit::exact,
                                      {Loss::holds_at_length, Loss::memory_not_freed},
-                                     "AdaKVPress with SnapKV's scores, average pooling alone, or "
-                                     "KVzipPress"};
+                                     "AdaKV with SnapKV's scores, average pooling alone; KVzip"};
   r.architecture_decides = true;
   r.refuses = {{"gpt_oss", "its presses cut the caches of windows as if they were full ones"},
                {"llama4", "its presses cut the caches of chunks as if they were full ones"}};

@@ -278,13 +278,14 @@ class Simulation {
                      PromptFacts& facts) {
     if (!options_.repeat)
       fail(ErrorCode::internal, "a prompt is to be repeated, and no words ask for it");
-    for (const auto& [part, tokens] :
+    for (const RepeatedPart& repeated :
          repeated_parts(context_, *options_.repeat, repetition.chunk)) {
-      capture::Engine::Step step{&read.sequence, tokens};
+      capture::Engine::Step step{&read.sequence, repeated.tokens};
       step.on_store = changed.on_store;
       step.forgotten = true;
-      engine_.run({&step, 1}, capture::Logits::none,
-                  {.attention = [&](const auto& in) { facts.repeated(repetition, part, in); }});
+      engine_.run({&step, 1}, capture::Logits::none, {.attention = [&](const auto& in) {
+                    facts.repeated(repetition, repeated.part, in);
+                  }});
     }
   }
 

@@ -18,6 +18,14 @@ def demo_model() -> tuple:
     return model, AutoTokenizer.from_pretrained(MODEL_DIR)(text, return_tensors="pt").input_ids
 
 
+def as_message(text: str) -> torch.Tensor:
+    """The tokens of the text as a user's message to the demo model, up to where its answer begins."""
+    tokenizer = AutoTokenizer.from_pretrained(MODEL_DIR)
+    message = [{"role": "user", "content": text}]
+    written_out = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+    return tokenizer(written_out, return_tensors="pt", add_special_tokens=False).input_ids
+
+
 def load_press(folder: Path):
     """The press of an exported folder."""
     (file,) = folder.glob("kvatlas_press*.json")

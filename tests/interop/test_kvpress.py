@@ -3,10 +3,14 @@
 `kvatlas evaluate --as kvpress` keeps."""
 
 import unittest
+from unittest import mock
 
-from kvpress_support import demo_model, evaluated, load_press, prefilled, rows_of, unmasked
+import torch
+from kvpress_support import as_message, demo_model, evaluated, load_press, prefilled, rows_of, unmasked
 from support import (
     MODEL,
+    MODEL_DIR,
+    ROOT,
     dynamickv_document,
     export,
     head_document,
@@ -15,6 +19,7 @@ from support import (
     selection_document,
     threshold_document,
 )
+from transformers import AutoTokenizer
 
 # At 700 tokens ExpectedAttention's cut would fall between two tokens of layer 22 whose scores differ by 7e-7 of
 # themselves, which is less than what rounding does to them.
@@ -33,6 +38,13 @@ SELECTIONS = (
     ("expected-attention", {"budget": 64}),
     ("expected-attention", {"budget": 300, "sink": 16, "future": 100, "epsilon": 0.01}),
     ("expected-attention", {"budget": 128, "covariance": False, "values": False}),
+)
+# KVzip's: the prompt is repeated at once, or in parts.
+REPEATED = (
+    {"budget": 100},
+    {"budget": 64, "sink": 16, "layerwise": True},
+    {"budget": 150, "chunk": 300},
+    {"budget": 50, "sink": 2, "chunk": 97},
 )
 
 
@@ -122,6 +134,32 @@ class KvpressTest(unittest.TestCase):
                         self.check_masked(document, length, settings["budget"], ours)
                     else:
                         self.check_cut(document, length, [kept_tokens(settings, length)] * 30, ours)
+
+    def test_repeated_prompts(self):
+        """KVzip on a text as a user's message, and on a bare text where the model has no chat template."""
+        documents = [selection_document(self.model, "kvzip", settings) for settings in REPEATED]
+        message = as_message((ROOT / "LICENSE").read_text(encoding="utf-8"))
+        bare = AutoTokenizer.from_pretrained(MODEL_DIR)
+        bare.chat_template = None
+        asked = "kvpress.presses.kvzip_press.AutoTokenizer.from_pretrained"
+        for length in LENGTHS:
+            self.check_repeated(documents, message[:, :length])
+            with mock.patch(asked, return_value=bare):
+                self.check_repeated(documents, self.prompts[length])
+
+    def check_repeated(self, documents: list, prompt: torch.Tensor):
+        length = prompt.shape[1]
+        for document, ours in zip(documents, evaluated(MODEL, documents, prompt)):
+            settings = document["baseline"]["settings"]
+            with self.subTest(settings=settings, length=length):
+                prefilled(self.model, prompt, load_press(export(document, "kvpress", "--length", length)))
+                kept = unmasked(self.model, length)
+                self.assertEqual(kept, ours["positions"])
+                of_layers = [sum(map(len, layer)) for layer in kept]
+                if settings.get("layerwise"):
+                    self.assertEqual(of_layers, [3 * settings["budget"]] * 30)
+                self.assertEqual(sum(of_layers), 90 * settings["budget"])
+                self.assertGreater(len({len(head) for layer in kept for head in layer}), 10)
 
     def check_masked(self, document: dict, length: int, budget: int, ours: dict):
         """kvpress masks what the program cuts: other numbers of tokens in other heads, `budget` in the mean."""

@@ -32,6 +32,10 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "keydiff:budget=48",
       "keydiff:budget=200",
       "expected-attention:budget=48+kv4",
+      "kvzip:budget=48",
+      "kvzip:budget=48,sink=0,chunk=50",
+      "kvzip:budget=48,layerwise=1+kv4",
+      "pyramid-layers:layers=1,initial=4,recent=24+kvzip:budget=48",
       "pyramid-layers:layers=1,initial=4,recent=24+tova:budget=48+kv4",
       "pyramid-layers:layers=2,initial=4,recent=28",
       "pyramid-layers:layers=2,initial=4,recent=28,shape=linear",
@@ -61,8 +65,8 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
     tried.back().block_tokens = 16;
     tried.back().name += " in blocks";
   }
-  const Simulated found =
-      simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
+  const Simulated found = simulate(engine, random_ids(kTokens, 3), tried,
+                                   {.max_new = kNew, .repeat = kRepeat}, "prompt");
   CacheLoad load;
   load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
   load.prompt = kTokens;
@@ -92,8 +96,8 @@ TEST_P(CacheBytesOf, AreThoseHeldOverTime) {
        "decoding:budget=30,every=11,by=h2o,prompt=whole", "decoding:budget=75,every=6,by=streaming",
        "decoding:budget=30,every=8,window=4+kv4", "streaming:initial=4,recent=20",
        "window:recent=24+rolling"});
-  const Simulated found =
-      simulate(engine, random_ids(kTokens, 3), tried, {.max_new = kNew}, "prompt");
+  const Simulated found = simulate(engine, random_ids(kTokens, 3), tried,
+                                   {.max_new = kNew, .repeat = kRepeat}, "prompt");
   CacheLoad load;
   load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
   for (std::size_t i = 0; i < tried.size(); ++i) {

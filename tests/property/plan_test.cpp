@@ -458,6 +458,93 @@ TEST_P(PlanOf, CriticalKvWeighsScoresByWhatValuesGive) {
   }
 }
 
+/// Text and words that the prompt has, [layer][KV head][token] the greatest attention while the
+/// prompt is repeated in parts of so many tokens: of a run over the prompt and the request at once.
+std::vector<std::vector<std::vector<double>>> read_while_repeated(
+    capture::Engine& engine, const std::vector<std::int64_t>& prompt,
+    const Repetition& repetition) {
+  const model::Config& config = engine.model().config();
+  const auto n = static_cast<std::int64_t>(prompt.size());
+  std::vector<std::vector<std::vector<double>>> greatest(
+      static_cast<std::size_t>(config.n_layers),
+      {static_cast<std::size_t>(config.n_kv_heads), std::vector<double>(prompt.size(), 0.0)});
+  const std::int64_t text = kRepeat.before_text;
+  for (std::int64_t begin = text; begin < n; begin += repetition.chunk) {
+    const std::int64_t end = std::min(n, begin + repetition.chunk);
+    std::vector<std::int64_t> asked = begin == text ? kRepeat.all : kRepeat.part;
+    if (begin > text)
+      for (std::int64_t j = std::max(begin - repetition.chunk, begin - 8); j < begin; ++j)
+        asked.push_back(prompt[j]);
+    asked.insert(asked.end(), kRepeat.end.begin(), kRepeat.end.end());
+    asked.insert(asked.end(), prompt.begin() + begin, prompt.begin() + end);
+    asked.insert(asked.begin(), prompt.begin(), prompt.end());
+    const auto is_seen = [&](std::int64_t j) {
+      return (j < std::min(repetition.sink, begin)) || (begin <= j && j < end) || j >= n;
+    };
+    capture::Sequence sequence = engine.sequence();
+    const capture::Engine::Step step{&sequence, asked};
+    engine.run({&step, 1}, capture::Logits::none, {.attention = [&](const auto& in) {
+                 const Attention attention = attention_of(in);
+                 for (std::size_t h = 0; h < attention.size(); ++h)
+                   for (std::size_t i = prompt.size(); i < asked.size(); ++i) {
+                     const auto& row = attention[h][i];
+                     // The share of what is not seen is given to what is, a sink among it.
+                     double seen =
+                         in.sinks.data ? 1 - std::accumulate(row.begin(), row.end(), 0.0) : 0;
+                     for (std::int64_t j = 0; j < std::ssize(asked); ++j)
+                       if (is_seen(j)) seen += row[j];
+                     auto& best = greatest[in.layer][h * config.n_kv_heads / config.n_heads];
+                     for (std::int64_t j = begin; j < end; ++j)
+                       best[j] = std::max(best[j], row[j] / seen);
+                   }
+               }});
+  }
+  return greatest;
+}
+
+TEST_P(PlanOf, KvZipKeepsWhatIsReadWhileThePromptIsRepeated) {
+  constexpr std::int64_t kBudget = 28;
+  for (const bool layerwise : {false, true})
+    for (const Repetition repetition : {Repetition{}, Repetition{5, 40}, Repetition{0, 6}}) {
+      SCOPED_TRACE(str("layerwise ", layerwise, ", chunk ", repetition.chunk));
+      auto scores = read_while_repeated(engine, ids, repetition);
+      const Plan plan = plan_of(str("kvzip:budget=28,sink=", repetition.sink,
+                                    ",chunk=", repetition.chunk, ",layerwise=", layerwise));
+      std::int64_t kept = 0;
+      double least = 1e300, most = -1e300;
+      for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+        if (layerwise) {
+          kept = 0;
+          least = 1e300;
+          most = -1e300;
+        }
+        for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+          const HeadCut& cut = plan.heads[layer][g];
+          for (std::int64_t j = 0; j < repetition.sink; ++j) scores[layer][g][j] = 2;
+          expect_best(cut, scores[layer][g], kTokens, std::ssize(cut.tokens));
+          kept += std::ssize(cut.tokens);
+          const std::set<std::int64_t> tokens(cut.tokens.begin(), cut.tokens.end());
+          for (std::int64_t j = 0; j < kTokens; ++j)
+            if (tokens.contains(j))
+              least = std::min(least, scores[layer][g][j]);
+            else
+              most = std::max(most, scores[layer][g][j]);
+        }
+        if (!layerwise && layer + 1 < config.n_layers) continue;
+        EXPECT_EQ(kept, kBudget * config.n_kv_heads * (layerwise ? 1 : config.n_layers));
+        EXPECT_GE(least, most - 1e-4);
+      }
+    }
+}
+
+TEST_P(PlanOf, ASecondReadingLeavesNoTrace) {
+  const auto asked = policies({"kvzip:budget=28,chunk=20", "simlayerkv"});
+  const Prefilled with = prefill(ids, asked), without = prefill(ids, {asked[1]});
+  EXPECT_EQ(with.logits, without.logits);
+  EXPECT_EQ(with.sequence.length(), without.sequence.length());
+  EXPECT_EQ(with.sequence.logits(), without.sequence.logits());
+}
+
 TEST_P(PlanOf, DynamicKvCapsLayersAndUpdatesTheLayersSoFar) {
   const auto layers = static_cast<std::int64_t>(config.n_layers);
   const auto budgets = [&](const std::string& settings) {

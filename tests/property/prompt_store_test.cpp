@@ -28,6 +28,8 @@ const std::vector<std::vector<std::string>> kRounds = {
     {"decoding:window=8,budget=30,every=8", "decoding:budget=30,every=4,by=tova",
      "decoding:budget=30,every=4,by=h2o"},
     {"expected-attention:budget=30", "expected-attention:budget=30,sink=9,future=3"},
+    {"kvzip:budget=30", "kvzip:budget=30,sink=2,chunk=33",
+     "pod:delta=0.3,initial=4,recent=20,prefill=shared+kvzip:budget=30"},
     {"lagkv:sink=4,lag=16,ratio=1/4", "lagkv:sink=4,lag=16,ratio=1/4+kv4", "h2o:budget=40"},
     {"simlayerkv:threshold=0.4,initial=2,recent=20", "h2o:budget=30", "snapkv:window=8,budget=40"}};
 
@@ -55,6 +57,7 @@ class PromptStoreOf : public OnCheckpoint {
   std::vector<Simulated> rounds(PromptStore* store, std::int64_t context = 0) {
     SimulateOptions options{.max_new = 6, .context_tokens = context, .positions = true};
     options.store = store;
+    options.repeat = kRepeat;
     std::vector<Simulated> out;
     for (const auto& round : kRounds)
       for (const std::uint64_t seed : {1, 2})
@@ -123,6 +126,7 @@ TEST_P(PromptStoreOf, FindsWhatWasReadUnlessMoreIsNeeded) {
   EXPECT_EQ(store.find(engine, key, needs("h2o:budget=40")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("expected-attention")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("criticalkv")), nullptr);
+  EXPECT_EQ(store.find(engine, key, needs("kvzip")), nullptr);
   simulate(engine, ids, fitting({"snapkv:window=65,budget=80"}), options, "prompt");
   key.front() += 1;
   EXPECT_EQ(store.find(engine, key, {}), nullptr);

@@ -42,6 +42,10 @@ inline std::vector<Policy> policies(const std::vector<std::string>& texts) {
   return out;
 }
 
+/// What stands in for words that ask to repeat a prompt, behind whose first 3 tokens its text
+/// begins.
+inline const RepeatRequest kRepeat = {3, {7, 8}, {9, 10, 11}, {12}};
+
 /// A prompt whose cache can be cut, with what policies need to know of it.
 struct Prefilled {
   capture::Sequence sequence;
@@ -77,6 +81,14 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
          .value_outputs = [&](auto layer, auto,
                               const auto& outputs) { out.facts.value_outputs(layer, outputs); }});
     out.logits = out.sequence.logits();
+    for (const auto& repetition : out.facts.needs().repetitions)
+      for (const RepeatedPart& repeated : repeated_parts(ids, kRepeat, repetition.chunk)) {
+        capture::Engine::Step step{&out.sequence, repeated.tokens};
+        step.forgotten = true;
+        engine.run({&step, 1}, capture::Logits::none, {.attention = [&](const auto& in) {
+                     out.facts.repeated(repetition, repeated.part, in);
+                   }});
+      }
     run({first.value_or(capture::argmax(out.logits))},
         {.attention = [&](const auto& in) { out.facts.first_step(in); }});
     return out;

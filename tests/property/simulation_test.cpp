@@ -32,8 +32,8 @@ double divergence(const std::vector<float>& full, const std::vector<float>& othe
 
 class SimulationOf : public OnCheckpoint {
  protected:
-  Simulated run(const Ids& ids, const std::vector<Policy>& tried,
-                const SimulateOptions& options = {}) {
+  Simulated run(const Ids& ids, const std::vector<Policy>& tried, SimulateOptions options = {}) {
+    options.repeat = kRepeat;
     return simulate(engine, ids, tried, options, "the prompt");
   }
 
@@ -114,6 +114,7 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "tova:budget=200",
       "keydiff:budget=200",
       "expected-attention:budget=200",
+      "kvzip:budget=200",
       "decoding:window=8,budget=200,every=8",
       "decoding:budget=116,every=1,by=h2o",
       "decoding:budget=116,every=1,by=tova,prompt=whole",
@@ -159,6 +160,9 @@ const std::vector<std::string> kMixed = {
     "simlayerkv:threshold=0.4,recent=24+tova:budget=24",
     "keydiff:budget=24",
     "expected-attention:budget=24",
+    "kvzip:budget=24,chunk=40",
+    "kvzip:budget=12,sink=0",
+    "simlayerkv:threshold=0.4,recent=24+kvzip:budget=24,layerwise=1+kv4",
     "criticalkv:window=8,budget=24+kv4",
     "chunkkv:window=8,budget=24,chunk=5",
     "adakv:window=8,budget=24",

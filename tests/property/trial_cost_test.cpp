@@ -45,6 +45,17 @@ TEST_F(TrialCosts, PromptsAreReadOnce) {
   EXPECT_NEAR(two - one, 12 * speed_.step(2, 400), 1e-9);  // three quarters of 16 tokens
 }
 
+TEST_F(TrialCosts, PromptsAreReadAnewToBeRepeated) {
+  const std::vector<std::size_t> sample = {2};
+  const TrialRound plain{1, 0, sample}, repeated{1, 0, sample, Measure::score, 1},
+      twice{1, 0, sample, Measure::score, 2};
+  const double repeating = speed_.prefill(800) - speed_.prefill(400);
+  EXPECT_NEAR(seconds({repeated}) - seconds({plain}), repeating, 1e-9);
+  EXPECT_NEAR(seconds({twice}) - seconds({plain}), 2 * repeating, 1e-9);
+  EXPECT_NEAR(seconds({plain, repeated}) - seconds({plain, plain}), speed_.prefill(400) + repeating,
+              1e-9);
+}
+
 TEST_F(TrialCosts, WhatStandsBehindTheCutIsReadTokenByToken) {
   const double whole = seconds({{1, 0, {2}}});
   questions_[2].context_tokens = 370;

@@ -178,6 +178,29 @@ TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {
       }
 }
 
+TEST(KvpressNumbers, KvZipsArguments) {
+  for (const bool layerwise : {false, true})
+    for (const std::int64_t budget : {5, 37, 600})
+      for (const std::int64_t length : {100, 599, 600, 601, 4097}) {
+        const calibrate::KvZip part{budget, {3, 700}, layerwise};
+        const Document document = document_of(part);
+        const auto file = str("kvatlas_press_", length, ".json");
+        const auto press = json::parse(exported(document, "kvpress", length).at(file));
+        const json& arguments = press.at("arguments");
+        // It removes so many of the tokens of all heads that share a budget.
+        const std::int64_t heads =
+            document.model.kv_heads * (layerwise ? 1 : document.model.layers);
+        const double ratio = arguments.at("compression_ratio");
+        EXPECT_EQ(python_int(static_cast<double>(heads * length) * ratio),
+                  heads * std::max<std::int64_t>(0, length - budget));
+        EXPECT_EQ(ratio > 0, length > budget);
+        EXPECT_EQ(press.at("kept"), std::min(budget, length));
+        EXPECT_EQ(arguments.at("n_sink"), 3);
+        EXPECT_EQ(arguments.at("chunk_size"), 700);
+        EXPECT_EQ(arguments.at("layerwise"), layerwise);
+      }
+}
+
 TEST(KvpressNumbers, CriticalKvsArguments) {
   const calibrate::CriticalKv part{{.window = 9, .budget = 100, .kernel = 3}, 0.25, 0.5};
   const auto press =

@@ -159,6 +159,7 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "keydiff:budget=64",
            "expected-attention:sink=2,future=64,covariance=0,values=0",
            "expected-attention:epsilon=0.25",
+           "kvzip:budget=64,sink=2,chunk=9,layerwise=1",
            "decoding:budget=64,every=32,by=rkv,window=8,kernel=5,lambda=0.25",
            "decoding:by=streaming,initial=2,prompt=whole",
            "pyramid-layers:layers=0",
@@ -189,11 +190,26 @@ TEST(Document, SchemaListsTheSettings) {
     return keys;
   };
   std::map<std::string, std::set<std::string>> written;
-  for (const char* text :
-       {"streaming", "simlayerkv", "pod:blocks=p.h5", "dynamickv", "lagkv", "snapkv", "pyramidkv",
-        "adakv", "chunkkv", "criticalkv", "h2o:heavy=8", "tova", "keydiff", "expected-attention",
-        "decoding", "pyramid-layers:shape=linear", "random-layers:layers=1", "minicache",
-        "quest"}) {
+  for (const char* text : {"streaming",
+                           "simlayerkv",
+                           "pod:blocks=p.h5",
+                           "dynamickv",
+                           "lagkv",
+                           "snapkv",
+                           "pyramidkv",
+                           "adakv",
+                           "chunkkv",
+                           "criticalkv",
+                           "h2o:heavy=8",
+                           "tova",
+                           "keydiff",
+                           "expected-attention",
+                           "kvzip",
+                           "decoding",
+                           "pyramid-layers:shape=linear",
+                           "random-layers:layers=1",
+                           "minicache",
+                           "quest"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
@@ -298,7 +314,7 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
     EXPECT_NO_THROW(check_cache(parse_policy(policy), latent)) << policy;
   for (const char* policy :
        {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff", "expected-attention",
-        "decoding", "lagkv", "pod", "minicache", "quest"})
+        "kvzip", "decoding", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
   for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
     EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;

@@ -80,6 +80,10 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(expected.future, 1);
   EXPECT_FALSE(expected.covariance || expected.values);
   EXPECT_EQ(expected.epsilon, 0.5);
+  const auto kvzip = only_part<KvZip>("kvzip:budget=9,sink=0,chunk=1,layerwise=1");
+  EXPECT_EQ(kvzip.budget, 9);
+  EXPECT_EQ(kvzip.repetition, (Repetition{0, 1}));
+  EXPECT_TRUE(kvzip.layerwise);
   EXPECT_EQ(only_part<ChunkKv>("chunkkv:chunk=8").chunk, 8);
   EXPECT_EQ(only_part<CriticalKv>("criticalkv:budget=99,share=0.5").first(), 49);
   EXPECT_EQ(only_part<CriticalKv>("criticalkv:share=0.001").first(), 1);
@@ -238,6 +242,9 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("lagkv+decoding"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("decoding+pod"), HasSubstr("chooses tokens anew"));
   EXPECT_THAT(refusal("expected-attention:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
+  EXPECT_THAT(refusal("kvzip:budget=9,sink=9"), HasSubstr("must exceed the 9 first"));
+  EXPECT_THAT(refusal("kvzip:chunk=0"), HasSubstr("a whole number from 1 to"));
+  EXPECT_THAT(refusal("kvzip+snapkv"), HasSubstr("both select tokens"));
   EXPECT_THAT(refusal("chunkkv:heads=query"), HasSubstr("no key 'heads'"));
   EXPECT_THAT(refusal("adakv:safeguard=1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));

@@ -102,6 +102,7 @@ TEST(Runtimes, FormsOfParts) {
   EXPECT_EQ(form_of(Tova{}), Form::selected);
   EXPECT_EQ(form_of(KeyDiff{}), Form::selected);
   EXPECT_EQ(form_of(AdaKv{}), Form::selected_by_head);
+  EXPECT_EQ(form_of(KvZip{}), Form::selected_by_head);
   EXPECT_EQ(form_of(H2o{}), std::nullopt);
 }
 
@@ -350,7 +351,7 @@ TEST(Runtimes, NoneHoldsABudgetWhileDecoding) {
 
 TEST(Runtimes, SelectionsAreRefusedByName) {
   for (const char* text :
-       {"adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention"})
+       {"adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention", "kvzip"})
     for (const auto& runtime : runtimes()) {
       SCOPED_TRACE(str(text, " in ", runtime.name));
       const auto policy = parse_policy(text);
@@ -368,6 +369,7 @@ TEST(Runtimes, SelectionsAreRefusedByName) {
   EXPECT_THAT(as_runtime_behaves(parse_policy("adakv"), "kvpress", model_of("llama")).changes,
               Contains(HasSubstr("memory is not freed")));
   EXPECT_THAT(refusal(parse_policy("adakv:heads=query"), "kvpress"), HasSubstr("'heads=query'"));
+  EXPECT_THAT(refusal(parse_policy("kvzip"), "kvpress", "gemma3"), HasSubstr("no Gemma 3"));
   // Beside a part that is taken, too.
   EXPECT_THAT(refusal(parse_policy("simlayerkv+tova"), "transformers-cache"),
               HasSubstr("it cannot take tokens that a score selects"));
