@@ -54,7 +54,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     const Lead* lead = lead_of(app);
-    if (!lead) return CLI::Formatter::make_help(app, std::move(name), mode);
+    if (!lead) return CLI::Formatter::make_help(app, std::move(name), CLI::AppFormatMode::Normal);
     const bool all = mode != CLI::AppFormatMode::Normal;
     return str(
         make_description(app), make_usage(app, name), make_positionals(app),

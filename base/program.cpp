@@ -23,6 +23,17 @@ int report(int status, const std::string& text) {
   return status;
 }
 
+/// Lets every command take --help-all, so that nobody has to know which have more to show.
+void take_help_all(CLI::App& command) {
+  if (!command.get_help_all_ptr()) command.set_help_all_flag("--help-all")->group("");
+  for (CLI::App* part : command.get_subcommands({})) take_help_all(*part);
+}
+
+/// Has the command a --help-all that shows more than its --help?
+bool shows_more(const CLI::App& command) {
+  return !command.get_help_all_ptr()->get_group().empty();
+}
+
 /// What is wrong with the words of the command line, and where their right use is shown.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = "kvatlas";
@@ -34,7 +45,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   }
   if (innermost != &app)
     return str(error.what(), " (see ", command,
-               innermost->get_help_all_ptr() ? " --help-all)" : " --help)");
+               shows_more(*innermost) ? " --help-all)" : " --help)");
   const auto words = app.remaining();
   const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
   return str(
@@ -54,6 +65,7 @@ int run(int argc, char** argv, const std::string& version,
       "long\n"
       "says first how long, and at the end what to do next.");
   add_commands(app);
+  take_help_all(app);
   catch_interrupts();
   try {
     app.parse(argc, argv);

@@ -478,6 +478,10 @@ TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
   // The policies are listed where all is.
   EXPECT_THAT(run_kvatlas({"evaluate", "--help"}).out, Not(HasSubstr("adakv")));
   EXPECT_THAT(run_kvatlas({"evaluate", "--help-all"}).out, HasSubstr("\nadakv\n"));
+  // A command without more to show takes it too.
+  for (const char* name : {"check", "calibrate", "export", "doctor"})
+    EXPECT_EQ(run_kvatlas({name, "--help-all"}).out, run_kvatlas({name, "--help"}).out) << name;
+  EXPECT_EQ(run_kvatlas({"--help-all"}).out, run_kvatlas({"--help"}).out);
   // Options fit the lines of a terminal.
   for (const std::vector<std::string>& words : {std::vector<std::string>{"profile"},
                                                 {"evaluate"},
