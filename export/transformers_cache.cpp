@@ -26,7 +26,7 @@ Exported export_transformers_cache(const PartRequest& request) {
   Exported exported;
   exported.files = {{"policy.json", calibrate::document_text(document)}};
   exported.use =
-      "pip install kvatlas_transformers-0.1.0-py3-none-any.whl   # './dev build' leaves it in "
+      "pip install kvatlas_transformers-0.1.0-py3-none-any.whl   # './dev wheel' leaves it in "
       "build/\n"
       "\n"
       "# in Python, in this folder:\n"

@@ -87,7 +87,7 @@ Exported export_vllm(const PartRequest& request) {
                                {"block-size", request.runtime.page_tokens},
                                {"worker-extension-cls", "kvatlas_vllm.worker.KvatlasPolicy"}})});
   out.use =
-      "pip install kvatlas_vllm-0.1.0-py3-none-any.whl   # './dev build' leaves it in build/\n"
+      "pip install kvatlas_vllm-0.1.0-py3-none-any.whl   # './dev wheel' leaves it in build/\n"
       "vllm serve $MODEL --config vllm.yaml";
   if (const auto note = padding_note(layers); !note.empty()) out.notes.push_back(note);
   out.notes.push_back(
