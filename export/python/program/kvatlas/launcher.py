@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -38,6 +39,7 @@ def start(words: list[str]) -> None:
         done = subprocess.run(command, executable=executable, env=environment)
         print("\nkvatlas demo does the main job once, on a small model that it fetches.")
         sys.exit(done.returncode)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and the program would go on to do so
     try:
         os.execve(executable, command, environment)
     except OSError as error:
