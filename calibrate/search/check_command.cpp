@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/markup.hpp"
@@ -150,27 +151,41 @@ json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& com
   return out;
 }
 
-/// What the asked loss needs, before anything is run.
-void print_needs(const CheckCommand& command) {
-  const double limit = command.max_loss;
-  if (command.by_mean) {
-    std::cout << "by the mean alone a verdict needs " << kLeastTexts
-              << " texts; it says nothing of how sure it is\n";
-  } else if (const auto needed = groups_to_pass(limit)) {
-    std::cout << "a loss of at most " << fixed_text(limit, 1) << " points is sure after " << *needed
-              << " texts without any loss";
-    if (limit < 100)
-      std::cout << " (no method needs fewer than " << zero_loss_groups(limit / 100) << ")";
-    std::cout << "; texts that lose something make it more\n";
-  } else {
-    std::cout << "a loss of at most " << fixed_text(limit, 1)
-              << " points cannot be made sure by texts without any loss\n";
-  }
+/// What the asked loss needs, before anything is run: sentences.
+std::vector<std::string> needs(const CheckCommand& command, const FirstRound& round) {
+  const std::string limit = fixed_text(command.max_loss, 1);
+  if (command.by_mean)
+    return {str("by the mean alone a verdict needs ", kLeastTexts,
+                " texts; it says nothing of how sure it is")};
+  const auto texts = groups_to_pass(command.max_loss);
+  if (!texts)
+    return {
+        str("a loss of at most ", limit, " points cannot be made sure by texts without any loss")};
+  std::string of_all =
+      str("a loss of at most ", limit, " points is sure after ", *texts, " texts without any loss");
+  if (command.max_loss < 100)
+    of_all += str(" (no method needs fewer than ", zero_loss_groups(command.max_loss / 100), ")");
+  std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
+  if (!round.generated || *texts <= round.seeds) return out;
+  const double rounds = static_cast<double>(*texts) / static_cast<double>(round.seeds);
+  const std::int64_t prompts = (*texts * round.prompts + round.seeds - 1) / round.seeds;
+  out.push_back(str("so many texts are ", prompts, " prompts here, and take about ",
+                    capture::duration_str(rounds * round.seconds), " in all"));
+  if (round.prompts > round.seeds)
+    out.back() += "; with one task, one length and one depth it is least";
+  if (prompts > command.most_samples)
+    out.push_back(str("these are more than --most-samples allows (", command.most_samples,
+                      "), so a policy can hardly pass"));
+  return out;
 }
 
 void require_judgeable(const Summary& full, bool force) {
   if (full.scored == 0)
     fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
+  if (full.texts < kLeastTexts && !force)
+    fail(ErrorCode::usage, "scored prompts of ", full.texts, full.texts == 1 ? " text" : " texts",
+         ": a gate needs ", kLeastTexts,
+         " at least (more --seeds, or more lines in --prompts; --force judges all the same)");
   Calibrated forced;
   require_samples({full.scored, full.texts}, "with answers", force, forced);
   require_score(full.score.mean, force, forced);
@@ -181,7 +196,8 @@ NextStep next_step(const CheckCommand& command, const std::string& verdict) {
   if (verdict == "passed") return export_step(command.document, command.request.runtime);
   if (verdict == "failed")
     return {"kvatlas calibrate auto --help", "search a policy that loses no more than this"};
-  return {"the same command with more --seeds, or more lines in --prompts", "more texts decide it"};
+  return {"the same command with a larger --most-samples, or more lines in --prompts",
+          "more texts decide it"};
 }
 
 void run_check(CheckCommand command) {
@@ -189,10 +205,15 @@ void run_check(CheckCommand command) {
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
-  if (command.dry_run) return print_needs(command);
+  if (!command.junit.empty()) require_folder_of(command.junit);
   command.request.policies = {command.document};
   command.request.time_steps = 0;
   command.request.no_comparison = true;
+  command.request.go_on = [&](const FirstRound& round) {
+    for (const auto& sentence : needs(command, round))
+      (command.dry_run ? std::cout : std::cerr << "kvatlas: ") << sentence << '\n';
+    return !command.dry_run;
+  };
   bool is_judgeable = false;
   const auto require_once = [&](const Evaluation& evaluation) {
     if (evaluation.policies.empty())
@@ -209,6 +230,7 @@ void run_check(CheckCommand command) {
           if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
         return seeds;
       });
+  if (command.dry_run) return;
   require_all(evaluation);
   require_once(evaluation);
 
@@ -248,7 +270,8 @@ void add_check_command(CLI::App& app) {
       ->add_flag("--surely", o.surely,
                  "pass and fail with 95 % certainty, and leave it undecided before (the default)")
       ->excludes(by_mean);
-  command->add_flag("--dry-run", o.dry_run, "say how many texts the limit needs, and run nothing");
+  command->add_flag("--dry-run", o.dry_run,
+                    "say how many texts the limit needs and how long they take, and run nothing");
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
   add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
   command->add_flag("--force", o.force,

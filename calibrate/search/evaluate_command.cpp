@@ -149,6 +149,7 @@ void run_evaluate(const EvaluateCommand& command) {
            "-o writes a policy document with what was measured: give exactly one "
            "document with --policy");
     if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
+    require_folder_of(command.output);
     if (read_document(request.policies.front()).sections.empty() && request.against.empty())
       fail(ErrorCode::usage, quoted(request.policies.front(), 400),
            " has no section that could keep what is measured: leave out -o");

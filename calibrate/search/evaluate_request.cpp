@@ -2,17 +2,20 @@
 #include "calibrate/search/evaluate_request.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <unistd.h>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
+#include "base/whole_file.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
@@ -140,6 +143,10 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   return cost.seconds + timed * speed.step(1, static_cast<double>(questions.front().tokens.size()));
 }
 
+bool are_generated(const EvaluateRequest& request) {
+  return request.run.prompts_file.empty() && request.run.prompt_texts.empty();
+}
+
 Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   const model::ModelFile& model = *on.model;
   capture::EngineOptions engine_options = capture::engine_options(request.run);
@@ -157,12 +164,19 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   options.positions = request.positions;
   set_memory(engine_options, questions, model.config(), options);
   capture::Engine engine(on.model, engine_options);
+  FirstRound round;
+  round.prompts = static_cast<std::int64_t>(questions.size());
+  std::set<std::int64_t> seeds;
+  for (const auto& question : questions) seeds.insert(question.prompt.seed);
+  round.seeds = static_cast<std::int64_t>(seeds.size());
+  round.seconds =
+      round_seconds(request, on, questions, engine_options.placement, engine.streaming());
+  round.generated = are_generated(request);
   std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
             << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
             << questions.size() << (questions.size() == 1 ? " prompt" : " prompts") << ", about "
-            << capture::duration_str(round_seconds(request, on, questions, engine_options.placement,
-                                                   engine.streaming()))
-            << '\n';
+            << capture::duration_str(round.seconds) << '\n';
+  if (on.evaluation.questions.empty() && request.go_on && !request.go_on(round)) return {};
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
                              model.config().n_layers);
   return evaluate(engine, std::move(questions), on.policies, options,
@@ -197,14 +211,15 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
   Evaluated out;
   out.model = model::ModelFile::open(request.run.model);
   out.policies = gather_policies(request, *out.model);
-  const bool generated = request.run.prompts_file.empty() && request.run.prompt_texts.empty();
+  const bool generated = are_generated(request);
   if (generated) {
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
     if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
   }
   request.prompts.new_tokens = request.questions.max_new;
   out.evaluation = evaluate_round(request, out);
-  while (more && generated && out.evaluation.interrupted == 0) {
+  while (more && generated && out.evaluation.interrupted == 0 &&
+         !out.evaluation.questions.empty()) {
     const std::int64_t seeds = more(out.evaluation);
     if (seeds == 0) break;
     for (const auto& question : out.evaluation.questions)
@@ -214,6 +229,10 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
     append(out.evaluation, evaluate_round(request, out));
   }
   return out;
+}
+
+void require_folder_of(const std::string& file) {
+  if (::access(parent_of(file).c_str(), W_OK | X_OK) != 0) fail_writing(file, errno);
 }
 
 void require_all(const Evaluation& evaluation) {

@@ -15,6 +15,13 @@
 
 namespace kvatlas::calibrate {
 
+/// The first round of an evaluation, before it is run.
+struct FirstRound {
+  std::int64_t prompts = 0, seeds = 0;
+  double seconds = 0;      // that it will take
+  bool generated = false;  // prompts: others may follow
+};
+
 struct EvaluateRequest {
   capture::RunOptions run;
   capture::PromptOptions prompts;
@@ -24,6 +31,8 @@ struct EvaluateRequest {
   std::string runtime, document_task;
   std::int64_t time_steps = 8;
   bool rolling = false, positions = false, no_comparison = false;
+  /// Asked before anything is run; false ends it there.
+  std::function<bool(const FirstRound&)> go_on;
 };
 
 struct Evaluated {
@@ -35,6 +44,9 @@ struct Evaluated {
 using MoreSeeds = std::function<std::int64_t(const Evaluation&)>;
 Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more = {});
 
+/// Error(resource) if the folder of a file that is to be written at the end is not there, or takes
+/// none. Said before the model runs.
+void require_folder_of(const std::string& file);
 /// Error(cancelled) if Ctrl-C left questions undone.
 void require_all(const Evaluation& evaluation);
 /// Prints on stderr what the reader of the scores should know.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas check` on the real model: passed, failed and undecided, told apart in every form.
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -38,7 +39,9 @@ class Gate : public testing::Test {
   Finished check(const std::string& document, const std::vector<std::string>& more) {
     std::vector<std::string> words = {"check",   document,    "--model", demo_model(), "--task",
                                       "needle",  "--lengths", "256",     "--depths",   "0.5",
-                                      "--seeds", "6",         "--json",  "--junit",    junit()};
+                                      "--seeds", "6",         "--json"};
+    if (std::find(more.begin(), more.end(), "--junit") == more.end())
+      words.insert(words.end(), {"--junit", junit()});
     words.insert(words.end(), more.begin(), more.end());
     return run_kvatlas(words);
   }
@@ -94,8 +97,18 @@ TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
                {"check", document, "--model", demo_model(), "--max-loss", limit, "--dry-run"})
         .out;
   };
-  EXPECT_THAT(said("5"), HasSubstr("is sure after 65 texts without any loss"));
+  EXPECT_THAT(said("5"), AllOf(HasSubstr("is sure after 65 texts without any loss"),
+                               HasSubstr("so many texts are 650 prompts here, and take about "),
+                               Not(HasSubstr("--most-samples"))));
+  EXPECT_THAT(said("1"), HasSubstr("these are more than --most-samples allows (2000)"));
   EXPECT_THAT(said("-5"), HasSubstr("cannot be made sure"));
+}
+
+TEST_F(Gate, RefusesBeforehandWhatCannotBeWritten) {
+  const Finished done = check(document_of("kv4.json", "kv4"),
+                              {"--junit", (folder_.path() / "nowhere/verdict.xml").string()});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("nowhere/verdict.xml"), Not(HasSubstr("prompts"))));
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ TEST(EvaluationTables, ScoresByTurn) {
     for (const std::int64_t turn : {1, 2}) {
       add(evaluation, "needle:turns=2", 512, -1, 1, turn == 1 ? 1 : text % 2 * 0.5);
       evaluation.questions.back().prompt.turn = turn;
+      evaluation.questions.back().prompt.group = std::to_string(text);
     }
   const auto tables = evaluation_tables(evaluation);
   ASSERT_THAT(tables, SizeIs(2));
