@@ -33,9 +33,6 @@ RULER = {
     "CWE": "cwe",
     "FWE": "fwe",
 }
-# A quarter of the cache of a prompt of 1024 tokens.
-QUARTER = ("snapkv", "adakv", "chunkkv", "criticalkv", "expected-attention", "h2o", "keydiff", "kvzip", "tova")
-SELECTIONS = [*(f"{selection}:budget=256" for selection in QUARTER), "streaming:recent=252"]
 LONG = {"demo": "1024,2048,4096,8000", "gemma": "1024,2048,4096,8192,16384"}
 
 # name: (title, arguments of `kvatlas evaluate`, policies)
@@ -55,16 +52,6 @@ RUNS = {
         + ["pod:delta=0.5,recent=240+snapkv:budget=512", "lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"]
         + ["l2:lag=128,ratio=1/4", "dynamickv:budget=256", "snapkv:budget=256", "pyramidkv:budget=256", "h2o:budget=256"]
         + ["streaming:recent=252", "quest:budget=256", f"minicache:{KEEP}", "full+kv4", "full+kv2"],
-    ),
-    "selections": (
-        "Selections at equal bytes",
-        (*TWO_TASKS, *SEEDS),
-        SELECTIONS,
-    ),
-    "turns": (
-        "Two questions, one cut",
-        ("--task", "needle:turns=2", "--lengths", "1024", "--depths", "0.5", "--conversation", "--no-comparison", *SEEDS),
-        SELECTIONS,
     ),
     "budgets": (
         "The sweep of budgets (DynamicKV, Table 1)",
@@ -217,9 +204,6 @@ def table(read):
     head += digits.values()
     shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
     maps = len(by_depth) > 1
-    turns = [turn["turn"] for turn in full.get("by_turn") or []]
-    if len(turns) > 1:
-        head = head[:3] + [f"turn {turn}" for turn in turns]
     if maps:
         head += [f"{cell['length']}, {cell['depth']:g}" for cell in by_depth]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -227,10 +211,7 @@ def table(read):
         points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
         row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
         compared = [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
-        if len(turns) > 1:
-            row += [interval(turn["score"], 2) for turn in policy["by_turn"]]
-        else:
-            row += ["-"] * 3 if policy["policy"] == "full" else compared
+        row += ["-"] * 3 if policy["policy"] == "full" else compared
         row += [interval(policy[key], 2) for key in digits]
         if maps:
             row += [f"{cell[shown]:.2f}" for cell in policy["by_length_and_depth"]]
