@@ -43,14 +43,14 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     innermost = chosen.front();
     command += " " + innermost->get_name();
   }
-  if (innermost != &app)
-    return str(error.what(), " (see ", command,
-               shows_more(*innermost) ? " --help-all)" : " --help)");
-  const auto words = app.remaining();
-  const bool is_command = !words.empty() && words.front().rfind('-', 0) != 0;
-  return str(
-      is_command ? "there is no command " + quoted(words.front()) : std::string(error.what()),
-      " (see kvatlas --help)");
+  // A word where a command is expected.
+  const auto words = innermost->remaining();
+  if (!innermost->get_subcommands({}).empty() && !words.empty() && !words.front().starts_with('-'))
+    return str(
+        "there is no command ",
+        quoted(innermost == &app ? words.front() : innermost->get_name() + " " + words.front()),
+        " (see ", command, " --help)");
+  return str(error.what(), " (see ", command, shows_more(*innermost) ? " --help-all)" : " --help)");
 }
 
 int run(int argc, char** argv, const std::string& version,

@@ -81,6 +81,16 @@ void write_whole_files(std::span<const WholeFile> files, bool force) {
   for (const auto& folder : folders) sync_folder(folder);
 }
 
+void check_output(const fs::path& path, bool force) {
+  std::error_code problem;
+  if (!force && fs::exists(path, problem)) fail_exists(path);
+  const fs::path folder = parent_of(path);
+  if (!fs::is_directory(folder, problem))
+    fail(ErrorCode::usage, "there is no folder ", quoted(folder.string(), 400), " to write ",
+         quoted(path.filename().string(), 400), " into");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_writing(path, errno);
+}
+
 void fail_exists(const fs::path& path) {
   fail(ErrorCode::usage, quoted(path.string(), 400), " is there already; --force replaces it");
 }

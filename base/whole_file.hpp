@@ -23,6 +23,11 @@ void write_whole(std::string_view text, const std::filesystem::path& path, bool 
 /// The same for several files: all of them are on the disk before the first takes its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
+/// For a command that is about to begin with long work. Error(usage) if a file is at `path` already
+/// and `force` is not set, or if there is no folder to write it into; Error(resource) if nothing
+/// may be written there.
+void check_output(const std::filesystem::path& path, bool force);
+
 /// Error(usage): a file is in the way, and --force was not given.
 [[noreturn]] void fail_exists(const std::filesystem::path& path);
 /// Error(resource): `reason` is what errno said when writing the file failed.

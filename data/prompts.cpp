@@ -92,6 +92,8 @@ std::string prompt_line(const Prompt& prompt) {
 PromptsFile read_prompts(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     fail(ErrorCode::unreadable, path.string(), ": is a folder, expected a JSONL file");
+  if (!std::filesystem::exists(path))
+    fail(ErrorCode::unreadable, "there is no file ", quoted(path.string(), 400));
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(ErrorCode::unreadable, path.string(), ": cannot be opened for reading");
   PromptsFile out;

@@ -27,6 +27,7 @@
 #include "base/parallel.hpp"
 #include "base/plain_text.hpp"
 #include "base/text_count.hpp"
+#include "base/whole_file.hpp"
 
 namespace kvatlas {
 namespace {
@@ -234,6 +235,12 @@ void run_ranks(ProfileRequest command, capture::Ranks& ranks) {
   const ProfilePlan plan = make_plan(command, *model, prompts);
   const bool leads = ranks.rank() == 0;
   if (leads) print_plan(plan, *model, capture::estimate(plan, *model), ranks.size());
+  const bool all_is_standard = command.run.prompts_file.empty() &&
+                               command.run.prompt_texts.empty() && command.prompts.tasks.empty() &&
+                               !command.prompts.quick;
+  if (leads && all_is_standard && !command.resume)
+    std::cerr << "kvatlas: note: this is the whole mixture of generated prompts; for a first look "
+                 "--quick takes fewer and shorter ones\n";
   if (command.dry_run) return;
   const profile::Header header = capture::profile_header(plan, *model, prompts);
   (leads ? lead : follow)(command, plan, header, model, ranks);
@@ -248,6 +255,7 @@ void take_profile(const ProfileRequest& request) {
   restart_with_sleeping_threads();
   if (request.force && request.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
+  if (!request.dry_run) check_output(request.output, true);
   const auto ranks = Ranks::open();
   if (ranks->size() == 1) return run_ranks(request, *ranks);
   // Whatever ends this rank must end the others too: they would wait for it.
@@ -294,8 +302,8 @@ void add_profile_command(CLI::App& app) {
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
-  lead_with(*command,
-            {"--model", "--output", "--prompts", "--task", "--lengths", "--memory-budget"});
+  lead_with(*command, {"--model", "--output", "--prompts", "--task", "--lengths", "--quick",
+                       "--memory-budget"});
   command->callback([options] { capture::take_profile(*options); });
 }
 

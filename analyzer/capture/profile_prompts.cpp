@@ -94,7 +94,7 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
       ->check(whole_range(1, std::int64_t{1} << 20));
   add_number(command, "--seed", options.seed, "N", "seed of the first of them", 0,
              std::int64_t{1} << 40);
-  command.add_flag("--quick", options.quick, "few and short generated prompts");
+  command.add_flag("--quick", options.quick, "few and short generated prompts, for a first look");
   add_option(command, "-p,--prompt", run.prompt_texts, "TEXT",
              "a prompt of your own; may be repeated")
       ->expected(1)

@@ -74,6 +74,7 @@ TrialJournal::Open TrialJournal::asked(const std::string& document, bool force, 
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
   if (resume && document.empty())
     fail(ErrorCode::usage, "--resume goes on with a document that was begun: give it with -o");
+  if (!document.empty()) check_output(document, true);
   if (force) return Open::replace;
   // An unfinished run that was to replace a document has both.
   const bool unfinished = resume && std::filesystem::exists(trials_beside(document));

@@ -205,7 +205,7 @@ void run_check(CheckCommand command) {
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
-  if (!command.junit.empty()) require_folder_of(command.junit);
+  if (!command.junit.empty()) check_output(command.junit, true);
   command.request.policies = {command.document};
   command.request.time_steps = 0;
   command.request.no_comparison = true;

@@ -148,12 +148,14 @@ void run_evaluate(const EvaluateCommand& command) {
       fail(ErrorCode::usage,
            "-o writes a policy document with what was measured: give exactly one "
            "document with --policy");
-    if (std::filesystem::exists(command.output) && !command.force) fail_exists(command.output);
-    require_folder_of(command.output);
+    check_output(command.output, command.force);
     if (read_document(request.policies.front()).sections.empty() && request.against.empty())
       fail(ErrorCode::usage, quoted(request.policies.front(), 400),
            " has no section that could keep what is measured: leave out -o");
   }
+  if (request.policies.empty() && request.against.empty())
+    std::cerr << "kvatlas: note: no policy is named (--policy, --against): only the full cache is "
+                 "tried\n";
   outlive_readers();
   const auto [model, policies, evaluation] = evaluate_request(request);
   if (!command.output.empty() && evaluation.interrupted == 0)

@@ -2,20 +2,17 @@
 #include "calibrate/search/evaluate_request.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <numeric>
 #include <set>
-#include <unistd.h>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
-#include "base/whole_file.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/rules/evidence.hpp"
@@ -229,10 +226,6 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
     append(out.evaluation, evaluate_round(request, out));
   }
   return out;
-}
-
-void require_folder_of(const std::string& file) {
-  if (::access(parent_of(file).c_str(), W_OK | X_OK) != 0) fail_writing(file, errno);
 }
 
 void require_all(const Evaluation& evaluation) {

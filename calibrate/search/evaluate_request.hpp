@@ -43,10 +43,6 @@ struct Evaluated {
 /// After a round of generated prompts: how many more seeds are to be judged too; 0 ends it.
 using MoreSeeds = std::function<std::int64_t(const Evaluation&)>;
 Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more = {});
-
-/// Error(resource) if the folder of a file that is to be written at the end is not there, or takes
-/// none. Said before the model runs.
-void require_folder_of(const std::string& file);
 /// Error(cancelled) if Ctrl-C left questions undone.
 void require_all(const Evaluation& evaluation);
 /// Prints on stderr what the reader of the scores should know.

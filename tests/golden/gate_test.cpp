@@ -107,8 +107,9 @@ TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
 TEST_F(Gate, RefusesBeforehandWhatCannotBeWritten) {
   const Finished done = check(document_of("kv4.json", "kv4"),
                               {"--junit", (folder_.path() / "nowhere/verdict.xml").string()});
-  EXPECT_EQ(done.status, 1);
-  EXPECT_THAT(done.err, AllOf(HasSubstr("nowhere/verdict.xml"), Not(HasSubstr("prompts"))));
+  EXPECT_EQ(done.status, 2);
+  EXPECT_THAT(done.err,
+              AllOf(HasSubstr("nowhere' to write 'verdict.xml' into"), Not(HasSubstr("prompts"))));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void run_report(const ReportOptions& options) {
   if (options.files.empty())
     fail(ErrorCode::usage, "report needs a profile, and the policy documents made from it");
   if (options.output.empty()) fail(ErrorCode::usage, "-o is missing: the page to write");
-  if (!options.force && std::filesystem::exists(options.output)) fail_exists(options.output);
+  check_output(options.output, options.force);
   ReportRequest request;
   request.title = options.title;
   request.colours = colour_map_named(options.colours);

@@ -125,7 +125,7 @@ void save_picture(const Picture& picture, const Theme& theme, const ImageOptions
   if (ending != ".png" && ending != ".svg" && ending != ".csv")
     fail(ErrorCode::usage, quoted(path.string(), 400),
          " ends in neither .png, .svg nor .csv, which says what to write");
-  if (!force && std::filesystem::exists(path)) fail_exists(path);
+  check_output(path, force);
   const std::string bytes = ending == ".png"   ? png_bytes(picture, theme, options, origin)
                             : ending == ".svg" ? svg_bytes(picture, theme, options, origin)
                                                : csv_bytes(picture, origin);

@@ -17,6 +17,7 @@
 namespace kvatlas {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing_support::error_of;
 using testing_support::TemporaryFolder;
@@ -45,6 +46,16 @@ TEST_F(WholeFiles, SeveralAreAllThereOrNone) {
   write_whole_files(files, true);
   EXPECT_EQ(content_of(folder_ / "a"), "one");
   EXPECT_EQ(content_of(folder_ / "no/b"), "two");
+}
+
+TEST_F(WholeFiles, OutputsAreCheckedBeforeWorkBegins) {
+  check_output(folder_ / "new", false);
+  EXPECT_THAT(error_of([&] { check_output(folder_ / "no/new", true); }),
+              AllOf(HasSubstr("there is no folder"), HasSubstr("to write 'new' into")));
+  std::ofstream(folder_ / "a") << "earlier";
+  EXPECT_THAT(error_of([&] { check_output(folder_ / "a", false); }), HasSubstr("--force"));
+  check_output(folder_ / "a", true);
+  EXPECT_EQ(files_there(), 1) << "nothing is made";
 }
 
 TEST_F(WholeFiles, OneOfTwoThatWriteAtOnceHasTheName) {

@@ -62,6 +62,8 @@ TEST_F(CommandLine, ShowsHelpAndVersion) {
 
 TEST_F(CommandLine, RefusesWrongWords) {
   EXPECT_THAT(refusal(2, {"frobnicate"}), HasSubstr("no command 'frobnicate'"));
+  EXPECT_THAT(refusal(2, {"calibrate", "al"}),
+              HasSubstr("no command 'calibrate al' (see kvatlas calibrate --help)"));
   EXPECT_THAT(refusal(2, {"--frobnicate"}), HasSubstr("--frobnicate"));
   EXPECT_THAT(refusal(2, {"inspect"}), HasSubstr("kvatlas inspect --help"));
   EXPECT_THAT(refusal(2, {"inspect", model(), "--colour"}), HasSubstr("--colour"));

@@ -283,7 +283,7 @@ TEST(Prompts, FilesNameTheLine) {
   std::ofstream(path) << "\n";
   EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr("holds no prompts"));
   std::filesystem::remove(path);
-  EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr("cannot be opened"));
+  EXPECT_THAT(error_of([&] { read_prompts(path); }), HasSubstr("there is no file"));
   EXPECT_THAT(error_of([&] { read_prompts("/"); }), HasSubstr("is a folder"));
 }
 
