@@ -32,7 +32,7 @@ std::int64_t parse_bytes(std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  if (error == std::errc() && unit.empty() && number >= 1 && number < 0x1p20)
+  if (error == std::errc() && unit.empty() && number >= 1 && number < 0x1p16)
     fail(ErrorCode::usage, quoted(text), " would be so many bytes: write the unit, as in ", text,
          "GiB");
   for (const auto& known : kUnits)

@@ -14,6 +14,7 @@ TEST(Bytes, AreReadWithTheirUnits) {
   EXPECT_EQ(parse_bytes("512M"), 512LL << 20);
   EXPECT_EQ(parse_bytes("123B"), 123);
   EXPECT_EQ(parse_bytes("1073741824"), 1LL << 30);
+  EXPECT_EQ(parse_bytes("1000000"), 1000000);
   EXPECT_EQ(parse_bytes("0"), 0);
   for (const char* wrong : {"", "GiB", "-1GiB", "1e30", "nan", "inf", "12 parsecs", "1GiBx", "24"})
     EXPECT_THROW(parse_bytes(wrong), Error) << wrong;
