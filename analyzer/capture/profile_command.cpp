@@ -302,8 +302,8 @@ void add_profile_command(CLI::App& app) {
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
-  lead_with(*command, {"--model", "--output", "--prompts", "--task", "--lengths", "--quick",
-                       "--memory-budget"});
+  lead_with(*command,
+            {"--model", "--output", "--prompts", "--task", "--lengths", "--memory-budget"});
   command->callback([options] { capture::take_profile(*options); });
 }
 
