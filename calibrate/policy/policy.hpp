@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -183,7 +184,10 @@ struct ExpectedAttention {
 struct Repetition {
   std::int64_t sink = 4;      // first tokens that are attended to while any part is repeated
   std::int64_t chunk = 2048;  // tokens that are repeated at a time
-  auto operator<=>(const Repetition&) const = default;
+  bool operator==(const Repetition&) const = default;
+  bool operator<(const Repetition& other) const {
+    return std::tie(sink, chunk) < std::tie(other.sink, other.chunk);
+  }
 };
 
 /// Keeps the tokens that the model attends to most while it repeats the prompt. All heads of all
