@@ -86,7 +86,7 @@ void check_output(const fs::path& path, bool force) {
   if (!force && fs::exists(path, problem)) fail_exists(path);
   const fs::path folder = parent_of(path);
   if (!fs::is_directory(folder, problem))
-    fail(ErrorCode::usage, "there is no folder ", quoted(folder.string(), 400), " to write ",
+    fail(ErrorCode::resource, "there is no folder ", quoted(folder.string(), 400), " to write ",
          quoted(path.filename().string(), 400), " into");
   if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_writing(path, errno);
 }

@@ -24,7 +24,7 @@ void write_whole(std::string_view text, const std::filesystem::path& path, bool 
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
 /// For a command that is about to begin with long work. Error(usage) if a file is at `path` already
-/// and `force` is not set, or if there is no folder to write it into; Error(resource) if nothing
+/// and `force` is not set; Error(resource) if there is no folder to write it into, or if nothing
 /// may be written there.
 void check_output(const std::filesystem::path& path, bool force);
 

@@ -107,7 +107,7 @@ TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
 TEST_F(Gate, RefusesBeforehandWhatCannotBeWritten) {
   const Finished done = check(document_of("kv4.json", "kv4"),
                               {"--junit", (folder_.path() / "nowhere/verdict.xml").string()});
-  EXPECT_EQ(done.status, 2);
+  EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.err,
               AllOf(HasSubstr("nowhere' to write 'verdict.xml' into"), Not(HasSubstr("prompts"))));
 }
