@@ -144,8 +144,8 @@ class KvpressTest(unittest.TestCase):
         asked = "kvpress.presses.kvzip_press.AutoTokenizer.from_pretrained"
         for length in LENGTHS:
             self.check_repeated(documents, message[:, :length])
-            with mock.patch(asked, return_value=bare):
-                self.check_repeated(documents, self.prompts[length])
+        with mock.patch(asked, return_value=bare):
+            self.check_repeated(documents, self.prompts[min(LENGTHS)])
 
     def check_repeated(self, documents: list, prompt: torch.Tensor):
         length = prompt.shape[1]
