@@ -42,8 +42,7 @@ void for_each_line(std::string_view text, Use use) {
 
 bool is_run(const json& line) { return line.is_object() && line.contains("cache_lengths"); }
 
-KeptRun::Held held_of(const json& positions, std::int64_t read, std::int64_t tokens,
-                      KeptTokens& of) {
+KeptRun::Held held_of(const json& positions, std::int64_t read, KeptTokens& of) {
   KeptRun::Held held{read, {}};
   if (of.layers == 0) {
     of.layers = std::ssize(positions);
@@ -59,8 +58,8 @@ KeptRun::Held held_of(const json& positions, std::int64_t read, std::int64_t tok
       for (const json& range : head) {
         const KeptRun::Tokens one{range.at(0).get<std::int64_t>(), range.at(1).get<std::int64_t>()};
         if (one.first < (ranges.empty() ? 0 : ranges.back().end) || one.end <= one.first ||
-            one.end > tokens)
-          fail(ErrorCode::unreadable, "its positions do not ascend from 0 to ", tokens);
+            one.end > read)
+          fail(ErrorCode::unreadable, "its positions do not ascend from 0 to ", read);
         ranges.push_back(one);
       }
     }
@@ -85,11 +84,11 @@ KeptRun run_of(const json& line, std::int64_t prompt_tokens, KeptTokens& of) {
   // The last one was generated, but not read.
   run.read = prompt_tokens + generated - 1;
   const std::int64_t cut = line.at("cut_after").get<std::int64_t>();
-  run.held.push_back(held_of(line.at("positions"), cut, prompt_tokens + generated, of));
+  run.held.push_back(held_of(line.at("positions"), cut, of));
   const auto add = [&](std::int64_t read, const json& positions) {
     if (read < run.held.back().read || read > prompt_tokens + generated)
       fail(ErrorCode::unreadable, "its cuts do not follow each other");
-    run.held.push_back(held_of(positions, read, prompt_tokens + generated, of));
+    run.held.push_back(held_of(positions, read, of));
   };
   if (cut < 0 || cut > prompt_tokens + generated)
     fail(ErrorCode::unreadable, "its cut is behind its ", prompt_tokens + generated, " tokens");
