@@ -235,9 +235,8 @@ void run_ranks(ProfileRequest command, capture::Ranks& ranks) {
   const ProfilePlan plan = make_plan(command, *model, prompts);
   const bool leads = ranks.rank() == 0;
   if (leads) print_plan(plan, *model, capture::estimate(plan, *model), ranks.size());
-  const bool all_is_standard = command.run.prompts_file.empty() &&
-                               command.run.prompt_texts.empty() && command.prompts.tasks.empty() &&
-                               !command.prompts.quick;
+  const bool all_is_standard =
+      !command.run.has_own_prompts() && command.prompts.tasks.empty() && !command.prompts.quick;
   if (leads && all_is_standard && !command.resume)
     std::cerr << "kvatlas: note: this is the whole mixture of generated prompts; for a first look "
                  "--quick takes fewer and shorter ones\n";

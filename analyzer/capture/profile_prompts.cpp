@@ -109,7 +109,7 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
 PlannedPrompts plan_prompts(const PromptOptions& given, const RunOptions& run,
                             const model::ModelFile& model) {
   using nlohmann::json;
-  const bool own = !run.prompts_file.empty() || !run.prompt_texts.empty();
+  const bool own = run.has_own_prompts();
   if (own &&
       (!given.tasks.empty() || !given.lengths.empty() || !given.depths.empty() || given.quick))
     fail(ErrorCode::usage,

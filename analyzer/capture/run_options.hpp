@@ -24,6 +24,9 @@ struct RunOptions : ModelOptions {
   std::int64_t max_new = 64;
   bool ignore_eos = false;
   std::string chat = "none";
+
+  /// Whether prompts are given; if not, they are generated.
+  bool has_own_prompts() const { return !prompts_file.empty() || !prompt_texts.empty(); }
 };
 
 /// What --prompts takes, for its help.

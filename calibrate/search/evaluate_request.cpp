@@ -18,6 +18,7 @@
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "calibrate/search/trial_cost.hpp"
+#include "calibrate/simulate/plan.hpp"
 #include "calibrate/simulate/pod_blocks.hpp"
 
 namespace kvatlas::calibrate {
@@ -125,10 +126,7 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   round.policies = on.policies.size();
   round.apart = static_cast<std::size_t>(
       std::count_if(on.policies.begin(), on.policies.end(), reads_prompt_apart));
-  std::set<Repetition> repetitions;
-  for (const auto& policy : on.policies)
-    if (const auto repetition = repetition_of(policy)) repetitions.insert(*repetition);
-  round.repeated = repetitions.size();
+  round.repeated = needs_of(on.policies).repetitions.size();
   round.samples.resize(questions.size());
   std::iota(round.samples.begin(), round.samples.end(), std::size_t{0});
   round.measure = request.no_comparison ? Measure::score : Measure::both;
@@ -138,10 +136,6 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   const auto timed =
       static_cast<double>(request.time_steps) * static_cast<double>(1 + on.policies.size());
   return cost.seconds + timed * speed.step(1, static_cast<double>(questions.front().tokens.size()));
-}
-
-bool are_generated(const EvaluateRequest& request) {
-  return request.run.prompts_file.empty() && request.run.prompt_texts.empty();
 }
 
 Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
@@ -168,7 +162,7 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   round.seeds = static_cast<std::int64_t>(seeds.size());
   round.seconds =
       round_seconds(request, on, questions, engine_options.placement, engine.streaming());
-  round.generated = are_generated(request);
+  round.generated = !request.run.has_own_prompts();
   std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
             << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
             << questions.size() << (questions.size() == 1 ? " prompt" : " prompts") << ", about "
@@ -208,7 +202,7 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
   Evaluated out;
   out.model = model::ModelFile::open(request.run.model);
   out.policies = gather_policies(request, *out.model);
-  const bool generated = are_generated(request);
+  const bool generated = !request.run.has_own_prompts();
   if (generated) {
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
     if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};

@@ -30,23 +30,21 @@ QFont Headless::font() { return {"DejaVu Sans", 10}; }
 OpenedFiles open_files(const std::vector<std::filesystem::path>& paths) {
   OpenedFiles files;
   for (const auto& path : paths) {
-    if (!profile::is_profile(path) && holds_kept_tokens(path)) {
+    if (profile::is_profile(path)) {
+      if (files.baseline)
+        fail(ErrorCode::usage, quoted(path.string(), 400),
+             " is a third profile; expected at most one and its baseline");
+      const bool first = !files.profile;
+      (first ? files.profile : files.baseline) = std::make_unique<profile::Reader>(path);
+      (first ? files.profile_path : files.baseline_path) = path;
+    } else if (holds_kept_tokens(path)) {
       if (files.kept)
         fail(ErrorCode::usage, quoted(path.string(), 400),
              " is a second file of kept tokens; expected at most one");
       files.kept = std::make_unique<const KeptTokens>(read_kept_tokens(path));
-    } else if (!profile::is_profile(path)) {
+    } else {
       files.source.documents.push_back(calibrate::read_document(path));
       files.source.document_paths.push_back(path);
-    } else if (!files.profile) {
-      files.profile = std::make_unique<profile::Reader>(path);
-      files.profile_path = path;
-    } else if (!files.baseline) {
-      files.baseline = std::make_unique<profile::Reader>(path);
-      files.baseline_path = path;
-    } else {
-      fail(ErrorCode::usage, quoted(path.string(), 400),
-           " is a third profile; expected at most one and its baseline");
     }
   }
   files.source.profile = files.profile.get();

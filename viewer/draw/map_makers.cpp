@@ -186,9 +186,7 @@ LastRows last_rows_of(const PictureSource& source, const PictureRequest& request
   if (request.at) choices.heads = {at.head};
   choices.kept_of_head = at.head;
   choices.keep = request.choices.lazy_arrays.keep;
-  LastRows rows{read_rows_model(profile, sample, choices), {}};
-  for (const auto& text : read_token_texts(profile, sample)) rows.texts.push_back(shown_text(text));
-  return rows;
+  return {read_rows_model(profile, sample, choices), read_shown_texts(profile, sample)};
 }
 
 }  // namespace

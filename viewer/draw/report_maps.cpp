@@ -115,12 +115,10 @@ json level_data(int level, const MapLevel& about, json ranges) {
 }
 
 json sample_data(const profile::Reader& profile, std::size_t sample) {
-  json texts = json::array();
-  for (const auto& text : read_token_texts(profile, sample)) texts.push_back(shown_text(text));
   const auto& about = profile.samples()[sample];
   return {{"id", about.id},
           {"tokens", about.n_tokens},
-          {"texts", std::move(texts)},
+          {"texts", read_shown_texts(profile, sample)},
           {"levels", json::array()}};
 }
 

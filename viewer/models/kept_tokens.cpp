@@ -230,6 +230,11 @@ Matrix shares_matrix(const KeptTokens& kept, const KeptRun& run, const KeptChoic
   return matrix;
 }
 
+/// How many tokens of the prompt both texts have.
+std::size_t shared_tokens(const ShownText& one, const ShownText& other) {
+  return std::min({one.prompt_tokens, one.tokens.size(), other.tokens.size()});
+}
+
 }  // namespace
 
 KeptView kept_view(const KeptTokens& kept, const KeptChoices& choices) {
@@ -268,13 +273,11 @@ KeptView kept_view(const KeptTokens& kept, const KeptChoices& choices) {
     view.texts.push_back(std::move(text));
   }
   if (view.texts.size() == 2)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(prompt.tokens); ++i)
-      for (const bool other : {false, true}) {
-        auto& tokens = view.texts[other ? 1 : 0].tokens;
-        const auto& beside = view.texts[other ? 0 : 1].tokens;
-        if (i < tokens.size() && i < beside.size())
-          tokens[i].apart = tokens[i].value > 0 && beside[i].value == 0;
-      }
+    for (std::size_t i = 0; i < shared_tokens(view.texts[0], view.texts[1]); ++i) {
+      ShownToken &one = view.texts[0].tokens[i], &other = view.texts[1].tokens[i];
+      one.apart = one.value > 0 && other.value == 0;
+      other.apart = other.value > 0 && one.value == 0;
+    }
   return view;
 }
 

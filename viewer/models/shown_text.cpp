@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "viewer/models/fuzzy.hpp"
 
 namespace kvatlas::viewer {
 
@@ -18,21 +19,16 @@ std::string words_of(const ShownText& text, std::size_t token) {
 
 std::vector<std::pair<std::size_t, std::size_t>> places_of(const ShownText& text,
                                                            const std::string& wanted) {
-  const auto lower = [](std::string word) {
-    for (char& letter : word)
-      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-    return word;
-  };
+  if (wanted.empty()) return {};
   std::string all;
   std::vector<std::size_t> ends;  // [token]: where its bytes end
   for (const auto& token : text.tokens) {
     all += token.text;
     ends.push_back(all.size());
   }
-  all = lower(std::move(all));
-  const std::string word = lower(wanted);
+  all = lowered(all);
+  const std::string word = lowered(wanted);
   std::vector<std::pair<std::size_t, std::size_t>> places;
-  if (word.empty()) return places;
   const auto token_at = [&](std::size_t byte) {
     return static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), byte) -
                                     ends.begin());

@@ -63,4 +63,10 @@ std::string shown_text(std::string_view text) {
   return shown;
 }
 
+std::vector<std::string> read_shown_texts(const profile::Reader& profile, std::size_t position) {
+  std::vector<std::string> texts = read_token_texts(profile, position);
+  for (std::string& text : texts) text = shown_text(text);
+  return texts;
+}
+
 }  // namespace kvatlas::viewer

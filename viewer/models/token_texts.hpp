@@ -19,5 +19,7 @@ std::vector<std::string> read_token_texts(const profile::Reader& profile, std::s
 /// characters, marks of writing direction and bytes that are no UTF-8 become escapes such as
 /// "\xE2".
 std::string shown_text(std::string_view text);
+/// The texts of read_token_texts() as they are shown.
+std::vector<std::string> read_shown_texts(const profile::Reader& profile, std::size_t position);
 
 }  // namespace kvatlas::viewer

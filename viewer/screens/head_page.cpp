@@ -229,8 +229,8 @@ void HeadPage::read_tokens() {
       this,
       [sample](const profile::Reader& reader) {
         auto texts = std::make_shared<std::vector<std::string>>();
-        for (const std::string& text : read_token_texts(reader, sample))
-          texts->push_back(str("‘", shown_text(text), "’"));
+        for (const std::string& text : read_shown_texts(reader, sample))
+          texts->push_back(str("‘", text, "’"));
         if (texts->empty())
           for (const std::int32_t token : reader.tokens(sample)) texts->push_back(str("#", token));
         return TokenList(texts);

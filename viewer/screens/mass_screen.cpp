@@ -146,11 +146,9 @@ void MassScreen::read() {
         // Without rows along the prompt, what there is.
         const bool along = wanted == 0 && (has_mass_rows(profile, MassRows::along) ||
                                            !has_mass_rows(profile, MassRows::last));
-        Read out{read_mass_model(profile, position, keep, along ? MassRows::along : MassRows::last),
-                 {}};
-        for (const auto& text : read_token_texts(profile, position))
-          out.texts.push_back(shown_text(text));
-        return out;
+        return Read{
+            read_mass_model(profile, position, keep, along ? MassRows::along : MassRows::last),
+            read_shown_texts(profile, position)};
       },
       [this](Read read) {
         read_of_ = std::make_shared<const Read>(std::move(read));

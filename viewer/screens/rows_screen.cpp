@@ -123,9 +123,7 @@ void RowsScreen::read() {
   read_model(
       [position = session().selection().current().sample,
        choices = rows_choices()](const profile::Reader& profile) {
-        Read out{read_rows_model(profile, position, choices), {}};
-        for (const auto& text : read_token_texts(profile, position))
-          out.texts.push_back(shown_text(text));
+        Read out{read_rows_model(profile, position, choices), read_shown_texts(profile, position)};
         if (out.texts.empty())
           for (const auto token : profile.tokens(position)) out.texts.push_back(str("#", token));
         return out;

@@ -117,10 +117,8 @@ void TextScreen::read() {
   choices.heads = {selection.head};
   read_model(
       [choices, position = selection.sample](const profile::Reader& profile) {
-        std::vector<std::string> texts;
-        for (const auto& text : read_token_texts(profile, position))
-          texts.push_back(shown_text(text));
-        return attended_text(read_rows_model(profile, position, choices), texts);
+        return attended_text(read_rows_model(profile, position, choices),
+                             read_shown_texts(profile, position));
       },
       [this](ShownText text) { attended_ = std::make_shared<const ShownText>(std::move(text)); });
 }
@@ -194,11 +192,11 @@ void TextScreen::show_selection() {
                             : std::optional<std::size_t>(static_cast<std::size_t>(key)));
 }
 
-void TextScreen::choose_token(std::optional<std::size_t> token) {
+void TextScreen::choose_token(std::size_t token) {
   for (TextView* text : texts_) text->choose(token);
-  if (!shows_kept() && token) {
+  if (!shows_kept()) {
     Selection selection = session().selection().current();
-    selection.key = static_cast<std::int64_t>(*token);
+    selection.key = static_cast<std::int64_t>(token);
     session().selection().set(selection);
   }
   emit content_changed();
@@ -295,12 +293,18 @@ void TextScreen::show_choices() {
   }
 }
 
+std::vector<const TextView*> TextScreen::texts_in_sight() const {
+  std::vector<const TextView*> out;
+  for (const TextView* text : texts_)
+    if (!text->isHidden()) out.push_back(text);
+  return out;
+}
+
 QString TextScreen::focus_text() const {
   if (!message().isEmpty()) return {};
   QStringList words;
-  for (const TextView* text : texts_)
-    if (!text->isHidden() && text->chosen())
-      words << QString::fromStdString(words_of(text->text(), *text->chosen()));
+  for (const TextView* text : texts_in_sight())
+    if (text->chosen()) words << QString::fromStdString(words_of(text->text(), *text->chosen()));
   return words.join(QStringLiteral("; "));
 }
 
@@ -308,16 +312,14 @@ PicturePtr TextScreen::picture() const {
   if (!message().isEmpty()) return nullptr;
   std::vector<PicturePtr> parts;
   if (has_content(shares_->chart())) parts.push_back(chart_picture(shares_->chart()));
-  for (const TextView* text : texts_)
-    if (!text->isHidden()) parts.push_back(text_picture(text->text()));
+  for (const TextView* text : texts_in_sight()) parts.push_back(text_picture(text->text()));
   return parts.empty() ? nullptr : stacked_picture("Text", std::move(parts), false);
 }
 
 Table TextScreen::table() const {
   if (!message().isEmpty()) return {};
   std::vector<ShownText> texts;
-  for (const TextView* text : texts_)
-    if (!text->isHidden()) texts.push_back(text->text());
+  for (const TextView* text : texts_in_sight()) texts.push_back(text->text());
   return table_of(texts);
 }
 

@@ -50,10 +50,11 @@ class TextScreen : public LiveScreen {
   void choose_prompt(std::size_t prompt);
   void choose_read(std::int64_t read);
   void choose_head(std::optional<std::size_t> head);
-  void choose_token(std::optional<std::size_t> token);
+  void choose_token(std::size_t token);
   void find(const QString& words);
   void go_to_found(int by);
   void show_texts(std::vector<ShownText> texts);
+  std::vector<const TextView*> texts_in_sight() const;
 
   enum class Shown : std::uint8_t { kept, attended };
   Shown shown_ = Shown::kept;
