@@ -249,9 +249,9 @@ KeptView kept_view(const KeptTokens& kept, const KeptChoices& choices) {
   chart.x = {"KV head", ""};
   chart.y = {"layer", ""};
   chart.table.columns = {{"layer"}, {"KV head"}};
-  for (std::int64_t i = 0; i < kept.layers * kept.kv_heads; ++i)
-    chart.table.rows.push_back(
-        {static_cast<double>(i / kept.kv_heads), static_cast<double>(i % kept.kv_heads)});
+  for (std::int64_t layer = 0; layer < kept.layers; ++layer)
+    for (std::int64_t head = 0; head < kept.kv_heads; ++head)
+      chart.table.rows.push_back({static_cast<double>(layer), static_cast<double>(head)});
   const std::string of = choices.head ? head_name(kept, *choices.head) : "all heads";
   for (const KeptRun* run : runs) {
     chart.matrices.push_back(shares_matrix(kept, *run, choices));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "viewer/screens/text_screen.hpp"
 
+#include <QGuiApplication>
 #include <QSplitter>
 #include <QVBoxLayout>
 #include <algorithm>
