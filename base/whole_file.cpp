@@ -16,11 +16,25 @@ namespace kvatlas {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// A file without a name in the folder, whose content goes with the process; -1 where the file
+/// system knows none, or where it could not be named later.
+int nameless_file(const fs::path& folder) {
+  if (::access("/proc/self/fd", X_OK) != 0) return -1;
+  return ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+}  // namespace
+
 UnfinishedFile::UnfinishedFile(fs::path path, fs::path temporary)
     : path_(std::move(path)), temporary_(std::move(temporary)) {
   ::unlink(temporary_.c_str());
+  descriptor_ = nameless_file(parent_of(temporary_));
+  if (descriptor_ >= 0) return;
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail_writing(path_, errno);
+  temporary_is_there_ = true;
 }
 
 UnfinishedFile::~UnfinishedFile() {
@@ -45,10 +59,19 @@ void UnfinishedFile::write(std::string_view text) {
 
 void UnfinishedFile::finish() {
   if (::fsync(descriptor_) != 0) fail_writing(path_, errno);
-  ::close(std::exchange(descriptor_, -1));  // there may be many files at once
 }
 
 void UnfinishedFile::take_name(bool force) {
+  if (!temporary_is_there_) {
+    const std::string file = str("/proc/self/fd/", descriptor_);
+    const fs::path& name = force ? temporary_ : path_;
+    if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      if (!force && errno == EEXIST) fail_exists(path_);
+      fail_writing(path_, errno);
+    }
+    if (!force) return;
+    temporary_is_there_ = true;
+  }
   const char *from = temporary_.c_str(), *to = path_.c_str();
   bool renamed = false;
   if (!force) {

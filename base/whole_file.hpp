@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing files so that nobody ever sees half of one. A file is written under another name, and is
-// whole and on the disk before it takes its own. A process that is killed meanwhile leaves at most
-// that other file behind.
+// Writing files so that nobody ever sees half of one. A file is written without a name, and is
+// whole and on the disk before it takes its own. A process that is killed meanwhile leaves nothing;
+// where the file system knows no files without a name, it leaves one of a temporary name.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ struct WholeFile {
   std::string_view text;
 };
 
-/// Writes the text as the file at `path`, by way of "PATH.PID.tmp". Error(usage) if a file is there
-/// already and `force` is not set; Error(resource), with the system's reason, if it cannot be
-/// written. What was there before stays as it was then.
+/// Writes the text as the file at `path`; its temporary name is "PATH.PID.tmp". Error(usage) if a
+/// file is there already and `force` is not set; Error(resource), with the system's reason, if it
+/// cannot be written. What was there before stays as it was then.
 void write_whole(std::string_view text, const std::filesystem::path& path, bool force);
 /// The same for several files: all of them are on the disk before the first takes its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
@@ -36,15 +36,15 @@ void check_output(const std::filesystem::path& path, bool force);
 /// One such file, for writers that do not have all of it as text.
 class UnfinishedFile {
  public:
-  /// Makes a new file at `temporary`, so that neither a link nor a file of somebody else is written
-  /// through, and removes what a killed process left there.
+  /// Makes a new file, at `temporary` if it needs a name, so that neither a link nor a file of
+  /// somebody else is written through. Removes what a killed process left there.
   UnfinishedFile(std::filesystem::path path, std::filesystem::path temporary);
   /// Removes the temporary file, if it has not taken its name.
   ~UnfinishedFile();
   UnfinishedFile(UnfinishedFile&& other) noexcept;
   UnfinishedFile& operator=(UnfinishedFile&&) = delete;
 
-  /// Open for reading and writing, until finish() closes it.
+  /// Open for reading and writing.
   int descriptor() const { return descriptor_; }
   void write(std::string_view text);
   /// Waits until the content is on the disk.
@@ -55,7 +55,7 @@ class UnfinishedFile {
  private:
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
-  bool temporary_is_there_ = true;
+  bool temporary_is_there_ = false;
 };
 
 /// The folder that holds a file.

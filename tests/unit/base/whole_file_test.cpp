@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/whole_file.hpp"
 
+#include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -93,10 +95,32 @@ TEST_F(WholeFiles, WhatNeverTakesItsNameLeavesNothing) {
     UnfinishedFile file(path, temporary);
     file.write("new");
     file.finish();
-    EXPECT_EQ(content_of(temporary), "new");
+    EXPECT_LE(files_there(), 2) << "its own file and, if it needs one, the temporary name";
     EXPECT_THAT(error_of([&] { file.take_name(false); }), HasSubstr("--force"));
   }
   EXPECT_EQ(content_of(path), "earlier");
+  EXPECT_EQ(files_there(), 1);
+}
+
+TEST_F(WholeFiles, AKilledProcessLeavesNothingWhereFilesNeedNoName) {
+  const int nameless = ::open(folder_.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+  if (nameless >= 0) ::close(nameless);
+  const pid_t child = fork();
+  if (child == 0) {
+    UnfinishedFile file(folder_ / "a", folder_ / "a.tmp");
+    file.write("half");
+    file.finish();
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(files_there(), nameless >= 0 ? 0 : 1);
+  UnfinishedFile file(folder_ / "a", folder_ / "a.tmp");
+  file.write("whole");
+  file.finish();
+  file.take_name(true);
+  EXPECT_EQ(content_of(folder_ / "a"), "whole");
   EXPECT_EQ(files_there(), 1);
 }
 
