@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/program.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <new>
+#include <numeric>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -34,6 +39,46 @@ bool shows_more(const CLI::App& command) {
   return !command.get_help_all_ptr()->get_group().empty();
 }
 
+/// How many letters have to be added, left out or changed to make one word of the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// "; did you mean X?" with the one of the known words that is most like it, if one is alike.
+std::string meant(std::string_view word, const std::vector<std::string>& known) {
+  std::size_t least = std::min<std::size_t>(3, word.size() / 3) + 1;
+  std::string best;
+  for (const auto& one : known)
+    if (const std::size_t edits = edits_between(word.substr(0, 64), one); edits < least) {
+      least = edits;
+      best = one;
+    }
+  return best.empty() ? "" : "; did you mean " + best + "?";
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
 /// What is wrong with the words of the command line, and where their right use is shown.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = "kvatlas";
@@ -49,8 +94,12 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     return str(
         "there is no command ",
         quoted(innermost == &app ? words.front() : innermost->get_name() + " " + words.front()),
-        " (see ", command, " --help)");
-  return str(error.what(), " (see ", command, shows_more(*innermost) ? " --help-all)" : " --help)");
+        meant(words.front(), command_names(*innermost)), " (see ", command, " --help)");
+  std::string suggestion;
+  if (error.get_name() == "ExtrasError" && !words.empty() && words.front().starts_with("--"))
+    suggestion = meant(words.front().substr(0, words.front().find('=')), option_names(*innermost));
+  return str(error.what(), suggestion, " (see ", command,
+             shows_more(*innermost) ? " --help-all)" : " --help)");
 }
 
 int run(int argc, char** argv, const std::string& version,

@@ -186,6 +186,9 @@ PicturePtr kept_picture(const Source& source, const Request& request) {
     fail(ErrorCode::usage, "--sample: there is no prompt ", choices.prompt, " among ",
          kept.prompts.size());
   const KeptPrompt& prompt = kept.prompts[choices.prompt];
+  if (request.policies.size() > 2)
+    fail(ErrorCode::usage, "--policy is given ", request.policies.size(),
+         " times: two policies stand beside each other, not more");
   // Unless named, the first two behind the full cache's.
   choices.first = !request.policies.empty() ? run_named(prompt, request.policies[0])
                                             : std::min<std::size_t>(1, prompt.runs.size() - 1);

@@ -61,7 +61,12 @@ TEST_F(CommandLine, ShowsHelpAndVersion) {
 }
 
 TEST_F(CommandLine, RefusesWrongWords) {
-  EXPECT_THAT(refusal(2, {"frobnicate"}), HasSubstr("no command 'frobnicate'"));
+  EXPECT_THAT(refusal(2, {"frobnicate"}),
+              AllOf(HasSubstr("no command 'frobnicate'"), Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(refusal(2, {"calibarte"}),
+              HasSubstr("; did you mean calibrate? (see kvatlas --help)"));
+  EXPECT_THAT(refusal(2, {"evaluate", "--model", "m", "--polcy=full"}),
+              HasSubstr("; did you mean --policy?"));
   EXPECT_THAT(refusal(2, {"calibrate", "al"}),
               HasSubstr("no command 'calibrate al' (see kvatlas calibrate --help)"));
   EXPECT_THAT(refusal(2, {"--frobnicate"}), HasSubstr("--frobnicate"));

@@ -189,6 +189,9 @@ TEST_F(Render, WhatPoliciesKeepOfAPrompt) {
               HasSubstr("0,0,0,0.5\n0,1,1,0\n"));
   EXPECT_THAT(drawn({"--policy", "one", "--at", "L0.H0"}),
               HasSubstr("0,\"#0 \",0\n1,\"#1 \",1\n2,\"#2 \",1\n"));
+  EXPECT_THAT(refused(2, {kept, "--what", "kept", "--policy", "one", "--policy", "two", "--policy",
+                          "one", "-o", path("a.csv")}),
+              HasSubstr("given 3 times"));
   EXPECT_THAT(refused(2, {kept, "--what", "kept", "--policy", "no", "-o", path("a.csv")}),
               HasSubstr("no 'no' among the lines; there are: 'one' 'two'"));
   EXPECT_THAT(refused(2, {kept, "--what", "kept", "--at", "L0.H2", "-o", path("a.csv")}),

@@ -28,7 +28,6 @@ class Size:
     calibrate: tuple[str, ...]
     seeds: int  # of the evaluation
     recent: int  # the papers keep 1024 recent tokens and more: on prompts this short that would change nothing
-    minutes: dict[str, str]  # about what a command takes on two cores
 
 
 FULL = Size(
@@ -37,7 +36,6 @@ FULL = Size(
     calibrate=("--lags", "64,128,256", "--ratios", "1/2,1/4,1/8"),
     seeds=3,
     recent=256,
-    minutes={"profile": "1 to 1.5 minutes", "calibrate": "8 to 10 minutes", "evaluate": "about a minute"},
 )
 SHORT = Size(
     prompts=("--lengths", "512", "--depths", "0.5"),
@@ -45,7 +43,6 @@ SHORT = Size(
     calibrate=("--lags", "64,128", "--ratios", "1/2,1/4"),
     seeds=3,
     recent=128,
-    minutes={"profile": "about 20 s", "calibrate": "2 to 3 minutes", "evaluate": "about 30 s"},
 )
 TASKS = ("--task", "needle", "--task", "passkey:haystack=prose")
 
@@ -70,19 +67,19 @@ def steps(size: Size, model: str, folder: pathlib.Path) -> list[Step]:
             "generated.txt",
         ),
         Step(
-            f"what its heads attend to, {size.minutes['profile']}",
+            "what its heads attend to",
             ("profile", "--model", model, *TASKS, *size.prompts, *size.profile)
             + ("--initial", "4,16", "--recent", f"{proximal},{size.recent}", "-o", profile, "--force"),
         ),
         Step("what the profile holds", ("inspect", profile), "profile.txt"),
         Step(
-            f"what the cache can do without, tried on the model, {size.minutes['calibrate']}",
+            "what the cache can do without, tried on the model (the longest step)",
             ("calibrate", "all", "--model", model, "-p", profile, "--recent", str(size.recent), "--pod-initial", "16")
             + ("--pod-recent", str(proximal), "--budget", str(size.recent), *size.calibrate, "-o", policy, "--force"),
             "calibration.txt",
         ),
         Step(
-            f"all policies on prompts that calibration has not seen, {size.minutes['evaluate']}",
+            "all policies on prompts that calibration has not seen",
             ("evaluate", "--model", model, "--policy", policy)
             + ("--against", f"streaming:recent={size.recent},snapkv:budget={size.recent}", *TASKS, *size.prompts)
             + ("--seeds", str(size.seeds), "--seed", "1000", "-o", policy, "--force"),

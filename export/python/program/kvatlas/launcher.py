@@ -22,6 +22,17 @@ def main() -> None:
         start(words)
     except KvatlasError as error:
         sys.exit(f"kvatlas: {error}")
+    finally:
+        flush_output()
+
+
+def flush_output() -> None:
+    """What Python itself has printed, such as a help, and cannot be written is no reason for a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python tries again when it ends
+        sys.exit(f"kvatlas: writing to stdout failed: {error.strerror}")
 
 
 def start(words: list[str]) -> None:
