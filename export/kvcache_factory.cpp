@@ -15,9 +15,10 @@ using calibrate::Form;
 constexpr std::int64_t kWindow = 8;  // tokens that are kept besides a capacity
 
 /// [layer][KV head], the tokens that are kept besides the window.
-std::vector<std::vector<std::int64_t>> capacities(const PartRequest& request) {
+calibrate::HeadBudgets capacities(const PartRequest& request) {
+  if (request.form == Form::headkv) return head_budgets(request);
   const auto kv_heads = static_cast<std::size_t>(request.document.model.kv_heads);
-  std::vector<std::vector<std::int64_t>> out;
+  calibrate::HeadBudgets out;
   if (request.form == Form::dynamickv) {
     for (const auto budget : budgets(request)) out.emplace_back(kv_heads, budget);
     return out;
@@ -40,7 +41,7 @@ struct HeadFile {
   std::string note;
 };
 
-HeadFile head_file(std::vector<std::vector<std::int64_t>> capacity, std::int64_t group) {
+HeadFile head_file(calibrate::HeadBudgets capacity, std::int64_t group) {
   HeadFile file;
   const auto heads = static_cast<std::int64_t>(capacity.size() * capacity.at(0).size());
   std::int64_t sum = 0;
@@ -96,7 +97,7 @@ Exported export_kvcache_factory(const PartRequest& request) {
       "It knows Llama and Mistral alone, needs transformers 4.44.2 and a CUDA GPU, and takes "
       "prompts one by one."};
   if (!file.note.empty()) exported.notes.push_back(file.note);
-  if (request.form != Form::dynamickv)
+  if (!calibrate::window_budget(request.part))
     exported.notes.push_back(str(
         "A lazy head keeps as many tokens as in the policy, its 8 last ones and those that these "
         "attend to most; the others have a capacity of ",

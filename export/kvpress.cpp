@@ -17,9 +17,11 @@ namespace {
 using calibrate::AdaKv;
 using calibrate::ChunkKv;
 using calibrate::CriticalKv;
+using calibrate::Decoding;
 using calibrate::DynamicKv;
 using calibrate::ExpectedAttention;
 using calibrate::Form;
+using calibrate::HeadKv;
 using calibrate::KvZip;
 using calibrate::LagKv;
 using calibrate::SimLayerKv;
@@ -89,6 +91,34 @@ Press lazy_layers_press(const PartRequest& request) {
 Press budgets_press(const PartRequest& request) {
   Press press = ratios_press(request);
   score_by_window(press, std::get<DynamicKv>(request.part).select);
+  return press;
+}
+
+/// A press with a ratio for each KV head.
+Press head_ratios_press(const PartRequest& request) {
+  const WindowBudget& select = std::get<HeadKv>(request.part).select;
+  const auto length = static_cast<double>(request.length);
+  const auto kept = kept_tokens(request, request.part);
+  double removed = 0, heads = 0;
+  json ratios = json::array();
+  for (const auto& layer : kept) {
+    json& row = ratios.emplace_back(json::array());
+    for (const auto tokens : layer) {
+      row.push_back(1 - static_cast<double>(tokens) / length);
+      removed += row.back().get<double>();
+      ++heads;
+    }
+  }
+  Press press;
+  press.numbers["press"] = "LUKVPress";
+  press.numbers["arguments"] = {
+      {"compression_ratio", removed / heads}, {"sink", 0}, {"window", select.window}};
+  press.numbers["head_ratios"] = ratios;
+  press.numbers["length"] = request.length;
+  press.numbers["kept"] = kept;
+  press.numbers["kv_heads"] = request.document.model.kv_heads;
+  score_by_window(press, select);
+  press.notes.emplace_back(kMaskedHeads);
   return press;
 }
 
@@ -242,6 +272,21 @@ Press heads_press(const PartRequest& request) {
   return press;
 }
 
+Press decoding_press(const PartRequest& request) {
+  const auto& part = std::get<Decoding>(request.part);
+  Press press;
+  press.numbers["press"] = "DecodingPress";
+  press.numbers["arguments"] = {{"compression_interval", part.every}, {"target_size", part.budget}};
+  if (part.by == Decoding::By::snapkv)
+    score_by_window(press, {.window = part.window, .kernel = part.kernel});
+  else
+    press.numbers["scorer"] = part.by == Decoding::By::tova ? "TOVAPress" : "KeyDiffPress";
+  press.notes.emplace_back(
+      "One prompt at a time, token by token. The press counts what is generated from where it is "
+      "entered: enter it anew for each prompt.");
+  return press;
+}
+
 Press press_of(const PartRequest& request) {
   switch (request.form) {
     case Form::lazy_layers:
@@ -252,12 +297,16 @@ Press press_of(const PartRequest& request) {
       return heads_press(request);
     case Form::dynamickv:
       return budgets_press(request);
+    case Form::headkv:
+      return head_ratios_press(request);
     case Form::lagkv:
       return lag_press(request);
     case Form::selected:
       return selected_press(request);
     case Form::selected_by_head:
       return selected_by_head_press(request);
+    case Form::decoding:
+      return decoding_press(request);
     case Form::pod:
     case Form::precision:
       break;

@@ -15,11 +15,13 @@ from kvpress import (
     AdaKVPress,
     ChunkKVPress,
     CriticalKVPress,
+    DecodingPress,
     DuoAttentionPress,
     ExpectedAttentionPress,
     KeyDiffPress,
     KVzipPress,
     LagKVPress,
+    LUKVPress,
     PerLayerCompressionPress,
     SimLayerKVPress,
     SnapKVPress,
@@ -33,16 +35,18 @@ PRESSES = {
         AdaKVPress,
         ChunkKVPress,
         CriticalKVPress,
+        DecodingPress,
         ExpectedAttentionPress,
         KeyDiffPress,
         KVzipPress,
         LagKVPress,
+        LUKVPress,
         PerLayerCompressionPress,
         SimLayerKVPress,
         TOVAPress,
     )
 }
-SCORERS = {press.__name__: press for press in (SnapKVPress, StreamingLLMPress)}
+SCORERS = {press.__name__: press for press in (KeyDiffPress, SnapKVPress, StreamingLLMPress, TOVAPress)}
 
 
 def checked(kind, numbers: dict):
@@ -80,15 +84,20 @@ def load_press(path: str):
     """The press of a kvatlas_press*.json. Its numbers, by the name of the press:
 
     those of PRESSES: their arguments, and where they take a press that scores, the scorer with its settings;
+    LUKVPress: beside these head_ratios [layer][KV head], which stand in every row of its curves;
     DuoAttentionPress: retrieval_heads [layer][KV head] (1: kept whole), sink_size, recent_size.
     """
     with open(os.fspath(path), encoding="utf-8") as file:
         numbers = json.load(file)
     name, arguments = numbers["press"], dict(numbers["arguments"])
     if "scorer" in numbers:
-        arguments["press"] = SCORERS[numbers["scorer"]](**numbers["scorer_arguments"])
+        argument = "base_press" if name == "DecodingPress" else "press"
+        arguments[argument] = SCORERS[numbers["scorer"]](**numbers.get("scorer_arguments", {}))
     if name in PRESSES:
-        return checked(PRESSES[name], numbers)(**arguments)
+        press = checked(PRESSES[name], numbers)(**arguments)
+        if "head_ratios" in numbers:  # otherwise it would fetch curves for its own models
+            press._budget_curves = np.tile(np.array(numbers["head_ratios"], dtype=np.float64), (99, 1, 1))
+        return press
     if name != "DuoAttentionPress":
         raise ValueError(f"{path}: there is no press {name!r} here")
 

@@ -98,7 +98,11 @@ calibrate::Losses losses_of(const PartRequest& request) {
 std::string cost(const PartRequest& request, const json& section, bool is_static) {
   const std::string& runtime = request.runtime.name;
   std::string out;
-  if (const double share = kept_share(request); !std::isnan(share))
+  if (const auto* decoding = std::get_if<calibrate::Decoding>(&request.part))
+    out += item(str("Held: the whole prompt until ", decoding->every,
+                    " tokens are generated, from then on at most ",
+                    decoding->budget + decoding->every, " tokens a KV head."));
+  else if (const double share = kept_share(request); !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(request.length) +
                 " tokens: " + percent_text(share) + " of the cache's bytes.");
   else if (request.theirs.not_simulated.empty() && request.form != Form::pod)
@@ -163,9 +167,11 @@ double kept_share(const PartRequest& request) {
     return bytes / at_16_bits;
   }
   const auto* dynamic = std::get_if<DynamicKv>(&part);
+  const auto* by_head = std::get_if<calibrate::HeadKv>(&part);
   const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
-  if ((dynamic && !dynamic->fixed) || (simlayerkv && !simlayerkv->fixed) ||
-      std::holds_alternative<calibrate::H2o>(part))
+  if ((dynamic && !dynamic->fixed) || (by_head && !by_head->fixed) ||
+      (simlayerkv && !simlayerkv->fixed) || std::holds_alternative<calibrate::H2o>(part) ||
+      std::holds_alternative<calibrate::Decoding>(part))
     return std::nan("");
   double kept = 0, heads = 0;
   for (const auto& layer : kept_tokens(request, part)) {

@@ -43,6 +43,10 @@ const std::vector<std::int64_t>& budgets(const PartRequest& request) {
   return std::get<DynamicKv>(request.part).fixed.value();
 }
 
+const calibrate::HeadBudgets& head_budgets(const PartRequest& request) {
+  return std::get<calibrate::HeadKv>(request.part).fixed.value();
+}
+
 double lazy_share(const LazyHeads& lazy) {
   double count = 0, heads = 0;
   for (const auto& row : lazy) {
@@ -58,6 +62,12 @@ std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
   if (const auto* dynamic = std::get_if<DynamicKv>(&part)) {
     for (const auto budget : dynamic->fixed.value())
       kept.push_back({std::min(budget + dynamic->select.window, request.length)});
+    return kept;
+  }
+  if (const auto* by_head = std::get_if<calibrate::HeadKv>(&part)) {
+    kept = by_head->fixed.value();
+    for (auto& row : kept)
+      for (auto& tokens : row) tokens = std::min(tokens + by_head->select.window, request.length);
     return kept;
   }
   const auto keep = calibrate::in_whole_blocks(calibrate::proximal(part), request.length,

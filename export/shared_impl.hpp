@@ -23,10 +23,13 @@ std::vector<std::uint8_t> lazy_layers(const PartRequest& request);
 calibrate::Proximity proximal(const PartRequest& request);
 /// [layer], the tokens that a layer keeps besides its window. For DynamicKV with budgets.
 const std::vector<std::int64_t>& budgets(const PartRequest& request);
+/// [layer][KV head], the tokens that a head keeps besides its window. For HeadKV with budgets.
+const calibrate::HeadBudgets& head_budgets(const PartRequest& request);
 /// The share of KV heads that are lazy.
 double lazy_share(const calibrate::LazyHeads& lazy);
-/// [layer][KV head], or [layer][0] for budgets: the tokens that are kept of a prompt of the
-/// request's length. For streaming, and for parts with fixed lazy layers, lazy heads or budgets.
+/// [layer][KV head], or [layer][0] for budgets of layers: the tokens that are kept of a prompt of
+/// the request's length. For streaming, and for parts with fixed lazy layers, lazy heads or
+/// budgets.
 std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
                                                    const calibrate::Part& part);
 

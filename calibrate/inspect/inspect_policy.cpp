@@ -73,20 +73,32 @@ struct PrintResult {
            4);
   }
   void operator()(const DynamicKv& part) const {
-    if (!part.fixed || part.fixed->empty()) return;
-    const auto [least, most] = std::minmax_element(part.fixed->begin(), part.fixed->end());
-    const auto sum = std::accumulate(part.fixed->begin(), part.fixed->end(), std::int64_t{0});
-    line("budgets",
-         str(*least, *most > *least ? str(" to ", *most) : "", " tokens a layer, ",
-             static_cast<double>(sum) / static_cast<double>(part.fixed->size()),
-             " in the mean, and the window of ", part.select.window),
-         4);
+    if (part.fixed) print_budgets(*part.fixed, "a layer", part.select.window);
+  }
+  void operator()(const HeadKv& part) const {
+    if (!part.fixed) return;
+    std::vector<std::int64_t> all;
+    for (const auto& row : *part.fixed) all.insert(all.end(), row.begin(), row.end());
+    print_budgets(all, "a KV head", part.select.window);
   }
   void operator()(const LagKv& part) const {
     line("kept", str(part.keep(), " of ", part.lag, " tokens a partition"), 4);
   }
   template <class Other>
   void operator()(const Other&) const {}
+
+ private:
+  static void print_budgets(const std::vector<std::int64_t>& budgets, const char* of,
+                            std::int64_t window) {
+    if (budgets.empty()) return;
+    const auto [least, most] = std::minmax_element(budgets.begin(), budgets.end());
+    const auto sum = std::accumulate(budgets.begin(), budgets.end(), std::int64_t{0});
+    line("budgets",
+         str(*least, *most > *least ? str(" to ", *most) : "", " tokens ", of, ", ",
+             static_cast<double>(sum) / static_cast<double>(budgets.size()),
+             " in the mean, and the window of ", window),
+         4);
+  }
 };
 
 void print_reports(const json& section) {

@@ -332,8 +332,8 @@ void run(Options& o, const MakeTrials& make_trials) {
 /// The rows of all methods of calibration, in the order of the document's sections.
 const std::vector<CalibratedMethod>& calibrated_methods() {
   static const std::vector<CalibratedMethod> all = {simlayerkv_command(), pod_command(),
-                                                    dynamickv_command(), lagkv_command(),
-                                                    precision_command()};
+                                                    dynamickv_command(),  headkv_command(),
+                                                    lagkv_command(),      precision_command()};
   return all;
 }
 

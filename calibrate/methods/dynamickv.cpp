@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
-#include "base/text_count.hpp"
+#include "calibrate/methods/budget_sweep.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -50,12 +50,6 @@ class Budgeting {
   struct Level : BudgetsOfSamples {
     std::int64_t budget = 0;
   };
-  /// A policy that is tried: whose budgets it takes, and of which level.
-  struct Tried {
-    Found found;
-    const Level* level;
-  };
-
   void read_levels();
   const Level& chosen_level() const {
     return *std::find_if(levels_.begin(), levels_.end(),
@@ -64,10 +58,9 @@ class Budgeting {
   std::map<std::string, std::vector<std::size_t>> by_task(
       const std::vector<std::size_t>& positions) const;
   DynamicKv part_of_level(const Level& level, const std::vector<std::size_t>& of) const;
-  std::vector<Found> forms() const;
-  Verdict try_policies(const std::vector<Tried>& tried, const std::vector<std::size_t>& samples);
-  void choose();
-  void measure();
+  Part part(const Level& level, Found found, const std::string& task) const;
+  std::vector<BudgetWay> ways();
+  void try_budgets();
   void report_level(const Level& level);
   void report_budgets(const Level& level);
   void report_retention(std::int64_t kind);
@@ -206,133 +199,46 @@ void Budgeting::report_retention(std::int64_t kind) {
   out_.tables.push_back(std::move(table));
 }
 
-/// The document's own come first. Budgets of the only task are those of all samples.
-std::vector<Found> Budgeting::forms() const {
-  std::vector<Found> out = {Found::all_samples};
-  if (by_task(levels_.front().positions).size() > 1) out.push_back(Found::task);
-  if (!request_.fixed_alone) out.push_back(Found::prompt);
+/// The policy that takes its budgets so, for samples of a task.
+Part Budgeting::part(const Level& level, Found found, const std::string& task) const {
+  DynamicKv out = part_of_level(level, level.positions);
+  if (found == Found::prompt) out.fixed.reset();
+  // A task all of whose samples are held out has no budgets of its own.
+  if (const auto tasks = by_task(level.positions); found == Found::task && tasks.contains(task))
+    out = part_of_level(level, tasks.at(task));
   return out;
 }
 
-/// Each sample is tried under the budgets of its own task where policies take those.
-Verdict Budgeting::try_policies(const std::vector<Tried>& tried,
-                                const std::vector<std::size_t>& samples) {
-  const auto part = [&](const Tried& one, const std::string& task) {
-    DynamicKv found = part_of_level(*one.level, one.level->positions);
-    if (one.found == Found::prompt) found.fixed.reset();
-    // A task all of whose samples are held out has no budgets of its own.
-    if (const auto tasks = by_task(one.level->positions);
-        one.found == Found::task && tasks.contains(task))
-      found = part_of_level(*one.level, tasks.at(task));
-    return found;
-  };
-  const RunTrials run = [&](std::span<const Policy> policies, std::span<const std::size_t> all,
-                            Measure measure) {
-    std::vector<std::vector<Trial>> out(policies.size(), std::vector<Trial>(all.size()));
-    for (const auto& [task, of_task] : by_task({all.begin(), all.end()})) {
-      std::vector<Policy> theirs(policies.begin(), policies.end());
-      for (std::size_t i = 0; i < tried.size(); ++i) theirs[i + 1].parts = {part(tried[i], task)};
-      const auto found = run_(theirs, of_task, measure);
-      for (std::size_t p = 0; p < policies.size(); ++p)
-        for (std::size_t s = 0; s < of_task.size(); ++s)
-          out[p][std::find(all.begin(), all.end(), of_task[s]) - all.begin()] = found.at(p).at(s);
-    }
-    return out;
-  };
-  std::vector<Policy> policies;
-  for (const Tried& one : tried)
-    policies.push_back({.name = str("dynamickv:budget=", one.level->budget), .parts = {}});
-  return {evidence_, run, policies, samples};
+/// The document's own come first. Budgets of the only task are those of all samples.
+std::vector<BudgetWay> Budgeting::ways() {
+  std::vector<Found> forms = {Found::all_samples};
+  if (by_task(levels_.front().positions).size() > 1) forms.push_back(Found::task);
+  if (!request_.fixed_alone) forms.push_back(Found::prompt);
+  std::vector<BudgetWay> out;
+  for (const Found found : forms)
+    out.push_back({name_of(found), &report_of(found),
+                   [this, found](std::size_t budget, const std::string& task) {
+                     return part(levels_[budget], found, task);
+                   }});
+  return out;
 }
 
-/// Tries every budget of the sweep on the samples of the choice.
-void Budgeting::choose() {
-  std::vector<Tried> tried;
-  for (const Found found : forms())
-    for (const Level& level : levels_) tried.push_back({found, &level});
-  const Verdict verdict = try_policies(tried, split_.choice);
-  // A budget that was asked for needs no choice; that nothing is measured is said below.
-  if (request_.budget && verdict.samples().empty()) return;
-  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
-  const Estimate full = verdict.full_score();
-  require_score(full.mean, evidence_.request().force, out_);
-  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
-  report_["full"] = estimate_json(full);
-  report_["tolerance"] = tolerance;
-
-  Table table{str("DynamicKV: score against the budget (", verdict.samples().size(), " samples",
-                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
-                  fixed_text(full.mean, 3), "), and how its layers' budgets are found"),
-              {"budget"},
-              {}};
-  for (const Level& level : levels_) table.rows.push_back({str(level.budget)});
-  std::optional<std::size_t> within;  // the smallest level that keeps the score in the document
-  for (std::size_t first = 0; first < tried.size(); first += levels_.size()) {
-    const Found found = tried[first].found;
-    table.columns.emplace_back(name_of(found));
-    std::vector<double> scores;
-    json curve = json::array();
-    for (std::size_t i = 0; i < levels_.size(); ++i) {
-      const Estimate score = verdict.score(first + i);
-      scores.push_back(score.mean);
-      std::vector<double> kept;
-      for (const Trial& trial : verdict.trials(first + i)) kept.push_back(trial.kept_share);
-      curve.push_back({{"budget", levels_[i].budget},
-                       {"score", score.mean},
-                       {"low", score.low},
-                       {"high", score.high},
-                       {"kept_share", number_json(mean_of(kept))}});
-      table.rows[i].push_back(estimate_text(score));
-    }
-    const auto chosen = choose_threshold(scores, full.mean, tolerance);
-    if (chosen) table.rows[*chosen].back() += " *";
-    if (found == Found::all_samples) within = chosen;
-    report_of(found)["curve"] = curve;
-    if (chosen) report_of(found)["recommended"] = levels_[*chosen].budget;
-  }
-  table.columns.emplace_back("KV kept");
-  for (std::size_t i = 0; i < levels_.size(); ++i)
-    table.rows[i].push_back(percent_text(number_of(report_["curve"][i]["kept_share"])));
-  out_.tables.push_back(std::move(table));
-
-  const std::string smallest =
-      within ? str("the smallest that does is ", levels_[*within].budget)
-             : "none that was tried does: profile larger ones ('kvatlas profile --budgets')";
-  if (!request_.budget) {
-    select_.budget = levels_[within.value_or(levels_.size() - 1)].budget;
-    if (!within)
-      out_.notes.push_back(str("the document has the largest budget, ", select_.budget,
-                               ", which does not stay within the tolerance; ", smallest));
-  } else if (!within || select_.budget < levels_[*within].budget) {
-    out_.notes.push_back(str("the budget asked for, ", select_.budget,
-                             ", does not stay within the tolerance there and at every larger one; ",
-                             smallest));
-  }
-}
-
-/// The document's budget, on samples that neither the choice nor the layers' budgets have seen.
-void Budgeting::measure() {
-  std::vector<Tried> tried;
-  for (const Found found : forms()) tried.push_back({found, &chosen_level()});
-  const bool held_out = !split_.held_out.empty();
-  const Verdict verdict = try_policies(tried, held_out ? split_.held_out : split_.choice);
-  if (verdict.samples().empty()) {
-    out_.notes.push_back("no sample to judge by has a score: the loss is not measured");
-    return;
-  }
-  const std::string where = held_out ? "held-out samples" : "the samples of the choice";
-  for (std::size_t i = 0; i < tried.size(); ++i)
-    report_of(tried[i].found)["measured"] = verdict.measured(i, held_out);
-  out_.tables.push_back(
-      measured_table(str("DynamicKV at budget ", select_.budget, ", one for all, on ", where),
-                     report_["measured"]));
-  if (tried.size() > 1) {
-    Table controls{"Layers' budgets found otherwise, on the same", {"budgets", "score"}, {}};
-    for (std::size_t i = 0; i < tried.size(); ++i)
-      controls.rows.push_back({name_of(tried[i].found), estimate_text(verdict.score(i))});
-    out_.tables.push_back(std::move(controls));
-  }
-  note_precision(evidence_, split_, verdict, 0, out_);
+/// Every budget of the sweep on the samples of the choice, and the document's on others.
+void Budgeting::try_budgets() {
+  BudgetSweep sweep{evidence_,
+                    run_,
+                    method::kDynamicKv,
+                    {},
+                    "its layers' budgets are found",
+                    "Layers' budgets found otherwise, on the same",
+                    request_.budget,
+                    request_.tolerance};
+  for (const Level& level : levels_) sweep.budgets.push_back(level.budget);
+  const auto of_ways = ways();
+  const auto choice = sweep.choose(of_ways, split_.choice, out_);
+  report_.update(choice.report);
+  if (!choice.smallest.empty()) select_.budget = sweep.settle(choice.smallest.front(), out_);
+  sweep.measure(of_ways, select_.budget, split_, out_);
 }
 
 Calibrated Budgeting::calibrate() {
@@ -351,8 +257,7 @@ Calibrated Budgeting::calibrate() {
   report_["sweep"] = json::array();
   for (const Level& level : levels_) report_level(level);
   if (run_) {
-    choose();
-    measure();
+    try_budgets();
   } else {
     out_.notes.push_back("without --model nothing was tried: what the budgets cost is unknown");
   }

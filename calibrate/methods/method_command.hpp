@@ -56,6 +56,7 @@ struct CalibratedMethod {
 CalibratedMethod simlayerkv_command();
 CalibratedMethod pod_command();
 CalibratedMethod dynamickv_command();
+CalibratedMethod headkv_command();
 CalibratedMethod lagkv_command();
 CalibratedMethod precision_command();
 

@@ -160,6 +160,12 @@ struct Fits {
   void operator()(const DynamicKv& part) const {
     if (part.fixed) require_count("result.budgets", part.fixed->size(), model.layers, "layers");
   }
+  void operator()(const HeadKv& part) const {
+    if (!part.fixed) return;
+    require_count("result.budgets", part.fixed->size(), model.layers, "layers");
+    for (std::size_t l = 0; l < part.fixed->size(); ++l)
+      require_count(str("result.budgets.", l), (*part.fixed)[l].size(), model.kv_heads, "KV heads");
+  }
   void operator()(const Precision& part) const {
     if (part.fixed) require_count("result.keys", part.fixed->size(), model.layers, "layers");
   }
@@ -270,6 +276,8 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     for (const Part& one : policy.parts) {
       if (const auto* budgets = std::get_if<DynamicKv>(&one); budgets && budgets->fixed)
         policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
+      if (const auto* budgets = std::get_if<HeadKv>(&one); budgets && budgets->fixed)
+        policy.name += " (one for all)";
       if (const auto* formats = std::get_if<Precision>(&one); formats && formats->fixed)
         policy.name += " (by layer)";
     }

@@ -44,6 +44,12 @@ inline constexpr Method kDynamicKv = {"dynamickv",
                                       false,
                                       {{{"by_prompt", "DynamicKV, budgets found for each prompt"},
                                         {"by_task", "DynamicKV, budgets fixed for each task"}}}};
+inline constexpr Method kHeadKv = {"headkv",
+                                   "HeadKV",
+                                   "budget",
+                                   false,
+                                   {{{"even", "SnapKV, the same budget for each head"},
+                                     {"other", "HeadKV, budgets by the other rule"}}}};
 inline constexpr Method kLagKv = {
     "lagkv", "LagKV", nullptr, false, {{{"local", "LocalKV"}, {"l2", "L2 norm"}}}};
 inline constexpr Method kPrecision = {"precision", "Precision by layer"};
@@ -53,12 +59,12 @@ inline constexpr Method kHeads = {"heads", "Imported heads"};
 }  // namespace method
 
 /// All methods of calibration.
-inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod, method::kDynamicKv,
-                                        method::kLagKv, method::kPrecision};
+inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
+                                        method::kHeadKv,     method::kLagKv, method::kPrecision};
 /// All sections that a document may have, in the order in which their policies are listed.
-inline constexpr std::array kSections = {
-    method::kSimLayerKv, method::kPod,      method::kDynamicKv, method::kLagKv,
-    method::kPrecision,  method::kBaseline, method::kHeads};
+inline constexpr std::array kSections = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
+                                         method::kHeadKv,     method::kLagKv, method::kPrecision,
+                                         method::kBaseline,   method::kHeads};
 
 /// Selections of other papers. They need no calibration but a budget, which a search looks for; in
 /// documents each is a baseline.

@@ -88,12 +88,16 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
-/// How DynamicKV, SnapKV, PyramidKV, AdaKV, ChunkKV and CriticalKV score tokens, and how many of
-/// them a layer keeps on average, the window included.
+/// How DynamicKV, HeadKV, SnapKV, PyramidKV, AdaKV, ChunkKV and CriticalKV score tokens, and how
+/// many of them a layer keeps on average, the window included.
 struct WindowBudget {
   std::int64_t window = 16, budget = 128, kernel = 7;
   Pooling pooling = Pooling::average;
   bool per_query_head = false;  // each query head keeps tokens of its own, not each KV head
+
+  std::int64_t share(double of) const {  // of the budget
+    return static_cast<std::int64_t>(static_cast<double>(budget) * of);
+  }
 };
 
 /// Each layer gets its share of the budget by the scores of the prompt (docs/dynamickv.md).
@@ -108,6 +112,19 @@ struct DynamicKv {
   std::int64_t update = 0;
 };
 
+/// [layer][KV head]: tokens that a head keeps besides the window.
+using HeadBudgets = std::vector<std::vector<std::int64_t>>;
+
+/// Each KV head has a budget of its own (docs/headkv.md).
+struct HeadKv {
+  WindowBudget select = {};
+  double safeguard = 0.2;  // the share of the budget that each head keeps at least
+  std::int64_t safe() const { return select.share(safeguard); }
+  /// For every input alike. If it is not given, the best scores of each prompt are kept, in
+  /// whichever head of whichever layer they are.
+  std::optional<HeadBudgets> fixed = {};
+};
+
 /// Every layer keeps the same number of tokens with the best scores.
 struct SnapKv {
   WindowBudget select = {};
@@ -120,9 +137,7 @@ struct SnapKv {
 struct AdaKv {
   WindowBudget select = {};
   double safeguard = 0.2;  // the share of the budget that each head keeps at least
-  std::int64_t safe() const {
-    return static_cast<std::int64_t>(static_cast<double>(select.budget) * safeguard);
-  }
+  std::int64_t safe() const { return select.share(safeguard); }
 };
 
 /// Keeps chunks of neighbouring tokens, those with the best scores in the sum over the heads: the
@@ -146,8 +161,7 @@ struct CriticalKv {
   double share = 0.5;     // of the budget that the scores alone decide on
   double epsilon = 1e-4;  // added to the scores that are weighed by the values
   std::int64_t first() const {
-    const double tokens = static_cast<double>(select.budget) * share;
-    return share > 0 ? std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens)) : 0;
+    return share > 0 ? std::max<std::int64_t>(1, select.share(share)) : 0;
   }
 };
 
@@ -213,8 +227,9 @@ struct LagKv {
 struct Decoding {
   std::int64_t budget = 128, every = 64;
   /// What scores a token: what the selections of these names score a prompt by; with l2 the length
-  /// of its key, with rkv attention less what later keys say as well, with streaming its place.
-  enum class By : std::uint8_t { snapkv, h2o, tova, keydiff, l2, rkv, streaming };
+  /// of its key, with rkv attention less what later keys say as well, with streaming its place,
+  /// with triattention what the prompt's mean query would give it from places behind.
+  enum class By : std::uint8_t { snapkv, h2o, tova, keydiff, l2, rkv, streaming, triattention };
   By by = By::snapkv;
   std::int64_t window = 16;   // snapkv, rkv: the last tokens, which score the others; kept
   std::int64_t kernel = 7;    // snapkv, rkv: positions that attention is pooled over
@@ -252,9 +267,9 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
-using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, SnapKv, AdaKv,
-                          ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, KvZip, LagKv,
-                          Decoding, MiniCache, Quest, Precision>;
+using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, HeadKv, SnapKv,
+                          AdaKv, ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, KvZip,
+                          LagKv, Decoding, MiniCache, Quest, Precision>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.
@@ -343,8 +358,8 @@ struct Provenance {
 struct Document {
   ModelInfo model;
   Provenance provenance;
-  /// The sections by name: "simlayerkv", "pod", "dynamickv", "lagkv", "precision", "baseline" and
-  /// "heads".
+  /// The sections by name: "simlayerkv", "pod", "dynamickv", "headkv", "lagkv", "precision",
+  /// "baseline" and "heads".
   nlohmann::json sections = nlohmann::json::object();
   /// The sections that make up one policy together. If it is empty, each section is a policy of its
   /// own.
@@ -367,8 +382,8 @@ struct Document {
 /// Error(unreadable) if it is no such section. "heads" becomes SimLayerKV with fixed heads.
 nlohmann::json section_of(const Part& part);
 Part part_of(const std::string& section, const nlohmann::json& json);
-/// The section that holds such a part: "simlayerkv", "pod", "dynamickv", "lagkv", "precision" or
-/// "baseline".
+/// The section that holds such a part: "simlayerkv", "pod", "dynamickv", "headkv", "lagkv",
+/// "precision" or "baseline".
 std::string section_name(const Part& part);
 
 /// The document as canonical_json, so that equal documents give equal bytes. Error(internal) if it

@@ -87,6 +87,9 @@ struct Result {
   json operator()(const DynamicKv& part) const {
     return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
   }
+  json operator()(const HeadKv& part) const {
+    return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
+  }
   json operator()(const LagKv& part) const { return {{"kept", part.keep()}}; }
   json operator()(const Precision& part) const {
     json out = json::object();
@@ -113,6 +116,10 @@ struct ReadResult {
   }
   void operator()(DynamicKv& part) const {
     if (result.contains("budgets")) part.fixed = list_member<std::int64_t>(result, "budgets");
+  }
+  void operator()(HeadKv& part) const {
+    if (result.contains("budgets"))
+      part.fixed = list_member<std::vector<std::int64_t>>(result, "budgets");
   }
   void operator()(const LagKv& part) const {
     if (result.contains("kept") && result.at("kept") != part.keep())
@@ -183,6 +190,7 @@ std::string section_name(const Part& part) {
   if (std::holds_alternative<SimLayerKv>(part)) return method::kSimLayerKv.name;
   if (std::holds_alternative<Pod>(part)) return method::kPod.name;
   if (std::holds_alternative<DynamicKv>(part)) return method::kDynamicKv.name;
+  if (std::holds_alternative<HeadKv>(part)) return method::kHeadKv.name;
   if (std::holds_alternative<LagKv>(part)) return method::kLagKv.name;
   if (std::holds_alternative<Precision>(part)) return method::kPrecision.name;
   return method::kBaseline.name;

@@ -166,10 +166,20 @@ std::vector<Setting> dynamickv_settings() {
   return all;
 }
 
+template <class P>
+Setting safeguard(double P::*share) {
+  return setting("safeguard", kShare, "share of the budget that each head keeps at least", share);
+}
+
+std::vector<Setting> headkv_settings() {
+  auto all = window_score_settings(&HeadKv::select);
+  all.push_back(safeguard(&HeadKv::safeguard));
+  return all;
+}
+
 std::vector<Setting> adakv_settings() {
   auto all = window_budget_settings(&AdaKv::select);
-  all.push_back(setting("safeguard", kShare, "share of the budget that each head keeps at least",
-                        &AdaKv::safeguard));
+  all.push_back(safeguard(&AdaKv::safeguard));
   return all;
 }
 
@@ -211,21 +221,22 @@ std::vector<Setting> lagkv_settings() {
 
 std::vector<Setting> decoding_settings() {
   using P = Decoding;
-  return {tokens_kept(&P::budget),
-          setting("every", kSomeTokens, "generated tokens after which the best are chosen anew",
-                  &P::every),
-          choice("by", {"snapkv", "h2o", "tova", "keydiff", "l2", "rkv", "streaming"},
-                 "what scores the tokens", &P::by),
-          setting("window", kRows, "with snapkv and rkv: last tokens, which score the others; kept",
-                  &P::window),
-          setting("kernel", WholeRange{1, 4095, true},
-                  "with snapkv and rkv: tokens that attention is pooled over, odd", &P::kernel),
-          setting("initial", kTokens, "with streaming: first tokens kept", &P::initial),
-          setting("lambda", kShare, "with rkv: weight of attention; the rest is redundancy's",
-                  &P::lambda),
-          choice("prompt", {"cut", "whole"},
-                 "the prompt: cut to the budget when it is read, or held until the first choice",
-                 &P::whole_prompt)};
+  return {
+      tokens_kept(&P::budget),
+      setting("every", kSomeTokens, "generated tokens after which the best are chosen anew",
+              &P::every),
+      choice("by", {"snapkv", "h2o", "tova", "keydiff", "l2", "rkv", "streaming", "triattention"},
+             "what scores the tokens", &P::by),
+      setting("window", kRows, "with snapkv and rkv: last tokens, which score the others; kept",
+              &P::window),
+      setting("kernel", WholeRange{1, 4095, true},
+              "with snapkv and rkv: tokens that attention is pooled over, odd", &P::kernel),
+      setting("initial", kTokens, "with streaming: first tokens kept", &P::initial),
+      setting("lambda", kShare, "with rkv: weight of attention; the rest is redundancy's",
+              &P::lambda),
+      choice("prompt", {"cut", "whole"},
+             "the prompt: cut to the budget when it is read, or held until the first choice",
+             &P::whole_prompt)};
 }
 
 std::vector<std::string_view> format_words() {
@@ -257,6 +268,8 @@ std::vector<PartName> make_names() {
        pod_settings()},
       {method::kDynamicKv.name, "a budget of tokens for each layer, by the prompt's scores",
        DynamicKv{}, dynamickv_settings()},
+      {method::kHeadKv.name, "a budget of tokens for each KV head, or the best scored of all heads",
+       HeadKv{}, headkv_settings()},
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
        lagkv_settings()},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
@@ -460,6 +473,7 @@ std::string name_of(const Part& part) {
     }
     std::string operator()(const Pod&) const { return method::kPod.name; }
     std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
+    std::string operator()(const HeadKv&) const { return method::kHeadKv.name; }
     std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
     std::string operator()(const AdaKv&) const { return "adakv"; }
     std::string operator()(const ChunkKv&) const { return "chunkkv"; }
@@ -557,6 +571,7 @@ std::int64_t Decoding::kept_last() const {
       return budget - initial;
     case By::keydiff:
     case By::l2:
+    case By::triattention:
       break;
   }
   return 0;

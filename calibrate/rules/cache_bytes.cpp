@@ -78,6 +78,16 @@ class Accounting {
                           part.select.window),
            part.select);
   }
+  void operator()(const HeadKv& part) {
+    if (part.fixed) {
+      require_layers(part.fixed->size());
+      return select(*part.fixed, part.select);
+    }
+    by_input_ = true;  // the shares of layers and heads; their sum is known
+    select(shared_budgets(layers_with_full_heads(), part.select.budget - part.select.window,
+                          part.select.window),
+           part.select);
+  }
   void operator()(const SnapKv& part) {
     const auto mean = part.select.budget - part.select.window;
     select(part.pyramid ? pyramid_budgets(mean, shape().layers) : alike(mean), part.select);
@@ -98,12 +108,7 @@ class Accounting {
   void operator()(const KvZip& part) {
     by_input_ = true;  // the shares of layers and heads; their sum is known
     if (part.layerwise) return select_tokens(part.budget);
-    std::vector<std::size_t> sharing;
-    for (std::size_t l = 0; l < trimmed_.size(); ++l)
-      if (std::any_of(trimmed_[l].begin(), trimmed_[l].end(),
-                      [](double share) { return share < 1; }))
-        sharing.push_back(l);
-    select(shared_budgets(std::move(sharing), part.budget, 0), {.window = 0});
+    select(shared_budgets(layers_with_full_heads(), part.budget, 0), {.window = 0});
   }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
@@ -196,17 +201,34 @@ class Accounting {
     }
   }
 
+  std::vector<std::size_t> layers_with_full_heads() const {
+    std::vector<std::size_t> layers;
+    for (std::size_t l = 0; l < trimmed_.size(); ++l)
+      if (std::any_of(trimmed_[l].begin(), trimmed_[l].end(),
+                      [](double share) { return share < 1; }))
+        layers.push_back(l);
+    return layers;
+  }
+
+  /// `budgets` are of layers.
   void select(const std::vector<std::int64_t>& budgets, const WindowBudget& by) {
+    HeadBudgets of_heads;
+    for (std::size_t l = 0; l < held_.size(); ++l)
+      of_heads.emplace_back(held_[l].size(), budgets[l]);
+    select(of_heads, by);
+  }
+  void select(const HeadBudgets& budgets, const WindowBudget& by) {
     const double on_top = static_cast<double>(std::min(by.window, load_.prompt));
     // How many of the last tokens, which stay at 16 bits, are selected depends on the input.
     by_input_ = by_input_ || policy_.kv_residual > 0;
     if (by.per_query_head && shape().heads == 0)
       fail(ErrorCode::internal, "the bytes of query heads were asked for without their number");
     for (std::size_t l = 0; l < held_.size(); ++l)
-      for (auto& head : held_[l]) {
-        head.prompt =
-            std::min(static_cast<double>(budgets[l]), static_cast<double>(load_.prompt) - on_top) +
-            on_top;
+      for (std::size_t g = 0; g < held_[l].size(); ++g) {
+        Held& head = held_[l][g];
+        head.prompt = std::min(static_cast<double>(budgets[l].at(g)),
+                               static_cast<double>(load_.prompt) - on_top) +
+                      on_top;
         if (by.per_query_head)
           head.stored = static_cast<double>(shape().heads) / static_cast<double>(shape().kv_heads);
       }

@@ -296,6 +296,32 @@ std::vector<kernels::Proximity> shrinking_windows(std::int64_t layers, std::int6
 /// Mean share of the retained scores in each layer: [layer], of counts [sample][layer].
 std::vector<double> retention_shares(const std::vector<std::vector<std::int64_t>>& counts);
 
+// HeadKV ----------------------------------------------------------------------------------------
+
+/// What the KV heads share: tokens besides the window.
+struct SharedTokens {
+  std::int64_t mean = 0;   // a head
+  std::int64_t least = 0;  // that each head gets, of these
+  std::int64_t most = 0;   // that a head can use, such as those of the longest prompt
+};
+/// [layer][KV head]: what is left of the tokens beside the least is shared in proportion to the
+/// scores, which are at least 0; evenly if all of them are 0. What a head cannot use goes to the
+/// others. The sum is the mean times the heads, or less if every head has the most.
+std::vector<std::vector<std::int64_t>> budgets_by_score(const Masses& scores,
+                                                        const SharedTokens& tokens);
+
+/// The attention that a head keeps of so many tokens besides the window, where it is known.
+struct KeptCurve {
+  std::vector<std::int64_t> tokens;     // ascending, from 1 on
+  std::vector<double> kept;             // of none it is 0
+  double at(std::int64_t count) const;  // between two that are known, on a straight line
+};
+/// [layer][KV head]: the tokens go where they keep most attention, along the concave hull of each
+/// curve; of equal gains to the lower layer and head. The sum is the mean times the heads, or less
+/// if every head has the most tokens that its curve knows.
+std::vector<std::vector<std::int64_t>> budgets_by_gain(
+    const std::vector<std::vector<KeptCurve>>& curves, const SharedTokens& tokens);
+
 // LagKV -----------------------------------------------------------------------------------------
 
 struct LagShape {

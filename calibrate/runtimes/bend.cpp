@@ -30,8 +30,9 @@ void bend_window(RuntimePolicy& theirs, const Losses& losses, const ModelInfo&) 
     set(theirs, theirs.policy.rolling, false, "what is generated is kept");
 }
 
-void require_budgets(const DynamicKv& part) {
-  if (!part.fixed)
+void require_budgets(const Part& part) {
+  const auto* of_heads = std::get_if<HeadKv>(&part);
+  if (of_heads ? !of_heads->fixed : !std::get<DynamicKv>(part).fixed)
     fail(ErrorCode::usage,
          "it takes budgets found beforehand, and the policy finds them by prompt");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -32,6 +33,22 @@ void decide_on_prompt(RuntimePolicy& theirs, SimLayerKv& part) {
   if (part.per_head) fail(ErrorCode::usage, "it decides for layers, not for heads");
 }
 
+/// DecodingPress hands the scorer what its cache holds, in the order of the scores at its last
+/// choice.
+void choose_while_decoding(RuntimePolicy& theirs, Decoding& part, const ModelInfo& model) {
+  using By = Decoding::By;
+  if (part.by != By::keydiff && part.by != By::tova && part.by != By::snapkv)
+    fail(ErrorCode::usage, "its presses know no '",
+         setting_words("decoding", "by")[static_cast<std::size_t>(part.by)],
+         "' that chooses while decoding: by=keydiff, by=tova or by=snapkv do");
+  if (part.by != By::keydiff) require_known_queries(model);
+  set(theirs, part.whole_prompt, true, "it leaves the prompt whole until the first choice");
+  if (part.by == By::snapkv && (part.window > 1 || part.kernel > 1))
+    theirs.not_simulated =
+        "it pools scores over tokens in another order, and takes the window's queries as if all "
+        "stood at the last token's place";
+}
+
 }  // namespace
 
 Runtime kvpress() {
@@ -42,6 +59,9 @@ Runtime kvpress() {
   r.forms[Form::lazy_heads] = {Fit::exact, {Loss::memory_not_freed}, "as a DuoAttention pattern"};
   r.forms[Form::dynamickv] = {
       Fit::exact, {Loss::holds_at_length}, "SnapKV's scores, with average pooling alone"};
+  r.forms[Form::headkv] = {Fit::exact,
+                           {Loss::holds_at_length, Loss::memory_not_freed},
+                           "as a curve of LUKVPress; SnapKV's scores, with average pooling alone"};
   r.forms[Form::lagkv] = {
       Fit::exact, {Loss::holds_at_length}, "for the prompt; nothing is cut while decoding"};
   r.forms[Form::selected] = {
@@ -49,6 +69,11 @@ Runtime kvpress() {
   r.forms[Form::selected_by_head] = {Fit::exact,
                                      {Loss::holds_at_length, Loss::memory_not_freed},
                                      "AdaKV with SnapKV's scores, average pooling alone; KVzip"};
+  r.forms[Form::decoding] = {
+      Fit::approximate,
+      {},
+      "as DecodingPress with KeyDiff, TOVA or SnapKV, which leaves the prompt "
+      "whole; exact but for SnapKV's window and pooling"};
   r.architecture_decides = true;
   r.refuses = {{"gpt_oss", "its presses cut the caches of windows as if they were full ones"},
                {"llama4", "its presses cut the caches of chunks as if they were full ones"}};
@@ -58,10 +83,13 @@ Runtime kvpress() {
     WindowBudget* const by_window = window_budget(part);
     if (by_window || (selects && !std::holds_alternative<KeyDiff>(part)))
       require_known_queries(model);
+    if (auto* decoding = std::get_if<Decoding>(&part))
+      return choose_while_decoding(theirs, *decoding, model);
     if (std::holds_alternative<KvZip>(part) && model.architecture == "gemma3")
       fail(ErrorCode::usage, "KVzipPress takes no Gemma 3");
     if (by_window) {
-      if (const auto* dynamic = std::get_if<DynamicKv>(&part)) require_budgets(*dynamic);
+      const Form form = form_of(part).value();
+      if (form == Form::dynamickv || form == Form::headkv) require_budgets(part);
       set(theirs, by_window->pooling, Pooling::average, "it pools scores by their average");
     } else if (const auto* lag = std::get_if<LagKv>(&part)) {
       require_plain(*lag);

@@ -20,8 +20,9 @@ void set(RuntimePolicy& theirs, T& value, const std::type_identity_t<T>& its,
   if (std::exchange(value, its) != its) theirs.changes.emplace_back(sentence);
 }
 
-/// Error(usage) unless the policy has the budgets that the runtime is to be given.
-void require_budgets(const DynamicKv& part);
+/// Error(usage) unless the part, DynamicKv or HeadKv, has the budgets that the runtime is to be
+/// given.
+void require_budgets(const Part& part);
 /// Error(usage) for the variants of LagKV, which no other software has.
 void require_plain(const LagKv& part);
 /// Whether any layer stays full. For streaming, and for fixed lazy layers.

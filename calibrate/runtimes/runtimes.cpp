@@ -51,14 +51,9 @@ bool wants_static_view(const Policy& policy, const Runtime& runtime, bool fixed)
   return fixed || !decides;
 }
 
-/// The form of a part. Error(usage) for baselines, which have none, and for what only the
-/// simulation does.
+/// The form of a part. Error(usage) for baselines, which have none.
 Form form_to_export(const Part& part) {
   const auto form = form_of(part);
-  if (std::holds_alternative<Decoding>(part))
-    fail(ErrorCode::usage,
-         "'decoding' holds a budget while tokens are generated, which 'kvatlas "
-         "evaluate' does and no runtime is given files for");
   if (!form)
     fail(ErrorCode::usage, "'", name_of(part), "' is a baseline to compare with, and not exported");
   const auto* pod = std::get_if<Pod>(&part);
@@ -210,6 +205,7 @@ std::optional<Form> form_of(const Part& part) {
   if (std::holds_alternative<Streaming>(part)) return Form::lazy_layers;
   if (std::holds_alternative<Pod>(part)) return Form::pod;
   if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
+  if (std::holds_alternative<HeadKv>(part)) return Form::headkv;
   if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
   if (std::holds_alternative<Precision>(part)) return Form::precision;
   const bool selects =
@@ -219,6 +215,7 @@ std::optional<Form> form_of(const Part& part) {
   if (selects) return Form::selected;
   if (std::holds_alternative<AdaKv>(part) || std::holds_alternative<KvZip>(part))
     return Form::selected_by_head;
+  if (std::holds_alternative<Decoding>(part)) return Form::decoding;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
   if (!lazy) return std::nullopt;
   if (!lazy->fixed) return Form::lazy_by_input;

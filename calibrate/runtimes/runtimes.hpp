@@ -24,10 +24,12 @@ enum class Form : std::uint8_t {
   lazy_heads,        // a fixed set of lazy KV heads
   pod,               // layers that share keys
   dynamickv,         // a budget for each layer
+  headkv,            // a budget for each KV head
   lagkv,             // partitions cut by lag
   precision,         // number formats of keys and values
   selected,          // the tokens of the best scores, as many in every head
   selected_by_head,  // and more of them in some heads than in others
+  decoding,          // a budget that holds while tokens are generated
 };
 
 /// What a form is called: in JSON, above a column of the matrix, and in a sentence.
@@ -36,17 +38,19 @@ struct FormName {
   const char *key, *column, *text;
 };
 /// Every form once, in the order of the enumeration.
-inline constexpr std::array<FormName, 9> kForms = {
+inline constexpr std::array<FormName, 11> kForms = {
     {{Form::lazy_layers, "lazy_layers", "lazy layers", "fixed lazy layers"},
      {Form::lazy_by_input, "lazy_by_input", "by input", "lazy layers found for each input"},
      {Form::lazy_heads, "lazy_heads", "lazy heads", "lazy heads"},
      {Form::pod, "pod", "PoD", "layers that share keys (PoD)"},
      {Form::dynamickv, "dynamickv", "DynamicKV", "a budget for each layer (DynamicKV)"},
+     {Form::headkv, "headkv", "HeadKV", "a budget for each KV head (HeadKV)"},
      {Form::lagkv, "lagkv", "LagKV", "partitions cut by lag (LagKV)"},
      {Form::precision, "precision", "precision", "number formats by layer (precision)"},
      {Form::selected, "selected", "selected", "tokens that a score selects"},
      {Form::selected_by_head, "selected_by_head", "sel. by head",
-      "tokens that a score selects, more in some heads than in others"}}};
+      "tokens that a score selects, more in some heads than in others"},
+     {Form::decoding, "decoding", "decoding", "a budget that holds while tokens are generated"}}};
 /// The form as it is called in a sentence.
 const char* form_name(Form form);
 

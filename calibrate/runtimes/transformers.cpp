@@ -32,11 +32,11 @@ Runtime transformers() {
   r.refuses_others = "its code for this architecture is not known to read layer types";
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
     const bool llama = model.architecture == "llama";
-    if (const auto* dynamic = std::get_if<DynamicKv>(&theirs.policy.parts.front())) {
+    if (const Part& part = theirs.policy.parts.front(); std::holds_alternative<DynamicKv>(part)) {
       if (!llama)
         fail(ErrorCode::usage,
              "windows of different sizes end in an error on architectures other than llama");
-      require_budgets(*dynamic);
+      require_budgets(part);
       theirs.not_simulated = "every layer has a window of its own size";
       return;
     }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/dynamickv.hpp"
+#include "calibrate/methods/headkv.hpp"
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
 #include "calibrate/methods/trial_journal.hpp"
@@ -76,6 +77,9 @@ class Listing {
       add_pod();
     for (const auto& [part, kept] : selections_)
       if (space_.has(name_of(part))) add({part}, {}, lost_of(kept));
+    if (space_.has(method::kHeadKv.name) && evidence_.profile().has(name::kKeptMass) &&
+        evidence_.profile().has(name::kDecodeMass))
+      add_headkv();
     for (const auto& [part, lost] : others_)
       if (space_.has(name_of(part))) add({part}, {}, lost);
     for (const auto& formats : space_.formats) add({formats.part}, {}, std::min(1.0, formats.kl));
@@ -194,6 +198,28 @@ class Listing {
         selections_.push_back({part, std::move(kept)});
       }
     }
+  }
+
+  /// Budgets of heads by both rules, at every budget of the profile.
+  void add_headkv() {
+    HeadKv part;
+    const SnapKv* snapkv = nullptr;
+    std::vector<Policy> selections;
+    for (const auto& label : profile::axis_of(evidence_.header(), "selection").labels)
+      selections.push_back(parse_policy(label));
+    for (const auto& one : selections)
+      if (one.parts.size() == 1 && !snapkv) snapkv = std::get_if<SnapKv>(&one.parts[0]);
+    if (!snapkv) return;
+    part.select = snapkv->select;
+    const HeadEvidence heads(evidence_.profile(), part);
+    const auto telling = heads.telling(samples_);
+    if (telling.empty()) return;
+    for (const auto budget : heads.budgets())
+      for (const HeadRule rule : kHeadRules) {
+        part.select.budget = budget;
+        part.fixed = heads.find(rule, budget, telling);
+        add({part}, {}, heads.lost(*part.fixed, telling));
+      }
   }
 
   Masses whole() const {

@@ -2,6 +2,7 @@
 // A budget that holds while decoding: after the prompt, and again after every so many tokens, each
 // KV head keeps the tokens with the best scores of those that it holds (docs/decoding.md).
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <ATen/TensorOperators.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/hypot.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool1d.h>
 #include <ATen/ops/softmax.h>
@@ -88,8 +90,52 @@ at::Tensor redundancy(const at::Tensor& keys) {
   return at::softmax(sums / static_cast<double>(tokens), 0);
 }
 
+/// TriAttention's, at the places 1, 2, 4 and so on to 65536 behind the last of so many tokens.
+ExpectedQueries expected_queries(const MeanQueries& mean, const model::Config& config,
+                                 std::int64_t layer, std::int64_t tokens) {
+  const std::int64_t pairs = turning_pairs(config, layer);
+  const at::Tensor first = mean.query.narrow(1, 0, pairs),
+                   second = mean.query.narrow(1, pairs, pairs);
+  const at::Tensor longer = mean.magnitude - at::hypot(first, second);
+  if (pairs == 0) return {mean.query, longer};
+  const auto turned = rope_of_layer(config, layer, tokens);
+  std::vector<float> cosines, sines;
+  for (const double frequency : turned.inverse_frequency) {
+    double cosine = 0, sine = 0, places = 0;
+    for (std::int64_t behind = 1; behind <= 65536; behind *= 2, ++places) {
+      cosine += std::cos(static_cast<double>(tokens + behind) * frequency);
+      sine += std::sin(static_cast<double>(tokens + behind) * frequency);
+    }
+    cosines.push_back(static_cast<float>(cosine / places * turned.scale));
+    sines.push_back(static_cast<float>(sine / places * turned.scale));
+  }
+  const at::Tensor cosine = at::tensor(cosines).to(first.device()),
+                   sine = at::tensor(sines).to(first.device());
+  const std::int64_t rest = mean.query.size(1) - 2 * pairs;
+  return {at::cat({first * cosine - second * sine, second * cosine + first * sine,
+                   mean.query.narrow(1, 2 * pairs, rest)},
+                  1),
+          longer * turned.scale};
+}
+
+/// What each of the head's query heads expects of its tokens, measured by how it differs among
+/// them, and of that the greatest: [tokens].
+at::Tensor expected_scores(const ExpectedQueries& expected, const HeldHead& head) {
+  const at::Tensor keys = head.keys.to(at::kFloat);
+  const std::int64_t group = head.queries.size(0), pairs = expected.longer.size(1);
+  const auto of_group = [&](const at::Tensor& all) {
+    return all.narrow(0, head.number * group, group);
+  };
+  const at::Tensor lengths = at::hypot(keys.narrow(1, 0, pairs), keys.narrow(1, pairs, pairs));
+  const at::Tensor scores = at::matmul(of_group(expected.query), keys.t()) +
+                            at::matmul(of_group(expected.longer), lengths.t());
+  const at::Tensor apart = scores - scores.mean(1, true);
+  return at::amax(apart / apart.square().mean(1, true).sqrt().clamp_min(1e-6), 0);
+}
+
 /// Scores of a head's tokens before those that are kept for certain, [tokens].
-at::Tensor scores_of(const Decoding& part, const HeldHead& head, const Scoring& scoring) {
+at::Tensor scores_of(const Decoding& part, const HeldHead& head, const Scoring& scoring,
+                     const ExpectedQueries& expected) {
   const std::int64_t tokens = head.keys.size(0);
   switch (part.by) {
     case By::snapkv: {
@@ -107,6 +153,8 @@ at::Tensor scores_of(const Decoding& part, const HeldHead& head, const Scoring& 
       return head.keys.to(at::kDouble).norm(2, -1).neg().to(at::kFloat);
     case By::h2o:
       return at::tensor(head.mass).narrow(0, 0, tokens - part.kept_last());
+    case By::triattention:
+      return expected_scores(expected, head);
     case By::tova:
     case By::streaming:
       break;
@@ -136,6 +184,7 @@ std::int64_t query_rows(const Decoding& part) {
     case By::keydiff:
     case By::l2:
     case By::streaming:
+    case By::triattention:
       break;
   }
   return 0;
@@ -143,6 +192,7 @@ std::int64_t query_rows(const Decoding& part) {
 
 std::vector<std::vector<std::int64_t>> tokens_that_stay(const Decoding& part,
                                                         const Scoring& scoring,
+                                                        const ExpectedQueries& expected,
                                                         std::vector<HeldHead>& heads) {
   at::Tensor of_layer;  // TOVA keeps the same tokens in all heads
   if (part.by == By::tova && heads.front().keys.size(0) > part.budget) {
@@ -161,7 +211,9 @@ std::vector<std::vector<std::int64_t>> tokens_that_stay(const Decoding& part,
       continue;
     }
     const at::Tensor scores =
-        (of_layer.defined() ? of_layer : scores_of(part, head, scoring)).cpu().contiguous();
+        (of_layer.defined() ? of_layer : scores_of(part, head, scoring, expected))
+            .cpu()
+            .contiguous();
     kept = best_and_rest(scores.const_data_ptr<float>(), tokens - last, part.budget - last,
                          tokens - last, tokens);
   }
@@ -208,8 +260,19 @@ std::vector<HeldHead> held_of_prompt(const Decoding& part, const Draft& draft, s
   return heads;
 }
 
+/// None unless tokens are scored by the prompt's mean query.
+ExpectedQueries expected_behind(const Plan& plan, const model::Config& config, std::int64_t layer,
+                                std::int64_t read) {
+  if (!plan.mean_queries) return {};
+  return expected_queries((*plan.mean_queries)[layer], config, layer, read);
+}
+
 void cut_to_budget(const Decoding& part, Draft& draft) {
   draft.plan.decoding = part;
+  if (part.by == By::triattention) {
+    require_turning_queries(draft);
+    draft.plan.mean_queries = draft.facts.mean_queries;
+  }
   draft.plan.cut_heads = draft.full_heads();
   if (part.whole_prompt && part.by != By::h2o) return;
   for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
@@ -217,7 +280,8 @@ void cut_to_budget(const Decoding& part, Draft& draft) {
     const Scoring& scoring = draft.facts.last_queries[layer].scoring;
     const std::int64_t first = scoring.window.first_key(draft.n - 1);
     auto heads = held_of_prompt(part, draft, layer, first);
-    const auto kept = tokens_that_stay(part, scoring, heads);
+    const auto kept = tokens_that_stay(
+        part, scoring, expected_behind(draft.plan, draft.config, layer, draft.n), heads);
     for (std::size_t i = 0; i < heads.size(); ++i) {
       HeadCut& cut = draft.plan.heads[layer][heads[i].number];
       if (part.whole_prompt || std::ssize(kept[i]) == draft.n - first) {
@@ -241,6 +305,7 @@ PartPlanner planner_of(const Decoding& part) {
   // One at least: with the queries comes how the layers score.
   planner.needs.last_queries = part.by == By::h2o ? 1 : std::max<std::int64_t>(1, query_rows(part));
   planner.needs.columns = part.by == By::h2o;
+  planner.needs.mean_queries = part.by == By::triattention;
   planner.cut = [&part](Draft& draft) { cut_to_budget(part, draft); };
   return planner;
 }
@@ -320,7 +385,8 @@ void Continuations::State::choose_anew(Stream& stream) {
       }
       heads.push_back(std::move(head));
     }
-    auto kept = tokens_that_stay(part, scoring, heads);
+    auto kept = tokens_that_stay(
+        part, scoring, expected_behind(plan, config, l, stream.first + stream.taken), heads);
     for (std::size_t i = 0; i < heads.size(); ++i) {
       const std::int64_t g = heads[i].number;
       layer.heads[g].mass = of_tokens(heads[i].mass, kept[i]);

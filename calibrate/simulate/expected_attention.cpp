@@ -11,7 +11,6 @@
 
 #include "analyzer/capture/mean_rotation-inl.hpp"
 #include "analyzer/capture/tensors-inl.hpp"
-#include "base/error.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -51,9 +50,7 @@ PartPlanner planner_of(const ExpectedAttention& part) {
   Needs needs;
   needs.queries_without_first = {part.sink};
   return best_scored(needs, part.budget, [&part](const Draft& draft, std::int64_t layer) {
-    if (draft.config.norms_after_rope || draft.config.rotated_norms)
-      fail(ErrorCode::usage, draft.policy.name,
-           ": the model norms queries after RoPE, so that their mean says nothing of their place");
+    require_turning_queries(draft);
     return expected_scores(part, draft, layer);
   });
 }

@@ -26,6 +26,20 @@ struct Scoring {
   }
 };
 
+/// A layer's queries of a prompt before RoPE, in the mean.
+struct MeanQueries {
+  at::Tensor query;      // [n_heads, head_dim] float32
+  at::Tensor magnitude;  // [n_heads, pairs] float32: of the pairs of channels that RoPE turns
+};
+
+/// The same as they would be behind the last token, in the mean over places there.
+struct ExpectedQueries {
+  at::Tensor query;  // [n_heads, head_dim] float32
+  /// [n_heads, pairs] float32: by how much the pairs of queries are longer than those of their
+  /// mean.
+  at::Tensor longer;
+};
+
 /// What one KV head holds, all of which its last token sees.
 struct HeldHead {
   std::int64_t number = 0;  // of the KV head
@@ -41,6 +55,7 @@ std::int64_t query_rows(const Decoding& part);
 /// more than the budget. Adds what the rows attend to to the masses, where there are some.
 std::vector<std::vector<std::int64_t>> tokens_that_stay(const Decoding& part,
                                                         const Scoring& scoring,
+                                                        const ExpectedQueries& expected,
                                                         std::vector<HeldHead>& heads);
 
 /// Whether one of a layer's heads is marked.

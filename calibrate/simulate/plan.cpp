@@ -30,6 +30,7 @@ Needs needs_of(std::span<const Policy> policies) {
       all.rows = std::max(all.rows, needs.rows);
       all.columns |= needs.columns;
       all.value_outputs |= needs.value_outputs;
+      all.mean_queries |= needs.mean_queries;
       all.last_queries = std::max(all.last_queries, needs.last_queries);
       add_new(all.queries_without_first, needs.queries_without_first);
       add_new(all.repetitions, needs.repetitions);
@@ -153,6 +154,34 @@ PartPlanner planner_of(const Precision& part) {
            " layers, the model has ", draft.layers());
   };
   return {.cut = check, .window_of = [](std::int64_t) { return std::nullopt; }};
+}
+
+namespace {
+
+bool has_local_rope(const model::Config& config, std::int64_t layer) {
+  return config.window[layer] > 0 && config.local_rope;
+}
+
+std::int64_t turning_channels(const model::Config& config, std::int64_t layer) {
+  return has_local_rope(config, layer) ? config.local_rotary_dim : config.rotary_dim;
+}
+
+}  // namespace
+
+model::RopeFrequencies rope_of_layer(const model::Config& config, std::int64_t layer,
+                                     std::int64_t tokens) {
+  return model::rope_frequencies(has_local_rope(config, layer) ? *config.local_rope : config.rope,
+                                 turning_channels(config, layer), config.context_length, tokens);
+}
+
+std::int64_t turning_pairs(const model::Config& config, std::int64_t layer) {
+  return config.has_rope(layer) ? turning_channels(config, layer) / 2 : 0;
+}
+
+void require_turning_queries(const Draft& draft) {
+  if (draft.config.norms_after_rope || draft.config.rotated_norms)
+    fail(ErrorCode::usage, draft.policy.name,
+         ": the model norms queries after RoPE, so that their mean says nothing of their place");
 }
 
 std::vector<double> group_means(const std::vector<double>& of_heads, std::int64_t heads) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -43,6 +44,8 @@ struct HeadCut {
   std::int64_t copied() const;  // how many tokens are copied, for all query heads together
 };
 
+struct MeanQueries;
+
 /// What a policy does to one prompt. Two policies with equal plans generate the same, so that only
 /// one of them needs to be run.
 struct Plan {
@@ -56,6 +59,8 @@ struct Plan {
   std::optional<LagKv> lag;
   std::optional<Decoding> decoding;
   LazyHeads cut_heads;
+  /// [layer]: what tokens are scored by, if it is the prompt's mean query.
+  std::shared_ptr<const std::vector<MeanQueries>> mean_queries;
   std::optional<Pod> pod;  // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
   std::optional<Quest> quest;
@@ -75,6 +80,7 @@ struct Needs {
   std::int64_t rows = 0;       // how many of the last attention rows of every layer
   bool columns = false;        // the sums of all attention columns
   bool value_outputs = false;  // how much the values of tokens give to the output
+  bool mean_queries = false;   // the mean of the queries before RoPE
   /// The queries of so many of the last tokens, and if there are any, that of the first decode
   /// step.
   std::int64_t last_queries = 0;

@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "analyzer/model/rope.hpp"
 #include "calibrate/simulate/held_heads_impl.hpp"
 #include "calibrate/simulate/plan.hpp"
 
@@ -35,6 +36,7 @@ struct PromptFacts::State {
   std::vector<at::Tensor> columns = {};        // [n_layers] of [n_kv_heads, n], on the host
   std::vector<at::Tensor> value_outputs = {};  // [n_layers] of [n_kv_heads, n], float32
   std::vector<std::vector<QuerySpread>> queries = {};  // [needs.queries_without_first][layer]
+  std::shared_ptr<std::vector<MeanQueries>> mean_queries = {};  // [n_layers], if needed
   std::vector<std::vector<at::Tensor>> repeated = {};  // [needs.repetitions][layer] [kv head, n]
   std::vector<LastQueries> last_queries = {};          // [n_layers], if they are needed
   std::vector<std::vector<double>> prefill_mass = {};  // [needs.prefill_masses][layer * head]
@@ -102,6 +104,7 @@ PartPlanner planner_of(const Pod& part);                // pod.cpp
 PartPlanner planner_of(const DynamicKv& part);          // budgets.cpp
 PartPlanner planner_of(const SnapKv& part);             // budgets.cpp
 PartPlanner planner_of(const AdaKv& part);              // adakv.cpp
+PartPlanner planner_of(const HeadKv& part);             // adakv.cpp
 PartPlanner planner_of(const CriticalKv& part);         // criticalkv.cpp
 PartPlanner planner_of(const ChunkKv& part);            // chunkkv.cpp
 PartPlanner planner_of(const H2o& part);                // h2o.cpp
@@ -142,6 +145,15 @@ at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const 
                          std::int64_t layer);
 /// The same for each KV head, or each query head, as the part keeps tokens.
 at::Tensor window_scores(const WindowBudget& select, const Draft& draft, std::int64_t layer);
+/// RoPE of a layer that has it, in a text of so many tokens.
+model::RopeFrequencies rope_of_layer(const model::Config& config, std::int64_t layer,
+                                     std::int64_t tokens);
+/// How many pairs of a layer's channels RoPE turns: channel i and channel i + so many.
+std::int64_t turning_pairs(const model::Config& config, std::int64_t layer);
+
+/// Error(usage) for a model whose queries cannot be turned to another place once they are averaged.
+void require_turning_queries(const Draft& draft);
+
 /// Scores [rows, positions] with those of the window behind them: the best of all, and 1 more.
 at::Tensor with_window(const at::Tensor& scores, std::int64_t window);
 

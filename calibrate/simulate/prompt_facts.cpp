@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/hypot.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 
@@ -24,6 +25,9 @@ PromptFacts::PromptFacts(Needs needs, const model::Config& config, std::int64_t 
   s.value_outputs.resize(static_cast<std::size_t>(config.n_layers));
   s.last_queries.resize(static_cast<std::size_t>(config.n_layers));
   s.queries.resize(s.needs.queries_without_first.size());
+  if (s.needs.mean_queries)
+    s.mean_queries =
+        std::make_shared<std::vector<MeanQueries>>(static_cast<std::size_t>(config.n_layers));
   s.repeated.resize(s.needs.repetitions.size());
   for (auto& layers : s.repeated)
     for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
@@ -59,6 +63,12 @@ void add_masses(std::vector<double>& masses, const capture::AttentionInputs& in,
 
 void PromptFacts::queries(std::int64_t layer, const AnyView<3>& query) {
   State& s = *state_;
+  if (s.mean_queries) {
+    const at::Tensor rows = capture::tensor_of(query).to(at::kFloat);
+    const std::int64_t pairs = turning_pairs(s.config, layer);
+    (*s.mean_queries)[layer] = {
+        rows.mean(1), at::hypot(rows.narrow(2, 0, pairs), rows.narrow(2, pairs, pairs)).mean(1)};
+  }
   for (std::size_t i = 0; i < s.queries.size(); ++i) {
     const std::int64_t first = s.needs.queries_without_first[i];
     s.queries[i].resize(static_cast<std::size_t>(s.config.n_layers));

@@ -102,7 +102,7 @@ std::int64_t rows_to_keep(const Needs& needs) {
 
 bool ReadPrompt::tells(const Needs& needs) const {
   return !needs.columns && !needs.value_outputs && needs.queries_without_first.empty() &&
-         needs.repetitions.empty() &&
+         !needs.mean_queries && needs.repetitions.empty() &&
          std::min(rows_to_keep(needs), state_->tokens) <= state_->rows_kept();
 }
 

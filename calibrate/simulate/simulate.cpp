@@ -260,7 +260,7 @@ class Simulation {
       facts.prefill(in);
       read->prefill(in);
     }};
-    if (!facts.needs().queries_without_first.empty())
+    if (!facts.needs().queries_without_first.empty() || facts.needs().mean_queries)
       observers.queries = [&](auto layer, auto, const auto& query) { facts.queries(layer, query); };
     if (facts.needs().value_outputs)
       observers.value_outputs = [&](auto layer, auto, const auto& outputs) {

@@ -86,6 +86,13 @@ def dynamickv_document(model, budgets, window: int = 16, kernel: int = 7, poolin
     return _document(model, "dynamickv", settings, {"budgets": list(budgets)})
 
 
+def headkv_document(model, budgets, window: int = 16, kernel: int = 7) -> dict:
+    """Fixed budgets of the KV heads, [layer][KV head], the window not counted."""
+    heads = [budget for layer in budgets for budget in layer]
+    settings = {"budget": round(sum(heads) / len(heads)) + window, "window": window, "kernel": kernel}
+    return _document(model, "headkv", settings, {"budgets": budgets})
+
+
 def lagkv_document(model, sink: int, lag: int, ratio: str) -> dict:
     return _document(model, "lagkv", {"sink": sink, "lag": lag, "ratio": ratio})
 

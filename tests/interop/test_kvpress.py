@@ -14,6 +14,7 @@ from support import (
     dynamickv_document,
     export,
     head_document,
+    headkv_document,
     lagkv_document,
     lazy_document,
     selection_document,
@@ -115,6 +116,17 @@ class KvpressTest(unittest.TestCase):
         document = dynamickv_document(self.model, budgets)
         for length in LENGTHS:
             self.check_cut(document, length, [budget + 16 for budget in budgets])
+
+    def test_budgets_of_heads(self):
+        for window, kernel in ((16, 7), (64, 5)):
+            budgets = [[(layer * 53 + head * 97) % 240 for head in range(3)] for layer in range(30)]
+            document = headkv_document(self.model, budgets, window, kernel)
+            for length in LENGTHS:
+                ours = self.ours(document, length)["positions"]
+                self.prefill(document, length)
+                kept = unmasked(self.model, length)
+                self.assertEqual(kept, ours)
+                self.assertEqual([[len(head) - window for head in layer] for layer in kept], budgets)
 
     def test_partitions(self):
         for sink, lag, ratio, keep in ((16, 64, "1/4", 16), (4, 128, "1/6", 21)):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kvpress's DecodingPress and `decoding` hold the same tokens, layer by layer and head by head, while the demo model
-generates."""
+"""kvpress's DecodingPress, as it is exported, and `decoding` hold the same tokens, layer by layer and head by head, while
+the demo model generates."""
 
 import unittest
 
 import torch
-from kvpress import DecodingPress, KeyDiffPress, SnapKVPress, TOVAPress
-from kvpress_support import demo_model, evaluated, places_among
-from support import MODEL
+from kvpress import DecodingPress, SnapKVPress
+from kvpress_support import demo_model, evaluated, load_press, places_among
+from support import MODEL, export, selection_document
 from transformers import DynamicCache
 
 PROMPT = 200  # tokens
@@ -15,12 +15,12 @@ NEW = 45
 # kvpress leaves the tokens in the order of their scores, so after a choice its pooling has other neighbours: nothing is
 # pooled here. Of l2, equal tokens have keys of equal length in the first layer, but for their rounding: left out.
 CASES = (
-    ("keydiff", {"budget": 64, "every": 8}, KeyDiffPress()),
-    ("keydiff", {"budget": 150, "every": 1}, KeyDiffPress()),
-    ("tova", {"budget": 64, "every": 8}, TOVAPress()),
-    ("tova", {"budget": 120, "every": 1}, TOVAPress()),
-    ("snapkv", {"budget": 64, "every": 9, "window": 1, "kernel": 1}, SnapKVPress(window_size=1, kernel_size=1)),
-    ("snapkv", {"budget": 80, "every": 20, "window": 8, "kernel": 1}, SnapKVPress(window_size=8, kernel_size=1)),
+    {"by": "keydiff", "budget": 64, "every": 8},
+    {"by": "keydiff", "budget": 150, "every": 1},
+    {"by": "tova", "budget": 64, "every": 8},
+    {"by": "tova", "budget": 120, "every": 1},
+    {"by": "snapkv", "budget": 64, "every": 9, "window": 1, "kernel": 1},
+    {"by": "snapkv", "budget": 80, "every": 20, "window": 8, "kernel": 1},
 )
 
 
@@ -79,14 +79,16 @@ class KvpressDecodingTest(unittest.TestCase):
 
     def test_the_same_tokens_are_held(self):
         policies = []
-        for by, settings, _ in CASES:
+        for settings in CASES:
             given = ",".join(f"{key}={value}" for key, value in settings.items())
-            policies.append(f"decoding:by={by},prompt=whole,{given}")
+            policies.append(f"decoding:prompt=whole,{given}")
         told = evaluated(MODEL, policies, self.ids, ("--new", NEW))
-        for (by, settings, scorer), ours in zip(CASES, told):
-            with self.subTest(by=by, **settings):
-                kind = DecodingPress if settings.get("window", 1) == 1 else PlacedDecodingPress
-                press = kind(base_press=scorer, compression_interval=settings["every"], target_size=settings["budget"])
+        for settings, ours in zip(CASES, told):
+            with self.subTest(**settings):
+                press = load_press(export(selection_document(self.model, "decoding", settings), "kvpress"))
+                if settings.get("window", 1) > 1:
+                    self.assertEqual(press.base_press, SnapKVPress(window_size=settings["window"], kernel_size=1))
+                    press = PlacedDecodingPress(press.base_press, press.compression_interval, press.target_size)
                 tokens, cache = self.theirs(press)
                 self.assertEqual(ours["tokens"], tokens)
                 held = settings["budget"] + (NEW - 1) % settings["every"]

@@ -58,12 +58,15 @@ class Wheel(unittest.TestCase):
     def test_demo_and_python(self):
         kvatlas = self.folder / "venv/bin/kvatlas"
         self.assertIn("LibTorch", self.said(kvatlas, "--version"))
+        with open("/dev/full", "w") as full:
+            help_ = subprocess.run([kvatlas, "demo", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((help_.returncode, help_.stderr.strip()), (1, "kvatlas: writing to stdout failed: No space left on device"))
         shown = self.said(kvatlas, "demo", "--model", support.MODEL)
         self.assertIn("All 6 prompts", shown)
         demo = self.folder / "kvatlas-demo"
         for name in ("model.txt", "generated.txt", "profile.txt", "calibration.txt", "evaluation.txt", "report.html"):
             self.assertGreater((demo / name).stat().st_size, 100, name)
-        self.assertTrue({"simlayerkv", "pod", "dynamickv", "lagkv"} <= set(json.loads((demo / "policy.json").read_text())))
+        self.assertTrue({"simlayerkv", "pod", "dynamickv", "headkv", "lagkv"} <= set(json.loads((demo / "policy.json").read_text())))
         self.assertGreater(len(list((demo / "export").iterdir())), 10)
         lazy, lengths = json.loads(self.said(self.python, "-c", CODE, support.MODEL_DIR))
         for flag, length in zip(lazy, lengths):

@@ -262,6 +262,8 @@ TEST_P(ContinuationsOf, HoldBudgetsWhileDecoding) {
       "decoding:budget=20,every=6,by=tova,prompt=whole",
       "decoding:budget=24,every=7,by=keydiff",
       "decoding:budget=24,every=3,by=l2",
+      "decoding:budget=24,every=5,by=triattention",
+      "decoding:budget=24,every=4,by=triattention,prompt=whole",
       "decoding:budget=24,every=8,by=rkv,window=4,kernel=5",
       "decoding:budget=30,every=6,by=rkv,window=2,lambda=0.9,prompt=whole",
       "decoding:budget=16,every=4,by=streaming,initial=3",

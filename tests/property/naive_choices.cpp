@@ -2,8 +2,13 @@
 // What a budget that holds while decoding means (docs/decoding.md), in double.
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <numeric>
 
+#include <ATen/core/Tensor.h>
+
+#include "analyzer/model/rope.hpp"
+#include "calibrate/simulate/held_heads_impl.hpp"
 #include "tests/property/naive_decode.hpp"
 
 namespace kvatlas::calibrate {
@@ -160,9 +165,62 @@ std::vector<double> NaiveDecode::choice_scores(std::int64_t layer, std::int64_t 
         scores[i] = part.lambda * scores[i] - (1 - part.lambda) * like[i];
       break;
     }
+    case By::triattention: {
+      std::fill(scores.begin(), scores.end(), -1e300);
+      for (std::int64_t h = g * group_; h < (g + 1) * group_; ++h) {
+        const Row of_head = expected_attention(layer, h, positions);
+        const auto count = static_cast<double>(of_head.size());
+        const double mean = std::accumulate(of_head.begin(), of_head.end(), 0.0) / count;
+        double squares = 0;
+        for (const double score : of_head) squares += (score - mean) * (score - mean) / count;
+        for (std::size_t i = 0; i < scores.size(); ++i)
+          scores[i] = std::max(scores[i], (of_head[i] - mean) / std::sqrt(squares));
+      }
+      break;
+    }
     case By::streaming:
       for (std::size_t i = 0; i < positions.size(); ++i) scores[i] = -static_cast<double>(i);
       break;
+  }
+  return scores;
+}
+
+/// TriAttention's trigonometric series, by the angle between the mean query and each key before
+/// RoPE.
+std::vector<double> NaiveDecode::expected_attention(std::int64_t layer, std::int64_t h,
+                                                    const Positions& positions) const {
+  const auto& keys = heads_[index(layer * config_.n_heads + h)].key;
+  const MeanQueries& mean = (*plan_.mean_queries)[index(layer)];
+  const auto number = [](const at::Tensor& of, std::int64_t row, std::size_t column) {
+    return of[row][static_cast<std::int64_t>(column)].item<double>();
+  };
+  const bool local = config_.window[index(layer)] > 0 && config_.local_rope;
+  model::RopeFrequencies rope;
+  if (config_.has_rope(layer))
+    rope = model::rope_frequencies(local ? *config_.local_rope : config_.rope,
+                                   local ? config_.local_rotary_dim : config_.rotary_dim,
+                                   config_.context_length, position_);
+  const std::size_t pairs = rope.inverse_frequency.size();
+  Row scores;
+  for (const auto j : positions) {
+    const Row& key = keys[index(j)];
+    double score = 0;
+    for (std::size_t c = 2 * pairs; c < key.size(); ++c) score += number(mean.query, h, c) * key[c];
+    for (std::size_t f = 0; f < pairs; ++f) {
+      const double frequency = static_cast<double>(rope.inverse_frequency[f]);
+      const std::complex<double> query(number(mean.query, h, f), number(mean.query, h, f + pairs)),
+          turned(key[f], key[f + pairs]),
+          before = turned * std::polar(1.0, -static_cast<double>(j) * frequency);
+      const double angle = std::arg(query * std::conj(before));
+      const double scale = static_cast<double>(rope.scale);
+      for (std::int64_t power = 0; power <= 16; ++power) {
+        const double distance = static_cast<double>(position_ - j + (std::int64_t{1} << power));
+        score += scale * std::abs(query) * std::abs(before) *
+                 std::cos(distance * frequency + angle) / 17;
+      }
+      score += scale * (number(mean.magnitude, h, f) - std::abs(query)) * std::abs(before);
+    }
+    scores.push_back(score);
   }
   return scores;
 }

@@ -80,6 +80,8 @@ class NaiveDecode {
   Row choice_scores(std::int64_t layer, std::int64_t g, const std::vector<std::int64_t>& positions);
   Row importance(std::int64_t layer, std::int64_t g,
                  const std::vector<std::int64_t>& positions) const;
+  Row expected_attention(std::int64_t layer, std::int64_t h,
+                         const std::vector<std::int64_t>& positions) const;
   Row redundancy(std::int64_t layer, std::int64_t g,
                  const std::vector<std::int64_t>& positions) const;
 

@@ -13,6 +13,7 @@
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
 #include "tests/property/simulation_fixture.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -314,6 +315,72 @@ TEST_P(PlanOf, ExpectedAttentionKeepsWhatLaterQueriesWouldAttendTo) {
       {.queries = [&](auto layer, auto, const auto& query) { check(layer, floats(query)); }});
 }
 
+TEST_P(PlanOf, TriAttentionKeepsWhatTheMeanQueryWouldAttendTo) {
+  const Plan plan = plan_of("decoding:by=triattention,budget=31");
+  const std::int64_t group = config.n_heads / config.n_kv_heads;
+  const auto check = [&](std::int64_t layer, const AnyView<3>& queries,
+                         const capture::Sequence& sequence) {
+    const auto floats = [](const AnyView<3>& of) {
+      return View<const float, 3>(static_cast<const float*>(of.data), of.sizes, of.strides);
+    };
+    const auto query = floats(queries), key = floats(sequence.cache(layer).key);
+    Matrix rotation = mean_rotation(config, layer, kTokens + 1, 1);
+    for (std::int64_t behind = 2; behind <= 65536; behind *= 2) {
+      const Matrix more = mean_rotation(config, layer, kTokens + behind, 1);
+      for (std::size_t r = 0; r < more.size(); ++r)
+        for (std::size_t c = 0; c < more.size(); ++c) rotation[r][c] += more[r][c];
+    }
+    const bool local = config.window[layer] > 0 && config.local_rope;
+    const std::int64_t half =
+        !config.has_rope(layer) ? 0 : (local ? config.local_rotary_dim : config.rotary_dim) / 2;
+    const double scale = half == 0 ? 1
+                                   : std::hypot(mean_rotation(config, layer, 1, 1)[0][0],
+                                                mean_rotation(config, layer, 1, 1)[half][0]);
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+      SCOPED_TRACE(str("layer ", layer, ", head ", g));
+      const std::int64_t first = config.key_window(layer).first_key(kTokens - 1);
+      std::vector<double> greatest(kTokens, -1e300);
+      for (std::int64_t h = g * group; h < (g + 1) * group; ++h) {
+        std::vector<double> mean(rotation.size()), longer(static_cast<std::size_t>(half));
+        for (std::int64_t i = 0; i < kTokens; ++i) {
+          for (std::size_t c = 0; c < mean.size(); ++c)
+            mean[c] += static_cast<double>(query(h, i, c)) / kTokens;
+          for (std::int64_t f = 0; f < half; ++f)
+            longer[f] += std::hypot(query(h, i, f), query(h, i, f + half)) / kTokens;
+        }
+        for (std::int64_t f = 0; f < half; ++f) longer[f] -= std::hypot(mean[f], mean[f + half]);
+        std::vector<double> scores(kTokens);
+        double sum = 0, squares = 0;
+        for (std::int64_t j = first; j < kTokens; ++j) {
+          for (std::size_t r = 0; r < mean.size(); ++r)
+            for (std::size_t c = 0; c < mean.size(); ++c)
+              scores[j] += rotation[r][c] / 17 * mean[c] * static_cast<double>(key(g, j, r));
+          for (std::int64_t f = 0; f < half; ++f)
+            scores[j] += scale * longer[f] * std::hypot(key(g, j, f), key(g, j, f + half));
+          sum += scores[j] / static_cast<double>(kTokens - first);
+        }
+        for (std::int64_t j = first; j < kTokens; ++j)
+          squares += (scores[j] - sum) * (scores[j] - sum) / static_cast<double>(kTokens - first);
+        for (std::int64_t j = first; j < kTokens; ++j)
+          greatest[j] = std::max(greatest[j], (scores[j] - sum) / std::sqrt(squares));
+      }
+      if (kTokens - first > 31)
+        expect_best(plan.heads[layer][g], greatest, kTokens, 31);
+      else
+        EXPECT_TRUE(plan.heads[layer][g].tokens.empty());
+    }
+  };
+  // The queries of the prompt, beside the keys that were kept of it.
+  const auto policy = policies({"full"});
+  const Prefilled prompt = prefill(ids, policy);
+  capture::Sequence sequence = engine.sequence();
+  const capture::Engine::Step step{&sequence, ids};
+  engine.run({&step, 1}, capture::Logits::last,
+             {.queries = [&](auto layer, auto, const auto& query) {
+               check(layer, query, prompt.sequence);
+             }});
+}
+
 TEST_P(PlanOf, SelectionsKeepTheBestByTheWindow) {
   const auto layers = attention();
   for (const std::string name : {"snapkv", "pyramidkv", "dynamickv"}) {
@@ -366,6 +433,53 @@ TEST_P(PlanOf, AdaKvSharesTheBudgetOfALayerAmongItsHeads) {
       EXPECT_GE(least_shared, most_left - 1e-4);
     }
   }
+}
+
+TEST_P(PlanOf, HeadKvSharesTheBudgetAmongAllHeads) {
+  const auto layers = attention();
+  for (const std::int64_t safe : {0, 20}) {
+    SCOPED_TRACE(safe);
+    const Plan plan = plan_of(
+        str("headkv:window=8,budget=28,kernel=5,safeguard=", static_cast<double>(safe) / 28));
+    std::int64_t kept = 0;
+    double least_shared = 1e300, most_left = -1e300;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer)
+      for (std::int64_t g = 0; g < config.n_kv_heads; ++g) {
+        const HeadCut& cut = plan.heads[layer][g];
+        auto scores = by_window(layers[layer], g);
+        const auto count = std::ssize(cut.tokens) - kWindow;
+        EXPECT_GE(std::ssize(cut.tokens), safe);
+        expect_best(cut, scores, kBefore, count);
+        kept += count;
+        scores.resize(static_cast<std::size_t>(kBefore));
+        std::sort(scores.begin(), scores.end(), std::greater<>());
+        if (count > std::max<std::int64_t>(0, safe - kWindow))
+          least_shared = std::min(least_shared, scores[count - 1]);
+        if (count < kBefore) most_left = std::max(most_left, scores[count]);
+      }
+    EXPECT_EQ(kept, 20 * config.n_kv_heads * config.n_layers);
+    EXPECT_GE(least_shared, most_left - 1e-4);
+  }
+}
+
+TEST_P(PlanOf, HeadKvWithBudgetsOfHeads) {
+  const auto layers = attention();
+  auto policy = policies({"headkv:window=8,budget=28,kernel=5"});
+  auto& fixed = std::get<HeadKv>(policy[0].parts.at(0)).fixed.emplace();
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    for (auto& row = fixed.emplace_back(); std::ssize(row) < config.n_kv_heads;)
+      row.push_back((layer * 31 + std::ssize(row) * 57) %
+                    (kBefore + 40));  // some more than there are
+  const Prefilled prompt = prefill(ids, policy);
+  const Plan plan = make_plan(policy[0], prompt.facts, prompt.sequence, config);
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g)
+      expect_best(plan.heads[layer][g], by_window(layers[layer], g), kBefore,
+                  std::min(fixed[layer][g], kBefore));
+  fixed.pop_back();
+  EXPECT_THAT(testing_support::error_of(
+                  [&] { make_plan(policy[0], prompt.facts, prompt.sequence, config); }),
+              testing::HasSubstr("the policy has budgets for"));
 }
 
 TEST_P(PlanOf, ChunkKvKeepsTheBestChunks) {

@@ -26,7 +26,7 @@ const std::vector<std::vector<std::string>> kRounds = {
     {"adakv:window=8,budget=30", "chunkkv:window=8,budget=30,chunk=7",
      "criticalkv:window=8,budget=30", "tova:budget=30", "keydiff:budget=30"},
     {"decoding:window=8,budget=30,every=8", "decoding:budget=30,every=4,by=tova",
-     "decoding:budget=30,every=4,by=h2o"},
+     "decoding:budget=30,every=4,by=h2o", "decoding:budget=30,every=4,by=triattention"},
     {"expected-attention:budget=30", "expected-attention:budget=30,sink=9,future=3"},
     {"kvzip:budget=30", "kvzip:budget=30,sink=2,chunk=33",
      "pod:delta=0.3,initial=4,recent=20,prefill=shared+kvzip:budget=30"},

@@ -108,6 +108,7 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "snapkv:window=8,budget=200+pod:delta=1,initial=4,recent=16",
       "h2o:budget=400",
       "adakv:window=8,budget=200",
+      "headkv:window=8,budget=200",
       "chunkkv:window=8,budget=200,chunk=7",
       "chunkkv:window=8,budget=20,chunk=100",
       "criticalkv:window=8,budget=200",
@@ -166,6 +167,7 @@ const std::vector<std::string> kMixed = {
     "criticalkv:window=8,budget=24+kv4",
     "chunkkv:window=8,budget=24,chunk=5",
     "adakv:window=8,budget=24",
+    "headkv:window=8,budget=24",
     ("simlayerkv:threshold=0.4,recent=24,granularity=head+"
      "adakv:window=8,budget=24,heads=query"),
     "pod:delta=0.3,initial=4,recent=24,tau=0.5",

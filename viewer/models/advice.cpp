@@ -143,6 +143,28 @@ Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
   return advice;
 }
 
+Advice head_budgets_advice(const calibrate::HeadKv& part) {
+  const calibrate::HeadBudgets& budgets = part.fixed.value();
+  struct Place {
+    std::size_t layer = 0, head = 0;
+  } most, least;
+  for (std::size_t l = 0; l < budgets.size(); ++l)
+    for (std::size_t g = 0; g < budgets[l].size(); ++g) {
+      if (budgets[l][g] > budgets[most.layer][most.head]) most = {l, g};
+      if (budgets[l][g] < budgets[least.layer][least.head]) least = {l, g};
+    }
+  Advice advice;
+  advice.layer = static_cast<std::int64_t>(most.layer);
+  advice.reason = str("KV head ", most.head, " of layer ", most.layer, " keeps ",
+                      budgets[most.layer][most.head], " tokens; the same for all would be ",
+                      part.select.budget - part.select.window, ".");
+  advice.risk = str("KV head ", least.head, " of layer ", least.layer, " keeps only ",
+                    budgets[least.layer][least.head],
+                    ": what it needs of other texts than those "
+                    "of the profile is lost for good.");
+  return advice;
+}
+
 Advice sweep_advice(const SweepModel& model, const SweepSettings& settings,
                     const SweepModel::Candidate& candidate) {
   const auto kept =

@@ -26,6 +26,7 @@ Advice lazy_advice(const LazyModel& model, const LazySettings& settings);
 /// `blocks` are those of query heads that `settings` give.
 Advice blocks_advice(const BlocksModel& model, const BlocksSettings& settings,
                      const calibrate::Blocks& blocks);
+Advice head_budgets_advice(const calibrate::HeadKv& part);  // with budgets
 Advice budgets_advice(const BudgetsModel& model, const BudgetSettings& settings,
                       const BudgetDecisions& decisions);
 /// `candidate` is the one that was chosen.

@@ -109,6 +109,18 @@ json precision_section(const Source& from) {
   return calibrate::section_of(part);
 }
 
+json headkv_section(const Source& from) {
+  return calibrate::section_of(
+      calibrate::part_of(calibrate::method::kHeadKv.name,
+                         section_in(from.documents, calibrate::method::kHeadKv.name)));
+}
+
+/// A method whose section is only made from one that a document has.
+template <const calibrate::Method& method>
+bool is_in_documents(const profile::Reader&, std::span<const Document> documents) {
+  return !section_in(documents, method.name).is_null();
+}
+
 /// How a method's section is made from the choices, and of what.
 struct Maker {
   const calibrate::Method& method;
@@ -125,15 +137,9 @@ const Maker kMakers[] = {
      [](const auto& profile, auto) { return profile.has(name::kDivergence); }, pod_section},
     {calibrate::method::kDynamicKv,
      [](const auto& profile, auto) { return profile.has(name::kCounts); }, dynamic_section},
-    {calibrate::method::kLagKv,
-     [](const auto&, auto documents) {
-       return !section_in(documents, calibrate::method::kLagKv.name).is_null();
-     },
-     lag_section},
-    {calibrate::method::kPrecision,
-     [](const auto&, auto documents) {
-       return !section_in(documents, calibrate::method::kPrecision.name).is_null();
-     },
+    {calibrate::method::kHeadKv, is_in_documents<calibrate::method::kHeadKv>, headkv_section},
+    {calibrate::method::kLagKv, is_in_documents<calibrate::method::kLagKv>, lag_section},
+    {calibrate::method::kPrecision, is_in_documents<calibrate::method::kPrecision>,
      precision_section}};
 static_assert(std::size(kMakers) == calibrate::kMethods.size());
 

@@ -181,9 +181,12 @@ std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json&
     strip.unit = "share of heads that keep keys of their own";
     strip.values = own_keys(member_of(member_of(section, "result"), "lowest"),
                             static_cast<std::size_t>(layers));
-  } else if (calibrate::method::kDynamicKv.is(method.name)) {
+  } else if (calibrate::method::kDynamicKv.is(method.name) ||
+             calibrate::method::kHeadKv.is(method.name)) {
     strip.unit = "tokens, as a share of the most";
-    strip.values = numbers_of(member_of(member_of(section, "result"), "budgets"));
+    for (const json& budget : member_of(member_of(section, "result"), "budgets"))
+      strip.values.push_back(budget.is_array() ? calibrate::mean_of(numbers_of(budget))
+                                               : budget.get<double>());
     const double most =
         strip.values.empty() ? 0 : *std::max_element(strip.values.begin(), strip.values.end());
     for (double& value : strip.values) value = most > 0 ? value / most : 0;

@@ -39,7 +39,7 @@ auto try_read(Read read) -> OrReason<decltype(read())> {
 
 /// The screen on which each of calibrate::kMethods is set, in their order.
 inline constexpr auto kMethodScreens =
-    std::to_array<const char*>({"lazy", "blocks", "budgets", "sweep", "precision"});
+    std::to_array<const char*>({"lazy", "blocks", "budgets", "budgets", "sweep", "precision"});
 static_assert(kMethodScreens.size() == calibrate::kMethods.size());
 
 struct MethodModels {

@@ -186,6 +186,36 @@ void show_budgets(const BudgetsModel& model, const Choices& choices,
   card.chart.marks.push_back({"the same for all", even, false});
 }
 
+void show_head_budgets(const calibrate::HeadKv& part, const Choices& choices,
+                       const calibrate::CacheShape& shape, PolicyCard& card) {
+  if (!part.fixed) fail(ErrorCode::usage, "the document has no budgets of heads");
+  card.setting =
+      str("budget ", part.select.budget, " a head in the mean, window ", part.select.window);
+  set_kept({.name = {}, .parts = {part}}, shape, choices.length, card);
+  card.advice = head_budgets_advice(part);
+  card.chart.title = "most, mean and least tokens kept by a layer's heads, beside the window";
+  card.chart.x = layer_axis(shape.layers);
+  card.chart.table.columns = {
+      {"layer"}, {"most", "tokens"}, {"mean", "tokens"}, {"least", "tokens"}};
+  Bars most{"most", {}}, mean{"mean", {}}, least{"least", {}};
+  double top = 1;
+  for (std::size_t l = 0; l < part.fixed->size(); ++l) {
+    std::vector<double> heads((*part.fixed)[l].begin(), (*part.fixed)[l].end());
+    const auto [low, high] = std::minmax_element(heads.begin(), heads.end());
+    const double middle = calibrate::mean_of(heads);
+    const auto x = static_cast<double>(l);
+    most.bars.push_back({x, *high, str(*high)});
+    mean.bars.push_back({x, middle, fixed_text(middle, 0)});
+    least.bars.push_back({x, *low, str(*low)});
+    card.chart.table.rows.push_back({x, *high, middle, *low});
+    top = std::max(top, *high);
+  }
+  card.chart.bars = {std::move(most), std::move(mean), std::move(least)};
+  card.chart.y = {"", "", {{0, "0"}, {top, str(top)}}, {{0, top}}};
+  const auto even = static_cast<double>(part.select.budget - part.select.window);
+  card.chart.marks.push_back({"the same for all", even, false});
+}
+
 void show_sweep(const SweepModel& model, const Choices& choices, const calibrate::CacheShape& shape,
                 PolicyCard& card) {
   SweepSettings settings = choices.sweep;
@@ -262,7 +292,9 @@ bool is_present(const json& settings, const Choices& choices, const OverviewMode
     case 2:
       return is_number(settings, "budget", static_cast<double>(choices.budgets.budget)) &&
              is_number(settings, "window", static_cast<double>(choices.budget_counts.window));
-    case 4: {
+    case 3:
+      return true;  // nothing in the window changes it
+    case 5: {
       if (!model.precision.model) return false;
       const auto chosen = curve_point(*model.precision.model, choices.precision_point);
       return !chosen || chosen == model.precision.model->calibrated;
@@ -332,6 +364,15 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
       "LagKV's settings are swept by calibration: 'kvatlas calibrate lagkv' makes a document to "
       "open here",
       sweep_model);
+  const json& head_budgets = section_in(documents, calibrate::method::kHeadKv.name);
+  model.head_budgets = read_section(
+      calibrate::method::kHeadKv, head_budgets,
+      "Budgets of heads are found by calibration: 'kvatlas calibrate headkv' makes a document to "
+      "open here",
+      [](const json& section) {
+        return std::get<calibrate::HeadKv>(
+            calibrate::part_of(calibrate::method::kHeadKv.name, section));
+      });
   const json& precision = section_in(documents, calibrate::method::kPrecision.name);
   model.precision = read_section(
       calibrate::method::kPrecision, precision,
@@ -396,10 +437,13 @@ OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   show(2, model.methods.budgets, [&](const BudgetsModel& budgets, PolicyCard& card) {
     show_budgets(budgets, choices, model.shape, card);
   });
-  show(3, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {
+  show(3, model.head_budgets, [&](const calibrate::HeadKv& part, PolicyCard& card) {
+    show_head_budgets(part, choices, model.shape, card);
+  });
+  show(4, model.sweep, [&](const SweepModel& sweep, PolicyCard& card) {
     show_sweep(sweep, choices, model.shape, card);
   });
-  show(4, model.precision, [&](const PrecisionModel& precision, PolicyCard& card) {
+  show(5, model.precision, [&](const PrecisionModel& precision, PolicyCard& card) {
     show_precision(precision, choices, model.shape, card);
   });
   view.table.columns = {{"policy"},         {"setting"},      {"KV kept", "share"},

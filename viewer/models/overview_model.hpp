@@ -25,6 +25,7 @@ struct OverviewModel {
   std::vector<Fact> provenance;  // about the profile
   calibrate::CacheShape shape;
   MethodModels methods;
+  OrReason<calibrate::HeadKv> head_budgets;
   OrReason<SweepModel> sweep;
   OrReason<PrecisionModel> precision;
   /// What a document holds of each policy's score.

@@ -123,7 +123,7 @@ void OverviewScreen::resizeEvent(QResizeEvent* event) {
 void OverviewScreen::arrange(int width) {
   constexpr int most = static_cast<int>(kCards);
   const int wanted = std::clamp((width - 12) / (kLeastCardWidth + 12), 1, most);
-  // Four cards and one below look unfinished.
+  // Five cards and one below look unfinished.
   const int columns = wanted == most - 1 ? most - 2 : wanted;
   if (columns == columns_) return;
   columns_ = columns;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamicKV, SnapKV and PyramidKV. Each KV head keeps the last tokens of the prompt, which are the window, and of the
-other tokens those that the window's rows score highest, as many as the budget of its layer."""
+"""DynamicKV, HeadKV, SnapKV and PyramidKV. Each KV head keeps the last tokens of the prompt, which are the window, and of the
+other tokens those that the window's rows score highest, as many as its own budget or its layer's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Budgets(Planner):
         if part.settings.get("heads", "kv") != "kv":
             raise PolicyError(f"{part.name}: heads=query is simulated by kvatlas alone; this package runs heads=kv")
         self.rows = part["window"]
-        self.is_local = part.name != "dynamickv" or part.budgets is not None
+        self.is_local = part.name not in ("dynamickv", "headkv") or part.budgets is not None
         self.scores: list[torch.Tensor] = []  # [layer] of [heads, positions before the window]
 
     def observe(self, rows, columns):
@@ -29,8 +29,9 @@ class Budgets(Planner):
             self.scores.append(scores)
 
     @cached_property
-    def budgets(self) -> list[int] | None:
-        """[layer], without the tokens of the window. None for a prompt that is no longer than the window."""
+    def budgets(self) -> list[int] | list[list[int]] | None:
+        """[layer], of HeadKV [layer][KV head], without the tokens of the window. None for a prompt that is no longer
+        than the window."""
         part, shape = self.part, self.shape
         if not self.scores:
             return None
@@ -39,15 +40,36 @@ class Budgets(Planner):
             return [base] * shape.layers
         if part.name == "pyramidkv":
             return selection.pyramid_budgets(base, shape.layers)
+        if part.name == "headkv":
+            return self.head_budgets(base, positions)
         if part.budgets is not None:
             return [min(budget, positions) for budget in part.budgets]
         return selection.dynamic_budgets(self.scores, base, part["r_max"], part["update"])
 
-    def selected(self, layer: int, band: Band) -> torch.Tensor | None:
+    def head_budgets(self, base: int, positions: int) -> list[list[int]]:
+        part, shape = self.part, self.shape
+        if part.budgets is not None:
+            return [[min(budget, positions) for budget in row] for row in part.budgets]
+        if positions <= base:
+            return [[positions] * shape.kv_heads] * shape.layers
+        safe = max(0, int(part["budget"] * part["safeguard"]) - part["window"])
+        scores = torch.cat([self.scores_of_heads(layer) for layer in range(shape.layers)])
+        counts = selection.counts_of_best(scores, base * len(scores), safe)
+        return [counts[i : i + shape.kv_heads] for i in range(0, len(counts), shape.kv_heads)]
+
+    def scores_of_heads(self, layer: int) -> torch.Tensor:
+        return self.scores[layer].view(self.shape.kv_heads, self.shape.group, -1).mean(1)
+
+    def selected(self, layer: int, band: Band) -> torch.Tensor | list[torch.Tensor] | None:
         if self.budgets is None:
             return None
-        scores = self.scores[layer].view(self.shape.kv_heads, self.shape.group, -1).mean(1)
-        return selection.best_and_rest(scores, self.budgets[layer], scores.shape[1], len(band.keys))
+        scores, budget = self.scores_of_heads(layer), self.budgets[layer]
+        if isinstance(budget, int):
+            return selection.best_and_rest(scores, budget, scores.shape[1], len(band.keys))
+        return [
+            selection.best_and_rest(row[None], of_head, scores.shape[1], len(band.keys))[0]
+            for row, of_head in zip(scores, budget)
+        ]
 
     def decided(self):
         return {} if self.budgets is None else {"budgets": self.budgets}

@@ -14,7 +14,7 @@ from .policy import Policy
 MAJOR, MINOR = 1, 0
 LARGEST = 64 << 20
 DEEPEST = 24
-SECTIONS = ("simlayerkv", "pod", "dynamickv", "lagkv", "precision", "baseline", "heads")
+SECTIONS = ("simlayerkv", "pod", "dynamickv", "headkv", "lagkv", "precision", "baseline", "heads")
 MEMBERS = ("schema", "model", "provenance", *SECTIONS, "compose", "kv_bits", "kv_residual", "runtime", "pareto", "search",
            "compared")
 MODEL_MEMBERS = ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim", "windows")
@@ -25,6 +25,7 @@ RESULTS = {
     "heads": ("lazy_heads",),
     "pod": ("lowest",),
     "dynamickv": ("budgets", "tasks"),
+    "headkv": ("budgets",),
     "lagkv": ("kept",),
     "precision": ("keys", "values"),
     "baseline": (),
@@ -200,6 +201,8 @@ def _part(section: str, given: dict, shape: ModelShape, task: str | None) -> Par
             raise PolicyError("pod.settings.blocks: blocks in another file are not read; expected result.lowest")
     elif section == "dynamickv":
         part.budgets = _budgets(result, shape, place, task)
+    elif section == "headkv":
+        part.budgets = _head_budgets(result, shape, place)
     elif section == "precision":
         part.formats = _formats(result, shape, place)
     elif section == "lagkv" and result.get("kept", part["keep"]) != part["keep"]:
@@ -269,6 +272,16 @@ def _formats(result: dict, shape: ModelShape, place: str):
         word = SETTINGS["precision"][side]
         of_layers.append(_list(result.get(side), shape.layers, "layers", f"{place}.{side}", word.read))
     return list(zip(*of_layers))
+
+
+def _head_budgets(result: dict, shape: ModelShape, place: str):
+    if "budgets" not in result:
+        return None
+
+    def row(value, at):
+        return _list(value, shape.kv_heads, "KV heads", at, _count)
+
+    return _list(result["budgets"], shape.layers, "layers", f"{place}.budgets", row)
 
 
 def _budgets(result: dict, shape: ModelShape, place: str, task: str | None):

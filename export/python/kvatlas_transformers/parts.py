@@ -95,7 +95,7 @@ SETTINGS["heads"] = SETTINGS["streaming"]
 # What a part does; a policy has one of each kind at most, applied in this order.
 KINDS = {
     "trims layers": ("simlayerkv", "heads", "pyramid-layers", "random-layers"),
-    "selects tokens": ("dynamickv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "h2o"),
+    "selects tokens": ("dynamickv", "headkv", "lagkv", "streaming", "window", "snapkv", "pyramidkv", "h2o"),
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
@@ -154,7 +154,7 @@ class Part:
     name: str
     settings: dict
     lazy: list[list[bool]] | None = None  # [layer][KV head], or one entry for all heads of a layer
-    budgets: list[int] | None = None  # [layer]
+    budgets: list[int] | list[list[int]] | None = None  # [layer], of HeadKV [layer][KV head]
     lowest: list[list[int]] | None = None  # [query head][layer]
     formats: list[tuple[str, str]] | None = None  # [layer]: of its keys and of its values
 

@@ -26,6 +26,7 @@ PLANNERS = {
     "streaming": Streaming,
     "window": Streaming,
     "dynamickv": Budgets,
+    "headkv": Budgets,
     "snapkv": Budgets,
     "pyramidkv": Budgets,
     "h2o": H2o,

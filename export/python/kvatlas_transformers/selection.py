@@ -67,6 +67,15 @@ def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
     return above
 
 
+def counts_of_best(scores: torch.Tensor, count: int, safe: int) -> list[int]:
+    """How many of the `count` largest of all scores [rows, positions] lie in each row, if the `safe` largest of each
+    row are taken first. Of equal scores those of earlier rows count."""
+    guarded = scores.clone()
+    if safe > 0:
+        guarded.scatter_(1, largest(scores, safe), math.inf)
+    return top_counts(list(guarded), count)
+
+
 def layer_budgets(counts: list[int], base: int, positions: int, r_max: float) -> list[int]:
     """How many tokens each layer keeps under DynamicKV, without the window, by how many of the largest scores lie in
     it. No layer keeps more than the cap, and what that cuts off goes to the others: the sum is base * layers, or less

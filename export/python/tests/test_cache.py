@@ -154,6 +154,8 @@ class Memory(OfASmallModel):
         self.check(LAG, [[2 + 2 * 3 + 8 + 2] * 2] * 4, pieces=[30, 31, 32, 33, 34, 35])
         budgets = {"settings": {"window": 4, "budget": 8}, "result": {"budgets": [1, 2, 3, 40]}}
         self.check({"dynamickv": budgets}, [[11, 11], [12, 12], [13, 13], [36, 36]])
+        heads = {"settings": {"window": 4, "budget": 8}, "result": {"budgets": [[1, 2], [3, 4], [0, 40], [5, 5]]}}
+        self.check({"headkv": heads}, [[11, 12], [13, 14], [10, 36], [15, 15]])
 
     def test_values_out_of_a_larger_array_are_copied(self):
         """Fused projections hand over views."""

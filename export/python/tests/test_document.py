@@ -97,6 +97,9 @@ class Document(unittest.TestCase):
         self.refused(document(lagkv=wrong), "lagkv.result.kept: found 11, and 1/6 of 64 tokens are 10")
         self.refused(document(dynamickv={"settings": {"kernel": 4}}), "dynamickv.settings.kernel: found 4")
         self.refused(document(dynamickv={"settings": {"window": 16, "budget": 16}}), "more than the window of 16")
+        uneven = {"settings": {}, "result": {"budgets": [[1, 2], [3], [4, 5], [6, 7]]}}
+        self.refused(document(headkv=uneven), "headkv.result.budgets.1 has 1 entries, and the model has 2 KV heads")
+        self.refused(document(headkv={"settings": {"heads": "query"}}), "headkv.settings.heads: unknown setting")
         self.refused(document(lagkv=LAG, kv_bits=8), "kv_bits: found 8, expected 16, 4 or 2")
         self.refused(document(kv_bits=4, kv_residual=-1), "kv_residual: found -1, expected 0 to 16777216")
         self.refused(document(lagkv=LAG, kv_residual=8), "and no others are stored in fewer")

@@ -24,6 +24,7 @@ def baseline(name: str, **settings) -> dict:
     return {"baseline": {"name": name, "settings": settings}}
 
 
+HEAD_BUDGETS = [[(layer * 53 + head * 97) % 400 for head in range(3)] for layer in range(30)]
 FORMATS = ("16", "fp8", "q8_0", "q4_0", "int4", "int2")
 
 
@@ -62,6 +63,8 @@ def documents(lowest: list[list[int]]) -> dict[str, dict]:
             "kv_bits": 4,
         },
         "given budgets": {"dynamickv": budgets},
+        "budgets of heads": {"headkv": {"settings": {"budget": 256}, "result": {"budgets": HEAD_BUDGETS}}},
+        "the best of all heads": {"headkv": {"settings": {"budget": 256}}},
         "PoD with a gate": {"pod": pod(240, tau=0.6)},
         "PoD by the prompt's own rows": {"pod": {"settings": {"initial": 16, "recent": 240, "delta": 0.4}}},
         "PoD, 4 bits": {"pod": pod(), "kv_bits": 4},

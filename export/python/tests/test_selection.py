@@ -52,6 +52,13 @@ class Selection(unittest.TestCase):
         self.assertEqual(selection.pyramid_budgets(100, 3), [195, 100, 5])
         self.assertEqual(sum(selection.pyramid_budgets(33, 7)), 33 * 7)
 
+    def test_counts_of_best(self):
+        scores = torch.tensor([[5.0, 1, 2, 4], [0, 0, 0, 1], [4, 3, 0, 0]])
+        self.assertEqual(selection.counts_of_best(scores, 3, 0), [2, 0, 1])
+        self.assertEqual(selection.counts_of_best(scores, 2, 0), [2, 0, 0])  # of two equal scores the lower row's
+        self.assertEqual(selection.counts_of_best(scores, 6, 1), [3, 1, 2])
+        self.assertEqual(selection.counts_of_best(scores, 6, 2), [2, 2, 2])
+
     def test_progressive_budgets(self):
         # Two tokens a layer in the mean. The scores' order is, by layer: 0 0 0 1 2 2 2 2.
         rows = [[9.0, 8.5, 8, 0, 0], [7.0, 0, 0, 0, 0], [6.0, 5.5, 5, 4.5, 0], [0.0] * 5]

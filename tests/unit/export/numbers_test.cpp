@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -161,6 +162,57 @@ TEST(KvpressNumbers, SelectionsKeepTheBudget) {
                   std::min(budget, length));
         EXPECT_EQ(press.at("kept"), std::min(budget, length));
       }
+}
+
+/// The arithmetic of LUKVPress, in its float32.
+std::vector<std::int64_t> lukv_kept(const std::vector<double>& prune, std::int64_t length) {
+  std::vector<float> ideal;
+  float sum = 0;
+  std::int64_t left = 0;
+  std::vector<std::int64_t> kept;
+  for (const double ratio : prune) {
+    ideal.push_back(std::clamp(1.0f - static_cast<float>(ratio), 0.0f, 1.0f) *
+                    static_cast<float>(length));
+    sum += ideal.back();
+    kept.push_back(static_cast<std::int64_t>(std::floor(ideal.back())));
+    left -= kept.back();
+  }
+  left += std::clamp(std::llround(sum), static_cast<long long>(ideal.size()),
+                     static_cast<long long>(ideal.size()) * length);
+  std::vector<std::size_t> order(ideal.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return ideal[a] - std::floor(ideal[a]) > ideal[b] - std::floor(ideal[b]);
+  });
+  for (std::size_t i = 0; i < order.size() && static_cast<std::int64_t>(i) < left; ++i)
+    ++kept[order[i]];
+  return kept;
+}
+
+TEST(KvpressNumbers, HeadsKeepTheirBudgets) {
+  testing_support::Random random(8);
+  for (const std::int64_t length : {100, 599, 4097, 131072})
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      calibrate::HeadKv part;
+      part.select = {.window = 16, .budget = 128};
+      const Document shape = document_of(part);
+      part.fixed.emplace();
+      for (std::int64_t l = 0; l < shape.model.layers; ++l)
+        for (auto& row = part.fixed->emplace_back(); std::ssize(row) < shape.model.kv_heads;)
+          row.push_back(random.integer(0, length));
+      const auto file = str("kvatlas_press_", length, ".json");
+      const auto press = json::parse(exported(document_of(part), "kvpress", length).at(file));
+      EXPECT_EQ(press.at("press"), "LUKVPress");
+      EXPECT_GE(press.at("arguments").at("compression_ratio"), 0);
+      EXPECT_LT(press.at("arguments").at("compression_ratio"), 1);
+      for (std::size_t l = 0; l < part.fixed->size(); ++l) {
+        std::vector<std::int64_t> expected;
+        for (const auto budget : (*part.fixed)[l])
+          expected.push_back(std::min(budget + 16, length));
+        EXPECT_EQ(press.at("kept").at(l), expected);
+        EXPECT_EQ(lukv_kept(press.at("head_ratios").at(l), length), expected);
+      }
+    }
 }
 
 TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {

@@ -68,19 +68,19 @@ TEST_F(Command, ThereIsOneForEveryMethodOfTheTable) {
   for (const Method& method : kMethods) EXPECT_THAT(help, HasSubstr(str("\n  ", method.name, " ")));
 }
 
-TEST_F(Command, AllFourInOneDocument) {
+TEST_F(Command, AllInOneDocument) {
   const Finished finished = calibrate(all({"-o", output()}));
   ASSERT_EQ(finished.status, 0) << finished.err;
   EXPECT_THAT(finished.out, AllOf(HasSubstr("SimLayerKV"), HasSubstr("PoD"), HasSubstr("DynamicKV"),
-                                  HasSubstr("LagKV")));
+                                  HasSubstr("HeadKV"), HasSubstr("LagKV")));
   EXPECT_THAT(finished.err, HasSubstr("without --model"));
   EXPECT_THAT(finished.err, HasSubstr("kvatlas: next: kvatlas view " + profile() + " " + output()));
   const Document document = read_document(output());
-  EXPECT_EQ(document.sections.size(), 4u);
+  EXPECT_EQ(document.sections.size(), 5u);
   EXPECT_EQ(document.model.layers, kLayers);
   EXPECT_EQ(document.provenance.samples, 12);
   EXPECT_EQ(document.provenance.profile.size(), 16u);
-  EXPECT_EQ(policies_of(document).size(), 4u);
+  EXPECT_EQ(policies_of(document).size(), 5u);
 
   // The document alone on stdout, the same bytes as in the file.
   const Finished printed = calibrate(all({"--json"}));
@@ -92,7 +92,7 @@ TEST_F(Command, ReplacesNothingWithoutForce) {
   std::ofstream(output()) << "mine";
   EXPECT_THAT(refused(2, all({"-o", output()})), HasSubstr("--force"));
   ASSERT_EQ(calibrate(all({"-o", output(), "--force"})).status, 0);
-  EXPECT_EQ(read_document(output()).sections.size(), 4u);
+  EXPECT_EQ(read_document(output()).sections.size(), 5u);
 }
 
 TEST_F(Command, RefusesWhatCannotBe) {

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "calibrate/methods/dynamickv.hpp"
+#include "calibrate/methods/headkv.hpp"
 #include "calibrate/methods/lagkv.hpp"
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/precision.hpp"
@@ -520,6 +521,67 @@ TEST_F(Methods, DynamicKvTriesBudgetsPerPromptPerTaskAndOneForAll) {
   // A runtime that is given the document's budgets finds none for each prompt.
   EXPECT_FALSE(calibrate_dynamickv(evidence, {.fixed_alone = true}, own_budgets)
                    .section.contains("by_prompt"));
+}
+
+HeadBudgets budgets_in(const Calibrated& found) {
+  return found.section["result"]["budgets"].get<HeadBudgets>();
+}
+
+TEST_F(Methods, HeadKvWithoutAModel) {
+  const Evidence evidence(profile(), {});
+  HeadRequest request{.rule = HeadRule::distance, .budget = 64};
+  request.policy.safeguard = 0.5;
+  Calibrated found = calibrate_headkv(evidence, request, nullptr);
+  expect_valid("headkv", found);
+  // Each head has 16 of its 48 tokens; the other 256 are shared by the distant attention, which is
+  // 0.7, 0.1, 0.4 and 0.2 less the samples' mean noise of 0.0055.
+  EXPECT_EQ(budgets_in(found), (HeadBudgets{{80, 80}, {25, 25}, {53, 53}, {34, 34}}));
+  EXPECT_EQ(found.section["rule"], "distance");
+  EXPECT_NEAR(found.section["distant"][0][0], 0.7 - 0.0055, 1e-6);
+  EXPECT_THAT(found.notes, Contains(HasSubstr("nothing was tried")));
+  // The heads keep 0.5 of 16 tokens, and no more of 48: no head is better than others.
+  found = calibrate_headkv(evidence, {.budget = 32}, nullptr);
+  EXPECT_EQ(found.section["rule"], "gain");
+  EXPECT_EQ(budgets_in(found), HeadBudgets(4, {16, 16}));
+  EXPECT_THAT(refusal([&] { calibrate_headkv(evidence, {.budget = 65}, nullptr); }),
+              HasSubstr("at most 64"));
+}
+
+TEST_F(Methods, HeadKvTakesTheRuleThatKeepsTheScoreWithLess) {
+  const Evidence evidence(profile(), {});
+  // Heads of layer 0 need 20 tokens; shared evenly, that takes the larger budget.
+  const auto needs_20 = [](const Policy& policy, std::size_t) {
+    if (policy.parts.empty()) return 1.0;
+    if (const auto* even = part_of_policy<SnapKv>(policy))
+      return even->select.budget - 16 >= 20 ? 1.0 : 0.0;
+    return part_of_policy<HeadKv>(policy)->fixed->front().front() >= 20 ? 1.0 : 0.0;
+  };
+  Calibrated found = calibrate_headkv(evidence, {}, trials_by(calls_, needs_20));
+  expect_valid("headkv", found);
+  EXPECT_EQ(found.section["rule"], "distance");
+  EXPECT_EQ(found.section["settings"]["budget"], 32);
+  EXPECT_EQ(found.section["recommended"], 32);
+  EXPECT_EQ(found.section["even"]["recommended"], 64);
+  EXPECT_EQ(found.section["other"]["recommended"], 64);
+  EXPECT_EQ(found.section["full"]["mean"], 1);
+  EXPECT_EQ(found.section["measured"]["score"]["mean"], 1);
+  EXPECT_EQ(found.section["even"]["measured"]["score"]["mean"], 0);
+  EXPECT_GE(budgets_in(found)[0][0], 20);
+  // The choice and what is held out, each in one call for a task.
+  ASSERT_EQ(calls_.size(), 4u);
+  EXPECT_EQ(calls_[0].first.size(), 7u);
+  EXPECT_EQ(calls_[3].first.size(), 4u);
+  // A rule that is asked for is taken.
+  found = calibrate_headkv(evidence, {.rule = HeadRule::gain}, trials_by(calls_, needs_20));
+  EXPECT_EQ(found.section["rule"], "gain");
+  EXPECT_EQ(found.section["settings"]["budget"], 64);
+  EXPECT_EQ(found.section["other"]["recommended"], 32);
+  // Where sharing evenly does as well with less, the output says so.
+  const auto even_works = [](const Policy& policy, std::size_t) {
+    return policy.parts.empty() || part_of_policy<SnapKv>(policy) ? 1.0 : 0.0;
+  };
+  found = calibrate_headkv(evidence, {}, trials_by(calls_, even_works));
+  EXPECT_THAT(found.notes, Contains(HasSubstr("a budget of 32 keeps the score")));
 }
 
 TEST_F(Methods, LagKvByAttentionKept) {

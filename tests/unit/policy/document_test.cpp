@@ -55,7 +55,7 @@ TEST(Document, FullRoundTrip) {
   EXPECT_EQ(after.model.kv_heads, 2);
   EXPECT_EQ(after.provenance.seed, 7u);
   EXPECT_THAT(after.provenance.lengths, ElementsAre(128, 512));
-  EXPECT_EQ(after.sections.size(), 7u);
+  EXPECT_EQ(after.sections.size(), 8u);
   EXPECT_EQ(after.sections["simlayerkv"]["curve"][0]["score"], 0.9875);
   EXPECT_EQ(after.runtime, "vllm");
   EXPECT_EQ(after.pareto[0]["score"], 0.333333333);
@@ -152,6 +152,7 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "snapkv:budget=64",
            "pyramidkv:budget=64",
            "h2o:budget=64",
+           "headkv:budget=64,safeguard=0.5",
            "adakv:budget=64,pooling=max,safeguard=0.5",
            "chunkkv:budget=64,chunk=9",
            "criticalkv:window=8,share=0.25,epsilon=0.5",
@@ -194,6 +195,7 @@ TEST(Document, SchemaListsTheSettings) {
                            "simlayerkv",
                            "pod:blocks=p.h5",
                            "dynamickv",
+                           "headkv",
                            "lagkv",
                            "snapkv",
                            "pyramidkv",
@@ -225,7 +227,7 @@ TEST(Document, Policies) {
   EXPECT_EQ(policies[0].name, "simlayerkv:threshold=0.7+lagkv+kv4");
   EXPECT_THAT(policies[0].parts, SizeIs(2));
   document.compose.clear();
-  EXPECT_THAT(policies_of(document), SizeIs(7));
+  EXPECT_THAT(policies_of(document), SizeIs(8));
   // The bits of the document are of all policies but the one that says itself how numbers are
   // stored.
   for (const Policy& policy : policies_of(document))

@@ -28,6 +28,9 @@ inline Document full_document() {
   budgets.fixed = {100, 120, 80, 148};
   document.sections["dynamickv"] = section_of(budgets);
   document.sections["dynamickv"]["result"]["tasks"]["needle"] = {90, 130, 80, 148};
+  HeadKv heads;
+  heads.fixed = HeadBudgets{{100, 20}, {0, 300}, {112, 112}, {5, 247}};
+  document.sections["headkv"] = section_of(heads);
   document.sections["lagkv"] = section_of(LagKv{});
   using enum KvFormat;
   Precision formats;
@@ -84,6 +87,16 @@ inline Document random_document(std::uint64_t seed) {
     part.fixed.emplace();
     for (std::size_t l = 0; l < layers; ++l) part.fixed->push_back(random.integer(0, 1 << 20));
     document.sections["dynamickv"] = section_of(part);
+  }
+  if (coin()) {
+    HeadKv part;
+    part.select.budget = random.integer(17, 4096);
+    part.safeguard = random.uniform();
+    part.fixed.emplace();
+    for (std::size_t l = 0; l < layers; ++l)
+      for (auto& row = part.fixed->emplace_back(); std::ssize(row) < model.kv_heads;)
+        row.push_back(random.integer(0, 1 << 20));
+    document.sections["headkv"] = section_of(part);
   }
   LagKv lag;
   lag.lag = random.integer(2, 2048);

@@ -52,22 +52,23 @@ std::string refusal(const Policy& policy, const char* runtime, const char* archi
 TEST(Runtimes, Matrix) {
   // Of fixed layers, layers by input, heads, PoD, DynamicKV, LagKV, formats, selections, selections
   // by head: exact, approximate or not.
-  const std::pair<const char*, const char*> rows[] = {{"kvpress", "Ee A Ef - Ee Ee - Ee Eef"},
-                                                      {"duo-attention", "Ec - Ec - - - - - -"},
-                                                      {"vllm", "Eh - - - - - Ai - -"},
-                                                      {"tensorrt-llm", "Aabcd - - - Ag - Ai - -"},
-                                                      {"transformers", "Aabcd - - - Aacg - Ai - -"},
-                                                      {"sglang", "Aabcd - - - - - Ai - -"},
-                                                      {"llama.cpp", "Aabcd - - - - - Ai - -"},
-                                                      {"mlx-lm", "Aabcd - - - - - - - -"},
-                                                      {"mlc-llm", "Abc - - - - - - - -"},
-                                                      {"openvino", "Agh - - - Agh - - - -"},
-                                                      {"minference", "Af - Af - - - - - -"},
-                                                      {"simlayerkv", "A E - - - - - - -"},
-                                                      {"dynamickv", "- - - - A - - - -"},
-                                                      {"lagkv", "- - - - - E - - -"},
-                                                      {"kvcache-factory", "- - Ag - E - - - -"},
-                                                      {"transformers-cache", "E E E E E E E - -"}};
+  const std::pair<const char*, const char*> rows[] = {
+      {"kvpress", "Ee A Ef - Ee Eef Ee - Ee Eef A"},
+      {"duo-attention", "Ec - Ec - - - - - - - -"},
+      {"vllm", "Eh - - - - - - Ai - - -"},
+      {"tensorrt-llm", "Aabcd - - - Ag - - Ai - - -"},
+      {"transformers", "Aabcd - - - Aacg - - Ai - - -"},
+      {"sglang", "Aabcd - - - - - - Ai - - -"},
+      {"llama.cpp", "Aabcd - - - - - - Ai - - -"},
+      {"mlx-lm", "Aabcd - - - - - - - - - -"},
+      {"mlc-llm", "Abc - - - - - - - - - -"},
+      {"openvino", "Agh - - - Agh - - - - - -"},
+      {"minference", "Af - Af - - - - - - - -"},
+      {"simlayerkv", "A E - - - - - - - - -"},
+      {"dynamickv", "- - - - A - - - - - -"},
+      {"lagkv", "- - - - - - E - - - -"},
+      {"kvcache-factory", "- - Ag - E E - - - - -"},
+      {"transformers-cache", "E E E E E E E E - - -"}};
   ASSERT_EQ(std::size(rows), runtimes().size());
   for (const auto& [name, expected] : rows) {
     std::string row;
@@ -101,6 +102,7 @@ TEST(Runtimes, FormsOfParts) {
   EXPECT_EQ(form_of(Streaming{}), Form::lazy_layers);
   EXPECT_EQ(form_of(Tova{}), Form::selected);
   EXPECT_EQ(form_of(KeyDiff{}), Form::selected);
+  EXPECT_EQ(form_of(HeadKv{}), Form::headkv);
   EXPECT_EQ(form_of(AdaKv{}), Form::selected_by_head);
   EXPECT_EQ(form_of(KvZip{}), Form::selected_by_head);
   EXPECT_EQ(form_of(H2o{}), std::nullopt);
@@ -200,6 +202,23 @@ TEST(Runtimes, ArchitecturesThatIgnoreTheSettingAreRefused) {
     EXPECT_THAT(refusal(lazy_layers(), runtime, architecture), HasSubstr(why));
     EXPECT_THAT(refusal_of(runtime_named(runtime), architecture), HasSubstr(why));
   }
+}
+
+TEST(Runtimes, BudgetsOfHeads) {
+  HeadKv part;
+  part.select.pooling = Pooling::maximum;
+  const auto policy = [&] { return Policy{.name = {}, .parts = {part}}; };
+  for (const char* runtime : {"kvpress", "kvcache-factory"})
+    EXPECT_THAT(refusal(policy(), runtime), HasSubstr("budgets found beforehand")) << runtime;
+  part.fixed = HeadBudgets(4, {10, 30});
+  EXPECT_EQ(part_as<HeadKv>(policy(), "kvpress").select.pooling, Pooling::average);
+  EXPECT_THAT(as_runtime_behaves(policy(), "kvpress", model_of("llama")).changes,
+              Contains(HasSubstr("memory is not freed")));
+  const auto factorys = part_as<HeadKv>(policy(), "kvcache-factory");
+  EXPECT_EQ(factorys.select.window, 8);
+  EXPECT_EQ(factorys.select.pooling, Pooling::maximum);
+  EXPECT_EQ(factorys.fixed, part.fixed);
+  EXPECT_THAT(refusal(policy(), "vllm"), HasSubstr("HeadKV"));
 }
 
 TEST(Runtimes, Kvpress) {
@@ -341,12 +360,28 @@ TEST(Runtimes, NoneIsGivenLayersThatAreNotAlike) {
   EXPECT_THAT(why_no_runtime(model), HasSubstr("without attention"));
 }
 
-TEST(Runtimes, NoneHoldsABudgetWhileDecoding) {
+TEST(Runtimes, BudgetsThatHoldWhileDecoding) {
   for (const auto& runtime : runtimes())
-    EXPECT_THAT(refusal(parse_policy("decoding:by=tova"), runtime.name.c_str()),
-                testing::AllOf(HasSubstr(runtime.title), HasSubstr("cannot run 'decoding:by=tova'"),
-                               HasSubstr("no runtime is given files for")))
-        << runtime.name;
+    if (runtime.name != "kvpress") {
+      EXPECT_THAT(
+          refusal(parse_policy("decoding:by=tova"), runtime.name.c_str()),
+          testing::AllOf(HasSubstr(runtime.title), HasSubstr("cannot run 'decoding:by=tova'"),
+                         HasSubstr("a budget that holds while tokens are generated")))
+          << runtime.name;
+    }
+  const auto kvpress = [](const char* text) {
+    return as_runtime_behaves(parse_policy(text), "kvpress", model_of("llama"));
+  };
+  const auto tova = kvpress("decoding:by=tova");
+  EXPECT_TRUE(std::get<Decoding>(tova.policy.parts.at(0)).whole_prompt);
+  EXPECT_THAT(tova.changes, ElementsAre(HasSubstr("leaves the prompt whole")));
+  EXPECT_EQ(tova.not_simulated, "");
+  EXPECT_EQ(kvpress("decoding:by=snapkv,window=1,kernel=1,prompt=whole").not_simulated, "");
+  EXPECT_THAT(kvpress("decoding:by=snapkv,window=8,kernel=1").not_simulated,
+              HasSubstr("last token's place"));
+  for (const char* by : {"h2o", "l2", "rkv", "streaming"})
+    EXPECT_THAT(refusal(parse_policy(str("decoding:by=", by)), "kvpress"),
+                HasSubstr(str("its presses know no '", by, "'")));
 }
 
 TEST(Runtimes, SelectionsAreRefusedByName) {

@@ -56,6 +56,10 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   calibrate::Document document;
   document.sections["lagkv"] = sweep_section();
   document.sections["precision"] = testing_support::precision_section();
+  calibrate::HeadKv heads;
+  heads.select.budget = 64;
+  heads.fixed = calibrate::HeadBudgets{{90, 6}, {48, 48}, {100, 20}, {48, 24}};
+  document.sections["headkv"] = calibrate::section_of(heads);
   const auto model =
       read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
   EXPECT_THAT(model.facts, Contains(Field(&Fact::value, "4 query, 2 KV, of 8")));
@@ -64,7 +68,7 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   // 4 layers, 2 KV heads of 8: 256 bytes a token.
   auto view = overview_view(model, choices);
   EXPECT_THAT(view.cache.front().value, HasSubstr("250 KiB at 1000 tokens"));
-  ASSERT_EQ(view.cards.size(), 5u);
+  ASSERT_EQ(view.cards.size(), 6u);
   for (const auto& card : view.cards) {
     EXPECT_THAT(card.missing, IsEmpty()) << card.title;
     EXPECT_THAT(card.advice.reason, Not(IsEmpty())) << card.title;
@@ -86,17 +90,22 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   EXPECT_EQ(view.cards[1].advice.layer, 1);
   EXPECT_NEAR(view.cards[2].kept_share, 0.064, 1e-9);
   EXPECT_THAT(view.cards[2].advice.reason, HasSubstr("Layer 0 needs"));
-  EXPECT_THAT(view.cards[3].setting, HasSubstr("lag 32, ratio 1/2"));
+  // 48 tokens a head in the mean, and the window of 16.
+  EXPECT_NEAR(view.cards[3].kept_share, 0.064, 1e-9);
+  EXPECT_THAT(view.cards[3].advice.reason, HasSubstr("KV head 0 of layer 2 keeps 100 tokens"));
+  EXPECT_THAT(view.cards[3].advice.risk, HasSubstr("KV head 1 of layer 0 keeps only 6"));
+  EXPECT_EQ(view.cards[3].chart.bars.front().bars[2].height, 100);
+  EXPECT_THAT(view.cards[4].setting, HasSubstr("lag 32, ratio 1/2"));
   // Six sides of layers at 8.5 bits, two at 5.
-  EXPECT_NEAR(view.cards[4].kept_share, (6 * 8.5 + 2 * 5) / (8 * 16), 1e-9);
-  EXPECT_EQ(view.cards[4].chart.bars.front().bars[1].label, "int4");
-  EXPECT_EQ(view.cards[4].score, "5.0 points lost [0.0, 10.0] on 8 samples");
+  EXPECT_NEAR(view.cards[5].kept_share, (6 * 8.5 + 2 * 5) / (8 * 16), 1e-9);
+  EXPECT_EQ(view.cards[5].chart.bars.front().bars[1].label, "int4");
+  EXPECT_EQ(view.cards[5].score, "5.0 points lost [0.0, 10.0] on 8 samples");
 
   choices.lazy.threshold = 0.95;
   choices.precision_point = 0;
   view = overview_view(model, choices);
-  EXPECT_NEAR(view.cards[4].kept_share, 5.0 / 16, 1e-9);
-  EXPECT_THAT(view.cards[4].score, HasSubstr("not measured at this setting"));
+  EXPECT_NEAR(view.cards[5].kept_share, 5.0 / 16, 1e-9);
+  EXPECT_THAT(view.cards[5].score, HasSubstr("not measured at this setting"));
   EXPECT_NEAR(view.cards[0].kept_share, 1, 1e-9);
   EXPECT_THAT(view.cards[0].advice.reason, HasSubstr("No layer"));
 }
@@ -151,8 +160,9 @@ TEST(OverviewModel, SaysWhatWasNotRecorded) {
   EXPECT_THAT(view.cards[0].missing, HasSubstr("--capture lazy"));
   EXPECT_THAT(view.cards[1].missing, HasSubstr("--capture js"));
   EXPECT_THAT(view.cards[2].missing, HasSubstr("--capture scores"));
-  EXPECT_THAT(view.cards[3].missing, HasSubstr("kvatlas calibrate lagkv"));
-  EXPECT_THAT(view.cards[4].missing, HasSubstr("kvatlas calibrate precision"));
+  EXPECT_THAT(view.cards[3].missing, HasSubstr("kvatlas calibrate headkv"));
+  EXPECT_THAT(view.cards[4].missing, HasSubstr("kvatlas calibrate lagkv"));
+  EXPECT_THAT(view.cards[5].missing, HasSubstr("kvatlas calibrate precision"));
 }
 
 TEST(OverviewModel, SaysWhatTheModelsCacheCannotFollow) {
@@ -175,7 +185,7 @@ TEST(OverviewModel, FormatsOfAnotherModelAreRefused) {
   for (const char* side : {"keys", "values"}) section["result"][side] = {"q8_0", "q8_0", "int4"};
   const auto model =
       read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
-  EXPECT_THAT(overview_view(model, choices).cards[4].missing, HasSubstr("of 3 layers"));
+  EXPECT_THAT(overview_view(model, choices).cards[5].missing, HasSubstr("of 3 layers"));
 }
 
 TEST(Measured, BothForms) {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .policy import Policy, Section
     from .profile import Array, Axis, Profile, Sample
     from .program import run
-    from .rules import calibrate, dynamickv, lagkv, pod, precision, simlayerkv
+    from .rules import calibrate, dynamickv, headkv, lagkv, pod, precision, simlayerkv
 
 __version__ = "0.1.0"
 _PLACES = {
@@ -27,7 +27,7 @@ _PLACES = {
     "policy": ("Policy", "Section"),
     "profile": ("Array", "Axis", "Profile", "Sample"),
     "program": ("run",),
-    "rules": ("calibrate", "dynamickv", "lagkv", "pod", "precision", "simlayerkv"),
+    "rules": ("calibrate", "dynamickv", "headkv", "lagkv", "pod", "precision", "simlayerkv"),
 }
 __all__ = [name for names in _PLACES.values() for name in names]
 

@@ -34,6 +34,11 @@ def dynamickv(profile: Profile | str | os.PathLike, **options: Option) -> Policy
     return calibrate("dynamickv", profile, **options)
 
 
+def headkv(profile: Profile | str | os.PathLike, **options: Option) -> Policy:
+    """How many tokens each KV head keeps, budget= in the mean."""
+    return calibrate("headkv", profile, **options)
+
+
 def lagkv(profile: Profile | str | os.PathLike, **options: Option) -> Policy:
     """How large LagKV's partitions are and which share of each is kept, of lags= and ratios=."""
     return calibrate("lagkv", profile, **options)
