@@ -119,7 +119,7 @@ class KvpressTest(unittest.TestCase):
 
     def test_budgets_of_heads(self):
         for window, kernel in ((16, 7), (64, 5)):
-            budgets = [[(layer * 53 + head * 97) % 240 for head in range(3)] for layer in range(30)]
+            budgets = [[40 + (layer * 53 + head * 97) % 240 for head in range(3)] for layer in range(30)]
             document = headkv_document(self.model, budgets, window, kernel)
             for length in LENGTHS:
                 ours = self.ours(document, length)["positions"]

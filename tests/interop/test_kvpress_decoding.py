@@ -85,7 +85,7 @@ class KvpressDecodingTest(unittest.TestCase):
         told = evaluated(MODEL, policies, self.ids, ("--new", NEW))
         for settings, ours in zip(CASES, told):
             with self.subTest(**settings):
-                press = load_press(export(selection_document(self.model, "decoding", settings), "kvpress"))
+                press = load_press(export(selection_document(self.model, "decoding", settings), "kvpress", "--length", PROMPT))
                 if settings.get("window", 1) > 1:
                     self.assertEqual(press.base_press, SnapKVPress(window_size=settings["window"], kernel_size=1))
                     press = PlacedDecodingPress(press.base_press, press.compression_interval, press.target_size)
