@@ -2,6 +2,8 @@
 #include "base/program.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -79,15 +81,29 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
+/// The command that was chosen, and how it is called.
+std::pair<const CLI::App*, std::string> chosen_command(const CLI::App& app) {
+  std::pair<const CLI::App*, std::string> out{&app, "kvatlas"};
+  for (auto chosen = app.get_subcommands(); !chosen.empty();
+       chosen = out.first->get_subcommands()) {
+    out.first = chosen.front();
+    out.second += " " + out.first->get_name();
+  }
+  return out;
+}
+
+/// Whether what an interrupted command has finished is kept, so that it can go on.
+bool can_go_on(const CLI::App& command) {
+  const auto given = [&](const char* name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option && option->count() > 0;
+  };
+  return command.get_option_no_throw("--resume") && given("--output");
+}
+
 /// What is wrong with the words of the command line, and where their right use is shown.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string command = "kvatlas";
-  const CLI::App* innermost = &app;
-  for (auto chosen = app.get_subcommands(); !chosen.empty();
-       chosen = innermost->get_subcommands()) {
-    innermost = chosen.front();
-    command += " " + innermost->get_name();
-  }
+  const auto [innermost, command] = chosen_command(app);
   // A word where a command is expected.
   const auto words = innermost->remaining();
   if (!innermost->get_subcommands({}).empty() && !words.empty() && !words.front().starts_with('-'))
@@ -95,11 +111,18 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
         "there is no command ",
         quoted(innermost == &app ? words.front() : innermost->get_name() + " " + words.front()),
         meant(words.front(), command_names(*innermost)), " (see ", command, " --help)");
-  std::string suggestion;
-  if (error.get_name() == "ExtrasError" && !words.empty() && words.front().starts_with("--"))
-    suggestion = meant(words.front().substr(0, words.front().find('=')), option_names(*innermost));
-  return str(error.what(), suggestion, " (see ", command,
-             shows_more(*innermost) ? " --help-all)" : " --help)");
+  // A word that is not known comes before one that is missing: it may be that one, misspelt.
+  const auto unknown = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word.starts_with("--") && word.size() > 2;
+  });
+  std::string text = error.what();
+  if (unknown != words.end()) {
+    const std::string name = unknown->substr(0, unknown->find('='));
+    text = str("there is no option ", printable(name, 64), meant(name, option_names(*innermost)));
+  } else if (!words.empty() && innermost->get_subcommands({}).empty()) {
+    text = str(quoted(words.front(), 64), " is not expected here");
+  }
+  return str(text, " (see ", command, shows_more(*innermost) ? " --help-all)" : " --help)");
 }
 
 int run(int argc, char** argv, const std::string& version,
@@ -124,6 +147,10 @@ int run(int argc, char** argv, const std::string& version,
     return verdict.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return report(exit_status(ErrorCode::usage), usage_error(app, error));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::cancelled || !can_go_on(*chosen_command(app).first)) throw;
+    return report(exit_status(error.code()),
+                  str(error.what(), ": the same command with --resume goes on from what is done"));
   }
   if (app.get_subcommands().empty()) std::cout << app.help();
   return 0;
@@ -136,7 +163,8 @@ int run_program(int argc, char** argv, const std::string& version,
   try {
     const int status = run(argc, argv, version, add_commands);
     const bool ran = status == 0 || status == kExitNotMet;
-    if (ran && !std::cout.flush()) fail(ErrorCode::resource, "writing the result failed");
+    if (ran && !std::cout.flush())
+      fail(ErrorCode::resource, "writing to standard output failed: ", std::strerror(errno));
     return status;
   } catch (const Error& error) {
     return report(exit_status(error.code()), error.what());

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <set>
 #include <unistd.h>
 #include <utility>
@@ -84,6 +85,35 @@ void UnfinishedFile::take_name(bool force) {
   temporary_is_there_ = false;
 }
 
+namespace {
+
+/// The file that a name stands for: what a link leads to.
+fs::path behind_links(const fs::path& path) {
+  std::error_code problem;
+  const fs::path target = fs::is_symlink(path, problem) ? fs::canonical(path, problem) : path;
+  return problem ? path : target;
+}
+
+/// Refuses to write where something is that no output of ours may replace.
+void check_replaced(const fs::path& path, bool force) {
+  std::error_code problem;
+  const fs::file_status there = fs::status(path, problem);
+  if (!fs::exists(there)) return;
+  if (!fs::is_regular_file(there))
+    fail(ErrorCode::usage, quoted(path.string(), 400), " is ",
+         fs::is_directory(there) ? "a folder" : "no plain file",
+         ": give the name of a file to write");
+  if (!force) fail_exists(path);
+  char begin[8] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  const std::string_view magic(begin, 4);
+  if (magic == "\x89HDF" || magic == "GGUF")
+    fail(ErrorCode::usage, quoted(path.string(), 400), " is a ",
+         magic == "GGUF" ? "model" : "profile", ", which is not replaced: choose another name");
+}
+
+}  // namespace
+
 void write_whole(std::string_view text, const fs::path& path, bool force) {
   const WholeFile file[] = {{path, text}};
   write_whole_files(file, force);
@@ -92,9 +122,9 @@ void write_whole(std::string_view text, const fs::path& path, bool force) {
 void write_whole_files(std::span<const WholeFile> files, bool force) {
   std::vector<UnfinishedFile> written;
   for (const auto& file : files) {
-    if (!force && fs::exists(file.path)) fail_exists(file.path);
-    auto& unfinished =
-        written.emplace_back(file.path, file.path.string() + str(".", ::getpid(), ".tmp"));
+    check_replaced(file.path, force);
+    const fs::path path = behind_links(file.path);
+    auto& unfinished = written.emplace_back(path, path.string() + str(".", ::getpid(), ".tmp"));
     unfinished.write(file.text);
     unfinished.finish();
   }
@@ -105,8 +135,8 @@ void write_whole_files(std::span<const WholeFile> files, bool force) {
 }
 
 void check_output(const fs::path& path, bool force) {
+  check_replaced(path, force);
   std::error_code problem;
-  if (!force && fs::exists(path, problem)) fail_exists(path);
   const fs::path folder = parent_of(path);
   if (!fs::is_directory(folder, problem))
     fail(ErrorCode::resource, "there is no folder ", quoted(folder.string(), 400), " to write ",

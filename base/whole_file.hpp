@@ -16,16 +16,16 @@ struct WholeFile {
   std::string_view text;
 };
 
-/// Writes the text as the file at `path`; its temporary name is "PATH.PID.tmp". Error(usage) if a
-/// file is there already and `force` is not set; Error(resource), with the system's reason, if it
-/// cannot be written. What was there before stays as it was then.
+/// Writes the text as the file at `path`; its temporary name is "PATH.PID.tmp". What a link leads
+/// to is written in its place. Error(usage) if a file is there already and `force` is not set, and
+/// if it is a folder, a device, a model or a profile; Error(resource), with the system's reason, if
+/// it cannot be written. What was there before stays as it was then.
 void write_whole(std::string_view text, const std::filesystem::path& path, bool force);
 /// The same for several files: all of them are on the disk before the first takes its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
-/// For a command that is about to begin with long work. Error(usage) if a file is at `path` already
-/// and `force` is not set; Error(resource) if there is no folder to write it into, or if nothing
-/// may be written there.
+/// For a command that is about to begin with long work. Error(usage) as above; Error(resource) if
+/// there is no folder to write it into, or if nothing may be written there.
 void check_output(const std::filesystem::path& path, bool force);
 
 /// Error(usage): a file is in the way, and --force was not given.

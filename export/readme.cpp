@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <sstream>
 
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/rules/cache_bytes.hpp"
 #include "export/readme_impl.hpp"
 
 namespace kvatlas::exporting {
 namespace {
 
-using calibrate::DynamicKv;
 using calibrate::Fit;
 using calibrate::Form;
-using calibrate::LagKv;
 using calibrate::Loss;
-using calibrate::Pod;
-using calibrate::SimLayerKv;
 using nlohmann::json;
 
 /// The text in lines of at most 96 characters. `first` begins the first line, `others` the others.
@@ -141,44 +137,13 @@ std::string static_text(const PartRequest& request, const json& section) {
 
 double kept_share(const PartRequest& request) {
   if (request.runtime.form(request.form).losses.contains(Loss::memory_not_freed)) return 1;
-  if (!request.theirs.not_simulated.empty() || request.theirs.policy.parts.size() != 1)
-    return std::nan("");
-  const auto& part = request.theirs.policy.parts.front();
-  const double length = static_cast<double>(request.length);
-  if (request.form == Form::selected)
-    return static_cast<double>(calibrate::tokens_selected(part, request.length)) / length;
-  if (const auto* lag = std::get_if<LagKv>(&part))
-    return static_cast<double>(lag->kept(request.length)) / length;
-  if (const auto* pod = std::get_if<Pod>(&part)) {
-    const auto dropped = found(
-        request.document.sections.value(calibrate::method::kPod.name, json()), {"keys_dropped"});
-    if (pod->lowest.empty() || !dropped.is_number()) return std::nan("");
-    const double near = static_cast<double>(pod->proximal.initial + pod->proximal.recent);
-    return 1 - dropped.get<double>() / 2 * std::max(0.0, length - near) / length;
-  }
-  if (std::holds_alternative<calibrate::Precision>(part)) {
-    double bytes = 0, at_16_bits = 0;
-    for (std::int64_t layer = 0; layer < request.document.model.layers; ++layer) {
-      const auto formats = formats_of(request.theirs.policy, layer);
-      for (const auto format : {formats.keys, formats.values})
-        bytes += facts_of(format).bytes_per_value;
-      at_16_bits += 2 * facts_of(calibrate::KvFormat::f16).bytes_per_value;
-    }
-    return bytes / at_16_bits;
-  }
-  const auto* dynamic = std::get_if<DynamicKv>(&part);
-  const auto* by_head = std::get_if<calibrate::HeadKv>(&part);
-  const auto* simlayerkv = std::get_if<SimLayerKv>(&part);
-  if ((dynamic && !dynamic->fixed) || (by_head && !by_head->fixed) ||
-      (simlayerkv && !simlayerkv->fixed) || std::holds_alternative<calibrate::H2o>(part) ||
-      std::holds_alternative<calibrate::Decoding>(part))
-    return std::nan("");
-  double kept = 0, heads = 0;
-  for (const auto& layer : kept_tokens(request, part)) {
-    kept += static_cast<double>(std::accumulate(layer.begin(), layer.end(), std::int64_t{0}));
-    heads += static_cast<double>(layer.size());
-  }
-  return kept / length / heads;
+  if (!request.theirs.not_simulated.empty()) return std::nan("");
+  calibrate::CacheLoad load;
+  load.shape = cache_shape(request.document.model);
+  load.prompt = request.length;
+  load.runtime = &request.runtime;
+  const auto kept = cache_bytes(request.theirs.policy, load);
+  return kept.by_input ? std::nan("") : kept.total() / cache_bytes({}, load).total();
 }
 
 std::string readme_text(const PartRequest& request, const std::string& section, bool is_static,

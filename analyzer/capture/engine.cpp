@@ -26,6 +26,7 @@
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
 #include "base/interrupt.hpp"
 
 namespace kvatlas::capture {
@@ -185,8 +186,11 @@ MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& optio
   MemoryPlan plan;
   plan.weight_bytes = need.all_weights;
   plan.streaming = options.weights == EngineOptions::Weights::streaming;
-  if (options.memory_budget > 0 && options.weights == EngineOptions::Weights::automatic)
-    plan.streaming = need.all_weights + need.rest > options.memory_budget;
+  const bool on_host = at::Device(options.placement.device).is_cpu();
+  const std::int64_t room = options.memory_budget > 0 ? options.memory_budget : free_memory();
+  if (options.weights == EngineOptions::Weights::automatic &&
+      (options.memory_budget > 0 || on_host))
+    plan.streaming = need.all_weights + need.rest > room;
   plan.held_weight_bytes = plan.streaming ? need.streamed_weights : need.all_weights;
   plan.total_bytes = plan.held_weight_bytes + need.rest;
   return plan;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -96,10 +97,34 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
   if (cut > 0)
     say("note: ", cut,
         cut == 1 ? " prompt is too long and loses its" : " prompts are too long and lose their",
-        " middle");
+        " middle, and with it what is to be found there");
   if (longest + plan.settings.generated > model.config().context_length)
     say("note: prompts of up to ", longest, " tokens go beyond the model's context of ",
         model.config().context_length);
+}
+
+/// Of the profiled windows with so many initial tokens, the greatest number of recent ones that
+/// leaves half of the shortest prompt to be cut; else the least. None: there is no such window.
+std::optional<std::int64_t> recent_that_cuts(const ProfilePlan& plan, std::int64_t initial) {
+  std::int64_t shortest = INT64_MAX;
+  for (const auto& prompt : plan.prompts)
+    shortest = std::min(shortest, static_cast<std::int64_t>(prompt.tokens.size()));
+  std::optional<std::int64_t> best;
+  for (const auto& keep : plan.settings.proximities) {
+    if (keep.initial != initial) continue;
+    const bool cuts = 2 * (initial + keep.recent) <= shortest;
+    if (!best || (cuts ? keep.recent > *best : keep.recent < *best)) best = keep.recent;
+  }
+  return best;
+}
+
+/// The windows that calibration is to try, as options.
+std::string window_words(const ProfilePlan& plan) {
+  std::string words;
+  if (const auto recent = recent_that_cuts(plan, 4)) words += str(" --recent ", *recent);
+  if (const auto recent = recent_that_cuts(plan, 16))
+    words += str(" --pod-initial 16 --pod-recent ", *recent);
+  return words;
 }
 
 void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::int64_t run,
@@ -119,7 +144,7 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
               << '\n';
     const std::string profile = shell_word(command.output);
     say_next({{str("kvatlas calibrate all -p ", profile, " ", model_words(command.run),
-                   " -o policy.json"),
+                   window_words(plan), " -o policy.json"),
                "what the cache can do without"},
               {"kvatlas view " + profile, "look at it"}});
   }

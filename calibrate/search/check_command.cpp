@@ -205,7 +205,14 @@ void run_check(CheckCommand command) {
     fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
-  if (!command.junit.empty()) check_output(command.junit, true);
+  if (!command.junit.empty()) {
+    check_output(command.junit, true);
+    // What a gate said before is no verdict on this run, however it ends.
+    std::error_code not_there;
+    if (!command.dry_run) std::filesystem::remove(command.junit, not_there);
+  }
+  if (command.dry_run && command.as_json)
+    fail(ErrorCode::usage, "--dry-run says what a run would take, in words: it has no --json");
   command.request.policies = {command.document};
   command.request.time_steps = 0;
   command.request.no_comparison = true;

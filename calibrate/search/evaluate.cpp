@@ -51,6 +51,10 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
         judged.text = tokenizer->decode(outcome.tokens, true);
         judged.score = data::score(question.prompt, judged.text);
         judged.digits = data::pass_key_digits(question.prompt, judged.text);
+        judged.right_at_once =
+            judged.score > 0 &&
+            data::score(question.prompt, tokenizer->decode({outcome.tokens.data(), 1}, true)) >=
+                judged.score;
       }
       judged.outcome = std::move(outcome);
       return judged;

@@ -35,6 +35,8 @@ struct Judged {
   std::string text;  // that was generated; empty without a tokenizer
   double score = std::numeric_limits<double>::quiet_NaN();
   std::optional<data::DigitScores> digits;  // of a pass key
+  /// The first token alone has this score. It is chosen before anything is cut.
+  bool right_at_once = false;
 };
 
 struct Evaluation {

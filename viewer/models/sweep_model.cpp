@@ -103,10 +103,11 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
     const bool on_front = std::find(view.front.begin(), view.front.end(), i) != view.front.end();
     const double kept = static_cast<double>(
         calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep}));
-    chart.table.rows.push_back(
-        {candidate.variant, static_cast<double>(candidate.lag), candidate.ratio,
-         static_cast<double>(candidate.keep), candidate.compression, shown.mean, shown.low,
-         shown.high, candidate.full, on_front ? "yes" : "", candidate.own() ? kept : kNoNumber});
+    chart.table.rows.push_back({candidate.variant, static_cast<double>(candidate.lag),
+                                candidate.ratio, static_cast<double>(candidate.keep),
+                                candidate.compression, shown.mean, shown.low, shown.high,
+                                candidate.full, on_front ? "yes" : "",
+                                candidate.own() && settings.length > 0 ? kept : kNoNumber});
     if (std::isnan(shown.mean)) continue;
     Point point{x_of(candidate),
                 shown.mean,

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +101,28 @@ TEST_F(WholeFiles, WhatNeverTakesItsNameLeavesNothing) {
   }
   EXPECT_EQ(content_of(path), "earlier");
   EXPECT_EQ(files_there(), 1);
+}
+
+TEST_F(WholeFiles, NothingButAnOutputIsReplaced) {
+  const auto refused = [&](const std::filesystem::path& path) {
+    const std::string before = error_of([&] { check_output(path, true); });
+    EXPECT_EQ(error_of([&] { write_whole("new", path, true); }), before);
+    return before;
+  };
+  std::ofstream(folder_ / "p.h5") << "\x89HDF\r\n\x1a\n";
+  std::ofstream(folder_ / "m.gguf") << "GGUF....";
+  EXPECT_THAT(refused(folder_ / "p.h5"), HasSubstr("p.h5' is a profile, which is not replaced"));
+  EXPECT_THAT(refused(folder_ / "m.gguf"), HasSubstr("m.gguf' is a model, which is not replaced"));
+  EXPECT_THAT(refused(folder_), HasSubstr("is a folder"));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refused(folder_ / "pipe"), HasSubstr("is no plain file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder_ / "pipe"));
+  // What a link leads to is written, and the link stays.
+  std::ofstream(folder_ / "target") << "earlier";
+  std::filesystem::create_symlink("target", folder_ / "link");
+  write_whole("new", folder_ / "link", true);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+  EXPECT_EQ(content_of(folder_ / "target"), "new");
 }
 
 TEST_F(WholeFiles, AKilledProcessLeavesNothingWhereFilesNeedNoName) {

@@ -65,6 +65,10 @@ TEST_F(CommandLine, RefusesWrongWords) {
               AllOf(HasSubstr("no command 'frobnicate'"), Not(HasSubstr("did you mean"))));
   EXPECT_THAT(refusal(2, {"calibarte"}),
               HasSubstr("; did you mean calibrate? (see kvatlas --help)"));
+  // The unknown word comes first: it may be the one that is missing.
+  EXPECT_THAT(refusal(2, {"profile", "--modle", "m", "-o", "p.h5"}),
+              HasSubstr("there is no option --modle; did you mean --model? (see kvatlas profile"));
+  EXPECT_THAT(refusal(2, {"inspect", "--jsno", "m"}), HasSubstr("did you mean --json?"));
   EXPECT_THAT(refusal(2, {"evaluate", "--model", "m", "--polcy=full"}),
               HasSubstr("; did you mean --policy?"));
   EXPECT_THAT(refusal(2, {"calibrate", "al"}),

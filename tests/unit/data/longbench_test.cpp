@@ -59,6 +59,7 @@ TEST(LongBench, LinesOfItsFilesBecomePrompts) {
       R"("dataset":"2wikimqa","language":"en","all_classes":null,"_id":"0f3a"})");
   EXPECT_EQ(prompt.id, "0f3a");
   EXPECT_EQ(prompt.task, "2wikimqa");
+  EXPECT_EQ(prompt.length, 0) << "its length is in words";
   EXPECT_EQ(prompt.language, "en");
   const std::string ask =
       "Answer the question based on the given passages. Only give me the answer and do not output "
