@@ -136,6 +136,10 @@ void write_whole_files(std::span<const WholeFile> files, bool force) {
 
 void check_output(const fs::path& path, bool force) {
   check_replaced(path, force);
+  check_folder_of(path);
+}
+
+void check_folder_of(const fs::path& path) {
   std::error_code problem;
   const fs::path folder = parent_of(path);
   if (!fs::is_directory(folder, problem))

@@ -24,9 +24,12 @@ void write_whole(std::string_view text, const std::filesystem::path& path, bool 
 /// The same for several files: all of them are on the disk before the first takes its name.
 void write_whole_files(std::span<const WholeFile> files, bool force);
 
-/// For a command that is about to begin with long work. Error(usage) as above; Error(resource) if
-/// there is no folder to write it into, or if nothing may be written there.
+/// For a command that is about to begin with long work. Error(usage) as above; Error(resource) as
+/// below.
 void check_output(const std::filesystem::path& path, bool force);
+/// Error(resource) if there is no folder to write the file into, or if nothing may be written
+/// there.
+void check_folder_of(const std::filesystem::path& path);
 
 /// Error(usage): a file is in the way, and --force was not given.
 [[noreturn]] void fail_exists(const std::filesystem::path& path);

@@ -279,7 +279,7 @@ void take_profile(const ProfileRequest& request) {
   restart_with_sleeping_threads();
   if (request.force && request.resume)
     fail(ErrorCode::usage, "--force begins anew and --resume goes on: give one of them");
-  if (!request.dry_run) check_output(request.output, true);
+  if (!request.dry_run) check_folder_of(request.output);
   const auto ranks = Ranks::open();
   if (ranks->size() == 1) return run_ranks(request, *ranks);
   // Whatever ends this rank must end the others too: they would wait for it.

@@ -166,6 +166,9 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
   if (command.max_loss < 100)
     of_all += str(" (no method needs fewer than ", zero_loss_groups(command.max_loss / 100), ")");
   std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
+  if (!round.generated && *texts > round.prompts)
+    out.push_back(str("the prompts given are ", round.prompts,
+                      ", so a policy can hardly pass: more lines, or --by-mean, would do"));
   if (!round.generated || *texts <= round.seeds) return out;
   const double rounds = static_cast<double>(*texts) / static_cast<double>(round.seeds);
   const std::int64_t prompts = (*texts * round.prompts + round.seeds - 1) / round.seeds;
@@ -179,9 +182,11 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
   return out;
 }
 
+constexpr const char* kNothingToJudgeBy =
+    "no prompt has answers: without scores there is nothing to judge by";
+
 void require_judgeable(const Summary& full, bool force) {
-  if (full.scored == 0)
-    fail(ErrorCode::usage, "no prompt has answers: without scores there is nothing to judge by");
+  if (full.scored == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
   if (full.texts < kLeastTexts && !force)
     fail(ErrorCode::usage, "scored prompts of ", full.texts, full.texts == 1 ? " text" : " texts",
          ": a gate needs ", kLeastTexts,
@@ -217,6 +222,7 @@ void run_check(CheckCommand command) {
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
+    if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
     for (const auto& sentence : needs(command, round))
       (command.dry_run ? std::cout : std::cerr << "kvatlas: ") << sentence << '\n';
     return !command.dry_run;

@@ -158,7 +158,10 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   FirstRound round;
   round.prompts = static_cast<std::int64_t>(questions.size());
   std::set<std::int64_t> seeds;
-  for (const auto& question : questions) seeds.insert(question.prompt.seed);
+  for (const auto& question : questions) {
+    seeds.insert(question.prompt.seed);
+    round.answered += question.prompt.answers.empty() ? 0 : 1;
+  }
   round.seeds = static_cast<std::int64_t>(seeds.size());
   round.seconds =
       round_seconds(request, on, questions, engine_options.placement, engine.streaming());

@@ -18,8 +18,9 @@ namespace kvatlas::calibrate {
 /// The first round of an evaluation, before it is run.
 struct FirstRound {
   std::int64_t prompts = 0, seeds = 0;
-  double seconds = 0;      // that it will take
-  bool generated = false;  // prompts: others may follow
+  std::int64_t answered = 0;  // of them, those that have answers
+  double seconds = 0;         // that it will take
+  bool generated = false;     // prompts: others may follow
 };
 
 struct EvaluateRequest {

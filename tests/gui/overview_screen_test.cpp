@@ -33,15 +33,16 @@ TEST(OverviewScreen, ShowsEachPolicyOrWhatItMisses) {
   SmallSession small;
   OverviewScreen screen(small.session(), nullptr);
   show(screen);
-  ASSERT_EQ(screen.cards().size(), 5u);
+  ASSERT_EQ(screen.cards().size(), 6u);
   EXPECT_TRUE(line(*screen.cards()[0], "kept").contains("of the cache kept"));
   EXPECT_TRUE(line(*screen.cards()[0], "risk").startsWith("Risk: "));
   EXPECT_TRUE(screen.cards()[0]->export_button().isEnabled());
-  EXPECT_TRUE(line(*screen.cards()[3], "missing").contains("kvatlas calibrate lagkv"));
+  EXPECT_TRUE(line(*screen.cards()[3], "missing").contains("kvatlas calibrate headkv"));
+  EXPECT_TRUE(line(*screen.cards()[4], "missing").contains("kvatlas calibrate lagkv"));
   EXPECT_FALSE(screen.cards()[3]->export_button().isEnabled());
-  EXPECT_TRUE(line(*screen.cards()[4], "missing").contains("kvatlas calibrate precision"));
+  EXPECT_TRUE(line(*screen.cards()[5], "missing").contains("kvatlas calibrate precision"));
   EXPECT_TRUE(line(*screen.cards()[3], "kept").isEmpty());
-  EXPECT_EQ(screen.table().rows.size(), 5u);
+  EXPECT_EQ(screen.table().rows.size(), 6u);
   ASSERT_NE(screen.picture(), nullptr);
   // All that a card says is below its chart.
   const auto* chart = screen.cards()[0]->findChild<ChartView*>();
@@ -95,11 +96,11 @@ TEST(OverviewScreen, CardsWrap) {
   screen.resize(800, 700);
   ASSERT_TRUE(wait_until([&] { return top(0) == top(1); }));
   EXPECT_LT(top(1), top(2));
-  screen.resize(1500, 700);  // not four and one below
-  ASSERT_TRUE(wait_until([&] { return top(0) == top(2); }));
-  EXPECT_LT(top(2), top(3));
-  screen.resize(1800, 700);
-  ASSERT_TRUE(wait_until([&] { return top(0) == top(4); }));
+  screen.resize(1800, 700);  // not five and one below
+  ASSERT_TRUE(wait_until([&] { return top(0) == top(3); }));
+  EXPECT_LT(top(3), top(4));
+  screen.resize(2200, 700);
+  ASSERT_TRUE(wait_until([&] { return top(0) == top(5); }));
 }
 
 TEST(OverviewScreen, AsksForAProfile) {

@@ -262,8 +262,6 @@ TEST_P(ContinuationsOf, HoldBudgetsWhileDecoding) {
       "decoding:budget=20,every=6,by=tova,prompt=whole",
       "decoding:budget=24,every=7,by=keydiff",
       "decoding:budget=24,every=3,by=l2",
-      "decoding:budget=24,every=5,by=triattention",
-      "decoding:budget=24,every=4,by=triattention,prompt=whole",
       "decoding:budget=24,every=8,by=rkv,window=4,kernel=5",
       "decoding:budget=30,every=6,by=rkv,window=2,lambda=0.9,prompt=whole",
       "decoding:budget=16,every=4,by=streaming,initial=3",
@@ -273,6 +271,16 @@ TEST_P(ContinuationsOf, HoldBudgetsWhileDecoding) {
       "simlayerkv:threshold=0.4,initial=4,recent=24+decoding:budget=24,every=8,window=4",
       "simlayerkv:threshold=0.4,recent=24,granularity=head+decoding:budget=21,every=4,by=tova",
       "random-layers:layers=2,initial=4,recent=24+decoding:budget=24,every=5,by=h2o+rolling",
+  });
+  expect_policies(asked, random_ids(80, 12), 32);
+}
+
+TEST_P(ContinuationsOf, HoldBudgetsByTheMeanQuery) {
+  const auto asked = policies({
+      "decoding:budget=24,every=5,by=triattention",
+      "decoding:budget=30,every=1,by=triattention",
+      "decoding:budget=24,every=4,by=triattention,prompt=whole",
+      "simlayerkv:threshold=0.4,initial=4,recent=24+decoding:budget=24,every=8,by=triattention",
   });
   expect_policies(asked, random_ids(80, 12), 32);
 }

@@ -58,7 +58,7 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
-const Words kAll = {"dynamickv", "lagkv", "pod", "precision", "simlayerkv"};
+const Words kAll = {"dynamickv", "headkv", "lagkv", "pod", "precision", "simlayerkv"};
 const Kind kKinds[] = {
     {"qwen3_moe",
      kAll,
@@ -69,13 +69,14 @@ const Kind kKinds[] = {
      kAll,
      "",
      {"vllm"},
-     "transformers-cache: nothing: simlayerkv, pod, dynamickv, lagkv, precision: kvatlas's cache "
+     "transformers-cache: nothing: simlayerkv, pod, dynamickv, headkv, lagkv, precision: kvatlas's "
+     "cache "
      "for transformers cannot run the policy on a model of architecture 'gpt_oss': the package's "
      "attention knows no sinks"},
     {"llama4_text", kAll, "", {"vllm"}, "llama4': its windows are chunks"},
     {"gemma3n_text", kAll, "", {"vllm"}, "its last layers read the keys of others"},
     {"gemma4_text",
-     {"dynamickv", "pod", "precision", "simlayerkv"},
+     {"dynamickv", "headkv", "pod", "precision", "simlayerkv"},
      "'lagkv' does not fit the model, whose layers have heads of different sizes",
      {},
      "its layers cache different numbers of values"},

@@ -491,7 +491,7 @@ TEST_F(DocumentFile, FailuresLeaveNothing) {
   EXPECT_THAT(error_of([&] { write_document(full_document(), folder_ / "no/p.json", false); }),
               HasSubstr("No such file"));
   EXPECT_THAT(error_of([&] { write_document(full_document(), folder_, true); }),
-              HasSubstr("failed"));
+              HasSubstr("is a folder"));
   EXPECT_THAT(error_of([&] { read_document(folder_ / "absent.json"); }), HasSubstr("absent.json"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }

@@ -48,7 +48,7 @@ const std::vector<Folder> kFolders = {
     {"calibrate/inspect",
      {"analyzer/model", "analyzer/profile", "calibrate/policy", "calibrate/runtimes",
       "calibrate/rules"}},
-    {"export", {"analyzer/profile", "calibrate/policy", "calibrate/runtimes"}},
+    {"export", {"analyzer/profile", "calibrate/policy", "calibrate/runtimes", "calibrate/rules"}},
     {"reference", {"kernels"}},
     {"viewer/maps", {"analyzer/profile"}},
     {"viewer/models",
