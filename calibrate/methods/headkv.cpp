@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/options.hpp"

@@ -72,7 +72,8 @@ class Budgets(Planner):
         ]
 
     def decided(self):
-        return {} if self.budgets is None else {"budgets": self.budgets}
+        of_layers = self.budgets is not None and self.part.name != "headkv"
+        return {"budgets": self.budgets} if of_layers else {}
 
     def forget(self):
         self.decided()  # finds the budgets while the scores are there
