@@ -105,7 +105,7 @@ TEST_F(WholeFiles, WhatNeverTakesItsNameLeavesNothing) {
 
 TEST_F(WholeFiles, NothingButAnOutputIsReplaced) {
   const auto refused = [&](const std::filesystem::path& path) {
-    const std::string before = error_of([&] { check_output(path, true); });
+    std::string before = error_of([&] { check_output(path, true); });
     EXPECT_EQ(error_of([&] { write_whole("new", path, true); }), before);
     return before;
   };
