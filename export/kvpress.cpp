@@ -281,6 +281,9 @@ Press decoding_press(const PartRequest& request) {
     score_by_window(press, {.window = part.window, .kernel = part.kernel});
   else
     press.numbers["scorer"] = part.by == Decoding::By::tova ? "TOVAPress" : "KeyDiffPress";
+  press.notes.push_back(str("The whole prompt is held until ", part.every,
+                            " tokens are generated, from then on at most ",
+                            part.budget + part.every, " tokens a KV head."));
   press.notes.emplace_back(
       "One prompt at a time, token by token. The press counts what is generated from where it is "
       "entered: enter it anew for each prompt.");

@@ -94,14 +94,12 @@ calibrate::Losses losses_of(const PartRequest& request) {
 std::string cost(const PartRequest& request, const json& section, bool is_static) {
   const std::string& runtime = request.runtime.name;
   std::string out;
-  if (const auto* decoding = std::get_if<calibrate::Decoding>(&request.part))
-    out += item(str("Held: the whole prompt until ", decoding->every,
-                    " tokens are generated, from then on at most ",
-                    decoding->budget + decoding->every, " tokens a KV head."));
-  else if (const double share = kept_share(request); !std::isnan(share))
+  // What is held while tokens are generated stands in the notes.
+  const bool at_once = request.form != Form::decoding;
+  if (const double share = kept_share(request); at_once && !std::isnan(share))
     out += item("Kept by the runtime of a prompt of " + str(request.length) +
                 " tokens: " + percent_text(share) + " of the cache's bytes.");
-  else if (request.theirs.not_simulated.empty() && request.form != Form::pod)
+  else if (at_once && request.theirs.not_simulated.empty() && request.form != Form::pod)
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
   if (const auto text = measured_text(found(view, {"measured"})); !text.empty())

@@ -29,6 +29,23 @@ json rocket_config(const calibrate::DynamicKv& part) {
           {"enable_chunked_prefill", false}};
 }
 
+Exported triattention(const calibrate::Decoding& part) {
+  return {{{"tensorrt_llm.yaml", yaml_text({{"kv_cache_compression_config",
+                                             {{"algorithm", "triattention"},
+                                              {"budget", part.budget},
+                                              {"beta", part.every},
+                                              {"eviction_mode", "per_layer_perhead"},
+                                              {"calibration_path", "stats.pt"}}}})}},
+          "kvatlas profile --model $MODEL --quick --capture queries -o queries.h5\n"
+          "kvatlas export queries.h5 --to triattention -o statistics\n"
+          "python3 statistics/write_triattention_stats.py statistics/query_statistics.safetensors "
+          "$MODEL/config.json stats.pt\n"
+          "trtllm-serve $MODEL --config tensorrt_llm.yaml",
+          {str("The prompt stays whole. Of what is generated at most ", part.budget + part.every,
+               " tokens a KV head are held."),
+           "The model runs in bfloat16, and its layers have grouped queries and no windows."}};
+}
+
 }  // namespace
 
 Exported export_tensorrt_llm(const PartRequest& request) {
@@ -38,6 +55,8 @@ Exported export_tensorrt_llm(const PartRequest& request) {
         "trtllm-serve $MODEL --config tensorrt_llm.yaml",
         {"Without scales in the checkpoint TensorRT-LLM takes 1 for all of them: numbers beyond "
          "448 are cut to that."}};
+  if (const auto* part = std::get_if<calibrate::Decoding>(&request.part))
+    return triattention(*part);
   const auto* budgets = std::get_if<calibrate::DynamicKv>(&request.part);
   Exported out;
   out.files.push_back(

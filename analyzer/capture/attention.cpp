@@ -7,6 +7,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -97,6 +98,14 @@ at::Tensor is_distant(const at::Tensor& i, const at::Tensor& j,
   return (j >= proximal.initial).logical_and(j <= i - proximal.recent);
 }
 
+/// Which of these keys rows see that lie so far behind them: [n_heads, rows, keys].
+at::Tensor is_seen(const Attention::Seen& seen, const at::Tensor& distances,
+                   const KeyRanges& keys) {
+  return seen.diagonals.index_select(1, distances.flatten())
+      .view({seen.diagonals.size(0), distances.size(0), distances.size(1)})
+      .logical_or_(take(seen.columns, 1, keys).unsqueeze(1));
+}
+
 /// Any mask and soft cap, in blocks of queries small enough that the scores stay within
 /// kScoreBytes.
 Attended attend_blocks(const Attention& io) {
@@ -123,7 +132,7 @@ Attended attend_blocks(const Attention& io) {
       return scores.view({n_kv_heads, group, count, n_keys});
     };
     at::Tensor scores = scores_of(q, key);
-    if (count > 1 || io.proximal || io.shared) {
+    if (count > 1 || io.proximal || io.shared || io.seen) {
       const at::Tensor i = at::arange(first + start, first + start + count, positions).unsqueeze(1);
       const at::Tensor j = take(at::arange(n_all, positions), 0, keys).unsqueeze(0);
       if (io.shared)
@@ -137,6 +146,11 @@ Attended attend_blocks(const Attention& io) {
       else if (io.window.size > 0)
         hidden = hidden.logical_or_(j <= i - io.window.size);
       if (io.proximal) hidden = hidden.logical_or_(is_distant(i, j, *io.proximal));
+      if (io.seen)
+        hidden = is_seen(*io.seen, (i - j).clamp_min_(0), keys)
+                     .logical_not_()
+                     .logical_or_(hidden)
+                     .view({n_kv_heads, group, count, n_keys});
       scores.masked_fill_(hidden, -std::numeric_limits<float>::infinity());
     }
     if (io.sinks.defined())
@@ -157,7 +171,7 @@ Attended attend_blocks(const Attention& io) {
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
-  const bool plain = io.softcap == 0.0 && !io.proximal && !io.shared &&
+  const bool plain = io.softcap == 0.0 && !io.proximal && !io.shared && !io.seen &&
                      (io.window.chunks || io.window.first_key(n_all - 1) == 0);
   const bool flash = io.query.is_cpu() || !io.sinks.defined();
   if (!plain || !flash || n != n_all || n == 1) return attend_blocks(io);

@@ -88,6 +88,17 @@ View<const float, 1> view_of_sinks(const LayerTensors& weights) {
   return weights.sinks.defined() ? view_of<const float, 1>(weights.sinks) : View<const float, 1>();
 }
 
+/// [n_heads, keys] bool, where the layer runs.
+at::Tensor flags_on(const c10::Device& device,
+                    const std::vector<std::vector<std::uint8_t>>& of_heads) {
+  const auto keys = std::ssize(of_heads.front());
+  const at::Tensor flags = at::empty({std::ssize(of_heads), keys}, at::kByte);
+  for (std::size_t h = 0; h < of_heads.size(); ++h)
+    std::copy(of_heads[h].begin(), of_heads[h].end(),
+              flags.mutable_data_ptr<std::uint8_t>() + static_cast<std::int64_t>(h) * keys);
+  return flags.to(device, at::kBool);
+}
+
 /// LibTorch's own failures, as ours. Its messages go on with a stack trace after the first line.
 template <class Fn>
 void translate_torch_errors(Fn&& fn) {
@@ -144,6 +155,7 @@ struct Engine::State {
     std::vector<std::optional<kernels::Proximity>> proximal;
     decltype(Step::on_store) on_store;
     std::optional<SharedKeys> shared;
+    std::function<SeenKeys(const AttentionInputs&)> seen;
     bool forgotten;
     std::vector<at::Tensor> queries;  // [layer] of [n_heads, n, head_dim], if keys are shared
     std::int64_t first() const { return sequence->length; }
@@ -277,6 +289,7 @@ Engine::State::Flow Engine::State::begin(const Step& step) {
   flow.proximal = step.proximal;
   flow.on_store = step.on_store;
   flow.shared = step.shared;
+  flow.seen = step.seen;
   flow.forgotten = step.forgotten;
   flow.rotations = rotations(config(), flow.first(), static_cast<std::int64_t>(step.tokens.size()),
                              tensor_options.device());
@@ -338,20 +351,25 @@ void Engine::State::run_layer(std::int64_t index, const LayerTensors& w, Flow& f
   const at::Tensor query = projected.query.transpose(0, 1);
   const auto proximal = flow.proximal.empty() ? std::nullopt : flow.proximal[index];
   if (flow.shared) flow.queries.push_back(query);
+  AttentionInputs inputs{.layer = index,
+                         .sequence = number,
+                         .query = any_view<3>(query),
+                         .key = any_view<3>(key),
+                         .value = any_view<3>(value),
+                         .logsumexp = {},
+                         .scale = c.attention_scale,
+                         .softcap = c.attention_softcap,
+                         .window = window,
+                         .sinks = view_of_sinks(w)};
+  std::optional<Attention::Seen> seen;
+  if (flow.seen) {
+    const SeenKeys keys = flow.seen(inputs);
+    seen = {flags_on(query.device(), keys.columns), flags_on(query.device(), keys.diagonals)};
+  }
   const Attended attended = attend({query, key, value, c.attention_scale, c.attention_softcap,
-                                    window, w.sinks, proximal, shared_with(index, flow)});
-  if (observers.attention)
-    observers.attention(
-        {.layer = index,
-         .sequence = number,
-         .query = any_view<3>(query),
-         .key = any_view<3>(key),
-         .value = any_view<3>(value),
-         .logsumexp = attended.logsumexp.defined() ? any_view<2>(attended.logsumexp) : AnyView<2>(),
-         .scale = c.attention_scale,
-         .softcap = c.attention_softcap,
-         .window = window,
-         .sinks = view_of_sinks(w)});
+                                    window, w.sinks, proximal, shared_with(index, flow), seen});
+  if (attended.logsumexp.defined()) inputs.logsumexp = any_view<2>(attended.logsumexp);
+  if (observers.attention) observers.attention(inputs);
 
   finish_layer(index, w, attended.out, projected.gate, flow.carried);
   run_others(w.after, flow.states_done, hidden, {&states, 1});

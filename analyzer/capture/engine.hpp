@@ -161,6 +161,12 @@ struct EngineObservers {
   ValueObserver value_outputs = {};
 };
 
+/// Which keys the tokens of a layer attend to, as flags: a token sees the keys of these columns,
+/// and those on these diagonals. Diagonal d is the key d tokens before the token's own.
+struct SeenKeys {
+  std::vector<std::vector<std::uint8_t>> columns, diagonals;  // [query head][n_all]
+};
+
 /// Which layers score distant keys by the queries and keys of which other layers (docs/pod.md).
 struct SharedKeys {
   kernels::Proximity proximal;                    // keys that each layer scores by its own
@@ -191,6 +197,9 @@ class Engine {
         on_store = {};
     /// If set, layers score their distant keys by the queries and keys of lower layers.
     std::optional<SharedKeys> shared = {};
+    /// If set, asked in every layer which keys its tokens attend to, of those that the layer lets
+    /// them see. `logsumexp` has no data then.
+    std::function<SeenKeys(const AttentionInputs&)> seen = {};
     /// The tokens are read behind the sequence, which is left as it was. With Logits::none, and
     /// without `shared`.
     bool forgotten = false;

@@ -59,6 +59,11 @@ struct Attention {
     kernels::Proximity proximal;
   };
   std::optional<Shared> shared = {};
+  /// If set, a row sees no other keys than these: as SeenKeys, [n_heads, n_all] bool each.
+  struct Seen {
+    at::Tensor columns, diagonals;
+  };
+  std::optional<Seen> seen = {};
 };
 /// Its memory grows with n_all, and not with n * n_all.
 struct Attended {

@@ -32,7 +32,8 @@ constexpr Part kParts[] = {{"lazy", &CaptureSettings::lazy, true},
                            {"agreement", &CaptureSettings::agreement, false},
                            {"heads", &CaptureSettings::heads, false},
                            {"queries", &CaptureSettings::queries, false},
-                           {"covariance", &CaptureSettings::covariance, false}};
+                           {"covariance", &CaptureSettings::covariance, false},
+                           {"values", &CaptureSettings::values, false}};
 
 void choose_parts(const std::vector<std::string>& names, CaptureSettings& settings) {
   for (const auto& part : kParts) settings.*part.member = false;
@@ -110,15 +111,16 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
     command.add_option(name, to, help)->capture_default_str()->type_name("N")->group("Statistics");
   };
   profile::CaptureSettings& s = options.settings;
-  list("--capture", options.capture,
-       "what is captured: lazy (masses for SimLayerKV and PoD), js (layer similarity), scores "
-       "(DynamicKV counts), kept (attention that selections keep), norms, next (best next tokens), "
-       "columns and maps (of the first samples only: another pass over queries and keys); on "
-       "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
-       "token under proximal attention: a forward pass a count), heads (how far back each attends, "
-       "for DuoAttention), queries (means and magnitudes before RoPE, for other software), "
-       "covariance (of their channels: large); default, all",
-       "PART,...");
+  list(
+      "--capture", options.capture,
+      "what is captured: lazy (masses for SimLayerKV and PoD), js (layer similarity), scores "
+      "(DynamicKV counts), kept (attention that selections keep), norms, next (best next tokens), "
+      "columns and maps (of the first samples only: another pass over queries and keys); on "
+      "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
+      "token under proximal attention: a forward pass a count), heads (how far back each attends, "
+      "for DuoAttention), queries (means and magnitudes before RoPE, for other software), "
+      "covariance (of their channels: large), values (how alike those of layers are); default, all",
+      "PART,...");
   number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");
   command
       .add_option("--map-type", options.map_type,

@@ -58,7 +58,7 @@ class Runner {
     std::int64_t tokens = 0;
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       const auto& one = prompt(batch, i);
-      batch.sequences.push_back(engine_.sequence(settings.decodes()));
+      batch.sequences.push_back(engine_.sequence(settings.keeps_caches()));
       batch.captures.emplace_back(settings, engine_.model().config(), length(one),
                                   plan_.with_maps(batch.indices[i]));
       steps.push_back({&batch.sequences.back(), one.tokens});
@@ -93,7 +93,7 @@ class Runner {
          .reach = reach});
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       require_numbers(batch.sequences[i], printable(prompt(batch, i).prompt.id));
-      batch.captures[i].end_prefill(batch.sequences[i].logits());
+      batch.captures[i].end_prefill(batch.sequences[i]);
     }
   }
 
@@ -207,7 +207,7 @@ EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model
   const auto count = std::min(static_cast<std::size_t>(batch), lengths.size());
   for (std::size_t i = 0; i < count; ++i)
     options.all_tokens += lengths[i] + plan.settings.generated;
-  options.keep_caches = plan.settings.decodes();
+  options.keep_caches = plan.settings.keeps_caches();
   options.other_bytes = capture * static_cast<std::int64_t>(count);
   return options;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
+#include "analyzer/capture/value_cosines.hpp"
 #include "base/error.hpp"
 #include "kernels/kernels.hpp"
 
@@ -23,6 +24,7 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
   std::int64_t working = 4 * L * H * std::min(settings.held_rows(), n) * n +
                          4 * H * std::min(settings.last_rows(), n) * n;
   if (settings.scores) working += 4 * L * H * n;  // window scores of one kind
+  if (settings.values) working += 2 * 4 * L * K * std::min(kComparedTokens, n) * d;
   if (with_maps) {
     const std::int64_t side =
         kernels::map_blocks(n, kernels::finest_map_block(n, settings.map_blocks()));
@@ -111,11 +113,15 @@ void SampleCapture::prefill(const AttentionInputs& in) {
   if (s.with_maps && s.settings.keep_qkv) s.add_raw(in);
 }
 
-void SampleCapture::end_prefill(const std::vector<float>& logits) {
+void SampleCapture::end_prefill(const Sequence& prompt) {
   State& s = *state_;
   if (s.settings.js) s.add_divergence();
   if (s.settings.scores || s.settings.kept || s.settings.keep_scores) s.add_scores();
-  if (s.settings.next) s.add_next(logits);
+  if (s.settings.values) {
+    const auto cosines = value_cosines(prompt, s.config, s.n_tokens);
+    std::copy(cosines.begin(), cosines.end(), s.array(name::kValueCosine).values<float>().begin());
+  }
+  if (s.settings.next) s.add_next(prompt.logits());
 }
 
 void SampleCapture::begin_decode(std::int64_t step, std::int64_t token) {

@@ -30,7 +30,7 @@ class SampleCapture {
   void reach(std::int64_t layer, std::span<const float> of_heads);
   void prefill(const AttentionInputs& in);
   /// Takes what needs all layers at once, and the next token's logits [vocab_size].
-  void end_prefill(const std::vector<float>& logits);
+  void end_prefill(const Sequence& prompt);
   /// The generated token `step` (0: the first), as it is run.
   void begin_decode(std::int64_t step, std::int64_t token);
   void decode(const AttentionInputs& in);

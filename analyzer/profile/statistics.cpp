@@ -143,15 +143,23 @@ std::vector<KeepRule> CaptureSettings::selections() const {
 std::string CaptureSettings::json() const {
   using nlohmann::json;
   json captured = json::array();
-  const std::pair<bool, const char*> parts[] = {
-      {lazy, "lazy"},           {js, "js"},
-      {scores, "scores"},       {kept, "kept"},
-      {norms, "norms"},         {next, "next"},
-      {columns, "columns"},     {maps, "maps"},
-      {heatmap, "heatmap"},     {argmax, "argmax"},
-      {agreement, "agreement"}, {heads, "heads"},
-      {queries, "queries"},     {covariance, "covariance"},
-      {keep_qkv, "keep qkv"},   {keep_scores, "keep scores"}};
+  const std::pair<bool, const char*> parts[] = {{lazy, "lazy"},
+                                                {js, "js"},
+                                                {scores, "scores"},
+                                                {kept, "kept"},
+                                                {norms, "norms"},
+                                                {next, "next"},
+                                                {columns, "columns"},
+                                                {maps, "maps"},
+                                                {heatmap, "heatmap"},
+                                                {argmax, "argmax"},
+                                                {agreement, "agreement"},
+                                                {heads, "heads"},
+                                                {queries, "queries"},
+                                                {covariance, "covariance"},
+                                                {values, "values"},
+                                                {keep_qkv, "keep qkv"},
+                                                {keep_scores, "keep scores"}};
   for (const auto& [on, part] : parts)
     if (on) captured.push_back(part);
   json out = {{"capture", captured},
@@ -310,6 +318,9 @@ std::vector<Description> descriptions(const CaptureSettings& s, const model::Con
   if (s.covariance)
     fixed(name::kQueryProducts, Type::f32, {"layer", "head", "channel", "channel"}, {L, H, d, d},
           "value squared", "mean of the products of those queries' channels");
+  if (s.values)
+    fixed(name::kValueCosine, Type::f32, {"kv_head", "layer", "layer"}, {K, L, L}, "cosine",
+          "how alike the values of two layers are, the mean over the prompt's tokens");
   if (s.argmax)
     own(name::kArgmax, Type::i32, {"token"}, 0, "token id", "best next token after every position");
   if (s.agreement)

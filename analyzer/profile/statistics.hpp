@@ -42,6 +42,7 @@ inline constexpr const char* kKeyRange = "norms/key_range";
 inline constexpr const char* kValueRange = "norms/value_range";
 inline constexpr const char* kKeyNormOfToken = "norms/key_of_token";
 inline constexpr const char* kValueNormOfToken = "norms/value_of_token";
+inline constexpr const char* kValueCosine = "values/cosine";
 inline constexpr const char* kTopIds = "next/top_ids";
 inline constexpr const char* kTopLogits = "next/top_logits";
 inline constexpr const char* kLogitSum = "next/logit_sum";
@@ -101,6 +102,7 @@ struct CaptureSettings {
   bool heads = false;       // how far back each KV head attends
   bool queries = false;     // means and magnitudes of queries before RoPE
   bool covariance = false;  // means of the products of their channels
+  bool values = false;      // how alike the values of layers are
   bool keep_qkv = false, keep_scores = false;
 
   std::vector<kernels::Proximity> proximities;
@@ -122,8 +124,10 @@ struct CaptureSettings {
   CaptureSettings();
   /// Error(usage) for settings that make no sense for the model.
   void check(const model::Config& config) const;
-  /// Whether keys and values of the prompt are needed after the prefill.
+  /// Whether generated tokens are run.
   bool decodes() const { return lazy || kept; }
+  /// Whether keys and values of the prompt are needed after the prefill.
+  bool keeps_caches() const { return decodes() || values; }
   /// Whether what is captured for the viewer is as exact as it was computed.
   bool exact_maps() const { return map_type != Type::u8; }
   /// Blocks a side of a map's finest level, at most.

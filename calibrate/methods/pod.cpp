@@ -68,6 +68,7 @@ class Grouping {
   void report_batches(const PodPoint& chosen);
   void report_gate(double delta);
   void report_agreement();
+  void report_values();
 
   const Evidence& evidence_;
   const PodRequest& request_;
@@ -299,6 +300,37 @@ void Grouping::report_agreement() {
   out_.tables.push_back(std::move(table));
 }
 
+/// What layers could share of their values, too, if they were that alike.
+void Grouping::report_values() {
+  if (!evidence_.profile().has(name::kValueCosine)) return;
+  const std::int64_t layers = evidence_.header().n_layers, pairs = layers * layers;
+  Similarity cosines{kv_heads(), layers,
+                     std::vector<double>(static_cast<std::size_t>(kv_heads() * pairs))};
+  for (const auto position : similarity_.positions) {
+    const auto of_sample = profile::floats_of(evidence_.profile(), position, name::kValueCosine, {},
+                                              {kv_heads(), layers, layers});
+    for (std::size_t i = 0; i < cosines.values.size(); ++i)
+      cosines.values[i] +=
+          static_cast<double>(of_sample[i]) / static_cast<double>(similarity_.positions.size());
+  }
+  double most = -1;
+  for (std::int64_t g = 0; g < kv_heads(); ++g)
+    for (std::int64_t a = 1; a < layers; ++a)
+      for (std::int64_t b = 0; b < a; ++b) most = std::max(most, cosines.at(g, a, b));
+  out_.notes.push_back(str("the values of no two layers have a mean cosine of more than ",
+                           fixed_text(most, 2), " (1: they point the same way)"));
+  Table table{"PoD: values that layers could share, by their cosine",
+              {"delta", "blocks", "values shared"},
+              {}};
+  for (const double delta : steps(1, 9, 10)) {
+    const auto blocks = count_blocks(layer_blocks(cosines, delta));
+    table.rows.push_back(
+        {fixed_text(delta, 1), str(blocks),
+         percent_text(1 - static_cast<double>(blocks) / static_cast<double>(kv_heads() * layers))});
+  }
+  out_.tables.push_back(std::move(table));
+}
+
 Calibrated Grouping::calibrate() {
   read();
   deltas_ = request_.deltas.empty() ? steps(1, 19, 20) : request_.deltas;
@@ -334,6 +366,7 @@ Calibrated Grouping::calibrate() {
   report_batches(point_at(chosen));
   report_gate(chosen);
   report_agreement();
+  report_values();
   report_["keys_dropped"] = point_at(chosen).dropped;
   report_["samples"] = similarity_.positions.size();
   return with_section(section_of(part_at(chosen, request_.policy.tau, proximal)), report_,

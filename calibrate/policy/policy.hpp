@@ -249,6 +249,16 @@ struct MiniCache {
   bool operator==(const MiniCache&) const = default;
 };
 
+/// Layers of a block share the values of the prompt's first tokens. Each keeps the lengths of its
+/// own (docs/evaluation.md).
+struct ShareValues {
+  double delta = 0.5;          // least mean cosine of the values of a block's layers
+  std::int64_t recent = 1024;  // tokens whose values are not shared
+  /// [KV head][layer]: the lowest layer of the block. Empty until the prompt is read.
+  std::vector<std::vector<std::int64_t>> lowest = {};
+  bool operator==(const ShareValues&) const = default;
+};
+
 /// Keeps the whole cache, but each step reads only the pages with the best bounds.
 struct Quest {
   std::int64_t page = 16, budget = 128;  // tokens in a page, and tokens read at each step
@@ -267,9 +277,18 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 
+/// Keeps the whole cache, but each token of the prompt attends only to the columns and diagonals
+/// that the prompt's last rows attend to most, in each query head to its own.
+struct VerticalSlash {
+  std::int64_t vertical = 1000, slash = 6096;  // columns and diagonals
+  std::int64_t last = 64;                      // rows that choose them
+  std::int64_t initial = 30, recent = 100;     // columns and diagonals that are chosen always
+  bool operator==(const VerticalSlash&) const = default;
+};
+
 using Part = std::variant<Streaming, SimLayerKv, LayerBaseline, Pod, DynamicKv, HeadKv, SnapKv,
                           AdaKv, ChunkKv, CriticalKv, H2o, Tova, KeyDiff, ExpectedAttention, KvZip,
-                          LagKv, Decoding, MiniCache, Quest, Precision>;
+                          LagKv, Decoding, MiniCache, ShareValues, Quest, Precision, VerticalSlash>;
 
 /// How the part scores tokens by the last rows of the prompt; nullptr if it does not. AnyPart is a
 /// Part or a const Part.
@@ -288,7 +307,8 @@ auto* window_budget(AnyPart& part) {
 
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
 /// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,
-/// and at most one Precision. A policy without parts keeps the full cache.
+/// at most one Precision, and at most one VerticalSlash. A policy without parts keeps the full
+/// cache.
 struct Policy {
   std::string name;  // its text as the user gave it, or what tables call it
   std::vector<Part> parts;

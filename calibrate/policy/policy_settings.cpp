@@ -335,6 +335,12 @@ std::vector<PartName> make_names() {
        {setting("t", kShare, "where between the two layers their merged direction lies",
                 &MiniCache::t),
         setting("recent", kTokens, "last tokens, not merged", &MiniCache::recent)}},
+      {"share-values",
+       "layers whose values point the same way share them",
+       ShareValues{},
+       {setting("delta", kShare, "least mean cosine of the values of a block's layers",
+                &ShareValues::delta),
+        setting("recent", kTokens, "last tokens, not shared", &ShareValues::recent)}},
       {"local", "lagkv with variant=local", local, lag_settings()},
       {"l2", "lagkv with variant=l2", l2, lag_settings()},
       {"quest",
@@ -352,7 +358,16 @@ std::vector<PartName> make_names() {
         choice(
             "prefill", {"exact", "rounded"},
             "what prompt tokens attend to: exact keys and values, or rounded ones, as in servers",
-            &Precision::rounded_prefill)}}};
+            &Precision::rounded_prefill)}},
+      {"vertical-slash",
+       "prompt tokens attend to the columns and diagonals that the last rows attend to most",
+       VerticalSlash{},
+       {setting("vertical", kSomeTokens, "columns a query head", &VerticalSlash::vertical),
+        setting("slash", kSomeTokens, "diagonals a query head", &VerticalSlash::slash),
+        setting("last", kRows, "last rows, which choose them", &VerticalSlash::last),
+        setting("initial", kTokens, "first columns, always among them", &VerticalSlash::initial),
+        setting("recent", kSomeTokens, "nearest diagonals, always among them",
+                &VerticalSlash::recent)}}};
 }
 
 std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
@@ -420,6 +435,14 @@ struct Check {
   void operator()(const Quest& part) const {
     if (part.budget < part.page)
       fail(ErrorCode::usage, "budget ", part.budget, " is less than a page of ", part.page);
+  }
+  void operator()(const VerticalSlash& part) const {
+    if (part.vertical < part.initial)
+      fail(ErrorCode::usage, "vertical ", part.vertical, " is less than the ", part.initial,
+           " first columns, which are among them");
+    if (part.slash < part.recent)
+      fail(ErrorCode::usage, "slash ", part.slash, " is less than the ", part.recent,
+           " nearest diagonals, which are among them");
   }
   template <class Other>
   void operator()(const Other&) const {}
@@ -490,8 +513,10 @@ std::string name_of(const Part& part) {
     }
     std::string operator()(const Decoding&) const { return "decoding"; }
     std::string operator()(const MiniCache&) const { return "minicache"; }
+    std::string operator()(const ShareValues&) const { return "share-values"; }
     std::string operator()(const Quest&) const { return "quest"; }
     std::string operator()(const Precision&) const { return method::kPrecision.name; }
+    std::string operator()(const VerticalSlash&) const { return "vertical-slash"; }
   };
   return std::visit(Name{}, part);
 }

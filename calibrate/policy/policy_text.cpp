@@ -144,16 +144,22 @@ std::string part_text(Part part) {
 }
 
 /// What a part does to the cache; of each kind a policy has one at most, in this order.
-enum class Kind : std::uint8_t { trims, selects, shares, merges, stores };
-constexpr const char* kKindText[] = {"trim layers", "select tokens", "share keys", "merge layers",
-                                     "say how numbers are stored"};
+enum class Kind : std::uint8_t { trims, selects, shares, merges, stores, reads };
+constexpr const char* kKindText[] = {"trim layers",
+                                     "select tokens",
+                                     "share keys",
+                                     "change what layers hold",
+                                     "say how numbers are stored",
+                                     "say what the prompt's tokens attend to"};
 
 Kind kind_of(const Part& part) {
   if (std::holds_alternative<SimLayerKv>(part) || std::holds_alternative<LayerBaseline>(part))
     return Kind::trims;
   if (std::holds_alternative<Pod>(part)) return Kind::shares;
-  if (std::holds_alternative<MiniCache>(part)) return Kind::merges;
+  if (std::holds_alternative<MiniCache>(part) || std::holds_alternative<ShareValues>(part))
+    return Kind::merges;
   if (std::holds_alternative<Precision>(part)) return Kind::stores;
+  if (std::holds_alternative<VerticalSlash>(part)) return Kind::reads;
   return Kind::selects;
 }
 
@@ -266,15 +272,19 @@ void check_composition(const Policy& policy) {
              kKindText[static_cast<std::size_t>(kind_of(a))], ": a policy has one such part");
       if (kind_of(a) == Kind::merges || kind_of(b) == Kind::merges)
         fail(ErrorCode::usage, "'", first, "' and '", second,
-             "': minicache merges layers that hold the same tokens with keys of their own, so it "
-             "stands alone");
+             "': ", kind_of(a) == Kind::merges ? first : second,
+             " changes layers that hold the same tokens with keys of their own, so it stands "
+             "alone");
     }
   const auto any_part = [&](const auto& test) {
     return std::any_of(policy.parts.begin(), policy.parts.end(), test);
   };
   const bool has_quest =
       any_part([](const Part& part) { return std::holds_alternative<Quest>(part); });
-  if (has_quest && (policy.parts.size() > 1 || policy.kv_bits != 16))
+  const bool changes_cache = any_part([](const Part& part) {
+    return kind_of(part) != Kind::reads && !std::holds_alternative<Quest>(part);
+  });
+  if (has_quest && (changes_cache || policy.kv_bits != 16))
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': quest chooses pages of the whole cache anew at each step, so it stands alone");
   if (policy.kv_bits != 16 &&
@@ -322,6 +332,11 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
       if (latent || shared) refuse(name_of(part), kNotOfHeads);
       continue;
     }
+    if (std::holds_alternative<VerticalSlash>(part)) continue;
+    if (std::holds_alternative<ShareValues>(part))
+      refuse(name_of(part),
+             "whose layers do not all cache a key and a value of each head: their values cannot be "
+             "compared");
     const auto* lazy = std::get_if<SimLayerKv>(&part);
     const auto* decoding = std::get_if<Decoding>(&part);
     const bool by_layer =
@@ -365,8 +380,8 @@ std::string policy_help() {
           << range_text(kResidualRange) << ")\n";
   }
   out << "Composed with '+': one part that trims layers (simlayerkv, pyramid-layers, "
-         "random-layers),\none that selects tokens in the layers that stay full, pod, and "
-         "precision.\n";
+         "random-layers),\none that selects tokens in the layers that stay full, pod, precision, "
+         "and vertical-slash.\n";
   return out.str();
 }
 

@@ -13,8 +13,14 @@ bool rounds_prefill(const Policy& policy) {
   });
 }
 
+const VerticalSlash* sparse_reading(const Policy& policy) {
+  for (const Part& part : policy.parts)
+    if (const auto* sparse = std::get_if<VerticalSlash>(&part)) return sparse;
+  return nullptr;
+}
+
 bool reads_prompt_apart(const Policy& policy) {
-  return policy.masks_prefill || rounds_prefill(policy) ||
+  return policy.masks_prefill || rounds_prefill(policy) || sparse_reading(policy) ||
          std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
            const auto* pod = std::get_if<Pod>(&part);
            return pod && pod->shared_prefill;

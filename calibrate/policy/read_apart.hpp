@@ -10,8 +10,12 @@ namespace kvatlas::calibrate {
 /// Whether the tokens of the prompt attend to keys and values as the policy stores them.
 bool rounds_prefill(const Policy& policy);
 
+/// What the tokens of the prompt attend to, if not to all that the model lets them.
+const VerticalSlash* sparse_reading(const Policy& policy);
+
 /// Whether the policy changes how the prompt is read, so that it needs a reading of its own: its
-/// windows mask it, its upper layers use a lower one's keys, or its tokens attend to rounded ones.
+/// windows mask it, its upper layers use a lower one's keys, its tokens attend to rounded keys, or
+/// to few of them.
 bool reads_prompt_apart(const Policy& policy);
 
 /// How the policy has the prompt repeated, if it does.

@@ -129,7 +129,9 @@ class Accounting {
         head = {static_cast<double>(kept - generated), static_cast<double>(generated)};
   }
   void operator()(const MiniCache& part) { merged_ = &part; }
+  void operator()(const ShareValues&) { by_input_ = true; }  // no layer's values are alike for sure
   void operator()(const Quest&) {}
+  void operator()(const VerticalSlash&) {}
   void operator()(const Precision& part) {
     if (part.fixed) require_layers(part.fixed->size());
   }

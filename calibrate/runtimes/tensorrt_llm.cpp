@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
@@ -14,6 +15,10 @@ Runtime tensorrt_llm() {
                               {Loss::rounds_otherwise},
                               "as the dtype of its cache, for all layers alike"};
   r.formats_taken = {{KvFormat::fp8}};
+  r.forms[Form::decoding] = {Fit::approximate,
+                             {Loss::keeps_other_tokens},
+                             "TriAttention alone, by statistics from a file; it keeps the prompt "
+                             "beside the budget; needs an SM100 GPU"};
   r.architectures = {"gemma3", "mistral", "ministral"};
   r.notes = {{"mistral", "needs a version with windows for Mistral (spring 2026)"}};
   r.refuses = {{"llama",
@@ -25,6 +30,15 @@ Runtime tensorrt_llm() {
   r.refuses_others = "its code for this architecture is not known to pass a window";
   r.page_tokens = 32;
   r.bend = [](RuntimePolicy& theirs, const Losses& losses, const ModelInfo& model) {
+    if (const auto* decoding = std::get_if<Decoding>(&theirs.policy.parts.front())) {
+      if (decoding->by != Decoding::By::triattention)
+        fail(ErrorCode::usage, "while decoding it chooses by TriAttention alone: by=triattention");
+      if (!model.windows.empty())
+        fail(ErrorCode::usage, "its TriAttention takes no model with windows");
+      theirs.not_simulated =
+          "it scores by statistics from a file, and keeps the whole prompt beside the budget";
+      return;
+    }
     if (std::holds_alternative<DynamicKv>(theirs.policy.parts.front()))
       theirs.not_simulated = "RocketKV selects pages of tokens by its own scores";
     else

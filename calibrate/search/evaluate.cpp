@@ -124,7 +124,7 @@ class Values {
 Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
                       const std::vector<Judged>& judged, const std::string& task) {
   Values score, full_score, loss, kl, agreement, prefix, in_place;
-  Values kept, full_bytes, read, full_read, held_mean, held_peak;
+  Values kept, full_bytes, read, full_read, prompt_read, held_mean, held_peak;
   std::vector<const std::vector<double>*> held;
   Summary out;
   out.policy = policy;
@@ -145,6 +145,7 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
     full_bytes.add(one.outcome.full_bytes, prompt);
     read.add(one.outcome.read_bytes, prompt);
     full_read.add(full.outcome.read_bytes, prompt);
+    prompt_read.add(one.outcome.prompt_read, prompt);
     held_mean.add(held_mean_bytes(one.outcome), prompt);
     held_peak.add(held_peak_bytes(one.outcome), prompt);
     held.push_back(&one.outcome.held_bytes);
@@ -171,6 +172,7 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.full_bytes = full_bytes.mean();
   out.read_bytes = read.mean();
   out.full_read_bytes = full_read.mean();
+  out.prompt_read = prompt_read.mean();
   out.held_mean_bytes = held_mean.mean();
   out.held_peak_bytes = held_peak.mean();
   out.held_bytes = means_by_place(held);
@@ -317,6 +319,7 @@ json measured_json(const Summary& s) {
               {"agreement", estimate_json(s.agreement)},
               {"read_bytes_per_token", number_json(s.read_bytes)},
               {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+              {"prompt_read_share", number_json(s.prompt_read)},
               {"held_mean_bytes", number_json(s.held_mean_bytes)},
               {"held_peak_bytes", number_json(s.held_peak_bytes)},
               {"ms_per_token", number_json(s.ms_per_token)},
@@ -408,6 +411,9 @@ Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& su
     table.columns.emplace_back("digits to the first wrong");
     table.columns.emplace_back("digits in place");
   }
+  const bool sparse = std::any_of(summaries.begin(), summaries.end(),
+                                  [](const Summary& s) { return s.prompt_read < 1; });
+  if (sparse) table.columns.emplace_back("prompt read");
   for (const auto& s : summaries) {
     const double mib = 1024.0 * 1024.0;
     // The first row is the full cache's: beside itself it differs in nothing, and surely so.
@@ -422,6 +428,7 @@ Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& su
     if (digits)
       for (const auto& one : {s.digits_prefix, s.digits_in_place})
         table.rows.back().push_back(interval_text(one, 2));
+    if (sparse) table.rows.back().push_back(percent_text(s.prompt_read));
   }
   return table;
 }

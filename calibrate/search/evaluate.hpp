@@ -78,6 +78,7 @@ struct Summary {
   double score_over_prompts = 0;            // each prompt counting the same
   double kept_bytes = 0, full_bytes = 0;    // of one prompt, the mean over prompts
   double read_bytes = 0, full_read_bytes = 0;
+  double prompt_read = 1;                           // as in Outcome
   double held_mean_bytes = 0, held_peak_bytes = 0;  // while generating
   std::vector<double> held_bytes;  // [generated token]: the mean over answers that are so long
   double ms_per_token = std::numeric_limits<double>::quiet_NaN();

@@ -266,7 +266,8 @@ void print_notes(const Evaluation& evaluation) {
     bool cuts = false;
     for (std::size_t q = 0; q < judged.size(); ++q)
       cuts = cuts || judged[q].outcome.kept_bytes < evaluation.full[q].outcome.kept_bytes ||
-             judged[q].outcome.read_bytes < evaluation.full[q].outcome.read_bytes;
+             judged[q].outcome.read_bytes < evaluation.full[q].outcome.read_bytes ||
+             judged[q].outcome.prompt_read < 1;
     if (!cuts && !judged.empty())
       std::cerr << "kvatlas: note: " << evaluation.policies[p]
                 << " cuts nothing of prompts so short: it needs smaller settings or longer "

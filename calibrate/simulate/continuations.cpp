@@ -97,6 +97,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
       }
   }
   if (plan.minicache) merge_layers(stream);
+  if (plan.shared_values) share_values(stream);
   if (plan.pod) copy_borrowed(stream);
   if (!plan.formats.empty())
     code(stream, {0, coded_tokens(stream.first, stream.first, plan.kv_residual)});

@@ -176,6 +176,12 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
       if (plan.pod && !stream.shares(l, l, g, group()))
         of_layer -=
             bytes_of(formats.keys, intersect(seen, distant_from(position, plan.pod->proximal)), 0);
+      // Of values that are a lower layer's only the lengths are stored, in 16 bits each.
+      if (plan.shared_values && plan.shared_values->lowest[g][l] != l) {
+        const Ranges shared = intersect(seen, {{0, stream.first - plan.shared_values->recent}});
+        of_layer -= bytes_of(formats.values, shared, 0) -
+                    2 * static_cast<double>(stream.stored(shared, l, g));
+      }
     }
     bytes += of_layer * cache_sizes.share(l);
   }

@@ -171,8 +171,9 @@ struct Continuations::State {
   /// Rounds what a step adds to a layer, [rows * K, d], in place.
   void round_generated(std::int64_t l, KvSide side, const at::Tensor& rows);
 
-  // MiniCache (minicache.cpp).
+  // What layers hold together (minicache.cpp, share_values.cpp).
   void merge_layers(const Stream& stream) const;
+  void share_values(const Stream& stream) const;
 
   // What a head holds, to be cut.
   struct Rows {

@@ -63,6 +63,7 @@ struct Plan {
   std::shared_ptr<const std::vector<MeanQueries>> mean_queries;
   std::optional<Pod> pod;  // its blocks are known: `lowest` is filled
   std::optional<MiniCache> minicache;
+  std::optional<ShareValues> shared_values;  // `lowest` is filled
   std::optional<Quest> quest;
   bool operator==(const Plan&) const = default;
   KvFormats formats_of(std::int64_t layer) const {

@@ -115,8 +115,10 @@ PartPlanner planner_of(const KvZip& part);              // kvzip.cpp
 PartPlanner planner_of(const LagKv& part);              // lagkv.cpp
 PartPlanner planner_of(const Decoding& part);           // decoding.cpp
 PartPlanner planner_of(const MiniCache& part);          // minicache.cpp
+PartPlanner planner_of(const ShareValues& part);        // share_values.cpp
 PartPlanner planner_of(const Quest& part);              // quest.cpp
 PartPlanner planner_of(const Precision& part);          // plan.cpp
+PartPlanner planner_of(const VerticalSlash& part);      // vertical_slash.cpp
 
 /// The means over groups of `heads` neighbouring query heads, such as those of a layer or of a KV
 /// head.

@@ -13,6 +13,7 @@
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "calibrate/simulate/prompt_store.hpp"
+#include "calibrate/simulate/vertical_slash_impl.hpp"
 #include "kernels/row_compare.hpp"
 
 namespace kvatlas::calibrate {
@@ -128,6 +129,7 @@ Pod* shared_prefill(Policy& policy) {
 struct Prefill {
   LayerWindows windows = {};
   decltype(capture::Engine::Step::on_store) on_store = {};
+  decltype(capture::Engine::Step::seen) seen = {};
   std::optional<capture::SharedKeys> shared = {};
 };
 
@@ -169,7 +171,13 @@ class Simulation {
         prefill.on_store = [&policy = all[i]](auto layer, const auto& key, const auto& value) {
           round_layer(formats_of(policy, layer), key, value);
         };
+      std::optional<SparseReading> sparse;
+      if (const VerticalSlash* part = sparse_reading(all[i])) {
+        sparse.emplace(*part);
+        prefill.seen = [&](const auto& in) { return sparse->choose(in); };
+      }
       out.policies[i] = run_group({&all[i], 1}, prefill, out, nullptr).front();
+      if (sparse) out.policies[i].prompt_read = sparse->share();
     }
     return out;
   }
@@ -256,6 +264,7 @@ class Simulation {
     prefill.proximal = changed.windows;
     prefill.shared = changed.shared;
     prefill.on_store = changed.on_store;
+    prefill.seen = changed.seen;
     capture::EngineObservers observers{.attention = [&](const auto& in) {
       facts.prefill(in);
       read->prefill(in);
@@ -500,6 +509,7 @@ class Simulation {
     outcome.mass = plan.mass;
     outcome.budgets = plan.budgets;
     if (plan.pod) outcome.lowest = plan.pod->lowest;
+    if (plan.shared_values) outcome.lowest = plan.shared_values->lowest;
     if (options_.time_steps > 0) outcome.seconds_per_token = time_alone(prompt, plan);
   }
 

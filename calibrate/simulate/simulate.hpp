@@ -80,17 +80,19 @@ struct Outcome {
   double kept_bytes = 0, full_bytes = 0;  // after the cut, at 16 bits a value or at kv_bits
   /// [generated token that the model has read]: what was held while it was read.
   std::vector<double> held_bytes = {};
-  double read_bytes = 0;      // the mean of a decode step
+  double read_bytes = 0;   // the mean of a decode step
+  double prompt_read = 1;  // share of the prompt's pairs of a query and a key that were attended to
   std::int64_t compared = 0;  // tokens beside the full model's; 0 also if its answer has but one
   double kl = std::numeric_limits<double>::quiet_NaN();         // mean nats of those tokens
   double agreement = std::numeric_limits<double>::quiet_NaN();  // share of equal best tokens
   double skipped = std::numeric_limits<double>::quiet_NaN();    // share of gates that skipped (PoD)
   double seconds_per_token = std::numeric_limits<double>::quiet_NaN();
   // What the policy decided on this prompt. Empty where it has no such decision.
-  std::vector<std::int64_t> lazy;                 // the layers that were trimmed
-  std::vector<double> mass;                       // [layer] or [layer * KV head]
-  std::vector<std::int64_t> budgets;              // [layer]
-  std::vector<std::vector<std::int64_t>> lowest;  // [query head][layer]
+  std::vector<std::int64_t> lazy;     // the layers that were trimmed
+  std::vector<double> mass;           // [layer] or [layer * KV head]
+  std::vector<std::int64_t> budgets;  // [layer]
+  /// [query head][layer] of PoD, [KV head][layer] of shared values.
+  std::vector<std::vector<std::int64_t>> lowest;
 };
 
 struct Simulated {

@@ -56,6 +56,13 @@ class TensorRtTest(unittest.TestCase):
         fields = self.loaded(policy("llama", dynamickv=section))
         self.assertEqual(fields["sparse_attention_config"]["prompt_budget"], 112 + 16)
 
+    def test_triattention(self):
+        settings = {"by": "triattention", "budget": 2048, "every": 128}
+        fields = self.loaded(policy("llama", baseline={"name": "decoding", "settings": settings}))
+        compression = fields["kv_cache_compression_config"]
+        self.assertEqual((compression["budget"], compression["beta"]), (2048, 128))
+        self.assertEqual(compression["eviction_mode"], "per_layer_perhead")
+
     def test_the_schema_can_fail(self):
         right = self.loaded(policy("mistral", simlayerkv=lazy(LAZY)))
         for change in (

@@ -69,7 +69,7 @@ class ContinuationsOf : public OnCheckpoint {
         if (plan.quest) continue;  // which keeps everything
         const CacheUse use = together.use(which[r]);
         ASSERT_EQ(use.lengths, naive[rows[r]].lengths());
-        if (plan.pod || plan.minicache) continue;
+        if (plan.pod || plan.minicache || plan.shared_values) continue;
         ASSERT_DOUBLE_EQ(use.stored_bytes, naive[rows[r]].stored_bytes());
       }
     }
@@ -175,6 +175,8 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
       "l2:sink=4,lag=8,ratio=0.5",
       "minicache:recent=30",
       "minicache:recent=30+kv4",
+      "share-values:delta=0,recent=30",
+      "share-values:delta=0,recent=30+kv4",
       "quest:page=8,budget=32",
       "quest:page=16,budget=16",
       "pod:delta=0.3,initial=4,recent=24",

@@ -81,7 +81,24 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
   if (plan.minicache)
     for (std::int64_t layer = config_.n_layers / 2; layer + 1 < config_.n_layers; layer += 2)
       for (std::int64_t h = 0; h < config_.n_heads; ++h) merge(head(layer, h), head(layer + 1, h));
+  if (plan.shared_values)
+    for (std::int64_t layer = config_.n_layers - 1; layer >= 0; --layer)  // the lowest is read last
+      for (std::int64_t h = 0; h < config_.n_heads; ++h)
+        share_values(layer, h, plan.shared_values->lowest[at(h / group_)][at(layer)]);
   quantise_all(0, coded_);
+}
+
+void NaiveDecode::share_values(std::int64_t layer, std::int64_t h, std::int64_t lowest) {
+  if (lowest == layer) return;
+  const auto length = [](const Row& row) {
+    return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+  };
+  for (std::int64_t j = 0; j < first_ - plan_.shared_values->recent; ++j) {
+    Row& own = head(layer, h).value[at(j)];
+    const Row& taken = head(lowest, h).value[at(j)];
+    const double factor = length(own) / length(taken);
+    for (std::size_t c = 0; c < own.size(); ++c) own[c] = factor * taken[c];
+  }
 }
 
 void NaiveDecode::quantise_all(std::int64_t begin, std::int64_t end) {

@@ -23,7 +23,7 @@ class NaiveDecode {
   std::vector<float> step(std::int64_t token);
   /// [layer], tokens of the KV head that holds most.
   std::vector<std::int64_t> lengths() const;
-  /// Bytes of what is held, for plans without PoD and MiniCache.
+  /// Bytes of what is held, for plans without PoD, MiniCache and shared values.
   double stored_bytes() const;
   /// Of PoD's gates so far.
   std::int64_t gates = 0, skipped = 0;
@@ -57,6 +57,7 @@ class NaiveDecode {
   }
   void quantise_all(std::int64_t begin, std::int64_t end);
   void merge(Head& lower, Head& upper) const;
+  void share_values(std::int64_t layer, std::int64_t h, std::int64_t lowest);
   std::vector<std::int64_t> quest_tokens(const capture::ContinuationRows& in, std::int64_t g,
                                          const std::vector<Row>& queries);
   void attend(const capture::ContinuationRows& in);

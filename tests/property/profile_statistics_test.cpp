@@ -271,6 +271,31 @@ TEST_P(ProfileLaws, NormsAreThoseOfTheRawKeys) {
   }
 }
 
+TEST_P(ProfileLaws, CosinesAreThoseOfTheRawValues) {
+  const auto cosines = statistic(name::kValueCosine);
+  const std::int64_t d = header().head_dim, L = layers();
+  ASSERT_EQ(cosines.size(), size(kv_heads() * L * L));
+  for (std::int64_t a = 0; a < L; ++a)
+    for (std::int64_t b = 0; b < L; ++b) {
+      const auto of_a = values(raw_name("value", a)), of_b = values(raw_name("value", b));
+      for (std::int64_t g = 0; g < kv_heads(); ++g) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < kTokens; ++i) {
+          double product = 0, square_a = 0, square_b = 0;
+          for (std::int64_t at = (g * kTokens + i) * d; at < (g * kTokens + i + 1) * d; ++at) {
+            const auto x = static_cast<double>(of_a[size(at)]),
+                       y = static_cast<double>(of_b[size(at)]);
+            product += x * y;
+            square_a += x * x;
+            square_b += y * y;
+          }
+          sum += product / std::sqrt(square_a * square_b);
+        }
+        EXPECT_NEAR(cosines[size((g * L + a) * L + b)], sum / kTokens, 1e-5);
+      }
+    }
+}
+
 /// Every layer with keys of its own has numbers, and a mean of sums of shares lies between 0 and 1.
 TEST_P(ProfileLaws, HowFarBackHeadsAttendIsAShare) {
   const auto reach = statistic(name::kHeadReach);

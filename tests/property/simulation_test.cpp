@@ -3,6 +3,8 @@
 // it is tried with, and what is measured is what the plans' definition gives.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "tests/property/naive_decode.hpp"
 #include "tests/property/round_row.hpp"
@@ -128,6 +130,10 @@ TEST_P(SimulationOf, WhatKeepsEverythingChangesNothing) {
       "lagkv:sink=16,lag=128,ratio=1/4",
       "quest:page=8,budget=400",
       "minicache:recent=200",
+      "share-values:delta=1,recent=0",
+      "share-values:delta=0,recent=200",
+      "vertical-slash",
+      "vertical-slash:vertical=1,initial=0,slash=120+quest:page=8,budget=400",
   };
   if (GetParam() == "mistral_sliding_f32")  // whose layers see 32 tokens, whatever is kept
     texts.insert(texts.end(), {"window:recent=32", "streaming:initial=4,recent=40"});
@@ -172,6 +178,7 @@ const std::vector<std::string> kMixed = {
      "adakv:window=8,budget=24,heads=query"),
     "pod:delta=0.3,initial=4,recent=24,tau=0.5",
     "minicache:recent=16",
+    "share-values:delta=0,recent=16",
     "quest:page=8,budget=32"};
 
 void expect_same(const Outcome& a, const Outcome& b, bool compared) {
@@ -394,6 +401,120 @@ TEST_P(SimulationOf, RoundsWhileThePromptIsRead) {
   }
 }
 
+/// A layer's attention of the rows from `first` on, by the definition: [head][row][key].
+std::vector<std::vector<std::vector<double>>> attention_of(const capture::AttentionInputs& in,
+                                                           std::int64_t first) {
+  const auto at = [](const AnyView<3>& of, std::int64_t a, std::int64_t b, std::int64_t c) {
+    return static_cast<double>(static_cast<const float*>(
+        of.data)[a * of.strides[0] + b * of.strides[1] + c * of.strides[2]]);
+  };
+  const std::int64_t heads = in.query.sizes[0], n = in.query.sizes[1], d = in.query.sizes[2],
+                     group = heads / in.key.sizes[0];
+  std::vector<std::vector<std::vector<double>>> out(static_cast<std::size_t>(heads));
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t i = first; i < n; ++i) {
+      auto& row = out[static_cast<std::size_t>(h)].emplace_back(static_cast<std::size_t>(n));
+      double sum = in.sinks.data ? std::exp(static_cast<double>(in.sinks.data[h])) : 0;
+      for (std::int64_t j = in.window.first_key(i); j <= i; ++j) {
+        double score = 0;
+        for (std::int64_t c = 0; c < d; ++c)
+          score += at(in.query, h, i, c) * at(in.key, h / group, j, c);
+        score *= in.scale;
+        if (in.softcap > 0) score = in.softcap * std::tanh(score / in.softcap);
+        sum += row[static_cast<std::size_t>(j)] = std::exp(score);
+      }
+      for (double& share : row) share /= sum;
+    }
+  return out;
+}
+
+/// The first `certain` places, and those of the greatest sums, `most` in all.
+std::vector<std::uint8_t> greatest_of(std::vector<double> sums, std::size_t certain,
+                                      std::size_t most) {
+  std::fill_n(sums.begin(), certain, std::numeric_limits<double>::infinity());
+  std::vector<std::size_t> order(sums.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+  std::vector<std::uint8_t> flags(sums.size());
+  for (std::size_t i = 0; i < most; ++i) flags[order[i]] = 1;
+  return flags;
+}
+
+/// Columns and diagonals are chosen by the last rows, and the prompt's tokens see no other keys.
+TEST_P(SimulationOf, ReadsColumnsAndDiagonals) {
+  const std::int64_t n = 90, count = 8, last = 8;
+  const Ids ids = random_ids(n, 23);
+  const auto tried = policies({"vertical-slash:vertical=20,slash=12,initial=2,recent=4,last=8",
+                               "vertical-slash:vertical=20,slash=12,initial=2,recent=4,last=8+"
+                               "streaming:initial=3,recent=30+kv4"});
+  const auto got = run(ids, tried, {.max_new = count});
+  std::vector<std::vector<float>> full_logits;
+  generate(ids, count, &full_logits);
+  capture::Sequence sparse = engine.sequence();
+  capture::Engine::Step step{&sparse, ids};
+  std::int64_t seen = 0, all = 0;
+  step.seen = [&](const capture::AttentionInputs& in) {
+    capture::SeenKeys keys;
+    for (const auto& head : attention_of(in, n - last)) {
+      std::vector<double> columns(static_cast<std::size_t>(n)), diagonals = columns;
+      for (std::int64_t i = n - last; i < n; ++i)
+        for (std::int64_t j = 0; j <= i; ++j) {
+          const double share =
+              head[static_cast<std::size_t>(i - n + last)][static_cast<std::size_t>(j)];
+          columns[static_cast<std::size_t>(j)] += share;
+          diagonals[static_cast<std::size_t>(i - j)] += share;
+        }
+      keys.columns.push_back(greatest_of(columns, 2, 20));
+      keys.diagonals.push_back(greatest_of(diagonals, 4, 12));
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = in.window.first_key(i); j <= i; ++j) {
+          ++all;
+          seen += keys.columns.back()[static_cast<std::size_t>(j)] |
+                  keys.diagonals.back()[static_cast<std::size_t>(i - j)];
+        }
+    }
+    return keys;
+  };
+  engine.run({&step, 1}, capture::Logits::last);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    SCOPED_TRACE(tried[i].name);
+    const PromptFacts facts(needs_of({&tried[i], 1}), config, n);
+    const NaiveDecode held(engine, sparse, n, make_plan(tried[i], facts, sparse, config));
+    expect_decoded(got.policies[i], got.full.tokens, full_logits, held, sparse.logits(), 0.02);
+    EXPECT_DOUBLE_EQ(got.policies[i].prompt_read,
+                     static_cast<double>(seen) / static_cast<double>(all));
+  }
+  EXPECT_LT(got.policies[0].prompt_read, 0.8);
+  EXPECT_GT(got.policies[0].kl, 0);
+  EXPECT_EQ(got.full.prompt_read, 1);
+}
+
+/// What is seen of columns and diagonals that make a window is what a window lets see.
+TEST_P(SimulationOf, SeesWhatColumnsAndDiagonalsName) {
+  const std::int64_t n = 70;
+  const auto read = [&](const auto& change) {
+    capture::Sequence sequence = engine.sequence();
+    capture::Engine::Step step{&sequence, random_ids(n, 24)};
+    change(step);
+    engine.run({&step, 1}, capture::Logits::last);
+    return sequence.logits();
+  };
+  const auto windows = read([&](auto& step) {
+    step.proximal.assign(static_cast<std::size_t>(config.n_layers), Proximity{3, 11});
+  });
+  const auto flags = [&](std::size_t first) {
+    std::vector<std::uint8_t> of_head(static_cast<std::size_t>(n));
+    std::fill_n(of_head.begin(), first, std::uint8_t{1});
+    return std::vector<std::vector<std::uint8_t>>(static_cast<std::size_t>(config.n_heads),
+                                                  of_head);
+  };
+  const auto named = read([&](auto& step) {
+    step.seen = [&](const auto&) { return capture::SeenKeys{flags(3), flags(11)}; };
+  });
+  for (std::size_t i = 0; i < named.size(); ++i) EXPECT_NEAR(named[i], windows[i], logit_error);
+}
+
 /// A prompt that is read with shared keys is one whose tokens were decoded with them, one by one.
 TEST_P(SimulationOf, SharesKeysWhileThePromptIsRead) {
   const std::int64_t n = 90, count = 6;
@@ -436,7 +557,8 @@ TEST_P(SimulationOf, CountsTheBytesKept) {
   auto tried =
       policies({"streaming:initial=4,recent=20", "kv4", "streaming:initial=4,recent=20+kv2",
                 "minicache:recent=30", "minicache:recent=30+kv4", "quest:page=8,budget=32",
-                "lagkv:sink=4,lag=16,ratio=1/4"});
+                "lagkv:sink=4,lag=16,ratio=1/4", "share-values:delta=0,recent=30"});
+  const std::size_t of_pod = tried.size(), of_values = of_pod - 1;
   Policy pod = parse_policy("pod:delta=0.5,initial=4,recent=24");
   auto& blocks = std::get<Pod>(pod.parts[0]).lowest;
   // Layers 0 and 1 are one block in all heads, layers 2 and 3 in those of the first KV head.
@@ -472,7 +594,10 @@ TEST_P(SimulationOf, CountsTheBytesKept) {
     want[5] += tokens(100, 32) * row;
     want[6] += tokens(lag, 16 + 4) * row;
     const double dropped = l == 1 ? K : l == 3 ? 1 : 0;
-    want[7] += tokens(100, 32) * row - dropped * tokens(100 - 4 - 24, 32 - 24) * 2 * d;
+    want[of_pod] += tokens(100, 32) * row - dropped * tokens(100 - 4 - 24, 32 - 24) * 2 * d;
+    want[of_values] += tokens(100, 32) * row;
+    for (const auto& lowest : got.policies[of_values].lowest)
+      if (lowest[static_cast<std::size_t>(l)] != l) want[of_values] -= tokens(70, 2) * (2 * d - 2);
   }
   for (std::size_t i = 0; i < tried.size(); ++i) {
     EXPECT_NEAR(got.policies[i].kept_bytes, want[i], 1e-6) << tried[i].name;

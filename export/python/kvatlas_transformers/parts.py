@@ -110,7 +110,9 @@ NOT_RUN = {
     "expected-attention": _OF_THE_PROGRAM,
     "decoding": "'kvatlas evaluate' chooses its tokens anew while generating, and this package does not",
     "minicache": "merged layers would have to be stored as directions and norms",
+    "share-values": "the shared values would have to be stored as their lengths",
     "quest": "it keeps the whole cache and only reads less of it",
+    "vertical-slash": "it keeps the whole cache and only reads less of it",
 }
 
 

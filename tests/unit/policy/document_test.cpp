@@ -167,7 +167,9 @@ TEST(Document, InlinePoliciesSurviveTheSection) {
            "random-layers:threshold=0.5,from=upper,seed=18446744073709551615",
            "minicache:t=0.5,recent=0",
            "quest:page=4,budget=64",
-           "quest:page=1,budget=1"}) {
+           "quest:page=1,budget=1",
+           "share-values:delta=1,recent=0",
+           "vertical-slash:vertical=30,slash=100,last=1"}) {
     const Part part = parse_policy(text).parts.at(0);
     Document document = full_document();
     document.compose.clear();
@@ -211,7 +213,9 @@ TEST(Document, SchemaListsTheSettings) {
                            "pyramid-layers:shape=linear",
                            "random-layers:layers=1",
                            "minicache",
-                           "quest"}) {
+                           "share-values:delta=0.25",
+                           "quest",
+                           "vertical-slash:vertical=100,slash=200,last=32,initial=4,recent=9"}) {
     const Part part = parse_policy(text).parts.at(0);
     const json section = section_of(part);
     for (const auto& [key, value] : section["settings"].items())
@@ -318,6 +322,10 @@ TEST(Policies, WhatACacheCannotDoIsRefused) {
        {"snapkv", "dynamickv", "adakv", "criticalkv", "h2o", "keydiff", "expected-attention",
         "kvzip", "decoding", "lagkv", "pod", "minicache", "quest"})
     EXPECT_THAT(why_not(policy, latent), HasSubstr("one latent for all heads")) << policy;
+  for (const ModelInfo* model : {&latent, &shared, &sizes}) {
+    EXPECT_THAT(why_not("share-values", *model), HasSubstr("values cannot be compared"));
+    EXPECT_NO_THROW(check_cache(parse_policy("vertical-slash"), *model));
+  }
   for (const char* policy : {"simlayerkv", "tova", "chunkkv"})
     EXPECT_THAT(why_not(policy, shared), HasSubstr("read the keys of others")) << policy;
   EXPECT_THAT(why_not("lagkv", sizes), HasSubstr("heads of different sizes"));

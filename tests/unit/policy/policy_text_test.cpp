@@ -166,6 +166,8 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"pod:blocks=p.h5,tau=0.125", "pod:tau=0.125,blocks=p.h5"},
       {"dynamickv:r_max=1e1,budget=96", "dynamickv:budget=96"},
       {"quest", "quest"},
+      {"vertical-slash:slash=200+quest:page=8", "quest:page=8+vertical-slash:slash=200"},
+      {"share-values:delta=0.5+kv4", "share-values+kv4"},
       {"minicache+kv4", "minicache+kv4"},
       {"kv2:residual=128", "full+kv2:residual=128"},
       {"kv4:residual=0+snapkv:heads=query", "snapkv:heads=query+kv4"},
@@ -250,6 +252,11 @@ TEST(PolicyText, RefusalsOfCompositions) {
   EXPECT_THAT(refusal("tova:budget=1"), HasSubstr("a whole number from 2 to"));
   EXPECT_THAT(refusal("pod+pod"), HasSubstr("both share keys"));
   EXPECT_THAT(refusal("minicache+pod"), HasSubstr("stands alone"));
+  EXPECT_THAT(refusal("snapkv+share-values"), HasSubstr("share-values changes layers"));
+  EXPECT_THAT(refusal("minicache+share-values"), HasSubstr("both change what layers hold"));
+  EXPECT_THAT(refusal("vertical-slash:vertical=29"), HasSubstr("less than the 30 first columns"));
+  EXPECT_THAT(refusal("vertical-slash:slash=99"), HasSubstr("less than the 100 nearest diagonals"));
+  EXPECT_THAT(refusal("vertical-slash+vertical-slash"), HasSubstr("what the prompt's tokens"));
   EXPECT_THAT(refusal("full+lagkv"), HasSubstr("keeps the whole cache"));
   EXPECT_THAT(refusal("lagkv+kv4+kv2"), HasSubstr("on top of another"));
   EXPECT_THAT(refusal("kv4:residual=-1"), HasSubstr("kv4: residual=-1: expected a whole number"));

@@ -56,7 +56,7 @@ TEST(Runtimes, Matrix) {
       {"kvpress", "Ee A Ef - Ee Eef Ee - Ee Eef A"},
       {"duo-attention", "Ec - Ec - - - - - - - -"},
       {"vllm", "Eh - - - - - - Ai - - -"},
-      {"tensorrt-llm", "Aabcd - - - Ag - - Ai - - -"},
+      {"tensorrt-llm", "Aabcd - - - Ag - - Ai - - Ag"},
       {"transformers", "Aabcd - - - Aacg - - Ai - - -"},
       {"sglang", "Aabcd - - - - - - Ai - - -"},
       {"llama.cpp", "Aabcd - - - - - - Ai - - -"},
@@ -362,7 +362,7 @@ TEST(Runtimes, NoneIsGivenLayersThatAreNotAlike) {
 
 TEST(Runtimes, BudgetsThatHoldWhileDecoding) {
   for (const auto& runtime : runtimes())
-    if (runtime.name != "kvpress") {
+    if (!runtime.takes(Form::decoding)) {
       EXPECT_THAT(
           refusal(parse_policy("decoding:by=tova"), runtime.name.c_str()),
           testing::AllOf(HasSubstr(runtime.title), HasSubstr("cannot run 'decoding:by=tova'"),
@@ -382,6 +382,14 @@ TEST(Runtimes, BudgetsThatHoldWhileDecoding) {
   for (const char* by : {"h2o", "l2", "rkv", "streaming"})
     EXPECT_THAT(refusal(parse_policy(str("decoding:by=", by)), "kvpress"),
                 HasSubstr(str("its presses know no '", by, "'")));
+  EXPECT_THAT(refusal(parse_policy("decoding:by=tova"), "tensorrt-llm"),
+              HasSubstr("by TriAttention alone"));
+  const auto triattention = parse_policy("decoding:by=triattention,every=128");
+  EXPECT_THAT(as_runtime_behaves(triattention, "tensorrt-llm", model_of("llama")).not_simulated,
+              HasSubstr("statistics from a file"));
+  ModelInfo windows = model_of("mistral");
+  windows.windows.assign(static_cast<std::size_t>(windows.layers), 32);
+  EXPECT_THROW(as_runtime_behaves(triattention, "tensorrt-llm", windows), Error);
 }
 
 TEST(Runtimes, SelectionsAreRefusedByName) {
