@@ -41,15 +41,14 @@ Verdict BudgetSweep::try_ways(std::span<const BudgetWay> ways, std::span<const s
 BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
                                         const std::vector<std::size_t>& samples,
                                         Calibrated& out) const {
+  const Verdict full_alone(evidence, run, {}, samples);
+  // A budget that was asked for needs no choice; that nothing is measured is said elsewhere.
+  if (asked && full_alone.samples().empty()) return {};
+  full_alone.require_answers(evidence.request().force, out);
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < budgets.size(); ++i) places.push_back(i);
   const Verdict verdict = try_ways(ways, places, samples);
-  // A budget that was asked for needs no choice; that nothing is measured is said elsewhere.
-  if (asked && verdict.samples().empty()) return {};
-  const bool force = evidence.request().force;
-  require_samples(verdict.count(), "with a score", force, out);
   const Estimate full = verdict.full_score();
-  require_score(full.mean, force, out);
   const double may_lose = tolerance.value_or(default_tolerance(verdict.samples().size()));
   Choice choice;
   choice.report = {{"full", estimate_json(full)}, {"tolerance", may_lose}};

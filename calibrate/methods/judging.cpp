@@ -69,6 +69,11 @@ Estimate Verdict::score(std::size_t policy) const {
 Estimate Verdict::full_score() const { return score_over_tasks(full_, groups_, tasks_); }
 SampleCount Verdict::count() const { return {groups_.size(), count_texts(groups_)}; }
 
+void Verdict::require_answers(bool force, Calibrated& out) const {
+  require_samples(count(), "with a score", force, out);
+  require_score(full_score().mean, force, out);
+}
+
 json Verdict::measured(std::size_t policy, bool held_out) const {
   const auto judge = [&](const std::vector<std::size_t>& which) {
     std::vector<std::string> groups, tasks;

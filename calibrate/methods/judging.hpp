@@ -41,6 +41,9 @@ class Verdict {
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
   SampleCount count() const;
+  /// Error(usage) if too few samples have a score, or the full cache's is too low. With --force
+  /// both become notes. The full cache alone, on no policies, tells it before any of them is tried.
+  void require_answers(bool force, Calibrated& out) const;
   /// Compares a policy with the full cache, over all samples and by task. Documents hold this under
   /// "measured".
   nlohmann::json measured(std::size_t policy, bool held_out) const;

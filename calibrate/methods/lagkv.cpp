@@ -168,9 +168,8 @@ void Sweep::judge_candidate(const Verdict& verdict, std::size_t number) {
 void Sweep::judge(const Split& split) {
   std::vector<Policy> policies;
   for (const auto& candidate : candidates_) policies.push_back(policy_of(candidate.part));
+  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
-  require_score(verdict.full_score().mean, evidence_.request().force, out_);
   report_["full"] = estimate_json(verdict.full_score());
   for (std::size_t i = 0; i < candidates_.size(); ++i) judge_candidate(verdict, i);
 }

@@ -108,9 +108,8 @@ std::optional<double> Grouping::delta_from_trials(const Split& split) {
   for (const double delta : deltas_)
     policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
+  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const double full = verdict.full_score().mean;
-  require_score(full, evidence_.request().force, out_);
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   json curve = json::array();
   for (std::size_t i = 0; i < deltas_.size(); ++i) {

@@ -161,9 +161,7 @@ Precision FormatSearch::choose(const Split& split) {
   std::vector<Policy> policies;
   for (const Allocation& one : candidates) policies.push_back(policy_of(part_of(one.formats)));
   const Verdict verdict(evidence_, run_, policies, split.choice, Measure::both);
-  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
   const double full = verdict.full_score().mean;
-  require_score(full, evidence_.request().force, out_);
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
@@ -295,6 +293,7 @@ Calibrated FormatSearch::calibrate() {
   const Split split = evidence_.split(answered);
   list_items();
   const auto looked_at = sensitivity_samples(split.choice);
+  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   find_costs(looked_at);
   const Precision chosen = choose(split);
   measure(split, chosen);

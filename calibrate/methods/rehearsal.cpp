@@ -23,9 +23,14 @@ RunTrials Rehearsal::trials() {
       bool reads_apart;
       std::optional<Repetition> repetition;
     };
+    const auto is_full = [](const Policy& policy) {
+      return policy.parts.empty() && policy.kv_bits == 16;
+    };
+    // Beside other policies the full cache is tried anyway.
+    const bool full_alone = std::all_of(policies.begin(), policies.end(), is_full);
     std::vector<Tried> tried;
     for (const Policy& policy : policies)
-      if (!policy.parts.empty() || policy.kv_bits != 16)
+      if (full_alone || !is_full(policy))
         tried.push_back({policy_key(policy), reads_prompt_apart(policy), repetition_of(policy)});
     for (const auto sample : samples) {
       // What was asked before is in the journal, and is not run again.
@@ -39,7 +44,7 @@ RunTrials Rehearsal::trials() {
         }
       if (fresh == 0) continue;
       round.samples.push_back(sample);
-      round.policies = std::max(round.policies, fresh);
+      round.policies = std::max(round.policies, full_alone ? 0 : fresh);
       round.apart = std::max(round.apart, apart);
       round.repeated = std::max(round.repeated, repetitions.size());
     }

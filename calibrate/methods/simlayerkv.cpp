@@ -104,10 +104,9 @@ double Thresholding::choose(const Split& split) {
   }
   std::vector<Policy> policies;
   for (const double threshold : thresholds) policies.push_back(policy_of(part_at(threshold)));
+  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  require_samples(verdict.count(), "with a score", evidence_.request().force, out_);
   const double full = verdict.full_score().mean;
-  require_score(full, evidence_.request().force, out_);
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
 
   std::vector<double> scores;

@@ -145,6 +145,15 @@ std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evide
 
 /// The trials that the search will ask for. What fails here fails in the search too, which says it.
 std::vector<TrialRound> rehearse(AutoCommand o, const Evidence& evidence, const Split& split,
+/// Before anything else is tried: what is lost of answers that are wrong anyway says nothing.
+void require_full_cache(const AutoCommand& o, const Evidence& evidence, const RunTrials& run,
+                        const Split& split, const SearchSays& says) {
+  says(str("the full cache alone, on ", split.choice.size(), " samples"));
+  Calibrated forced;
+  Verdict(evidence, run, {}, split.choice).require_answers(o.force, forced);
+  for (const auto& note : forced.notes) says(note);
+}
+
                                  const CacheLoad& load) {
   Rehearsal rehearsal;
   const RunTrials trials = rehearsal.trials();
@@ -152,6 +161,7 @@ std::vector<TrialRound> rehearse(AutoCommand o, const Evidence& evidence, const 
   try {
     o.space.formats = formats_to_search(o, evidence, trials, split.choice, silently);
     const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
+    require_full_cache(o, evidence, trials, split, silently);
     search(evidence, split, candidates, o.search, trials, silently);
   } catch (const Error&) {
   }
@@ -231,6 +241,7 @@ void run_auto(AutoCommand o) {
   say_refused(candidates, o.space.runtime);
 
   const SearchResult result = search(evidence, split, candidates, o.search, run, say);
+  require_full_cache(o, evidence, run, split, say);
 
   const Tried& chosen = result.tried[result.chosen];
   const Candidate& candidate = candidates.all[chosen.candidate];

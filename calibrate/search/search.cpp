@@ -256,16 +256,9 @@ void StagedSearch::run_stages() {
       out_.stages.push_back(stage);
       continue;
     }
-    if (full_scores_.empty())
-      fail(ErrorCode::usage, "no sample has a score: the search needs prompts with answers");
     seen = ends[i];
     stage.samples = seen;
-    if (i == 0) {
-      Calibrated forced;
-      require_score(mean_of(group_means(full_scores_, groups_)), evidence_.request().force, forced);
-      out_.notes.insert(out_.notes.end(), forced.notes.begin(), forced.notes.end());
-      correlate();
-    }
+    if (i == 0) correlate();
     const bool last = i + 1 == ends.size();
     drop(last ? request_.finalists : std::max(standing_.size() / 2, request_.finalists), last,
          stage);

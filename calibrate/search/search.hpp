@@ -73,8 +73,8 @@ double loss_of(const Tried& tried);
 /// Is told what the search does, one line at a time.
 using SearchSays = std::function<void(const std::string& line)>;
 
-/// Error(usage) for too few samples or too low a full score, which --force overrides, and if no
-/// candidate fits the bytes; then it says how far the nearest is.
+/// The full cache must score well on the samples of the choice (Verdict::require_answers).
+/// Error(usage) if no candidate fits the bytes; it says how far the nearest is.
 SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,
                     const SearchRequest& request, const RunTrials& run, const SearchSays& says);
 

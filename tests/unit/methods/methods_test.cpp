@@ -36,13 +36,15 @@ using namespace testing_profile;
 
 using Calls = std::vector<std::pair<std::vector<Policy>, std::vector<std::size_t>>>;
 
-/// Trials whose score is a function of the policy; calls are kept.
+/// Trials whose score is a function of the policy; calls that try policies beside the full cache
+/// are kept.
 template <class Score>
 RunTrials trials_by(Calls& calls, Score score) {
   return [&calls, score](std::span<const Policy> policies, std::span<const std::size_t> samples,
                          Measure) {
-    calls.emplace_back(std::vector<Policy>(policies.begin(), policies.end()),
-                       std::vector<std::size_t>(samples.begin(), samples.end()));
+    if (policies.size() > 1)
+      calls.emplace_back(std::vector<Policy>(policies.begin(), policies.end()),
+                         std::vector<std::size_t>(samples.begin(), samples.end()));
     std::vector<std::vector<Trial>> out;
     for (const Policy& policy : policies)
       for (auto& row = out.emplace_back(); row.size() < samples.size();) {
@@ -221,6 +223,9 @@ TEST_F(Methods, FewSamplesOrAFailingModelAreRefused) {
               HasSubstr("scores 0.400"));
   EXPECT_THAT(refusal([&] { calibrate_lagkv(Evidence(full, {}), lag, poor); }),
               HasSubstr("scores 0.400"));
+  EXPECT_THAT(refusal([&] { calibrate_precision(Evidence(full, {}), {}, poor); }),
+              HasSubstr("scores 0.400"));
+  EXPECT_TRUE(calls_.empty());  // no policy was tried yet
   EXPECT_EQ(calibrate_lagkv(Evidence(full, {.force = true}), lag, poor).section["forced"], true);
 }
 

@@ -315,16 +315,6 @@ TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
   EXPECT_THAT(lines[1], HasSubstr("--max-loss 50.0"));
 }
 
-TEST_F(SearchOf, RefusesAModelThatFailsAnyway) {
-  SearchRequest request;
-  request.most_bytes = 0.8 * full_bytes_;
-  const RunTrials poor = [](auto policies, auto samples, Measure) {
-    return std::vector<std::vector<Trial>>(
-        policies.size(), std::vector<Trial>(samples.size(), Trial{.score = 0.2, .kl = 0}));
-  };
-  EXPECT_THAT(error_of([&] { run(candidates(), request, poor); }), HasSubstr("below 0.5"));
-}
-
 TEST_F(SearchOf, ResumesWithoutRunningATrialTwice) {
   const auto journal = folder_.path() / "policy.trials.jsonl";
   const json settings = {{"model", "m"}, {"new", 0}};
