@@ -60,7 +60,7 @@ void settle_prompts(AutoCommand& o, const model::ModelFile& model) {
 }
 
 void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
-  if (o.output.empty())
+  if (o.output.empty() && !o.dry_run)
     fail(ErrorCode::usage,
          "without -p the model is profiled first, and the profile is kept beside the policy: give "
          "-o FILE");
@@ -73,7 +73,9 @@ void take_own_profile(AutoCommand& o, const model::ModelFile& model) {
   request.resume = !o.force;
   request.force = o.force;
   request.say_result = false;
-  say("no profile was given: taking " + request.output);
+  request.dry_run = o.dry_run;
+  say(o.dry_run ? "no profile was given: one would be taken first"
+                : "no profile was given: taking " + request.output);
   capture::take_profile(request);
 }
 
@@ -143,8 +145,6 @@ std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evide
   return expected_formats(evidence, request, run, samples);
 }
 
-/// The trials that the search will ask for. What fails here fails in the search too, which says it.
-std::vector<TrialRound> rehearse(AutoCommand o, const Evidence& evidence, const Split& split,
 /// Before anything else is tried: what is lost of answers that are wrong anyway says nothing.
 void require_full_cache(const AutoCommand& o, const Evidence& evidence, const RunTrials& run,
                         const Split& split, const SearchSays& says) {
@@ -154,16 +154,20 @@ void require_full_cache(const AutoCommand& o, const Evidence& evidence, const Ru
   for (const auto& note : forced.notes) says(note);
 }
 
+/// The trials that the search will ask for. What fails here fails in the search too, which says it.
+std::vector<TrialRound> rehearse(AutoCommand o, const Evidence& evidence, const Split& split,
                                  const CacheLoad& load) {
   Rehearsal rehearsal;
   const RunTrials trials = rehearsal.trials();
   const SearchSays silently = [](const std::string&) {};
   try {
+    require_full_cache(o, evidence, trials, split, silently);
     o.space.formats = formats_to_search(o, evidence, trials, split.choice, silently);
     const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
-    require_full_cache(o, evidence, trials, split, silently);
+    if (o.dry_run) say_refused(candidates, o.space.runtime);
     search(evidence, split, candidates, o.search, trials, silently);
   } catch (const Error&) {
+    if (o.dry_run) throw;
   }
   return rehearsal.rounds();
 }
@@ -180,17 +184,18 @@ std::vector<NextStep> next_steps(const AutoCommand& o) {
 
 void run_auto(AutoCommand o) {
   check(o);
-  if (o.dry_run && o.profile.empty()) {
-    std::cout << needs_text(o) << '\n';
-    return;
-  }
   outlive_readers();
   capture::restart_with_sleeping_threads();
   const auto model = model::ModelFile::open(o.run.model);
-  if (o.profile.empty())
+  if (o.profile.empty()) {
     take_own_profile(o, *model);
-  else
+    if (o.dry_run) {
+      std::cout << needs_text(o) << "\nhow long the search takes is said once there is a profile\n";
+      return;
+    }
+  } else {
     o.request.tasks = o.prompts.tasks;
+  }
   const profile::Reader profile(o.profile);
   o.request.force = o.force;
   o.request.lengths = {o.context};
@@ -204,11 +209,7 @@ void run_auto(AutoCommand o) {
   const Split split = evidence.split(answered);
   const std::string needs = str(needs_text(o), "; the profile's split leaves ",
                                 evidence.count(split.held_out).texts, " unseen texts");
-  if (o.dry_run) {
-    std::cout << needs << '\n';
-    return;
-  }
-  say(needs);
+  if (!o.dry_run) say(needs);
   CacheLoad load;
   load.shape = evidence.shape();
   load.prompt = o.context;
@@ -230,18 +231,22 @@ void run_auto(AutoCommand o) {
   trials.keep_beside = o.profile;
   trials.resumed = o.resume;
   trials.planned = rehearse(o, evidence, split, load);
+  if (o.dry_run) {
+    std::cout << needs << "\nthe search takes " << planned_cost(trials, profile) << '\n';
+    return;
+  }
   std::optional<TrialJournal> journal;
   const RunTrials run = make_trials(trials, profile, [&](RunTrials on_model) {
     return kept_beside(o.output, trial_settings(trials, o.space.runtime, profile),
                        TrialJournal::asked(o.output, o.force, o.resume), journal,
                        std::move(on_model));
   });
+  require_full_cache(o, evidence, run, split, say);
   o.space.formats = formats_to_search(o, evidence, run, split.choice, say);
   const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
   say_refused(candidates, o.space.runtime);
 
   const SearchResult result = search(evidence, split, candidates, o.search, run, say);
-  require_full_cache(o, evidence, run, split, say);
 
   const Tried& chosen = result.tried[result.chosen];
   const Candidate& candidate = candidates.all[chosen.candidate];
@@ -356,7 +361,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--resume", o.resume, "go on with an interrupted search");
   command.add_flag("--dry-run", o.dry_run,
-                   "say how many texts it takes to certify the loss, and search nothing");
+                   "say how many texts it takes to certify the loss and how long the search takes, "
+                   "and search nothing");
   command.add_flag("--force", o.force,
                    "begin anew, replace the output, and search where samples are too few, the full "
                    "cache scores too low, or nothing meets what is wanted");

@@ -29,6 +29,7 @@ struct Trials {
   SimulateOptions options;
   std::unique_ptr<capture::Engine> engine;
   std::optional<PromptStore> store;
+  std::string cost;  // of what is planned
   bool trouble_said = false;
 
   std::int64_t tokens_of(std::span<const std::size_t> samples) const {
@@ -127,10 +128,7 @@ void note_lack(const profile::Reader& profile) {
                  "says more\n";
 }
 
-}  // namespace
-
-RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
-                      const AroundTrials& around) {
+std::shared_ptr<Trials> open_trials(const TrialOptions& given, const profile::Reader& profile) {
   capture::restart_with_sleeping_threads();
   capture::RunOptions run;
   static_cast<ModelOptions&>(run) = static_cast<const ModelOptions&>(given);
@@ -162,10 +160,22 @@ RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
   trials->store.emplace(room_for_prompts(*model, engine, given.keep_beside));
   trials->options.store = &*trials->store;
   trials->engine = std::make_unique<capture::Engine>(model, engine);
+  trials->cost = cost_text(trial_cost({*model, engine.placement, trials->engine->streaming()},
+                                      trials->questions, given.planned));
+  return trials;
+}
+
+}  // namespace
+
+std::string planned_cost(const TrialOptions& options, const profile::Reader& profile) {
+  return open_trials(options, profile)->cost;
+}
+
+RunTrials make_trials(const TrialOptions& given, const profile::Reader& profile,
+                      const AroundTrials& around) {
+  const auto trials = open_trials(given, profile);
   if (!given.planned.empty())
-    std::cerr << "kvatlas: "
-              << cost_text(trial_cost({*model, engine.placement, trials->engine->streaming()},
-                                      trials->questions, given.planned))
+    std::cerr << "kvatlas: " << trials->cost
               << (given.resumed ? ", less what was tried before the interruption\n" : "\n");
   RunTrials all =
       around([trials](std::span<const Policy> policies, std::span<const std::size_t> samples,

@@ -21,6 +21,7 @@ using namespace testing_support;
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class Auto : public testing::Test {
  protected:
@@ -131,6 +132,31 @@ TEST_F(Auto, SaysWhatCannotBeMet) {
   const Finished both = search("both.json", {}, {"--memory", "1GiB"});
   EXPECT_EQ(both.status, 2);
   EXPECT_THAT(both.err, HasSubstr("either --memory"));
+}
+
+TEST_F(Auto, SaysBeforehandWhatItTakes) {
+  const Finished planned = search("planned.json", {}, {"--dry-run"});
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  EXPECT_THAT(planned.out, AllOf(HasSubstr("unseen texts\nthe search takes about "),
+                                 HasSubstr(": 10 prompts are read, and ")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "planned.json"));
+}
+
+TEST_F(Auto, EndsBeforeThePoliciesWhereTheModelFails) {
+  std::ofstream prompts(path("wrong.jsonl"));
+  for (int i = 0; i < 10; ++i)
+    prompts << R"({"text": "Say the word number )" << i << R"(", "answers": ["xyzzy"]})" << '\n';
+  prompts.close();
+  ASSERT_EQ(run_kvatlas({"profile", "--model", demo_model(), "--prompts", path("wrong.jsonl"),
+                         "--capture", "lazy", "-o", path("wrong.h5")})
+                .status,
+            0);
+  const Finished refused =
+      run_kvatlas({"calibrate", "auto", "--model", demo_model(), "-p", path("wrong.h5"),
+                   "--context", "300", "--kv-saving", "0.2", "-o", path("none.json")});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("the full cache scores 0.000"),
+                                 Not(HasSubstr("fewer bits")), Not(HasSubstr("stage 1"))));
 }
 
 TEST_F(Auto, ProfilesFirstWithoutAProfile) {
