@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas check`: a gate for releases.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -97,24 +98,33 @@ std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<Verdic
   return std::min({wanted, seen, allowed});
 }
 
-/// JUnit's format, a test case a policy: too great a loss is a failure, an open verdict an error.
-std::string junit_text(const std::vector<Verdict>& verdicts, const CheckCommand& command) {
+/// JUnit's format, a test case a policy: too great a loss is a failure, an open verdict an error,
+/// and what was not judged is skipped.
+std::string junit_text(const std::vector<Verdict>& verdicts, const std::vector<LeftOut>& not_judged,
+                       const CheckCommand& command) {
   std::size_t failures = 0, errors = 0;
   std::string cases;
-  for (const auto& verdict : verdicts) {
+  const auto add = [&](const std::string& policy, const std::string& element,
+                       const std::string& message) {
     cases += str("    <testcase classname=\"", markup_text(printable(command.document, 400)),
-                 "\" name=\"", markup_text(printable(verdict.summary.policy, 200)), "\"");
-    if (verdict.loss.kind == Kind::passed) {
-      cases += "/>\n";
-      continue;
-    }
-    const bool failed = verdict.loss.kind == Kind::failed;
-    ++(failed ? failures : errors);
-    cases += str(">\n      <", failed ? "failure" : "error type=\"undecided\"", " message=\"",
-                 markup_text(line_of(verdict, command)), "\"/>\n    </testcase>\n");
+                 "\" name=\"", markup_text(printable(policy, 200)), "\"");
+    cases += element.empty() ? "/>\n"
+                             : str(">\n      <", element, " message=\"", markup_text(message),
+                                   "\"/>\n    </testcase>\n");
+  };
+  for (const auto& verdict : verdicts) {
+    failures += verdict.loss.kind == Kind::failed;
+    errors += verdict.loss.kind == Kind::undecided;
+    add(verdict.summary.policy,
+        verdict.loss.kind == Kind::passed   ? ""
+        : verdict.loss.kind == Kind::failed ? "failure"
+                                            : "error type=\"undecided\"",
+        line_of(verdict, command));
   }
+  for (const auto& [policy, reason] : not_judged) add(policy, "skipped", reason);
   const std::string counts =
-      str(" tests=\"", verdicts.size(), "\" failures=\"", failures, "\" errors=\"", errors, "\"");
+      str(" tests=\"", verdicts.size() + not_judged.size(), "\" failures=\"", failures,
+          "\" errors=\"", errors, "\" skipped=\"", not_judged.size(), "\"");
   return str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,
              ">\n  <testsuite name=\"kvatlas check\"", counts, ">\n", cases,
              "  </testsuite>\n</testsuites>\n");
@@ -185,16 +195,43 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
 constexpr const char* kNothingToJudgeBy =
     "no prompt has answers: without scores there is nothing to judge by";
 
-void require_judgeable(const Summary& full, bool force) {
-  if (full.scored == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
-  if (full.texts < kLeastTexts && !force)
-    fail(ErrorCode::usage, "scored prompts of ", full.texts, full.texts == 1 ? " text" : " texts",
-         ": a gate needs ", kLeastTexts,
+void say_forced(const Calibrated& forced) {
+  for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
+}
+
+/// Before anything is run.
+void require_texts(const FirstRound& round, bool force) {
+  if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
+  if (round.texts < kLeastTexts && !force)
+    fail(ErrorCode::usage, "prompts with answers of ", round.texts,
+         round.texts == 1 ? " text" : " texts", ": a gate needs ", kLeastTexts,
          " at least (more --seeds, or more lines in --prompts; --force judges all the same)");
   Calibrated forced;
-  require_samples({full.scored, full.texts}, "with answers", force, forced);
-  require_score(full.score.mean, force, forced);
-  for (const auto& note : forced.notes) std::cerr << "kvatlas: note: " << note << '\n';
+  require_samples({round.answered, round.texts}, "with answers", force, forced);
+  say_forced(forced);
+}
+
+/// Error(usage) if the full cache's score is too low, even if all answers that are left are right.
+void require_score_of(const Evaluation& so_far, bool force) {
+  std::vector<double> scores;
+  std::vector<std::string> groups, tasks;
+  for (std::size_t i = 0; i < so_far.questions.size(); ++i) {
+    const auto& prompt = so_far.questions[i].prompt;
+    const double score = i < so_far.full.size() ? so_far.full[i].score : 1;
+    if (prompt.answers.empty() || std::isnan(score)) continue;
+    scores.push_back(score);
+    groups.push_back(prompt.group);
+    tasks.push_back(prompt.task);
+  }
+  if (scores.empty()) fail(ErrorCode::usage, kNothingToJudgeBy);
+  const double score = task_means(scores, groups, tasks).mean;
+  Calibrated forced;
+  if (const std::size_t left = so_far.questions.size() - so_far.full.size(); left > 0)
+    in_context(str("if the answers to the ", left, " prompts that are left are all right"),
+               [&] { require_score(score, force, forced); });
+  else
+    require_score(score, force, forced);
+  say_forced(forced);
 }
 
 NextStep next_step(const CheckCommand& command, const std::string& verdict) {
@@ -203,6 +240,49 @@ NextStep next_step(const CheckCommand& command, const std::string& verdict) {
     return {"kvatlas calibrate auto --help", "search a policy that loses no more than this"};
   return {"the same command with a larger --most-samples, or more lines in --prompts",
           "more texts decide it"};
+}
+
+/// Everything that is to be judged, where nothing could be.
+std::vector<LeftOut> all_left_out(const CheckCommand& command, const std::string& reason) {
+  std::vector<LeftOut> out;
+  const std::string& runtime = command.request.runtime;
+  for (const auto& policy : policies_of(read_document(command.document)))
+    out.push_back({runtime.empty() ? policy.name : str(policy.name, " in ", runtime), reason});
+  return out;
+}
+
+void judge_document(const CheckCommand& command) {
+  bool is_judgeable = false;
+  const auto require_once = [&](const Evaluation& evaluation) {
+    if (evaluation.policies.empty())
+      fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
+    if (!is_judgeable) require_score_of(evaluation, command.force);
+    is_judgeable = true;
+  };
+  const auto [model, policies, evaluation, left_out] =
+      evaluate_request(command.request, [&](const Evaluation& so_far) {
+        require_once(so_far);
+        const auto verdicts = judge(so_far, command);
+        const std::int64_t seeds = seeds_needed(so_far, verdicts, command);
+        for (const auto& verdict : verdicts)
+          if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
+        return seeds;
+      });
+  if (command.dry_run) return;
+  require_all(evaluation);
+  require_once(evaluation);
+
+  const auto verdicts = judge(evaluation, command);
+  // A gate runs again and again: its report replaces the last one.
+  if (!command.junit.empty())
+    write_whole(junit_text(verdicts, left_out, command), command.junit, true);
+  if (command.as_json)
+    std::cout << canonical_json(verdicts_json(verdicts, command));
+  else
+    for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
+  print_notes(evaluation);
+  say_next({next_step(command, verdict_of_all(verdicts))});
+  if (verdict_of_all(verdicts) != "passed") throw CLI::RuntimeError(kExitNotMet);
 }
 
 void run_check(CheckCommand command) {
@@ -222,41 +302,21 @@ void run_check(CheckCommand command) {
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
-    if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
+    require_texts(round, command.force);
     for (const auto& sentence : needs(command, round))
       (command.dry_run ? std::cout : std::cerr << "kvatlas: ") << sentence << '\n';
     return !command.dry_run;
   };
-  bool is_judgeable = false;
-  const auto require_once = [&](const Evaluation& evaluation) {
-    if (evaluation.policies.empty())
-      fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
-    if (!is_judgeable) require_judgeable(summarise(evaluation).front(), command.force);
-    is_judgeable = true;
-  };
-  const auto [model, policies, evaluation] =
-      evaluate_request(command.request, [&](const Evaluation& so_far) {
-        require_once(so_far);
-        const auto verdicts = judge(so_far, command);
-        const std::int64_t seeds = seeds_needed(so_far, verdicts, command);
-        for (const auto& verdict : verdicts)
-          if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
-        return seeds;
-      });
-  if (command.dry_run) return;
-  require_all(evaluation);
-  require_once(evaluation);
-
-  const auto verdicts = judge(evaluation, command);
-  // A gate runs again and again: its report replaces the last one.
-  if (!command.junit.empty()) write_whole(junit_text(verdicts, command), command.junit, true);
-  if (command.as_json)
-    std::cout << canonical_json(verdicts_json(verdicts, command));
-  else
-    for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
-  print_notes(evaluation);
-  say_next({next_step(command, verdict_of_all(verdicts))});
-  if (verdict_of_all(verdicts) != "passed") throw CLI::RuntimeError(kExitNotMet);
+  if (!command.force)
+    command.request.look = [](const Evaluation& so_far) { require_score_of(so_far, false); };
+  try {
+    judge_document(command);
+  } catch (const Error& error) {
+    if (!command.junit.empty() && !command.dry_run)
+      write_whole(junit_text({}, all_left_out(command, error.what()), command), command.junit,
+                  true);
+    throw;
+  }
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
     out.full.push_back(judge(simulated.full));
     for (std::size_t i = 0; i < policies.size(); ++i)
       out.judged[i].push_back(judge(simulated.policies[i]));
-    if (done) done(question);
+    if (done) done(out);
   }
   out.questions.resize(out.full.size());
   return out;

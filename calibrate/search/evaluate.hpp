@@ -49,7 +49,8 @@ struct Evaluation {
       0;  // questions that Ctrl-C left undone; none of them is in the lists above
 };
 
-using QuestionDone = std::function<void(const Question&)>;
+/// Told after each question: all questions are there, and what was judged of those that were run.
+using QuestionDone = std::function<void(const Evaluation& so_far)>;
 
 /// Prefills each question once and tries all policies on it. Steps are timed on the first question
 /// alone. With `scores_alone`, and where `options` compare nothing, an answer ends as soon as its

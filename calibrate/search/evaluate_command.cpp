@@ -157,7 +157,7 @@ void run_evaluate(const EvaluateCommand& command) {
     std::cerr << "kvatlas: note: no policy is named (--policy, --against): only the full cache is "
                  "tried\n";
   outlive_readers();
-  const auto [model, policies, evaluation] = evaluate_request(request);
+  const auto [model, policies, evaluation, left_out] = evaluate_request(request);
   if (!command.output.empty() && evaluation.interrupted == 0)
     write_measured(command, policies, evaluation);
   if (command.generations) {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
@@ -58,8 +59,9 @@ void require_same_model(const Document& document, const model::ModelFile& model)
             << printable(of.name) << ") of the same shape\n";
 }
 
-std::vector<Policy> gather_policies(const EvaluateRequest& request, const model::ModelFile& model) {
-  std::vector<Policy> policies;
+void gather_policies(const EvaluateRequest& request, Evaluated& out) {
+  const model::ModelFile& model = *out.model;
+  std::vector<Policy>& policies = out.policies;
   const auto& config = model.config();
   const ModelInfo info{config.name,         model::architecture_name(config.architecture),
                        model.fingerprint(), config.n_layers,
@@ -83,8 +85,7 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
   };
   // A runtime that takes some of a document's policies is judged on those.
   const auto add_policies_of = [&](const Document& document) {
-    std::vector<std::string> left_out;
-    const std::size_t before = policies.size();
+    const std::size_t before = policies.size(), left_out_before = out.left_out.size();
     for (auto& policy : policies_of(document, request.document_task)) {
       if (request.runtime.empty()) {
         add(std::move(policy));
@@ -94,12 +95,14 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
         add(given_to_runtime(document, policy, runtime_named(request.runtime)).policy);
       } catch (const Error& error) {
         if (error.code() != ErrorCode::usage) throw;
-        left_out.emplace_back(error.what());
+        out.left_out.push_back({str(policy.name, " in ", request.runtime), error.what()});
       }
     }
+    const auto left_out = std::span(out.left_out).subspan(left_out_before);
     if (left_out.empty()) return;
-    if (policies.size() == before) fail(ErrorCode::usage, left_out.front());
-    for (const auto& reason : left_out) std::cerr << "kvatlas: left out: " << reason << '\n';
+    if (policies.size() == before) fail(ErrorCode::usage, left_out.front().reason);
+    for (const auto& [policy, reason] : left_out)
+      std::cerr << "kvatlas: left out: " << reason << '\n';
   };
   for (const auto& text : request.policies) {
     if (!is_policy_document(text)) {
@@ -111,7 +114,6 @@ std::vector<Policy> gather_policies(const EvaluateRequest& request, const model:
     add_policies_of(document);
   }
   for (const auto& text : split_policies(request.against)) add(parse_policy(text));
-  return policies;
 }
 
 /// What a round costs: after the first one by what the prompts before took.
@@ -158,10 +160,13 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   FirstRound round;
   round.prompts = static_cast<std::int64_t>(questions.size());
   std::set<std::int64_t> seeds;
+  std::vector<std::string> answered;  // their groups
   for (const auto& question : questions) {
     seeds.insert(question.prompt.seed);
-    round.answered += question.prompt.answers.empty() ? 0 : 1;
+    if (!question.prompt.answers.empty()) answered.push_back(question.prompt.group);
   }
+  round.answered = answered.size();
+  round.texts = count_texts(answered);
   round.seeds = static_cast<std::int64_t>(seeds.size());
   round.seconds =
       round_seconds(request, on, questions, engine_options.placement, engine.streaming());
@@ -174,8 +179,10 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
                              model.config().n_layers);
   return evaluate(engine, std::move(questions), on.policies, options,
-                  [&](const Question& question) {
+                  [&](const Evaluation& so_far) {
+                    const Question& question = so_far.questions[so_far.full.size() - 1];
                     progress.sample(static_cast<std::int64_t>(question.tokens.size()));
+                    if (on.evaluation.questions.empty() && request.look) request.look(so_far);
                   });
 }
 
@@ -204,7 +211,7 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
   capture::restart_with_sleeping_threads();
   Evaluated out;
   out.model = model::ModelFile::open(request.run.model);
-  out.policies = gather_policies(request, *out.model);
+  gather_policies(request, out);
   const bool generated = !request.run.has_own_prompts();
   if (generated) {
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};

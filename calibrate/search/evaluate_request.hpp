@@ -18,9 +18,10 @@ namespace kvatlas::calibrate {
 /// The first round of an evaluation, before it is run.
 struct FirstRound {
   std::int64_t prompts = 0, seeds = 0;
-  std::int64_t answered = 0;  // of them, those that have answers
-  double seconds = 0;         // that it will take
-  bool generated = false;     // prompts: others may follow
+  std::size_t answered = 0;  // of them, those that have answers
+  std::size_t texts = 0;     // that those are made of
+  double seconds = 0;        // that it will take
+  bool generated = false;    // prompts: others may follow
 };
 
 struct EvaluateRequest {
@@ -34,12 +35,20 @@ struct EvaluateRequest {
   bool rolling = false, positions = false, no_comparison = false;
   /// Asked before anything is run; false ends it there.
   std::function<bool(const FirstRound&)> go_on;
+  /// Told after each question of the first round; may throw.
+  QuestionDone look;
+};
+
+/// A policy of a document that the runtime cannot carry out.
+struct LeftOut {
+  std::string policy, reason;
 };
 
 struct Evaluated {
   std::shared_ptr<const model::ModelFile> model;
   std::vector<Policy> policies;
   Evaluation evaluation;
+  std::vector<LeftOut> left_out;
 };
 /// After a round of generated prompts: how many more seeds are to be judged too; 0 ends it.
 using MoreSeeds = std::function<std::int64_t(const Evaluation&)>;

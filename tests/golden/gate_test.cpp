@@ -2,6 +2,7 @@
 // `kvatlas check` on the real model: passed, failed and undecided, told apart in every form.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ TEST_F(Gate, PassesWhatIsSureToLoseLittle) {
   const json& policy = verdict.at("policies").at(0);
   EXPECT_GT(policy.at("texts"), 6);
   EXPECT_LE(policy.at("judged_loss_points").at("high"), 40);
-  EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"0\""),
+  EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"0\" skipped=\"0\""),
                                   Not(HasSubstr("<error")), Not(HasSubstr("<failure"))));
 }
 
@@ -88,6 +89,28 @@ TEST_F(Gate, SaysWhatAnOpenVerdictNeeds) {
   EXPECT_GT(policy.at("more_texts"), 0);
   EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"1\""),
                                   HasSubstr("<error type=\"undecided\"")));
+}
+
+TEST_F(Gate, SkipsWhatIsNotJudged) {
+  // Prompts with answers that the model cannot know.
+  const auto refused = [&](int count) {
+    const auto prompts = folder_.path() / "wrong.jsonl";
+    std::ofstream file(prompts);
+    for (int i = 0; i < count; ++i)
+      file << R"({"text": "Say a word: )" << i << R"(", "answers": ["xyzzy"]})" << '\n';
+    file.close();
+    const Finished done = run_kvatlas({"check", document_of("kv4.json", "kv4"), "--model",
+                                       demo_model(), "--prompts", prompts, "--junit", junit()});
+    EXPECT_EQ(done.status, 2) << done.err;
+    EXPECT_THAT(junit_text(),
+                AllOf(HasSubstr(" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"1\""),
+                      HasSubstr(" name=\"full+kv4\">\n      <skipped message=\"")));
+    return junit_text();
+  };
+  EXPECT_THAT(refused(4), HasSubstr("prompts with answers of 4 texts: a gate needs 5"));
+  // It need not see them all.
+  EXPECT_THAT(refused(8), HasSubstr("if the answers to the 3 prompts that are left are all right: "
+                                    "the full cache scores 0.375"));
 }
 
 TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
