@@ -2,6 +2,8 @@
 #include "base/json_text.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
@@ -17,6 +19,14 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t most_b
   std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   file.require_intact();
   return text;
+}
+
+nlohmann::json count_json(double count) {
+  if (!std::isfinite(count)) return nullptr;
+  // Sizes are found by shares and ratios, which round.
+  const double whole = std::round(count);
+  if (std::abs(count - whole) > 1e-3 || std::abs(whole) > 0x1p53) return count;
+  return static_cast<std::int64_t>(whole);
 }
 
 namespace {

@@ -16,6 +16,9 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t most_b
 /// JSON text as a tree. Error(unreadable) if it is not JSON or nests deeper than `most_depth`.
 nlohmann::json parse_json(std::string_view text, int most_depth = 32);
 
+/// A number of bytes or tokens, whole where it is; a mean need not be. What is no number is null.
+nlohmann::json count_json(double count);
+
 /// The message of an exception of nlohmann::json, without the library's prefix.
 std::string json_complaint(const nlohmann::json::exception& error);
 

@@ -19,6 +19,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 
@@ -343,9 +344,10 @@ json memory_json(const Table& table, const InspectOptions& o, const SequenceByte
   for (const RuntimeCache& one : of_sequence.at(o.context + o.new_tokens)) {
     json layers = json::array();
     for (const auto& layer : one.layers)
-      layers.push_back({{"tokens", layer.tokens}, {"bytes", layer.bytes}});
-    out["formats"].push_back(
-        {{"format", one.format}, {"sequence_bytes", one.bytes}, {"layers", std::move(layers)}});
+      layers.push_back({{"tokens", count_json(layer.tokens)}, {"bytes", count_json(layer.bytes)}});
+    out["formats"].push_back({{"format", one.format},
+                              {"sequence_bytes", count_json(one.bytes)},
+                              {"layers", std::move(layers)}});
   }
   return out;
 }

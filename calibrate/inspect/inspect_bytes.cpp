@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -138,20 +139,20 @@ std::vector<Table> bytes_tables(const BytesAnswer& answer) {
 json bytes_json(const BytesAnswer& answer) {
   const BytesQuestion& question = answer.question;
   json out = {{"context", question.context}, {"new_tokens", question.new_tokens},
-              {"batch", question.batch},     {"weights_bytes", question.weights},
+              {"batch", question.batch},     {"weights_bytes", count_json(question.weights)},
               {"notes", answer.notes},       {"policies", json::array()}};
   if (!question.runtime.empty()) out["runtime"] = question.runtime;
-  if (question.memory > 0) out["memory_bytes"] = question.memory;
+  if (question.memory > 0) out["memory_bytes"] = count_json(question.memory);
   for (const auto& policy : answer.policies) {
     json layers = json::array();
     for (const auto& layer : policy.cache.layers)
-      layers.push_back({{"tokens", layer.tokens}, {"bytes", layer.bytes}});
+      layers.push_back({{"tokens", count_json(layer.tokens)}, {"bytes", count_json(layer.bytes)}});
     json row = {{"policy", policy.name},
                 {"layers", std::move(layers)},
-                {"padding_bytes", policy.cache.padding},
+                {"padding_bytes", count_json(policy.cache.padding)},
                 {"by_input", policy.cache.by_input},
-                {"sequence_bytes", policy.cache.total()},
-                {"all_bytes", needed(policy, question)}};
+                {"sequence_bytes", count_json(policy.cache.total())},
+                {"all_bytes", count_json(needed(policy, question))}};
     if (question.memory > 0) {
       row["greatest_batch"] = policy.room.batch;
       row["greatest_context"] = policy.room.context;

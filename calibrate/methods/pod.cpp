@@ -9,6 +9,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -107,8 +108,8 @@ std::optional<double> Grouping::delta_from_trials(const Split& split) {
   std::vector<Policy> policies;
   for (const double delta : deltas_)
     policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
-  const Verdict verdict(evidence_, run_, policies, split.choice);
   Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
+  const Verdict verdict(evidence_, run_, policies, split.choice);
   const double full = verdict.full_score().mean;
   const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   json curve = json::array();
@@ -222,19 +223,20 @@ void Grouping::report_batches(const PodPoint& chosen) {
     const double saved = saved_at(chosen, length + fresh);
     const auto full = greatest_batch(request_.memory_bytes, shape, length + fresh);
     const auto batch = greatest_batch(request_.memory_bytes, shape, length + fresh, saved);
-    savings.push_back({{"length", length},
-                       {"new_tokens", fresh},
-                       {"saved", saved_at(chosen, length)},
-                       {"kv_ratio", 1 / (1 - saved_at(chosen, length))},
-                       {"full_bytes", shape.full_bytes(length)},
-                       {"kept_bytes", shape.full_bytes(length) * (1 - saved_at(chosen, length))},
-                       {"full_batch", full},
-                       {"batch", batch}});
+    savings.push_back(
+        {{"length", length},
+         {"new_tokens", fresh},
+         {"saved", saved_at(chosen, length)},
+         {"kv_ratio", 1 / (1 - saved_at(chosen, length))},
+         {"full_bytes", count_json(shape.full_bytes(length))},
+         {"kept_bytes", count_json(shape.full_bytes(length) * (1 - saved_at(chosen, length)))},
+         {"full_batch", full},
+         {"batch", batch}});
     table.rows.push_back(
         {str(length), percent_text(saved_at(chosen, length)), str(full), str(batch)});
   }
   report_["savings"] = savings;
-  report_["memory_bytes"] = request_.memory_bytes;
+  report_["memory_bytes"] = count_json(request_.memory_bytes);
   out_.tables.push_back(std::move(table));
 }
 

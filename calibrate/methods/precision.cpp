@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
@@ -267,8 +268,8 @@ void FormatSearch::report(const Precision& chosen) {
     constexpr double kMiB = 1 << 20;
     savings.push_back({{"length", length},
                        {"kv_ratio", ratio},
-                       {"full_bytes", full},
-                       {"kept_bytes", full / ratio}});
+                       {"full_bytes", count_json(full)},
+                       {"kept_bytes", count_json(full / ratio)}});
     lengths.rows.push_back({str(length), fixed_text(ratio, 2), fixed_text(full / kMiB, 1),
                             fixed_text(full / ratio / kMiB, 1)});
   }

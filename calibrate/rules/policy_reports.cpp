@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/hash.hpp"
+#include "base/json_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas::calibrate {
@@ -129,8 +130,8 @@ json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoic
                               {"layer_ratio", number_json(at.layer_ratio)},
                               {"kv_ratio", at.kv_ratio},
                               {"kv_ratio_4bit", at.kv_ratio_4bit},
-                              {"full_bytes", at.full_bytes},
-                              {"kept_bytes", at.kept_bytes}});
+                              {"full_bytes", count_json(at.full_bytes)},
+                              {"kept_bytes", count_json(at.kept_bytes)}});
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/certainty.hpp"
@@ -249,8 +250,8 @@ using nlohmann::json;
 
 json summary_json(const Summary& s) {
   json out = measured_json(s);
-  out["full_bytes"] = number_json(s.full_bytes);
-  out["kept_bytes"] = number_json(s.kept_bytes);
+  out["full_bytes"] = count_json(s.full_bytes);
+  out["kept_bytes"] = count_json(s.kept_bytes);
   out["compression"] = number_json(s.full_bytes / s.kept_bytes);
   out["score_over_prompts"] = number_json(s.score_over_prompts);
   return out;
@@ -300,7 +301,7 @@ json over_tokens_json(const std::vector<double>& held) {
   for (std::size_t i = 0; i < points; ++i) {
     const std::size_t at = points == 1 ? 0 : i * (held.size() - 1) / (points - 1);
     tokens.push_back(at + 1);
-    bytes.push_back(number_json(held[at]));
+    bytes.push_back(count_json(held[at]));
   }
   return {{"tokens", std::move(tokens)}, {"bytes", std::move(bytes)}};
 }
@@ -317,11 +318,11 @@ json measured_json(const Summary& s) {
               {"kept_share", number_json(1 - s.saved())},
               {"kl", estimate_json(s.kl)},
               {"agreement", estimate_json(s.agreement)},
-              {"read_bytes_per_token", number_json(s.read_bytes)},
-              {"full_read_bytes_per_token", number_json(s.full_read_bytes)},
+              {"read_bytes_per_token", count_json(s.read_bytes)},
+              {"full_read_bytes_per_token", count_json(s.full_read_bytes)},
               {"prompt_read_share", number_json(s.prompt_read)},
-              {"held_mean_bytes", number_json(s.held_mean_bytes)},
-              {"held_peak_bytes", number_json(s.held_peak_bytes)},
+              {"held_mean_bytes", count_json(s.held_mean_bytes)},
+              {"held_peak_bytes", count_json(s.held_peak_bytes)},
               {"ms_per_token", number_json(s.ms_per_token)},
               {"full_ms_per_token", number_json(s.full_ms_per_token)}};
   if (!std::isnan(s.digits_prefix.mean))

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
+#include "base/json_text.hpp"
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
@@ -68,9 +69,9 @@ void print_generations(const Evaluation& evaluation, const model::Tokenizer* tok
                 {"text", tokenizer ? json(judged.text) : json()},
                 {"cache_lengths", o.cache_lengths},
                 {"kept", o.kept},
-                {"kept_bytes", o.kept_bytes},
-                {"held_mean_bytes", held_mean_bytes(o)},
-                {"held_peak_bytes", held_peak_bytes(o)}};
+                {"kept_bytes", count_json(o.kept_bytes)},
+                {"held_mean_bytes", count_json(held_mean_bytes(o))},
+                {"held_peak_bytes", count_json(held_peak_bytes(o))}};
     const auto number = [&](const char* name, double value) {
       out[name] = std::isnan(value) ? json(nullptr) : json(value);
     };

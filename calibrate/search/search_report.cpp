@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text_count.hpp"
 #include "calibrate/search/search.hpp"
 
@@ -18,7 +19,7 @@ std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
 json tried_json(const Tried& tried, const Candidate& candidate) {
   json out = {{"policy", candidate.policy.name},
               {"family", candidate.family},
-              {"bytes", candidate.bytes},
+              {"bytes", count_json(candidate.bytes)},
               {"kept_share", candidate.kept_share},
               {"attention_lost", number_json(candidate.lost)},
               {"samples", tried.samples},
@@ -84,7 +85,7 @@ json search_json(const SearchResult& result, const SearchRequest& request) {
                       {"cut", stage.cut}});
     trials += stage.trials;
   }
-  return {{"most_bytes", request.most_bytes},
+  return {{"most_bytes", static_cast<std::int64_t>(request.most_bytes)},
           {"max_loss_points", request.max_loss},
           {"exhaustive", request.exhaustive},
           {"candidates_that_fit", result.fitting},

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/bytes.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 
 namespace kvatlas {
 namespace {
@@ -25,6 +28,13 @@ TEST(Bytes, AreWrittenForPeople) {
   EXPECT_EQ(bytes_str(1536), "1.5 KiB");
   EXPECT_EQ(bytes_str(6LL << 30), "6.0 GiB");
   EXPECT_EQ(bytes_str(538LL << 20), "538 MiB");
+}
+
+TEST(Bytes, AreWholeNumbersInJson) {
+  EXPECT_EQ(count_json(18030028).dump(), "18030028");
+  EXPECT_EQ(count_json(5898240 / (1 / 0.3)).dump(), "1769472");  // but for rounding
+  EXPECT_EQ(count_json(18030028.75).dump(), "18030028.75");      // a mean
+  EXPECT_EQ(count_json(std::nan("")).dump(), "null");
 }
 
 }  // namespace
