@@ -167,7 +167,7 @@ Precision FormatSearch::choose(const Split& split) {
   Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
                   fixed_text(full, 3), ")"),
-              {"size", "score", "KL", "KL expected"},
+              {"size", "score", "KL", "KL expected", "formats"},
               {}};
   std::vector<double> scores;
   json curve = json::array();
@@ -187,7 +187,8 @@ Precision FormatSearch::choose(const Split& split) {
                      {"keys", formats.at("keys")},
                      {"values", formats.at("values")}});
     table.rows.push_back({percent_text(candidates[i].size), estimate_text(score), fixed_text(kl, 4),
-                          fixed_text(candidates[i].cost, 4)});
+                          fixed_text(candidates[i].cost, 4),
+                          formats_text(*part_of(candidates[i].formats).fixed)});
   }
   report_["curve"] = curve;
   report_["full"] = estimate_json(verdict.full_score());
@@ -292,9 +293,9 @@ Calibrated FormatSearch::calibrate() {
   const auto answered = evidence_.answered(evidence_.positions());
   require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
   const Split split = evidence_.split(answered);
+  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   list_items();
   const auto looked_at = sensitivity_samples(split.choice);
-  Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   find_costs(looked_at);
   const Precision chosen = choose(split);
   measure(split, chosen);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/str.hpp"
+
 namespace kvatlas::calibrate {
 namespace {
 
@@ -33,6 +35,21 @@ std::vector<Choice> worthwhile(const StoredItem& item, std::span<const KvFormat>
     hull.push_back(next);
   }
   return hull;
+}
+
+/// "3 layers in q8_0, 1 in int4".
+std::string side_text(std::span<const KvFormats> formats, KvFormat KvFormats::*side) {
+  std::string text;
+  for (std::size_t f = 0; f < kKvFormats.size(); ++f) {
+    const auto count = std::count_if(formats.begin(), formats.end(), [&](const auto& layer) {
+      return layer.*side == static_cast<KvFormat>(f);
+    });
+    if (count == 0) continue;
+    text += str(text.empty() ? "" : ", ", count);
+    if (text.find("layer") == std::string::npos) text += count == 1 ? " layer" : " layers";
+    text += str(" in ", kKvFormats[f].word);
+  }
+  return text;
 }
 
 }  // namespace
@@ -70,6 +87,11 @@ const Allocation& first_within(std::span<const Allocation> all, double size) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const Allocation& one) { return one.size <= size + 1e-12; });
   return found == all.end() ? all.back() : *found;
+}
+
+std::string formats_text(std::span<const KvFormats> formats) {
+  return str("keys: ", side_text(formats, &KvFormats::keys),
+             "; values: ", side_text(formats, &KvFormats::values));
 }
 
 }  // namespace kvatlas::calibrate

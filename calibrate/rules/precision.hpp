@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "calibrate/policy/kv_format.hpp"
@@ -33,5 +34,8 @@ std::vector<Allocation> allocations(std::span<const StoredItem> items,
 
 /// The first allocation that takes at most so much; the last one if none does.
 const Allocation& first_within(std::span<const Allocation> all, double size);
+
+/// "keys: 3 layers in q8_0, 1 in int4; values: 4 layers in int4", of [layer].
+std::string formats_text(std::span<const KvFormats> formats);
 
 }  // namespace kvatlas::calibrate

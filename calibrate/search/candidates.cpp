@@ -141,6 +141,9 @@ class Listing {
     one.bytes = cache_bytes(one.real, load).total();
     one.kept_share = one.bytes / full_bytes_;
     one.lost = lost;
+    // Formats by layer are no settings: the text alone is the same for all of them.
+    if (one.family == method::kPrecision.name)
+      one.policy.name += str(" (by layer, ", percent_text(one.kept_share), " of the cache)");
     out_.all.push_back(std::move(one));
   }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/str.hpp"
+#include "calibrate/rules/precision.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -205,7 +206,7 @@ Advice precision_advice(const PrecisionModel& model, std::optional<std::size_t> 
                         calibrate::facts_of(model.formats.back()).word, " cost a KL divergence of ",
                         fixed_text(costliest->kl.back(), 4), ", more than any other.");
   } else {
-    advice.reason = str("Stored as ", formats_text(formats), ".");
+    advice.reason = str("Stored as ", calibrate::formats_text(formats), ".");
   }
   constexpr double kFarAbove = 2;  // times the sum of the layers
   if (point < model.curve.size() &&

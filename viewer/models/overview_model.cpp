@@ -16,6 +16,7 @@
 #include "calibrate/policy/method.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/rules/policy_reports.hpp"
+#include "calibrate/rules/precision.hpp"
 #include "viewer/models/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
 
@@ -251,7 +252,7 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
   const auto chosen = curve_point(model, choices.precision_point);
   calibrate::Precision part = model.part;
   part.fixed = model.formats_of(chosen);
-  card.setting = formats_text(*part.fixed);
+  card.setting = calibrate::formats_text(*part.fixed);
   set_kept({.name = {}, .parts = {part}}, shape, choices.length, card);
   card.advice = precision_advice(model, chosen);
   card.chart.title = "bits of a value by layer";

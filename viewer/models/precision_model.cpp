@@ -10,6 +10,7 @@
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/rules/precision.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -179,7 +180,7 @@ Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
 }
 
 std::string point_text(const PrecisionModel::Point& point) {
-  return str("size ", percent_text(point.size), ", ", formats_text(point.formats));
+  return str("size ", percent_text(point.size), ", ", calibrate::formats_text(point.formats));
 }
 
 void draw_full(const PrecisionModel& model, Chart& chart) {
@@ -225,7 +226,8 @@ Chart curve_chart(const PrecisionModel& model, std::optional<std::size_t> chosen
   for (std::size_t i = 0; i < model.curve.size(); ++i) {
     const PrecisionModel::Point& point = model.curve[i];
     chart.table.rows.push_back({point.size, point.score.mean, point.score.low, point.score.high,
-                                point.kl, point.expected_kl, formats_text(point.formats)});
+                                point.kl, point.expected_kl,
+                                calibrate::formats_text(point.formats)});
     if (std::isnan(point.score.mean)) continue;
     tried.points.push_back({point.size, point.score.mean, point_text(point), point.score.low,
                             point.score.high, shown == i ? Emphasis::strong : Emphasis::normal});
@@ -245,24 +247,9 @@ Chart curve_chart(const PrecisionModel& model, std::optional<std::size_t> chosen
   if (shown)
     chart.marks.push_back({chosen ? "chosen" : "calibrated", model.curve[*shown].size, true,
                            Handle::none, Emphasis::strong});
-  chart.notes.push_back(
-      str(chosen ? "chosen: " : "as calibrated: ", formats_text(model.formats_of(chosen))));
+  chart.notes.push_back(str(chosen ? "chosen: " : "as calibrated: ",
+                            calibrate::formats_text(model.formats_of(chosen))));
   return chart;
-}
-
-/// "3 layers in q8_0, 1 in int4".
-std::string side_text(const LayerFormats& formats, KvFormat calibrate::KvFormats::*side) {
-  std::string text;
-  for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f) {
-    const auto count = std::count_if(formats.begin(), formats.end(), [&](const auto& layer) {
-      return layer.*side == static_cast<KvFormat>(f);
-    });
-    if (count == 0) continue;
-    text += str(text.empty() ? "" : ", ", count);
-    if (text.find("layer") == std::string::npos) text += count == 1 ? " layer" : " layers";
-    text += " in " + word_of(static_cast<KvFormat>(f));
-  }
-  return text;
 }
 
 }  // namespace
@@ -274,11 +261,6 @@ const LayerFormats& PrecisionModel::formats_of(std::optional<std::size_t> point)
 std::optional<std::size_t> curve_point(const PrecisionModel& model, int chosen) {
   const auto at = static_cast<std::size_t>(std::max(chosen, 0));
   return chosen >= 0 && at < model.curve.size() ? std::optional(at) : std::nullopt;
-}
-
-std::string formats_text(const LayerFormats& formats) {
-  return str("keys: ", side_text(formats, &calibrate::KvFormats::keys),
-             "; values: ", side_text(formats, &calibrate::KvFormats::values));
 }
 
 PrecisionModel precision_model(const json& section) {

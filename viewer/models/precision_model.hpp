@@ -59,9 +59,6 @@ PrecisionModel precision_model(const nlohmann::json& section);
 /// may be after another document was opened.
 std::optional<std::size_t> curve_point(const PrecisionModel& model, int chosen);
 
-/// "keys: 3 layers in q8_0, 1 in int4; values: 4 layers in int4".
-std::string formats_text(const LayerFormats& formats);
-
 struct PrecisionView {
   Chart strip;  // what each layer's keys and values cost in each format
   Chart curve;  // score and KL divergence against size

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/rules/precision.hpp"
 #include "viewer/screens/screens.hpp"
 
 namespace kvatlas::viewer {
@@ -82,7 +83,7 @@ QString PrecisionScreen::focus_text() const {
   if (model == nullptr || !message().isEmpty()) return {};
   const auto point = chosen();
   const auto shown = point ? point : model->calibrated;
-  const QString formats = QString::fromStdString(formats_text(model->formats_of(point)));
+  const QString formats = QString::fromStdString(calibrate::formats_text(model->formats_of(point)));
   if (!shown) return tr("as calibrated: %1").arg(formats);
   return (point ? tr("chosen: size %1, %2") : tr("as calibrated: size %1, %2"))
       .arg(QString::fromStdString(percent_text(model->curve[*shown].size)), formats);

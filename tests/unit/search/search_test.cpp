@@ -143,6 +143,19 @@ TEST_F(SearchOf, OnlyWhatIsAskedFor) {
   }
 }
 
+TEST_F(SearchOf, NumberFormatsAreToldApart) {
+  SearchSpace space{.methods = {"precision"}, .runtime = {}};
+  for (const KvFormat format : {KvFormat::q8_0, KvFormat::int4}) {
+    Precision part;
+    part.fixed.emplace(kLayers, KvFormats{format, format});
+    space.formats.push_back({part, 0, 0});
+  }
+  const Candidates list = candidates(space);
+  ASSERT_THAT(list.all, SizeIs(2));
+  EXPECT_EQ(list.all[0].policy.name, "precision (by layer, 53.1 % of the cache)");
+  EXPECT_NE(list.all[0].policy.name, list.all[1].policy.name);
+}
+
 TEST_F(SearchOf, FindsThePolicyThatFitsAndKeepsTheScore) {
   const Candidates list = candidates();
   SearchRequest request;

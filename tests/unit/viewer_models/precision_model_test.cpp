@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "calibrate/rules/precision.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/precision_section.hpp"
 #include "viewer/models/advice.hpp"
@@ -36,7 +37,7 @@ TEST(PrecisionModel, ReadsWhatCalibrationFound) {
   EXPECT_EQ(model.uniform[1].format, KvFormat::int4);
   EXPECT_EQ(model.formats_of(2)[0].keys, KvFormat::f16);
   EXPECT_EQ(model.formats_of(std::nullopt), model.curve[1].formats);
-  EXPECT_EQ(formats_text(model.formats_of(std::nullopt)),
+  EXPECT_EQ(calibrate::formats_text(model.formats_of(std::nullopt)),
             "keys: 2 layers in q8_0, 2 in int4; values: 4 layers in q8_0");
   EXPECT_EQ(curve_point(model, -1), std::nullopt);
   EXPECT_THAT(curve_point(model, 2), Optional(2u));
