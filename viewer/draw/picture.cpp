@@ -44,7 +44,7 @@ class ChartPicture : public Picture {
     drawing.paint(painter);
   }
   std::string csv() const override { return chart_csv(chart_); }
-  std::vector<const Table*> tables() const override { return {&chart_.table}; }
+  std::vector<const Chart*> charts() const override { return {&chart_}; }
   Readout readout(const QRectF& area, const Theme& theme) const override {
     ChartDrawing drawing;
     drawing.set(chart_, theme, area);
@@ -90,16 +90,17 @@ class StackedPicture : public Picture {
     for_each_part(
         area, [&](const Picture& part, const QRectF& room) { part.paint(painter, room, theme); });
   }
-  /// One table after the other, an empty line between.
+  /// One table; maps stand below each other, an empty line between.
   std::string csv() const override {
+    if (const auto all = charts(); !all.empty()) return chart_csv(joined(title_, all));
     std::string out;
     for (const auto& part : parts_) out += (out.empty() ? "" : "\n") + part->csv();
     return out;
   }
-  std::vector<const Table*> tables() const override {
-    std::vector<const Table*> out;
+  std::vector<const Chart*> charts() const override {
+    std::vector<const Chart*> out;
     for (const auto& part : parts_)
-      for (const Table* table : part->tables()) out.push_back(table);
+      for (const Chart* chart : part->charts()) out.push_back(chart);
     return out;
   }
   Readout readout(const QRectF& area, const Theme& theme) const override {

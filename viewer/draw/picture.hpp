@@ -52,8 +52,8 @@ class Picture {
   virtual void paint(QPainter& painter, const QRectF& area, const Theme& theme) const = 0;
   /// The numbers behind the picture; lines that begin with '#' say what they are of.
   virtual std::string csv() const = 0;
-  /// The tables that csv() writes; none of maps, whose CSV is made cell by cell.
-  virtual std::vector<const Table*> tables() const { return {}; }
+  /// The charts whose tables csv() writes; none of maps, whose CSV is made cell by cell.
+  virtual std::vector<const Chart*> charts() const { return {}; }
   /// What lies where if the picture is painted in this area; nothing of maps.
   virtual Readout readout(const QRectF& /*area*/, const Theme& /*theme*/) const { return {}; }
 };

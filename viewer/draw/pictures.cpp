@@ -40,6 +40,8 @@ PicturePtr chart_of(const Source& source, const Request& request) {
 PicturePtr lazy_picture(const Source& source, const Request& request) {
   LazyView view = lazy_charts(source, request);
   const std::string title = view.layers.title;
+  // The numbers are those of the layers; lazy-scores has those of the thresholds.
+  view.scores.table = {};
   return stacked_picture(
       title,
       {chart_picture(std::move(view.layers)), chart_picture(std::move(view.strip)),

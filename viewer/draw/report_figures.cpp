@@ -110,10 +110,11 @@ std::string figure(const PictureEntry& entry, const Picture& picture, ColourMap 
   if (!readout.spots.empty() || !readout.grids.empty())
     out += data_element("class=\"readout\"", readout_data(readout, size));
   out += more;
-  for (const Table* table : picture.tables())
+  for (const Chart* chart : picture.charts())
     out += str("<details class=\"table\"><summary>Table: ", html_text(heading_of(entry)), ", ",
-               table->rows.size(), table->rows.size() == 1 ? " row" : " rows", "</summary>\n",
-               html_table(*table, picture.title(), setting_attribute(*table, readout)),
+               chart->table.rows.size(), chart->table.rows.size() == 1 ? " row" : " rows",
+               "</summary>\n",
+               html_table(chart->table, picture.title(), setting_attribute(chart->table, readout)),
                "</details>\n");
   return out + "</figure>\n";
 }

@@ -136,7 +136,10 @@ namespace {
 
 class TextPicture : public Picture {
  public:
-  explicit TextPicture(ShownText text) : text_(std::move(text)), table_(table_of({text_})) {}
+  explicit TextPicture(ShownText text) : text_(std::move(text)) {
+    chart_.title = text_.title;
+    chart_.table = table_of({text_});
+  }
   std::string title() const override { return text_.title; }
   QSizeF size() const override {
     TextFlow flow;
@@ -160,18 +163,13 @@ class TextPicture : public Picture {
     flow.paint(painter, part, theme, {});
     painter.restore();
   }
-  std::string csv() const override {
-    Chart chart;
-    chart.title = text_.title;
-    chart.table = table_;
-    return chart_csv(chart);
-  }
-  std::vector<const Table*> tables() const override { return {&table_}; }
+  std::string csv() const override { return chart_csv(chart_); }
+  std::vector<const Chart*> charts() const override { return {&chart_}; }
 
  private:
   static constexpr double kWidth = 960, kMargin = 16, kTitle = 40, kMostHeight = 20000;
   ShownText text_;
-  Table table_;
+  Chart chart_;  // its title and table alone
 };
 
 }  // namespace

@@ -173,6 +173,12 @@ const Mark* mark_of(const Chart& chart, Handle handle);
 /// "inf".
 std::string chart_csv(const Chart& chart);
 
+/// The title, the notes and one table of several charts, for CSV. Its first column names the chart
+/// of a row; columns of one title are one column, and cells of columns that a chart lacks are
+/// empty. A table that several charts share stands there once, and if there are no others it stays
+/// as it is.
+Chart joined(std::string title, const std::vector<const Chart*>& charts);
+
 /// The box of these values at x; NaN values are left out. Quartiles are interpolated linearly
 /// between ranks.
 Box box_of(double x, std::vector<double> values);

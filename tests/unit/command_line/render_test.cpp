@@ -185,10 +185,12 @@ TEST_F(Render, WhatPoliciesKeepOfAPrompt) {
     EXPECT_EQ(done.status, 0) << done.err;
     return content(path("kept.csv"));
   };
-  EXPECT_THAT(drawn({"--policy", "two", "--policy", "one", "--generated", "0"}),
-              HasSubstr("0,0,0,0.5\n0,1,1,0\n"));
+  EXPECT_THAT(
+      drawn({"--policy", "two", "--policy", "one", "--generated", "0"}),
+      HasSubstr(",0,0,0,0.5,,,\n\"Tokens held of a, 0 tokens after the prompt\",0,1,1,0,,,\n"));
   EXPECT_THAT(drawn({"--policy", "one", "--at", "L0.H0"}),
-              HasSubstr("0,\"#0 \",0\n1,\"#1 \",1\n2,\"#2 \",1\n"));
+              AllOf(HasSubstr("\"one: layer 0, KV head 0\",,,,0,\"#0 \",0\n"),
+                    HasSubstr("\"one: layer 0, KV head 0\",,,,2,\"#2 \",1\n")));
   EXPECT_THAT(refused(2, {kept, "--what", "kept", "--policy", "one", "--policy", "two", "--policy",
                           "one", "-o", path("a.csv")}),
               HasSubstr("given 3 times"));

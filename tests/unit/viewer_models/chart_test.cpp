@@ -23,6 +23,24 @@ TEST(ChartCsv, QuotesNotesAndNumbers) {
             "\"#x\",1e-07\n-2.5,inf\n");
 }
 
+TEST(ChartCsv, SeveralChartsAreOneTable) {
+  Chart masses, same, blocks, drawn_alone;
+  masses.title = "Masses";
+  masses.notes = {"of 3 samples"};
+  masses.table = {{{"layer"}, {"mass", "share"}}, {{0.0, 0.5}}};
+  same.title = "Masses as bars";
+  same.table = masses.table;
+  drawn_alone.title = "Scores";
+  EXPECT_EQ(chart_csv(joined("Both", {&masses, &same, &drawn_alone})),
+            "# Both\n# Masses\n# of 3 samples\n# Masses as bars\n# Scores\n"
+            "layer,mass (share)\n0,0.5\n");
+  blocks.title = "Blocks";
+  blocks.table = {{{"block"}, {"layer"}}, {{"a", 1.0}}};
+  EXPECT_EQ(chart_csv(joined("Masses", {&masses, &blocks})),
+            "# Masses\n# of 3 samples\n# Blocks\n"
+            "chart,layer,mass (share),block\nMasses,0,0.5,\nBlocks,1,,a\n");
+}
+
 TEST(Numbers, AsText) {
   EXPECT_EQ(fixed_text(1.25, 1), "1.2");
   EXPECT_EQ(fixed_text(kNoNumber, 1), "-");
