@@ -42,6 +42,7 @@ struct Exported {
   std::string use;
   /// What the user must know besides the losses: one or more sentences in each note.
   std::vector<std::string> notes;
+  std::string model = "the model's folder or its name on Hugging Face";  // what $MODEL is
 };
 
 /// Writes the files. Error(usage) if only the exporter can see that the runtime cannot take them.

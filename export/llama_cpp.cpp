@@ -53,13 +53,14 @@ Exported cache_types(const PartRequest& request, const calibrate::Precision& par
   const auto formats = part.fixed ? part.fixed->front() : part.everywhere;
   const std::string keys = cache_type(formats.keys), values = cache_type(formats.values);
   Exported out;
+  out.model = "the model's GGUF file";
   out.files.push_back(
       {"cache_types.env", str("LLAMA_ARG_CACHE_TYPE_K=", keys, "\nLLAMA_ARG_CACHE_TYPE_V=", values,
                               "\nLLAMA_ARG_FLASH_ATTN=on\n")});
   out.use =
-      str("llama-server -m $MODEL.gguf --cache-type-k ", keys, " --cache-type-v ", values,
+      str("llama-server -m $MODEL --cache-type-k ", keys, " --cache-type-v ", values,
           " --flash-attn on\n# or, with the file:\nenv $(cat cache_types.env) llama-server -m "
-          "$MODEL.gguf");
+          "$MODEL");
   out.notes = {
       "Values in a type of fewer bits need --flash-attn.",
       "Before it rounds them, llama.cpp rotates keys and values whose heads have a multiple of 64 "
@@ -84,6 +85,7 @@ Exported export_llama_cpp(const PartRequest& request) {
   const auto pattern = pattern_of(windows.layers);
   const std::string window_key = str(architecture, ".attention.sliding_window");
   Exported out;
+  out.model = "the model's GGUF file";
   out.files = {
       {"gguf_metadata.json",
        calibrate::canonical_json(
@@ -93,10 +95,10 @@ Exported export_llama_cpp(const PartRequest& request) {
       {"set_gguf_metadata.py", std::string(set_gguf_metadata_script())}};
   out.use =
       "pip install gguf\n"
-      "python set_gguf_metadata.py gguf_metadata.json $MODEL.gguf $MODEL-windows.gguf\n"
-      "llama-server -m $MODEL-windows.gguf";
+      "python set_gguf_metadata.py gguf_metadata.json $MODEL windows.gguf\n"
+      "llama-server -m windows.gguf";
   if (pattern == own_period)
-    out.use += str("\n# or, without another file:\nllama-server -m $MODEL.gguf --override-kv ",
+    out.use += str("\n# or, without another file:\nllama-server -m $MODEL --override-kv ",
                    window_key, "=int:", windows.size);
   out.notes = {"Do not add --swa-full: with it the windows free no memory."};
   if (pattern.is_array())

@@ -66,6 +66,8 @@ Exported export_openvino(const PartRequest& request) {
                                                           {"recent_size", sizes.recent},
                                                           {"max_cache_size", sizes.most},
                                                           {"aggregation_mode", "NORM_SUM"}}}})});
+  out.model =
+      "the model's folder as OpenVINO has it ('kvatlas evaluate' takes what it was made of)";
   out.use = str("python benchmark.py -m $MODEL --cb_config ", name,
                 "\n# or, in Python:\nimport openvino_genai as ov\n"
                 "scheduler = ov.SchedulerConfig()\n"

@@ -170,6 +170,7 @@ std::string readme_text(const PartRequest& request, const std::string& section, 
     field("length", "for prompts of " + str(request.length) +
                         " tokens: at others the ratios keep other numbers of tokens");
   out += "\nUse\n";
+  const std::size_t use = out.size();
   std::istringstream lines(exported.use);
   for (std::string line; std::getline(lines, line);)
     out += line.empty() ? "\n" : "    " + line + '\n';
@@ -191,6 +192,10 @@ std::string readme_text(const PartRequest& request, const std::string& section, 
     out += "\nNotes\n";
     for (const auto& note : exported.notes) out += item(note);
   }
+  if (out.find("$MODEL") != out.npos)
+    out.insert(use, item("$MODEL stands for " + exported.model +
+                         ": set it in a shell (MODEL=/path/to/it), or write it out.") +
+                        "\n");
   return out;
 }
 
