@@ -44,6 +44,7 @@ std::string size_text(const json& object) {
 void add_policy(ComparedPolicy policy, Measured measured, ComparisonModel& model) {
   policy.kept_share = measured.kept_share;
   policy.score = measured.score;
+  policy.prompts = prompts_text(measured.samples, measured.texts, measured.held_out);
   for (const auto& [task, score] : measured.tasks)
     if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())
       model.tasks.push_back(task);
@@ -88,6 +89,7 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
   const auto add = [&](ComparedPolicy policy) {
     if (std::isnan(policy.kept_share) || std::isnan(policy.score.mean)) return;
     policy.needs_training = method.needs_training;
+    policy.prompts = "the samples of the choice";
     model.searched.push_back(std::move(policy));
   };
   const json& full = member_of(section, "full");
@@ -138,10 +140,7 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
       ComparedPolicy policy;
       policy.method = policy.name = "One format in all layers";
       policy.setting = calibrate::facts_of(one.format).word;
-      policy.kept_share = one.measured.kept_share;
-      policy.score = one.measured.score;
-      policy.measured = one.measured;
-      model.policies.push_back(std::move(policy));
+      add_policy(std::move(policy), one.measured, model);
     }
   }
 }
@@ -169,20 +168,25 @@ std::vector<double> own_keys(const json& lowest, std::size_t layers) {
 /// What the section's policy keeps of each layer; nothing where it tells none apart.
 std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json& section,
                                                std::int64_t layers) {
-  ComparisonModel::Strip strip{method.title, {}, {}};
+  ComparisonModel::Strip strip{method.title, {}, {}, {}};
   if (calibrate::method::kSimLayerKv.is(method.name)) {
+    strip.word = "samples";
     strip.unit = "share of samples in which the layer stays full";
+    if (const auto samples = whole_in(section, "samples"); samples > 0)
+      strip.unit += str(", of ", samples);
     for (const double rate : numbers_of(member_of(section, "lazy_rates")))
       strip.values.push_back(1 - rate);
     if (strip.values.empty())
       for (const double lazy : flags_of(member_of(member_of(section, "result"), "lazy_layers")))
         strip.values.push_back(1 - lazy);
   } else if (calibrate::method::kPod.is(method.name)) {
+    strip.word = "heads";
     strip.unit = "share of heads that keep keys of their own";
     strip.values = own_keys(member_of(member_of(section, "result"), "lowest"),
                             static_cast<std::size_t>(layers));
   } else if (calibrate::method::kDynamicKv.is(method.name) ||
              calibrate::method::kHeadKv.is(method.name)) {
+    strip.word = "tokens";
     strip.unit = "tokens, as a share of the most";
     for (const json& budget : member_of(member_of(section, "result"), "budgets"))
       strip.values.push_back(budget.is_array() ? calibrate::mean_of(numbers_of(budget))
@@ -191,6 +195,7 @@ std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json&
         strip.values.empty() ? 0 : *std::max_element(strip.values.begin(), strip.values.end());
     for (double& value : strip.values) value = most > 0 ? value / most : 0;
   } else if (calibrate::method::kPrecision.is(method.name)) {
+    strip.word = "bytes";
     strip.unit = "bytes, as a share of those at 16 bits";
     const auto part = std::get<calibrate::Precision>(calibrate::part_of(method.name, section));
     for (const auto& layer : part.fixed.value_or(LayerFormats{}))
@@ -242,6 +247,7 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
     policy.setting = text_in(entry, "policy");
     policy.kept_share = number_in(entry, "kept_share");
     policy.score = interval_of(member_of(entry, "score"));
+    policy.prompts = prompts_text(whole_in(entry, "samples"), whole_in(entry, "texts"));
     policy.front_point = {{index, i}};
     policy.chosen = member_of(entry, "chosen") == true;
     policy.needs_training =

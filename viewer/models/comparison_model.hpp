@@ -24,6 +24,7 @@ struct ComparedPolicy {
   std::string setting;  // "threshold 0.882"
   double kept_share = kNoNumber;
   Interval score;
+  std::string prompts;  // that the score is of: "10 prompts, held out"; empty if not known
   std::optional<Measured> measured;  // none if only a search has tried it
   bool needs_training = false;
   /// The value that choosing this policy sets: a threshold, a delta or a budget.
@@ -50,7 +51,8 @@ struct ComparisonModel {
   double most_share = kNoNumber;   // share of the cache that a search was allowed to keep
   double least_score = kNoNumber;  // score that it had to reach
   struct Strip {
-    std::string policy, unit;  // "kept share"
+    std::string policy, unit;  // "share of samples in which the layer stays full"
+    std::string word;          // the unit in a word, behind the policy's name
     /// [layer]; NaN if the document does not tell this layer apart.
     std::vector<double> values;
   };

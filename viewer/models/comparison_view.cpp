@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/bytes.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "viewer/models/comparison_model.hpp"
@@ -18,6 +19,11 @@ std::string bytes_at(double share, const ComparisonModel& model,
                      const ComparisonSettings& settings) {
   const double bytes = share * model.shape.full_bytes(settings.length);
   return std::isnan(bytes) ? "-" : bytes_str(std::llround(bytes));
+}
+
+std::string point_label(const ComparedPolicy& policy) {
+  return str(policy.name, ", ", policy.setting, policy.prompts.empty() ? "" : ", on ",
+             policy.prompts);
 }
 
 double cost_of(const ComparedPolicy& policy, CostAxis axis) {
@@ -40,6 +46,18 @@ bool is_best_somewhere(const ComparedPolicy& policy,
   });
 }
 
+/// Of which prompts the scores are. What is of others is not wholly comparable.
+std::string prompts_note(const std::vector<const ComparedPolicy*>& all) {
+  std::map<std::string, int> of_prompts;
+  for (const auto* policy : all)
+    ++of_prompts[policy->prompts.empty() ? "prompts that are not known" : policy->prompts];
+  if (of_prompts.size() == 1) return "all scores are of " + of_prompts.begin()->first;
+  return str(
+      "scores are not of the same prompts, so that small differences say nothing: ",
+      join(of_prompts, "; ", [](const auto& of) { return str(of.second, " of ", of.first); }),
+      " (the table says which)");
+}
+
 Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& settings,
                    ComparisonView& view) {
   Chart chart;
@@ -59,8 +77,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
       chart.points.push_back({policy.method, {}, static_cast<int>(chart.points.size())});
       view.series.emplace_back();
     }
-    chart.points[found->second].points.push_back({cost, policy.score.mean,
-                                                  policy.name + ", " + policy.setting,
+    chart.points[found->second].points.push_back({cost, policy.score.mean, point_label(policy),
                                                   policy.score.low, policy.score.high, emphasis});
     view.series[found->second].push_back(&policy);
     all.push_back(&policy);
@@ -100,6 +117,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
   chart.notes.push_back(
       "filled points were measured as calibrated, or are chosen from a front; hollow ones were "
       "tried in a search: their intervals (95 %) are in the table");
+  if (!all.empty()) chart.notes.push_back(prompts_note(all));
   if (!by_kept)
     chart.notes.push_back(
         "what a decode step reads, as a share of what it reads of the full cache; known of what "
@@ -118,6 +136,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
   for (const Table::Column& column : {Table::Column{"KL", "nat"},
                                       {"agreement"},
                                       {"KV read a token", "share"},
+                                      {"prompts"},
                                       {"needs training"},
                                       {"front"}})
     columns.push_back(column);
@@ -134,6 +153,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     row.push_back(measured ? measured->kl.mean : kNoNumber);
     row.push_back(measured ? measured->agreement.mean : kNoNumber);
     row.push_back(cost_of(*policy, CostAxis::read));
+    row.push_back(policy->prompts);
     row.push_back(policy->needs_training ? "yes" : "no");
     row.push_back(is_best_somewhere(*policy, all) ? "yes" : "");
   }
@@ -170,8 +190,8 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
   chart.x = {"policies, the best first", "", {}, {{-0.5, static_cast<double>(best.size()) - 0.5}}};
   if (best.empty()) chart.x.range = {{0, 1}};
   chart.y = {"score", "", {}, {{0, 1}}};
-  chart.table.columns = {{"policy"}, {"setting"}, {"score"},
-                         {"low"},    {"high"},    {chart_cost, "share"}};
+  chart.table.columns = {{"policy"}, {"setting"},           {"score"},  {"low"},
+                         {"high"},   {chart_cost, "share"}, {"prompts"}};
   // Series and the line before them stand where the other chart has them, so that they look alike.
   chart.lines.push_back({"", {}});
   for (const auto& series : view.pareto.points) chart.points.push_back({"", {}, series.shape});
@@ -184,16 +204,17 @@ Chart equal_chart(const ComparisonModel& model, double share, const ComparisonSe
                      [&](const Points& points) { return points.label == policy.method; });
     auto& series = chart.points[same - view.pareto.points.begin()];
     series.label = policy.method;
-    series.points.push_back({x, policy.score.mean, policy.name + ", " + policy.setting,
-                             policy.score.low, policy.score.high, Emphasis::strong});
+    series.points.push_back({x, policy.score.mean, point_label(policy), policy.score.low,
+                             policy.score.high, Emphasis::strong});
     chart.table.rows.push_back({policy.name, policy.setting, policy.score.mean, policy.score.low,
-                                policy.score.high, cost_of(policy, settings.cost)});
+                                policy.score.high, cost_of(policy, settings.cost), policy.prompts});
     view.at_equal_bytes.push_back({best[i]});
   }
   if (!std::isnan(model.full.mean)) chart.marks.push_back({"full cache", model.full.mean, false});
-  if (best.empty())
-    chart.notes.push_back(
-        str("no policy ", settings.cost == CostAxis::kept ? "keeps" : "reads", " as little"));
+  chart.notes.push_back(
+      best.empty()
+          ? str("no policy ", settings.cost == CostAxis::kept ? "keeps" : "reads", " as little")
+          : prompts_note(best));
   return chart;
 }
 
@@ -210,10 +231,13 @@ Chart strips_chart(const ComparisonModel& model, const Choices::Front& front) {
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"policy", ""};
   Matrix matrix{"kept of the layer", "share", {}, {}, {}};
+  if (strips.size() > 1)
+    chart.notes.push_back(
+        "what a row counts stands behind its name: compare the layers of a row, not rows");
   for (std::int64_t l = 0; l < model.shape.layers; ++l) matrix.column_labels.push_back(str(l));
   chart.table.columns = {{"layer"}};
   for (const auto& strip : strips) {
-    matrix.row_labels.push_back(strip.policy);
+    matrix.row_labels.push_back(str(strip.policy, ", ", strip.word));
     matrix.values.insert(matrix.values.end(), strip.values.begin(), strip.values.end());
     chart.table.columns.push_back({strip.policy, strip.unit});
     chart.notes.push_back(str(strip.policy, ": ", strip.unit));

@@ -82,6 +82,7 @@ std::optional<Measured> measured_of(const json& measured) {
   if (std::isnan(out.score.mean)) return std::nullopt;
   out.samples = whole_in(measured, "samples");
   out.texts = whole_in(measured, "texts");
+  out.held_out = member_of(measured, "held_out") == true;
   out.full = interval_of(member_of(measured, "full"));
   const Interval loss = interval_of(member_of(measured, "loss"));
   out.change = std::isnan(loss.mean) ? negated(interval_of(member_of(measured, "loss_points")), 1)
@@ -104,6 +105,12 @@ std::optional<Measured> measured_of(const json& measured) {
   out.held = held_of(member_of(measured, "held_over_tokens"));
   out.full_held = held_of(member_of(measured, "full_held_over_tokens"));
   return out;
+}
+
+std::string prompts_text(std::int64_t samples, std::int64_t texts, bool held_out) {
+  if (samples <= 0) return {};
+  return str(samples, samples == 1 ? " prompt" : " prompts", of_texts(samples, texts),
+             held_out ? ", held out" : "");
 }
 
 std::string change_text(const Measured& measured) {

@@ -20,6 +20,7 @@ const char* score_word(ShownScore score);
 struct Measured {
   std::int64_t samples = 0;
   std::int64_t texts = 0;  // that the samples are made of; 0 if that is not known
+  bool held_out = false;   // from the choice of the policy
   Interval score, full;    // 0 to 1
   Interval change;         // score less that of the full cache, in points
   double kept_share = kNoNumber;
@@ -52,6 +53,9 @@ struct Measured {
 
 /// Reads a member "measured"; none if it holds no score.
 std::optional<Measured> measured_of(const nlohmann::json& measured);
+
+/// "10 prompts of 5 texts, held out"; empty if it is not known how many they are.
+std::string prompts_text(std::int64_t samples, std::int64_t texts, bool held_out = false);
 
 /// "30.0 points lost [0.0, 60.0] on 10 samples of 5 texts": how many points were lost or won, with
 /// the interval. What is not known is left out.

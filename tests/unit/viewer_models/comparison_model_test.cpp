@@ -99,6 +99,11 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   EXPECT_NEAR(table.rows[0][7].number, -10, 1e-9);
   EXPECT_NEAR(table.rows[0][9].number, 0.7, 1e-9);  // passkey
   EXPECT_TRUE(view.equal.points.empty());
+  // Scores of different prompts say so, at each point and for all.
+  EXPECT_EQ(view.pareto.points[0].points[0].label, "SimLayerKV, threshold 0.9, on 8 prompts");
+  EXPECT_THAT(view.pareto.notes.back(),
+              HasSubstr("small differences say nothing: 1 of 8 prompts; 2 of prompts that are not "
+                        "known; 6 of the samples of the choice"));
   // Series and points are those of the chart.
   ASSERT_EQ(view.series.size(), view.pareto.points.size());
   for (std::size_t s = 0; s < view.series.size(); ++s) {
@@ -185,7 +190,8 @@ TEST(ComparisonModel, LayersOfEachPolicy) {
   const auto view = comparison_view(comparison_model({&doc, 1}), {1000, {}});
   ASSERT_EQ(view.strips.matrices.size(), 1u);
   const auto& matrix = view.strips.matrices.front();
-  EXPECT_THAT(matrix.row_labels, ElementsAre("SimLayerKV", "PoD"));
+  EXPECT_THAT(matrix.row_labels, ElementsAre("SimLayerKV, samples", "PoD, heads"));
+  EXPECT_THAT(view.strips.notes.front(), HasSubstr("compare the layers of a row, not rows"));
   EXPECT_THAT(matrix.values, ElementsAre(1, 0, 0.75, 1, 1, 0.5, 1, 0));
 }
 
@@ -248,10 +254,11 @@ TEST(ComparisonModel, TheFrontOfASearch) {
   EXPECT_THAT(chosen.front.document->compose, ElementsAre("simlayerkv", "dynamickv"));
   EXPECT_THAT(emphases({1000, {}, chosen.front}),
               testing::Contains("SimLayerKV + DynamicKV, "
-                                "simlayerkv:threshold=0.7+dynamickv:budget=64"));
+                                "simlayerkv:threshold=0.7+dynamickv:budget=64, on 12 prompts"));
   const auto view = comparison_view(model, {1000, {}, chosen.front});
   EXPECT_THAT(view.strips.matrices.front().row_labels,
-              ElementsAre("SimLayerKV", "chosen: SimLayerKV", "chosen: DynamicKV"));
+              ElementsAre("SimLayerKV, samples", "chosen: SimLayerKV, samples",
+                          "chosen: DynamicKV, tokens"));
   std::vector<std::string> marks;
   for (const auto& mark : view.pareto.marks) marks.push_back(mark.label);
   EXPECT_THAT(marks, ElementsAre("full cache", "memory allowed", "loss allowed"));
