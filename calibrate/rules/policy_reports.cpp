@@ -115,13 +115,8 @@ json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoic
         count_lazy(opposite_layers(of_sample, lazy_layers(of_sample, threshold))));
   out["opposite"]["layers"] = opposite / static_cast<double>(masses.layers.size());
 
-  json consistency = json::array();
-  bool known = false;
-  for (const double share : layer_consistency(steps, threshold)) {
-    consistency.push_back(number_json(share));
-    known = known || !std::isnan(share);
-  }
-  if (known) out["consistency"] = consistency;
+  for (const double share : layer_consistency(steps, threshold))
+    out["consistency"].push_back(number_json(share));
 
   out["savings"] = json::array();
   for (const auto length : lengths) {

@@ -171,7 +171,7 @@ std::vector<double> lazy_shares(const SampleMasses& masses, double threshold,
 using StepMasses = std::vector<Masses>;
 /// `values`: [layer, step] of one sample.
 void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers);
-std::vector<double> layer_consistency(const StepMasses& steps, double threshold);  // [layer]
+std::vector<double> layer_consistency(const StepMasses& steps, double threshold);  // [layer] or none
 
 /// KV heads by themselves: rates [layer][KV head] of masses [sample][layer][KV head], and the
 /// streaming ones among them.

@@ -230,7 +230,9 @@ void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t la
 std::vector<double> layer_consistency(const StepMasses& steps, double threshold) {
   std::vector<double> shares;
   for (const auto& of_layer : steps) shares.push_back(consistency(of_layer, threshold));
-  return shares;
+  const bool known =
+      !std::all_of(shares.begin(), shares.end(), [](double share) { return std::isnan(share); });
+  return known ? shares : std::vector<double>();
 }
 
 HeadView head_view(const std::vector<Masses>& masses, double threshold, double share) {

@@ -65,6 +65,8 @@ class ChartDrawing {
   void paint_matrix(QPainter& painter, std::size_t matrix) const;
   void paint_legend_bar(QPainter& painter) const;
   QPointF place_of(const Point& point, bool right) const;
+  /// Whether a point of the chart lies in this area.
+  bool holds_points(const QRectF& area) const;
   QBrush bar_brush(std::size_t series, Emphasis emphasis) const;
 
   Chart chart_;

@@ -170,11 +170,13 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   return out;
 }
 
-/// Lays entries out in rows. If there are too many, some are chosen evenly. Returns the height.
-double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const QRectF& area) {
+/// Lays entries out in rows, if there are at least so many. If there are too many, some are chosen
+/// evenly. Returns the height.
+double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const QRectF& area,
+                    std::size_t least) {
   constexpr double kSwatch = 26, kBetween = 14;
   constexpr std::size_t kMost = 14;
-  if (entries.size() < 2) {
+  if (entries.size() < least) {
     entries.clear();
     return 0;
   }
@@ -411,7 +413,9 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
   }
   if (out.has_plot) {
     out.legend = legend_of(chart);
-    const double height = place_legend(out.legend, sized_font(theme.font, kTickFont), room);
+    // A chart of one series needs no legend, unless it has two axes that might be meant.
+    const double height =
+        place_legend(out.legend, sized_font(theme.font, kTickFont), room, chart.right ? 1 : 2);
     if (height > 0) room.setTop(room.top() + height + 2);
   }
   QRectF plot_room = room;

@@ -304,6 +304,18 @@ void ChartDrawing::paint_points(QPainter& painter) const {
   }
 }
 
+bool ChartDrawing::holds_points(const QRectF& area) const {
+  const auto any = [&](const auto& series, bool right) {
+    return std::any_of(series.points.begin(), series.points.end(), [&](const Point& point) {
+      return area.contains(place_of(point, right && layout_.has_right));
+    });
+  };
+  return std::any_of(chart_.points.begin(), chart_.points.end(),
+                     [&](const Points& series) { return any(series, false); }) ||
+         std::any_of(chart_.lines.begin(), chart_.lines.end(),
+                     [&](const Line& line) { return any(line, line.right); });
+}
+
 void ChartDrawing::paint_marks(QPainter& painter) const {
   const QFont font = sized_font(theme_.font, kTickFont);
   const QFontMetricsF metrics(font);
@@ -340,10 +352,11 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     if (mark.can_be_dragged()) text += " " + plain_number(mark.at, 4);
     const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
     if (text.isEmpty()) continue;
-    // The first free place beside the line.
-    for (int step = 0; step < 12; ++step) {
+    // The first free place beside the line; if there is none without points, one with them.
+    constexpr int kSteps = 12;
+    for (int attempt = 0; attempt < 2 * kSteps; ++attempt) {
       QRectF area;
-      const int turn = step / 2;
+      const int step = attempt % kSteps, turn = step / 2;
       if (vertical) {
         const bool left = step % 2 == 1;
         area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 5), width,
@@ -358,7 +371,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
       const QRectF apart = area.adjusted(-4, -2, 4, 2);
       const bool free = std::none_of(taken.begin(), taken.end(),
                                      [&](const QRectF& other) { return other.intersects(apart); });
-      if (!inside || !free) continue;
+      if (!inside || !free || (attempt < kSteps && holds_points(apart))) continue;
       taken.push_back(area);
       labels.push_back({area, text, is_strong(mark) ? theme_.accent : theme_.faint_text});
       break;

@@ -96,6 +96,7 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
     chart.boxes.push_back(box);
   }
   chart.strong_boxes = str("lazy in at least ", percent_text(settings.share), " of the samples");
+  fixed.label = chart.strong_boxes;
   chart.flagged_boxes = str("within ", percent_text(settings.near_half), " of that");
   chart.points.push_back(std::move(samples));
   if (!fixed.bars.empty()) chart.bars.push_back(std::move(fixed));
