@@ -14,6 +14,7 @@
 #include "calibrate/inspect/inspect_bytes.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
+#include "calibrate/rules/precision.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -83,6 +84,9 @@ struct PrintResult {
   }
   void operator()(const LagKv& part) const {
     line("kept", str(part.keep(), " of ", part.lag, " tokens a partition"), 4);
+  }
+  void operator()(const Precision& part) const {
+    if (part.fixed) line("by layer", formats_text(*part.fixed), 4);
   }
   template <class Other>
   void operator()(const Other&) const {}

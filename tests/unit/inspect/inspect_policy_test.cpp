@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/precision_section.hpp"
 #include "tests/support/run_program.hpp"
 #include "tests/unit/policy/documents.hpp"
 
@@ -36,6 +37,16 @@ TEST_F(InspectPolicy, Card) {
                     HasSubstr("80 to 148 tokens")));
   EXPECT_THAT(shown.out, AllOf(HasSubstr("4 of 8"), HasSubstr("32 of 128 tokens"),
                                HasSubstr("7 of 16 query heads"), HasSubstr("snapkv, budget 128")));
+}
+
+TEST_F(InspectPolicy, FormatsByLayer) {
+  Document document = full_document();
+  document.compose.clear();
+  document.kv_bits = 16;
+  document.sections = {{"precision", testing_support::precision_section()}};
+  write_document(document, path_, false);
+  EXPECT_THAT(run_kvatlas({"inspect", path_}).out,
+              HasSubstr("keys: 2 layers in q8_0, 2 in int4; values: 4 layers in q8_0"));
 }
 
 TEST_F(InspectPolicy, Json) {
