@@ -355,9 +355,11 @@ bool has_plot(const Chart& chart) {
 }
 
 int line_look(const Chart& chart, std::size_t line) {
+  const auto is_reference = [&](std::size_t i) {
+    return i < chart.lines.size() && chart.lines[i].emphasis == Emphasis::reference;
+  };
   int look = 0;
-  for (std::size_t i = 0; i < line; ++i)
-    look += chart.lines[i].emphasis == Emphasis::reference ? 0 : 1;
+  for (std::size_t i = 0; i < line; ++i) look += is_reference(i) == is_reference(line) ? 1 : 0;
   return look;
 }
 int points_look(const Chart& chart, std::size_t series) {

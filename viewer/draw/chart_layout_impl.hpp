@@ -77,7 +77,7 @@ QString tick_text(double value, const std::string& label);
 QString axis_words(const Axis& axis);
 
 /// The look of a series, a number that the theme turns into a colour and a dash. Lines have the
-/// first numbers, points follow, then bars.
+/// first numbers, points follow, then bars. Reference lines are counted by themselves.
 int line_look(const Chart& chart, std::size_t line);
 int points_look(const Chart& chart, std::size_t series);
 int point_colour_look(int colour);  // never black, which lines have

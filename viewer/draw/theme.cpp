@@ -26,7 +26,8 @@ QPen Theme::series_pen(int number, Emphasis emphasis) const {
   QPen pen(series_colour(number), 1.5,
            kDashes.at(static_cast<std::size_t>(number) % kDashes.size()));
   if (emphasis == Emphasis::strong) pen.setWidthF(2.5);
-  if (emphasis == Emphasis::reference) pen = QPen(faint_text, 1.2, Qt::DashLine);
+  if (emphasis == Emphasis::reference)
+    pen = QPen(faint_text, 1.2, number % 2 == 0 ? Qt::DashLine : Qt::DotLine);
   if (emphasis == Emphasis::faint) {
     QColor faded = pen.color();
     faded.setAlphaF(0.35F);

@@ -195,7 +195,7 @@ void draw_full(const PrecisionModel& model, Chart& chart) {
 
 void draw_kl(const PrecisionModel& model, Chart& chart) {
   Line measured{"KL", {}, Emphasis::normal, false, true},
-      expected{"KL expected of the layers' sum", {}, Emphasis::faint, false, true};
+      expected{"KL expected of the layers' sum", {}, Emphasis::normal, false, true};
   for (const PrecisionModel::Point& point : model.curve) {
     if (!std::isnan(point.kl)) measured.points.push_back({point.size, point.kl});
     if (!std::isnan(point.expected_kl)) expected.points.push_back({point.size, point.expected_kl});

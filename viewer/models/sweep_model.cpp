@@ -251,8 +251,9 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
                            {{0, model.full.mean, {}, model.full.low, model.full.high},
                             {end, model.full.mean, {}, model.full.low, model.full.high}},
                            static_cast<int>(chart.lines.size())});
-    chart.lines.push_back(
-        {"full cache", {{0, model.full.mean}, {end, model.full.mean}}, Emphasis::reference});
+    chart.lines.push_back({"full cache, and its 95 % interval",
+                           {{0, model.full.mean}, {end, model.full.mean}},
+                           Emphasis::reference});
     chart.marks.push_back(
         {"at least", settings.least_share * model.full.mean, false, Handle::least_score});
   }

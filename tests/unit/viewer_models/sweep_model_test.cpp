@@ -62,7 +62,7 @@ TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
   EXPECT_EQ(view.chart.points[1].points[0].emphasis, Emphasis::faint);
   EXPECT_EQ(view.chart.points[1].points[1].emphasis, Emphasis::strong);
   EXPECT_EQ(view.chart.points[2].label, "LocalKV and L2");
-  EXPECT_EQ(view.chart.lines.at(0).label, "full cache");
+  EXPECT_EQ(view.chart.lines.at(0).label, "full cache, and its 95 % interval");
   const Line& front = view.chart.lines.at(1);
   EXPECT_TRUE(front.steps);
   EXPECT_DOUBLE_EQ(front.points.front().x, 0.4);
