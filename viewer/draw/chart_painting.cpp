@@ -352,6 +352,9 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
     if (mark.can_be_dragged()) text += " " + plain_number(mark.at, 4);
     const double width = metrics.horizontalAdvance(text) + 6, height = metrics.height();
     if (text.isEmpty()) continue;
+    // Below the legend's bar, in as many lines as it takes not to cover the cells.
+    QRectF below(plot.left() - 6, plot.bottom() + 12, layout_.area.right() - plot.left() + 4, 0);
+    below.setHeight(metrics.boundingRect(below, Qt::TextWordWrap, text).height());
     // The first free place beside the line; if there is none without points, one with them.
     constexpr int kSteps = 12;
     for (int attempt = 0; attempt < 2 * kSteps; ++attempt) {
@@ -362,7 +365,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
         area = {left ? at - width - 3 : at + 3, plot.top() + 2 + turn * (height + 5), width,
                 height};
       } else if (on_legend) {
-        area = {plot.right() - width, plot.bottom() + 12 + step * height, width, height};
+        area = below.translated(0, step * height);
       } else {
         area = {plot.right() - width - 4 - turn * 60, step % 2 == 0 ? at - height - 1 : at + 1,
                 width, height};
@@ -380,7 +383,7 @@ void ChartDrawing::paint_marks(QPainter& painter) const {
   for (const auto& label : labels) {
     painter.fillRect(label.area, faded(theme_.background, 0.8));
     painter.setPen(label.colour);
-    painter.drawText(label.area, Qt::AlignCenter, label.text);
+    painter.drawText(label.area, Qt::AlignCenter | Qt::TextWordWrap, label.text);
   }
   for (const Mark& mark : chart_.marks) {
     const double at = mark_pixel(mark);
