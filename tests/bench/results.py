@@ -67,6 +67,12 @@ RUNS = {
         ],
     ),
     "selections": ("Selections at equal bytes", (*TWO_TASKS, *SEEDS), SELECTIONS),
+    "reading": (
+        "Reading less of what is kept",
+        ("--task", "needle", "--lengths", "1024", "--depths", "0.5", *SEEDS),
+        ["quest:budget=128", "quest:budget=256", "vertical-slash:vertical=100,slash=100"]
+        + ["vertical-slash:vertical=200,slash=200", "vertical-slash:vertical=200,slash=200+quest:budget=256"],
+    ),
     "turns": (
         "Several questions to one cut cache",
         ("--task", "needle:turns=3", "--lengths", "1024", *SEEDS, "--conversation", "--no-comparison"),
@@ -113,7 +119,7 @@ RUNS = {
     ),
 }
 
-PICTURED = ("selections",)  # score against bytes, as docs/pictures/results-NAME-MODEL.png
+PICTURED = ("selections",)  # score against bytes, as docs/pictures/results-NAME-MODEL-TASK.png
 
 # name: (title, the commands that make it, {model} and {folder} filled in, and how the tables begin that are taken from
 # what they print).
@@ -202,9 +208,12 @@ def write_document(kvatlas, model, path, policy):
     path.write_text(json.dumps(document))
 
 
-def draw(kvatlas, path, picture):
-    words = [kvatlas, "render", document_of(path), "--what", "comparison", "-o", picture]
-    subprocess.run([str(word) for word in words], check=True)
+def draw(kvatlas, path, folder, stem):
+    """A picture a task."""
+    for task in json.loads(document_of(path).read_text())["baseline"]["measured"]["tasks"]:
+        picture = folder / f"{stem}-{task.partition(':')[0]}.png"
+        words = [kvatlas, "render", document_of(path), "--what", "comparison", "--task", task, "-o", picture, "--force"]
+        subprocess.run([str(word) for word in words], check=True)
 
 
 def run_others(kvatlas, model, path, commands):
@@ -234,7 +243,10 @@ def table(read):
     (of pass keys the share of digits at their place), and by turn in conversations."""
     by_depth = read["policies"][0].get("by_length_and_depth") or []
     lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
-    head = ["policy", "KV kept", "score", "loss (points)"]
+    head = ["policy", "KV kept"]
+    sparse = any(policy.get("prompt_read_share", 1) < 1 for policy in read["policies"])
+    head += ["KV read a token", "prompt read"] if sparse else []
+    head += ["score", "loss (points)"]
     compares = any(policy.get("kl", {}).get("mean") is not None for policy in read["policies"])
     head += ["KL (nats)", "agreement"] if compares else []
     full = read["policies"][0]
@@ -250,7 +262,11 @@ def table(read):
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for policy in read["policies"]:
         points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
-        row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %", interval(policy["score"], 2)]
+        row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %"]
+        if sparse:
+            read_share = policy["read_bytes_per_token"] / policy["full_read_bytes_per_token"]
+            row += [f"{100 * share:.0f} %" for share in (read_share, policy["prompt_read_share"])]
+        row.append(interval(policy["score"], 2))
         compared = [interval(points, 0)]
         compared += [interval(policy["kl"], 3), interval(policy["agreement"], 2)] if compares else []
         row += ["-"] * len(compared) if policy["policy"] == "full" else compared
@@ -302,7 +318,7 @@ def main():
                     run_others(given.kvatlas, file, path, what[0])
             if page and path.exists():
                 if name in PICTURED:
-                    draw(given.kvatlas, path, given.page.parent / "pictures" / f"results-{name}-{model}.png")
+                    draw(given.kvatlas, path, given.page.parent / "pictures", f"results-{name}-{model}")
                 text = path.read_text()
                 page = put(page, f"{name} {model}", table(json.loads(text)) if name in RUNS else blocks(text, what[1]))
     if page:

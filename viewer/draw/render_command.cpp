@@ -85,6 +85,7 @@ PictureRequest request_of(const RenderOptions& options, const PictureSource& sou
              " layers and ", header.n_heads, " heads, counted from 0");
     }
   }
+  take(options.task, choices.task);
   if (!options.region.empty()) {
     if (options.what != "map")
       fail(ErrorCode::usage, "--region is a part of a map: it goes with --what map");

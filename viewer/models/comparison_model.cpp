@@ -53,9 +53,16 @@ void add_policy(ComparedPolicy policy, Measured measured, ComparisonModel& model
   model.policies.push_back(std::move(policy));
 }
 
+/// What was measured on the prompts that the model is of.
+std::optional<Measured> measured_for(const ComparisonModel& model, const json& holder) {
+  const json& all = member_of(holder, "measured");
+  return measured_of(model.task.empty() ? all
+                                        : member_of(member_of(all, "tasks"), model.task.c_str()));
+}
+
 void add_measured(const Method& method, const json& section, const std::string& title,
-                  const json& measured, bool control, ComparisonModel& model) {
-  auto found = measured_of(measured);
+                  const json& holder, bool control, ComparisonModel& model) {
+  auto found = measured_for(model, holder);
   if (!found) return;
   const json& settings = member_of(section, "settings");
   ComparedPolicy policy;
@@ -226,7 +233,7 @@ std::string parts_title(const std::string& text, int kv_bits = 16) {
 
 /// A policy that was tried beside the document's own.
 void add_compared(const json& entry, ComparisonModel& model) {
-  auto found = measured_of(member_of(entry, "measured"));
+  auto found = measured_for(model, entry);
   if (!found) return;
   ComparedPolicy policy;
   policy.setting = text_in(entry, "policy");
@@ -269,8 +276,10 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
 
 }  // namespace
 
-ComparisonModel comparison_model(std::span<const calibrate::Document> documents) {
+ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
+                                 const std::string& task) {
   ComparisonModel model;
+  model.task = task;
   struct Section {
     const Method* method;
     const json* content;
@@ -296,17 +305,14 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents)
                                          : name,
                           !composed || document.compose.front() == method.name});
     }
-    add_front(document, d, model);
+    if (task.empty()) add_front(document, d, model);
   }
   for (const auto& [method, section, title, measured_whole] : sections)
-    if (measured_whole)
-      add_measured(*method, *section, title, member_of(*section, "measured"), false, model);
+    if (measured_whole) add_measured(*method, *section, title, *section, false, model);
   for (const auto& [method, section, title, measured_whole] : sections) {
     for (const auto& [member, beside] : method->controls)
-      if (member)
-        add_measured(*method, *section, beside, member_of(member_of(*section, member), "measured"),
-                     true, model);
-    add_searched(*method, *section, model);
+      if (member) add_measured(*method, *section, beside, member_of(*section, member), true, model);
+    if (task.empty()) add_searched(*method, *section, model);
     if (auto strip = strip_of(*method, *section, model.shape.layers))
       model.strips.push_back(std::move(*strip));
   }

@@ -42,6 +42,7 @@ struct ComparedPolicy {
 };
 
 struct ComparisonModel {
+  std::string task;  // that the scores are of; empty: of all
   /// Those that were calibrated first, then controls and baselines.
   std::vector<ComparedPolicy> policies;
   std::vector<ComparedPolicy> searched;  // all settings of searches that have a score
@@ -59,8 +60,10 @@ struct ComparisonModel {
   /// What each layer keeps, as a share of the layer's cache or of the greatest among the layers.
   std::vector<Strip> strips;
 };
-/// Error(usage) if no document has scores or says anything of layers.
-ComparisonModel comparison_model(std::span<const calibrate::Document> documents);
+/// If a task is named, the scores are those of its prompts alone, and what searches tried is left
+/// out. Error(usage) if no document has such scores, or says anything of layers.
+ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
+                                 const std::string& task = {});
 
 /// What a policy's score is held against: the share of the cache that it keeps, or of the cache's
 /// bytes that a decode step reads. Some policies keep everything and read little.

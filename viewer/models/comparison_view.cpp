@@ -63,6 +63,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
   Chart chart;
   const bool by_kept = settings.cost == CostAxis::kept;
   chart.title = by_kept ? "Score against the cache kept" : "Score against the cache read a token";
+  if (!model.task.empty()) chart.title += ": " + printable(model.task);
   chart.x = {by_kept ? "KV kept" : "KV read a token", "share", {}, {{0, 1}}};
   chart.y = {"score", "", {}, {{0, 1}}};
   std::map<std::string, std::size_t> series;

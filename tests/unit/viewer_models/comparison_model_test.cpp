@@ -118,6 +118,17 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   for (std::size_t i = 1; i < front.size(); ++i) EXPECT_GT(front[i].y, front[i - 1].y);
 }
 
+TEST(ComparisonModel, OfOneTaskAlone) {
+  const auto doc = document();
+  const auto model = comparison_model({&doc, 1}, "passkey");
+  ASSERT_EQ(model.policies.size(), 1u);  // the others were measured on one task
+  EXPECT_NEAR(model.policies[0].score.mean, 0.7, 1e-9);
+  EXPECT_TRUE(model.searched.empty());
+  EXPECT_EQ(comparison_view(model, {1000, {}}).pareto.title,
+            "Score against the cache kept: passkey");
+  EXPECT_TRUE(comparison_model({&doc, 1}, "nothing").policies.empty());
+}
+
 /// Quest keeps everything and reads little: it is the best of none by what is kept.
 TEST(ComparisonModel, ScoresAgainstWhatIsRead) {
   auto doc = document();
