@@ -41,6 +41,11 @@ TEST_F(MapPictures, RegionHasItsCellsAndStatistics) {
   // The sink of head 1 * 4 + 2 is 0.34, which means of two keys halve.
   EXPECT_THAT(csv, AllOf(HasSubstr("# queries 600 to 631, keys 0 to 15:\n# sum"),
                          HasSubstr("greatest 0.34")));
+  // Two maps are one table.
+  const std::string both = stacked_picture("both", {picture, picture}, true)->csv();
+  EXPECT_EQ(std::count(both.begin(), both.end(), '\n'), 2 * (16 * 8 + 6) - 1);
+  EXPECT_THAT(both, AllOf(HasSubstr("\nmap,first_query,"), HasSubstr("\n1,600,0,2,"),
+                          HasSubstr("\n2,630,14,2,")));
 }
 
 TEST_F(MapPictures, RegionBeyondTheSampleIsRefused) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/str.hpp"
 #include "viewer/draw/chart_drawing_impl.hpp"
 #include "viewer/draw/picture_impl.hpp"
 
@@ -90,12 +92,23 @@ class StackedPicture : public Picture {
     for_each_part(
         area, [&](const Picture& part, const QRectF& room) { part.paint(painter, room, theme); });
   }
-  /// One table; maps stand below each other, an empty line between.
+  /// One table. Of maps, which have the same columns, the first says which of them a row is of.
   std::string csv() const override {
     if (const auto all = charts(); !all.empty()) return chart_csv(joined(title_, all));
-    std::string out;
-    for (const auto& part : parts_) out += (out.empty() ? "" : "\n") + part->csv();
-    return out;
+    std::string notes, rows;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      std::istringstream lines(parts_[i]->csv());
+      bool is_header = true;
+      for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with('#'))
+          notes += line + '\n';
+        else if (!std::exchange(is_header, false))
+          rows += str(i + 1, ',', line, '\n');
+        else if (i == 0)
+          rows += "map," + line + '\n';
+      }
+    }
+    return notes + rows;
   }
   std::vector<const Chart*> charts() const override {
     std::vector<const Chart*> out;
