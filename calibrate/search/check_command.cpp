@@ -99,9 +99,9 @@ std::int64_t seeds_needed(const Evaluation& evaluation, const std::vector<Verdic
 }
 
 /// JUnit's format, a test case a policy: too great a loss is a failure, an open verdict an error,
-/// and what was not judged is skipped.
+/// and what was not judged is skipped; all of it is an error where the run itself failed.
 std::string junit_text(const std::vector<Verdict>& verdicts, const std::vector<LeftOut>& not_judged,
-                       const CheckCommand& command) {
+                       bool run_failed, const CheckCommand& command) {
   std::size_t failures = 0, errors = 0;
   std::string cases;
   const auto add = [&](const std::string& policy, const std::string& element,
@@ -121,10 +121,12 @@ std::string junit_text(const std::vector<Verdict>& verdicts, const std::vector<L
                                             : "error type=\"undecided\"",
         line_of(verdict, command));
   }
-  for (const auto& [policy, reason] : not_judged) add(policy, "skipped", reason);
-  const std::string counts =
-      str(" tests=\"", verdicts.size() + not_judged.size(), "\" failures=\"", failures,
-          "\" errors=\"", errors, "\" skipped=\"", not_judged.size(), "\"");
+  for (const auto& [policy, reason] : not_judged)
+    add(policy, run_failed ? "error type=\"not judged\"" : "skipped", reason);
+  const std::size_t skipped = run_failed ? 0 : not_judged.size();
+  errors += not_judged.size() - skipped;
+  const std::string counts = str(" tests=\"", verdicts.size() + not_judged.size(), "\" failures=\"",
+                                 failures, "\" errors=\"", errors, "\" skipped=\"", skipped, "\"");
   return str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites", counts,
              ">\n  <testsuite name=\"kvatlas check\"", counts, ">\n", cases,
              "  </testsuite>\n</testsuites>\n");
@@ -275,7 +277,7 @@ void judge_document(const CheckCommand& command) {
   const auto verdicts = judge(evaluation, command);
   // A gate runs again and again: its report replaces the last one.
   if (!command.junit.empty())
-    write_whole(junit_text(verdicts, left_out, command), command.junit, true);
+    write_whole(junit_text(verdicts, left_out, false, command), command.junit, true);
   if (command.as_json)
     std::cout << canonical_json(verdicts_json(verdicts, command));
   else
@@ -313,7 +315,7 @@ void run_check(CheckCommand command) {
     judge_document(command);
   } catch (const Error& error) {
     if (!command.junit.empty() && !command.dry_run)
-      write_whole(junit_text({}, all_left_out(command, error.what()), command), command.junit,
+      write_whole(junit_text({}, all_left_out(command, error.what()), true, command), command.junit,
                   true);
     throw;
   }

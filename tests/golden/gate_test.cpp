@@ -91,7 +91,7 @@ TEST_F(Gate, SaysWhatAnOpenVerdictNeeds) {
                                   HasSubstr("<error type=\"undecided\"")));
 }
 
-TEST_F(Gate, SkipsWhatIsNotJudged) {
+TEST_F(Gate, SaysWhatIsNotJudged) {
   // Prompts with answers that the model cannot know.
   const auto refused = [&](int count) {
     const auto prompts = folder_.path() / "wrong.jsonl";
@@ -103,8 +103,8 @@ TEST_F(Gate, SkipsWhatIsNotJudged) {
                                        demo_model(), "--prompts", prompts, "--junit", junit()});
     EXPECT_EQ(done.status, 2) << done.err;
     EXPECT_THAT(junit_text(),
-                AllOf(HasSubstr(" tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"1\""),
-                      HasSubstr(" name=\"full+kv4\">\n      <skipped message=\"")));
+                AllOf(HasSubstr(" tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\""),
+                      HasSubstr(" name=\"full+kv4\">\n      <error type=\"not judged\"")));
     return junit_text();
   };
   EXPECT_THAT(refused(4), HasSubstr("prompts with answers of 4 texts: a gate needs 5"));
