@@ -37,6 +37,9 @@ RULER = {
 BY_QUESTION = ["adakv", "chunkkv", "criticalkv", "dynamickv", "headkv", "pyramidkv", "snapkv", "tova"]
 BLIND = ["expected-attention", "h2o", "keydiff", "kvzip"]
 SELECTIONS = [f"{name}:budget=256" for name in BY_QUESTION + BLIND] + ["streaming:recent=252"]
+OTHER_BUDGETS = [
+    f"{name}:budget={budget}" for budget in (128, 512) for name in ("chunkkv", "criticalkv", "h2o", "keydiff", "kvzip", "snapkv", "tova")
+]
 LONG = {"demo": "1024,2048,4096,8000", "gemma": "1024,2048,4096,8192,16384"}
 
 # name: (title, arguments of `kvatlas evaluate`, policies)
@@ -67,15 +70,16 @@ RUNS = {
         ],
     ),
     "selections": ("Selections at equal bytes", (*TWO_TASKS, *SEEDS), SELECTIONS),
+    "more-bytes": ("The same at other budgets", (*TWO_TASKS, *SEEDS), OTHER_BUDGETS),
     "reading": (
         "Reading less of what is kept",
         ("--task", "needle", "--lengths", "1024", "--depths", "0.5", *SEEDS),
         ["quest:budget=128", "quest:budget=256", "vertical-slash:vertical=100,slash=100"]
-        + ["vertical-slash:vertical=200,slash=200", "vertical-slash:vertical=200,slash=200+quest:budget=256"],
+        + ["vertical-slash:vertical=200,slash=200+quest:budget=256"],
     ),
     "turns": (
         "Several questions to one cut cache",
-        ("--task", "needle:turns=3", "--lengths", "1024", *SEEDS, "--conversation", "--no-comparison"),
+        ("--task", "needle:turns=2", "--lengths", "1024", *SEEDS, "--conversation", "--no-comparison"),
         SELECTIONS,
     ),
     "digits": (
@@ -119,7 +123,8 @@ RUNS = {
     ),
 }
 
-PICTURED = ("selections",)  # score against bytes, as docs/pictures/results-NAME-MODEL-TASK.png
+# Their scores against bytes are drawn together, as docs/pictures/results-bytes-MODEL-TASK.png.
+PICTURED = ("selections", "more-bytes")
 
 # name: (title, the commands that make it, {model} and {folder} filled in, and how the tables begin that are taken from
 # what they print).
@@ -208,11 +213,13 @@ def write_document(kvatlas, model, path, policy):
     path.write_text(json.dumps(document))
 
 
-def draw(kvatlas, path, folder, stem):
-    """A picture a task."""
-    for task in json.loads(document_of(path).read_text())["baseline"]["measured"]["tasks"]:
-        picture = folder / f"{stem}-{task.partition(':')[0]}.png"
-        words = [kvatlas, "render", document_of(path), "--what", "comparison", "--task", task, "-o", picture, "--force"]
+def draw(kvatlas, folder, model, pictures):
+    """A picture a task of all documents that are there."""
+    documents = [path for path in (document_of(folder / f"{name}.json") for name in PICTURED) if path.exists()]
+    tasks = json.loads(documents[0].read_text())["baseline"]["measured"]["tasks"] if documents else []
+    for task in tasks:
+        picture = pictures / f"results-bytes-{model}-{task.partition(':')[0]}.png"
+        words = [kvatlas, "render", *documents, "--what", "comparison", "--task", task, "-o", picture, "--force"]
         subprocess.run([str(word) for word in words], check=True)
 
 
@@ -317,10 +324,10 @@ def main():
                 else:
                     run_others(given.kvatlas, file, path, what[0])
             if page and path.exists():
-                if name in PICTURED:
-                    draw(given.kvatlas, path, given.page.parent / "pictures", f"results-{name}-{model}")
                 text = path.read_text()
                 page = put(page, f"{name} {model}", table(json.loads(text)) if name in RUNS else blocks(text, what[1]))
+        if page:
+            draw(given.kvatlas, folder, model, given.page.parent / "pictures")
     if page:
         given.page.write_text(page)
 

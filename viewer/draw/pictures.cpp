@@ -132,12 +132,9 @@ ComparisonView comparison(const ComparisonModel& model, const Request& request,
 }
 
 PicturePtr comparison_picture(const Source& source, const Request& request, CostAxis cost) {
-  const std::string& task = request.choices.task;
-  const auto model = comparison_model(source.documents, task);
+  const auto model = comparison_model(source.documents, request.choices.task);
   if (model.policies.empty() && model.searched.empty())
-    fail(ErrorCode::usage, "no document has scores",
-         task.empty() ? std::string() : str(" of task ", quoted(task), " beside others"),
-         ": 'kvatlas evaluate -o' measures them");
+    fail(ErrorCode::usage, "no document has scores: 'kvatlas evaluate -o' measures them");
   Chart pareto = comparison(model, request, cost).pareto;
   if (pareto.points.empty())
     fail(ErrorCode::usage,

@@ -302,7 +302,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
       sections.push_back({&method, &*found,
                           composed       ? parts_title(family, document.kv_bits)
                           : name.empty() ? method.title
-                                         : name,
+                                         : parts_title(name),
                           !composed || document.compose.front() == method.name});
     }
     if (task.empty()) add_front(document, d, model);
@@ -327,6 +327,9 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
         policy.section = candidate.section;
         policy.candidate = candidate.candidate;
       }
+  if (!task.empty() && model.policies.empty())
+    fail(ErrorCode::usage, "no open document has scores of task ", quoted(task),
+         " beside those of others");
   if (model.policies.empty() && model.searched.empty() && model.strips.empty())
     fail(
         ErrorCode::usage,

@@ -126,7 +126,7 @@ TEST(ComparisonModel, OfOneTaskAlone) {
   EXPECT_TRUE(model.searched.empty());
   EXPECT_EQ(comparison_view(model, {1000, {}}).pareto.title,
             "Score against the cache kept: passkey");
-  EXPECT_TRUE(comparison_model({&doc, 1}, "nothing").policies.empty());
+  EXPECT_THROW(comparison_model({&doc, 1}, "nothing"), Error);
 }
 
 /// Quest keeps everything and reads little: it is the best of none by what is kept.
