@@ -171,7 +171,8 @@ std::vector<double> lazy_shares(const SampleMasses& masses, double threshold,
 using StepMasses = std::vector<Masses>;
 /// `values`: [layer, step] of one sample.
 void add_steps(StepMasses& steps, std::span<const float> values, std::int64_t layers);
-std::vector<double> layer_consistency(const StepMasses& steps, double threshold);  // [layer] or none
+/// [layer], or none.
+std::vector<double> layer_consistency(const StepMasses& steps, double threshold);
 
 /// KV heads by themselves: rates [layer][KV head] of masses [sample][layer][KV head], and the
 /// streaming ones among them.

@@ -23,7 +23,7 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::chrono::minutes kLongest{90};
 #else
-constexpr std::chrono::minutes kLongest{5};
+constexpr std::chrono::minutes kLongest{15};
 #endif
 
 File temporary_file() {

@@ -22,7 +22,7 @@ struct RunHow {
       0;  // bytes that it may write to a file, as on a full disk; 0: no limit
 };
 
-/// The program of a build and its arguments, without standard input. It is killed after five
+/// The program of a build and its arguments, without standard input. It is killed after fifteen
 /// minutes.
 Finished run_program(const std::vector<std::string>& command, const RunHow& how = {});
 
