@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/str.hpp"
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
