@@ -320,7 +320,8 @@ void Grouping::report_values() {
       for (std::int64_t b = 0; b < a; ++b) most = std::max(most, cosines.at(g, a, b));
   out_.notes.push_back(str("the values of no two layers have a mean cosine of more than ",
                            fixed_text(most, 2), " (1: they point the same way)"));
-  Table table{"PoD: values that layers could share, by their cosine",
+  Table table{str("PoD: values that layers could share, by their cosine (",
+                  similarity_.positions.size(), " samples)"),
               {"delta", "blocks", "values shared"},
               {}};
   for (const double delta : steps(1, 9, 10)) {
