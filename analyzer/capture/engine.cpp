@@ -155,7 +155,7 @@ struct Engine::State {
     std::vector<std::optional<kernels::Proximity>> proximal;
     decltype(Step::on_store) on_store;
     std::optional<SharedKeys> shared;
-    std::function<SeenKeys(const AttentionInputs&)> seen;
+    decltype(Step::seen) seen;
     bool forgotten;
     std::vector<at::Tensor> queries;  // [layer] of [n_heads, n, head_dim], if keys are shared
     std::int64_t first() const { return sequence->length; }

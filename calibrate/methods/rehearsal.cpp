@@ -23,9 +23,6 @@ RunTrials Rehearsal::trials() {
       bool reads_apart;
       std::optional<Repetition> repetition;
     };
-    const auto is_full = [](const Policy& policy) {
-      return policy.parts.empty() && policy.kv_bits == 16;
-    };
     // Beside other policies the full cache is tried anyway.
     const bool full_alone = std::all_of(policies.begin(), policies.end(), is_full);
     std::vector<Tried> tried;

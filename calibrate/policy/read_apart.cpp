@@ -6,6 +6,8 @@
 
 namespace kvatlas::calibrate {
 
+bool is_full(const Policy& policy) { return policy.parts.empty() && policy.kv_bits == 16; }
+
 bool rounds_prefill(const Policy& policy) {
   return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
     const auto* precision = std::get_if<Precision>(&part);

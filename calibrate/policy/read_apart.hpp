@@ -7,6 +7,9 @@
 
 namespace kvatlas::calibrate {
 
+/// Whether the policy keeps the full cache, which is run beside all others anyway.
+bool is_full(const Policy& policy);
+
 /// Whether the tokens of the prompt attend to keys and values as the policy stores them.
 bool rounds_prefill(const Policy& policy);
 

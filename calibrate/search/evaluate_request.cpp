@@ -68,8 +68,7 @@ void gather_policies(const EvaluateRequest& request, Evaluated& out) {
                        config.n_heads,      config.n_kv_heads,
                        config.head_dim,     own_windows(config.window)};
   const auto add = [&](Policy policy) {
-    // The full cache is in every table already.
-    if (policy.parts.empty() && policy.kv_bits == 16) return;
+    if (is_full(policy)) return;
     policy.rolling |= request.rolling;
     load_blocks(policy, config);
     if (!request.runtime.empty()) {

@@ -14,6 +14,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "base/free_memory.hpp"
+#include "calibrate/policy/read_apart.hpp"
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
 #include "calibrate/search/trial_cost.hpp"
@@ -61,9 +62,6 @@ struct Trials {
         out[i].push_back(trial(judged, measure));
     return out;
   }
-
-  /// The full cache is tried beside all policies anyway.
-  static bool is_full(const Policy& policy) { return policy.parts.empty() && policy.kv_bits == 16; }
 
   /// Trials whose progress is shown, sample by sample.
   RunTrials shown(const RunTrials& run) const {
