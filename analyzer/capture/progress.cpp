@@ -13,6 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kNoTime = 1e-3;  // seconds
+
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -52,7 +54,9 @@ void Progress::sample(std::int64_t tokens) {
   ++samples_done_;
   tokens_done_ += tokens;
   batch_tokens_ = std::max<std::int64_t>(0, batch_tokens_ - tokens);
-  if (samples_done_ == samples_ || since(shown_) >= (terminal_ ? 0.1 : 10)) show(true);
+  // All that ends in no time was known before, and nothing was run.
+  const bool ended = samples_done_ == samples_ && since(start_) >= kNoTime;
+  if (ended || since(shown_) >= (terminal_ ? 0.1 : 10)) show(true);
 }
 
 void Progress::show(bool at_sample) {
@@ -63,7 +67,7 @@ void Progress::show(bool at_sample) {
   const double done =
       std::min(static_cast<double>(tokens_done_) + part, static_cast<double>(tokens_));
   const double share = tokens_ > 0 ? done / static_cast<double>(tokens_) : 1;
-  const double rate = done / std::max(seconds, 1e-3);
+  const double rate = done / std::max(seconds, kNoTime);
   std::string text = str(samples_done_, "/", samples_, " samples");
   if (!at_sample && samples_done_ < samples_) text += str(", layer ", layers_done_, "/", layers_);
   text += str(", ", static_cast<std::int64_t>(rate), " tokens/s");
