@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the viewer reads beside profiles: links to a place, and the file of pins and notes.
+#include <filesystem>
 #include <iostream>
 
 #include "base/error.hpp"
@@ -42,6 +43,7 @@ void check_link(const std::string& text, const std::filesystem::path& path) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const InputFile file("p.h5.view.json");
   const std::string text(reinterpret_cast<const char*>(data), size);
+  std::filesystem::remove(file.path());  // the last input's, which may be what is not replaced
   if (is_link(text)) check_link(text, file.path());
   try {
     const Sidecar sidecar = read_sidecar(file.write(data, size));
