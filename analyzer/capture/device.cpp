@@ -95,6 +95,7 @@ std::string device_text(const Placement& placement) {
 
 void restart_with_sleeping_threads() {
   if (std::getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+  setenv("GOMP_SPINCOUNT", "1000", 0);
   std::ifstream command_line("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
   for (std::string word; std::getline(command_line, word, '\0');) words.push_back(word);

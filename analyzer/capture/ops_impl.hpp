@@ -16,6 +16,10 @@
 // else to LibTorch's operations.
 namespace kvatlas::capture {
 
+/// A matrix laid out for `linear`, which alone can read it then: up to a third faster for a few
+/// rows. The matrix itself where there is no such layout.
+at::Tensor packed(const at::Tensor& weight);
+
 /// rows [n, k] times weight [m, k] transposed, plus bias [m] if it is defined: [n, m].
 at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias = {});
 

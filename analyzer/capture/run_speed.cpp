@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/InferenceMode.h>
 
@@ -70,13 +71,13 @@ void RunSpeed::time_products(const model::Config& config, const Placement& place
   };
   const std::int64_t in = config.hidden_size;
   const std::int64_t out = std::min<std::int64_t>(2 * config.intermediate_size, 4096);
-  const at::Tensor rows = ones(kRows, in), weight = ones(std::max<std::int64_t>(out, 1), in);
+  const at::Tensor rows = ones(kRows, in), weight = packed(ones(std::max<std::int64_t>(out, 1), in));
   rate_ = static_cast<double>(kRows * weight.numel()) /
           least_seconds(5, [&] { run_product(rows, weight); });
 
   const auto wanted =
       std::min(kThinValues, static_cast<std::int64_t>(experts_ + others_ + head_)) / in;
-  const at::Tensor large = ones(std::max<std::int64_t>(1, wanted), in);
+  const at::Tensor large = packed(ones(std::max<std::int64_t>(1, wanted), in));
   const auto values = static_cast<double>(large.numel());
   const double one = least_seconds(5, [&] { run_product(rows.narrow(0, 0, 1), large); });
   const double many = least_seconds(5, [&] { run_product(rows.narrow(0, 0, kThinRows), large); });
@@ -95,10 +96,12 @@ void RunSpeed::time_decoding(const model::ModelFile& model) {
   if (!*largest) return;
   const std::int64_t columns = largest->columns();
   const std::int64_t rows = std::clamp<std::int64_t>(kDecodedValues / columns, 1, largest->rows());
-  std::vector<float> decoded(static_cast<std::size_t>(rows * columns));
-  const double seconds =
-      least_seconds(1, [&] { model::read_rows(*largest, 0, rows, decoded.data()); });
-  weight_seconds_ = seconds / static_cast<double>(decoded.size()) * (experts_ + others_ + head_);
+  const at::Tensor decoded = at::empty({rows, columns}, at::kFloat);
+  const double seconds = least_seconds(1, [&] {
+    model::read_rows(*largest, 0, rows, decoded.mutable_data_ptr<float>());
+    packed(decoded);
+  });
+  weight_seconds_ = seconds / static_cast<double>(decoded.numel()) * (experts_ + others_ + head_);
 }
 
 double RunSpeed::score_work(double tokens) const { return tokens * tokens * score_products_ / 2; }

@@ -25,68 +25,70 @@ using model::LayerWeights;
 struct Member {
   model::Weight LayerWeights::*stored;
   at::Tensor LayerTensors::*held;
-  bool as_float = false;  // float32, whatever the others are
+  WeightStore::Form form = WeightStore::Form::plain;
 };
+constexpr auto kAsFloat = WeightStore::Form::as_float;
+constexpr auto kMultiplied = WeightStore::Form::multiplied;
 constexpr Member kMembers[] = {
     {&LayerWeights::attention_norm, &LayerTensors::attention_norm},
     {&LayerWeights::attention_norm_bias, &LayerTensors::attention_norm_bias},
-    {&LayerWeights::qkv, &LayerTensors::qkv},
+    {&LayerWeights::qkv, &LayerTensors::qkv, kMultiplied},
     {&LayerWeights::qkv_bias, &LayerTensors::qkv_bias},
     {&LayerWeights::q_norm, &LayerTensors::q_norm},
     {&LayerWeights::k_norm, &LayerTensors::k_norm},
-    {&LayerWeights::output, &LayerTensors::output},
+    {&LayerWeights::output, &LayerTensors::output, kMultiplied},
     {&LayerWeights::output_bias, &LayerTensors::output_bias},
-    {&LayerWeights::sinks, &LayerTensors::sinks, true},
+    {&LayerWeights::sinks, &LayerTensors::sinks, kAsFloat},
     {&LayerWeights::post_attention_norm, &LayerTensors::post_attention_norm},
     {&LayerWeights::mlp_norm, &LayerTensors::mlp_norm},
     {&LayerWeights::mlp_norm_bias, &LayerTensors::mlp_norm_bias},
-    {&LayerWeights::gate_up, &LayerTensors::gate_up},
+    {&LayerWeights::gate_up, &LayerTensors::gate_up, kMultiplied},
     {&LayerWeights::gate_up_bias, &LayerTensors::gate_up_bias},
     {&LayerWeights::activation, &LayerTensors::activation},
-    {&LayerWeights::down, &LayerTensors::down},
+    {&LayerWeights::down, &LayerTensors::down, kMultiplied},
     {&LayerWeights::down_bias, &LayerTensors::down_bias},
     {&LayerWeights::post_mlp_norm, &LayerTensors::post_mlp_norm},
-    {&LayerWeights::router, &LayerTensors::router},
+    {&LayerWeights::router, &LayerTensors::router, kMultiplied},
     {&LayerWeights::router_bias, &LayerTensors::router_bias},
-    {&LayerWeights::router_correction, &LayerTensors::router_correction, true},
+    {&LayerWeights::router_correction, &LayerTensors::router_correction, kAsFloat},
     {&LayerWeights::expert_gate_up, &LayerTensors::expert_gate_up},
     {&LayerWeights::expert_gate_up_bias, &LayerTensors::expert_gate_up_bias},
     {&LayerWeights::expert_down, &LayerTensors::expert_down},
     {&LayerWeights::expert_down_bias, &LayerTensors::expert_down_bias},
-    {&LayerWeights::shared_gate_up, &LayerTensors::shared_gate_up},
-    {&LayerWeights::shared_down, &LayerTensors::shared_down},
+    {&LayerWeights::shared_gate_up, &LayerTensors::shared_gate_up, kMultiplied},
+    {&LayerWeights::shared_down, &LayerTensors::shared_down, kMultiplied},
     {&LayerWeights::shared_gate, &LayerTensors::shared_gate},
-    {&LayerWeights::state_in, &LayerTensors::state_in},
+    {&LayerWeights::state_in, &LayerTensors::state_in, kMultiplied},
     {&LayerWeights::state_in_bias, &LayerTensors::state_in_bias},
-    {&LayerWeights::conv, &LayerTensors::conv, true},
-    {&LayerWeights::conv_bias, &LayerTensors::conv_bias, true},
-    {&LayerWeights::decay, &LayerTensors::decay, true},
-    {&LayerWeights::step_bias, &LayerTensors::step_bias, true},
-    {&LayerWeights::state_norm, &LayerTensors::state_norm, true},
-    {&LayerWeights::query_down, &LayerTensors::query_down},
+    {&LayerWeights::conv, &LayerTensors::conv, kAsFloat},
+    {&LayerWeights::conv_bias, &LayerTensors::conv_bias, kAsFloat},
+    {&LayerWeights::decay, &LayerTensors::decay, kAsFloat},
+    {&LayerWeights::step_bias, &LayerTensors::step_bias, kAsFloat},
+    {&LayerWeights::state_norm, &LayerTensors::state_norm, kAsFloat},
+    {&LayerWeights::query_down, &LayerTensors::query_down, kMultiplied},
     {&LayerWeights::query_norm, &LayerTensors::query_norm},
-    {&LayerWeights::query_up, &LayerTensors::query_up},
-    {&LayerWeights::latent_down, &LayerTensors::latent_down},
+    {&LayerWeights::query_up, &LayerTensors::query_up, kMultiplied},
+    {&LayerWeights::latent_down, &LayerTensors::latent_down, kMultiplied},
     {&LayerWeights::latent_norm, &LayerTensors::latent_norm},
-    {&LayerWeights::latent_up, &LayerTensors::latent_up},
-    {&LayerWeights::input_gate, &LayerTensors::input_gate},
-    {&LayerWeights::input_up, &LayerTensors::input_up},
+    {&LayerWeights::latent_up, &LayerTensors::latent_up, kMultiplied},
+    {&LayerWeights::input_gate, &LayerTensors::input_gate, kMultiplied},
+    {&LayerWeights::input_up, &LayerTensors::input_up, kMultiplied},
     {&LayerWeights::input_norm, &LayerTensors::input_norm},
     {&LayerWeights::layer_scale, &LayerTensors::layer_scale},
-    {&LayerWeights::stream_router, &LayerTensors::stream_router},
+    {&LayerWeights::stream_router, &LayerTensors::stream_router, kMultiplied},
     {&LayerWeights::stream_router_norm, &LayerTensors::stream_router_norm},
-    {&LayerWeights::stream_prediction, &LayerTensors::stream_prediction},
-    {&LayerWeights::stream_correction, &LayerTensors::stream_correction},
+    {&LayerWeights::stream_prediction, &LayerTensors::stream_prediction, kMultiplied},
+    {&LayerWeights::stream_correction, &LayerTensors::stream_correction, kMultiplied},
     {&LayerWeights::stream_scale, &LayerTensors::stream_scale},
-    {&LayerWeights::shortcut_down, &LayerTensors::shortcut_down},
-    {&LayerWeights::shortcut_up, &LayerTensors::shortcut_up},
+    {&LayerWeights::shortcut_down, &LayerTensors::shortcut_down, kMultiplied},
+    {&LayerWeights::shortcut_up, &LayerTensors::shortcut_up, kMultiplied},
     {&LayerWeights::shortcut_norm, &LayerTensors::shortcut_norm},
     {&LayerWeights::router_norm, &LayerTensors::router_norm},
-    {&LayerWeights::router_scale, &LayerTensors::router_scale, true},
+    {&LayerWeights::router_scale, &LayerTensors::router_scale, kAsFloat},
     {&LayerWeights::dense_norm, &LayerTensors::dense_norm},
     {&LayerWeights::expert_norm, &LayerTensors::expert_norm},
     {&LayerWeights::post_expert_norm, &LayerTensors::post_expert_norm},
-    {&LayerWeights::state_skip, &LayerTensors::state_skip, true},
+    {&LayerWeights::state_skip, &LayerTensors::state_skip, kAsFloat},
 };
 
 }  // namespace
@@ -126,18 +128,16 @@ WeightStore::~WeightStore() {
   if (prefetch_.valid()) prefetch_.wait();
 }
 
-void WeightStore::load(const model::Weight& weight, at::Tensor& into, bool as_float) const {
-  if (!weight) {
-    into.reset();
-    return;
-  }
+void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form) const {
+  if (!weight || into.is_mkldnn()) into.reset();
+  if (!weight) return;
   const bool vector = weight.parts.front().is_vector;
   const std::int64_t rows = weight.rows(), columns = weight.columns();
   // A slot of streamed weights may hold those of a layer of another kind.
   if (!into.defined() || into.numel() != rows * columns)
     into = at::empty(vector ? std::vector<std::int64_t>{rows * columns}
                             : std::vector<std::int64_t>{rows, columns},
-                     as_float ? options_.dtype(at::kFloat) : options_);
+                     form == Form::as_float ? options_.dtype(at::kFloat) : options_);
   const at::Tensor matrix = into.view({rows, columns});
   if (matrix.is_cpu() && matrix.scalar_type() == at::kFloat) {
     model::read_rows(weight, 0, rows, matrix.mutable_data_ptr<float>());
@@ -154,10 +154,11 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into, bool as_fl
   const model::StoredTensor* released = nullptr;
   for (const auto& part : weight.parts)
     if (part.tensor != released) model_->release(*(released = part.tensor));
+  if (form == Form::multiplied) into = packed(into);
 }
 
 void WeightStore::load_all(const LayerWeights& from, LayerTensors& into) const {
-  for (const auto& [stored, held, as_float] : kMembers) load(from.*stored, into.*held, as_float);
+  for (const auto& [stored, held, form] : kMembers) load(from.*stored, into.*held, form);
   const auto load_others = [&](const std::vector<LayerWeights>& others,
                                std::vector<LayerTensors>& held) {
     held.resize(others.size());
@@ -268,20 +269,19 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
   const model::Weight& head = model_->head();
   const std::int64_t vocab = head.rows(), columns = head.columns();
   const std::int64_t stage = std::min(vocab, rows_per_stage(columns));
-  if (!streaming_ && !head_.defined()) load(head, head_);
-  at::Tensor staging = streaming_ ? at::empty({stage, columns}, at::kFloat) : at::Tensor();
   at::Tensor out = at::empty({rows.size(0), vocab}, rows.options().dtype(at::kFloat));
+  const auto read = [&](std::int64_t start, std::int64_t count) {
+    const at::Tensor part = at::empty({count, columns}, at::kFloat);
+    model::read_rows(head, start, count, part.mutable_data_ptr<float>());
+    for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
+    return packed(part.to(options_.device(), c10::typeMetaToScalarType(options_.dtype())));
+  };
   // Resident weights are multiplied in the same pieces, so that both modes give the same bits.
   for (std::int64_t start = 0; start < vocab; start += stage) {
     const std::int64_t count = std::min(stage, vocab - start);
-    at::Tensor part;
-    if (streaming_) {
-      model::read_rows(head, start, count, staging.mutable_data_ptr<float>());
-      part = staging.narrow(0, 0, count).to(rows.device(), rows.scalar_type());
-      for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
-    } else {
-      part = head_.narrow(0, start, count);
-    }
+    const auto number = static_cast<std::size_t>(start / stage);
+    if (!streaming_ && number == head_.size()) head_.push_back(read(start, count));
+    const at::Tensor part = streaming_ ? read(start, count) : head_[number];
     out.narrow(1, start, count).copy_(capture::linear(rows, part));
   }
   model_->require_intact();

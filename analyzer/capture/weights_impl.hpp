@@ -56,6 +56,13 @@ struct LayerTensors {
 /// background.
 class WeightStore {
  public:
+  /// How a weight is held.
+  enum class Form {
+    plain,
+    as_float,    // float32, whatever the others are
+    multiplied,  // as `linear` reads it fastest
+  };
+
   WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,
               bool streaming);
   ~WeightStore();
@@ -79,7 +86,7 @@ class WeightStore {
   bool streaming() const { return streaming_; }
 
  private:
-  void load(const model::Weight& weight, at::Tensor& into, bool as_float = false) const;
+  void load(const model::Weight& weight, at::Tensor& into, Form form = Form::plain) const;
   const at::Tensor& kept(const model::Weight& weight, at::Tensor& into) const;
   /// Rows of a table for the tokens, float32 on the host.
   at::Tensor rows_of(const model::Weight& table, const std::vector<std::int64_t>& tokens) const;
@@ -92,7 +99,8 @@ class WeightStore {
   std::vector<LayerTensors> kept_;  // resident: [n_layers]; streaming: two, used in turn
   std::vector<std::int64_t> held_;  // which layer each of kept_ holds, -1 for none
   std::future<void> prefetch_;
-  at::Tensor final_norm_, final_norm_bias_, head_, head_bias_;
+  at::Tensor final_norm_, final_norm_bias_, head_bias_;
+  std::vector<at::Tensor> head_;  // resident: its pieces
   at::Tensor layer_projection_, layer_projection_norm_;
   at::Tensor stream_starts_, stream_ends_;
 };

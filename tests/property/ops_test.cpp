@@ -3,9 +3,12 @@
 // and in many; and what runs on GPUs, here on the CPU, against the kernels that the CPU has.
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/max.h>
 #include <gtest/gtest.h>
 
@@ -96,6 +99,30 @@ TEST(Attend, EveryMaskAndLength) {
               << queries << " queries";
         }
       }
+}
+
+TEST(Linear, TakesMatricesAsTheyAreAndPacked) {
+  for (const auto& [out, in] : {std::pair{1, 1}, {24, 64}, {33, 65}, {960, 576}})
+    for (const std::int64_t n : {1, 2, 7, 16, 33}) {
+      const at::Tensor rows = random_tensor({n, in}, 10), matrix = random_tensor({out, in}, 11),
+                       bias = random_tensor({out}, 12);
+      const at::Tensor exact =
+          at::matmul(rows.to(at::kDouble), matrix.to(at::kDouble).t()) + bias.to(at::kDouble);
+      for (const at::Tensor& as_held : {matrix, packed(matrix)}) {
+        const at::Tensor product = linear(rows, as_held, bias);
+        ASSERT_EQ(product.sizes(), exact.sizes());
+        EXPECT_LT(greatest_difference(product.to(at::kDouble), exact), 2e-5 * in)
+            << n << " rows of " << in << " times " << out;
+      }
+    }
+}
+
+TEST(Linear, PacksNothingButMatricesInFloat32) {
+  const at::Tensor matrix = random_tensor({24, 64}, 13);
+  EXPECT_TRUE(at::equal(packed(matrix).to_dense(), matrix));
+  const at::Tensor half = matrix.to(at::kBFloat16), vector = matrix.flatten();
+  EXPECT_TRUE(packed(half).is_same(half));
+  EXPECT_TRUE(packed(vector).is_same(vector));
 }
 
 // bfloat16 is what the CPU's kernels do not take: the operations of GPUs run.
