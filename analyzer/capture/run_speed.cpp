@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
 #include "analyzer/capture/ops_impl.hpp"
@@ -96,10 +96,10 @@ void RunSpeed::time_decoding(const model::ModelFile& model) {
   if (!*largest) return;
   const std::int64_t columns = largest->columns();
   const std::int64_t rows = std::clamp<std::int64_t>(kDecodedValues / columns, 1, largest->rows());
-  const at::Tensor decoded = at::empty({rows, columns}, at::kFloat);
+  const at::Tensor decoded = at::zeros({rows, columns}, at::kFloat);  // its pages are there
   const double seconds = least_seconds(1, [&] {
     model::read_rows(*largest, 0, rows, decoded.mutable_data_ptr<float>());
-    packed(decoded);
+    if (!streaming_) packed(decoded);
   });
   weight_seconds_ = seconds / static_cast<double>(decoded.numel()) * (experts_ + others_ + head_);
 }

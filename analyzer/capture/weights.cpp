@@ -129,8 +129,10 @@ WeightStore::~WeightStore() {
 }
 
 void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form) const {
-  if (!weight || into.is_mkldnn()) into.reset();
-  if (!weight) return;
+  if (!weight) {
+    into.reset();
+    return;
+  }
   const bool vector = weight.parts.front().is_vector;
   const std::int64_t rows = weight.rows(), columns = weight.columns();
   // A slot of streamed weights may hold those of a layer of another kind.
@@ -154,7 +156,8 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form)
   const model::StoredTensor* released = nullptr;
   for (const auto& part : weight.parts)
     if (part.tensor != released) model_->release(*(released = part.tensor));
-  if (form == Form::multiplied) into = packed(into);
+  // Streamed weights keep their place in memory, which a layout of their own would not.
+  if (form == Form::multiplied && !streaming_) into = packed(into);
 }
 
 void WeightStore::load_all(const LayerWeights& from, LayerTensors& into) const {
@@ -270,17 +273,19 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
   const std::int64_t vocab = head.rows(), columns = head.columns();
   const std::int64_t stage = std::min(vocab, rows_per_stage(columns));
   at::Tensor out = at::empty({rows.size(0), vocab}, rows.options().dtype(at::kFloat));
+  at::Tensor staging;
   const auto read = [&](std::int64_t start, std::int64_t count) {
-    const at::Tensor part = at::empty({count, columns}, at::kFloat);
-    model::read_rows(head, start, count, part.mutable_data_ptr<float>());
+    if (!staging.defined()) staging = at::empty({stage, columns}, at::kFloat);
+    model::read_rows(head, start, count, staging.mutable_data_ptr<float>());
     for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
-    return packed(part.to(options_.device(), c10::typeMetaToScalarType(options_.dtype())));
+    return staging.narrow(0, 0, count)
+        .to(rows.device(), rows.scalar_type(), /*non_blocking=*/false, /*copy=*/!streaming_);
   };
-  // Resident weights are multiplied in the same pieces, so that both modes give the same bits.
+  // Resident weights are multiplied in the same pieces, so that both modes give the same sums.
   for (std::int64_t start = 0; start < vocab; start += stage) {
     const std::int64_t count = std::min(stage, vocab - start);
     const auto number = static_cast<std::size_t>(start / stage);
-    if (!streaming_ && number == head_.size()) head_.push_back(read(start, count));
+    if (!streaming_ && number == head_.size()) head_.push_back(packed(read(start, count)));
     const at::Tensor part = streaming_ ? read(start, count) : head_[number];
     out.narrow(1, start, count).copy_(capture::linear(rows, part));
   }

@@ -60,7 +60,7 @@ class WeightStore {
   enum class Form {
     plain,
     as_float,    // float32, whatever the others are
-    multiplied,  // as `linear` reads it fastest
+    multiplied,  // as `linear` reads it fastest, unless it is streamed
   };
 
   WeightStore(std::shared_ptr<const model::ModelFile> model, at::TensorOptions options,

@@ -202,6 +202,10 @@ class Reader {
   Array block(std::size_t position, const std::string& name, std::span<const std::int64_t> start,
               std::span<const std::int64_t> extent) const;
 
+  /// Error(unreadable) if the system could not read the file, at any time since it was opened: for
+  /// those who show what can be read of a damaged profile, and a disk that fails is another matter.
+  void require_all_read() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

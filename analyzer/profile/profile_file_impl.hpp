@@ -50,6 +50,8 @@ class ProfileFile {
   bool has_array(std::size_t position, const Description& array) const;
   StoredArray sample_array(std::size_t position, const Description& array) const;
 
+  const std::string& trouble() const { return file_.trouble(); }
+
   /// Decodes all arrays of a sample, so that damage is found.
   void require_intact() const;
 

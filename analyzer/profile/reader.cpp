@@ -147,6 +147,13 @@ const Header& Reader::header() const { return state_->file.header(); }
 bool Reader::complete() const { return state_->file.complete(); }
 const std::vector<Sample>& Reader::samples() const { return state_->file.samples(); }
 
+void Reader::require_all_read() const {
+  state_->locked([&] {
+    if (const auto& trouble = state_->file.trouble(); !trouble.empty())
+      fail(ErrorCode::unreadable, trouble);
+  });
+}
+
 std::vector<std::int32_t> Reader::tokens(std::size_t position) const {
   const Array tokens = state_->decoded(
       [&] { return read_raw(state_->file.sample_array(position, tokens_description())); });

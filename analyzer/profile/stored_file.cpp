@@ -100,9 +100,12 @@ void StoredFile::read(std::uint64_t address, std::span<std::byte> bytes) const {
     const ssize_t done =
         ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(address));
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0)
-      fail(ErrorCode::unreadable, "cannot be read at byte ", address, ": ",
-           done == 0 ? "it was cut while it was read" : std::strerror(errno));
+    if (done <= 0) {
+      const std::string why = str("cannot be read at byte ", address, ": ",
+                                  done == 0 ? "it was cut while it was read" : std::strerror(errno));
+      if (trouble_.empty()) trouble_ = why;
+      fail(ErrorCode::unreadable, why);
+    }
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     address += static_cast<std::uint64_t>(done);
   }

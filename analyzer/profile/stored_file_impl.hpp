@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -81,6 +82,9 @@ class StoredFile {
   Block block(std::uint64_t address, std::uint64_t bytes, std::string_view signature,
               std::uint64_t checksum_at) const;
 
+  /// What the system said when bytes could not be read, the first time; empty if they all could.
+  const std::string& trouble() const { return trouble_; }
+
   static constexpr std::uint64_t kChecksumBytes = 4, kSignatureBytes = 4;  // of a block
 
  private:
@@ -90,6 +94,7 @@ class StoredFile {
   std::uint64_t end_ = 0, root_ = kNowhere;
   mutable std::unordered_map<std::uint64_t, Block> kept_;
   mutable std::size_t kept_bytes_ = 0;
+  mutable std::string trouble_;
 };
 
 inline constexpr std::string_view kFileSignature = "\x89HDF\r\n\x1a\n";

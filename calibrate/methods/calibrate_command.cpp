@@ -61,7 +61,7 @@ void add_common_options(CLI::App& command, Options& o) {
   command.add_flag("--json", o.as_json, "print the document instead of tables");
   command.add_flag("--force", o.force,
                    "begin anew and replace the output if it is there, and calibrate on fewer than "
-                   "5 samples, or where the full cache scores below 0.5 (the document says so)");
+                   "5 texts, or where the full cache scores below 0.5 (the document says so)");
   command.add_flag("--resume", o.resume, "go on with an interrupted calibration");
 
   command.option_defaults()->group("Samples");
@@ -69,8 +69,8 @@ void add_common_options(CLI::App& command, Options& o) {
              "only samples of these tasks (default: all of them)")
       ->delimiter(',');
   add_number(command, "--held-out", o.request.held_out, "SHARE",
-             "share of the samples that the choice does not see and the loss is measured on; "
-             "nothing is held out of fewer than 10",
+             "share of the texts that the choice does not see and the loss is measured on; nothing "
+             "is held out of fewer than 10",
              0.0, 0.9);
   add_option(command, "--seed", o.request.seed, "NUMBER", "of the split")->capture_default_str();
   add_option(command, "--lengths", o.request.lengths, "N,...",

@@ -115,7 +115,7 @@ void require_samples(const SampleCount& count, const std::string& which, bool fo
   if (!force || samples == 0)
     fail(ErrorCode::usage, found, ": calibration needs ", kLeastTexts, " at least",
          samples > texts ? " that are made of different texts, as --seeds makes them" : "",
-         samples > 0 ? " (--force overrides, and the document says so)" : "");
+         samples > 0 ? " (--force overrides)" : "");
   out.section["forced"] = true;
   out.notes.push_back(str("forced on ", found, ", where ", kLeastTexts, " texts are the least"));
 }
@@ -126,7 +126,7 @@ void require_score(double full, bool force, Calibrated& out) {
   if (!force)
     fail(ErrorCode::usage, found,
          ": below 0.5 what a policy loses drowns in what the model fails anyway; take tasks or "
-         "lengths that it can do (--force overrides, and the document says so)");
+         "lengths that it can do (--force overrides)");
   out.section["forced"] = true;
   out.notes.push_back("forced although " + found);
 }

@@ -336,7 +336,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->default_str("as many as depths")
       ->check(whole_range(1, std::int64_t{1} << 20));
   add_number(command, "--held-out", o.request.held_out, "SHARE",
-             "share of the samples that only the finalists are tried on", 0.0, 0.9);
+             "share of the texts that only the finalists are tried on", 0.0, 0.9);
   add_number(command, "--seed", o.prompts.seed, "NUMBER", "of prompts and split", 0,
              std::int64_t{1} << 40);
   add_number(command, "--new", o.max_new, "N",

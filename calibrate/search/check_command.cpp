@@ -350,7 +350,7 @@ void add_check_command(CLI::App& app) {
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
   add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
   command->add_flag("--force", o.force,
-                    "judge by fewer than 5 samples, or where the full cache scores below 0.5");
+                    "judge by fewer than 5 texts, or where the full cache scores below 0.5");
   command->footer(
       "Exit status: 0 passed, 4 a policy loses too much or is undecided; others are failures.\n\n"
       "Examples:\n"

@@ -59,7 +59,7 @@ def check_left(scene: Scene, row: Row, job: Job, case: str, earlier: dict[str, b
         else:
             row.problems.append(f"{case}: {name} is neither the result nor what was there before")
     for name in earlier or {}:
-        if not (scene.work / name).exists():
+        if not job.removes_earlier and not (scene.work / name).exists():
             row.problems.append(f"{case}: the earlier {name} is gone")
 
 

@@ -21,6 +21,7 @@ FAULTS = {
     "cgroup": rows.out_of_group_memory, "clock": rows.clock_jumps, "changes": surroundings.inputs_change,
     "two": surroundings.two_processes, "terminal": surroundings.terminal_goes, "rank": surroundings.rank_lost,
 }
+JOBS = ["profile", "calibrate", "auto", "export", "precision", "evaluate", "check", "report"]
 OF_PROFILE_ALONE = {"rank", "cgroup"}
 OF_FEW = {"memory": ("profile", "calibrate"), "changes": ("profile", "calibrate"), "clock": ("profile", "auto")}
 
@@ -41,7 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of profile; half as many of each other")
     parser.add_argument("--cases", type=int, default=12, help="cases of each other fault")
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), help="this fault alone; may be repeated")
-    parser.add_argument("--command", action="append", choices=["profile", "calibrate", "auto", "export"],
+    parser.add_argument("--command", action="append", choices=JOBS,
                         help="this command alone; may be repeated")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument("--report", type=Path, help="write the table to this file")
@@ -59,6 +60,8 @@ def main() -> int:
                 if wanted.command and job.name not in wanted.command:
                     continue
                 if job.name not in OF_FEW.get(name, scene.jobs) or (name in OF_PROFILE_ALONE and job.name != "profile"):
+                    continue
+                if job.faults and name not in job.faults:
                     continue
                 count = wanted.cases if name != "kill" else wanted.kills if job.name == "profile" else wanted.kills // 2
                 row = FAULTS[name](scene, job, max(1, count))

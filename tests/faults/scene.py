@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the faults happen to: a tiny model, prompts, four commands, and what each leaves when nothing goes wrong."""
+"""What the faults happen to: a tiny model, prompts, commands, and what each leaves when nothing goes wrong."""
 import json
 import os
 import random
@@ -13,6 +13,7 @@ from pathlib import Path
 import tiny_checkpoint
 
 PATIENCE = 300  # seconds until a run that should have ended has hung
+FAULTS_OF_LONG_RUNS = ("kill", "disk", "read", "two")
 
 
 @dataclass
@@ -31,9 +32,12 @@ class Run:
 class Job:
     """A command and the file or folder that it leaves."""
     name: str
-    words: list[str]  # without -o
+    words: list[str]  # without the output
     output: str
     resumes: bool
+    option: str = "-o"  # that names the output
+    faults: tuple[str, ...] = ()  # those that it is tried with; none: all
+    removes_earlier: bool = False  # an earlier verdict must not be taken for this run's
     reference: dict[str, bytes] = field(default_factory=dict)  # by path below the output's folder
     seconds: float = 0
     writes: int = 0
@@ -91,6 +95,13 @@ class Scene:
             Job("auto", ["calibrate", "auto", "-p", str(profile), *model, "--kv-saving", "0.5", "--context", "300",
                          "--max-loss", "95", "--candidates", "5"], "policy.json", True),
             Job("export", ["export", str(policy), "--to", "all"], "out", False),
+            Job("precision", ["calibrate", "precision", "-p", str(profile), *model, "--sensitivity-texts", "1"],
+                "policy.json", True, faults=FAULTS_OF_LONG_RUNS),
+            Job("evaluate", ["evaluate", "--policy", str(policy), *model, "--prompts", str(self.prompts), "--time-steps",
+                             "0"], "measured.json", False, faults=FAULTS_OF_LONG_RUNS),
+            Job("check", ["check", str(policy), *model, "--prompts", str(self.prompts), "--max-loss", "99", "--by-mean"],
+                "verdict.xml", False, "--junit", FAULTS_OF_LONG_RUNS, removes_earlier=True),
+            Job("report", ["report", str(profile), str(policy)], "report.html", False, faults=FAULTS_OF_LONG_RUNS),
         ]
         for job in jobs:
             self.clean()
@@ -112,7 +123,7 @@ class Scene:
         return {job.name: job for job in jobs}
 
     def start_of(self, job: Job, *more: str) -> list[str]:
-        return [*job.words, "-o", str(self.work / job.output), *more]
+        return [*job.words, job.option, str(self.work / job.output), *more]
 
     def clean(self) -> None:
         shutil.rmtree(self.work, ignore_errors=True)

@@ -2,12 +2,13 @@
 // Preloaded into the program: makes the Nth call of a kind fail, or kills the process there. Run by
 // run_faults.py.
 //   KVATLAS_FAULT        write, read or none: the kind of call. Of writing are write, pwrite,
-//   ftruncate, fsync, rename, mkdir and
-//                        open for writing; of reading are read, pread, mmap and open for reading
+//                        ftruncate, fsync, rename, renameat2, linkat, mkdir and open for writing;
+//                        of reading are read, pread, mmap and open for reading
 //   KVATLAS_FAULT_AT     the number of the call, from 1 on; all later ones fail too, as on a disk
-//   that stays full KVATLAS_FAULT_ERROR  the errno of the failure; 0: a SIGKILL instead
-//   KVATLAS_FAULT_SLOW   milliseconds that each fsync, rename, mkdir and open takes longer, as on a
-//   busy network's disk
+//                        that stays full
+//   KVATLAS_FAULT_ERROR  the errno of the failure; 0: a SIGKILL instead
+//   KVATLAS_FAULT_SLOW   milliseconds that each call with a path takes longer, as on a busy
+//                        network's disk
 //   KVATLAS_FAULT_UNDER  only files below this folder
 //   KVATLAS_FAULT_RANK   only in this MPI rank
 //   KVATLAS_FAULT_COUNT  a file that the number of calls is written to at the end
@@ -126,6 +127,12 @@ int fsync(int file) {
 int rename(const char* from, const char* to) {
   return fails_at(writing, to) ? -1 : NEXT(rename)(from, to);
 }
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  return fails_at(writing, to) ? -1 : NEXT(renameat2)(from_folder, from, to_folder, to, flags);
+}
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  return fails_at(writing, to) ? -1 : NEXT(linkat)(from_folder, from, to_folder, to, flags);
+}
 int mkdir(const char* path, mode_t mode) {
   return fails_at(writing, path) ? -1 : NEXT(mkdir)(path, mode);
 }
@@ -147,13 +154,13 @@ void* mmap(void* address, size_t size, int protection, int flags, int file, off_
 static int opening_fails(const char* path, int flags) {
   return fails_at((flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0 ? writing : reading, path);
 }
-#define MODE_OF(flags)           \
-  mode_t mode = 0;               \
-  if (((flags)&O_CREAT) != 0) {  \
-    va_list more;                \
-    va_start(more, flags);       \
-    mode = va_arg(more, mode_t); \
-    va_end(more);                \
+#define MODE_OF(flags)                                              \
+  mode_t mode = 0;                                                  \
+  if (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE) { \
+    va_list more;                                                   \
+    va_start(more, flags);                                          \
+    mode = va_arg(more, mode_t);                                    \
+    va_end(more);                                                   \
   }
 int open(const char* path, int flags, ...) {
   MODE_OF(flags)

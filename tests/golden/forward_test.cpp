@@ -219,13 +219,16 @@ TEST_P(Tiny, LogitsAttentionAndKeysAreTransformers) {
   }
 }
 
-TEST_P(Tiny, StreamingGivesTheBitsOfResident) {
+/// But for rounding: resident matrices are laid out anew, streamed ones are multiplied as they are.
+TEST_P(Tiny, StreamingAgreesWithResident) {
   EngineOptions streaming;
   streaming.weights = EngineOptions::Weights::streaming;
   Engine resident(open(), {}), streamed(open(), streaming);
   ASSERT_TRUE(streamed.streaming());
   ASSERT_FALSE(resident.streaming());
-  EXPECT_EQ(forward(resident, tokens).logits, forward(streamed, tokens).logits);
+  const auto expected = forward(resident, tokens).logits, got = forward(streamed, tokens).logits;
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4);
 }
 
 /// Rope kinds that depend on the length are left out: keys that were rotated for a shorter text

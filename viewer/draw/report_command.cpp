@@ -42,7 +42,9 @@ void run_report(const ReportOptions& options) {
   pictures.positions = sample_positions(profile, options.task);
   if (options.length > 0) set_length(pictures.choices, options.length);
   const Headless headless;
-  write_whole(report_html(files, request), options.output, options.force);
+  const std::string page = report_html(files, request);
+  profile.require_all_read();
+  write_whole(page, options.output, options.force);
   std::cout << options.output.string() << '\n';
 }
 
