@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a profile of about a wanted size with maps of a model of 32 layers and 32 heads, to try
-// the viewer on: random numbers in the shape of attention. make_big_profile FILE [GIGABYTES]
+// Writes a profile of about a wanted size, to try the viewer on: maps of random numbers in the
+// shape of attention, of all heads of a model.
+//   make_big_profile FILE [GIGABYTES [LAYERS HEADS TOKENS]]
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,19 +15,26 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/half.hpp"
 #include "base/parallel.hpp"
+#include "base/str.hpp"
 #include "tests/bench/bench_program.hpp"
 #include "tests/support/profile_header.hpp"
 
 namespace kvatlas::bench {
 namespace {
 
-constexpr std::int64_t kLayers = 32, kHeads = 32, kKvHeads = 8, kTokens = 32768, kRows = 16;
+struct Size {
+  std::int64_t layers = 32, heads = 32, tokens = 32768;
+  /// Last rows of attention: 16, or as many as take as much room for a larger model.
+  std::int64_t rows() const {
+    return std::clamp<std::int64_t>(16 * 32 * 32 * 32768 / (layers * heads * tokens), 1, 16);
+  }
+};
 
 /// A level of all heads: a sink, a recent window, and noise between them.
-profile::Array map_level(std::int64_t side, int seed) {
-  profile::Array map(profile::Type::f16, {kLayers, kHeads, side, side});
+profile::Array map_level(const Size& size, std::int64_t side, int seed) {
+  profile::Array map(profile::Type::f16, {size.layers, size.heads, side, side});
   const auto values = map.values<std::uint16_t>();
-  parallel_for(kLayers * kHeads, [&](std::int64_t number, int /*thread*/) {
+  parallel_for(size.layers * size.heads, [&](std::int64_t number, int /*thread*/) {
     // The upper bits alone carry noise: as compressible as what is captured.
     std::minstd_rand random(static_cast<unsigned>(seed * 7919 + number));
     std::vector<std::uint16_t> far(512);
@@ -46,8 +55,11 @@ profile::Array map_level(std::int64_t side, int seed) {
 }
 
 void make(int argc, char** argv) {
-  if (argc < 2) throw std::runtime_error("make_big_profile FILE [GIGABYTES]");
+  if (argc != 2 && argc != 3 && argc != 6)
+    throw std::runtime_error("make_big_profile FILE [GIGABYTES [LAYERS HEADS TOKENS]]");
   const double wanted = argc > 2 ? std::atof(argv[2]) : 10;
+  Size size;
+  if (argc == 6) size = {std::atoll(argv[3]), std::atoll(argv[4]), std::atoll(argv[5])};
   const std::filesystem::path path = argv[1];
   profile::CaptureSettings settings;
   settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
@@ -55,16 +67,16 @@ void make(int argc, char** argv) {
   settings.map_type = profile::Type::f16;
   profile::Sample sample;
   sample.task = "needle";
-  sample.tokens.assign(kTokens, 1);
+  sample.tokens.assign(static_cast<std::size_t>(size.tokens), 1);
   profile::Array blocks(profile::Type::i32, {profile::kMapLevels});
   for (int level = 0; level < profile::kMapLevels; ++level) {
     const std::int64_t side = std::int64_t{512} >> level;
-    blocks.values<std::int32_t>()[level] = static_cast<std::int32_t>(kTokens / side);
+    blocks.values<std::int32_t>()[level] = static_cast<std::int32_t>(size.tokens / side);
     for (const bool maximum : {false, true})
-      sample.arrays[profile::map_name(maximum, level)] = map_level(side, 2 * level + maximum);
+      sample.arrays[profile::map_name(maximum, level)] = map_level(size, side, 2 * level + maximum);
   }
   sample.arrays[profile::name::kMapBlocks] = std::move(blocks);
-  profile::Array rows(profile::Type::f16, {kLayers, kHeads, kRows, kTokens});
+  profile::Array rows(profile::Type::f16, {size.layers, size.heads, size.rows(), size.tokens});
   std::minstd_rand random(1);
   for (auto& value : rows.values<std::uint16_t>())
     value = static_cast<std::uint16_t>(
@@ -72,16 +84,17 @@ void make(int argc, char** argv) {
   sample.arrays[profile::name::kRows] = std::move(rows);
 
   // One sample, then as many copies of its chunks as reach the size: merging moves them as stored.
-  auto header = testing_support::header_of({.layers = kLayers,
-                                            .heads = kHeads,
-                                            .kv_heads = kKvHeads,
-                                            .head_dim = 128,
-                                            .vocab_size = 128000,
-                                            .context_length = 131072,
-                                            .name = "32 layers of 32 heads"},
-                                           settings, 1);
+  auto header =
+      testing_support::header_of({.layers = size.layers,
+                                  .heads = size.heads,
+                                  .kv_heads = 8,
+                                  .head_dim = 128,
+                                  .vocab_size = 128000,
+                                  .context_length = 131072,
+                                  .name = str(size.layers, " layers of ", size.heads, " heads")},
+                                 settings, 1);
   const auto one = std::filesystem::path(path.string() + ".one.h5");
-  sample.id = "32768 tokens";
+  sample.id = str(size.tokens, " tokens");
   {
     profile::Writer writer(one, header, {false, true});
     writer.add(sample);
