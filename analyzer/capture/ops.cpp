@@ -49,8 +49,12 @@ at::Tensor linear(const at::Tensor& rows, const at::Tensor& weight, const at::Te
   static const auto multiply = one_dnn_operation("mkldnn::_linear_pointwise");
   if (!multiply || !has_kernel(rows)) return at::linear(rows, weight, bias);
   // Nothing is done to the product afterwards: no scalars, no algorithm.
-  torch::jit::Stack stack{rows,   weight, bias.defined() ? c10::IValue(bias) : c10::IValue(),
-                          "none", c10::List<std::optional<at::Scalar>>(), c10::IValue()};
+  torch::jit::Stack stack{rows,
+                          weight,
+                          bias.defined() ? c10::IValue(bias) : c10::IValue(),
+                          "none",
+                          c10::List<std::optional<at::Scalar>>(),
+                          c10::IValue()};
   multiply->callBoxed(stack);
   return stack.front().toTensor();
 }

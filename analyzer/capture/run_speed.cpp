@@ -71,7 +71,8 @@ void RunSpeed::time_products(const model::Config& config, const Placement& place
   };
   const std::int64_t in = config.hidden_size;
   const std::int64_t out = std::min<std::int64_t>(2 * config.intermediate_size, 4096);
-  const at::Tensor rows = ones(kRows, in), weight = packed(ones(std::max<std::int64_t>(out, 1), in));
+  const at::Tensor rows = ones(kRows, in),
+                   weight = packed(ones(std::max<std::int64_t>(out, 1), in));
   rate_ = static_cast<double>(kRows * weight.numel()) /
           least_seconds(5, [&] { run_product(rows, weight); });
 

@@ -101,8 +101,9 @@ void StoredFile::read(std::uint64_t address, std::span<std::byte> bytes) const {
         ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(address));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
-      const std::string why = str("cannot be read at byte ", address, ": ",
-                                  done == 0 ? "it was cut while it was read" : std::strerror(errno));
+      const std::string why =
+          str("cannot be read at byte ", address, ": ",
+              done == 0 ? "it was cut while it was read" : std::strerror(errno));
       if (trouble_.empty()) trouble_ = why;
       fail(ErrorCode::unreadable, why);
     }
