@@ -97,7 +97,8 @@ void RunSpeed::time_decoding(const model::ModelFile& model) {
   if (!*largest) return;
   const std::int64_t columns = largest->columns();
   const std::int64_t rows = std::clamp<std::int64_t>(kDecodedValues / columns, 1, largest->rows());
-  const at::Tensor decoded = at::zeros({rows, columns}, at::kFloat);  // its pages are there
+  // Memory that has been written to, as that of streamed layers has.
+  const at::Tensor decoded = at::zeros({rows, columns}, at::kFloat);
   const double seconds = least_seconds(1, [&] {
     model::read_rows(*largest, 0, rows, decoded.mutable_data_ptr<float>());
     if (!streaming_) packed(decoded);

@@ -135,8 +135,9 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form)
   }
   const bool vector = weight.parts.front().is_vector;
   const std::int64_t rows = weight.rows(), columns = weight.columns();
-  // A slot of streamed weights may hold those of a layer of another kind.
-  if (!into.defined() || into.numel() != rows * columns)
+  // A slot of streamed weights may hold those of a layer of another kind. What was packed before
+  // loading a layer failed cannot be written.
+  if (!into.defined() || into.is_mkldnn() || into.numel() != rows * columns)
     into = at::empty(vector ? std::vector<std::int64_t>{rows * columns}
                             : std::vector<std::int64_t>{rows, columns},
                      form == Form::as_float ? options_.dtype(at::kFloat) : options_);
