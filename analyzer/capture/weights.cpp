@@ -276,11 +276,11 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
   at::Tensor out = at::empty({rows.size(0), vocab}, rows.options().dtype(at::kFloat));
   at::Tensor staging;
   const auto read = [&](std::int64_t start, std::int64_t count) {
-    if (!staging.defined()) staging = at::empty({stage, columns}, at::kFloat);
+    // Pieces that are kept need memory of their own.
+    if (!streaming_ || !staging.defined()) staging = at::empty({stage, columns}, at::kFloat);
     model::read_rows(head, start, count, staging.mutable_data_ptr<float>());
     for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
-    return staging.narrow(0, 0, count)
-        .to(rows.device(), rows.scalar_type(), /*non_blocking=*/false, /*copy=*/!streaming_);
+    return staging.narrow(0, 0, count).to(rows.device(), rows.scalar_type());
   };
   // Resident weights are multiplied in the same pieces, so that both modes give the same sums.
   for (std::int64_t start = 0; start < vocab; start += stage) {

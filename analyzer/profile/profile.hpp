@@ -202,8 +202,8 @@ class Reader {
   Array block(std::size_t position, const std::string& name, std::span<const std::int64_t> start,
               std::span<const std::int64_t> extent) const;
 
-  /// Error(unreadable) if the system could not read the file, at any time since it was opened: for
-  /// those who show what can be read of a damaged profile, and a disk that fails is another matter.
+  /// Error(unreadable) if the system failed to read the file at any time since it was opened. A
+  /// report shows what can be read of a damaged profile; a disk that fails is another matter.
   void require_all_read() const;
 
  private:

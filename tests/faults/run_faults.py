@@ -14,16 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import rows  # noqa: E402
 import surroundings  # noqa: E402
 from checks import Row
-from scene import Scene
+from scene import FAULTS_OF, Scene
 
 FAULTS = {
     "kill": rows.kills, "disk": rows.disk_full, "read": rows.read_errors, "memory": rows.out_of_memory,
     "cgroup": rows.out_of_group_memory, "clock": rows.clock_jumps, "changes": surroundings.inputs_change,
     "two": surroundings.two_processes, "terminal": surroundings.terminal_goes, "rank": surroundings.rank_lost,
 }
-JOBS = ["profile", "calibrate", "auto", "export", "precision", "evaluate", "check", "report"]
-OF_PROFILE_ALONE = {"rank", "cgroup"}
-OF_FEW = {"memory": ("profile", "calibrate"), "changes": ("profile", "calibrate"), "clock": ("profile", "auto")}
 
 
 def table(found: list[Row]) -> str:
@@ -42,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of profile; half as many of each other")
     parser.add_argument("--cases", type=int, default=12, help="cases of each other fault")
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), help="this fault alone; may be repeated")
-    parser.add_argument("--command", action="append", choices=JOBS,
+    parser.add_argument("--command", action="append", choices=list(FAULTS_OF),
                         help="this command alone; may be repeated")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument("--report", type=Path, help="write the table to this file")
@@ -59,9 +56,7 @@ def main() -> int:
             for job in scene.jobs.values():
                 if wanted.command and job.name not in wanted.command:
                     continue
-                if job.name not in OF_FEW.get(name, scene.jobs) or (name in OF_PROFILE_ALONE and job.name != "profile"):
-                    continue
-                if job.faults and name not in job.faults:
+                if name not in FAULTS_OF[job.name]:
                     continue
                 count = wanted.cases if name != "kill" else wanted.kills if job.name == "profile" else wanted.kills // 2
                 row = FAULTS[name](scene, job, max(1, count))

@@ -13,7 +13,17 @@ from pathlib import Path
 import tiny_checkpoint
 
 PATIENCE = 300  # seconds until a run that should have ended has hung
-FAULTS_OF_LONG_RUNS = ("kill", "disk", "read", "two")
+# What each command is tried with.
+FAULTS_OF = {
+    "profile": ("kill", "disk", "read", "memory", "cgroup", "clock", "changes", "two", "terminal", "rank"),
+    "calibrate": ("kill", "disk", "read", "memory", "changes", "two", "terminal"),
+    "auto": ("kill", "disk", "read", "clock", "two", "terminal"),
+    "export": ("kill", "disk", "read", "two", "terminal"),
+    "precision": ("kill", "disk", "read", "two"),
+    "evaluate": ("kill", "disk", "read", "two"),
+    "check": ("kill", "disk", "read", "two"),
+    "report": ("kill", "disk", "read", "two"),
+}
 
 
 @dataclass
@@ -36,7 +46,6 @@ class Job:
     output: str
     resumes: bool
     option: str = "-o"  # that names the output
-    faults: tuple[str, ...] = ()  # those that it is tried with; none: all
     removes_earlier: bool = False  # an earlier verdict must not be taken for this run's
     reference: dict[str, bytes] = field(default_factory=dict)  # by path below the output's folder
     seconds: float = 0
@@ -96,12 +105,12 @@ class Scene:
                          "--max-loss", "95", "--candidates", "5"], "policy.json", True),
             Job("export", ["export", str(policy), "--to", "all"], "out", False),
             Job("precision", ["calibrate", "precision", "-p", str(profile), *model, "--sensitivity-texts", "1"],
-                "policy.json", True, faults=FAULTS_OF_LONG_RUNS),
+                "policy.json", True),
             Job("evaluate", ["evaluate", "--policy", str(policy), *model, "--prompts", str(self.prompts), "--time-steps",
-                             "0"], "measured.json", False, faults=FAULTS_OF_LONG_RUNS),
+                             "0"], "measured.json", False),
             Job("check", ["check", str(policy), *model, "--prompts", str(self.prompts), "--max-loss", "99", "--by-mean"],
-                "verdict.xml", False, "--junit", FAULTS_OF_LONG_RUNS, removes_earlier=True),
-            Job("report", ["report", str(profile), str(policy)], "report.html", False, faults=FAULTS_OF_LONG_RUNS),
+                "verdict.xml", False, "--junit", removes_earlier=True),
+            Job("report", ["report", str(profile), str(policy)], "report.html", False),
         ]
         for job in jobs:
             self.clean()

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <set>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -243,21 +245,27 @@ TEST_F(ProfileRuns, BatchesOfStreamedWeightsGiveTheSame) {
   const Finished streamed = profile(prompts, "streamed.h5", {"--memory-budget", "320MiB"}, {});
   ASSERT_EQ(streamed.status, 0) << streamed.err;
   const Reader one(command.path("resident.h5")), other(command.path("streamed.h5"));
-  const auto expect_near = [&](const char* name, double bound) {
-    const Array expected = one.statistic(name), got = other.statistic(name);
-    const auto a = expected.values<float>(), b = got.values<float>();
-    ASSERT_EQ(a.size(), b.size());
-    ASSERT_FALSE(a.empty());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      if (a[i] == b[i]) continue;  // -inf is not near itself
-      ASSERT_NEAR(a[i], b[i], bound) << name;
+  ASSERT_EQ(other.header().arrays.size(), one.header().arrays.size());
+  const std::set<std::string> of_many_tokens = {name::kMass, name::kProximalLse, name::kDistantLse,
+                                                name::kDivergence};
+  int compared = 0;
+  for (const Description& array : one.header().arrays) {
+    if (array.sizes.empty()) continue;  // of some samples alone
+    const Array expected = one.statistic(array.name), got = other.statistic(array.name);
+    ASSERT_EQ(got.shape, expected.shape) << array.name;
+    ++compared;
+    if (array.type != Type::f32) {
+      EXPECT_EQ(got.bytes, expected.bytes) << array.name;
+      continue;
     }
-  };
-  for (const char* name : {name::kMass, name::kProximalLse, name::kDistantLse, name::kDivergence})
-    expect_near(name, 1e-5);
-  for (const char* name :
-       {name::kDecodeMass, name::kDecodeProximalLse, name::kDecodeDistantLse, name::kGeneratedMass})
-    expect_near(name, 1e-4);
+    const double bound = of_many_tokens.contains(array.name) ? 1e-5 : 1e-4;
+    const auto a = expected.values<float>(), b = got.values<float>();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+      ASSERT_NEAR(a[i], b[i], bound) << array.name;
+    }
+  }
+  EXPECT_GT(compared, 12);
 }
 
 TEST_F(ProfileRuns, LongPromptsLoseTheirMiddleAsInEvaluate) {
