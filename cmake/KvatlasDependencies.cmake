@@ -68,7 +68,7 @@ if(NOT KVATLAS_QT STREQUAL OFF)
 endif()
 
 find_package(MPI COMPONENTS C)
-# From the installed program to its modules; GNUInstallDirs has the same standard.
+# From the program to its modules, in an installation and in the build folder.
 include(GNUInstallDirs)
 file(RELATIVE_PATH KVATLAS_MODULE_DIR /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR}/kvatlas)
 

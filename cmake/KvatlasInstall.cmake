@@ -2,25 +2,33 @@
 # 'cmake --install' and the packages. A LibTorch that './dev setup' unpacked is taken along, under lib/kvatlas;
 # any other (Torch_DIR) stays where it is, and the installed program looks for it there. The program's wheel takes all
 # components but that one (export/python/bundle.py).
-include(GNUInstallDirs)
+#
+# The build folder is laid out as an installation is. So what is built holds no path of where it was built, and is
+# installed as it is: builds of one commit in two folders are equal byte by byte (repeats.sh).
 set(_bundle ${CMAKE_INSTALL_LIBDIR}/kvatlas)
-file(RELATIVE_PATH _from_bin /${CMAKE_INSTALL_BINDIR} /${_bundle})
+set(_rpath $ORIGIN/${KVATLAS_MODULE_DIR})
 if(TARGET kvatlas_mpi)
+  set_target_properties(kvatlas_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${_bundle})
   install(TARGETS kvatlas_mpi LIBRARY DESTINATION ${_bundle})
 endif()
 if(LibTorch_UNPACKED)
   # Flat, since every one of these libraries also looks beside itself.
   file(GLOB _libraries ${LibTorch_LIBRARY_DIR}/*.so* ${LibTorch_ROOT}/../nvidia/*/lib/*.so*)
   install(FILES ${_libraries} DESTINATION ${_bundle} COMPONENT libtorch)
-  set_target_properties(kvatlas PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}")
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/${_bundle})
+  foreach(_library IN LISTS _libraries)
+    cmake_path(GET _library FILENAME _name)
+    file(CREATE_LINK ${_library} ${PROJECT_BINARY_DIR}/${_bundle}/${_name} SYMBOLIC)
+  endforeach()
 elseif(KVATLAS_HAS_TORCH)
-  set_target_properties(kvatlas PROPERTIES INSTALL_RPATH ${LibTorch_LIBRARY_DIR})
+  list(APPEND _rpath ${LibTorch_LIBRARY_DIR})
 endif()
-install(TARGETS kvatlas RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(KVATLAS_HAS_QT)
-  set_target_properties(kvatlas-viewer PROPERTIES INSTALL_RPATH "$ORIGIN/${_from_bin}")
-  install(TARGETS kvatlas-viewer RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+foreach(_program IN ITEMS kvatlas kvatlas-viewer)
+  if(TARGET ${_program})
+    set_target_properties(${_program} PROPERTIES INSTALL_RPATH "${_rpath}" BUILD_WITH_INSTALL_RPATH ON)
+    install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # What the programs are made of beside our own code, and the licences of the texts that are compiled in.
 install(CODE "execute_process(

@@ -107,18 +107,17 @@ class MpiRanks : public Ranks {
   std::atomic<bool> stop_ = false;
 };
 
-/// The module beside the program, or where `cmake --install` puts it.
+/// Null, and why, if it cannot be opened.
 void* open_module(std::string& trouble) {
-  const auto folder = program_folder();
-  for (const auto* place : {"libkvatlas_mpi.so", KVATLAS_MODULE_DIR "/libkvatlas_mpi.so"}) {
-    const auto path = folder / place;
-    if (!std::filesystem::exists(path)) continue;
-    // Open MPI opens parts of its own that look for its symbols among the global ones.
-    if (void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return module;
-    trouble = dlerror();
+  const auto path = program_folder() / KVATLAS_MODULE_DIR "/libkvatlas_mpi.so";
+  if (!std::filesystem::exists(path)) {
+    trouble = "this build has no MPI: install libopenmpi-dev and build again";
+    return nullptr;
   }
-  if (trouble.empty()) trouble = "this build has no MPI: install libopenmpi-dev and build again";
-  return nullptr;
+  // Open MPI opens parts of its own that look for its symbols among the global ones.
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!module) trouble = dlerror();
+  return module;
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ def rank_lost(scene: Scene, job: Job, count: int) -> Row:
     """One of two MPI processes is killed at a random write."""
     row = Row("a rank lost under MPI", job.name)
     launcher = shutil.which("mpirun")
-    if not launcher or not (scene.program.parent / "libkvatlas_mpi.so").exists():
+    if not launcher or not (scene.program.parent / "../lib/kvatlas/libkvatlas_mpi.so").exists():
         row.left_out = "no mpirun here, or a build without MPI"
         return row
     for case in range(count):
