@@ -25,20 +25,21 @@ without_cuda() {
 # fill_environment NAME FOLDER [BASE] makes a virtual environment of what is pinned for NAME. What it lacks it takes from
 # the environment BASE.
 fill_environment() {
-  local name=$1 folder=$2 base=${3:-} site=$2/lib/python3.11/site-packages wheels=() builders=()
+  local name=$1 folder=$2 base=${3:-} site=$2/lib/python3.11/site-packages file
   python3.11 -m venv --without-pip "$folder" || die "no virtual environment can be made: is python3.11 there?"
   if [[ $name == torch ]]; then
-    wheels=("$(wheel torch)" "$(wheel nvidia_cuda_runtime)" "$(wheel nvidia_cuda_cupti)")
+    quietly pip --python "$folder/bin/python" install -q --no-deps "$(wheel torch)" "$(wheel nvidia_cuda_runtime)" \
+      "$(wheel nvidia_cuda_cupti)" || die "pip could not install torch"
   elif [[ -n $base ]]; then
     echo "import site; site.addsitedir('$base/lib/python3.11/site-packages')" >"$site/$name.pth"
   fi
-  # What builds a package from its source has to be there before it.
-  read -ra builders <<<"$(sed -n 's/^# built with //p' "tests/interop/requirements/$name.txt")"
-  ((${#builders[@]} == 0)) || quietly pip --python "$folder/bin/python" install -q --no-deps "${builders[@]}" ||
-    die "pip could not fetch ${builders[*]}; the first ./dev interop needs the network"
-  MINFERENCE_SKIP_CUDA_BUILD=TRUE CMAKE_ARGS=-DGGML_NATIVE=OFF quietly pip --python "$folder/bin/python" install -q --no-deps --only-binary :all: \
-    --no-build-isolation "${wheels[@]}" -r "tests/interop/requirements/$name.txt" ||
-    die "pip could not fetch what tests/interop/requirements/$name.txt pins; the first ./dev interop needs the network"
+  # What builds a package from its source has to be there before it. pin.py writes the hashes.
+  for file in tests/interop/requirements/"$name"{-builders,}.txt; do
+    [[ -e $file ]] || continue
+    MINFERENCE_SKIP_CUDA_BUILD=TRUE CMAKE_ARGS=-DGGML_NATIVE=OFF quietly pip --python "$folder/bin/python" install -q \
+      --no-deps --only-binary :all: --require-hashes --no-build-isolation -r "$file" ||
+      die "pip could not fetch what $file pins; the first ./dev interop needs the network"
+  done
   [[ ! -d $site/torch ]] || without_cuda "$site"
 }
 
@@ -48,7 +49,7 @@ environment() {
   [[ -e $requirements ]] || die "there is no $requirements"
   base=$(sed -n '1s/^# on //p' "$requirements")
   [[ -z $base ]] || base=$(environment "$base")
-  folder=$cache/interop/$name-$(sha256sum <(cat "$requirements" && echo "$base" && declare -f fill_environment without_cuda &&
+  folder=$cache/interop/$name-$(sha256sum <(cat "${requirements%.txt}"{-builders,}.txt 2>/dev/null; echo "$base" && declare -f fill_environment without_cuda &&
     [[ $name != torch ]] || echo "$pins") | cut -c1-12)
   if [[ ! -d $folder ]]; then
     say "making the environment $name in $cache/interop"
