@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <new>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/foreign_error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/str.hpp"
@@ -166,14 +166,9 @@ int run_program(int argc, char** argv, const std::string& version,
     if (ran && !std::cout.flush())
       fail(ErrorCode::resource, "writing to standard output failed: ", std::strerror(errno));
     return status;
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const Error error = as_error(thrown);
     return report(exit_status(error.code()), error.what());
-  } catch (const std::bad_alloc&) {
-    return report(exit_status(ErrorCode::resource), "not enough memory");
-  } catch (const std::exception& error) {
-    const std::string text = error.what();  // LibTorch's go on with a list of calls
-    return report(exit_status(ErrorCode::internal),
-                  "internal error: " + text.substr(0, text.find('\n')));
   }
 }
 

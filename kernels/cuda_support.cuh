@@ -13,6 +13,7 @@
 #include <cuda_fp16.h>
 
 #include "base/error.hpp"
+#include "base/foreign_error.hpp"
 #include "base/view.hpp"
 #include "kernels/cuda_launch.cuh"
 
@@ -20,8 +21,8 @@ namespace kvatlas::kernels::cuda {
 
 inline void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess)
-    fail(status == cudaErrorMemoryAllocation ? ErrorCode::resource : ErrorCode::unsupported, what,
-         ": ", cudaGetErrorString(status));
+    throw gpu_error(status == cudaErrorMemoryAllocation,
+                    str(what, ": ", cudaGetErrorString(status)));
 }
 
 /// How many threads run a kernel, and where.

@@ -15,7 +15,6 @@
 #include <ATen/ops/stack.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
 
 #include "analyzer/capture/feed_forward_impl.hpp"
 #include "analyzer/capture/ops_impl.hpp"
@@ -99,25 +98,6 @@ at::Tensor flags_on(const c10::Device& device,
   return flags.to(device, at::kBool);
 }
 
-/// LibTorch's own failures, as ours. Its messages go on with a stack trace after the first line.
-template <class Fn>
-void translate_torch_errors(Fn&& fn) {
-  try {
-    fn();
-  } catch (const c10::OutOfMemoryError& error) {
-    fail(ErrorCode::resource,
-         "the GPU's memory ran out: ", printable(error.what_without_backtrace(), 300),
-         "; use a shorter prompt, --memory-budget or --device cpu");
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    const bool memory = text.find("alloc") != std::string::npos;
-    fail(memory ? ErrorCode::resource : ErrorCode::internal,
-         memory ? "memory ran out: " : "LibTorch failed: ", printable(text, 300));
-  } catch (const std::bad_alloc&) {
-    fail(ErrorCode::resource, "memory ran out; use a shorter prompt or --memory-budget");
-  }
-}
-
 }  // namespace
 
 struct Engine::State {
@@ -181,10 +161,8 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
   State& s = *state_;
   s.model = std::move(model);
   s.options = options;
-  translate_torch_errors([&] {
-    const at::Device device(options.placement.device);
-    s.tensor_options = at::TensorOptions(device).dtype(scalar_type(options.placement.dtype));
-  });
+  const at::Device device(options.placement.device);
+  s.tensor_options = at::TensorOptions(device).dtype(scalar_type(options.placement.dtype));
   for (const auto& layer : s.model->layers())
     s.n_states += layer.before.size() + layer.after.size();
   s.memory = plan_memory(*s.model, options);
@@ -252,31 +230,29 @@ void Engine::run(std::span<const Step> steps, Logits logits, const Observers& ob
       fail(ErrorCode::internal, "a sequence without a cache was continued");
     require_in_vocabulary(step.tokens, s.config(), ErrorCode::usage);
   }
-  translate_torch_errors([&] {
-    const c10::InferenceMode no_gradients;
-    const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
-    std::vector<State::Flow> flows;
-    for (const auto& step : steps) flows.push_back(s.begin(step));
-    const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
-    for (std::int64_t layer = 0; layer < n_layers; ++layer) {
-      const LayerTensors& weights = s.weights->layer(layer);
-      for (std::size_t i = 0; i < flows.size(); ++i)
-        s.run_layer(layer, weights, flows[i], i, observers);
-      stop_if_interrupted();
-      if (observers.progress) observers.progress(layer + 1);
-    }
-    for (std::size_t i = 0; i < flows.size(); ++i) {
-      join_streams(*s.weights, s.config(), flows[i].carried);
-      s.emit_logits(flows[i], i, logits, observers.logits);
-      if (flows[i].forgotten) continue;
-      Sequence::State& sequence = *flows[i].sequence;
-      sequence.before = sequence.now;
-      sequence.before_length = sequence.length;
-      sequence.now.state_ =
-          std::make_shared<LayerStates::State>(LayerStates::State{std::move(flows[i].states)});
-      sequence.length += flows[i].carried.hidden.size(0);
-    }
-  });
+  const c10::InferenceMode no_gradients;
+  const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
+  std::vector<State::Flow> flows;
+  for (const auto& step : steps) flows.push_back(s.begin(step));
+  const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
+  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    const LayerTensors& weights = s.weights->layer(layer);
+    for (std::size_t i = 0; i < flows.size(); ++i)
+      s.run_layer(layer, weights, flows[i], i, observers);
+    stop_if_interrupted();
+    if (observers.progress) observers.progress(layer + 1);
+  }
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    join_streams(*s.weights, s.config(), flows[i].carried);
+    s.emit_logits(flows[i], i, logits, observers.logits);
+    if (flows[i].forgotten) continue;
+    Sequence::State& sequence = *flows[i].sequence;
+    sequence.before = sequence.now;
+    sequence.before_length = sequence.length;
+    sequence.now.state_ =
+        std::make_shared<LayerStates::State>(LayerStates::State{std::move(flows[i].states)});
+    sequence.length += flows[i].carried.hidden.size(0);
+  }
 }
 
 Engine::State::Flow Engine::State::begin(const Step& step) {
@@ -418,61 +394,58 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
   const model::Config& c = s.config();
   require_in_vocabulary(tokens, c, ErrorCode::internal);
   if (tokens.empty()) return;
-  translate_torch_errors([&] {
-    const c10::InferenceMode no_gradients;
-    const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
-    const auto n = static_cast<std::int64_t>(tokens.size());
-    std::vector<std::vector<LayerState>> layer_states;
-    for (const auto* of : states) layer_states.push_back(of->state_->layers);
-    std::vector<std::vector<LayerState>*> of_rows;
-    for (auto& of : layer_states) of_rows.push_back(&of);
-    std::size_t states_done = 0;
-    Carried carried = carried_into(*s.weights, c, {tokens.begin(), tokens.end()});
-    const at::Tensor& hidden = carried.hidden;
-    State::KeysOfOthers keys_of_others;
-    Rotations turns = rotations(c, position, 1, s.tensor_options.device());
-    for (RopeTable* table : {&turns.global, &turns.local}) {
-      if (!table->cosine.defined()) continue;
-      // Every row is at the same position.
-      table->cosine = table->cosine.repeat({n, 1});
-      table->sine = table->sine.repeat({n, 1});
-    }
-    const at::Tensor out =
-        at::empty({n, c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
-    const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
-    for (std::int64_t layer = 0; layer < n_layers; ++layer) {
-      const LayerTensors& weights = s.weights->layer(layer);
-      s.run_others(weights.before, states_done, hidden, of_rows);
-      states_done += weights.before.size();
-      predict_streams(weights, c, carried);
-      const Projected rows = project(c, layer, weights, hidden, turns);
-      const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
-      attention({.layer = layer,
-                 .position = position,
-                 .query = any_view<3>(rows.query),
-                 .key = any_view<3>(key),
-                 .value = any_view<3>(value),
-                 .scale = c.attention_scale,
-                 .softcap = c.attention_softcap,
-                 .window = c.key_window(layer),
-                 .sinks = view_of_sinks(weights),
-                 .out = view_of<float, 3>(out)});
-      s.finish_layer(layer, weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
-                     rows.gate, carried);
-      s.run_others(weights.after, states_done, hidden, of_rows);
-      stop_if_interrupted();
-    }
-    for (std::size_t i = 0; i < states.size(); ++i)
-      states[i]->state_ =
-          std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});
-    if (!logits) return;
-    join_streams(*s.weights, c, carried);
-    for (std::int64_t start = 0; start < n;) {
-      const at::Tensor rows = s.logits_piece(hidden, start);
-      logits(0, start, {rows.const_data_ptr<float>(), {rows.size(0), c.vocab_size}});
-      start += rows.size(0);
-    }
-  });
+  const c10::InferenceMode no_gradients;
+  const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
+  const auto n = static_cast<std::int64_t>(tokens.size());
+  std::vector<std::vector<LayerState>> layer_states;
+  for (const auto* of : states) layer_states.push_back(of->state_->layers);
+  std::vector<std::vector<LayerState>*> of_rows;
+  for (auto& of : layer_states) of_rows.push_back(&of);
+  std::size_t states_done = 0;
+  Carried carried = carried_into(*s.weights, c, {tokens.begin(), tokens.end()});
+  const at::Tensor& hidden = carried.hidden;
+  State::KeysOfOthers keys_of_others;
+  Rotations turns = rotations(c, position, 1, s.tensor_options.device());
+  for (RopeTable* table : {&turns.global, &turns.local}) {
+    if (!table->cosine.defined()) continue;
+    // Every row is at the same position.
+    table->cosine = table->cosine.repeat({n, 1});
+    table->sine = table->sine.repeat({n, 1});
+  }
+  const at::Tensor out = at::empty({n, c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
+  const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
+  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    const LayerTensors& weights = s.weights->layer(layer);
+    s.run_others(weights.before, states_done, hidden, of_rows);
+    states_done += weights.before.size();
+    predict_streams(weights, c, carried);
+    const Projected rows = project(c, layer, weights, hidden, turns);
+    const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
+    attention({.layer = layer,
+               .position = position,
+               .query = any_view<3>(rows.query),
+               .key = any_view<3>(key),
+               .value = any_view<3>(value),
+               .scale = c.attention_scale,
+               .softcap = c.attention_softcap,
+               .window = c.key_window(layer),
+               .sinks = view_of_sinks(weights),
+               .out = view_of<float, 3>(out)});
+    s.finish_layer(layer, weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
+                   rows.gate, carried);
+    s.run_others(weights.after, states_done, hidden, of_rows);
+    stop_if_interrupted();
+  }
+  for (std::size_t i = 0; i < states.size(); ++i)
+    states[i]->state_ =
+        std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});
+  if (!logits) return;
+  join_streams(*s.weights, c, carried);
+  for (std::int64_t start = 0; start < n;) {
+    const at::Tensor rows = s.logits_piece(hidden, start);
+    logits(0, start, {rows.const_data_ptr<float>(), {rows.size(0), c.vocab_size}});
+    start += rows.size(0);
+  }
 }
 
 /// Appends keys and values [K, n, d] to a layer's cache and gives all of it, [K, n_all, d].

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "analyzer/capture/ranks.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/foreign_error.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/next_step.hpp"
@@ -283,19 +283,12 @@ void take_profile(const ProfileRequest& request) {
   const auto ranks = Ranks::open();
   if (ranks->size() == 1) return run_ranks(request, *ranks);
   // Whatever ends this rank must end the others too: they would wait for it.
-  const auto abort = [&](ErrorCode code, const std::string& why) {
-    std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", why, "\n") << std::flush;
-    ranks->abort(exit_status(code));
-  };
   try {
     run_ranks(request, *ranks);
-  } catch (const Error& error) {
-    abort(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    abort(ErrorCode::resource, "not enough memory");
-  } catch (const std::exception& error) {
-    const std::string text = error.what();  // LibTorch's go on with a list of calls
-    abort(ErrorCode::internal, "internal error: " + text.substr(0, text.find('\n')));
+  } catch (const std::exception& thrown) {
+    const Error error = as_error(thrown);
+    std::cerr << str("kvatlas: rank ", ranks->rank(), ": ", error.what(), "\n") << std::flush;
+    ranks->abort(exit_status(error.code()));
   }
 }
 

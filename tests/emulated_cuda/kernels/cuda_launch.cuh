@@ -33,7 +33,8 @@ namespace kvatlas::kernels::cuda {
 template <class... P>
 void start(void (*kernel)(P...), dim3 blocks, int threads, std::int64_t shared_bytes, cudaStream_t,
            const P&... arguments) {
-  emulated_cuda::run(blocks, threads, shared_bytes, [&] { kernel(arguments...); });
+  if (emulated_cuda::may_start())
+    emulated_cuda::run(blocks, threads, shared_bytes, [&] { kernel(arguments...); });
 }
 
 inline float* dynamic_shared() { return static_cast<float*>(emulated_cuda::dynamic_shared()); }
