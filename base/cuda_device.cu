@@ -5,7 +5,7 @@
 #include "base/str.hpp"
 
 namespace kvatlas {
-namespace {
+inline namespace cuda_device_cu {
 
 std::string version_str(int version) { return str(version / 1000, '.', version % 1000 / 10); }
 
@@ -36,7 +36,7 @@ CudaDevice describe(int index) {
   return device;
 }
 
-}  // namespace
+}  // namespace cuda_device_cu
 
 CudaDevices cuda_devices() {
   CudaDevices found;

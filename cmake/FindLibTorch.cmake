@@ -69,6 +69,10 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   add_library(LibTorch::cpu INTERFACE IMPORTED)
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE
     ${LibTorch_ROOT}/include ${LibTorch_ROOT}/include/torch/csrc/api/include)
+  # Its macros hold the paths of its headers, which ccache makes relative to the build folder.
+  file(RELATIVE_PATH _up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  cmake_path(APPEND _up "")
+  target_compile_options(LibTorch::cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${_up}=>)
   target_link_libraries(LibTorch::cpu INTERFACE ${LibTorch_CPU} ${LibTorch_C10})
   # libtorch_cpu finds its CUDA libraries by its own path; the linker need not.
   target_link_options(LibTorch::cpu INTERFACE -Wl,--allow-shlib-undefined)

@@ -52,6 +52,8 @@ if(NOT KVATLAS_CUDA STREQUAL OFF)
     # The static runtime asks for no driver until it is used: the program runs on machines without a GPU.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     set(KVATLAS_HAS_CUDA ON)
+    # nvcc leaves the random name of a temporary file in each object.
+    set(CMAKE_CUDA_COMPILE_OBJECT "${CMAKE_CUDA_COMPILE_OBJECT}" "${CMAKE_OBJCOPY} -w --strip-symbol='tmpxft_*' <OBJECT>")
   elseif(KVATLAS_CUDA STREQUAL ON)
     message(FATAL_ERROR "KVATLAS_CUDA is ON and no nvcc was found")
   endif()

@@ -65,7 +65,13 @@ def packages_of(programs: list[str]) -> tuple[dict[str, set[str]], set[str]]:
     return packages, others
 
 
-def notice(packages: dict[str, set[str]], others: set[str]) -> str:
+def cuda_of(program: str) -> str:
+    """The version of CUDA whose runtime is compiled in; "" if none is."""
+    found = re.search(r"CUDA ([\d.]+)", output(program, "--version"))
+    return found[1] if found else ""
+
+
+def notice(packages: dict[str, set[str]], others: set[str], cuda: str) -> str:
     text = (
         "kvatlas is licensed under Apache-2.0 (LICENSE). Its programs are linked with, or contain, what is listed here.\n"
         "kvatlas-viewer is a program of its own because Qt Charts is under GPL-3.0: whoever passes that program on does so\n"
@@ -75,6 +81,8 @@ def notice(packages: dict[str, set[str]], others: set[str]) -> str:
         version = output("dpkg-query", "-W", "-f", "${Version}", package) or "version unknown"
         use = f"loaded by {' and '.join(sorted(programs))}" if programs else "headers, compiled in"
         text += f"{package} {version}, {use}: {licences(package)}\n"
+    if cuda:
+        text += f"CUDA runtime {cuda}, compiled in: under NVIDIA's CUDA licence, which lets it be passed on with a program\n"
     if others:
         text += (
             "\nOf no package of Debian, but of LibTorch (BSD-3-Clause) and the CUDA runtime (NVIDIA's licence), whose own packages\n"
@@ -84,4 +92,4 @@ def notice(packages: dict[str, set[str]], others: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(notice(*packages_of(sys.argv[1:])), end="")
+    print(notice(*packages_of(sys.argv[1:]), cuda_of(sys.argv[1])), end="")

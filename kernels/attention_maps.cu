@@ -10,7 +10,7 @@
 #include "kernels/cuda_support.cuh"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace attention_maps_cu {
 
 constexpr int kTile = 64, kChannels = 16, kThreads = 256, kWarp = 32, kSide = 4;
 constexpr int kLanes = kTile / kSide;  // threads along a side of the tile
@@ -454,7 +454,7 @@ void pool(const AttentionMaps& io, std::size_t level, cudaStream_t stream) {
          {striding_blocks(p.heads * p.coarse * p.coarse, kThreads), kThreads, stream}, p);
 }
 
-}  // namespace
+}  // namespace attention_maps_cu
 
 void row_logsumexp(const RowLogSumExp& io, void* stream) {
   LseParams p{};

@@ -4,11 +4,11 @@
 #include "kernels/cuda_support.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace cuda_support_cu {
 
 __global__ void probe() {}
 
-}  // namespace
+}  // namespace cuda_support_cu
 
 std::optional<std::string> device_problem() {
   int devices = 0;

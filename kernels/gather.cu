@@ -3,7 +3,7 @@
 #include "kernels/gather_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace gather_cu {
 
 constexpr int kThreads = 256, kWarp = 32;
 
@@ -58,7 +58,7 @@ void copy_rows(const Gather& io, cudaStream_t stream) {
          p);
 }
 
-}  // namespace
+}  // namespace gather_cu
 
 void gather(const Gather& io, void* stream) {
   // Bits are copied, so only the size of an element matters.

@@ -7,7 +7,7 @@
 #include "kernels/js_divergence_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace js_divergence_cu {
 
 constexpr int kTile = 32;      // layers of each side of a tile
 constexpr int kKeys = 64;      // keys in shared memory at a time
@@ -94,7 +94,7 @@ __global__ void js_finish(const double* sums, std::int64_t n_layers, std::int64_
       static_cast<float>(sum / static_cast<double>(q_rows));
 }
 
-}  // namespace
+}  // namespace js_divergence_cu
 
 void js_divergence(const JsDivergence& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);

@@ -6,7 +6,7 @@
 #include "kernels/kv_quant_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace kv_quant_cu {
 
 constexpr int kThreads = 256, kWarp = 32;
 static_assert(kQuantGroup == kWarp);
@@ -155,7 +155,7 @@ QuantParams params(const QuantisedCache& cache, const std::array<std::int64_t, 3
 
 unsigned blocks_for(std::int64_t threads) { return striding_blocks(threads, kThreads); }
 
-}  // namespace
+}  // namespace kv_quant_cu
 
 void kv_quantise(const KvQuantise& io, void* stream) {
   QuantParams p = params(io.to, io.from.sizes, io.from.strides);

@@ -10,7 +10,7 @@
 #include "kernels/select.cuh"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace lag_scores_cu {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kSelectThreads)
     put(written + j - tail, j);
 }
 
-}  // namespace
+}  // namespace lag_scores_cu
 
 void lag_scores(const LagScores& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);

@@ -12,7 +12,7 @@
 #include "kernels/last_rows_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace last_rows_cu {
 
 constexpr int kKeys = 128;     // keys, and threads, of a block of row_scores
 constexpr int kRows = 8;       // rows of a block
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
   }
 }
 
-}  // namespace
+}  // namespace last_rows_cu
 
 void last_rows(const LastRows& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);

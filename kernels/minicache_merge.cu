@@ -4,7 +4,7 @@
 #include "kernels/minicache_merge_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace minicache_merge_cu {
 
 constexpr int kThreads = 256, kWarp = 32;
 
@@ -52,7 +52,7 @@ __global__ void merge_kernel(MergeParams p) {
   }
 }
 
-}  // namespace
+}  // namespace minicache_merge_cu
 
 void minicache_merge(const MinicacheMerge& io, void* stream) {
   MergeParams p{};

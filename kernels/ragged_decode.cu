@@ -9,7 +9,7 @@
 #include "kernels/ragged_decode_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace ragged_decode_cu {
 
 constexpr int kThreads = 128, kWarp = 32, kWarps = kThreads / kWarp;
 constexpr int kQueries = 8, kRows = 32;
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(DecodeParams p) {
         static_cast<float>((static_cast<double>(top) + log2(total)) / kLog2E);
 }
 
-}  // namespace
+}  // namespace ragged_decode_cu
 
 void ragged_decode(const RaggedDecode& io, void* stream) {
   DecodeParams p{};

@@ -7,7 +7,7 @@
 #include "kernels/row_compare_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace row_compare_cu {
 
 constexpr int kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
 // Terms of a thread that are added in float32 before they go to its float64 sum.
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads) row_compare_kernel(CompareParams p) 
   }
 }
 
-}  // namespace
+}  // namespace row_compare_cu
 
 void row_compare(const RowCompare& io, void* stream) {
   const CompareParams p{io.full.data,

@@ -9,7 +9,7 @@
 #include "kernels/window_scores_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
-namespace {
+inline namespace window_scores_cu {
 
 constexpr int kThreads = 256;
 constexpr int kMaxBlocks = 1024;  // of a pass over all scores
@@ -159,7 +159,7 @@ __global__ void share_ties(const Search* searches, const std::int64_t* above,
   }
 }
 
-}  // namespace
+}  // namespace window_scores_cu
 
 void window_scores(const WindowScores& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);

@@ -107,7 +107,7 @@ def licences(programs: list[pathlib.Path]) -> dict[str, bytes]:
     packages, others = notices.packages_of([str(program) for program in programs])
     for package in notices.packages_of_files({str(font) for font in FONT_FILES}).values():
         packages.setdefault(package, set()).add("kvatlas-viewer")
-    notice = notices.notice(packages, others) + OFFER
+    notice = notices.notice(packages, others, notices.cuda_of(str(programs[0]))) + OFFER
     found = {"NOTICE": notice.encode(), "texts.md": (ROOT / "data/texts/README.md").read_bytes()}
     named: set[str] = set()
     for package in sorted(packages):

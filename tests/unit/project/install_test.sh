@@ -19,6 +19,7 @@ notice=$folder/moved/share/doc/kvatlas/NOTICE
 for words in '^libcli11-dev .*: BSD-3-clause$' '^libhdf5.*, loaded by kvatlas' 'libtorch_cpu.so'; do
   [[ $words == libtorch* && $4 == OFF ]] || grep -q "$words" "$notice" || { echo "the notice lacks $words" && exit 1; }
 done
+! "$program" --version | grep -q CUDA || grep -q '^CUDA runtime' "$notice" || { echo "the notice lacks CUDA" && exit 1; }
 
 libraries=$(ldd "$program")
 ! grep 'not found' <<<"$libraries" || { echo "libraries are missing" && exit 1; }

@@ -110,6 +110,17 @@ bool names_method(const std::string& text) {
 
 /// What a method is called stands in calibrate/policy/method.hpp alone. Runtimes and exporters have
 /// words of their own, some of them the same.
+/// nvcc names a nameless namespace after its source's path, and builds in two folders would differ.
+TEST(Sources, CudaSourcesNameTheirNamespaces) {
+  int read_here = 0;
+  for (const auto& source : project_sources({".cu"})) {
+    if (source.starts_with("tests/")) continue;
+    ++read_here;
+    EXPECT_EQ(read(source).find("\nnamespace {"), std::string::npos) << source;
+  }
+  EXPECT_GT(read_here, 10);
+}
+
 TEST(Sources, NameAMethodInOnePlace) {
   EXPECT_TRUE(names_method("add(\"pod\");"));
   EXPECT_TRUE(names_method("add(\"a/b\", \"lagkv\");"));
