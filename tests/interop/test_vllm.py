@@ -239,89 +239,23 @@ class NumberFormats(unittest.TestCase):
         self.assertLess((got.exp() * (got - expected)).sum(), 1e-3)
 
 
-class Server(unittest.TestCase):
-    """What servers do, on a small model whose cache is far too small for all requests at once."""
+def lazy_options(rolling: bool) -> dict:
+    """Of LLM(), for a small model, four of whose six layers are lazy."""
+    given = arguments(exported(lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)))
+    given["additional_config"]["kvatlas"]["rolling"] = rolling
+    return given | {"skip_tokenizer_init": True}
 
-    @classmethod
-    def setUpClass(cls):
-        cls.model = random_model("Llama")
-        source = random.Random(7)
-        shared = random_prompts(source, [300])[0]
-        cls.requests = []
-        for _ in range(120):
-            (prompt,) = random_prompts(source, [source.choice([3, 20, 64, 100, 200, 333, 500])])
-            if source.random() < 0.3:
-                prompt = shared[: source.randrange(30, 300)] + prompt
-            cls.requests.append((prompt, source.randrange(1, 90)))
 
-    def options(self, rolling: bool) -> dict:
-        document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
-        given = arguments(exported(document))
-        given["additional_config"]["kvatlas"]["rolling"] = rolling
-        return given | {"skip_tokenizer_init": True}
-
-    def alone(self, rolling: bool) -> list[list[int]]:
-        """Each request's tokens when no other runs, as kvatlas computes them too."""
-        with engine(self.model, **self.options(rolling), max_num_seqs=1, enable_prefix_caching=False) as llm:
-            return [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
-
-    def crowded(self, expected: list[list[int]], rolling: bool, rounds: int, **options) -> int:
-        """Runs the requests at once, aborts some of them, and gives the number of preemptions."""
-        source = random.Random(3)
-        tight = {"max_num_batched_tokens": 96, "max_num_seqs": 24, "num_gpu_blocks_override": 90, "max_model_len": 896}
-        with engine(self.model, **self.options(rolling), **(tight | options)) as llm:
-            core, manager = llm.llm_engine, blocks(llm)
-            scheduler = core.engine_core.engine_core.scheduler
-            free, preempted, preempt = manager.block_pool.get_num_free_blocks(), [], scheduler._preempt_request
-            scheduler._preempt_request = lambda *given, **named: (preempted.append(1), preempt(*given, **named))
-            for round in range(rounds):
-                done, gone = {}, set()
-                for i, (prompt, count) in enumerate(self.requests):
-                    core.add_request(f"{round}/{i}", {"prompt_token_ids": prompt}, sampling(count))
-                for step in range(1_000_000):
-                    if not core.has_unfinished_requests():
-                        break
-                    for output in core.step():
-                        if output.finished:
-                            done[int(output.request_id.split("/")[1])] = list(output.outputs[0].token_ids)
-                    alive = [i for i in range(len(self.requests)) if i not in done and i not in gone]
-                    if alive and step % 19 == 0:
-                        gone.add(source.choice(alive[:20]))
-                        core.abort_request([f"{round}/{i}" for i in gone])
-                finished = set(done) - gone
-                self.assertGreater(len(finished), len(self.requests) / 2)
-                self.assertEqual({i: done[i] for i in finished}, {i: expected[i] for i in finished})
-            # No block is lost, and nothing is remembered of the requests.
-            self.assertEqual(manager.block_pool.get_num_free_blocks(), free)
-            for one in manager.coordinator.single_type_managers:
-                self.assertFalse(one.req_to_blocks or one.num_cached_block)
-            return len(preempted)
-
-    def test_a_thousand_requests(self):
-        for rolling, rounds in ((False, 8), (True, 1)):
-            expected = self.alone(rolling)
-            document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
-            few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
-            computed = evaluated(
-                self.model,
-                support.written(document),
-                [self.requests[i][0] for i in few],
-                max(self.requests[i][1] for i in few),
-                *("--as", "vllm", *(["--rolling"] if rolling else [])),
-            )
-            self.assertEqual([expected[i] for i in few], [computed[j][: self.requests[i][1]] for j, i in enumerate(few)])
-            preempted = self.crowded(expected, rolling, rounds, enable_prefix_caching=False)
-            self.assertGreater(preempted, 0)
-            self.crowded(expected, rolling, 1, enable_prefix_caching=True)
-
+class Conversation(unittest.TestCase):
     def test_the_next_turn_of_a_conversation(self):
         """Its prompt holds what was generated, which a prompt sees in full: no generated block may serve it."""
         (first,) = random_prompts(random.Random(9), [200])
         (question,) = random_prompts(random.Random(10), [30])
-        with engine(self.model, **self.options(False), enable_prefix_caching=False) as llm:
+        model, options = random_model("Llama"), lazy_options(rolling=False)
+        with engine(model, **options, enable_prefix_caching=False) as llm:
             (answer,) = generate(llm, [first], 80)
             (expected,) = generate(llm, [first + answer + question], 20)
-        with engine(self.model, **self.options(False), enable_prefix_caching=True) as llm:
+        with engine(model, **options, enable_prefix_caching=True) as llm:
             self.assertEqual(generate(llm, [first], 80), [answer])
             output = llm.generate([{"prompt_token_ids": first + answer + question}], sampling(20), use_tqdm=False)[0]
             self.assertEqual(list(output.outputs[0].token_ids), expected)

@@ -90,7 +90,7 @@ def blocks(llm):
 def sampling(count: int, **more):
     from vllm import SamplingParams
 
-    return SamplingParams(max_tokens=count, temperature=0, ignore_eos=True, detokenize=False, **more)
+    return SamplingParams(**({"max_tokens": count, "temperature": 0, "ignore_eos": True, "detokenize": False} | more))
 
 
 def generate(llm, prompts: list[list[int]], count: int) -> list[list[int]]:

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM under many requests, with a cache far too small for all of them: none sees anything of another, and neither a
+block nor memory is lost. One test goes on for as many seconds as KVATLAS_SOAK_SECONDS says (docs/reliability.md)."""
+
+import collections
+import contextlib
+import json
+import os
+import random
+import statistics
+import sys
+import time
+import unittest
+from pathlib import Path
+
+import support
+import vllm_support
+from test_vllm import SMALL, lazy_document, lazy_options, random_model, random_prompts
+from vllm_support import blocks, engine, evaluated, generate, sampling
+
+# The model is tiny: more threads would mostly wait for each other.
+os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+SECONDS = float(os.environ.get("KVATLAS_SOAK_SECONDS", 40))
+
+
+def setUpModule():
+    vllm_support.install_plugin()
+
+
+@contextlib.contextmanager
+def poisoned(llm, counts: collections.Counter):
+    """Overwrites blocks of the cache, in the arrays of all layers, as soon as nobody may read what is in them:
+
+    - blocks that are freed, except those that prefix caching knows by a hash, for it hands them, as they are, to later
+      requests of the same prompt;
+    - blocks that are handed out anew, those of prefix caching among them, before their new owner writes;
+    - the block that stands in block tables in the place of freed ones.
+
+    The poison is a huge number and not NaN: vLLM's kernel for CPUs, also without the plugin, reads whole blocks and
+    multiplies the values behind a request's last token by zero."""
+    pool = blocks(llm).block_pool
+    runner = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+    arrays = list({array.data_ptr(): array for array in runner.kv_caches}.values())
+    free_blocks, get_new_blocks = pool.free_blocks, pool.get_new_blocks
+
+    def poison(given) -> None:
+        for array in arrays:
+            array[[block.block_id for block in given]] = 1e30
+
+    def free(given) -> None:
+        given = list(given)
+        free_blocks(given)
+        unread = [block for block in given if block.ref_cnt == 0 and not block.is_null and block.block_hash is None]
+        counts["blocks poisoned when freed"] += len(unread)
+        poison(unread)
+
+    def get_new(count: int) -> list:
+        given = get_new_blocks(count)
+        counts["blocks poisoned when handed out"] += len(given)
+        poison(given)
+        return given
+
+    assert all(len(array) == pool.num_gpu_blocks for array in arrays)
+    poison([pool.null_block])
+    pool.free_blocks, pool.get_new_blocks = free, get_new
+    try:
+        yield
+    finally:
+        pool.free_blocks, pool.get_new_blocks = free_blocks, get_new_blocks
+
+
+def resident() -> int:
+    """Bytes of this process."""
+    return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Crowd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = random_model("Llama")
+        source = random.Random(7)
+        shared = random_prompts(source, [300])[0]
+        cls.requests = []
+        for _ in range(120):
+            (prompt,) = random_prompts(source, [source.choice([3, 20, 64, 100, 200, 333, 500])])
+            if source.random() < 0.3:
+                prompt = shared[: source.randrange(30, 300)] + prompt
+            cls.requests.append((prompt, source.randrange(1, 90)))
+
+    def alone(self, rolling: bool) -> list[list[int]]:
+        """Each request's tokens when no other runs, as kvatlas computes them too."""
+        with engine(self.model, **lazy_options(rolling), max_num_seqs=1, enable_prefix_caching=False) as llm:
+            return [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
+
+    @contextlib.contextmanager
+    def crowded(self, rolling: bool, caching: bool, counts: collections.Counter):
+        """An engine whose cache is small, with poison in what nobody may read. Preemptions are counted."""
+        tight = {"max_num_batched_tokens": 96, "max_num_seqs": 24, "num_gpu_blocks_override": 90, "max_model_len": 896}
+        with engine(self.model, **lazy_options(rolling), **tight, enable_prefix_caching=caching) as llm:
+            scheduler = llm.llm_engine.engine_core.engine_core.scheduler
+            preempt = scheduler._preempt_request
+
+            def counted(*given, **named) -> None:
+                counts["preemptions"] += 1
+                preempt(*given, **named)
+
+            scheduler._preempt_request = counted
+            with poisoned(llm, counts):
+                yield llm
+
+    def wave(self, llm, expected: list[list[int]], count: int, source: random.Random, counts: collections.Counter):
+        """Random requests at random moments, some of which are aborted, until all have ended. Those that take the most
+        likely tokens, and are not aborted, have the tokens that they have alone. Then no block is held."""
+        core, pool = llm.llm_engine, blocks(llm).block_pool
+        alive = {}
+        while count or core.has_unfinished_requests():
+            while count and (not alive or source.random() < 0.6):
+                name, number = str(counts["requests"]), source.randrange(len(self.requests))
+                greedy = source.random() < 0.8
+                prompt, length = self.requests[number]
+                core.add_request(name, {"prompt_token_ids": prompt}, sampling(length, temperature=0 if greedy else 1))
+                alive[name] = (number, greedy)
+                counts["requests"] += 1
+                count -= 1
+            for output in core.step():
+                # One that is aborted may still be heard of.
+                if output.finished and output.request_id in alive:
+                    number, greedy = alive.pop(output.request_id)
+                    counts["finished"] += 1
+                    if greedy:
+                        self.assertEqual(list(output.outputs[0].token_ids), expected[number])
+                        counts["compared"] += 1
+            if alive and source.random() < 0.05:
+                name = source.choice(list(alive))
+                core.abort_request([name])
+                del alive[name]
+                counts["aborts"] += 1
+        self.assertFalse(alive)
+        # All but the block that stands in the place of freed ones.
+        self.assertEqual(pool.get_num_free_blocks(), pool.num_gpu_blocks - 1)
+        for one in blocks(llm).coordinator.single_type_managers:
+            self.assertFalse(one.req_to_blocks or one.num_cached_block)
+        self.assertFalse(core.engine_core.engine_core.scheduler.requests)
+
+    def check_counts(self, counts: collections.Counter) -> None:
+        poisoned = ("blocks poisoned when freed", "blocks poisoned when handed out")
+        for what in ("compared", "aborts", "preemptions", *poisoned):
+            self.assertGreater(counts[what], 0, what)
+
+    def test_a_thousand_requests(self):
+        for rolling, waves in ((False, 8), (True, 1)):
+            expected = self.alone(rolling)
+            document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
+            few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
+            computed = evaluated(
+                self.model,
+                support.written(document),
+                [self.requests[i][0] for i in few],
+                max(self.requests[i][1] for i in few),
+                *("--as", "vllm", *(["--rolling"] if rolling else [])),
+            )
+            self.assertEqual([expected[i] for i in few], [computed[j][: self.requests[i][1]] for j, i in enumerate(few)])
+            for caching in (False, True):
+                counts = collections.Counter()
+                with self.crowded(rolling, caching, counts) as llm:
+                    for wave in range(1 if caching else waves):
+                        self.wave(llm, expected, 120, random.Random(wave), counts)
+                self.check_counts(counts)
+
+    def test_for_so_many_seconds(self):
+        expected, counts, source, memory = self.alone(False), collections.Counter(), random.Random(3), []
+        started = time.monotonic()
+        with self.crowded(False, True, counts) as llm:
+            while not memory or memory[-1][0] < SECONDS:
+                self.wave(llm, expected, source.randrange(1, 200), source, counts)
+                memory.append((time.monotonic() - started, resident() / 2**20))
+        self.check_counts(counts)
+        after = [one for one in memory if one[0] > SECONDS / 10]  # what is loaded at first use is there
+        part = max(1, len(after) // 10)
+        first, last = (statistics.fmean(mib for _, mib in some) for some in (after[:part], after[-part:]))
+        said = {"waves": len(memory), "first MiB": round(first, 1), "last MiB": round(last, 1)}
+        said["least and most MiB"] = [round(pick(mib for _, mib in after), 1) for pick in (min, max)]
+        if len(after) > 1:
+            said["MiB an hour"] = round(3600 * statistics.linear_regression(*zip(*after)).slope, 1)
+        print(json.dumps({"seconds": round(memory[-1][0])} | said | counts), file=sys.stderr)
+        if SECONDS >= 600:
+            self.assertLess(abs(last / first - 1), 0.02)
+
+
+if __name__ == "__main__":
+    unittest.main()
