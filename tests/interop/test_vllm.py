@@ -268,39 +268,82 @@ class Refusals(unittest.TestCase):
         cls.model = random_model("Llama")
         cls.document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
 
-    def refusal(self, document: dict | None = None, **options) -> str:
+    def sentence(self, given: dict, model: Path | None = None) -> str:
+        """What vLLM is ended with, before it starts a process or reads a weight."""
         from kvatlas_vllm import PolicyError
+        from vllm import EngineArgs
 
-        given = arguments(exported(document or self.document)) | options
         with self.assertRaises(PolicyError) as raised:
-            with engine(self.model, **given, skip_tokenizer_init=True):
-                pass
-        return str(raised.exception)
+            EngineArgs(str(model or self.model), skip_tokenizer_init=True, **given).create_engine_config()
+        said = str(raised.exception)
+        self.assertTrue(said.isprintable() and len(said) < 300, said)
+        return said
 
     def test_another_model(self):
         other = lazy_document([False, True], 4, 60, **(SMALL | {"layers": 2}))
-        self.assertIn("for a model of 2 layers", self.refusal(other))
+        self.assertIn("for a model of 2 layers", self.sentence(arguments(exported(other))))
 
     def test_what_is_not_served(self):
-        self.assertIn("--disable-hybrid-kv-cache-manager", self.refusal(disable_hybrid_kv_cache_manager=True))
+        file = arguments(exported(self.document))
+        said = self.sentence(file | {"disable_hybrid_kv_cache_manager": True})
+        self.assertIn("--disable-hybrid-kv-cache-manager", said)
         ngram = {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 3}
-        self.assertIn("speculative decoding", self.refusal(speculative_config=ngram))
+        self.assertIn("speculative decoding", self.sentence(file | {"speculative_config": ngram}))
 
     def test_files_that_were_changed(self):
-        given = arguments(exported(self.document))["additional_config"]
-        for change, said in (
-            ({"recent": 0}, "recent: found 0"),
-            ({"lazy_layers": [True]}, "lazy_layers: expected true or false for each layer"),
-            ({"lazy_layers": [False] * 6}, "no layer is lazy"),
-            ({"window": 3}, "window: unknown"),
-            ({"rolling": "no"}, "rolling: expected true or false"),
-        ):
-            self.assertIn(said, self.refusal(additional_config={"kvatlas": given["kvatlas"] | change}))
+        file = arguments(exported(self.document))
+        policy = file["additional_config"]["kvatlas"]
+        deep: list = []
+        for _ in range(100_000):
+            deep = [deep]
+        numbers = (-1, 1.0, float("nan"), float("inf"), 1 << 41, -(10**5000), 10**5000)
+        other = (None, "", "6", "\u202e\n\ud800", True, [], {}, [True], {"kvatlas": {}}, deep, [10**5000], "x" * 10**6)
+        wrong = {
+            "model": (*numbers, *other, policy["model"] | {"window": 3}, policy["model"] | {None: 3}),
+            "lazy_layers": (*numbers, *other, [True] * 5, [True] * 7, [False] * 6, [1] * 6, [True] * 10**6),
+            "initial": (*numbers, *other),
+            "recent": (0, *numbers, *other),
+            "rolling": (0, 1, *numbers, *(value for value in other if value is not True)),
+        }
+        self.assertEqual(set(wrong), set(policy))
+        changed = [(name, policy | {name: value}) for name, values in wrong.items() for value in values]
+        changed += [(name, {key: policy[key] for key in policy if key != name}) for name in policy]
+        shape = policy["model"]
+        for name, count in shape.items():
+            # Also counts that another model may have.
+            for value in (0, 1, count + 1, 1 << 15, *numbers, *other):
+                changed.append(("model", policy | {"model": shape | {name: value}}))
+            changed.append(("model", policy | {"model": {key: shape[key] for key in shape if key != name}}))
+        for key in ("window", "Recent", "", "\u202e\n", "x" * 10**6, None, 3, 10**5000):
+            changed.append(("unknown", policy | {key: 3}))
+        changed += [("additional-config.kvatlas", value) for value in (*numbers, *other)]
+        for word, document in changed:
+            self.assertIn(word, self.sentence(file | {"additional_config": {"kvatlas": document}}))
+
+    def test_foreign_files(self):
+        file = arguments(exported(self.document))
+        documents = (self.document, {"kvatlas": self.document})
+        for given in ({}, {"other": 1}, {"kvatlas ": {}}, None, [], "kvatlas", *documents):
+            self.assertIn("additional-config", self.sentence(file | {"additional_config": given}))
+        # Without the worker extension too, a document is not passed over.
+        for given in documents:
+            self.assertIn("a policy document itself", self.sentence({"additional_config": given}))
+
+    def test_layers_that_cannot_be_lazy(self):
+        for kind, windows in (("Gemma2", [0, 2, 4]), ("Gemma3", [0, 1, 2, 3, 4])):
+            model = random_model(kind)
+            for layer in windows:
+                given = arguments(exported(lazy_document([one == layer for one in range(6)], 4, 60, **SMALL)))
+                self.assertIn(f"layer {layer} of {model} has sliding_attention", self.sentence(given, model))
+        whole = arguments(exported(self.document)) | {"hf_overrides": {"sliding_window": 48}}
+        self.assertIn("layer 1 of", self.sentence(whole, random_model("Mistral")))
 
     def test_a_window_of_the_models_own(self):
         model = random_model("Gemma2")
         document = lazy_document([True, True, False, False, False, True], 4, 60, **SMALL)
-        code = "import sys, json; from vllm import LLM; LLM(sys.argv[1], skip_tokenizer_init=True, "
+        # As for a model whose configuration does not say which layers have one.
+        code = "import sys, json, kvatlas_vllm.plugin; kvatlas_vllm.plugin.check = lambda *_: None; "
+        code += "from vllm import LLM; LLM(sys.argv[1], skip_tokenizer_init=True, "
         code += "dtype='float32', enforce_eager=True, max_model_len=512, **json.loads(sys.argv[2]))"
         done = subprocess.run(
             [sys.executable, "-c", code, model, json.dumps(arguments(exported(document)))],
@@ -320,7 +363,10 @@ class OpenAiServer(unittest.TestCase):
         self.log = tempfile.TemporaryFile("w+")
         environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
         words = [sys.executable, "-c", code, "serve", str(support.MODEL_DIR), "--port", "8731", *map(str, options)]
-        return subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        server = subprocess.Popen(words, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        self.addCleanup(self.log.close)
+        self.addCleanup(server.kill)
+        return server
 
     def said(self) -> str:
         self.log.seek(0)
@@ -356,10 +402,24 @@ class OpenAiServer(unittest.TestCase):
             server.wait(60)
 
     def test_ends_with_a_sentence(self):
-        file = exported(lazy_document([False, True], 4, 60, layers=2))
-        server = self.serve("--config", file, "--dtype", "float32", "--max-model-len", 2048)
-        self.assertEqual(server.wait(120), 1)
-        self.assertIn("kvatlas: the policy is for a model of 2 layers", self.said().splitlines()[-1])
+        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 60)
+        file = exported(document)
+        changed = file.with_name("changed.yaml")
+        changed.write_text(file.read_text("utf-8").replace("recent: 60", "recent: .nan"), encoding="utf-8")
+        other_model = exported(lazy_document([False, True], 4, 60, layers=2))
+        itself = support.written(document).rename(file.with_name("document.yaml"))
+        for words, said in (
+            (("--config", other_model), "kvatlas: the policy is for a model of 2 layers"),
+            (("--config", changed), "kvatlas: additional-config.kvatlas.recent: found nan"),
+            (("--config", file, "--additional-config", "{}"), "kvatlas: additional-config.kvatlas: missing"),
+            (("--additional-config", json.dumps(document)), "kvatlas: additional-config: found a policy document itself"),
+            (("--config", itself), "vllm: error: unrecognized arguments: --schema"),
+        ):
+            with self.subTest(said):
+                server = self.serve(*words, "--dtype", "float32", "--max-model-len", 2048)
+                self.assertNotEqual(server.wait(240), 0)
+                self.assertTrue(self.said().splitlines()[-1].startswith(said), self.said())
+                self.assertNotIn("Traceback", self.said())
 
     def test_ends_without_the_plugin(self):
         file = exported(lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108))

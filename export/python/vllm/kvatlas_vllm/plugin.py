@@ -41,9 +41,9 @@ def _checked(original):
     def create_engine_config(self, *args, **kwargs):
         from vllm.usage.usage_lib import UsageContext
 
-        config = original(self, *args, **kwargs)
         try:
-            settings = read(config.additional_config)
+            settings = read(self.additional_config, self.worker_extension_cls)
+            config = original(self, *args, **kwargs)
             if settings is not None:
                 check(settings, config)
         except PolicyError as error:

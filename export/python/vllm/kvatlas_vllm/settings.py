@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 
+EXPORT = "'kvatlas export --to vllm'"
 NAME = "kvatlas"  # the member of vLLM's additional configuration
 MOST = 1 << 40  # tokens
+EXTENSION = "kvatlas_vllm.worker.KvatlasPolicy"  # the exported file names it beside the policy
 
 
 class PolicyError(ValueError):
@@ -36,24 +39,29 @@ class Settings:
         return max(0, (position + 1 if self.rolling else prompt) - self.recent) // block
 
 
-def read(additional_config) -> Settings | None:
-    """None if the configuration names no policy."""
-    if not isinstance(additional_config, dict) or NAME not in additional_config:
+def read(additional_config, extension: str = "") -> Settings | None:
+    """None if the configuration names no policy; with the worker extension of the exported file it has to name one."""
+    outer = additional_config if isinstance(additional_config, dict) else {}
+    given = outer.get(NAME)
+    if any(isinstance(one, dict) and _shown(one.get("schema")).startswith("'kvatlas.") for one in (outer, given)):
+        raise PolicyError(f"additional-config: found a policy document itself; {EXPORT} makes of it what is read here")
+    if NAME not in outer:
+        if extension == EXTENSION:
+            raise PolicyError(f"additional-config.{NAME}: missing, though the worker extension of a policy is named")
         return None
-    given = additional_config[NAME]
     if not isinstance(given, dict):
-        raise PolicyError(f"additional-config.{NAME}: expected an object, as 'kvatlas export --to vllm' writes it")
+        raise PolicyError(f"additional-config.{NAME}: expected an object, as {EXPORT} writes it")
     known = {"model", "lazy_layers", "initial", "recent", "rolling"}
-    for key in sorted(set(given) ^ known):
+    for key in sorted(set(given) ^ known, key=_shown):
         what = "missing" if key in known else "unknown"
-        raise PolicyError(f"additional-config.{NAME}.{key}: {what}; export the policy anew")
+        raise PolicyError(f"additional-config.{NAME}: {_shown(key)} is {what}; export the policy anew")
     model = given["model"]
     if not isinstance(model, dict) or set(model) != {"layers", "heads", "kv_heads", "head_dim"}:
         raise PolicyError(f"additional-config.{NAME}.model: expected layers, heads, kv_heads and head_dim")
     shape = {key: _count(model[key], f"model.{key}", 1, 1 << 16) for key in model}
     lazy = given["lazy_layers"]
     if not isinstance(lazy, list) or not all(isinstance(one, bool) for one in lazy) or len(lazy) != shape["layers"]:
-        raise PolicyError(f"additional-config.{NAME}.lazy_layers: expected true or false for each layer")
+        raise PolicyError(f"additional-config.{NAME}.lazy_layers: expected true or false for each layer of the model")
     if not any(lazy):
         raise PolicyError(f"additional-config.{NAME}.lazy_layers: no layer is lazy, and nothing would be saved")
     if not isinstance(given["rolling"], bool):
@@ -64,8 +72,16 @@ def read(additional_config) -> Settings | None:
 
 def _count(value, place: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise PolicyError(f"additional-config.{NAME}.{place}: found {value!r}, expected {least} to {most}")
+        raise PolicyError(f"additional-config.{NAME}.{place}: found {_shown(value)}, expected {least} to {most}")
     return value
+
+
+def _shown(value) -> str:
+    """In one short line, whatever it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return "an enormous number"
 
 
 def check(settings: Settings, config) -> None:
@@ -73,18 +89,23 @@ def check(settings: Settings, config) -> None:
     whole configuration."""
     model, parallel, cache = config.model_config, config.parallel_config, config.cache_config
     text = model.hf_text_config
-    found = {
-        "layers": text.num_hidden_layers,
-        "heads": text.num_attention_heads,
-        "kv_heads": model.get_total_num_kv_heads(),
-        "head_dim": model.get_head_size(),
-    }
-    for what, count in found.items():
-        if count != getattr(settings, what):
+    for name, what, count in (
+        ("layers", "layers", getattr(text, "num_hidden_layers", 0)),
+        ("heads", "heads", getattr(text, "num_attention_heads", 0)),
+        ("kv_heads", "KV heads", model.get_total_num_kv_heads()),
+        ("head_dim", "numbers a head", model.get_head_size()),
+    ):
+        if count != getattr(settings, name):
             raise PolicyError(
-                f"the policy is for a model of {getattr(settings, what)} {what.replace('_', ' ')}, and {model.model} "
-                f"has {count}: export it for this model"
+                f"the policy is for a model of {getattr(settings, name)} {what}, and {model.model} has {count}: "
+                "export it for this model"
             )
+    # Where the model does not name each layer's kind, a window is that of all layers.
+    same = "sliding_attention" if cache.sliding_window else "full_attention"
+    kinds = getattr(text, "layer_types", None) or [same] * settings.layers
+    for layer, (lazy, kind) in enumerate(zip(settings.lazy, kinds)):
+        if lazy and kind not in ("attention", "full_attention"):
+            raise PolicyError(f"layer {layer} of {model.model} has {kind} and cannot be lazy: export without it")
     refused = {
         "pipeline parallelism": parallel.pipeline_parallel_size > 1,
         "context parallelism": max(parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size) > 1,
