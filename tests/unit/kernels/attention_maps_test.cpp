@@ -218,6 +218,20 @@ TEST_P(AttentionMapsTest, NonFiniteInputsSpoilOnlyTheirRowsAndColumns) {
   }
 }
 
+TEST_P(AttentionMapsTest, InfiniteScoresAreNothingBelowAndSpoilTheirRowAbove) {
+  const Tensor<3> ones({1, 1, 1}, {1, 3, 1}, memory());
+  const auto lse_of = [&](const std::vector<float>& keys) {
+    const Tensor<3> k(keys, {1, 3, 1}, memory());
+    const Guarded<float> lse(3, 0.0f, memory());
+    row_logsumexp({{ones.view, k.view, 1.0f}, {lse.data(), {1, 3}, memory()}}, exec());
+    return lse.values();
+  };
+  const auto above = lse_of({0, kInf, 0});
+  EXPECT_EQ(above[0], 0);
+  EXPECT_TRUE(std::isnan(above[1]) && std::isnan(above[2]));
+  EXPECT_EQ(lse_of({-kInf, 0, -kInf}), (std::vector<float>{-kInf, 0, 0}));
+}
+
 TEST_P(AttentionMapsTest, ZerosDenormalsAndHugeScores) {
   const Case c{1, 1, 50, 16, 8, 2};
   for (const float size : {0.0f, 1e-42f, 1e-20f, 3.0f}) {
@@ -252,11 +266,20 @@ TEST_P(AttentionMapsTest, EmptyInputsAndOptionalOutputs) {
   attention_maps({.scores = {x.view, x.view, 1.0f},
                   .lse = {lse.data(), {1, 5}, memory()},
                   .block = 2,
-                  .levels = {{{}, {max.data(), {1, 3, 3}, memory()}}},
+                  .levels = {{{}, {max.data(), {1, 3, 3}, memory()}}, {}},
                   .column_sums = {}},
                  exec());
   EXPECT_TRUE(max.intact());
   for (const float value : max.values()) EXPECT_GE(value, 0);
+  const Guarded<float> columns(5, -7.0f, memory());
+  attention_maps({.scores = {x.view, x.view, 1.0f},
+                  .lse = {lse.data(), {1, 5}, memory()},
+                  .levels = {},
+                  .column_sums = {columns.data(), {1, 5}, memory()}},
+                 exec());
+  float sum = 0;
+  for (const float value : columns.values()) sum += value;
+  EXPECT_NEAR(sum, 5, 1e-5);
 }
 
 TEST(AttentionMapsArguments, ShapesThatDoNotFitAreNamed) {

@@ -117,6 +117,19 @@ TEST_P(JsDivergenceTest, DisjointRowsAreOneApart) {
   expect_near(js, reference(s, probs).mean);
 }
 
+TEST_P(JsDivergenceTest, NeitherRoundingNorRowsThatSumToMoreLeaveTheUnitInterval) {
+  Random random(8);
+  const Shape s{2, 1, 200, 40};
+  auto probs = random_rows(random, s);  // the second layer differs from the first in last bits
+  for (std::size_t i = 0; i < probs.size() / 2; ++i)
+    probs[probs.size() / 2 + i] = std::nextafter(probs[i], random.integer(0, 1) ? 1.0f : 0.0f);
+  for (const float divergence : run(s, probs).per_row) {
+    EXPECT_GE(divergence, 0);
+    EXPECT_LE(divergence, 1e-5f);
+  }
+  EXPECT_EQ(run({2, 1, 1, 2}, {2, 0, 0, 2}).mean, (std::vector<float>{0, 1, 1, 0}));
+}
+
 TEST_P(JsDivergenceTest, SparseRowsMatchTheReference) {
   Random random(5);
   const Shape s{7, 1, 3, 3000};

@@ -155,6 +155,14 @@ TEST_P(LagScoresTest, ScoresOfAPartitionSumToTwo) {
     }
 }
 
+TEST_P(LagScoresTest, ATokenFarOutsideItsReferenceTakesTheWholeWeight) {
+  // Keys of the second partition are from 0 to 1. Token 2 is 10000 in one channel, and its
+  // deviation of 7071 too much for an exponential; all others deviate by 0, as all values do.
+  const std::vector<float> keys = {.5f, .5f, .5f, .5f, 1e4f, 0, .5f, .5f, 0, 0, 1, 1, 0, 0, 1, 1};
+  const auto got = run({1, 8, 2, 2, 0, {4}}, keys, std::vector<float>(16, 1));
+  EXPECT_EQ(got[0], (std::vector<float>{0.25f, 0.25f, 1.25f, 0.25f}));
+}
+
 TEST_P(LagScoresTest, ManyLagsGiveWhatEachGivesAlone) {
   Random random(33);
   const Case all{2, 500, 20, 20, 5, {128, 17, 60, 400}};
@@ -291,9 +299,16 @@ TEST(LagRatio, IsADecimalOrAFraction) {
   EXPECT_EQ(kept_of_partition("0.25", 128), 32);
   EXPECT_EQ(kept_of_partition(".5", 128), 64);
   EXPECT_EQ(kept_of_partition("1/6", 128), 21);
+  EXPECT_EQ(kept_of_partition("0.123456789", 1000), 123);
+  for (const char* whole : {"1", "1.0", "2/2"}) EXPECT_EQ(kept_of_partition(whole, 128), 128);
+  EXPECT_EQ(kept_of_partition(std::string_view("0.2599").substr(0, 4), 100), 25);
   for (const char* text : {"-0.25", "-0/1", "0.1234567890", "1e-1", "0.", "", "1/"})
     EXPECT_THAT(error_of([&] { kept_of_partition(text, 128); }),
                 testing::HasSubstr("of at most 9 digits or decimals"))
+        << text;
+  for (const char* text : {"0", "0.0", "0/4", "1/0", "0/0", "3/2", "1.5", "2"})
+    EXPECT_THAT(error_of([&] { kept_of_partition(text, 128); }),
+                HasSubstr("expected more than 0 and at most 1"))
         << text;
 }
 

@@ -315,6 +315,7 @@ TEST_P(LastRowsTest, LongRowsKeepTheirPrecision) {
 
 TEST_P(LastRowsTest, EmptyInputs) {
   EXPECT_TRUE(run({0, 1, 2, 5, 4}, {}, std::vector<float>(20)).probs.empty());
+  EXPECT_TRUE(run({0, 0, 1, 5, 4}, {}, {}).probs.empty());
   EXPECT_TRUE(run({2, 1, 0, 0, 4}, {}, {}).probs.empty());
   EXPECT_TRUE(run({2, 1, 0, 3, 4}, {}, std::vector<float>(12)).probs.empty());
   Case c{1, 1, 1, 4, 0};

@@ -109,6 +109,19 @@ TEST(LayerBudgets, WhatTheCapCutsOffIsLostByThePaperAndGoesToOtherLayersInTheExa
   EXPECT_THAT(layer_budgets(Integers{13, 7, 4}, 4, 100, 1).exact, ElementsAre(4, 4, 4));
 }
 
+TEST(LayerBudgets, OfNothingAreNothingAndOneCountIsEnoughForAll) {
+  for (const LayerBudgets& none : {layer_budgets({{0, 0}}, 0, 5), layer_budgets({{0, 0}}, 3, 0)}) {
+    EXPECT_THAT(none.raw, ElementsAre(0, 0));
+    EXPECT_THAT(none.scaled, ElementsAre(0, 0));
+    EXPECT_THAT(none.exact, ElementsAre(0, 0));
+  }
+  // bs = 1, raw = (1, 0), scaled = 1 * 2 // 1, cut to bs; the other layer gets what is left.
+  const LayerBudgets one = layer_budgets({{1, 0}}, 1, 9, 1);
+  EXPECT_THAT(one.raw, ElementsAre(1, 0));
+  EXPECT_THAT(one.scaled, ElementsAre(1, 0));
+  EXPECT_THAT(one.exact, ElementsAre(1, 1));
+}
+
 TEST(LayerBudgets, GivesAllPositionsWhereTheBudgetCoversThem) {
   const Integers counts = {10, 10};
   EXPECT_THAT(layer_budgets(counts, 9, 5).exact, ElementsAre(5, 5));
@@ -218,6 +231,13 @@ TEST(LayerBudgets, RefusesWhatMakesNoSense) {
   const Integers counts = {std::int64_t{1} << 50, 0};
   EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, 1 << 24, 1 << 30); }),
               testing::HasSubstr("too many"));
+  EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, 1, 1 << 30); }),
+              testing::HasSubstr("too many"));
+  EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, 1 << 24, 1); }),
+              testing::HasSubstr("too many"));
+  for (const auto& [base, positions] : {std::pair{-1, 1}, {1, -1}})
+    EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, base, positions); }),
+                testing::HasSubstr("need layers, a budget"));
   EXPECT_THAT(testing_support::error_of([] {
                 progressive_budgets([](std::int64_t) { return Integers{1}; }, 1, -1, 1, 1);
               }),

@@ -101,6 +101,7 @@ TEST_P(MinicacheMergeTest, EqualOppositeAndZeroVectors) {
   EXPECT_NEAR(run(a, a).lower[1], 4, 1e-6);
   EXPECT_NEAR(run(a, minus, 0.6).lower[1], -4, 1e-6);
   EXPECT_NEAR(run(a, minus, 0.4).upper[1], 8, 1e-6);
+  EXPECT_NEAR(run(a, minus, 0.5).lower[1], -4, 1e-6);
   EXPECT_EQ(run(a, zero), (Merged{a, zero}));
   EXPECT_EQ(run(zero, a), (Merged{zero, a}));
   EXPECT_EQ(run(zero, zero), (Merged{zero, zero}));

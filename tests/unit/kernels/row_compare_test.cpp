@@ -81,6 +81,17 @@ TEST_P(RowCompareTest, EqualRowsDoNotDifferAndDisjointOnesDifferByAll) {
   EXPECT_EQ(apart.same[0], 0);
 }
 
+TEST_P(RowCompareTest, RoundingMakesNoDivergenceNegative) {
+  Random random(5);
+  for (int round = 0; round < 100; ++round) {
+    auto row = random.normals(30), near = row;
+    for (auto& value : near) value = std::nextafter(value, random.integer(0, 1) ? 9.0f : -9.0f);
+    const float divergence = rows(row, near).kl[0];
+    EXPECT_GE(divergence, 0);
+    EXPECT_LE(divergence, 2e-6f);
+  }
+}
+
 TEST_P(RowCompareTest, KnownValueAndTies) {
   // P = (1/2, 1/2), Q = (1/4, 3/4)
   const Compared got = rows({1, 1}, {0, std::log(3.0f)});

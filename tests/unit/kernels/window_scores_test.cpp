@@ -211,11 +211,13 @@ TEST_P(SelectionTest, TiesGoToTheLowerLayer) {
 
 TEST_P(SelectionTest, ManyK) {
   Random random(24);
-  const auto values = random.normals(600);
+  auto values = random.normals(600), apart = values;
+  for (float& value : apart) value = std::exp(30 * value);  // of hundreds of magnitudes
   std::vector<std::int64_t> k(600);
   std::iota(k.begin(), k.end(), 1);
-  EXPECT_EQ(counts({4, 1, 150}, values, k),
-            counts_on(kReference, Memory::host, {4, 1, 150}, values, k));
+  for (const auto& scores : {values, apart})
+    EXPECT_EQ(counts({4, 1, 150}, scores, k),
+              counts_on(kReference, Memory::host, {4, 1, 150}, scores, k));
 }
 
 TEST_P(SelectionTest, PositionsMatchTheReference) {
@@ -280,6 +282,17 @@ TEST(WindowScoresArguments, AreChecked) {
   EXPECT_EQ(error_of([&] { top_counts(top); }), "k is 9, expected 0 to 8");
   top.k = {3, 4};
   EXPECT_EQ(error_of([&] { top_counts(top); }), "counts has shape [1, 2], expected [2, 2]");
+  top.k = {3};
+  top.counts.memory = Memory::device;
+  EXPECT_EQ(error_of([&] { top_counts(top); }), "counts lies in device memory, the inputs do not");
+  top.counts = {nullptr, {1, 2}};
+  EXPECT_EQ(error_of([&] { top_counts(top); }), "counts has no data");
+  top.counts = {out, {1, 1}};
+  top.scores = {nullptr, {1, 2, 2}};
+  EXPECT_EQ(error_of([&] { top_counts(top); }), "scores has no data");
+  top.scores = {values, {1, 1, std::int64_t{1} << 31}};
+  EXPECT_EQ(error_of([&] { top_counts(top); }),
+            "scores a layer is 2147483648, expected 0 to 2147483647");
 }
 
 }  // namespace
