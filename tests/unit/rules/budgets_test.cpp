@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "calibrate/rules/rules.hpp"
 
 namespace kvatlas::calibrate {
@@ -21,11 +22,16 @@ TEST(BudgetSummary, MeansRoundedToTheirSum) {
   EXPECT_DOUBLE_EQ(summary.deviation[0], 1);
   EXPECT_THAT(summary.least, ElementsAre(10, 20, 28));
   EXPECT_THAT(summary.most, ElementsAre(12, 21, 30));
+  EXPECT_THROW(summarise_budgets({}), Error);
 }
 
 TEST(PyramidBudgets, FallLinearlyToTheSameTotal) {
   const auto budgets = pyramid_budgets(100, 5);
   EXPECT_THAT(budgets, ElementsAre(195, 148, 100, 52, 5));  // 195, 147.5, 100, 52.5, 5
+  EXPECT_THAT(pyramid_budgets(1000, 2), ElementsAre(1950, 50));
+  EXPECT_THAT(pyramid_budgets(0, 2), ElementsAre(0, 0));
+  EXPECT_THROW(pyramid_budgets(-1, 2), Error);
+  EXPECT_THROW(pyramid_budgets(1, 0), Error);
   for (const std::int64_t mean : {1, 48, 112, 1008})
     for (const std::int64_t layers : {1, 2, 30, 80}) {
       const auto some = pyramid_budgets(mean, layers);
@@ -60,6 +66,9 @@ TEST(ShrinkingWindows, HoldAsManyTokensAsTrimmedLayers) {
 TEST(Retention, SharesOfEachSampleCountAlike) {
   const auto shares = retention_shares({{1, 3}, {200, 200}});
   EXPECT_THAT(shares, ElementsAre(0.375, 0.625));
+  // A sample of which nothing is retained adds nothing.
+  EXPECT_THAT(retention_shares({{1, 0}, {0, 0}}), ElementsAre(0.5, 0));
+  EXPECT_TRUE(retention_shares({}).empty());
 }
 
 TEST(LagLength, FollowsTheFormula) {
@@ -76,12 +85,18 @@ TEST(LagLength, FollowsTheFormula) {
     }
 }
 
+TEST(LagLength, OfNoTokensIsNothingCompressed) { EXPECT_EQ(lag_compression(0, {16, 128, 32}), 0); }
+
 TEST(RecommendLag, BestScoreThatCompressesEnough) {
   const std::vector<double> compression = {0.3, 0.5, 0.6, 0.7}, score = {1, 0.8, 0.8, 0.4};
   EXPECT_THAT(recommend_lag(compression, score, 0.2), Optional(Eq(0u)));
   EXPECT_THAT(recommend_lag(compression, score, 0.5), Optional(Eq(2u)));
   EXPECT_THAT(recommend_lag(compression, score, 0.65), Optional(Eq(3u)));
+  EXPECT_THAT(recommend_lag(compression, score, 0.7), Optional(Eq(3u)));
   EXPECT_EQ(recommend_lag(compression, score, 0.8), std::nullopt);
+  // Of equal scores the greater compression's, of equal ones of these the first.
+  const std::vector<double> falling = {0.9, 0.9, 0.8}, same = {1, 1, 1};
+  EXPECT_THAT(recommend_lag(falling, same, 0.5), Optional(Eq(0u)));
 }
 
 }  // namespace

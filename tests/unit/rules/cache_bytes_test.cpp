@@ -110,6 +110,258 @@ TEST(CacheBytes, OfSharedKeys) {
   const Policy policy{.name = "pod", .parts = {part}};
   EXPECT_DOUBLE_EQ(cache_bytes(policy, load_of(1000)).total(),
                    kRow * 8 * 1000 - kRow / 2 / 2 * 900);
+  for (const int head : {0, 1}) part.lowest[head][3] = 3;
+  part.lowest[3][3] = 2;
+  EXPECT_DOUBLE_EQ(cache_bytes({.name = "pod", .parts = {part}}, load_of(1000)).total(),
+                   kRow * 8 * 1000 - kRow / 2 / 2 * 900);
+  std::swap(part.lowest[0], part.lowest[2]);
+  std::swap(part.lowest[1], part.lowest[3]);
+  EXPECT_DOUBLE_EQ(cache_bytes({.name = "pod", .parts = {part}}, load_of(1000)).total(),
+                   kRow * 8 * 1000 - kRow / 2 / 2 * 900);
+}
+
+TEST(CacheBytes, OfSelections) {
+  struct Said {
+    const char* policy;
+    double tokens;  // of each layer, of 1010
+    bool by_input;
+  };
+  for (const auto& [text, tokens, by_input] :
+       {Said{"snapkv:window=16,budget=100", 100, false}, Said{"h2o:budget=100", 100, false},
+        Said{"criticalkv:window=16,budget=100", 100, false}, Said{"tova:budget=100", 100, false},
+        Said{"keydiff:budget=100", 100, false}, Said{"expected-attention:budget=100", 100, false},
+        Said{"adakv:window=16,budget=100", 100, true},
+        Said{"dynamickv:window=16,budget=100", 100, true},
+        Said{"headkv:window=16,budget=100", 100, true}, Said{"kvzip:budget=100", 100, true},
+        Said{"kvzip:budget=100,layerwise=1", 100, true},
+        // 5 of 51 chunks, of which the last has 10 tokens; one of 13, the last of 50 tokens, better
+        // than which a chunk outside the window can be
+        Said{"chunkkv:window=16,budget=100,chunk=20", 90, false},
+        Said{"chunkkv:window=16,budget=100,chunk=80", 50, true},
+        Said{"snapkv:window=16,budget=100+kv4", 100, false},
+        Said{"snapkv:window=16,budget=100+kv4:residual=50", 100, true},
+        Said{"snapkv:window=16,budget=2000", 1010, false}, Said{"tova:budget=2000", 1010, false}}) {
+    SCOPED_TRACE(text);
+    const Policy policy = parse_policy(text);
+    for (const std::int64_t more : {0, 7}) {
+      const CacheBytes bytes = cache_bytes(policy, load_of(1010, more));
+      for (const auto& layer : bytes.layers)
+        EXPECT_EQ(layer.tokens, tokens + static_cast<double>(more));
+      EXPECT_EQ(bytes.by_input, by_input);
+      if (policy.kv_bits == 16) {
+        EXPECT_EQ(bytes.total(), kRow * 8 * (tokens + static_cast<double>(more)));
+      }
+    }
+    EXPECT_EQ(cache_bytes(policy, load_of(10)).layers[3].tokens, 10) << "shorter than the window";
+  }
+}
+
+TEST(CacheBytes, OfBudgetsThatLayersShare) {
+  // A layer with a window of 20 has room for 12 tokens before the last 8; the other five full ones
+  // share what it leaves of 6 x 32.
+  CacheLoad load = load_of(1000);
+  load.shape.windows = {0, 0, 20, 0, 0, 0, 0, 0};
+  const CacheBytes bytes = cache_bytes(
+      parse_policy("pyramid-layers:layers=2,initial=4,recent=28+headkv:window=8,budget=40"), load);
+  std::vector<double> tokens;
+  for (const auto& layer : bytes.layers) tokens.push_back(layer.tokens);
+  EXPECT_EQ(tokens, (std::vector<double>{44, 44, 20, 44, 44, 44, 32, 32}));
+  EXPECT_EQ(bytes.total(), kRow * (5 * 44 + 20 + 2 * 32));
+  // A window shorter than the last tokens leaves no room.
+  load.shape.windows = {5, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(cache_bytes(parse_policy("dynamickv:window=8,budget=36"), load).total(),
+            kRow * (7 * (8 + 32) + 5));
+  // Without a window of last tokens: 8 x 40, of which a layer has 20.
+  load.shape.windows = {20, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(cache_bytes(parse_policy("kvzip:budget=41"), load).total(),
+            kRow * (20 + 6 * 44 + 1 * 44));
+  // A layer of which one head is trimmed shares too.
+  Policy heads = lazy_policy({1, 0, 0, 0, 0, 0, 0, 0});
+  std::get<SimLayerKv>(heads.parts[0]).fixed->at(1) = {1, 0};
+  heads.parts.push_back(parse_policy("headkv:window=8,budget=40").parts[0]);
+  const CacheBytes mixed = cache_bytes(heads, load_of(1000));
+  EXPECT_EQ(mixed.layers[1].tokens, 64);
+  EXPECT_EQ(mixed.total(), kRow * (64 + (64 + 40) / 2 + 6 * 40));
+}
+
+TEST(CacheBytes, OfFixedBudgets) {
+  DynamicKv of_layers;
+  of_layers.select.window = 16;
+  of_layers.fixed = {10, 20, 30, 40, 50, 60, 70, 80};
+  const CacheBytes layers = cache_bytes({.name = "fixed", .parts = {of_layers}}, load_of(1000));
+  EXPECT_EQ(layers.total(), kRow * (360 + 8 * 16));
+  EXPECT_EQ(layers.layers[7].tokens, 96);
+  EXPECT_FALSE(layers.by_input);
+  HeadKv of_heads;
+  of_heads.select.window = 16;
+  of_heads.fixed.emplace(8, std::vector<std::int64_t>{10, 50});
+  const CacheBytes heads = cache_bytes({.name = "fixed", .parts = {of_heads}}, load_of(1000));
+  EXPECT_EQ(heads.total(), kRow * 8 * (26 + 66) / 2);
+  EXPECT_EQ(heads.layers[0].tokens, 66);
+  EXPECT_FALSE(heads.by_input);
+}
+
+TEST(CacheBytes, OfBaselinesOfLayers) {
+  const CacheBytes top =
+      cache_bytes(parse_policy("pyramid-layers:layers=2,initial=4,recent=28"), load_of(1000, 3));
+  EXPECT_EQ(top.layers[5].tokens, 1003);
+  EXPECT_EQ(top.layers[6].tokens, 35);
+  EXPECT_EQ(top.total(), kRow * (6 * 1003 + 2 * 35));
+  EXPECT_FALSE(top.by_input);
+  // More layers than there are: all.
+  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=20,initial=4,recent=28"), load_of(1000))
+                .total(),
+            kRow * 8 * 32);
+  const CacheBytes linear = cache_bytes(
+      parse_policy("pyramid-layers:layers=4,initial=4,recent=28,shape=linear"), load_of(1000));
+  EXPECT_EQ(linear.total(), kRow * (4 * 1000 + 4 * 32));
+  EXPECT_GT(linear.layers[3].tokens, linear.layers[4].tokens);
+  EXPECT_FALSE(linear.by_input);
+  // Which layers are drawn differs, and without `layers` how many: the mean over their heads.
+  for (const char* text : {"random-layers:layers=2,initial=4,recent=28",
+                           "pyramid-layers:threshold=0.8,initial=4,recent=28"}) {
+    CacheLoad load = load_of(1000);
+    EXPECT_EQ(cache_bytes(parse_policy(text), load).total(), kRow * 8 * 1000);
+    load.lazy_rates.emplace(8, std::vector<double>{0.5, 0});
+    const CacheBytes bytes = cache_bytes(parse_policy(text), load);
+    EXPECT_EQ(bytes.layers[0].tokens, 0.75 * 1000 + 0.25 * 32);
+    EXPECT_EQ(bytes.total(), kRow * 8 * bytes.layers[0].tokens);
+    EXPECT_TRUE(bytes.by_input);
+  }
+}
+
+TEST(CacheBytes, OfLazyHeadsByTheInput) {
+  const Policy policy =
+      parse_policy("simlayerkv:threshold=0.8,initial=4,recent=60,granularity=head");
+  CacheLoad load = load_of(1000);
+  load.lazy_rates.emplace(8, std::vector<double>{0.5, 0});
+  const CacheBytes bytes = cache_bytes(policy, load);
+  EXPECT_EQ(bytes.layers[0].tokens, 1000);
+  EXPECT_EQ(bytes.total(), kRow * 8 * (0.5 * (0.5 * 1000 + 0.5 * 64) + 0.5 * 1000));
+  load.lazy_rates.emplace(8, std::vector<double>{0.25});  // of whole layers
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 0.75 * 1000 + 0.25 * 64);
+}
+
+TEST(CacheBytes, OfQueryHeadsThatKeepTokensOfTheirOwn) {
+  CacheLoad load = load_of(1000);
+  const Policy policy = parse_policy("snapkv:window=16,budget=100,heads=query");
+  EXPECT_THAT(testing_support::error_of([&] { cache_bytes(policy, load); }),
+              HasSubstr("query heads"));
+  load.shape.heads = 8;  // four to a KV head
+  EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 100 * 4);
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 100);
+  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=2,initial=4,recent=28+"
+                                     "snapkv:window=16,budget=100,heads=query"),
+                        load)
+                .total(),
+            kRow * (6 * 100 * 4 + 2 * 32));
+  // Trimmed for half of the inputs: 64 tokens once, or 100 four times.
+  load.lazy_rates.emplace(8, std::vector<double>{0.5});
+  EXPECT_DOUBLE_EQ(cache_bytes(parse_policy("simlayerkv:threshold=0.8,initial=4,recent=60+"
+                                            "snapkv:window=16,budget=100,heads=query"),
+                               load)
+                       .total(),
+                   kRow * 8 * (0.5 * 64 + 0.5 * 400));
+}
+
+TEST(CacheBytes, OfCutPartitions) {
+  // As above, 424 tokens of 1000; ten more are uncut. L2 leaves the first two layers alone.
+  const CacheBytes bytes =
+      cache_bytes(parse_policy("lagkv:sink=16,lag=128,ratio=1/4,variant=l2"), load_of(1000, 10));
+  EXPECT_EQ(bytes.layers[0].tokens, 1010);
+  EXPECT_EQ(bytes.layers[1].tokens, 1010);
+  EXPECT_EQ(bytes.layers[2].tokens, 434);
+  EXPECT_EQ(bytes.total(), kRow * (2 * 1010 + 6 * 434));
+}
+
+TEST(CacheBytes, OfABudgetWhileDecoding) {
+  struct Said {
+    std::int64_t prompt, new_tokens;
+    double tokens, whole;  // whole: if the prompt is not cut first
+  };
+  // 30 tokens are chosen when every 8 new ones are there, before the next one is read.
+  for (const auto& [prompt, new_tokens, tokens, whole] :
+       {Said{60, 0, 30, 60}, Said{60, 1, 31, 61}, Said{60, 8, 38, 68}, Said{60, 9, 31, 31},
+        Said{60, 17, 31, 31}, Said{20, 0, 20, 20}, Said{20, 9, 29, 29}, Said{20, 17, 31, 31}}) {
+    SCOPED_TRACE(new_tokens);
+    const CacheLoad load = load_of(prompt, new_tokens);
+    for (const auto& [end, expected] : {std::pair{"", tokens}, {",prompt=whole", whole}}) {
+      const CacheBytes bytes = cache_bytes(
+          parse_policy(std::string("decoding:budget=30,every=8,by=keydiff") + end), load);
+      EXPECT_EQ(bytes.layers[0].tokens, expected);
+      EXPECT_EQ(bytes.total(), kRow * 8 * expected);
+      EXPECT_FALSE(bytes.by_input);
+    }
+  }
+  // Which of the last tokens are in groups of codes yet, the input says; a format that rounds each
+  // token by itself has none to wait for.
+  const auto by_input = [](const std::string& end, std::int64_t new_tokens) {
+    return cache_bytes(parse_policy("decoding:budget=30,every=8,by=keydiff+" + end),
+                       load_of(60, new_tokens))
+        .by_input;
+  };
+  EXPECT_FALSE(by_input("kv4", 0));
+  EXPECT_TRUE(by_input("kv4", 1));
+  EXPECT_TRUE(by_input("kv4:residual=10", 0));
+  EXPECT_TRUE(by_input("precision:keys=fp8,values=int4", 5));
+  EXPECT_FALSE(by_input("precision:keys=fp8,values=16", 5));
+}
+
+TEST(CacheBytes, OfMergedLayers) {
+  // Layers 4 and 5, and 6 and 7, store half of each row of 64 values and its norm of 2 bytes, but
+  // for the last 100 tokens.
+  const auto merged = [](double layers, double rows, double row_bytes) {
+    return layers * 2 * 2 * rows * (row_bytes / 2 - 2);
+  };
+  const CacheBytes bytes = cache_bytes(parse_policy("minicache:recent=100"), load_of(1000, 10));
+  EXPECT_EQ(bytes.layers[3].bytes, kRow * 1010);
+  EXPECT_EQ(bytes.layers[4].bytes, kRow * 1010 - merged(1, 900, 128));
+  EXPECT_EQ(bytes.total(), kRow * 8 * 1010 - merged(4, 900, 128));
+  EXPECT_EQ(cache_bytes(parse_policy("minicache:recent=100"), load_of(50)).total(), kRow * 8 * 50);
+  CacheLoad load = load_of(1000);
+  load.shape.layers = 6;  // layer 5 has nobody to merge with
+  EXPECT_EQ(cache_bytes(parse_policy("minicache:recent=100"), load).total(),
+            kRow * 6 * 1000 - merged(2, 900, 128));
+  // At 4 bits a row takes 40 bytes; those of the last 200 tokens stay at 16 bits.
+  EXPECT_DOUBLE_EQ(
+      cache_bytes(parse_policy("minicache:recent=100+kv4:residual=200"), load_of(1000)).total(),
+      8 * 2 * 2 * (800 * 40 + 200 * 128) - merged(4, 800, 40) - merged(4, 100, 128));
+}
+
+TEST(CacheBytes, OfWhatOnlyTheInputKnowsIsTheMost) {
+  const std::string share = "share-values", pod = "pod";
+  for (const auto& text : {share, pod}) {
+    const CacheBytes bytes = cache_bytes(parse_policy(text), load_of(1000));
+    EXPECT_EQ(bytes.total(), kRow * 8 * 1000);
+    EXPECT_TRUE(bytes.by_input);
+  }
+  EXPECT_FALSE(cache_bytes(parse_policy("quest:page=16,budget=32"), load_of(1000)).by_input);
+}
+
+TEST(CacheBytes, OfNoPromptAreNone) {
+  Pod part;
+  part.lowest.assign(4, {0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(cache_bytes({.name = "pod", .parts = {part}}, load_of(0)).total(), 0);
+  EXPECT_EQ(greatest({.name = "full", .parts = {}}, load_of(0), 1e9, 1).batch, 0);
+  CacheLoad load = load_of(1);
+  load.runtime = &runtime_named("vllm");
+  EXPECT_EQ(cache_bytes({.name = "full", .parts = {}}, load).layers[0].tokens, 32) << "one block";
+}
+
+TEST(CacheBytes, OfALatent) {
+  CacheLoad load = load_of(1000);
+  load.shape.layers = 2;
+  load.shape.values = {256, 64};  // numbers of a token; keys and values of the heads are 256
+  EXPECT_EQ(cache_bytes({.name = "full", .parts = {}}, load).total(), kRow * 1000 * 1.25);
+}
+
+TEST(CacheBytes, OfFormatsThatRoundEachToken) {
+  EXPECT_EQ(cache_bytes(parse_policy("precision:keys=fp8,values=fp8"), load_of(1000, 10)).total(),
+            8 * 1010 * 256);
+}
+
+TEST(CacheBytes, RatioOfAPart) {
+  EXPECT_EQ(kv_ratio(Streaming{{4, 60}}, load_of(0).shape, 1600), 25);
 }
 
 TEST(CacheBytes, InFewerBits) {
@@ -144,6 +396,21 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   // What masks alone frees nothing.
   load.runtime = &runtime_named("minference");
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);
+  // 9 full and 8 lazy layers: groups of 9, one lazy layer too many.
+  load = load_of(1000);
+  load.shape.layers = 17;
+  load.runtime = &runtime_named("vllm");
+  policy = lazy_policy({1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0});
+  EXPECT_EQ(cache_bytes(policy, load).padding, kRow * cache_bytes(policy, load).layers[0].tokens);
+  // Blocks of another size where keys and values have formats, whatever else the policy has.
+  load = load_of(970);
+  load.runtime = &runtime_named("vllm");
+  const auto tokens = [&](const char* text) {
+    return cache_bytes(parse_policy(text), load).layers[0].tokens;
+  };
+  EXPECT_EQ(tokens("tova:budget=970"), 992);
+  EXPECT_EQ(tokens("precision"), 1024);
+  EXPECT_EQ(tokens("tova:budget=970+precision"), 1024);
 }
 
 TEST(CacheBytes, InLlamaCppsCells) {
@@ -180,6 +447,8 @@ TEST(CacheBytes, GreatestBatchAndContext) {
   const Room none = greatest(policy, load_of(1000), 100, 1);
   EXPECT_EQ(none.batch, 0);
   EXPECT_EQ(none.context, 0);
+  EXPECT_EQ(greatest(policy, load_of(1000), -1e9, 1).batch, 0);
+  EXPECT_EQ(greatest(policy, load_of(1000), 1e300, 1).batch, std::int64_t{1000000000000000});
   EXPECT_EQ(greatest(parse_policy("streaming:recent=60"), load_of(1000), kRow * 8 * 64, 1).context,
             kMostContext);
 }
@@ -189,6 +458,21 @@ TEST(CacheBytes, RefusesAnotherModel) {
                 cache_bytes(lazy_policy({1, 0}), load_of(100));
               }),
               HasSubstr("for 2 layers, the model has 8"));
+  DynamicKv layers;
+  layers.fixed = {1, 2};
+  HeadKv heads;
+  heads.fixed = {{1, 2}, {3, 4}};
+  Precision formats;
+  formats.fixed.emplace(2);
+  for (const Part& part : {Part{layers}, Part{heads}, Part{formats}})
+    EXPECT_THAT(testing_support::error_of(
+                    [&] { cache_bytes({.name = "fixed", .parts = {part}}, load_of(100)); }),
+                HasSubstr("for 2 layers, the model has 8"));
+  CacheLoad load = load_of(100);
+  load.lazy_rates.emplace(9, std::vector<double>{0.5});
+  EXPECT_THAT(testing_support::error_of(
+                  [&] { cache_bytes(parse_policy("simlayerkv:threshold=0.8"), load); }),
+              HasSubstr("for 9 layers, the model has 8"));
 }
 
 TEST(CacheBytes, RatesOfADocument) {
@@ -203,6 +487,22 @@ TEST(CacheBytes, RatesOfADocument) {
   EXPECT_FALSE(lazy_rates_of(document, policy));
   document.sections["simlayerkv"]["lazy_rates"] = {0.5};
   EXPECT_FALSE(lazy_rates_of(document, policy));
+  document.sections["simlayerkv"]["lazy_rates"] = {-0.5, 1.5};
+  EXPECT_EQ(lazy_rates_of(document, policy), (LazyRates{{0}, {1}}));
+  // Rates of KV heads stand elsewhere, and those of layers are not meant for heads.
+  Policy per_head = policy;
+  std::get<SimLayerKv>(per_head.parts[0]).per_head = true;
+  EXPECT_FALSE(lazy_rates_of(document, per_head));
+  document.sections["simlayerkv"]["per_head"]["rates"] = {{0.5, 1}, {0, 0.25}};
+  EXPECT_EQ(lazy_rates_of(document, per_head), (LazyRates{{0.5, 1}, {0, 0.25}}));
+  EXPECT_EQ(lazy_rates_of(document, policy), (LazyRates{{0}, {1}}));
+  document.sections["simlayerkv"]["per_head"]["rates"] = {{0.5, 1}, nlohmann::json::array()};
+  EXPECT_FALSE(lazy_rates_of(document, per_head));
+  // What decides nothing by the input has none.
+  Policy fixed = policy;
+  std::get<SimLayerKv>(fixed.parts[0]).fixed = {{1}, {0}};
+  EXPECT_FALSE(lazy_rates_of(document, fixed));
+  EXPECT_FALSE(lazy_rates_of(document, parse_policy("tova:budget=9")));
 }
 
 }  // namespace

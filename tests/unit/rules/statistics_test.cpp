@@ -24,6 +24,15 @@ std::vector<double> random_values(std::size_t count, std::uint64_t seed) {
   return values;
 }
 
+TEST(Mean, AndDeviationOfFewValues) {
+  const std::vector<double> none, one = {3}, two = {1, 4};
+  EXPECT_TRUE(std::isnan(mean_of(none)));
+  EXPECT_EQ(mean_of(one), 3);
+  EXPECT_EQ(deviation_of(none), 0);
+  EXPECT_EQ(deviation_of(one), 0);
+  EXPECT_DOUBLE_EQ(deviation_of(two), 3 / std::sqrt(2));
+}
+
 TEST(NearestRank, QuantilesOfShortAndLongLists) {
   EXPECT_THAT(nearest_rank_quantiles({3, 1, 2}, 40), ElementsAre(1, 2, 3));
   std::vector<double> hundred(100);
@@ -31,6 +40,8 @@ TEST(NearestRank, QuantilesOfShortAndLongLists) {
   EXPECT_THAT(nearest_rank_quantiles(hundred, 4), ElementsAre(25, 50, 75, 100));
   EXPECT_THAT(nearest_rank_quantiles({std::nan(""), 5}, 4), ElementsAre(5));
   EXPECT_THAT(nearest_rank_quantiles({}, 4), IsEmpty());
+  EXPECT_THAT(nearest_rank_quantiles(hundred, 1), ElementsAre(100));
+  EXPECT_THAT(nearest_rank_quantiles(hundred, 0), IsEmpty());
 }
 
 TEST(LargestRemainder, KeepsTheTotal) {
@@ -54,13 +65,29 @@ TEST(LargestRemainder, WholeNumbersStay) {
   EXPECT_THAT(round_to_total(values, 10), ElementsAre(3, 7, 0));
   EXPECT_THROW(round_to_total(std::vector<double>{0, 0}, 3), Error);
   EXPECT_THROW(round_to_total(std::vector<double>{-1, 2}, 3), Error);
+  EXPECT_THROW(round_to_total(std::vector<double>{1, 2}, -1), Error);
+  EXPECT_THROW(round_to_total(std::vector<double>{}, 0), Error);
+  const double endless = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(round_to_total(std::vector<double>{1, endless}, 3), Error);
+  EXPECT_THAT(round_to_total(std::vector<double>{0, 0}, 0), ElementsAre(0, 0));
+}
+
+TEST(LargestRemainder, KeepsATotalThatADoubleCannotHold) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const std::int64_t total = (std::int64_t{1} << 54) + static_cast<std::int64_t>(seed);
+    const auto whole = round_to_total(random_values(8, seed), total);
+    EXPECT_EQ(std::accumulate(whole.begin(), whole.end(), std::int64_t{0}), total);
+  }
 }
 
 TEST(Pareto, KeepsWhatNothingBeats) {
   const std::vector<double> cost = {3, 1, 2, 2, 4, 1}, gain = {5, 1, 4, 3, 5, 1};
   EXPECT_THAT(pareto_front(cost, gain), ElementsAre(1, 2, 0));
-  const std::vector<double> none = {std::nan("")};
+  const std::vector<double> none = {std::nan("")}, one = {1};
   EXPECT_THAT(pareto_front(none, none), IsEmpty());
+  EXPECT_THAT(pareto_front(none, one), IsEmpty());
+  EXPECT_THAT(pareto_front(one, none), IsEmpty());
+  EXPECT_THROW(pareto_front(one, {}), Error);
 }
 
 TEST(Pareto, NoPointOfTheFrontIsBeaten) {
@@ -82,6 +109,7 @@ TEST(RankCorrelation, OfOrderAlone) {
   const std::vector<double> x = {1, 2, 2, 3}, y = {1, 3, 2, 4};
   EXPECT_NEAR(rank_correlation(x, y), 0.9486832980505138, 1e-12);  // by scipy
   EXPECT_TRUE(std::isnan(rank_correlation(a, std::vector<double>{1, 1, 1, 1})));
+  EXPECT_THROW(rank_correlation(a, {}), Error);
 }
 
 TEST(SplitSamples, HoldsOutAShareOfEveryTask) {
@@ -95,11 +123,19 @@ TEST(SplitSamples, HoldsOutAShareOfEveryTask) {
   std::set<std::size_t> all(split.choice.begin(), split.choice.end());
   all.insert(split.held_out.begin(), split.held_out.end());
   EXPECT_EQ(all.size(), 20u);
+  EXPECT_TRUE(std::is_sorted(split.choice.begin(), split.choice.end()));
+  EXPECT_TRUE(std::is_sorted(split.held_out.begin(), split.held_out.end()));
   EXPECT_EQ(split_samples(tasks, 0.4, 5).held_out, split.held_out);
   EXPECT_NE(split_samples(tasks, 0.4, 6).held_out, split.held_out);
 }
 
 TEST(SplitSamples, NothingOfFewerThanTen) {
+  const std::vector<std::string> ten(10, "a");
+  EXPECT_EQ(split_samples(ten, 0.4, 0).held_out.size(), 4u);
+  EXPECT_THAT(split_samples(ten, 0, 0).held_out, IsEmpty());
+  EXPECT_EQ(split_samples(ten, 0, 0).choice.size(), 10u);
+  EXPECT_THROW(split_samples(ten, 1, 0), Error);
+  EXPECT_THROW(split_samples(ten, -0.1, 0), Error);
   const std::vector<std::string> tasks(9, "a");
   EXPECT_THAT(split_samples(tasks, 0.4, 0).held_out, IsEmpty());
   EXPECT_EQ(split_samples(tasks, 0.4, 0).choice.size(), 9u);
