@@ -139,7 +139,7 @@ TEST(CacheBytes, OfSelections) {
         Said{"chunkkv:window=16,budget=100,chunk=20", 90, false},
         Said{"chunkkv:window=16,budget=100,chunk=80", 50, true},
         Said{"snapkv:window=16,budget=100+kv4", 100, false},
-        Said{"snapkv:window=16,budget=100+kv4:residual=50", 100, true},
+        Said{"snapkv:window=16,budget=100+kv4:residual=1", 100, true},
         Said{"snapkv:window=16,budget=2000", 1010, false}, Said{"tova:budget=2000", 1010, false}}) {
     SCOPED_TRACE(text);
     const Policy policy = parse_policy(text);
@@ -293,6 +293,11 @@ TEST(CacheBytes, OfABudgetWhileDecoding) {
       EXPECT_FALSE(bytes.by_input);
     }
   }
+  EXPECT_EQ(
+      cache_bytes(parse_policy("decoding:budget=30,every=1,by=keydiff,prompt=whole"), load_of(60))
+          .layers[0]
+          .tokens,
+      60);
   // Which of the last tokens are in groups of codes yet, the input says; a format that rounds each
   // token by itself has none to wait for.
   const auto by_input = [](const std::string& end, std::int64_t new_tokens) {
@@ -302,7 +307,7 @@ TEST(CacheBytes, OfABudgetWhileDecoding) {
   };
   EXPECT_FALSE(by_input("kv4", 0));
   EXPECT_TRUE(by_input("kv4", 1));
-  EXPECT_TRUE(by_input("kv4:residual=10", 0));
+  EXPECT_TRUE(by_input("kv4:residual=1", 0));
   EXPECT_TRUE(by_input("precision:keys=fp8,values=int4", 5));
   EXPECT_FALSE(by_input("precision:keys=fp8,values=16", 5));
 }
@@ -342,6 +347,7 @@ TEST(CacheBytes, OfNoPromptAreNone) {
   Pod part;
   part.lowest.assign(4, {0, 0, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(cache_bytes({.name = "pod", .parts = {part}}, load_of(0)).total(), 0);
+  EXPECT_EQ(cache_bytes(parse_policy("streaming"), load_of(0)).total(), 0);
   EXPECT_EQ(greatest({.name = "full", .parts = {}}, load_of(0), 1e9, 1).batch, 0);
   CacheLoad load = load_of(1);
   load.runtime = &runtime_named("vllm");
@@ -411,6 +417,8 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   EXPECT_EQ(tokens("tova:budget=970"), 992);
   EXPECT_EQ(tokens("precision"), 1024);
   EXPECT_EQ(tokens("tova:budget=970+precision"), 1024);
+  load.runtime = &runtime_named("transformers-cache");
+  EXPECT_EQ(tokens("precision"), 970);
 }
 
 TEST(CacheBytes, InLlamaCppsCells) {

@@ -113,12 +113,34 @@ TEST(Certainty, ContainsTheMeanOfValuesThatDrift) {
 }
 
 TEST(Certainty, RefusesWhatIsImpossible) {
-  EXPECT_TRUE(std::isnan(score_mean({}).mean));
+  for (const double nothing : {score_mean({}).mean, score_mean({}).low, score_mean({}).high})
+    EXPECT_TRUE(std::isnan(nothing));
   EXPECT_TRUE(std::isnan(betting_mean({}, kDifferenceRange).high));
   EXPECT_THROW(binomial_mean(3, 2), Error);
+  EXPECT_THROW(binomial_mean(-1, 2), Error);
+  EXPECT_THROW(binomial_mean(1, 2, 0), Error);
   EXPECT_THROW(score_mean(std::vector<double>{1}, 1), Error);
   EXPECT_THROW(betting_mean(std::vector<double>{1}, {1, 1}), Error);
-  EXPECT_THROW(zero_loss_groups(0), Error);
+  EXPECT_THROW(betting_mean(std::vector<double>{0.5}, kScoreRange, 1), Error);
+  for (const double limit : {0.0, 1.0, 1.5}) EXPECT_THROW(zero_loss_groups(limit), Error);
+  EXPECT_THROW(zero_loss_groups(0.1, 1), Error);
+}
+
+TEST(Certainty, ScoresOfNothingAndAllHaveTheExactInterval) {
+  const auto expect_exact = [](const std::vector<double>& scores, std::int64_t hits) {
+    const Estimate found = score_mean(scores), exact = binomial_mean(hits, std::ssize(scores));
+    EXPECT_EQ(found.low, exact.low);
+    EXPECT_EQ(found.high, exact.high);
+  };
+  expect_exact({0, 0, 0, 0}, 0);
+  expect_exact({1, 1, 1, 1}, 4);
+  expect_exact({1, 0, 1, 0}, 2);
+}
+
+TEST(Certainty, OfAllStatementsTogetherNeedsMoreOfEach) {
+  EXPECT_DOUBLE_EQ(jointly_sure(0), 0.95);
+  EXPECT_DOUBLE_EQ(jointly_sure(1), 0.95);
+  EXPECT_DOUBLE_EQ(jointly_sure(5), 0.99);
 }
 
 TEST(Certainty, CountsValuesBeyondTheRangeAsItsEnd) {
@@ -151,6 +173,9 @@ TEST(Certainty, TasksWeighTheSameHoweverManyGroupsTheyHave) {
   const Estimate estimate = about_tasks(score_mean(found.rounds), found);
   EXPECT_EQ(estimate.mean, 0.5);
   EXPECT_LE(estimate.low, 0.5);
+  const Estimate alone = about_tasks({0.5, 0.25, 0.75}, {});
+  EXPECT_EQ(alone.mean, 0.5) << "no task has a value";
+  EXPECT_EQ(alone.high, 0.75);
 
   // Ten texts of a task that is lost are not drowned by a hundred of one that is not.
   std::vector<double> scores(100, 1.0);
@@ -214,6 +239,7 @@ TEST(Certainty, DivergencesHaveALowerEndThatHolds) {
   EXPECT_NEAR(small.mean, 0.01, 1e-12);
   EXPECT_LT(small.low, 0.01);
   EXPECT_GT(small.high, 0.1);
+  EXPECT_EQ(small.high, betting_mean(std::vector<double>(20, 0.01), {0, 1}).high);
   const Estimate large = divergence_mean(std::vector<double>{0.01, 0.02, 7});
   EXPECT_NEAR(large.mean, 2.343333, 1e-6);
   EXPECT_EQ(large.high, large.mean);
@@ -234,7 +260,9 @@ TEST(Certainty, ValuesThatAWidthNeeds) {
     EXPECT_GT(half(values, needed - 1), 0.05);
   }
   EXPECT_EQ(values_for_width(std::vector<double>{0}, kDifferenceRange, 0.05), 80);
+  EXPECT_EQ(values_for_width(std::vector<double>{0}, kDifferenceRange, 1), 1);
   EXPECT_THROW(values_for_width({}, kDifferenceRange, 0.05), Error);
+  EXPECT_THROW(values_for_width(std::vector<double>{0}, kDifferenceRange, 0), Error);
 }
 
 TEST(Certainty, TextsWithoutLossThatALimitNeeds) {
@@ -275,6 +303,17 @@ TEST(LossGate, DecidesWhenTheIntervalDoes) {
   EXPECT_EQ(judge_losses(none(65), kPointRange, 0).kind, Kind::undecided);
   EXPECT_FALSE(judge_losses(none(65), kPointRange, 0).more);
   EXPECT_EQ(judge_losses({}, kPointRange, 5).kind, Kind::undecided);
+  // No loss can be above the greatest, or below the least.
+  EXPECT_EQ(judge_losses(none(1), kPointRange, 100).kind, Kind::passed);
+  EXPECT_EQ(judge_losses(none(1), kPointRange, -100).kind, Kind::undecided);
+}
+
+TEST(LossGate, HowManyGroupsWithoutALossPass) {
+  EXPECT_EQ(groups_to_pass(5), 65);
+  EXPECT_EQ(groups_to_pass(100), 1);
+  EXPECT_EQ(groups_to_pass(0), std::nullopt);
+  EXPECT_EQ(groups_to_pass(-1), std::nullopt);
+  EXPECT_EQ(groups_to_pass(1e-4), std::nullopt);
 }
 
 /// Of policies that lose a little more than the limit at most 5 % pass, though one looks again and
