@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "calibrate/rules/rules.hpp"
 
@@ -33,6 +34,8 @@ TEST(LayerSimilarity, OneMinusTheMeanDivergence) {
   const Similarity similarity = layer_similarity(divergences, 1, 2);
   EXPECT_DOUBLE_EQ(similarity.at(0, 0, 1), 0.625);
   EXPECT_DOUBLE_EQ(similarity.at(0, 1, 1), 1);
+  EXPECT_THROW(layer_similarity({}, 1, 2), Error);
+  EXPECT_THROW(layer_similarity(divergences, 2, 2), Error);
 }
 
 TEST(LayerSimilarity, OfAKvHeadIsTheSmallestOfItsGroup) {
@@ -86,6 +89,24 @@ TEST(PodSaving, HalfOfTheKeysOfDistantTokens) {
   EXPECT_EQ(greatest_batch(128 * 1000, shape, 100), 10);
   EXPECT_EQ(greatest_batch(128 * 1000, shape, 100, 0.25), 13);
   EXPECT_EQ(greatest_batch(100, shape, 100), 0);
+  // Nothing is saved of nothing, and no number of such prompts is the greatest.
+  EXPECT_EQ(pod_saved(upper, shape, 0, {16, 240}), 0);
+  EXPECT_EQ(greatest_batch(100, shape, 0), 0);
+}
+
+TEST(PodSaving, HundredthsAreThePointsOfEachDelta) {
+  const Similarity similarity = random_similarity(4, 5, 9);
+  for (const bool per_query_head : {true, false}) {
+    const auto points = pod_hundredths(similarity, 2, per_query_head);
+    ASSERT_EQ(points.size(), 101u);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const double delta = static_cast<double>(i) / 100;
+      const PodPoint alone = pod_point(similarity, 2, per_query_head, delta);
+      EXPECT_EQ(points[i].delta, delta);
+      EXPECT_EQ(points[i].dropped, alone.dropped);
+      EXPECT_EQ(points[i].blocks, alone.blocks);
+    }
+  }
 }
 
 TEST(PodSaving, DeltaForAShareOfTheCache) {
@@ -110,6 +131,19 @@ TEST(Gate, ReadsDistantKeysOfTheLowestLayer) {
   EXPECT_DOUBLE_EQ(curve.skipped(0.5), 0.5);
   EXPECT_DOUBLE_EQ(curve.skipped(0.501), 0);
   EXPECT_DOUBLE_EQ(curve.skipped(1), 0);
+}
+
+TEST(Gate, OfZeroSkipsAtZeroAndOfOneNeverAtOne) {
+  for (const float distant : {800.0f, -800.0f}) {  // exp(-800) is 0
+    GateCurve curve(Blocks{{0, 0}});
+    curve.add({std::vector<float>{0, 0}, std::vector<float>{distant, 0}, 2, 1, 1});
+    EXPECT_EQ(curve.skipped(0), 0.5);
+    EXPECT_EQ(curve.skipped(0.999), distant < 0 ? 0.5 : 0);
+    EXPECT_EQ(curve.skipped(1), 0);
+  }
+  GateCurve lowest(Blocks{{0}});
+  lowest.add({std::vector<float>{0}, std::vector<float>{0}, 1, 1, 1});
+  EXPECT_EQ(lowest.skipped(0), 0) << "one row, which has no layer below to skip";
 }
 
 TEST(Gate, SumsNeitherOverflowNorVanish) {
