@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a document says of the profile that it was calibrated from.
+#include "calibrate/rules/policy_reports.hpp"
+
+#include <functional>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/model_bytes.hpp"
+#include "tests/support/profile_header.hpp"
+
+namespace kvatlas::calibrate {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// The fingerprint of a profile of two prompts after `change` to its header and its second prompt.
+std::string fingerprint_after(
+    const std::function<void(profile::Header&, profile::Sample&)>& change) {
+  const testing_support::TemporaryFolder folder;
+  profile::CaptureSettings settings;
+  settings.lazy = settings.js = settings.scores = settings.kept = settings.norms = settings.next =
+      settings.columns = settings.maps = false;
+  auto header = testing_support::header_of({2, 2, 1}, settings, 2);
+  std::vector<profile::Sample> samples(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    samples[i].index = i;
+    samples[i].id = "ab";
+    samples[i].task = "c";
+    samples[i].tokens = {1, 2, 3};
+  }
+  change(header, samples[1]);
+  const auto path = folder.path() / "p.h5";
+  profile::Writer writer(path, header, {});
+  for (const auto& sample : samples) writer.add(sample);
+  writer.finish();
+  return profile_fingerprint(profile::Reader(path));
+}
+
+TEST(ProfileFingerprint, TellsApartWhateverTrialsDependOn) {
+  using Header = profile::Header;
+  using Sample = profile::Sample;
+  const std::vector<std::function<void(Header&, Sample&)>> changes = {
+      [](Header&, Sample&) {},
+      [](Header& header, Sample&) { header.model_fingerprint = "another"; },
+      [](Header&, Sample& sample) { sample.id = "other"; },
+      [](Header&, Sample& sample) { sample.task = "d"; },
+      [](Header&, Sample& sample) { sample.id = "a", sample.task = "bc"; },
+      [](Header&, Sample& sample) { sample.metric = "f1"; },
+      [](Header&, Sample& sample) { sample.language = "f1"; },
+      [](Header&, Sample& sample) { sample.all_classes = {"f1"}; },
+      [](Header&, Sample& sample) { sample.max_new_tokens = 1; },
+      [](Header&, Sample& sample) { sample.max_new_tokens = 2; },
+      [](Header&, Sample& sample) {
+        sample.tokens = {1, 2, 4};
+      },
+      [](Header&, Sample& sample) {
+        sample.tokens = {1, 2};
+      },
+  };
+  std::set<std::string> different;
+  for (const auto& change : changes) different.insert(fingerprint_after(change));
+  EXPECT_EQ(different.size(), changes.size());
+  EXPECT_EQ(fingerprint_after(changes[0]), fingerprint_after(changes[0]));
+}
+
+TEST(OwnWindows, AreNoneIfNoLayerHasOne) {
+  EXPECT_THAT(own_windows({0, 0}), IsEmpty());
+  EXPECT_THAT(own_windows({0, 1}), ElementsAre(0, 1));
+}
+
+TEST(LazyReport, CountsTheLayersOfTheControlExperiment) {
+  SampleMasses masses;
+  // Of four layers one and two are lazy, so that as many others stand against them: 1.5.
+  for (const Masses& of_sample : {Masses{{0.9}, {0.1}, {0.2}, {0.3}}, {{0.9}, {0.9}, {0.2}, {0.3}}})
+    masses.add(of_sample);
+  const auto report = lazy_report({masses, {}, {4, 1, 8}, {}}, 0.5, {}, {});
+  EXPECT_EQ(report["opposite"]["layers"], 1.5);
+  EXPECT_TRUE(report["savings"].is_array());
+}
+
+}  // namespace
+}  // namespace kvatlas::calibrate
