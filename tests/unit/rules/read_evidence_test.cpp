@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "analyzer/profile/checked_arrays.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/small_profile.hpp"
@@ -40,6 +41,7 @@ TEST_F(ReadEvidence, TakesTheSamplesAskedFor) {
   const auto profile = opened({.samples = 3, .short_samples = 2});
   const std::vector<std::size_t> all = {0, 1, 2, 3, 4}, two = {0, 2};
   EXPECT_EQ(longer_than(profile, all, 68), (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_THAT(longer_than(profile, all, testing_profile::kTokens), IsEmpty());
   const auto masses = read_masses(profile, two, lazy_at({4, 64}));
   EXPECT_EQ(masses.positions, two);
   ASSERT_EQ(masses.layers.size(), 2u);
@@ -52,6 +54,56 @@ TEST_F(ReadEvidence, TakesTheSamplesAskedFor) {
   const auto counts = read_counts(profile, two, {.budget = 64});
   EXPECT_EQ(counts.positions, two);
   EXPECT_EQ(counts.before.front(), testing_profile::kTokens - 16);
+}
+
+/// One prompt of 10 tokens in 2 layers of 2 heads, whose first selection keeps tokens 1 and 9 in
+/// layer 1, and whose `rows` last rows attend with shares of 1/2, in the last head 1/4.
+void write_rows(const std::filesystem::path& path, std::int64_t rows, std::int64_t keys) {
+  profile::CaptureSettings settings = testing_profile::settings_of({.lazy = false, .js = false});
+  settings.maps = true;
+  settings.map_type = profile::Type::f16;
+  profile::Writer writer(path, testing_support::header_of({2, 2, 1}, settings, 1), {});
+  profile::Sample sample;
+  sample.id = sample.task = "needle";
+  sample.tokens.assign(10, 1);
+  profile::Array mask(profile::Type::u8, {std::ssize(settings.selections()), 2, 1, 2});
+  mask.values<std::uint8_t>()[2] = mask.values<std::uint8_t>()[3] = 2;
+  sample.arrays[profile::name::kKeptMask] = mask;
+  profile::Array stored(profile::Type::f16, {2, 2, rows, keys});
+  const auto halves = stored.values<std::uint16_t>();
+  for (std::size_t i = 0; i < halves.size(); ++i)  // -1 and -2, the logarithms
+    halves[i] = 4 * i < 3 * halves.size() ? 0xbc00 : 0xc000;
+  sample.arrays[profile::name::kRows] = stored;
+  writer.add(sample);
+  writer.finish();
+}
+
+TEST_F(ReadEvidence, ReadsKeptTokensAndRowsOfAttention) {
+  const testing_support::TemporaryFolder folder;
+  write_rows(folder.path() / "p.h5", 3, 10);
+  const profile::Reader reader(folder.path() / "p.h5");
+  const auto& selections = profile::axis_of(reader.header(), "selection").labels;
+  std::vector<bool> kept(10);
+  EXPECT_EQ(read_kept_tokens(reader, 0, selections[0], 0, 0), kept);
+  kept[1] = kept[9] = true;
+  EXPECT_EQ(read_kept_tokens(reader, 0, selections[0], 1, 0), kept);
+  EXPECT_THAT(read_kept_tokens(reader, 0, "another", 1, 0), IsEmpty());
+  EXPECT_THAT(read_kept_tokens(opened({.samples = 1}), 0, selections[0], 1, 0), IsEmpty());
+  for (const std::int64_t head : {0, 1}) {
+    const auto rows = read_attention(reader, 0, 1, head);
+    ASSERT_EQ(rows.rows(), 3);
+    ASSERT_EQ(rows.cols(), 10);
+    EXPECT_FLOAT_EQ(rows(2, 9), head == 0 ? 0.5f : 0.25f);
+  }
+  // As many rows as tokens are all of them; more, none, or keys of another prompt contradict it.
+  for (const auto& [rows, keys, whole] :
+       {std::tuple{10, 10, true}, {1, 10, true}, {11, 10, false}, {0, 10, false}, {3, 9, false}}) {
+    const testing_support::TemporaryFolder other;
+    write_rows(other.path() / "p.h5", rows, keys);
+    const profile::Reader odd(other.path() / "p.h5");
+    const std::string error = testing_support::error_of([&] { read_attention(odd, 0, 0, 0); });
+    EXPECT_EQ(error.empty(), whole) << rows << " rows of " << keys << " keys: " << error;
+  }
 }
 
 TEST_F(ReadEvidence, ListsTheSettingsThatThereAre) {
