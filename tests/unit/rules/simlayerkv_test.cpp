@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "calibrate/rules/rules.hpp"
 
@@ -36,6 +37,12 @@ TEST(LazyLayers, CandidatesAreDistinctMassesAtMostForty) {
   EXPECT_TRUE(std::is_sorted(many.begin(), many.end()));
   // Repeated values do not draw candidates to themselves.
   EXPECT_EQ(threshold_candidates(Masses(100, {0.25, 0.75})).size(), 2u);
+}
+
+TEST(LazyLayers, ThresholdsAreReadWithFiveDigitsUpwards) {
+  EXPECT_DOUBLE_EQ(readable_threshold(0.123451), 0.12346);
+  EXPECT_DOUBLE_EQ(readable_threshold(0.5), 0.5);
+  EXPECT_EQ(readable_threshold(0.999999), 1);
 }
 
 TEST(LazyLayers, RatesNeverRiseWithTheThreshold) {
@@ -87,6 +94,8 @@ TEST(ChooseThreshold, NoLuckyDip) {
 TEST(ChooseThreshold, DefaultToleranceIsAPointOrASample) {
   EXPECT_DOUBLE_EQ(default_tolerance(20), 0.05);
   EXPECT_DOUBLE_EQ(default_tolerance(1000), 0.01);
+  EXPECT_EQ(default_tolerance(1), 1);
+  EXPECT_EQ(default_tolerance(0), 1);
 }
 
 TEST(LayerSavings, InLayersAndBytes) {
@@ -127,6 +136,71 @@ TEST(LayerSavings, LayersMayCacheLessThanAKeyAndAValueAKvHead) {
   EXPECT_DOUBLE_EQ(small.kept_bytes, 6400 + 800);
   const Savings large = layer_savings(std::vector<double>{1, 0, 0}, shape, 100, {0, 50});
   EXPECT_DOUBLE_EQ(large.kept_bytes, 3200 + 1600);
+}
+
+TEST(CodedTokens, AllButTheResidualAtTheCutAndThenWholeGroups) {
+  EXPECT_EQ(coded_tokens(100, 100, 0), 100);
+  EXPECT_EQ(coded_tokens(100, 100, 30), 70);
+  EXPECT_EQ(coded_tokens(100, 131, 30), 70);
+  EXPECT_EQ(coded_tokens(100, 132, 30), 102);
+  EXPECT_EQ(coded_tokens(100, 195, 30), 134);
+  EXPECT_EQ(coded_tokens(20, 40, 30), 0);  // the residual is longer than what was cut
+  EXPECT_EQ(coded_tokens(20, 62, 30), 32);
+  EXPECT_EQ(coded_tokens(10, 20, 30), 0);
+}
+
+TEST(SampleMasses, MeansOfGroupsAndLastRows) {
+  // Two layers of two KV heads of two query heads, three rows, of which the last two count.
+  std::vector<float> values(2 * 4 * 3);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const Masses found = kv_head_masses(values, 2, 4, 2, 2);
+  EXPECT_THAT(found, ElementsAre(ElementsAre(3, 9), ElementsAre(15, 21)));
+  EXPECT_THROW(kv_head_masses(values, 2, 4, 2, 0), Error);
+  EXPECT_THROW(kv_head_masses(values, 2, 4, 2, 4), Error);
+  SampleMasses samples;
+  EXPECT_TRUE(samples.add({{0.2, 0.4}, {0.8, 1}}));
+  EXPECT_FALSE(samples.add({{0.2, std::nan("")}, {0.8, 1}}));
+  EXPECT_TRUE(samples.add({{0.6, 0.8}, {0.4, 0.2}}));
+  ASSERT_EQ(samples.layers.size(), 2u);
+  EXPECT_DOUBLE_EQ(samples.layers[0][1], 0.9);
+  EXPECT_EQ(samples.decided(false), samples.layers);
+  EXPECT_THAT(samples.decided(true),
+              ElementsAre(ElementsAre(0.2, 0.4, 0.8, 1), ElementsAre(0.6, 0.8, 0.4, 0.2)));
+  const auto means = mean_masses(samples.layers);
+  EXPECT_DOUBLE_EQ(means[0], 0.5);
+  EXPECT_DOUBLE_EQ(means[1], 0.6);
+  EXPECT_TRUE(mean_masses({}).empty());
+  const auto shares = [&](bool per_head, bool fixed, double share) {
+    LazyChoice choice;
+    choice.per_head = per_head;
+    choice.fixed = fixed;
+    choice.share = share;
+    return lazy_shares(samples, 0.75, choice);
+  };
+  // Above 0.75: layer 1 of the first sample; of heads one of layer 0, once, and both of layer 1.
+  EXPECT_THAT(shares(false, false, 0.5), ElementsAre(0, 0.5));
+  EXPECT_THAT(shares(true, false, 0.5), ElementsAre(0.25, 0.5));
+  EXPECT_THAT(shares(false, true, 0.5), ElementsAre(0, 1));
+  EXPECT_THAT(shares(false, true, 0.6), ElementsAre(0, 0));
+  EXPECT_THAT(shares(true, true, 0.5), ElementsAre(0.5, 1));
+}
+
+TEST(Consistency, OfEachLayerOverTheSamples) {
+  StepMasses steps;
+  const std::vector<float> first = {0.9f, 0.8f, 0.1f, 0.1f, 0.9f, 0.1f},
+                           second = {0.1f, 0.2f, 0.9f, 0.1f, 0.2f, 0.3f};
+  add_steps(steps, first, 2);
+  add_steps(steps, second, 2);
+  // Layer 0: lazy, lazy, not; not, not, lazy. Layer 1: not, lazy, not; not, not, not.
+  EXPECT_THAT(layer_consistency(steps, 0.5), ElementsAre(0.5, 0.75));
+  const float none = std::nanf("");
+  StepMasses some;
+  add_steps(some, std::vector<float>{0.9f, none, 0.9f, 0.9f}, 2);
+  EXPECT_TRUE(std::isnan(layer_consistency(some, 0.5).at(0)));
+  EXPECT_EQ(layer_consistency(some, 0.5).at(1), 1);
+  StepMasses nothing;
+  add_steps(nothing, std::vector<float>{0.9f, none, 0.9f, none}, 2);
+  EXPECT_TRUE(layer_consistency(nothing, 0.5).empty());
 }
 
 TEST(HeadView, EachHeadByItself) {
