@@ -79,6 +79,9 @@ TEST(OppositeLayers, AsManyOfTheSmallestMass) {
   EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.5)), ElementsAre(0, 1, 0, 1, 0));
   EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 0.2)), ElementsAre(0, 0, 0, 1, 0));
   EXPECT_THAT(opposite_layers(masses, lazy_layers(masses, 1)), ElementsAre(0, 0, 0, 0, 0));
+  const std::vector<double> falling = {0.3, 0.9, 0.2}, rising = {0.1, 0.9, 0.2};
+  EXPECT_THAT(opposite_layers(falling, lazy_layers(falling, 0.5)), ElementsAre(0, 0, 1));
+  EXPECT_THAT(opposite_layers(rising, lazy_layers(rising, 0.5)), ElementsAre(1, 0, 0));
 }
 
 TEST(ChooseThreshold, NoLuckyDip) {
