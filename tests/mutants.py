@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which small mistakes in kernels' references, rules and byte counts no test notices: tests/mutants.py BUILD [SOURCE ...]
+"""Which small mistakes in kernels' references, rules and byte counts no test notices:
+tests/mutants.py BUILD [SOURCE …]
 
 Each source is compiled once with all its mistakes inside (mutants.hpp says how), and linked before the libraries into
 the test programs of BUILD; the environment says which mistake a run makes. A mistake is killed when a test that runs it
@@ -35,8 +36,8 @@ CALLS = {"min": "max", "max": "min", "floor": "ceil", "ceil": "floor", "fmin": "
          "any_of": "all_of", "all_of": "any_of", "max_element": "min_element", "min_element": "max_element"}
 FUNCTIONS = (Kind.FUNCTION_DECL, Kind.CXX_METHOD, Kind.FUNCTION_TEMPLATE, Kind.CONSTRUCTOR, Kind.LAMBDA_EXPR)
 HEADED = (Kind.IF_STMT, Kind.WHILE_STMT, Kind.FOR_STMT, Kind.CXX_FOR_RANGE_STMT)
-DELETABLE = (Kind.CALL_EXPR, Kind.UNARY_OPERATOR, Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR,
-             Kind.BREAK_STMT, Kind.CONTINUE_STMT)
+OPERATORS = (Kind.CALL_EXPR, Kind.UNARY_OPERATOR, Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR)
+DELETABLE = (*OPERATORS, Kind.BREAK_STMT, Kind.CONTINUE_STMT)
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Rewriter:
                 self.visit(cursor, None)
 
     def mutants_at(self, cursor: Cursor, changes: list) -> list:
-        """The numbers of the mutants that make these changes, each with its change; without those that do not compile."""
+        """The numbers of the mutants that make these changes and compile, each with its change."""
         numbered = []
         for change, code in changes:
             if self.next not in self.refused:
@@ -112,7 +113,7 @@ class Rewriter:
     def visit(self, cursor: Cursor, function: Cursor) -> None:
         if cursor.kind in FUNCTIONS:
             function = cursor
-        if cursor.kind in (Kind.BINARY_OPERATOR, Kind.COMPOUND_ASSIGNMENT_OPERATOR, Kind.UNARY_OPERATOR, Kind.CALL_EXPR):
+        if cursor.kind in OPERATORS:
             self.visit_operator(cursor)
         elif cursor.kind in (Kind.INTEGER_LITERAL, Kind.FLOATING_LITERAL) and self.code(cursor)[:1].isdigit():
             self.wrap(cursor, f"{self.code(cursor)} + 1", "mutants::constant({}, ", ")")
@@ -377,7 +378,8 @@ def main() -> None:
                 print(f"{file.name:40} {killed + len(survivors):7} {killed:6} {len(survivors):8}", flush=True)
                 killed_of_all, all_mutants = killed_of_all + killed, all_mutants + killed + len(survivors)
                 left += survivors
-    print(f"{'all':40} {all_mutants:7} {killed_of_all:6} {len(left):8} {100 * killed_of_all / all_mutants:.1f} % killed")
+    share = 100 * killed_of_all / all_mutants
+    print(f"{'all':40} {all_mutants:7} {killed_of_all:6} {len(left):8} {share:.1f} % killed")
     for mutant in left:
         print(f"{mutant.source}:{mutant.line}: {mutant.change}{'' if mutant.tests else ' (no test runs it)'}")
 
