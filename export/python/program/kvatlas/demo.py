@@ -180,7 +180,7 @@ def main(words: Sequence[str]) -> int:
         help="where its files go; those of a demo before are replaced (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--full", action="store_true", help="prompts of 1024 tokens and more trials: about 10 minutes on two cores"
+        "--full", action="store_true", help="prompts of 1024 tokens and more trials: about 7 minutes on two idle cores"
     )
     parser.add_argument("--program", help=argparse.SUPPRESS)  # ./dev demo
     given = parser.parse_args(words)
