@@ -40,7 +40,7 @@ def main():
             model = Path(folder) / "model"
             write_hollow(model, config)
             for tokens in LENGTHS:
-                for how, more in (("resident", ()), ("streamed", ("--memory-budget", "20GiB"))):
+                for how, more in (("resident", ("--memory-budget", "1000GiB")), ("streamed", ("--memory-budget", "20GiB"))):
                     print(f"| {name} | {tokens} | {how} | " + " | ".join(plan(kvatlas, model, tokens, more)) + " |", flush=True)
 
 
