@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("analyzer", "calibrate", "data", "export", "kernels", "reference", "viewer")
+PARTS = ("analyzer", "base", "calibrate", "data", "export", "kernels", "reference", "viewer")
 
 
 def counts_of(build: Path) -> dict:
