@@ -192,10 +192,9 @@ void print_list(bool as_json) {
     std::cout << exporting::matrix_json().dump(2) << '\n';
     return;
   }
-  std::cout
-      << exporting::matrix_text()
-      << "\nOf a profile with --capture queries, queries,covariance or heads, statistics for: "
-      << join(exporting::kStatisticReaders, ", ") << '\n';
+  std::cout << exporting::matrix_text() << "\nA profile is exported too, as statistics for: "
+            << join(exporting::kStatisticReaders, ", ")
+            << "\n(in turn of 'kvatlas profile --capture' queries; queries,covariance; heads)\n";
 }
 
 void run_export(Options options) {

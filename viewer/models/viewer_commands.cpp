@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kViewExamples = R"(Examples:
   kvatlas view p.h5 policy.json                      a profile, and the policy calibrated from it
   kvatlas view p.h5 --screen lazy --at L12.H3        straight to a place
-  kvatlas view new.h5 --baseline old.h5              two profiles, compared on every screen
+  kvatlas view new.h5 --baseline old.h5              two profiles, compared
   kvatlas view 'kvatlas:/data/p.h5#screen=maps&at=L12.H3'   a link that "Copy link" made
 
 Without a display, 'kvatlas render' draws one chart or map and 'kvatlas report' makes a page.)";
