@@ -15,6 +15,7 @@
 #include <array>
 #include <fstream>
 #include <iostream>
+#include <malloc.h>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -263,6 +264,56 @@ TEST(Soak, RandomActions) {
   qInstallMessageHandler(nullptr);
   std::cout << steps << " steps" << std::endl;
   EXPECT_GT(steps, 100);
+}
+
+/// Bytes of the heap that are in use; 0 under a sanitizer, which has a heap of its own.
+std::size_t heap_in_use() {
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+/// Files that are opened, shown on every screen and closed leave nothing behind. KVATLAS_SOAK: they
+/// come and go for so many seconds (twenty times).
+TEST(Soak, FilesComeAndGo) {
+  const testing_support::TemporaryFolder folder;
+  const auto path = [&](const char* name) { return folder.path() / name; };
+  calibrate::testing_profile::write_profile(path("a.h5"), {.samples = 9, .short_samples = 2});
+  calibrate::testing_profile::write_profile(path("b.h5"), {.samples = 3});
+  testing_gui::write_map_profile(path("maps.h5"), {300, 200});
+  calibrate::Document document;
+  document.model = {"small", "llama", "0123456789abcdef", 4, 4, 2, 8};
+  document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{});
+  calibrate::write_document(document, path("policy.json"), false);
+  Session session;
+  MainWindow window(session, QString::fromStdString(path("viewer.ini").string()));
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  const auto come_and_go = [&] {
+    for (const char* profile : {"a.h5", "maps.h5"}) {
+      testing_gui::open_and_wait(session, {path(profile), path("policy.json")});
+      testing_gui::open_and_wait(session, {path("b.h5")}, true);
+      for (const auto& screen : screens()) {
+        window.show_screen(screen.id);
+        QTest::qWait(10);
+      }
+      session.close_baseline();
+      while (!session.documents().empty()) session.close_document(0);
+      QTest::qWait(50);
+    }
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+  };
+  constexpr int kWarmUp = 8, kTimes = 20;
+  const int seconds = qEnvironmentVariableIntValue("KVATLAS_SOAK");
+  QElapsedTimer time;
+  time.start();
+  std::vector<std::size_t> used;
+  while (std::ssize(used) < kTimes || time.elapsed() < 1000LL * seconds) {
+    come_and_go();
+    used.push_back(heap_in_use());
+  }
+  std::cout << used.size() << " times; KiB in use after " << kWarmUp << ": "
+            << used[kWarmUp - 1] / 1024 << ", after the last: " << used.back() / 1024 << std::endl;
+  EXPECT_LE(used.back(), used[kWarmUp - 1] + used[kWarmUp - 1] / 100);
 }
 
 }  // namespace

@@ -219,7 +219,10 @@ void MapBar::show_compare(Compare compare) { compare_->setCurrentIndex(static_ca
 void MapBar::show_has_baseline(bool has) { compare_action_->setVisible(has); }
 
 void MapBar::set_kept_choices(const std::vector<std::string>& labels, int chosen) {
+  // clear() leaves menus within the menu, and groups, to whoever made them.
   kept_menu_->clear();
+  for (QObject* old : kept_menu_->findChildren<QObject*>(Qt::FindDirectChildrenOnly))
+    if (qobject_cast<QMenu*>(old) || qobject_cast<QActionGroup*>(old)) old->deleteLater();
   auto* group = new QActionGroup(kept_menu_);
   const auto add = [&](QMenu* menu, const QString& name, int selection) {
     QAction* action = menu->addAction(name);
