@@ -194,7 +194,7 @@ void print_list(bool as_json) {
   }
   std::cout << exporting::matrix_text() << "\nA profile is exported too, as statistics for: "
             << join(exporting::kStatisticReaders, ", ")
-            << "\n(in turn of 'kvatlas profile --capture' queries; queries,covariance; heads)\n";
+            << "\n(of --capture queries; of queries,covariance; of heads)\n";
 }
 
 void run_export(Options options) {

@@ -229,11 +229,19 @@ void lead(const ProfileRequest& command, const ProfilePlan& plan, const profile:
   {
     Dispatcher dispatcher(plan, finished, model->config().n_layers);
     ranks.serve([&](int rank) { return dispatcher.next(rank); });
-    capture::run_profile(
-        engine, plan, writer, [&] { return ranks.take(); },
-        {.layer = [&](std::int64_t layers,
-                      std::int64_t tokens) { dispatcher.layer(layers, tokens); },
-         .finished = [&](const profile::Sample& sample) { dispatcher.done(sample.index); }});
+    try {
+      capture::run_profile(
+          engine, plan, writer, [&] { return ranks.take(); },
+          {.layer = [&](std::int64_t layers,
+                        std::int64_t tokens) { dispatcher.layer(layers, tokens); },
+           .finished = [&](const profile::Sample& sample) { dispatcher.done(sample.index); }});
+    } catch (const std::exception& thrown) {
+      const Error error = as_error(thrown);
+      const auto done = std::ssize(finished) + dispatcher.samples_done();
+      if (error.code() != ErrorCode::resource || done == 0) throw;
+      fail(error.code(), error.what(), "; ", done, " of ", plan.prompts.size(),
+           " samples are done, and the same command with --resume goes on from there");
+    }
     ranks.barrier();  // all have written what they were given
     run = dispatcher.samples_done();
     seconds = dispatcher.seconds();

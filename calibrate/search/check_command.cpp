@@ -10,6 +10,7 @@
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/foreign_error.hpp"
 #include "base/markup.hpp"
 #include "base/next_step.hpp"
 #include "base/options.hpp"
@@ -313,10 +314,10 @@ void run_check(CheckCommand command) {
     command.request.look = [](const Evaluation& so_far) { require_score_of(so_far, false); };
   try {
     judge_document(command);
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
     if (!command.junit.empty() && !command.dry_run)
-      write_whole(junit_text({}, all_left_out(command, error.what()), true, command), command.junit,
-                  true);
+      write_whole(junit_text({}, all_left_out(command, as_error(thrown).what()), true, command),
+                  command.junit, true);
     throw;
   }
 }

@@ -4,6 +4,10 @@
 // screens.
 #include "calibrate/rules/read_evidence.hpp"
 
+#include <functional>
+#include <limits>
+#include <string>
+
 #include <gmock/gmock.h>
 
 #include "analyzer/profile/checked_arrays.hpp"
@@ -104,6 +108,83 @@ TEST_F(ReadEvidence, ReadsKeptTokensAndRowsOfAttention) {
     const std::string error = testing_support::error_of([&] { read_attention(odd, 0, 0, 0); });
     EXPECT_EQ(error.empty(), whole) << rows << " rows of " << keys << " keys: " << error;
   }
+}
+
+/// A profile of two samples, of which `change` may alter what the file and the second one hold.
+using Change = std::function<void(profile::Header&, profile::Sample&)>;
+profile::Reader changed(const std::filesystem::path& path, const Change& change) {
+  using namespace testing_profile;
+  const auto settings = settings_of({});
+  auto header = testing_support::header_of({kLayers, kHeads, kKvHeads}, settings, 2);
+  std::vector<profile::Sample> samples(2);
+  for (std::int64_t i = 0; i < 2; ++i) {
+    profile::Sample& sample = samples[i];
+    sample.index = i;
+    sample.id = sample.task = "needle";
+    sample.tokens.assign(kTokens, 1);
+    add_masses(sample, settings, {});
+    add_divergences(sample, false);
+    add_counts(sample, settings, kTokens, false);
+    add_kept(sample, settings, kKvHeads);
+  }
+  change(header, samples[1]);
+  profile::Writer writer(path, header, {});
+  for (const auto& sample : samples) writer.add(sample);
+  writer.finish();
+  return profile::Reader(path);
+}
+
+/// The sizes of an array in the header, and an array of the sample with them.
+void resize(profile::Header& header, profile::Sample& sample, const char* name,
+            const std::function<void(std::vector<std::int64_t>&)>& change) {
+  for (auto& array : header.arrays)
+    if (array.name == name) change(array.sizes);
+  auto sizes = sample.arrays.at(name).shape;
+  change(sizes);
+  sample.arrays[name] = testing_profile::filled(sizes, 0);
+}
+
+TEST_F(ReadEvidence, SamplesWithoutANumberArePassedOver) {
+  const testing_support::TemporaryFolder folder;
+  const auto profile = changed(folder.path() / "p.h5", [](auto&, profile::Sample& sample) {
+    const float none = std::numeric_limits<float>::quiet_NaN();
+    for (const char* name :
+         {profile::name::kKeptMass, profile::name::kDivergence, profile::name::kDecodeMass})
+      sample.arrays.at(name).values<float>().back() = none;
+    sample.arrays.erase(profile::name::kCounts);
+  });
+  const std::vector<std::size_t> both = {0, 1}, first = {0};
+  const auto last_selection =
+      std::ssize(profile::axis_of(profile.header(), "selection").labels) - 1;
+  EXPECT_EQ(read_kept_masses(profile, 0, last_selection).size(), 4u);
+  EXPECT_THAT(read_kept_masses(profile, 1, last_selection), IsEmpty());
+  EXPECT_EQ(read_kept_masses(profile, 1, 0).size(), 4u);
+  EXPECT_EQ(read_similarity(profile, both).positions, first);
+  SimLayerKv at_decode = lazy_at({16, 112});
+  at_decode.identify = SimLayerKv::Identify::decode;
+  EXPECT_EQ(read_masses(profile, both, at_decode).positions, first);
+  EXPECT_EQ(read_counts(profile, both, {.budget = 64}).positions, first);
+}
+
+TEST_F(ReadEvidence, ArraysOfOtherSizesAreRefused) {
+  const testing_support::TemporaryFolder folder;
+  int files = 0;
+  const auto refused = [&](const char* name, const auto& change, const auto& read) {
+    const auto profile = changed(
+        folder.path() / std::to_string(++files),
+        [&](profile::Header& header, auto& sample) { resize(header, sample, name, change); });
+    return testing_support::error_of([&] { read(profile); });
+  };
+  const auto kept = [](const profile::Reader& profile) { read_kept_masses(profile, 1, 0); };
+  EXPECT_THAT(refused(
+                  profile::name::kKeptMass, [](auto& sizes) { sizes.back() = 3; }, kept),
+              HasSubstr("expected 4 layers x 2 KV heads"));
+  EXPECT_THAT(refused(
+                  profile::name::kDistantLse, [](auto& sizes) { sizes.back() = 7; },
+                  [](const auto& profile) {
+                    read_gate_sums(profile, 1, {4, 64});
+                  }),
+              HasSubstr("128 proximal and 112 distant"));
 }
 
 TEST_F(ReadEvidence, ListsTheSettingsThatThereAre) {
