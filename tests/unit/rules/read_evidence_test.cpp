@@ -110,8 +110,8 @@ TEST_F(ReadEvidence, ReadsKeptTokensAndRowsOfAttention) {
   }
 }
 
-/// A profile of two samples, of which `change` may alter what the file and the second one hold.
-using Change = std::function<void(profile::Header&, profile::Sample&)>;
+/// A profile of two samples, which `change` may alter before it is written.
+using Change = std::function<void(profile::Header&, std::vector<profile::Sample>&)>;
 profile::Reader changed(const std::filesystem::path& path, const Change& change) {
   using namespace testing_profile;
   const auto settings = settings_of({});
@@ -127,26 +127,29 @@ profile::Reader changed(const std::filesystem::path& path, const Change& change)
     add_counts(sample, settings, kTokens, false);
     add_kept(sample, settings, kKvHeads);
   }
-  change(header, samples[1]);
+  change(header, samples);
   profile::Writer writer(path, header, {});
   for (const auto& sample : samples) writer.add(sample);
   writer.finish();
   return profile::Reader(path);
 }
 
-/// The sizes of an array in the header, and an array of the sample with them.
-void resize(profile::Header& header, profile::Sample& sample, const char* name,
+/// The sizes of an array, in the header and in all samples.
+void resize(profile::Header& header, std::vector<profile::Sample>& samples, const char* name,
             const std::function<void(std::vector<std::int64_t>&)>& change) {
   for (auto& array : header.arrays)
     if (array.name == name) change(array.sizes);
-  auto sizes = sample.arrays.at(name).shape;
-  change(sizes);
-  sample.arrays[name] = testing_profile::filled(sizes, 0);
+  for (auto& sample : samples) {
+    auto sizes = sample.arrays.at(name).shape;
+    change(sizes);
+    sample.arrays[name] = testing_profile::filled(sizes, 0);
+  }
 }
 
 TEST_F(ReadEvidence, SamplesWithoutANumberArePassedOver) {
   const testing_support::TemporaryFolder folder;
-  const auto profile = changed(folder.path() / "p.h5", [](auto&, profile::Sample& sample) {
+  const auto profile = changed(folder.path() / "p.h5", [](auto&, auto& samples) {
+    profile::Sample& sample = samples[1];
     const float none = std::numeric_limits<float>::quiet_NaN();
     for (const char* name :
          {profile::name::kKeptMass, profile::name::kDivergence, profile::name::kDecodeMass})
@@ -170,9 +173,9 @@ TEST_F(ReadEvidence, ArraysOfOtherSizesAreRefused) {
   const testing_support::TemporaryFolder folder;
   int files = 0;
   const auto refused = [&](const char* name, const auto& change, const auto& read) {
-    const auto profile = changed(
-        folder.path() / std::to_string(++files),
-        [&](profile::Header& header, auto& sample) { resize(header, sample, name, change); });
+    const auto profile =
+        changed(folder.path() / std::to_string(++files),
+                [&](auto& header, auto& samples) { resize(header, samples, name, change); });
     return testing_support::error_of([&] { read(profile); });
   };
   const auto kept = [](const profile::Reader& profile) { read_kept_masses(profile, 1, 0); };
