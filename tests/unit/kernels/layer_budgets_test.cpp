@@ -235,9 +235,10 @@ TEST(LayerBudgets, RefusesWhatMakesNoSense) {
               testing::HasSubstr("too many"));
   EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, 1 << 24, 1); }),
               testing::HasSubstr("too many"));
-  for (const auto& [base, positions] : {std::pair{-1, 1}, {1, -1}})
-    EXPECT_THAT(testing_support::error_of([&] { layer_budgets(counts, base, positions); }),
-                testing::HasSubstr("need layers, a budget"));
+  for (const auto& numbers : {std::pair{-1, 1}, {1, -1}})
+    EXPECT_THAT(
+        testing_support::error_of([&] { layer_budgets(counts, numbers.first, numbers.second); }),
+        testing::HasSubstr("need layers, a budget"));
   EXPECT_THAT(testing_support::error_of([] {
                 progressive_budgets([](std::int64_t) { return Integers{1}; }, 1, -1, 1, 1);
               }),

@@ -65,8 +65,8 @@ TEST_P(WindowScoresTest, MatchesTheReference) {
       }
       const auto got = run(c, probs), expected = reference(c, probs);
       ASSERT_EQ(got.size(), expected.size());
-      const float bound =
-          static_cast<float>(c.window + c.kernel + c.n_heads / c.n_groups) * 0x1p-24f;
+      const auto terms = c.window + c.kernel + c.n_heads / c.n_groups;
+      const float bound = static_cast<float>(terms) * 0x1p-24f;
       for (std::size_t i = 0; i < got.size(); ++i)
         ASSERT_LE(std::abs(got[i] - expected[i]), (bound + 0x1p-23f) * expected[i]) << i;
     }

@@ -181,7 +181,7 @@ TEST(CacheBytes, OfBudgetsThatLayersShare) {
   heads.parts.push_back(parse_policy("headkv:window=8,budget=40").parts[0]);
   const CacheBytes mixed = cache_bytes(heads, load_of(1000));
   EXPECT_EQ(mixed.layers[1].tokens, 64);
-  EXPECT_EQ(mixed.total(), kRow * (64 + (64 + 40) / 2 + 6 * 40));
+  EXPECT_EQ(mixed.total(), kRow * (64 + 52 + 6 * 40));
 }
 
 TEST(CacheBytes, OfFixedBudgets) {
