@@ -351,6 +351,8 @@ def survivors_that_differ(compiler: Compiler, source: Path, survivors: list) -> 
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
+    if not (Path(sys.argv[1]) / "compile_commands.json").exists():
+        sys.exit(f"mutants: {sys.argv[1]} is no build folder: ./dev build makes one")
     asked = [str((Path.cwd() / name).resolve().relative_to(ROOT)) for name in sys.argv[2:]]
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # what a mutant may take
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -378,6 +380,8 @@ def main() -> None:
                 print(f"{file.name:40} {killed + len(survivors):7} {killed:6} {len(survivors):8}", flush=True)
                 killed_of_all, all_mutants = killed_of_all + killed, all_mutants + killed + len(survivors)
                 left += survivors
+    if all_mutants == 0:
+        sys.exit(f"mutants: none of the sources that are looked at: {', '.join(SOURCES)}")
     share = 100 * killed_of_all / all_mutants
     print(f"{'all':40} {all_mutants:7} {killed_of_all:6} {len(left):8} {share:.1f} % killed")
     for mutant in left:

@@ -48,21 +48,27 @@ std::ptrdiff_t threads_now() {
   return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
 }
 
+/// Profiles and a policy that the window opens.
+void write_files(const fs::path& folder) {
+  using calibrate::testing_profile::write_profile;
+  write_profile(folder / "a.h5", {.samples = 9, .short_samples = 2});
+  write_profile(folder / "b.h5", {.samples = 3, .js = false});
+  testing_gui::write_map_profile(folder / "maps.h5", {300, 200});
+  calibrate::Document document;
+  document.model = {"small", "llama", "0123456789abcdef", 4, 4, 2, 8};
+  document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{});
+  calibrate::write_document(document, folder / "policy.json", false);
+}
+
 class Soak {
  public:
   explicit Soak(unsigned seed) : random_(seed) {
-    calibrate::testing_profile::write_profile(path("a.h5"), {.samples = 9, .short_samples = 2});
-    calibrate::testing_profile::write_profile(path("b.h5"), {.samples = 3, .js = false});
+    write_files(folder_.path());
     calibrate::testing_profile::write_profile(
         path("bare.h5"),
         {.samples = 2, .lazy = false, .js = false, .scores = false, .kept = false});
-    testing_gui::write_map_profile(path("maps.h5"), {300, 200});
     std::ofstream(path("bad.h5")) << "\x89HDF\r\n\x1a\n no more";
     std::ofstream(path("bad.json")) << "{";
-    calibrate::Document document;
-    document.model = {"small", "llama", "0123456789abcdef", 4, 4, 2, 8};
-    document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{});
-    calibrate::write_document(document, path("policy.json"), false);
     window_ =
         std::make_unique<MainWindow>(session_, QString::fromStdString(path("viewer.ini").string()));
     window_->show();
@@ -277,13 +283,7 @@ std::size_t heap_in_use() {
 TEST(Soak, FilesComeAndGo) {
   const testing_support::TemporaryFolder folder;
   const auto path = [&](const char* name) { return folder.path() / name; };
-  calibrate::testing_profile::write_profile(path("a.h5"), {.samples = 9, .short_samples = 2});
-  calibrate::testing_profile::write_profile(path("b.h5"), {.samples = 3});
-  testing_gui::write_map_profile(path("maps.h5"), {300, 200});
-  calibrate::Document document;
-  document.model = {"small", "llama", "0123456789abcdef", 4, 4, 2, 8};
-  document.sections["simlayerkv"] = calibrate::section_of(calibrate::SimLayerKv{});
-  calibrate::write_document(document, path("policy.json"), false);
+  write_files(folder.path());
   Session session;
   MainWindow window(session, QString::fromStdString(path("viewer.ini").string()));
   window.show();
