@@ -254,7 +254,8 @@ std::vector<LeftOut> all_left_out(const CheckCommand& command, const std::string
   return out;
 }
 
-void judge_document(const CheckCommand& command) {
+/// Whether every policy passed; a dry run judges none.
+bool judge_document(const CheckCommand& command) {
   bool is_judgeable = false;
   const auto require_once = [&](const Evaluation& evaluation) {
     if (evaluation.policies.empty())
@@ -271,7 +272,7 @@ void judge_document(const CheckCommand& command) {
           if (seeds > 0) std::cerr << "kvatlas: " << line_of(verdict, command) << '\n';
         return seeds;
       });
-  if (command.dry_run) return;
+  if (command.dry_run) return true;
   require_all(evaluation);
   require_once(evaluation);
 
@@ -285,7 +286,7 @@ void judge_document(const CheckCommand& command) {
     for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
   print_notes(evaluation);
   say_next({next_step(command, verdict_of_all(verdicts))});
-  if (verdict_of_all(verdicts) != "passed") throw CLI::RuntimeError(kExitNotMet);
+  return verdict_of_all(verdicts) == "passed";
 }
 
 void run_check(CheckCommand command) {
@@ -312,14 +313,16 @@ void run_check(CheckCommand command) {
   };
   if (!command.force)
     command.request.look = [](const Evaluation& so_far) { require_score_of(so_far, false); };
+  bool passed = false;
   try {
-    judge_document(command);
+    passed = judge_document(command);
   } catch (const std::exception& thrown) {
     if (!command.junit.empty() && !command.dry_run)
       write_whole(junit_text({}, all_left_out(command, as_error(thrown).what()), true, command),
                   command.junit, true);
     throw;
   }
+  if (!passed) throw CLI::RuntimeError(kExitNotMet);
 }
 
 }  // namespace
