@@ -26,7 +26,8 @@ int lane();
 
 /// KVATLAS_CUDA_FAULT=KIND:N makes the device fail at the Nth call of a kind: "memory" (an
 /// allocation finds none), "launch" (a kernel is refused), or "lost" (at either, and at all that
-/// follows). May the next kernel start? If not, cudaGetLastError() says why.
+/// follows); N = 0 only counts them. May the next kernel start? If not, cudaGetLastError() says
+/// why.
 bool may_start();
 
 void run(dim3 blocks, int threads, std::int64_t shared_bytes, const std::function<void()>& body);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include <cuda_runtime_api.h>
@@ -18,17 +19,25 @@ namespace {
 
 std::atomic<cudaError_t> last_error = cudaSuccess;
 
+/// How many calls of the kind were made; written at the end to the file KVATLAS_FAULT_COUNT.
+struct Calls {
+  std::atomic<long> made = 0;
+  ~Calls() {
+    if (const char* file = std::getenv("KVATLAS_FAULT_COUNT")) std::ofstream(file) << made;
+  }
+};
+
 /// What a call of this kind ends with.
 cudaError_t outcome(std::string_view kind, cudaError_t failure) {
   static const char* fault = std::getenv("KVATLAS_CUDA_FAULT");
-  static std::atomic<long> calls = 0;
   if (!fault) return cudaSuccess;
+  static Calls calls;
   const std::string_view words = fault;
   const std::size_t colon = words.find(':');
   const bool lost = words.starts_with("lost");
   if (!lost && words.substr(0, colon) != kind) return cudaSuccess;
-  const long call = ++calls, failing = std::atol(fault + colon + 1);
-  if (lost ? call < failing : call != failing) return cudaSuccess;
+  const long call = ++calls.made, failing = std::atol(fault + colon + 1);
+  if (failing == 0 || (lost ? call < failing : call != failing)) return cudaSuccess;
   return last_error = lost ? cudaErrorDevicesUnavailable : failure;
 }
 

@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import rows  # noqa: E402
 import surroundings  # noqa: E402
 from checks import Row
-from scene import FAULTS_OF, Scene
+from scene import FAULTS_OF, EmulatedScene, Scene
 
 FAULTS = {
     "kill": rows.kills, "disk": rows.disk_full, "read": rows.read_errors, "memory": rows.out_of_memory,
     "cgroup": rows.out_of_group_memory, "clock": rows.clock_jumps, "changes": surroundings.inputs_change,
     "two": surroundings.two_processes, "terminal": surroundings.terminal_goes, "rank": surroundings.rank_lost,
+    "gpu": surroundings.device_fails,
 }
 
 
@@ -36,6 +37,8 @@ def table(found: list[Row]) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=Path("build/bin/kvatlas"))
+    parser.add_argument("--emulated", type=Path, default=Path("build/tests/kvatlas_emulated"),
+                        help="the program whose kernels run on the emulated device, for the fault gpu")
     parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of profile; half as many of each other")
     parser.add_argument("--cases", type=int, default=12, help="cases of each other fault")
     parser.add_argument("--only", action="append", choices=sorted(FAULTS), help="this fault alone; may be repeated")
@@ -46,17 +49,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
-    wanted = arguments()
-    began = time.monotonic()
-    scene = Scene(wanted.program.resolve(), wanted.seed)
-    found: list[Row] = []
+def rows_of(scene: Scene, names: list[str], wanted: argparse.Namespace) -> list[Row]:
+    found = []
     try:
-        for name in wanted.only or FAULTS:
+        for name in names:
             for job in scene.jobs.values():
-                if wanted.command and job.name not in wanted.command:
-                    continue
-                if name not in FAULTS_OF[job.name]:
+                if (wanted.command and job.name not in wanted.command) or name not in FAULTS_OF[job.name]:
                     continue
                 count = wanted.cases if name != "kill" else wanted.kills if job.name == "profile" else wanted.kills // 2
                 row = FAULTS[name](scene, job, max(1, count))
@@ -67,6 +65,21 @@ def main() -> int:
                     print(f"faults:   {problem}", file=sys.stderr, flush=True)
     finally:
         scene.remove()
+    return found
+
+
+def main() -> int:
+    wanted = arguments()
+    began = time.monotonic()
+    names = wanted.only or list(FAULTS)
+    program = wanted.program.resolve()
+    found: list[Row] = []
+    if names != ["gpu"]:
+        found += rows_of(Scene(program, wanted.seed), [name for name in names if name != "gpu"], wanted)
+    if "gpu" in names and not wanted.emulated.exists():
+        found += [Row("a GPU that fails (emulated)", "all", left_out=f"{wanted.emulated} is not built")]
+    elif "gpu" in names:
+        found += rows_of(EmulatedScene(program, wanted.emulated.resolve(), wanted.seed), ["gpu"], wanted)
     text = table(found)
     print(text, end="")
     print(f"faults: seed {wanted.seed}, {time.monotonic() - began:.0f} s", file=sys.stderr)

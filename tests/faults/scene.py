@@ -15,13 +15,13 @@ import tiny_checkpoint
 PATIENCE = 300  # seconds until a run that should have ended has hung
 # What each command is tried with.
 FAULTS_OF = {
-    "profile": ("kill", "disk", "read", "memory", "cgroup", "clock", "changes", "two", "terminal", "rank"),
-    "calibrate": ("kill", "disk", "read", "memory", "changes", "two", "terminal"),
+    "profile": ("kill", "disk", "read", "memory", "cgroup", "clock", "changes", "two", "terminal", "rank", "gpu"),
+    "calibrate": ("kill", "disk", "read", "memory", "changes", "two", "terminal", "gpu"),
     "auto": ("kill", "disk", "read", "clock", "two", "terminal"),
     "export": ("kill", "disk", "read", "two", "terminal"),
     "precision": ("kill", "disk", "read", "two"),
-    "evaluate": ("kill", "disk", "read", "two"),
-    "check": ("kill", "disk", "read", "two"),
+    "evaluate": ("kill", "disk", "read", "two", "gpu"),
+    "check": ("kill", "disk", "read", "two", "gpu"),
     "report": ("kill", "disk", "read", "two"),
 }
 
@@ -63,8 +63,10 @@ def is_temporary(name: str) -> bool:
 
 
 class Scene:
-    def __init__(self, program: Path, seed: int):
+    def __init__(self, program: Path, seed: int, layers: int = tiny_checkpoint.LAYERS, prompts: int = 12, new: int = 6):
+        """A model of so many layers, and so many prompts, whose answers have so many tokens."""
         self.program = program
+        self.new = str(new)
         self.random = random.Random(seed)
         self.root = Path(tempfile.mkdtemp(prefix="kvatlas-faults-"))
         self.inputs = self.root / "inputs"
@@ -73,21 +75,21 @@ class Scene:
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", self.shim, Path(__file__).parent / "shim.c", "-ldl"],
                        check=True)
         self.inputs.mkdir()
-        self.model = tiny_checkpoint.write(self.inputs / "model", seed=1)
+        self.model = tiny_checkpoint.write(self.inputs / "model", 1, layers)
         self.prompts = self.inputs / "prompts.jsonl"
-        self.write_prompts()
+        self.write_prompts(prompts)
         self.jobs = self.make_jobs()
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def write_prompts(self) -> None:
+    def write_prompts(self, count: int) -> None:
         """Prompts whose answers are what the model itself writes, so that the full cache scores 1."""
         draw = random.Random(5)
         words = "one red apple stone river key lamp door".split()
-        prompts = [{"id": f"p{i}", "text": " ".join(draw.choice(words) for _ in range(24 + 3 * i))} for i in range(12)]
+        prompts = [{"id": f"p{i}", "text": " ".join(draw.choice(words) for _ in range(24 + 3 * i))} for i in range(count)]
         self.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
-        said = self.run(["generate", "--model", self.model, "--prompts", self.prompts, "--new", "6", "--json"])
+        said = self.run(["generate", "--model", self.model, "--prompts", self.prompts, "--new", self.new, "--json"])
         assert said.status == 0, said.err
         for prompt, line in zip(prompts, said.out.splitlines(), strict=True):
             prompt |= {"answers": [json.loads(line)["text"]]}
@@ -98,7 +100,7 @@ class Scene:
         model = ["--model", str(self.model), "--threads", "1"]
         jobs = [
             Job("profile", ["profile", *model, "--prompts", str(self.prompts), "--lags", "16,32", "--budgets", "24,40",
-                            "--new", "6", "--map-samples", "1"], "p.h5", True),
+                            "--new", self.new, "--map-samples", "1"], "p.h5", True),
             Job("calibrate", ["calibrate", "lagkv", "-p", str(profile), *model, "--lags", "16,32", "--ratios",
                               "1/2,1/4"], "policy.json", True),
             Job("auto", ["calibrate", "auto", "-p", str(profile), *model, "--kv-saving", "0.5", "--context", "300",
@@ -106,30 +108,37 @@ class Scene:
             Job("export", ["export", str(policy), "--to", "all"], "out", False),
             Job("precision", ["calibrate", "precision", "-p", str(profile), *model, "--sensitivity-texts", "1"],
                 "policy.json", True),
-            Job("evaluate", ["evaluate", "--policy", str(policy), *model, "--prompts", str(self.prompts), "--time-steps",
-                             "0"], "measured.json", False),
-            Job("check", ["check", str(policy), *model, "--prompts", str(self.prompts), "--max-loss", "99", "--by-mean"],
-                "verdict.xml", False, "--junit", removes_earlier=True),
+            Job("evaluate", ["evaluate", "--policy", str(policy), *model, "--prompts", str(self.prompts), "--new", self.new,
+                             "--time-steps", "0"], "measured.json", False),
+            Job("check", ["check", str(policy), *model, "--prompts", str(self.prompts), "--new", self.new, "--max-loss",
+                          "100", "--by-mean"], "verdict.xml", False, "--junit", removes_earlier=True),
             Job("report", ["report", str(profile), str(policy)], "report.html", False),
         ]
         for job in jobs:
-            self.clean()
-            began = time.monotonic()
-            self.succeed(self.start_of(job))
-            job.seconds = time.monotonic() - began
-            job.reference = files_below(self.work)
+            self.make_reference(job)
             if job.name == "profile":
                 shutil.copy(self.work / job.output, profile)
             if job.name == "calibrate":
                 shutil.copy(self.work / job.output, policy)
-            for kind, folder in (("write", self.work), ("read", self.inputs)):
-                self.clean()
-                counted = self.root / "count"
-                self.succeed(self.start_of(job), self.fault(kind, folder) | {"KVATLAS_FAULT_COUNT": str(counted)})
-                setattr(job, kind + "s", int(counted.read_text()))
-                if files_below(self.work) != job.reference:
-                    raise SystemExit(f"{job.name} does not leave the same bytes twice")
+            job.writes = self.count(job, self.fault("write", self.work))
+            job.reads = self.count(job, self.fault("read", self.inputs))
         return {job.name: job for job in jobs}
+
+    def make_reference(self, job: Job) -> None:
+        self.clean()
+        began = time.monotonic()
+        self.succeed(self.start_of(job))
+        job.seconds = time.monotonic() - began
+        job.reference = files_below(self.work)
+
+    def count(self, job: Job, fault: dict[str, str]) -> int:
+        """At how many places this fault can come."""
+        self.clean()
+        counted = self.root / "count"
+        self.succeed(self.start_of(job), fault | {"KVATLAS_FAULT_COUNT": str(counted)})
+        if files_below(self.work) != job.reference:
+            raise SystemExit(f"{job.name} does not leave the same bytes twice")
+        return int(counted.read_text())
 
     def start_of(self, job: Job, *more: str) -> list[str]:
         return [*job.words, job.option, str(self.work / job.output), *more]
@@ -178,3 +187,18 @@ class Scene:
         if run.status != 0:
             raise SystemExit(f"without a fault, this fails with {run.status}: {' '.join(map(str, words))}\n{run.err}")
         return run
+
+
+class EmulatedScene(Scene):
+    """The kernels run on the emulated device, which is slow: a smaller model, and fewer and shorter runs."""
+
+    def __init__(self, program: Path, emulated: Path, seed: int):
+        self.emulated = emulated
+        super().__init__(program, seed, layers=4, prompts=5, new=1)
+
+    def make_jobs(self) -> dict[str, Job]:
+        jobs = {name: job for name, job in super().make_jobs().items() if "gpu" in FAULTS_OF[name]}
+        self.program = self.emulated
+        for job in jobs.values():
+            self.make_reference(job)
+        return jobs

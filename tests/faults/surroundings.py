@@ -2,6 +2,8 @@
 """Faults of what is around a run: its inputs, other processes, the terminal, the other ranks."""
 import os
 import pty
+import re
+import re
 import shutil
 import signal
 import subprocess
@@ -174,6 +176,35 @@ def terminal_goes(scene: Scene, job: Job, count: int) -> Row:
         if name == "full stdout" and run.status != 1:
             row.problems.append(f"{name}: {end_of(run)}, though its words are lost")
         check_finishes(scene, row, job, name)
+    return row
+
+
+# What the run says of each kind of fault (tests/emulated_cuda/device.hpp).
+DEVICE_FAULTS = {"memory": "the GPU's memory ran out (device scratch memory: out of memory)",
+                 "launch": "no kernel image is available", "lost": "the GPU failed"}
+
+
+def device_fails(scene: Scene, job: Job, count: int) -> Row:
+    """An allocation finds no memory, a kernel is refused, or the device is lost, each at random calls."""
+    row = Row("a GPU that fails (emulated)", job.name)
+    for kind, said in DEVICE_FAULTS.items():
+        calls = scene.count(job, {"KVATLAS_CUDA_FAULT": f"{kind}:0"})
+        for at in scene.random.sample(range(1, calls + 1), min(count, calls)):
+            name = f"{kind} at call {at} of {calls}"
+            earlier = {} if job.resumes else scene.put_earlier(job)
+            if not earlier:
+                scene.clean()
+            run = scene.run(scene.start_of(job, *(["--force"] if earlier else [])),
+                            {"KVATLAS_CUDA_FAULT": f"{kind}:{at}"})
+            row.count(f"{kind}: {end_of(run)}")
+            check_message(row, run, name, said)
+            if run.status == 0 or "--device cpu" not in run.last_line():
+                row.problems.append(f"{name}: {end_of(run)}: {run.last_line()[:300]}")
+            check_left(scene, row, job, name, earlier)
+            again = check_finishes(scene, row, job, name)
+            done = re.findall(r"(\d+ of \d+ samples) are done", run.last_line())
+            if job.name == "profile" and done != re.findall(r"(\d+ of \d+ samples) are there", again.err):
+                row.problems.append(f"{name}: said '{run.last_line()[-120:]}', then '{again.err[:200]}'")
     return row
 
 

@@ -40,21 +40,21 @@ def tokenizer() -> dict:
     }
 
 
-def config(vocabulary: int) -> dict:
+def config(vocabulary: int, layers: int) -> dict:
     return {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "torch_dtype": "float32",
-        "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+        "num_hidden_layers": layers, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM, "hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": vocabulary,
         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
         "tie_word_embeddings": False, "bos_token_id": vocabulary - 3, "eos_token_id": vocabulary - 3,
     }
 
 
-def shapes(vocabulary: int) -> dict[str, tuple[int, ...]]:
+def shapes(vocabulary: int, layers: int) -> dict[str, tuple[int, ...]]:
     """The tensors by transformers' names."""
     out: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, HIDDEN),
                                        "model.norm.weight": (HIDDEN,), "lm_head.weight": (vocabulary, HIDDEN)}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         name = f"model.layers.{layer}."
         out |= {
             name + "input_layernorm.weight": (HIDDEN,),
@@ -70,11 +70,11 @@ def shapes(vocabulary: int) -> dict[str, tuple[int, ...]]:
     return out
 
 
-def safetensors(seed: int) -> bytes:
+def safetensors(seed: int, layers: int = LAYERS) -> bytes:
     words = list(tokenizer()["model"]["vocab"])
     draw = random.Random(seed)
     header, data = {}, array.array("f")
-    for name, shape in shapes(len(words)).items():
+    for name, shape in shapes(len(words), layers).items():
         count, begin = math.prod(shape), len(data) * 4
         values = [1.0 if "norm" in name else draw.gauss(0, 0.3) for _ in range(count)]
         if name == "lm_head.weight":  # so that it writes letters and spaces, which the scores can compare
@@ -86,12 +86,12 @@ def safetensors(seed: int) -> bytes:
     return len(text).to_bytes(8, "little") + text + data.tobytes()
 
 
-def write(folder: Path, seed: int) -> Path:
+def write(folder: Path, seed: int, layers: int = LAYERS) -> Path:
     """A Hugging Face folder; another one for another seed."""
     folder.mkdir(parents=True)
     words = tokenizer()
     (folder / "tokenizer.json").write_text(json.dumps(words))
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    (folder / "config.json").write_text(json.dumps(config(len(words["model"]["vocab"]))))
-    (folder / "model.safetensors").write_bytes(safetensors(seed))
+    (folder / "config.json").write_text(json.dumps(config(len(words["model"]["vocab"]), layers)))
+    (folder / "model.safetensors").write_bytes(safetensors(seed, layers))
     return folder
