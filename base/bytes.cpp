@@ -3,6 +3,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "base/error.hpp"
@@ -42,15 +43,24 @@ std::int64_t parse_bytes(std::string_view text) {
        " is not a size: write it as 24GiB, 512MiB or a number of bytes");
 }
 
-std::string bytes_str(std::int64_t bytes) {
+namespace {
+
+std::string rounded_str(std::int64_t bytes, double (*round)(double)) {
   static constexpr std::array<const char*, 5> kNames{"bytes", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024.0 && unit + 1 < kNames.size(); ++unit) value /= 1024.0;
+  const int decimals = unit == 0 || value >= 100.0 ? 0 : 1;
+  const double steps = decimals == 0 ? 1 : 10;
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100.0 ? "%.0f %s" : "%.1f %s",
-                value, kNames[unit]);
+  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, round(value * steps) / steps,
+                kNames[unit]);
   return text.data();
 }
+
+}  // namespace
+
+std::string bytes_str(std::int64_t bytes) { return rounded_str(bytes, std::nearbyint); }
+std::string enough_bytes_str(std::int64_t bytes) { return rounded_str(bytes, std::ceil); }
 
 }  // namespace kvatlas

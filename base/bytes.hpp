@@ -15,4 +15,7 @@ std::int64_t parse_bytes(std::string_view text);
 /// A number of bytes for people: 1536 is "1.5 KiB".
 std::string bytes_str(std::int64_t bytes);
 
+/// The same, rounded up: parse_bytes() of it is enough for them.
+std::string enough_bytes_str(std::int64_t bytes);
+
 }  // namespace kvatlas

@@ -54,6 +54,10 @@ struct MemoryNeed {
   std::int64_t rest = 0;              // program, hidden states, caches, intermediate results
 };
 
+std::int64_t share_of_budget(const EngineOptions& options) {
+  return std::llround(options.other_share * static_cast<double>(options.memory_budget));
+}
+
 MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& options,
                            std::size_t value_bytes) {
   const model::Config& c = model.config();
@@ -79,7 +83,7 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
               width * feed_forward_values(c, options.longest) +
               width * largest_matrix +  // oneDNN reorders a matrix before it multiplies
-              options.other_bytes;
+              options.other_bytes + share_of_budget(options);
   return need;
 }
 
@@ -187,10 +191,18 @@ MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& optio
 }
 
 void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
-  if (plan.streaming && options.memory_budget > 0 && plan.total_bytes > options.memory_budget)
-    fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
-         bytes_str(options.memory_budget), ", is too small: these prompts need about ",
-         bytes_str(plan.total_bytes), " even with weights streamed layer by layer");
+  if (!plan.streaming || options.memory_budget == 0 || plan.total_bytes <= options.memory_budget)
+    return;
+  // Of a small model all weights take less than what streams them.
+  const bool streaming = plan.held_weight_bytes < plan.weight_bytes;
+  const std::int64_t fixed = plan.total_bytes - share_of_budget(options) -
+                             (streaming ? 0 : plan.held_weight_bytes - plan.weight_bytes);
+  // A larger budget has a larger share.
+  const double least = static_cast<double>(fixed) / (1 - options.other_share);
+  fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
+       bytes_str(options.memory_budget), ", is too small: these prompts need about ",
+       enough_bytes_str(static_cast<std::int64_t>(std::ceil(least))),
+       streaming ? " even with weights streamed layer by layer" : "");
 }
 
 Engine::~Engine() = default;

@@ -39,6 +39,7 @@ struct EngineOptions {
   std::int64_t longest = 0;     // tokens of the longest sequence
   bool keep_caches = true;      // sequences are continued, so their keys and values are held
   std::int64_t other_bytes = 0;  // what the caller takes beside the model, for the budget
+  double other_share = 0;        // and this share of the budget
   enum class Weights { automatic, resident, streaming } weights = Weights::automatic;
 };
 
@@ -51,7 +52,7 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options);
 
-/// Error(resource), saying what is needed, if the budget does not allow even streamed weights.
+/// Error(resource), saying what budget is needed, if the plan takes more than it allows.
 void require_memory(const MemoryPlan& plan, const EngineOptions& options);
 
 /// What one layer's attention works on for one sequence, after RoPE. Valid during the call only.

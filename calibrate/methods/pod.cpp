@@ -304,16 +304,12 @@ void Grouping::report_agreement() {
 /// What layers could share of their values, too, if they were that alike.
 void Grouping::report_values() {
   if (!evidence_.profile().has(name::kValueCosine)) return;
-  const std::int64_t layers = evidence_.header().n_layers, pairs = layers * layers;
-  Similarity cosines{kv_heads(), layers,
-                     std::vector<double>(static_cast<std::size_t>(kv_heads() * pairs))};
-  for (const auto position : similarity_.positions) {
-    const auto of_sample = profile::floats_of(evidence_.profile(), position, name::kValueCosine, {},
-                                              {kv_heads(), layers, layers});
-    for (std::size_t i = 0; i < cosines.values.size(); ++i)
-      cosines.values[i] +=
-          static_cast<double>(of_sample[i]) / static_cast<double>(similarity_.positions.size());
-  }
+  const std::int64_t layers = evidence_.header().n_layers;
+  std::vector<std::vector<float>> samples;
+  for (const auto position : similarity_.positions)
+    samples.push_back(profile::floats_of(evidence_.profile(), position, name::kValueCosine, {},
+                                         {kv_heads(), layers, layers}));
+  const Similarity cosines = mean_similarity(samples, kv_heads(), layers);
   double most = -1;
   for (std::int64_t g = 0; g < kv_heads(); ++g)
     for (std::int64_t a = 1; a < layers; ++a)

@@ -9,18 +9,25 @@
 
 namespace kvatlas::calibrate {
 
-Similarity layer_similarity(std::span<const std::vector<float>> divergences, std::int64_t heads,
-                            std::int64_t layers) {
+Similarity mean_similarity(std::span<const std::vector<float>> samples, std::int64_t heads,
+                           std::int64_t layers) {
   const auto count = static_cast<std::size_t>(heads * layers * layers);
-  if (divergences.empty()) fail(ErrorCode::internal, "a similarity needs a sample");
+  if (samples.empty()) fail(ErrorCode::internal, "a similarity needs a sample");
   Similarity out{heads, layers, std::vector<double>(count, 0)};
   Eigen::Map<Eigen::ArrayXd> values(out.values.data(), heads * layers * layers);
-  for (const auto& of_sample : divergences) {
+  for (const auto& of_sample : samples) {
     if (of_sample.size() != count)
-      fail(ErrorCode::internal, "divergences of ", of_sample.size(), " numbers, expected ", count);
+      fail(ErrorCode::internal, "a sample of ", of_sample.size(), " numbers, expected ", count);
     values += Eigen::Map<const Eigen::ArrayXf>(of_sample.data(), values.size()).cast<double>();
   }
-  values = 1 - values / static_cast<double>(divergences.size());
+  values /= static_cast<double>(samples.size());
+  return out;
+}
+
+Similarity layer_similarity(std::span<const std::vector<float>> divergences, std::int64_t heads,
+                            std::int64_t layers) {
+  Similarity out = mean_similarity(divergences, heads, layers);
+  for (double& value : out.values) value = 1 - value;
   return out;
 }
 

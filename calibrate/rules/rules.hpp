@@ -184,7 +184,7 @@ HeadView head_view(const std::vector<Masses>& masses, double threshold, double s
 
 // PoD -------------------------------------------------------------------------------------------
 
-/// 1 - mean JS divergence of every pair of layers: [head][layer][layer].
+/// How alike every pair of layers is: [head][layer][layer].
 struct Similarity {
   std::int64_t heads = 0, layers = 0;
   std::vector<double> values;
@@ -192,7 +192,10 @@ struct Similarity {
     return values[(head * layers + a) * layers + b];
   }
 };
-/// `divergences`: [sample] of [head, layer, layer], the mean over samples is taken.
+/// The mean over [sample] of [head, layer, layer].
+Similarity mean_similarity(std::span<const std::vector<float>> samples, std::int64_t heads,
+                           std::int64_t layers);
+/// 1 - mean JS divergence.
 Similarity layer_similarity(std::span<const std::vector<float>> divergences, std::int64_t heads,
                             std::int64_t layers);
 /// The smallest over the query heads of each group.

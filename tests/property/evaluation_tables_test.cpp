@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `kvatlas evaluate` prints of scores that are known.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -66,6 +68,35 @@ TEST(EvaluationTables, PromptsOfOneTextCountOnce) {
   EXPECT_NEAR(lost.loss.mean, 100.0 / 3, 1e-9);
   EXPECT_GT(lost.loss.high, 90);  // three texts say little, though they are nine prompts
   EXPECT_EQ(evaluation_json(evaluation).at("texts"), 3);
+}
+
+TEST(EvaluationTables, WhatIsHeldWhileLongAnswersAreGenerated) {
+  const auto tables_of = [](std::size_t steps) {
+    Evaluation evaluation;
+    evaluation.policies = {"streaming:recent=60"};
+    evaluation.judged.resize(1);
+    add(evaluation, "needle", 512, 0.25, 1, 1);
+    // The full cache grows by a mebibyte a token; the other one stays as it was.
+    Outcome& full = evaluation.full[0].outcome;
+    Outcome& other = evaluation.judged[0][0].outcome;
+    full.kept_bytes = full.full_bytes = other.full_bytes = 36 << 20;
+    other.kept_bytes = 9 << 20;
+    for (std::size_t i = 0; i < steps; ++i) {
+      full.held_bytes.push_back(full.kept_bytes + static_cast<double>(i << 20));
+      other.held_bytes.push_back(other.kept_bytes);
+    }
+    return evaluation_tables(evaluation);
+  };
+  const auto is_held = [](const Table& table) { return table.title.starts_with("KV cache held"); };
+  const auto few = tables_of(63), many = tables_of(65);
+  EXPECT_EQ(std::find_if(few.begin(), few.end(), is_held), few.end());
+  const auto held = std::find_if(many.begin(), many.end(), is_held);
+  ASSERT_NE(held, many.end());
+  EXPECT_EQ(held->title, "KV cache held while generating up to 66 tokens");
+  EXPECT_THAT(
+      held->rows,
+      ElementsAre(ElementsAre("full", "36.00 MiB", "68.00 MiB", "100.00 MiB", "100.0 %"),
+                  ElementsAre("streaming:recent=60", "9.00 MiB", "9.00 MiB", "9.00 MiB", "9.0 %")));
 }
 
 TEST(EvaluationTables, ATableATaskAndNoneOfOneLength) {

@@ -194,12 +194,12 @@ TEST_P(Families, AreProfiledCalibratedEvaluatedAndExported) {
             card.at("memory").at("formats").at(0).at("sequence_bytes"));
   EXPECT_EQ(bytes.at("policies").size(), 1 + kind.methods.size());
 
-  const json judged =
-      json::parse(run({"evaluate", "-m", of, "--policy", path("policy.json"), "--against",
-                       "streaming:recent=32", "--prompts", prompts(2), "--new", "3", "--threads",
-                       "1", "--time-steps", "0", "--ignore-eos", "--json"})
-                      .out);
-  ASSERT_EQ(judged.at("policies").size(), 2 + kind.methods.size());
+  const json judged = json::parse(
+      run({"evaluate", "-m", of, "--policy", path("policy.json"), "--against",
+           "streaming:initial=2,recent=64,streaming:recent=32", "--prompts", prompts(2), "--new", "3",
+           "--threads", "1", "--time-steps", "0", "--ignore-eos", "--json"})
+          .out);
+  ASSERT_EQ(judged.at("policies").size(), 3 + kind.methods.size());
   for (const auto& policy : judged.at("policies")) {
     const auto divergence = policy.at("kl").at("mean").get<double>();
     EXPECT_TRUE(std::isfinite(divergence) && divergence >= 0 && divergence < 50) << policy;

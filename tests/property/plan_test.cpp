@@ -714,6 +714,28 @@ TEST_P(PlanOf, LazyLayersAreThoseOfTheGreatestMass) {
     EXPECT_EQ(std::find(lazy.begin(), lazy.end(), layer), lazy.end());
 }
 
+TEST_P(PlanOf, LazyHeadsThatAreKnownAreTrimmed) {
+  Policy policy = policies({"simlayerkv:threshold=0.5,initial=4,recent=24"})[0];
+  auto& fixed = std::get<SimLayerKv>(policy.parts[0]).fixed;
+  fixed.emplace();
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer) {
+    auto& row = fixed->emplace_back(static_cast<std::size_t>(layer == 1 ? 1 : config.n_kv_heads));
+    for (std::size_t g = 0; g < row.size(); ++g) row[g] = (layer + g) % 2 == 1;
+  }
+  const Prefilled prompt = prefill(ids, {policy});
+  const auto plan = [&] { return make_plan(policy, prompt.facts, prompt.sequence, config); };
+  const std::vector<Range> trimmed{{0, 4}, {kTokens - 24, kTokens}}, whole{{0, kTokens}};
+  const Plan made = plan();
+  for (std::int64_t layer = 0; layer < config.n_layers; ++layer)
+    for (std::int64_t g = 0; g < config.n_kv_heads; ++g)
+      EXPECT_EQ(made.heads[layer][g].ranges, layer == 1 || (layer + g) % 2 == 1 ? trimmed : whole)
+          << layer << ", " << g;
+  fixed->at(0).assign(static_cast<std::size_t>(config.n_kv_heads) + 1, 0);
+  EXPECT_THAT(testing_support::refusal(plan), testing::HasSubstr("KV heads in the policy"));
+  fixed->pop_back();
+  EXPECT_THAT(testing_support::refusal(plan), testing::HasSubstr("the model has"));
+}
+
 TEST_P(PlanOf, LengthsGrowAsTheMethodsSay) {
   const auto asked = policies({"lagkv:sink=4,lag=8,ratio=1/4", "lagkv:sink=5,lag=16,ratio=1/2",
                                "streaming:initial=4,recent=20+rolling",

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <random>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -95,6 +97,27 @@ TEST_F(ProfileRuns, RefusesWhatMakesNoSense) {
   expect_refusal(profile(prompts, "prompts.jsonl"), 2, "choose another name");
   expect_refusal(profile(prompts, "prompts.jsonl", {"--resume"}), 3, "choose another name");
   EXPECT_TRUE(command.bytes("prompts.jsonl").starts_with("{\"id\""));
+}
+
+TEST_F(ProfileRuns, AsMuchMemoryAsARefusalNamesIsEnough) {
+  const auto prompts = command.prompts(2);
+  const auto enough = [&](const std::function<Finished(const std::string&)>& within) {
+    const Finished refused = within("1MiB");
+    expect_refusal(refused, 1, "too small");
+    static const std::regex figure("need about ([0-9.]+) ([A-Za-z]+)");
+    std::smatch named;
+    ASSERT_TRUE(std::regex_search(refused.err, named, figure)) << refused.err;
+    const Finished finished = within(named[1].str() + named[2].str());
+    EXPECT_EQ(finished.status, 0) << finished.err;
+  };
+  enough([&](const std::string& budget) {
+    return profile(prompts, "p.h5", {"--memory-budget", budget, "--force"});
+  });
+  enough([&](const std::string& budget) {
+    return run_kvatlas({"evaluate", "--model", golden_checkpoint(kModel).string(), "--prompts",
+                        prompts, "--policy", "streaming:recent=16", "--new", "1", "--time-steps",
+                        "0", "--memory-budget", budget});
+  });
 }
 
 /// What is stored to be looked at, beside the exact form of the same run.

@@ -22,7 +22,7 @@ inline profile::Header header_of(const MadeUpModel& model, const profile::Captur
   config.n_layers = model.layers;
   config.n_heads = model.heads;
   config.n_kv_heads = model.kv_heads;
-  config.head_dim = model.head_dim;
+  config.head_dim = config.rotary_dim = model.head_dim;
   config.vocab_size = model.vocab_size;
   profile::Header header;
   header.tool_version = "0.1.0";

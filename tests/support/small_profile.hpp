@@ -33,6 +33,7 @@ struct Shape {
   bool answers = true;
   bool heatmap = false;            // masses of 5 rows along the prompt
   bool latent = false;             // all heads of a layer share one vector a token
+  bool values = false;             // of layers 1 and 2 a cosine of 0.625, of others 0.25
   bool agreement = false;          // 0.5 with 16 proximal tokens, 1 with 32
   std::int64_t raised_layer = -1;  // whose masses are greater by `raised_by`
   double raised_by = 0;
@@ -53,6 +54,7 @@ inline profile::CaptureSettings settings_of(const Shape& shape) {
   settings.kept = shape.kept;
   settings.heatmap = shape.heatmap;
   settings.agreement = shape.agreement;
+  settings.values = shape.values;
   settings.agreement_counts = {16, 32};
   settings.norms = settings.next = settings.columns = settings.maps = false;
   settings.proximities = {{4, 64}, {16, 112}};
@@ -128,6 +130,16 @@ inline void add_divergences(profile::Sample& sample, bool odd) {
       }
 }
 
+inline void add_values(profile::Sample& sample) {
+  auto& array = sample.arrays[profile::name::kValueCosine] =
+      filled({kKvHeads, kLayers, kLayers}, 0.25f);
+  for (std::int64_t g = 0; g < kKvHeads; ++g)
+    for (std::int64_t a = 0; a < kLayers; ++a)
+      for (std::int64_t b = 0; b < kLayers; ++b)
+        if (a == b || (a + b == 3 && a * b == 2))
+          array.values<float>()[(g * kLayers + a) * kLayers + b] = a == b ? 1.0f : 0.625f;
+}
+
 inline void add_counts(profile::Sample& sample, const profile::CaptureSettings& settings,
                        std::int64_t n_tokens, bool odd) {
   std::vector<double> shares(std::begin(kCountShares), std::end(kCountShares));
@@ -188,6 +200,7 @@ inline void write_profile(const std::filesystem::path& path, const Shape& shape 
     if (shape.lazy) add_masses(sample, settings, shape);
     if (shape.heatmap) add_row_masses(sample, n);
     if (shape.js) add_divergences(sample, shape.is_odd(i));
+    if (shape.values) add_values(sample);
     if (shape.scores) add_counts(sample, settings, n, shape.is_odd(i));
     if (shape.kept) add_kept(sample, settings, shape.kept_heads);
     if (shape.agreement) {

@@ -30,6 +30,14 @@ TEST(Bytes, AreWrittenForPeople) {
   EXPECT_EQ(bytes_str(538LL << 20), "538 MiB");
 }
 
+TEST(Bytes, AreEnoughWhereTheyAreRoundedUp) {
+  EXPECT_EQ(enough_bytes_str(1536), "1.5 KiB");
+  EXPECT_EQ(enough_bytes_str(1537), "1.6 KiB");
+  EXPECT_EQ(enough_bytes_str((538LL << 20) + 1), "539 MiB");
+  for (const std::int64_t bytes : {1LL << 10, 123456789LL, 99999999999LL, 1234567890123LL})
+    EXPECT_GE(parse_bytes(enough_bytes_str(bytes)), bytes);
+}
+
 TEST(Bytes, AreWholeNumbersInJson) {
   EXPECT_EQ(count_json(18030028).dump(), "18030028");
   EXPECT_EQ(count_json(5898240 / (1 / 0.3)).dump(), "1769472");  // but for rounding

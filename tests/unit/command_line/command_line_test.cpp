@@ -132,6 +132,14 @@ TEST_F(CommandLine, InspectCountsACacheInARuntimesPages) {
   EXPECT_EQ(memory({"--new-tokens", "212"}).at("formats").at(0).at("sequence_bytes"),
             formats.at(0).at("sequence_bytes"));
 
+  const double sequence = plain.at(0).at("sequence_bytes").get<double>();
+  const auto fits = memory({"--weights", "1MiB", "--memory", "2MiB", "--batch", "3"});
+  EXPECT_EQ(fits.at("columns").back(), "context that fits");
+  EXPECT_EQ(fits.at("rows").at(0).at(4), std::to_string(int(double(1 << 20) / sequence)));
+  EXPECT_EQ(fits.at("rows").at(0).at(5),
+            std::to_string(int(double(1 << 20) / 3 / (sequence / 300))));
+  EXPECT_EQ(memory({"--weights", "2MiB", "--memory", "1MiB"}).at("rows").at(0).at(4), "none");
+
   EXPECT_THAT(refusal(2, {"inspect", model(), "--context", "300", "--as", "ollama"}),
               HasSubstr("no runtime 'ollama'"));
   EXPECT_THAT(refusal(2, {"inspect", model(), "--context", "300", "--model", model()}),

@@ -14,6 +14,7 @@ namespace kvatlas::calibrate {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing_support::run_kvatlas;
 
@@ -47,6 +48,30 @@ TEST_F(InspectPolicy, FormatsByLayer) {
   write_document(document, path_, false);
   EXPECT_THAT(run_kvatlas({"inspect", path_}).out,
               HasSubstr("keys: 2 layers in q8_0, 2 in int4; values: 4 layers in q8_0"));
+}
+
+/// Four layers of two KV heads of 8 channels: 64 bytes a token and layer in 16 bits.
+TEST_F(InspectPolicy, MemoryOfSequences) {
+  Document document = full_document();
+  document.compose.clear();
+  document.kv_bits = 16;
+  document.runtime.clear();
+  DynamicKv budgets;
+  budgets.fixed = {100, 100, 80, 168};
+  document.sections = {{"dynamickv", section_of(budgets)}};
+  write_document(document, path_, false);
+  const auto shown = run_kvatlas({"inspect", path_, "--context", "1000", "--batch", "8",
+                                  "--weights", "1MiB", "--memory", "10MiB"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, ContainsRegex("each layer keeps of one sequence of 1000 tokens"));
+  EXPECT_THAT(shown.out, ContainsRegex("0-1 +1000 +62.5 KiB +116 +7.2 KiB"));
+  EXPECT_THAT(shown.out, ContainsRegex("2 +1000 +62.5 KiB +96 +6.0 KiB"));
+  EXPECT_THAT(shown.out, ContainsRegex("3 +1000 +62.5 KiB +184 +11.5 KiB"));
+  EXPECT_THAT(shown.out, HasSubstr("Memory of 8 sequences of so many tokens, weights of 1.0 MiB"));
+  // 10 MiB less the weights are 36.9 times 256 000 bytes, and 288 times 64 bytes of
+  // the 448 tokens and the window of 16 in each layer.
+  EXPECT_THAT(shown.out, ContainsRegex("full +250 KiB +100.0 % +3.0 MiB +36 +4608"));
+  EXPECT_THAT(shown.out, ContainsRegex("32.0 KiB +12.8 % +1.2 MiB +288 +any"));
 }
 
 TEST_F(InspectPolicy, Json) {

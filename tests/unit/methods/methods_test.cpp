@@ -394,6 +394,22 @@ TEST_F(Methods, PodReportsProximalAgreement) {
   EXPECT_THAT(found.notes, Not(Contains(HasSubstr("agreement"))));
 }
 
+TEST_F(Methods, PodReportsHowAlikeValuesAre) {
+  const Evidence evidence(profile({.values = true}), {});
+  const Calibrated found = calibrate_pod(evidence, pod_request(), nullptr);
+  EXPECT_THAT(found.notes, Contains(HasSubstr("a mean cosine of more than 0.62")));
+  const auto table = std::find_if(found.tables.begin(), found.tables.end(), [](const Table& one) {
+    return one.title.starts_with("PoD: values that layers could share");
+  });
+  ASSERT_NE(table, found.tables.end());
+  // Of two KV heads of four layers: one block a head, then layers 1 and 2 together, then none.
+  const std::vector<std::string> none{"0.1", "2", "75.0 %"}, two{"0.5", "6", "25.0 %"},
+      all{"0.7", "8", "0.0 %"};
+  EXPECT_EQ(table->rows.at(0), none);
+  EXPECT_EQ(table->rows.at(4), two);
+  EXPECT_EQ(table->rows.at(6), all);
+}
+
 TEST_F(Methods, PodTriesDeltas) {
   const Evidence evidence(profile(), {});
   // Sharing costs the answer.
