@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/policy/policy.hpp"
+#include "tests/support/text_of.hpp"
 #include "tests/unit/command_line/fixture.hpp"
 #include "tests/unit/profile/samples.hpp"
 
@@ -158,6 +159,16 @@ TEST_F(CommandLine, PoolsOfUnlikeLayersAreNotCounted) {
   EXPECT_THAT(refusal(2, {"inspect", config, "--context", "300", "--as", "vllm"}),
               HasSubstr("some of this model's have no attention"));
   EXPECT_EQ(run_kvatlas({"inspect", config, "--context", "300", "--as", "llama.cpp"}).status, 0);
+}
+
+TEST_F(CommandLine, ImportsAMinferencePattern) {
+  const auto file = write_file("pattern.json", R"([{"0": ["stream_llm", 4, 60, 1]}])");
+  const auto output = file + ".policy";
+  const Finished done = run_kvatlas(
+      {"import", "minference", file, "--config", model() + "/config.json", "-o", output});
+  EXPECT_EQ(done.status, 0) << done.err;
+  const json document = json::parse(testing_support::text_of(output));
+  EXPECT_EQ(document.at("heads").at("settings"), (json{{"initial", 4}, {"recent", 60}}));
 }
 
 TEST_F(CommandLine, ImportRefusesWrongWords) {
