@@ -196,8 +196,8 @@ TEST_P(Families, AreProfiledCalibratedEvaluatedAndExported) {
 
   const json judged = json::parse(
       run({"evaluate", "-m", of, "--policy", path("policy.json"), "--against",
-           "streaming:initial=2,recent=64,streaming:recent=32", "--prompts", prompts(2), "--new", "3",
-           "--threads", "1", "--time-steps", "0", "--ignore-eos", "--json"})
+           "streaming:initial=2,recent=64,streaming:recent=32", "--prompts", prompts(2), "--new",
+           "3", "--threads", "1", "--time-steps", "0", "--ignore-eos", "--json"})
           .out);
   ASSERT_EQ(judged.at("policies").size(), 3 + kind.methods.size());
   for (const auto& policy : judged.at("policies")) {
