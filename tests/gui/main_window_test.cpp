@@ -14,10 +14,12 @@
 #include <QTableView>
 #include <QTreeWidget>
 #include <fstream>
+#include <map>
 
 #include <gtest/gtest.h>
 
 #include "tests/gui/recording_screen.hpp"
+#include "viewer/screens/control_bar.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -71,6 +73,71 @@ TEST(MainWindow, EveryListedScreenCanBeShown) {
     EXPECT_EQ(window.screen()->id(), entry.id);
     QCoreApplication::processEvents();
   }
+}
+
+/// What the controls of a screen stand at, by their names.
+std::map<QString, double> settings_of(const Screen& screen) {
+  std::map<QString, double> out;
+  for (const auto* bar : screen.findChildren<ControlBar*>()) {
+    for (const auto* combo : bar->findChildren<QComboBox*>())
+      out[combo->objectName()] = combo->currentIndex();
+    for (const auto* box : bar->findChildren<QCheckBox*>())
+      out[box->objectName()] = box->isChecked();
+    for (const auto* box : bar->findChildren<QDoubleSpinBox*>())
+      out[box->objectName()] = box->value();
+    for (const auto* slider : bar->findChildren<QSlider*>())
+      out[slider->objectName()] = slider->value();
+  }
+  return out;
+}
+
+/// Sets a control to something else, as a user does; false if it has one value alone.
+bool set_otherwise(QWidget& control) {
+  if (auto* combo = qobject_cast<QComboBox*>(&control)) {
+    if (combo->count() < 2) return false;
+    combo->setCurrentIndex((combo->currentIndex() + 1) % combo->count());
+  } else if (auto* box = qobject_cast<QCheckBox*>(&control)) {
+    box->toggle();
+  } else if (auto* number = qobject_cast<QDoubleSpinBox*>(&control)) {
+    const double before = number->value();
+    number->stepUp();
+    if (number->value() == before) number->stepDown();
+    return number->value() != before;
+  } else if (auto* slider = qobject_cast<QSlider*>(&control)) {
+    slider->setValue(slider->value() > slider->minimum() ? slider->value() - 1 : 1);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+TEST(MainWindow, EveryControlCanBeChangedAndTakenBack) {
+  SmallSession small({.heatmap = true, .values = true, .agreement = true});
+  Session& session = small.session();
+  MainWindow window(session, QString::fromStdString((small.folder() / "viewer.ini").string()));
+  window.resize(1400, 900);
+  window.show();
+  int taken_back = 0;
+  for (const auto& entry : screens()) {
+    ASSERT_TRUE(window.show_screen(entry.id));
+    QTest::qWait(30);
+    for (auto* bar : window.screen()->findChildren<ControlBar*>())
+      for (auto* control : bar->findChildren<QWidget*>()) {
+        if (!control->isVisible() || !control->isEnabled()) continue;
+        SCOPED_TRACE(entry.id + (": " + control->objectName().toStdString()));
+        const auto before = settings_of(*window.screen());
+        const int steps = session.undo().index();
+        if (!set_otherwise(*control)) continue;
+        QCoreApplication::processEvents();
+        if (session.undo().index() == steps) continue;  // what is shown, but no choice
+        EXPECT_EQ(session.undo().index(), steps + 1);
+        session.undo().undo();
+        QCoreApplication::processEvents();
+        EXPECT_EQ(settings_of(*window.screen()), before);
+        ++taken_back;
+      }
+  }
+  EXPECT_GT(taken_back, 20);
 }
 
 TEST(MainWindow, TreeChoosesLayersHeadsSamplesAndTasks) {

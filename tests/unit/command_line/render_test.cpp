@@ -191,6 +191,12 @@ TEST_F(Render, WhatPoliciesKeepOfAPrompt) {
   EXPECT_THAT(drawn({"--policy", "one", "--at", "L0.H0"}),
               AllOf(HasSubstr("\"one: layer 0, KV head 0\",,,,0,\"#0 \",0\n"),
                     HasSubstr("\"one: layer 0, KV head 0\",,,,2,\"#2 \",1\n")));
+  const auto picture = [&](const char* policy) {
+    return Render::drawn({kept, "--what", "kept", "--policy", policy, "--at", "L0.H0", "--force"},
+                         "kept.svg");
+  };
+  EXPECT_THAT(picture("one"), HasSubstr("one: layer 0, KV head 0"));
+  EXPECT_NE(picture("one"), picture("two"));  // other tokens are shaded
   EXPECT_THAT(refused(2, {kept, "--what", "kept", "--policy", "one", "--policy", "two", "--policy",
                           "one", "-o", path("a.csv")}),
               HasSubstr("given 3 times"));
