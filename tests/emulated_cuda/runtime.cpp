@@ -36,7 +36,7 @@ cudaError_t outcome(std::string_view kind, cudaError_t failure) {
   const std::size_t colon = words.find(':');
   const bool lost = words.starts_with("lost");
   if (!lost && words.substr(0, colon) != kind) return cudaSuccess;
-  const long call = ++calls.made, failing = std::atol(fault + colon + 1);
+  const long call = ++calls.made, failing = std::strtol(fault + colon + 1, nullptr, 10);
   if (failing == 0 || (lost ? call < failing : call != failing)) return cudaSuccess;
   return last_error = lost ? cudaErrorDevicesUnavailable : failure;
 }
