@@ -54,10 +54,6 @@ struct MemoryNeed {
   std::int64_t rest = 0;              // program, hidden states, caches, intermediate results
 };
 
-std::int64_t share_of_budget(const EngineOptions& options) {
-  return std::llround(options.other_share * static_cast<double>(options.memory_budget));
-}
-
 MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& options,
                            std::size_t value_bytes) {
   const model::Config& c = model.config();
@@ -83,7 +79,7 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
               width * (options.all_tokens * a_token + options.longest * in_a_layer) +
               width * feed_forward_values(c, options.longest) +
               width * largest_matrix +  // oneDNN reorders a matrix before it multiplies
-              options.other_bytes + share_of_budget(options);
+              options.other_bytes + room_for_copies(options);
   return need;
 }
 
@@ -174,6 +170,11 @@ Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOption
   s.weights.emplace(s.model, s.tensor_options, s.memory.streaming);
 }
 
+std::int64_t room_for_copies(const EngineOptions& options) {
+  return options.memory_budget > 0 ? std::min(options.copy_bytes, options.memory_budget / 4)
+                                   : options.copy_bytes;
+}
+
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options) {
   const auto bytes = at::elementSize(scalar_type(options.placement.dtype));
   const MemoryNeed need = estimate_memory(model, options, bytes);
@@ -195,14 +196,13 @@ void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
     return;
   // Of a small model all weights take less than what streams them.
   const bool streaming = plan.held_weight_bytes < plan.weight_bytes;
-  const std::int64_t fixed = plan.total_bytes - share_of_budget(options) -
+  const std::int64_t fixed = plan.total_bytes - room_for_copies(options) -
                              (streaming ? 0 : plan.held_weight_bytes - plan.weight_bytes);
-  // A larger budget has a larger share.
-  const double least = static_cast<double>(fixed) / (1 - options.other_share);
+  // Of a larger budget copies take more.
+  const std::int64_t least = fixed + std::min(options.copy_bytes, (fixed + 2) / 3);
   fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
        bytes_str(options.memory_budget), ", is too small: these prompts need about ",
-       enough_bytes_str(static_cast<std::int64_t>(std::ceil(least))),
-       streaming ? " even with weights streamed layer by layer" : "");
+       enough_bytes_str(least), streaming ? " even with weights streamed layer by layer" : "");
 }
 
 Engine::~Engine() = default;

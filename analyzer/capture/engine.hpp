@@ -39,7 +39,7 @@ struct EngineOptions {
   std::int64_t longest = 0;     // tokens of the longest sequence
   bool keep_caches = true;      // sequences are continued, so their keys and values are held
   std::int64_t other_bytes = 0;  // what the caller takes beside the model, for the budget
-  double other_share = 0;        // and this share of the budget
+  std::int64_t copy_bytes = 0;   // and so much for copies, but no more than a quarter of the budget
   enum class Weights { automatic, resident, streaming } weights = Weights::automatic;
 };
 
@@ -50,6 +50,8 @@ struct MemoryPlan {
   std::int64_t held_weight_bytes = 0;  // the weights that are held at a time
   std::int64_t total_bytes = 0;        // the whole process
 };
+/// What the options leave for copies.
+std::int64_t room_for_copies(const EngineOptions& options);
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options);
 
 /// Error(resource), saying what budget is needed, if the plan takes more than it allows.

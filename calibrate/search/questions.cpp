@@ -71,12 +71,8 @@ void set_memory(capture::EngineOptions& engine, const std::vector<Question>& que
   // A prompt whose prefill is masked has a cache of its own.
   engine.all_tokens = engine.longest;
   engine.other_bytes = 4 * kUsualRows * config.n_layers * config.n_heads * engine.longest;
-  if (engine.memory_budget > 0 && engine.memory_budget / 4 < simulate.copy_bytes) {
-    simulate.copy_bytes = engine.memory_budget / 4;
-    engine.other_share = 0.25;
-  } else {
-    engine.other_bytes += simulate.copy_bytes;
-  }
+  engine.copy_bytes = simulate.copy_bytes;
+  simulate.copy_bytes = capture::room_for_copies(engine);
 }
 
 }  // namespace kvatlas::calibrate
