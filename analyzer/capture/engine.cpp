@@ -195,14 +195,15 @@ void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
   if (!plan.streaming || options.memory_budget == 0 || plan.total_bytes <= options.memory_budget)
     return;
   // Of a small model all weights take less than what streams them.
-  const bool streaming = plan.held_weight_bytes < plan.weight_bytes;
-  const std::int64_t fixed = plan.total_bytes - room_for_copies(options) -
-                             (streaming ? 0 : plan.held_weight_bytes - plan.weight_bytes);
+  const std::int64_t weights = std::min(plan.held_weight_bytes, plan.weight_bytes);
+  const std::int64_t fixed =
+      plan.total_bytes - plan.held_weight_bytes + weights - room_for_copies(options);
   // Of a larger budget copies take more.
   const std::int64_t least = fixed + std::min(options.copy_bytes, (fixed + 2) / 3);
   fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
        bytes_str(options.memory_budget), ", is too small: these prompts need about ",
-       enough_bytes_str(least), streaming ? " even with weights streamed layer by layer" : "");
+       enough_bytes_str(least),
+       weights < plan.weight_bytes ? " even with weights streamed layer by layer" : "");
 }
 
 Engine::~Engine() = default;

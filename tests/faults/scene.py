@@ -77,6 +77,7 @@ class Scene:
         self.inputs.mkdir()
         self.model = tiny_checkpoint.write(self.inputs / "model", 1, layers)
         self.prompts = self.inputs / "prompts.jsonl"
+        self.profile, self.policy = self.inputs / "p.h5", self.inputs / "policy.json"
         self.write_prompts(prompts)
         self.jobs = self.make_jobs()
 
@@ -95,34 +96,37 @@ class Scene:
             prompt |= {"answers": [json.loads(line)["text"]]}
         self.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
 
-    def make_jobs(self) -> dict[str, Job]:
-        profile, policy = self.inputs / "p.h5", self.inputs / "policy.json"
+    def list_jobs(self) -> list[Job]:
+        profile, policy = str(self.profile), str(self.policy)
         model = ["--model", str(self.model), "--threads", "1"]
-        jobs = [
+        return [
             Job("profile", ["profile", *model, "--prompts", str(self.prompts), "--lags", "16,32", "--budgets", "24,40",
                             "--new", self.new, "--map-samples", "1"], "p.h5", True),
-            Job("calibrate", ["calibrate", "lagkv", "-p", str(profile), *model, "--lags", "16,32", "--ratios",
+            Job("calibrate", ["calibrate", "lagkv", "-p", profile, *model, "--lags", "16,32", "--ratios",
                               "1/2,1/4"], "policy.json", True),
-            Job("auto", ["calibrate", "auto", "-p", str(profile), *model, "--kv-saving", "0.5", "--context", "300",
+            Job("auto", ["calibrate", "auto", "-p", profile, *model, "--kv-saving", "0.5", "--context", "300",
                          "--max-loss", "95", "--candidates", "5"], "policy.json", True),
-            Job("export", ["export", str(policy), "--to", "all"], "out", False),
-            Job("precision", ["calibrate", "precision", "-p", str(profile), *model, "--sensitivity-texts", "1"],
+            Job("export", ["export", policy, "--to", "all"], "out", False),
+            Job("precision", ["calibrate", "precision", "-p", profile, *model, "--sensitivity-texts", "1"],
                 "policy.json", True),
-            Job("evaluate", ["evaluate", "--policy", str(policy), *model, "--prompts", str(self.prompts), "--new", self.new,
+            Job("evaluate", ["evaluate", "--policy", policy, *model, "--prompts", str(self.prompts), "--new", self.new,
                              "--time-steps", "0"], "measured.json", False),
-            Job("check", ["check", str(policy), *model, "--prompts", str(self.prompts), "--new", self.new, "--max-loss",
+            Job("check", ["check", policy, *model, "--prompts", str(self.prompts), "--new", self.new, "--max-loss",
                           "100", "--by-mean"], "verdict.xml", False, "--junit", removes_earlier=True),
-            Job("report", ["report", str(profile), str(policy)], "report.html", False),
+            Job("report", ["report", profile, policy], "report.html", False),
         ]
-        for job in jobs:
+
+    def make_jobs(self) -> dict[str, Job]:
+        jobs = {job.name: job for job in self.list_jobs()}
+        for job in jobs.values():
             self.make_reference(job)
             if job.name == "profile":
-                shutil.copy(self.work / job.output, profile)
+                shutil.copy(self.work / job.output, self.profile)
             if job.name == "calibrate":
-                shutil.copy(self.work / job.output, policy)
+                shutil.copy(self.work / job.output, self.policy)
             job.writes = self.count(job, self.fault("write", self.work))
             job.reads = self.count(job, self.fault("read", self.inputs))
-        return {job.name: job for job in jobs}
+        return jobs
 
     def make_reference(self, job: Job) -> None:
         self.clean()
@@ -196,8 +200,11 @@ class EmulatedScene(Scene):
         self.emulated = emulated
         super().__init__(program, seed, layers=4, prompts=5, new=1)
 
+    def list_jobs(self) -> list[Job]:
+        return [job for job in super().list_jobs() if "gpu" in FAULTS_OF[job.name]]
+
     def make_jobs(self) -> dict[str, Job]:
-        jobs = {name: job for name, job in super().make_jobs().items() if "gpu" in FAULTS_OF[name]}
+        jobs = super().make_jobs()
         self.program = self.emulated
         for job in jobs.values():
             self.make_reference(job)
