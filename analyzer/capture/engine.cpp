@@ -13,6 +13,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
@@ -399,7 +400,51 @@ std::pair<at::Tensor, at::Tensor> Engine::State::share_keys(std::int64_t index,
   return {key, value};
 }
 
+namespace {
+
+/// Which rows there are in a layer: those of the first continuations, in their order. The others
+/// are still one with what they branch from.
+class BranchedRows {
+ public:
+  BranchedRows(std::span<const Branch> branches, std::size_t continuations)
+      : branches_(branches), row_of_(continuations) {
+    std::iota(row_of_.begin(), row_of_.end(), 0);
+    rows_ = branches.empty() ? continuations : 0;
+  }
+
+  /// Goes on to a layer. If there are more rows now: [row] which one it was before.
+  std::optional<std::vector<std::int64_t>> enter(std::int64_t layer) {
+    const std::size_t before = rows_;
+    while (rows_ < row_of_.size() && branches_[rows_].layer <= layer) ++rows_;
+    if (rows_ == before) return std::nullopt;
+    const std::vector<std::int64_t> was(row_of_.begin(), row_of_.begin() + count());
+    for (std::size_t i = before; i < row_of_.size(); ++i)
+      row_of_[i] = i < rows_ ? static_cast<std::int64_t>(i) : row_of_[branches_[i].of];
+    return was;
+  }
+  std::int64_t count() const { return static_cast<std::int64_t>(rows_); }
+  const std::vector<std::int64_t>& row_of() const { return row_of_; }
+
+ private:
+  std::span<const Branch> branches_;
+  std::size_t rows_ = 0;
+  std::vector<std::int64_t> row_of_;  // [continuation]
+};
+
+/// The turns of so many rows, all at the one position that these are of.
+Rotations repeated(Rotations turns, std::int64_t rows) {
+  for (RopeTable* table : {&turns.global, &turns.local}) {
+    if (!table->cosine.defined()) continue;
+    table->cosine = table->cosine.repeat({rows, 1});
+    table->sine = table->sine.repeat({rows, 1});
+  }
+  return turns;
+}
+
+}  // namespace
+
 void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
+                               std::span<const Branch> branches,
                                std::span<LayerStates* const> states,
                                const ContinuationAttention& attention,
                                const LogitsObserver& logits) {
@@ -418,16 +463,24 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
   Carried carried = carried_into(*s.weights, c, {tokens.begin(), tokens.end()});
   const at::Tensor& hidden = carried.hidden;
   State::KeysOfOthers keys_of_others;
-  Rotations turns = rotations(c, position, 1, s.tensor_options.device());
-  for (RopeTable* table : {&turns.global, &turns.local}) {
-    if (!table->cosine.defined()) continue;
-    // Every row is at the same position.
-    table->cosine = table->cosine.repeat({n, 1});
-    table->sine = table->sine.repeat({n, 1});
-  }
-  const at::Tensor out = at::empty({n, c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
+  const Rotations turn = rotations(c, position, 1, s.tensor_options.device());
+  Rotations turns = turn;
+  at::Tensor out;
+  BranchedRows branched(branches, tokens.size());
+  const auto choose = [&](const std::vector<std::int64_t>& rows) {
+    const at::Tensor index = at::tensor(rows, at::kLong).to(hidden.device());
+    carried.choose(index);
+    for (auto& [of, keys] : keys_of_others)
+      keys = {keys.first.index_select(0, index), keys.second.index_select(0, index)};
+  };
   const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
   for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    if (const auto was = branched.enter(layer)) choose(*was);
+    if (!out.defined() || out.size(0) != branched.count()) {
+      out =
+          at::empty({branched.count(), c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
+      turns = repeated(turn, branched.count());
+    }
     const LayerTensors& weights = s.weights->layer(layer);
     s.run_others(weights.before, states_done, hidden, of_rows);
     states_done += weights.before.size();
@@ -436,6 +489,7 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
     attention({.layer = layer,
                .position = position,
+               .row_of = branched.row_of(),
                .query = any_view<3>(rows.query),
                .key = any_view<3>(key),
                .value = any_view<3>(value),
@@ -444,11 +498,11 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
                .window = c.key_window(layer),
                .sinks = view_of_sinks(weights),
                .out = view_of<float, 3>(out)});
-    s.finish_layer(layer, weights, out.view({n, c.n_heads * c.head_dim}).to(hidden.scalar_type()),
-                   rows.gate, carried);
+    s.finish_layer(layer, weights, out.flatten(1).to(hidden.scalar_type()), rows.gate, carried);
     s.run_others(weights.after, states_done, hidden, of_rows);
     stop_if_interrupted();
   }
+  if (branched.count() < n) choose(branched.row_of());
   for (std::size_t i = 0; i < states.size(); ++i)
     states[i]->state_ =
         std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});

@@ -87,12 +87,20 @@ using ReachObserver =
 using ValueObserver =
     std::function<void(std::int64_t layer, std::size_t sequence, const AnyView<2>& outputs)>;
 
+/// Where a continuation leaves an earlier one: up to this layer the two are one row.
+struct Branch {
+  std::size_t of = 0;
+  std::int64_t layer = 0;
+};
+
 /// One token each of several continuations of a prompt, at one layer, after RoPE.
 struct ContinuationRows {
   std::int64_t layer = 0;
   std::int64_t position = 0;  // of all of them
-  AnyView<3> query;           // [rows, n_heads, head_dim]
-  AnyView<3> key, value;      // [rows, n_kv_heads, head_dim]
+  /// [continuation]: its row. The first ones have rows of their own, in their order.
+  std::span<const std::int64_t> row_of;
+  AnyView<3> query;       // [rows, n_heads, head_dim]
+  AnyView<3> key, value;  // [rows, n_kv_heads, head_dim]
   double scale = 1.0;
   double softcap = 0.0;
   KeyWindow window = {};
@@ -215,9 +223,11 @@ class Engine {
   /// Runs one token of each of several continuations, all at one position, as rows that know
   /// nothing of each other; what they attend to is the caller's. `logits` gets their rows, in
   /// order, in one or more pieces; empty: none are computed.
+  /// `branches` is empty, or has one of each continuation, in the order of their layers: what is
+  /// alike is computed once. Only for models without layer states.
   /// `states` has those of each continuation, and is advanced; empty for a model without such.
   void run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
-                         std::span<LayerStates* const> states,
+                         std::span<const Branch> branches, std::span<LayerStates* const> states,
                          const ContinuationAttention& attention, const LogitsObserver& logits);
   bool has_layer_states() const;
 

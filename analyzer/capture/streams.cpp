@@ -58,6 +58,12 @@ Carried carried_into(WeightStore& weights, const model::Config& c,
   return carried;
 }
 
+void Carried::choose(const at::Tensor& index) {
+  hidden = hidden.index_select(0, index);
+  if (layer_inputs.defined()) layer_inputs = layer_inputs.index_select(0, index);
+  if (streams.defined()) streams = streams.index_select(1, index);
+}
+
 void predict_streams(const LayerTensors& w, const model::Config& c, Carried& carried) {
   if (!carried.streams.defined()) return;
   const std::int64_t count = c.streams.count, n = carried.hidden.size(0);

@@ -17,6 +17,9 @@ struct Carried {
   at::Tensor hidden;        // [n, D] what the blocks of a layer read and change, in place
   at::Tensor layer_inputs;  // [n, layers, P], or undefined: as WeightStore gives them
   at::Tensor streams;       // [A, n, D] (model::Streams), or undefined
+
+  /// Makes row i what row index[i] is.
+  void choose(const at::Tensor& index);
 };
 
 /// What goes into the first layer.

@@ -126,6 +126,8 @@ std::size_t Continuations::add(const Plan& plan) {
   stream.plan = std::make_shared<const Plan>(plan);
   stream.first = s.n + plan.delay;
   stream.layers.resize(static_cast<std::size_t>(s.config.n_layers));
+  for (const State::Stream& earlier : s.streams)
+    stream.apart.push_back(s.apart_from(*earlier.plan, plan));
   if (s.engine.has_layer_states()) stream.states = s.prompt.layer_states(stream.first);
   s.copy_prompt(stream);
   s.make_room(s.streams.size() + 1);
@@ -139,6 +141,10 @@ std::size_t Continuations::fork(std::size_t number) {
   const std::size_t added = s.streams.size();
   s.make_room(added + 1);
   s.streams.push_back(s.streams[number]);
+  auto& apart = s.streams[added].apart;
+  apart.push_back(s.config.n_layers);
+  for (std::size_t later = number + 1; later < added; ++later)
+    apart.push_back(s.streams[later].apart[number]);
   if (s.streams[added].plan->decoding) s.share_copies(s.streams[number], s.streams[added]);
   if (rewrites_copies(*s.streams[added].plan)) s.duplicate_copies(s.streams[added]);
   const std::int64_t taken = s.streams[added].taken;
@@ -169,29 +175,34 @@ void Continuations::step(
   if (which.empty()) return;
   State& s = *state_;
   const c10::InferenceMode no_gradients;
-  s.active.clear();
-  std::vector<std::int64_t> index;
-  for (const auto number : which) {
-    State::Stream& stream = s.streams[number];
+  s.stepping.clear();
+  std::vector<std::int64_t> index, inputs;
+  for (std::size_t row = 0; row < which.size(); ++row)
+    s.streams[which[row]].tokens.push_back(tokens[row]);
+  std::vector<capture::Branch> branches;
+  const auto order = s.find_branches(which, branches);
+  for (const auto row : order) {
+    State::Stream& stream = s.streams[which[row]];
     if (stream.first + stream.taken != position || stream.taken == s.steps)
       fail(ErrorCode::internal, "a continuation was run at another position than its own");
     stream.read_bytes = 0;
-    s.active.push_back(&stream);
+    inputs.push_back(tokens[row]);
+    s.stepping.push_back(&stream);
     for (std::int64_t g = 0; g < s.K(); ++g)
       index.push_back(s.generated_start(stream, g) + stream.taken);
   }
   s.generated_index = at::tensor(index, at::kLong).to(s.options.device());
   std::vector<capture::LayerStates*> states;
   if (s.engine.has_layer_states())
-    for (auto* stream : s.active) states.push_back(&stream->states);
+    for (auto* stream : s.stepping) states.push_back(&stream->states);
   s.engine.run_continuations(
-      tokens, position, states, [&](const ContinuationRows& in) { s.attend(in); },
+      inputs, position, branches, states, [&](const ContinuationRows& in) { s.attend(in); },
       [&](std::size_t, std::int64_t first, View<const float, 2> rows) {
         for (std::int64_t r = 0; r < rows.sizes[0]; ++r)
-          logits(static_cast<std::size_t>(first + r),
+          logits(order[static_cast<std::size_t>(first + r)],
                  {rows.at(r), static_cast<std::size_t>(rows.sizes[1])});
       });
-  for (auto* stream : s.active) {
+  for (auto* stream : s.stepping) {
     ++stream->taken;
     stream->held_bytes = s.stored_bytes(*stream);
     if (!stream->plan->quest) stream->read_bytes = stream->held_bytes;

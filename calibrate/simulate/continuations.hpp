@@ -48,7 +48,7 @@ class Continuations {
   std::int64_t bytes_of(const Plan& plan) const;
 
   /// Runs one token of each continuation in `which`, all at `position`, and hands over the logits
-  /// in the same order.
+  /// of each, of the first one first.
   void step(std::span<const std::size_t> which, std::span<const std::int64_t> tokens,
             std::int64_t position,
             const std::function<void(std::size_t row, std::span<const float> logits)>& logits);

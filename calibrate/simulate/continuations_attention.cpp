@@ -190,14 +190,19 @@ void Continuations::State::join(const Parts& parts, const ContinuationRows& in) 
 
 void Continuations::State::attend(const ContinuationRows& in) {
   const auto l = static_cast<std::size_t>(in.layer);
-  const auto rows = static_cast<std::int64_t>(active.size()), d = config.head_dim;
-  queries[l] = tensor_of(in.query).clone();
+  const auto rows = static_cast<std::int64_t>(stepping.size());
+  active.assign(stepping.begin(), stepping.begin() + in.query.sizes[0]);
+  const at::Tensor row_of =
+      at::tensor(at::ArrayRef(in.row_of.data(), in.row_of.size()), at::kLong).to(options.device());
+  const auto of_all = [&](const AnyView<3>& of_rows) {
+    return tensor_of(of_rows).index_select(0, row_of);
+  };
+  queries[l] = of_all(in.query);
   remember_queries(in);
   const auto store = [&](const at::Tensor& to, const AnyView<3>& from, KvSide side) {
-    const at::Tensor added =
-        tensor_of(from).reshape({rows * K(), d}).to(options.dtype(), false, true);
+    const at::Tensor added = of_all(from).to(options.dtype()).view({rows * K(), -1});
     round_generated(in.layer, side, added);
-    to.view({-1, d}).index_copy_(0, generated_index, added);
+    to.view({-1, config.head_dim}).index_copy_(0, generated_index, added);
   };
   store(generated_key[l], in.key, KvSide::keys);
   store(generated_value[l], in.value, KvSide::values);

@@ -69,8 +69,8 @@ void Continuations::State::code(Stream& stream, const Range& positions) {
 
 void Continuations::State::round_generated(std::int64_t l, KvSide side, const at::Tensor& rows) {
   std::map<KvFormat, std::vector<std::int64_t>> of_format;
-  for (std::size_t r = 0; r < active.size(); ++r) {
-    const KvFormats formats = active[r]->plan->formats_of(l);
+  for (std::size_t r = 0; r < stepping.size(); ++r) {
+    const KvFormats formats = stepping[r]->plan->formats_of(l);
     const KvFormat format = side == KvSide::keys ? formats.keys : formats.values;
     if (format == KvFormat::f16 || !facts_of(format).by_token) continue;
     for (std::int64_t g = 0; g < K(); ++g)

@@ -91,8 +91,11 @@ struct Continuations::State {
   };
   struct Stream {
     std::shared_ptr<const Plan> plan;
-    std::int64_t first = 0;  // position of the first generated row
-    std::int64_t taken = 0;  // number of generated rows
+    std::int64_t first = 0;            // position of the first generated row
+    std::int64_t taken = 0;            // number of generated rows
+    std::vector<std::int64_t> tokens;  // that it has read so far
+    /// [earlier stream]: the first layer in which the two plans may differ.
+    std::vector<std::int64_t> apart;
     std::vector<Layer> layers;
     capture::LayerStates states;  // of layers without attention
     /// For PoD where tokens are copied: [layer, lowest layer of the block, KV head] to the tokens
@@ -120,8 +123,9 @@ struct Continuations::State {
   std::vector<at::Tensor> generated_key, generated_value;  // [layer] of [streams, K, steps, d]
 
   // The step that runs.
-  std::vector<Stream*> active;
-  at::Tensor generated_index;  // [rows * K]: where the step writes in the generated arrays, flat
+  std::vector<Stream*> stepping;
+  std::vector<Stream*> active;  // those that are rows of their own in the layer that runs
+  at::Tensor generated_index;   // [rows * K]: where the step writes in the generated arrays, flat
   std::vector<at::Tensor> queries;               // [layer] of [rows, n_heads, d], kept for PoD
   std::vector<std::optional<Scoring>> scorings;  // [layer], where a stream holds a budget
 
@@ -135,6 +139,12 @@ struct Continuations::State {
   std::int64_t generated_start(const Stream& stream, std::int64_t g) const {
     return ((&stream - streams.data()) * K() + g) * steps;
   }
+
+  // What is alike is computed once (continuations_alike.cpp).
+  std::int64_t apart_from(const Plan& a, const Plan& b) const;
+  /// The streams in the order of their branches, and these.
+  std::vector<std::size_t> find_branches(std::span<const std::size_t> which,
+                                         std::vector<capture::Branch>& branches) const;
 
   void make_room(std::size_t count);
   void copy_prompt(Stream& stream);

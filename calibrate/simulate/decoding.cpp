@@ -312,8 +312,8 @@ PartPlanner planner_of(const Decoding& part) {
 
 void Continuations::State::remember_queries(const capture::ContinuationRows& in) {
   const auto layer = static_cast<std::size_t>(in.layer);
-  for (std::size_t r = 0; r < active.size(); ++r) {
-    Stream& stream = *active[r];
+  for (std::size_t r = 0; r < stepping.size(); ++r) {
+    Stream& stream = *stepping[r];
     if (!stream.plan->decoding || stream.plan->decoding->every > steps) continue;
     if (!scorings[layer]) scorings[layer] = Scoring::of(in);
     const Decoding& part = *stream.plan->decoding;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values as their number formats give them back (docs/precision.md).
 #include <array>
+#include <bit>
 #include <cmath>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/floor.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/sign.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -77,11 +78,15 @@ at::Tensor to_q4_0(const at::Tensor& blocks) {
 }
 
 /// The Walsh-Hadamard matrix of this order, a power of two. It is its own inverse.
-at::Tensor hadamard(std::int64_t order, const at::TensorOptions& options) {
-  at::Tensor matrix = at::full({1, 1}, 1 / std::sqrt(static_cast<double>(order)), options);
-  for (; matrix.size(0) < order;)
-    matrix = at::cat({at::cat({matrix, matrix}, 1), at::cat({matrix, -matrix}, 1)});
-  return matrix;
+at::Tensor hadamard(std::uint64_t order, const at::Device& device) {
+  const auto size = static_cast<float>(1 / std::sqrt(static_cast<double>(order)));
+  std::vector<float> values;
+  values.reserve(order * order);
+  for (std::uint64_t row = 0; row < order; ++row)
+    for (std::uint64_t column = 0; column < order; ++column)
+      values.push_back(std::popcount(row & column) % 2 == 0 ? size : -size);
+  const auto side = static_cast<std::int64_t>(order);
+  return at::tensor(values).view({side, side}).to(device);
 }
 
 /// As llama.cpp stores them: rotated before they are rounded, which spreads large numbers over all
@@ -94,7 +99,7 @@ at::Tensor in_rotated(const at::Tensor& rows, KvSide side, const Round& round) {
   if (d % kLeast != 0) return round(rows);
   std::int64_t order = kLeast;
   while (side == KvSide::keys && d % (2 * order) == 0) order *= 2;
-  const at::Tensor matrix = hadamard(order, rows.options().dtype(at::kFloat));
+  const at::Tensor matrix = hadamard(static_cast<std::uint64_t>(order), rows.device());
   const auto rotate = [&](const at::Tensor& flat) {
     return flat.reshape({-1, order}).matmul(matrix).view({-1, d});
   };

@@ -150,36 +150,45 @@ void add_gather(const Shape& s) {
   });
 }
 
-/// Four candidates that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows of its own.
-void add_decode(const Shape& s, std::int64_t group) {
-  add("8 decode of 4 caches, group " + std::to_string(group) + "/" + s.text(), [=] {
+/// A decode step of `candidates`: four that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows
+/// of its own, or so many that all read the same cache.
+void add_decode(const Shape& s, std::int64_t group, std::int64_t candidates = 4) {
+  const bool shared = candidates != 4;
+  const std::string name =
+      shared ? "of one cache by " + std::to_string(candidates) : std::string("of 4 caches");
+  add("8 decode " + name + ", group " + std::to_string(group) + "/" + s.text(), [=] {
     const auto lengths = zeros<std::int64_t>(0), starts = zeros<std::int64_t>(0);
     std::int64_t rows = 0;
-    for (std::int64_t c = 0; c < 4; ++c)
+    for (std::int64_t c = 0; c < candidates; ++c)
       for (std::int64_t g = 0; g < s.heads; ++g) {
-        starts->push_back(rows);
-        lengths->push_back(s.tokens >> c);
-        rows += lengths->back();
+        starts->push_back(shared ? g * s.tokens : rows);
+        lengths->push_back(shared ? s.tokens : s.tokens >> c);
+        rows = starts->back() + lengths->back();
       }
     const auto keys = normals(rows * s.dim), values = normals(rows * s.dim);
-    const auto queries = normals(4 * group * s.heads * s.dim),
-               out = zeros<float>(4 * group * s.heads * s.dim);
-    const RaggedDecode io{View<const float, 3>(queries->data(), {4, group * s.heads, s.dim}),
+    const std::int64_t heads = group * s.heads;
+    const auto queries = normals(candidates * heads * s.dim),
+               out = zeros<float>(candidates * heads * s.dim);
+    const RaggedDecode io{View<const float, 3>(queries->data(), {candidates, heads, s.dim}),
                           View<const float, 2>(keys->data(), {rows, s.dim}),
                           View<const float, 2>(values->data(), {rows, s.dim}),
-                          {starts->data(), {4, s.heads}},
-                          {lengths->data(), {4, s.heads}},
+                          {starts->data(), {candidates, s.heads}},
+                          {lengths->data(), {candidates, s.heads}},
                           0.1f,
                           0,
-                          {out->data(), {4, group * s.heads, s.dim}},
+                          {out->data(), {candidates, heads, s.dim}},
                           {}};
     const std::int64_t bytes = 2 * 4 * rows * s.dim;
-    return Row{[=] { ragged_decode(io); },
-               {lengths, starts, keys, values, queries, out},
-               static_cast<double>(bytes),
-               "B",
-               reading(bytes),
-               {}};
+    Row row{[=] { ragged_decode(io); },
+            {lengths, starts, keys, values, queries, out},
+            static_cast<double>(bytes),
+            "B",
+            reading(bytes),
+            {}};
+    // Of each query and row: a product with the key, and one with the value.
+    for (const auto length : *lengths)
+      row.operations += static_cast<double>(4 * group * length * s.dim);
+    return row;
   });
 }
 
@@ -198,6 +207,7 @@ const bool registered = [] {
     add_gather(s);
   }
   add_decode(kSmall, 3);
+  add_decode({3, 1024, 64}, 3, 180);
   add_decode(kLarge, 1);
   add_decode(kLarge, 4);
   return true;

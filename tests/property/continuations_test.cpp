@@ -18,12 +18,13 @@ using testing_support::Random;
 class ContinuationsOf : public OnCheckpoint {
  protected:
   /// Decodes under all plans together, every one with tokens of its own, and under each by the
-  /// definition. In the middle each is forked, and the fork goes on with other tokens. Of the
+  /// definition. In the middle each is forked, and the fork goes on with other tokens. If `alike`,
+  /// only every fifth plan has tokens of its own, and forks have those of other forks. Of the
   /// continuations `flips` may differ by more: a value in the middle of two codes may be rounded to
   /// the one here and to the other there, which machines decide differently.
   void expect_what_they_mean(const capture::Sequence& prompt, std::int64_t n,
                              const std::vector<Plan>& plans, std::int64_t steps, float slack = 1,
-                             std::size_t flips = 0) {
+                             std::size_t flips = 0, bool alike = false) {
     Continuations together(engine, prompt, n, steps);
     std::vector<const Plan*> all;
     for (const auto& plan : plans) all.push_back(&plan);
@@ -35,7 +36,7 @@ class ContinuationsOf : public OnCheckpoint {
       naive.emplace_back(engine, prompt, n, plan);
     }
     std::set<std::size_t> flipped;
-    Random random(17);
+    Random random(17), of_all(18);
     for (std::int64_t step = 0; step < steps; ++step) {
       if (step == steps / 2)
         for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -45,11 +46,12 @@ class ContinuationsOf : public OnCheckpoint {
       // Those that decide by the first step begin behind it.
       std::vector<std::size_t> rows, which;
       std::vector<std::int64_t> tokens;
+      const std::int64_t common[] = {of_all.integer(0, 255), of_all.integer(0, 255)};
       for (std::size_t i = 0; i < numbers.size(); ++i) {
         if (step < plans[i % plans.size()].delay) continue;
         rows.push_back(i);
         which.push_back(numbers[i]);
-        tokens.push_back(random.integer(0, 255));
+        tokens.push_back(alike && i % 5 != 4 ? common[i / plans.size()] : random.integer(0, 255));
       }
       std::vector<std::vector<float>> logits(rows.size());
       together.step(which, tokens, n + step, [&](std::size_t row, std::span<const float> values) {
@@ -186,6 +188,54 @@ TEST_P(ContinuationsOf, FollowWhatPoliciesPlan) {
   expect_policies(asked, random_ids(n, 2), 20);
 }
 
+/// What plans have in common is computed once, whatever they are, and also where some of them go on
+/// with other tokens.
+TEST_P(ContinuationsOf, AreOneInTheLayersInWhichTheyAreAlike) {
+  const std::int64_t n = 100;
+  const auto asked = policies({
+      "streaming:initial=4,recent=20",
+      "window:recent=12+rolling",
+      "simlayerkv:threshold=0.4,initial=4,recent=24",
+      "snapkv:window=8,budget=24,heads=query",
+      "pod:delta=0.3,initial=4,recent=24",
+      "pod:delta=0.3,initial=4,recent=24,tau=0.6",
+      "quest:page=8,budget=32",
+      "share-values:delta=0,recent=30",
+      "minicache:recent=30",
+      "minicache:recent=10",
+      "lagkv:sink=4,lag=8,ratio=0.5+precision",
+      "decoding:budget=24,every=8,window=8,kernel=5+precision",
+      "decoding:budget=25,every=5,by=h2o+precision",
+      "precision",
+  });
+  const Prefilled prompt = prefill(random_ids(n, 15), asked);
+  std::vector<Plan> plans;
+  for (const auto& policy : asked) {
+    const auto plan_of = [&](const Policy& one) {
+      return make_plan(one, prompt.facts, prompt.sequence, config);
+    };
+    const Plan plan = plan_of(policy);
+    plans.push_back(plan);
+    if (plan.minicache || plan.shared_values) continue;  // which change layers together
+    for (std::int64_t layer = 1; layer < config.n_layers; ++layer) {
+      if (std::holds_alternative<Precision>(policy.parts.back())) {
+        Policy other = policy;
+        auto& formats = std::get<Precision>(other.parts.back()).fixed;
+        formats.emplace(static_cast<std::size_t>(config.n_layers));
+        (*formats)[layer] = {KvFormat::fp8, KvFormat::q8_0};
+        plans.push_back(plan_of(other));
+        continue;
+      }
+      Plan& other = plans.emplace_back(plan);
+      if (plan.pod)
+        for (auto& lowest : other.pod->lowest) lowest[layer] = layer;
+      else
+        other.heads[layer] = keep_all(config, n + plan.delay)[layer];
+    }
+  }
+  expect_what_they_mean(prompt.sequence, n, plans, 20, 30, plans.size() / 10, true);
+}
+
 TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
   const std::int64_t n = 101;
   auto asked = policies({
@@ -306,6 +356,63 @@ TEST_P(ContinuationsOf, FollowPlansForShortPrompts) {
     expect_what_they_mean(prompt.sequence, n, plans, 10);
   }
 }
+
+/// Rows with values of their own, whose weight changes where a continuation leaves another.
+class BranchesOf : public OnCheckpoint {};
+
+TEST_P(BranchesOf, AreWhatRowsOfTheirOwnAre) {
+  const std::vector<capture::Branch> branches = {{0, 0}, {0, 1}, {1, 2}, {0, 2}, {2, 3}, {4, 99}};
+  const std::vector<std::int64_t> tokens(branches.size(), 77);
+  // [continuation]: that of the layer, or of what it leaves there.
+  const auto weight = [&](std::size_t of, std::int64_t layer) {
+    while (branches[of].layer > layer) of = branches[of].of;
+    return 1 + 0.25f * static_cast<float>(of);
+  };
+  using Rows = std::vector<std::vector<float>>;
+  const auto run = [&](std::span<const capture::Branch> with, std::vector<std::int64_t>& counts) {
+    Rows logits(tokens.size());
+    engine.run_continuations(
+        tokens, 3, with, {},
+        [&](const capture::ContinuationRows& in) {
+          const std::int64_t rows = in.query.sizes[0], heads = in.query.sizes[1];
+          counts.push_back(rows);
+          ASSERT_EQ(in.row_of.size(), tokens.size());
+          const auto* values = static_cast<const float*>(in.value.data);
+          for (std::int64_t row = 0; row < rows; ++row) {
+            EXPECT_EQ(in.row_of[row], row);
+            for (std::int64_t h = 0; h < heads; ++h)
+              for (std::int64_t d = 0; d < in.out.sizes[2]; ++d)
+                in.out(row, h, d) = weight(static_cast<std::size_t>(row), in.layer) *
+                                    values[row * in.value.strides[0] +
+                                           h * in.value.sizes[1] / heads * in.value.strides[1] +
+                                           d * in.value.strides[2]];
+          }
+        },
+        [&](std::size_t, std::int64_t first, View<const float, 2> of) {
+          for (std::int64_t row = 0; row < of.sizes[0]; ++row)
+            logits[first + row].assign(of.at(row), of.at(row) + of.sizes[1]);
+        });
+    return logits;
+  };
+  std::vector<std::int64_t> all, fewer;
+  const Rows want = run({}, all), got = run(branches, fewer);
+  ASSERT_GE(config.n_layers, 4);
+  EXPECT_EQ(all, std::vector<std::int64_t>(all.size(), std::ssize(tokens)));
+  for (std::size_t layer = 0; layer < fewer.size(); ++layer)
+    EXPECT_EQ(fewer[layer],
+              std::vector<std::int64_t>({1, 2, 4, 5})[std::min<std::size_t>(layer, 3)]);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_EQ(got[i].size(), want[i].size());
+    for (std::size_t v = 0; v < want[i].size(); ++v) ASSERT_NEAR(got[i][v], want[i][v], 1e-4f) << v;
+  }
+  EXPECT_NE(got[3], got[0]);
+  EXPECT_EQ(got[5], got[4]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, BranchesOf,
+                         testing::Values("llama3_gqa_f32", "gemma3n_text", "gemma4_text"),
+                         [](const auto& of) { return of.param; });
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ContinuationsOf, testing::ValuesIn(kCheckpoints),
                          [](const auto& of) { return of.param; });

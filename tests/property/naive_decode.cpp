@@ -336,7 +336,7 @@ std::vector<float> NaiveDecode::step(std::int64_t token) {
   std::vector<capture::LayerStates*> states;
   if (engine_.has_layer_states()) states.push_back(&states_);
   engine_.run_continuations(
-      {&token, 1}, position_, states, [&](const capture::ContinuationRows& in) { attend(in); },
+      {&token, 1}, position_, {}, states, [&](const capture::ContinuationRows& in) { attend(in); },
       [&](std::size_t, std::int64_t, View<const float, 2> rows) {
         logits.assign(rows.data, rows.data + rows.sizes[1]);
       });

@@ -188,6 +188,35 @@ TEST_P(RaggedDecodeTest, ZerosDenormalsAndHugeScores) {
   }
 }
 
+/// Candidates that read the same rows go through them together, in groups of several sizes.
+TEST_P(RaggedDecodeTest, WhatOthersReadDoesNotChangeABit) {
+  Random random(8);
+  const std::int64_t rows = 1500, dim = 40, candidates = 23, heads = 10, kv_heads = 2;
+  const Tensor<3> q(random.normals(candidates * heads * dim), {candidates, heads, dim}, memory());
+  const Tensor<2> k(random.normals(rows * dim), {rows, dim}, memory());
+  const Tensor<2> v(random.normals(rows * dim), {rows, dim}, memory());
+  Caches in{q.view, k.view, v.view, {}, {}, kv_heads, 0.2f, 0};
+  for (std::int64_t i = 0; i < candidates * kv_heads; ++i) {
+    const bool first = random.integer(0, 2) > 0;
+    in.starts.push_back(first ? 0 : 70);
+    in.lengths.push_back(first ? 1100 : 67);
+  }
+  const Decoded together = run(in, exec());
+  for (std::int64_t c = 0; c < candidates; ++c) {
+    SCOPED_TRACE(c);
+    Caches alone = in;
+    alone.queries.sizes[0] = 1;
+    alone.queries.data = static_cast<const float*>(in.queries.data) + c * in.queries.strides[0];
+    const auto of = [&](const auto& all, std::int64_t count) {
+      return std::vector(all.begin() + c * count, all.begin() + (c + 1) * count);
+    };
+    alone.starts = of(in.starts, kv_heads);
+    alone.lengths = of(in.lengths, kv_heads);
+    EXPECT_EQ(run(alone, exec()),
+              (Decoded{of(together.out, heads * dim), of(together.lse, heads)}));
+  }
+}
+
 TEST_P(RaggedDecodeTest, ThreadsDoNotChangeABit) {
   Random random(6);
   const std::int64_t rows = 5000, dim = 32;
