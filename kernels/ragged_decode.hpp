@@ -17,11 +17,11 @@ namespace kvatlas::kernels {
 /// the scores; with it, results over parts of a cache can be joined. |error of out| <= 1e-5 * max
 /// |value| as long as the float32 scores are within 4e-6 of the true ones. A cache without rows, or
 /// with scores of -inf alone, gives zeros and an lse of -inf. A score of NaN or +inf gives NaN; a
-/// value that is not finite gives a channel that is not. Reads each cached row once; chunks of 1024
-/// rows are joined in their order, so results do not depend on the number of threads. Thread safe
-/// as long as outputs differ. All arrays lie in the memory of the queries. On the host, rows
-/// outside the cache throw Error `usage` before anything is written; on the device, where they
-/// cannot be looked at, they are skipped.
+/// value that is not finite gives a channel that is not. Reads each cached row once for all query
+/// heads of its group; chunks of 1024 rows are joined in their order, so results depend neither on
+/// the number of threads nor on other candidates. Thread safe as long as outputs differ. All arrays
+/// lie in the memory of the queries. On the host, rows outside the cache throw Error `usage` before
+/// anything is written; on the device, where they cannot be looked at, they are skipped.
 struct RaggedDecode {
   AnyView<3> queries;                   // in [n_candidates, n_heads, head_dim]
   AnyView<2> keys;                      // in [n_rows, head_dim]

@@ -33,6 +33,8 @@ Continuations::State::State(capture::Engine& e, const capture::Sequence& p, std:
   generated_value.resize(generated_key.size());
   queries.resize(generated_key.size());
   scorings.resize(generated_key.size());
+  for (std::int64_t l = 0; l < config.n_layers; ++l)
+    prompt_steps.push_back(head_step(prompt.cache(l).key));
 }
 
 namespace {

@@ -5,11 +5,10 @@
 #include <limits>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -60,7 +59,7 @@ void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, st
                                     std::int64_t m, std::int64_t g, HeadRuns& runs) const {
   const auto at = static_cast<std::size_t>(g);
   runs.prompt[at] =
-      shifted(intersect(seen, stream.head(m, g).ranges), g * head_step(prompt.cache(l).key));
+      shifted(intersect(seen, stream.head(m, g).ranges), g * prompt_steps[static_cast<std::size_t>(l)]);
   runs.copies[at] = rows_of(seen, stream.copied(l, m, g));
   runs.generated[at] = shifted(stream.generated(seen, m, g), generated_start(stream, g));
 }
@@ -169,23 +168,36 @@ void Continuations::State::add_by_query_head(const ContinuationRows& in, Parts& 
 /// One softmax over all parts of a row.
 void Continuations::State::join(const Parts& parts, const ContinuationRows& in) const {
   const auto R = static_cast<std::int64_t>(active.size());
-  at::Tensor out = at::cat(parts.out), lse = at::cat(parts.lse);
-  at::Tensor row = at::tensor(parts.rows, at::kLong).to(out.device());
-  if (in.sinks.data) {  // a part of every row that takes its share and gives nothing
-    const at::Tensor sinks = tensor_of(in.sinks);
-    out = at::cat({out, at::zeros({R, config.n_heads, config.head_dim}, out.options())});
-    lse = at::cat({lse, sinks.unsqueeze(0).expand({R, config.n_heads})});
-    row = at::cat({row, at::arange(R, row.options())});
+  std::vector<at::Tensor> all_out = parts.out, all_lse = parts.lse;
+  const auto add_empty = [&](const at::Tensor& lse) {  // a part that gives nothing
+    all_out.push_back(at::zeros({1, config.n_heads, config.head_dim}, all_out.front().options()));
+    all_lse.push_back(lse.view({1, config.n_heads}));
+  };
+  add_empty(at::full({config.n_heads}, -std::numeric_limits<float>::infinity(),
+                     all_lse.front().options()));
+  const auto nothing = std::ssize(parts.rows), sink = nothing + 1;
+  if (in.sinks.data) add_empty(tensor_of(in.sinks));  // it takes its share all the same
+  std::vector<std::vector<std::int64_t>> of_rows(active.size());
+  for (std::size_t part = 0; part < parts.rows.size(); ++part)
+    of_rows[parts.rows[part]].push_back(static_cast<std::int64_t>(part));
+  std::size_t most = 0;
+  for (auto& of_row : of_rows) {
+    if (in.sinks.data) of_row.push_back(sink);
+    most = std::max(most, of_row.size());
   }
-  const at::Tensor most =
-      at::full({R, config.n_heads}, -std::numeric_limits<float>::infinity(), lse.options())
-          .scatter_reduce_(0, row.unsqueeze(1).expand_as(lse), lse, "amax");
-  const at::Tensor weight = at::exp(lse - most.index_select(0, row));
-  const at::Tensor sum = at::zeros({R, config.n_heads}, lse.options()).index_add_(0, row, weight);
+  std::vector<std::int64_t> numbers;
+  for (auto& of_row : of_rows) {
+    of_row.resize(most, nothing);
+    numbers.insert(numbers.end(), of_row.begin(), of_row.end());
+  }
+  const at::Tensor index = at::tensor(numbers, at::kLong).to(options.device());
+  const auto by_row = [&](const std::vector<at::Tensor>& all) {
+    const at::Tensor chosen = at::cat(all).index_select(0, index);
+    return chosen.unflatten(0, {R, static_cast<std::int64_t>(most)});
+  };
   View<float, 3> to = in.out;
-  const at::Tensor target = tensor_of(AnyView<3>(to));
-  target.zero_().index_add_(0, row, out * weight.unsqueeze(-1));
-  target.div_(sum.unsqueeze(-1));
+  tensor_of(AnyView<3>(to))
+      .copy_((by_row(all_out) * at::softmax(by_row(all_lse), 1).unsqueeze(-1)).sum(1));
 }
 
 void Continuations::State::attend(const ContinuationRows& in) {

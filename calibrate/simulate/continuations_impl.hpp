@@ -65,6 +65,7 @@ struct Continuations::State {
   CacheShape cache_sizes;
   std::int64_t n, steps;
   at::TensorOptions options;  // of the cache
+  std::vector<std::int64_t> prompt_steps;  // [layer]: head_step() of the prompt's cache
   CacheCopies copies;
   QuestPages quest;
 
