@@ -58,8 +58,8 @@ void LayerReads::add(std::int64_t row, const HeadRuns& runs) {
 void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, std::int64_t l,
                                     std::int64_t m, std::int64_t g, HeadRuns& runs) const {
   const auto at = static_cast<std::size_t>(g);
-  runs.prompt[at] =
-      shifted(intersect(seen, stream.head(m, g).ranges), g * prompt_steps[static_cast<std::size_t>(l)]);
+  runs.prompt[at] = shifted(intersect(seen, stream.head(m, g).ranges),
+                            g * prompt_steps[static_cast<std::size_t>(l)]);
   runs.copies[at] = rows_of(seen, stream.copied(l, m, g));
   runs.generated[at] = shifted(stream.generated(seen, m, g), generated_start(stream, g));
 }

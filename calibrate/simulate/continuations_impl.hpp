@@ -64,7 +64,7 @@ struct Continuations::State {
   const model::Config& config;
   CacheShape cache_sizes;
   std::int64_t n, steps;
-  at::TensorOptions options;  // of the cache
+  at::TensorOptions options;               // of the cache
   std::vector<std::int64_t> prompt_steps;  // [layer]: head_step() of the prompt's cache
   CacheCopies copies;
   QuestPages quest;
