@@ -2,12 +2,12 @@
 // What the continuations of a step attend to in one layer: parts of the prompt's cache, of copied
 // rows and of generated ones, joined by their log-sum-exps.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -167,37 +167,36 @@ void Continuations::State::add_by_query_head(const ContinuationRows& in, Parts& 
 
 /// One softmax over all parts of a row.
 void Continuations::State::join(const Parts& parts, const ContinuationRows& in) const {
-  const auto R = static_cast<std::int64_t>(active.size());
   std::vector<at::Tensor> all_out = parts.out, all_lse = parts.lse;
-  const auto add_empty = [&](const at::Tensor& lse) {  // a part that gives nothing
-    all_out.push_back(at::zeros({1, config.n_heads, config.head_dim}, all_out.front().options()));
-    all_lse.push_back(lse.view({1, config.n_heads}));
-  };
-  add_empty(at::full({config.n_heads}, -std::numeric_limits<float>::infinity(),
-                     all_lse.front().options()));
-  const auto nothing = std::ssize(parts.rows), sink = nothing + 1;
-  if (in.sinks.data) add_empty(tensor_of(in.sinks));  // it takes its share all the same
   std::vector<std::vector<std::int64_t>> of_rows(active.size());
   for (std::size_t part = 0; part < parts.rows.size(); ++part)
     of_rows[parts.rows[part]].push_back(static_cast<std::int64_t>(part));
-  std::size_t most = 0;
-  for (auto& of_row : of_rows) {
-    if (in.sinks.data) of_row.push_back(sink);
-    most = std::max(most, of_row.size());
+  if (in.sinks.data) {  // a part of every row that takes its share and gives nothing
+    for (auto& of_row : of_rows) of_row.push_back(std::ssize(parts.rows));
+    all_out.push_back(at::zeros({1, config.n_heads, config.head_dim}, all_out.front().options()));
+    all_lse.push_back(tensor_of(in.sinks).unsqueeze(0));
   }
-  std::vector<std::int64_t> numbers;
-  for (auto& of_row : of_rows) {
-    of_row.resize(most, nothing);
-    numbers.insert(numbers.end(), of_row.begin(), of_row.end());
-  }
-  const at::Tensor index = at::tensor(numbers, at::kLong).to(options.device());
-  const auto by_row = [&](const std::vector<at::Tensor>& all) {
-    const at::Tensor chosen = at::cat(all).index_select(0, index);
-    return chosen.unflatten(0, {R, static_cast<std::int64_t>(most)});
+  const at::Tensor out = at::cat(all_out), lse = at::cat(all_lse);
+  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).to(out.device());
   };
   View<float, 3> to = in.out;
-  tensor_of(AnyView<3>(to))
-      .copy_((by_row(all_out) * at::softmax(by_row(all_lse), 1).unsqueeze(-1)).sum(1));
+  const at::Tensor target = tensor_of(AnyView<3>(to));
+  std::map<std::size_t, std::vector<std::int64_t>> rows_with;  // so many parts
+  for (std::size_t row = 0; row < of_rows.size(); ++row)
+    rows_with[of_rows[row].size()].push_back(static_cast<std::int64_t>(row));
+  for (const auto& [count, rows] : rows_with) {
+    std::vector<std::int64_t> numbers;
+    for (const auto row : rows)
+      numbers.insert(numbers.end(), of_rows[row].begin(), of_rows[row].end());
+    const at::Tensor index = on_device(numbers);
+    const std::array shape{std::ssize(rows), static_cast<std::ptrdiff_t>(count)};
+    const auto by_row = [&](const at::Tensor& of_parts) {
+      return of_parts.index_select(0, index).unflatten(0, shape);
+    };
+    const at::Tensor weight = at::softmax(by_row(lse), 1).unsqueeze(-1);
+    target.index_copy_(0, on_device(rows), (by_row(out) * weight).sum(1));
+  }
 }
 
 void Continuations::State::attend(const ContinuationRows& in) {
