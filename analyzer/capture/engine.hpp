@@ -223,8 +223,8 @@ class Engine {
   /// Runs one token of each of several continuations, all at one position, as rows that know
   /// nothing of each other; what they attend to is the caller's. `logits` gets their rows, in
   /// order, in one or more pieces; empty: none are computed.
-  /// `branches` is empty, or has one of each continuation, in the order of their layers: what is
-  /// alike is computed once. Only for models without layer states.
+  /// `branches` is empty, or has one of each continuation, in the order of their layers, the first
+  /// of layer 0: what is alike is computed once. Only for models without layer states.
   /// `states` has those of each continuation, and is advanced; empty for a model without such.
   void run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
                          std::span<const Branch> branches, std::span<LayerStates* const> states,

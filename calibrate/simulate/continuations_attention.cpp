@@ -27,6 +27,10 @@ namespace {
 
 AnyView<2> flat(const at::Tensor& rows) { return any_view<2>(rows.view({-1, rows.size(-1)})); }
 
+at::Tensor numbers_on(at::Device device, at::IntArrayRef numbers) {
+  return at::tensor(numbers, at::kLong).to(device);
+}
+
 Ranges shifted(Ranges ranges, std::int64_t by) {
   for (auto& range : ranges) {
     range.begin += by;
@@ -58,8 +62,7 @@ void LayerReads::add(std::int64_t row, const HeadRuns& runs) {
 void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, std::int64_t l,
                                     std::int64_t m, std::int64_t g, HeadRuns& runs) const {
   const auto at = static_cast<std::size_t>(g);
-  runs.prompt[at] = shifted(intersect(seen, stream.head(m, g).ranges),
-                            g * prompt_steps[static_cast<std::size_t>(l)]);
+  runs.prompt[at] = shifted(intersect(seen, stream.head(m, g).ranges), g * prompt_steps[l]);
   runs.copies[at] = rows_of(seen, stream.copied(l, m, g));
   runs.generated[at] = shifted(stream.generated(seen, m, g), generated_start(stream, g));
 }
@@ -79,11 +82,10 @@ void Continuations::State::add_own(const ContinuationRows& in, Parts& parts) {
       add_runs(stream, seen, l, l, g, runs);
     }
     if (stream.plan->quest) {
-      const auto key = prompt.cache(l).key;
-      runs.prompt =
-          quest.choose(*stream.plan->quest, in, row, key, stream.first, stream.read_bytes);
+      runs.prompt = quest.choose(*stream.plan->quest, in, row, prompt.cache(l).key, stream.first,
+                                 stream.read_bytes);
       for (std::int64_t g = 0; g < K(); ++g)
-        runs.prompt[g] = shifted(std::move(runs.prompt[g]), g * head_step(key));
+        runs.prompt[g] = shifted(std::move(runs.prompt[g]), g * prompt_steps[l]);
     }
     reads.add(row, runs);
   }
@@ -107,12 +109,9 @@ void Continuations::State::read(const Reads& reads, const at::Tensor& query, con
   const auto count = static_cast<std::int64_t>(reads.rows.size());
   if (count == 0) return;
   const auto device = query.device();
-  const auto on_device = [&](const std::vector<std::int64_t>& values_of, at::IntArrayRef shape) {
-    return at::tensor(values_of, at::kLong).view(shape).to(device);
-  };
-  const at::Tensor starts = on_device(reads.starts, {count, K()});
-  const at::Tensor lengths = on_device(reads.lengths, {count, K()});
-  const at::Tensor of_rows = query.index_select(0, on_device(reads.rows, {count}));
+  const at::Tensor starts = numbers_on(device, reads.starts).view({count, K()});
+  const at::Tensor lengths = numbers_on(device, reads.lengths).view({count, K()});
+  const at::Tensor of_rows = query.index_select(0, numbers_on(device, reads.rows));
   const auto float_on = query.options().dtype(at::kFloat);
   const at::Tensor out = at::empty({count, config.n_heads, config.head_dim}, float_on);
   const at::Tensor lse = at::empty({count, config.n_heads}, float_on);
@@ -177,9 +176,6 @@ void Continuations::State::join(const Parts& parts, const ContinuationRows& in) 
     all_lse.push_back(tensor_of(in.sinks).unsqueeze(0));
   }
   const at::Tensor out = at::cat(all_out), lse = at::cat(all_lse);
-  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
-    return at::tensor(numbers, at::kLong).to(out.device());
-  };
   View<float, 3> to = in.out;
   const at::Tensor target = tensor_of(AnyView<3>(to));
   std::map<std::size_t, std::vector<std::int64_t>> rows_with;  // so many parts
@@ -189,13 +185,13 @@ void Continuations::State::join(const Parts& parts, const ContinuationRows& in) 
     std::vector<std::int64_t> numbers;
     for (const auto row : rows)
       numbers.insert(numbers.end(), of_rows[row].begin(), of_rows[row].end());
-    const at::Tensor index = on_device(numbers);
+    const at::Tensor index = numbers_on(out.device(), numbers);
     const std::array shape{std::ssize(rows), static_cast<std::ptrdiff_t>(count)};
     const auto by_row = [&](const at::Tensor& of_parts) {
       return of_parts.index_select(0, index).unflatten(0, shape);
     };
     const at::Tensor weight = at::softmax(by_row(lse), 1).unsqueeze(-1);
-    target.index_copy_(0, on_device(rows), (by_row(out) * weight).sum(1));
+    target.index_copy_(0, numbers_on(out.device(), rows), (by_row(out) * weight).sum(1));
   }
 }
 
@@ -203,8 +199,7 @@ void Continuations::State::attend(const ContinuationRows& in) {
   const auto l = static_cast<std::size_t>(in.layer);
   const auto rows = static_cast<std::int64_t>(stepping.size());
   active.assign(stepping.begin(), stepping.begin() + in.query.sizes[0]);
-  const at::Tensor row_of =
-      at::tensor(at::ArrayRef(in.row_of.data(), in.row_of.size()), at::kLong).to(options.device());
+  const at::Tensor row_of = numbers_on(options.device(), {in.row_of.data(), in.row_of.size()});
   const auto of_all = [&](const AnyView<3>& of_rows) {
     return tensor_of(of_rows).index_select(0, row_of);
   };

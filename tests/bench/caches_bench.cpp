@@ -150,12 +150,13 @@ void add_gather(const Shape& s) {
   });
 }
 
-/// A decode step of `candidates`: four that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows
-/// of its own, or so many that all read the same cache.
-void add_decode(const Shape& s, std::int64_t group, std::int64_t candidates = 4) {
-  const bool shared = candidates != 4;
+/// A decode step of four candidates that keep 1/1, 1/2, 1/4 and 1/8 of the tokens, each in rows of
+/// its own, or if `sharing` is given, of so many that all read the same cache.
+void add_decode(const Shape& s, std::int64_t group, std::int64_t sharing = 0) {
+  const bool shared = sharing > 0;
+  const std::int64_t candidates = shared ? sharing : 4;
   const std::string name =
-      shared ? "of one cache by " + std::to_string(candidates) : std::string("of 4 caches");
+      shared ? "of one cache by " + std::to_string(sharing) : std::string("of 4 caches");
   add("8 decode " + name + ", group " + std::to_string(group) + "/" + s.text(), [=] {
     const auto lengths = zeros<std::int64_t>(0), starts = zeros<std::int64_t>(0);
     std::int64_t rows = 0;
