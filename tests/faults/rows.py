@@ -15,7 +15,7 @@ from scene import Job, Run, Scene, files_below
 def killed_run(scene: Scene, job: Job, more: list[str], at_a_write: bool) -> Run:
     if at_a_write:
         return scene.run(scene.start_of(job, *more),
-                         scene.fault("write", scene.work, scene.random.randint(1, job.writes), 0))
+                         scene.write_fault(job, scene.random.randint(1, job.writes)))
     process = scene.begin(scene.start_of(job, *more))
     time.sleep(scene.random.uniform(0, job.seconds))
     process.kill()
@@ -69,7 +69,7 @@ def disk_full(scene: Scene, job: Job, count: int) -> Row:
         if not earlier:
             scene.clean()
         run = scene.run(scene.start_of(job, *(["--force"] if earlier else [])),
-                        scene.fault("write", scene.work, at, errno.ENOSPC))
+                        scene.write_fault(job, at, errno.ENOSPC))
         row.count(end_of(run))
         check_message(row, run, name, os.strerror(errno.ENOSPC))
         check_left(scene, row, job, name, earlier)

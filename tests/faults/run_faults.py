@@ -14,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import rows  # noqa: E402
 import surroundings  # noqa: E402
 from checks import Row
-from scene import FAULTS_OF, EmulatedScene, Scene
+from scene import FAULTS_OF, DemoScene, EmulatedScene, Scene
 
 FAULTS = {
     "kill": rows.kills, "disk": rows.disk_full, "read": rows.read_errors, "memory": rows.out_of_memory,
     "cgroup": rows.out_of_group_memory, "clock": rows.clock_jumps, "changes": surroundings.inputs_change,
     "two": surroundings.two_processes, "terminal": surroundings.terminal_goes, "rank": surroundings.rank_lost,
-    "gpu": surroundings.device_fails,
+    "demo": surroundings.demo_fails, "gpu": surroundings.device_fails,
 }
 
 
@@ -74,8 +74,10 @@ def main() -> int:
     names = wanted.only or list(FAULTS)
     program = wanted.program.resolve()
     found: list[Row] = []
-    if names != ["gpu"]:
-        found += rows_of(Scene(program, wanted.seed), [name for name in names if name != "gpu"], wanted)
+    if plain := [name for name in names if name not in ("demo", "gpu")]:
+        found += rows_of(Scene(program, wanted.seed), plain, wanted)
+    if "demo" in names:
+        found += rows_of(DemoScene(program, wanted.seed), ["demo"], wanted)
     if "gpu" in names and not wanted.emulated.exists():
         found += [Row("a GPU that fails (emulated)", "all", left_out=f"{wanted.emulated} is not built")]
     elif "gpu" in names:

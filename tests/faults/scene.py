@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ FAULTS_OF = {
     "evaluate": ("kill", "disk", "read", "two", "gpu"),
     "check": ("kill", "disk", "read", "two", "gpu"),
     "report": ("kill", "disk", "read", "two"),
+    "kept": ("kill", "disk", "read", "two"),
+    "demo": ("demo",),
 }
 
 
@@ -47,6 +51,7 @@ class Job:
     resumes: bool
     option: str = "-o"  # that names the output
     removes_earlier: bool = False  # an earlier verdict must not be taken for this run's
+    beside_inputs: bool = False  # the faults are at what it writes beside the profile
     reference: dict[str, bytes] = field(default_factory=dict)  # by path below the output's folder
     seconds: float = 0
     writes: int = 0
@@ -99,13 +104,13 @@ class Scene:
     def list_jobs(self) -> list[Job]:
         profile, policy = str(self.profile), str(self.policy)
         model = ["--model", str(self.model), "--threads", "1"]
+        auto = ["calibrate", "auto", "--kv-saving", "0.5", "--context", "300", "--max-loss", "95", "--candidates", "5"]
         return [
             Job("profile", ["profile", *model, "--prompts", str(self.prompts), "--lags", "16,32", "--budgets", "24,40",
                             "--new", self.new, "--map-samples", "1"], "p.h5", True),
             Job("calibrate", ["calibrate", "lagkv", "-p", profile, *model, "--lags", "16,32", "--ratios",
                               "1/2,1/4"], "policy.json", True),
-            Job("auto", ["calibrate", "auto", "-p", profile, *model, "--kv-saving", "0.5", "--context", "300",
-                         "--max-loss", "95", "--candidates", "5"], "policy.json", True),
+            Job("auto", [*auto, "-p", profile, *model], "policy.json", True),
             Job("export", ["export", policy, "--to", "all"], "out", False),
             Job("precision", ["calibrate", "precision", "-p", profile, *model, "--sensitivity-texts", "1"],
                 "policy.json", True),
@@ -114,19 +119,30 @@ class Scene:
             Job("check", ["check", policy, *model, "--prompts", str(self.prompts), "--new", self.new, "--max-loss",
                           "100", "--by-mean"], "verdict.xml", False, "--junit", removes_earlier=True),
             Job("report", ["report", profile, policy], "report.html", False),
+            Job("kept", [*auto, "-p", profile, *model], "policy.json", True, beside_inputs=True),
         ]
 
     def make_jobs(self) -> dict[str, Job]:
         jobs = {job.name: job for job in self.list_jobs()}
         for job in jobs.values():
+            if job.name == "kept":
+                self.leave_no_room(job)
             self.make_reference(job)
             if job.name == "profile":
                 shutil.copy(self.work / job.output, self.profile)
             if job.name == "calibrate":
                 shutil.copy(self.work / job.output, self.policy)
-            job.writes = self.count(job, self.fault("write", self.work))
+            job.writes = self.count(job, self.write_fault(job))
             job.reads = self.count(job, self.fault("read", self.inputs))
         return jobs
+
+    def leave_no_room(self, job: Job) -> None:
+        """Just enough memory for the command, and so none in which it could keep the prompts."""
+        self.clean()
+        refused = self.run(self.start_of(job, "--memory-budget", "1MiB"))
+        needed = re.search(r"need about (\d+) MiB", refused.err)
+        assert needed, refused.err
+        job.words += ["--memory-budget", f"{int(needed[1]) + 2}MiB"]
 
     def make_reference(self, job: Job) -> None:
         self.clean()
@@ -167,6 +183,9 @@ class Scene:
     def fault(self, kind: str, under: Path, at: int = 0, error: int = 0) -> dict[str, str]:
         return {"LD_PRELOAD": str(self.shim), "KVATLAS_FAULT": kind, "KVATLAS_FAULT_UNDER": str(under),
                 "KVATLAS_FAULT_AT": str(at), "KVATLAS_FAULT_ERROR": str(error)}
+
+    def write_fault(self, job: Job, at: int = 0, error: int = 0) -> dict[str, str]:
+        return self.fault("write", self.inputs if job.beside_inputs else self.work, at, error)
 
     def begin(self, words: list, more: dict[str, str] | None = None, **how) -> subprocess.Popen:
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | (more or {})
@@ -209,3 +228,20 @@ class EmulatedScene(Scene):
         for job in jobs.values():
             self.make_reference(job)
         return jobs
+
+
+class DemoScene(Scene):
+    """The whole of `kvatlas demo`, as the wheel runs it, on a model that is quick."""
+
+    def __init__(self, program: Path, seed: int):
+        super().__init__(program, seed, layers=4, prompts=1, new=1)
+
+    def make_jobs(self) -> dict[str, Job]:
+        demo = Path(__file__).resolve().parents[2] / "export/python/program/kvatlas/demo.py"
+        script = self.root / "demo"
+        script.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{demo}' --program '{self.program}' \"$@\"\n")
+        script.chmod(0o755)
+        self.steps, self.program = self.program, script
+        job = Job("demo", ["-m", str(self.model)], "demo", False)
+        self.make_reference(job)
+        return {job.name: job}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of what is around a run: its inputs, other processes, the terminal, the other ranks."""
+import errno
+import json
 import os
 import pty
-import re
 import re
 import shutil
 import signal
@@ -231,4 +232,60 @@ def rank_lost(scene: Scene, job: Job, count: int) -> Row:
         if done.returncode == 0 and files_below(scene.work) != job.reference:
             row.problems.append(f"{name}: finished, but not with the same bytes")
         check_finishes(scene, row, job, name)
+    return row
+
+
+def killed_demo(scene: Scene, job: Job) -> Run:
+    """With the step that it is at, as when a terminal's processes are ended or a machine stops."""
+    process = scene.begin(scene.start_of(job))
+    time.sleep(scene.random.uniform(0, job.seconds))
+    os.killpg(process.pid, signal.SIGKILL)
+    return scene.end(process)
+
+
+def two_demos(scene: Scene, job: Job) -> Run:
+    """How the second ends, if the first finishes; else how the first does."""
+    first = scene.begin(scene.start_of(job))
+    time.sleep(scene.random.uniform(0, job.seconds))
+    second = scene.run(scene.start_of(job))
+    run = scene.end(first)
+    return run if run.status != 0 else second
+
+
+def check_demo(scene: Scene, row: Row, job: Job, name: str, whole: bool) -> None:
+    """Each result that is there can be read; if it is to be whole, they are all there."""
+    left = files_below(scene.work)
+    for path, content in left.items():
+        if path.endswith(".json"):
+            json.loads(content)
+        if path.endswith(".html") and not content.rstrip().endswith(b"</html>"):
+            row.problems.append(f"{name}: {path} is not whole")
+    profile = scene.work / "demo/smollm2.h5"
+    read = subprocess.run([scene.steps, "inspect", profile], capture_output=True, text=True) if profile.exists() else None
+    if read and read.returncode != 0:
+        row.problems.append(f"{name}: the profile cannot be read: {read.stderr[-200:]}")
+    if whole and {path for path in left if not path.endswith(".tmp")} != set(job.reference):
+        row.problems.append(f"{name}: other files than those of an undisturbed demo")
+
+
+def demo_fails(scene: Scene, job: Job, count: int) -> Row:
+    """The demo is killed, or its steps are, or their disk is full, or another demo has its folder; then it runs again."""
+    row = Row("killed, disk full, or two of them", job.name)
+    at = lambda: scene.random.randint(1, 200)  # noqa: E731  of the writes of a step; some have fewer
+    ways = {"killed": lambda: killed_demo(scene, job),
+            "step killed": lambda: scene.run(scene.start_of(job), scene.fault("write", scene.work, at(), 0)),
+            "disk full": lambda: scene.run(scene.start_of(job), scene.fault("write", scene.work, at(), errno.ENOSPC)),
+            "two": lambda: two_demos(scene, job)}
+    for case in range(count):
+        name, way = list(ways.items())[case % len(ways)]
+        scene.clean()
+        run = way()
+        row.count(f"{name}: {end_of(run)}")
+        if name != "killed":
+            check_message(row, run, name)
+        check_demo(scene, row, job, name, whole=run.status == 0)
+        again = scene.run(scene.start_of(job))
+        if again.status != 0:
+            row.problems.append(f"{name}: then it does not run again: {again.last_line()[:300]}")
+        check_demo(scene, row, job, f"{name}, then again", whole=True)
     return row
