@@ -36,9 +36,11 @@ std::int64_t parse_bytes(std::string_view text) {
   if (error == std::errc() && unit.empty() && number >= 1 && number < 0x1p16)
     fail(ErrorCode::usage, quoted(text), " would be so many bytes: write the unit, as in ", text,
          "GiB");
-  for (const auto& known : kUnits)
-    if (error == std::errc() && unit == known.name && number >= 0 && number * known.bytes < 0x1p62)
-      return static_cast<std::int64_t>(number * known.bytes);
+  for (const auto& known : kUnits) {
+    const double bytes = number * known.bytes;
+    if (error == std::errc() && unit == known.name && (bytes == 0 || bytes >= 1) && bytes < 0x1p62)
+      return static_cast<std::int64_t>(bytes);
+  }
   fail(ErrorCode::usage, quoted(text),
        " is not a size: write it as 24GiB, 512MiB or a number of bytes");
 }

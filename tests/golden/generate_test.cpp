@@ -103,6 +103,26 @@ TEST_F(GenerateCommand, StreamsWeightsUnderASmallBudgetToTheSameAnswer) {
   }
 }
 
+TEST_F(GenerateCommand, PrintsOneAnswerAsItComesAndSeveralUnderTheirNames) {
+  const std::string one = R"({"id": "a", "text": "The capital of France is"})",
+                    other = R"({"id": "b", "text": "One, two, three,"})";
+  const auto said = [&](const std::string& prompts, const std::string& how) {
+    const Finished finished =
+        run_kvatlas({"generate", "--model", demo_model().string(), "--prompts", write_line(prompts),
+                     "--new", "4", "--ignore-eos", how});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return finished.out;
+  };
+  const auto lines = lines_of(said(one + "\n" + other, "--json"));
+  ASSERT_EQ(lines.size(), 2u);
+  const auto first = lines[0].at("text").get<std::string>();
+  const auto second = lines[1].at("text").get<std::string>();
+  EXPECT_THAT(first, HasSubstr("Paris"));
+  EXPECT_EQ(said(one, "--chat=none"), first + "\n");
+  EXPECT_EQ(said(one + "\n" + other, "--chat=none"),
+            "--- a\n" + first + "\n--- b\n" + second + "\n");
+}
+
 TEST_F(GenerateCommand, EndsSoonWhenInterrupted) {
   std::string ids = "0";
   for (int i = 1; i < 8000; ++i) ids += "," + std::to_string(i % 40000);

@@ -19,7 +19,8 @@ TEST(Bytes, AreReadWithTheirUnits) {
   EXPECT_EQ(parse_bytes("1073741824"), 1LL << 30);
   EXPECT_EQ(parse_bytes("1000000"), 1000000);
   EXPECT_EQ(parse_bytes("0"), 0);
-  for (const char* wrong : {"", "GiB", "-1GiB", "1e30", "nan", "inf", "12 parsecs", "1GiBx", "24"})
+  for (const char* wrong :
+       {"", "GiB", "-1GiB", "1e30", "nan", "inf", "12 parsecs", "1GiBx", "24", "0.5B", "1e-4K"})
     EXPECT_THROW(parse_bytes(wrong), Error) << wrong;
 }
 
