@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
@@ -117,9 +118,9 @@ PicturePtr overview_picture(const Source& source, const Request& request) {
   std::vector<PicturePtr> charts;
   for (auto& card : overview_view(model, request.choices).cards) {
     if (!card.missing.empty()) continue;
-    card.chart.title = str(card.title, ": ", card.setting);
-    card.chart.notes.push_back(card.kept);
-    card.chart.notes.push_back("score: " + card.score);
+    const std::string drawn = std::exchange(card.chart.title, str(card.title, ": ", card.setting));
+    auto& notes = card.chart.notes;
+    notes.insert(notes.end(), {drawn, card.kept, "score: " + card.score});
     charts.push_back(chart_picture(std::move(card.chart)));
   }
   if (charts.empty()) fail(ErrorCode::usage, "the profile has the statistics of no policy");

@@ -267,10 +267,7 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
     values.bars.push_back({x, 8 * of_values.bytes_per_value, std::string(of_values.word)});
     card.chart.table.rows.push_back({x, keys.bars.back().label, values.bars.back().label});
   }
-  double most = 0;
-  for (const Bars* side : {&keys, &values})
-    for (const Bar& bar : side->bars) most = std::max(most, bar.height);
-  card.chart.y = {"", "", {{0, "0"}, {4, "4"}, {8, "8"}, {16, "16"}}, {{0, most}}};
+  card.chart.y = {"", "", {{0, "0"}, {4, "4"}, {8, "8"}, {16, "16"}}, {{0, 16}}};
   card.chart.bars = {std::move(keys), std::move(values)};
 }
 

@@ -37,6 +37,10 @@ TEST(LazyLayers, CandidatesAreDistinctMassesAtMostForty) {
   EXPECT_TRUE(std::is_sorted(many.begin(), many.end()));
   // Repeated values do not draw candidates to themselves.
   EXPECT_EQ(threshold_candidates(Masses(100, {0.25, 0.75})).size(), 2u);
+  // A mass that many samples share counts once.
+  Masses repeated = random_masses(20, 30, 1);
+  repeated.insert(repeated.end(), 500, repeated.front());
+  EXPECT_EQ(threshold_candidates(repeated), many);
 }
 
 TEST(LazyLayers, ThresholdsAreReadWithFiveDigitsUpwards) {
