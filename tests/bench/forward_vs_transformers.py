@@ -4,7 +4,7 @@
 cache and output head. Prints the table of docs/performance.md.
 
     python3 -m venv peer && peer/bin/pip install torch==2.15.0 transformers==5.23.0 gguf accelerate
-    peer/bin/python tests/bench/forward_vs_transformers.py build/bench/bench_forward MODEL.gguf 2048 4096
+    peer/bin/python tests/bench/forward_vs_transformers.py build/bench/bench_forward MODEL.gguf 1024 2048 4096 8192
 """
 import json
 import os
@@ -69,7 +69,7 @@ def main():
             pairs.append((ours["seconds"], theirs["seconds"], ours["peak_mb"], theirs["peak_mb"]))
         ratios = sorted(a / b for a, b, _, _ in pairs)
         print(f"| {length} | {min(p[0] for p in pairs):.2f} | {min(p[1] for p in pairs):.2f} "
-              f"| {ratios[len(ratios) // 2]:.2f} | {at_most(ratios[len(ratios) // 2], 0.9)} | {pairs[-1][2]:.0f} | {pairs[-1][3]:.0f} |", flush=True)
+              f"| {ratios[len(ratios) // 2]:.2f} | {at_most(ratios[len(ratios) // 2], 0.85)} | {pairs[-1][2]:.0f} | {pairs[-1][3]:.0f} |", flush=True)
     cold = json.loads(subprocess.run([bench, model, "16", "--runs", "1"], check=True, capture_output=True,
                                      text=True).stdout)
     print(f"\nOpening the GGUF until the first layer has run: kvatlas {cold['first_layer_seconds']:.2f} s "
