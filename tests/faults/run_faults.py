@@ -6,6 +6,7 @@ After each fault: no corrupted output, no partial file under a final name, a mes
 intact, and a run that goes on (or begins again) leaves the bytes of an undisturbed one. A row that does not hold fails.
 """
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -70,6 +71,7 @@ def rows_of(scene: Scene, names: list[str], wanted: argparse.Namespace) -> list[
 
 def main() -> int:
     wanted = arguments()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children would ignore the one that a fault sends
     began = time.monotonic()
     names = wanted.only or list(FAULTS)
     program = wanted.program.resolve()
