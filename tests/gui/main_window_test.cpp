@@ -10,6 +10,7 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QSpinBox>
 #include <QTableView>
 #include <QTreeWidget>
@@ -165,6 +166,18 @@ TEST(MainWindow, TreeChoosesLayersHeadsSamplesAndTasks) {
   selection.layer = 2;
   shown.session().selection().set(selection);
   EXPECT_EQ(tree->currentItem(), model->child(2));
+}
+
+TEST(MainWindow, LongNamesInTheTreeLeaveWhatIsSaidOfThemInSight) {
+  ShownWindow shown;
+  auto* tree = shown.window().findChild<ModelTree*>()->findChild<QTreeWidget*>();
+  auto* task = tree->topLevelItem(1)->child(0);
+  task->setText(0, QString(200, 'n'));
+  ASSERT_TRUE(wait_until([&] { return tree->visualItemRect(task).isValid(); }));
+  tree->doItemsLayout();
+  EXPECT_EQ(tree->horizontalScrollBar()->maximum(), 0);
+  EXPECT_GT(tree->columnWidth(1), 0);
+  EXPECT_LE(tree->columnViewportPosition(1) + tree->columnWidth(1), tree->viewport()->width());
 }
 
 TEST(MainWindow, TreeSearchHidesWhatDoesNotMatch) {

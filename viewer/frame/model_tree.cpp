@@ -42,7 +42,8 @@ ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), sessi
   tree_->setColumnCount(2);
   tree_->setUniformRowHeights(true);
   tree_->setIndentation(12);
-  tree_->header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
+  // A long name is cut short, so that what is said of it stays in sight.
+  tree_->header()->setSectionResizeMode(0, QHeaderView::Stretch);
   tree_->header()->setSectionResizeMode(1, QHeaderView::ResizeToContents);
   tree_->header()->setStretchLastSection(false);
   auto* layout = new QVBoxLayout(this);
@@ -61,6 +62,7 @@ ModelTree::ModelTree(Session& session, QWidget* parent) : QWidget(parent), sessi
 QTreeWidgetItem* ModelTree::add(QTreeWidgetItem* parent, Kind kind, const QString& text, qint64 a,
                                 qint64 b) {
   auto* item = new QTreeWidgetItem(parent, {text});
+  item->setToolTip(0, text);
   item->setData(0, kKind, static_cast<int>(kind));
   item->setData(0, kFirst, a);
   item->setData(0, kSecond, b);
