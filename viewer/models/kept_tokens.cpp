@@ -42,6 +42,15 @@ void for_each_line(std::string_view text, Use use) {
 
 bool is_run(const json& line) { return line.is_object() && line.contains("cache_lengths"); }
 
+/// A token's position, or how many there are.
+std::int64_t tokens_in(const json& value) {
+  if (!value.is_number_integer())
+    fail(ErrorCode::unreadable, "it has ",
+         quoted(value.is_primitive() ? value.dump() : value.type_name()),
+         " where a number of tokens stands");
+  return value.get<std::int64_t>();
+}
+
 KeptRun::Held held_of(const json& positions, std::int64_t read, KeptTokens& of) {
   KeptRun::Held held{read, {}};
   if (of.layers == 0) {
@@ -56,7 +65,7 @@ KeptRun::Held held_of(const json& positions, std::int64_t read, KeptTokens& of) 
     for (const json& head : layer) {
       auto& ranges = held.heads.emplace_back();
       for (const json& range : head) {
-        const KeptRun::Tokens one{range.at(0).get<std::int64_t>(), range.at(1).get<std::int64_t>()};
+        const KeptRun::Tokens one{tokens_in(range.at(0)), tokens_in(range.at(1))};
         if (one.first < (ranges.empty() ? 0 : ranges.back().end) || one.end <= one.first ||
             one.end > read)
           fail(ErrorCode::unreadable, "its positions do not ascend from 0 to ", read);
@@ -83,7 +92,7 @@ KeptRun run_of(const json& line, std::int64_t prompt_tokens, KeptTokens& of) {
     fail(ErrorCode::unreadable, "it has ", generated, " tokens that were generated");
   // The last one was generated, but not read.
   run.read = prompt_tokens + generated - 1;
-  const std::int64_t cut = line.at("cut_after").get<std::int64_t>();
+  const std::int64_t cut = tokens_in(line.at("cut_after"));
   run.held.push_back(held_of(line.at("positions"), cut, of));
   const auto add = [&](std::int64_t read, const json& positions) {
     if (read < run.held.back().read || read > prompt_tokens + generated)
@@ -93,7 +102,7 @@ KeptRun run_of(const json& line, std::int64_t prompt_tokens, KeptTokens& of) {
   if (cut < 0 || cut > prompt_tokens + generated)
     fail(ErrorCode::unreadable, "its cut is behind its ", prompt_tokens + generated, " tokens");
   if (const auto later = line.find("later_cuts"); later != line.end())
-    for (const json& one : *later) add(one.at("after").get<std::int64_t>(), one.at("positions"));
+    for (const json& one : *later) add(tokens_in(one.at("after")), one.at("positions"));
   if (const auto end = line.find("end_positions"); end != line.end())
     add(std::max(run.read, run.held.back().read), *end);
   return run;
@@ -102,7 +111,7 @@ KeptRun run_of(const json& line, std::int64_t prompt_tokens, KeptTokens& of) {
 void add_line(const json& line, KeptTokens& to) {
   if (!is_run(line)) fail(ErrorCode::unreadable, "it says nothing of a prompt and a policy");
   const auto id = line.at("id").get<std::string>();
-  const auto tokens = line.at("prompt_tokens").get<std::int64_t>();
+  const auto tokens = tokens_in(line.at("prompt_tokens"));
   if (tokens < 1 || tokens > kMostTokens)
     fail(ErrorCode::unreadable, "its prompt has ", tokens, " tokens");
   if (to.prompts.empty() || to.prompts.back().id != id) to.prompts.push_back({id, tokens, {}, {}});

@@ -125,6 +125,8 @@ TEST(KeptTokens, WhatIsWrongIsNamed) {
   EXPECT_THAT(with("prompt_tokens", 5), HasSubstr("has 5 tokens, and above 4"));
   EXPECT_THAT(with("prompt_tokens", -1), HasSubstr("has -1 tokens"));
   EXPECT_THAT(with("cut_after", 99), HasSubstr("its cut is behind"));
+  EXPECT_THAT(with("cut_after", 4e43), HasSubstr("'4e+43' where a number of tokens stands"));
+  EXPECT_THAT(with("positions", {{{{0, 4e43}}, {{0, 4}}}}), HasSubstr("a number of tokens"));
   EXPECT_THAT(with("tokens", json::array()), HasSubstr("0 tokens that were generated"));
   EXPECT_THAT(with("later_cuts", {{{"after", 2}, {"positions", {{{{0, 1}}, {{0, 1}}}}}}}),
               HasSubstr("do not follow"));
