@@ -73,7 +73,8 @@ def main() -> int:
     wanted = arguments()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children would ignore the one that a fault sends
     began = time.monotonic()
-    names = wanted.only or list(FAULTS)
+    tried = {name for command in wanted.command or FAULTS_OF for name in FAULTS_OF[command]}
+    names = [name for name in wanted.only or FAULTS if name in tried]
     program = wanted.program.resolve()
     found: list[Row] = []
     if plain := [name for name in names if name not in ("demo", "gpu")]:

@@ -252,13 +252,20 @@ def two_demos(scene: Scene, job: Job) -> Run:
     return run if run.status != 0 else second
 
 
+def is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
+    return True
+
+
 def check_demo(scene: Scene, row: Row, job: Job, name: str, whole: bool) -> None:
     """Each result that is there can be read; if it is to be whole, they are all there."""
     left = files_below(scene.work)
     for path, content in left.items():
-        if path.endswith(".json"):
-            json.loads(content)
-        if path.endswith(".html") and not content.rstrip().endswith(b"</html>"):
+        torn = path.endswith(".json") and not is_json(content)
+        if torn or path.endswith(".html") and not content.rstrip().endswith(b"</html>"):
             row.problems.append(f"{name}: {path} is not whole")
     profile = scene.work / "demo/smollm2.h5"
     read = subprocess.run([scene.steps, "inspect", profile], capture_output=True, text=True) if profile.exists() else None
