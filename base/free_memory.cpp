@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <malloc.h>
+
 namespace kvatlas {
 
 std::int64_t free_memory() {
@@ -25,5 +27,7 @@ std::int64_t free_memory() {
   }
   return free;
 }
+
+void return_freed_pages() { malloc_trim(0); }
 
 }  // namespace kvatlas

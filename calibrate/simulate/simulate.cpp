@@ -8,6 +8,7 @@
 
 #include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
 #include "base/interrupt.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/rules.hpp"
@@ -334,6 +335,7 @@ class Simulation {
                        Progress* full) {
     std::size_t next = 0;
     do {
+      return_freed_pages();  // the copies before
       Continuations continuations(engine_, prompt, cut_, steps_);
       std::vector<Live> live;
       std::vector<const Plan*> together;
