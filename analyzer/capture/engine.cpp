@@ -155,6 +155,7 @@ struct Engine::State {
   void emit_logits(Flow& flow, std::size_t number, Logits wanted, const LogitsObserver& observer);
   /// The logits of rows start .. start + a piece of hidden states, on the host.
   at::Tensor logits_piece(const at::Tensor& hidden, std::int64_t start);
+  void give_logits(std::span<const ContinuationStep> steps, const at::Tensor& hidden);
 };
 
 Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOptions& options)
@@ -406,19 +407,20 @@ namespace {
 /// are still one with what they branch from.
 class BranchedRows {
  public:
-  BranchedRows(std::span<const Branch> branches, std::size_t continuations)
-      : branches_(branches), row_of_(continuations) {
+  explicit BranchedRows(const ContinuationStep& step)
+      : branches_(step.branches), row_of_(step.tokens.size()), rows_(row_of_.size()) {
     std::iota(row_of_.begin(), row_of_.end(), 0);
-    rows_ = branches.empty() ? continuations : 0;
   }
 
-  /// Goes on to a layer. If there are more rows now: [row] which one it was before.
-  std::optional<std::vector<std::int64_t>> enter(std::int64_t layer) {
-    const std::size_t before = rows_;
-    while (rows_ < row_of_.size() && branches_[rows_].layer <= layer) ++rows_;
-    if (rows_ == before) return std::nullopt;
-    const std::vector<std::int64_t> was(row_of_.begin(), row_of_.begin() + count());
-    for (std::size_t i = before; i < row_of_.size(); ++i)
+  /// Goes on to a layer, and gives [row] which one it was before.
+  std::vector<std::int64_t> enter(std::int64_t layer) {
+    if (!branches_.empty())
+      rows_ = static_cast<std::size_t>(
+          std::distance(branches_.begin(),
+                        std::find_if(branches_.begin(), branches_.end(),
+                                     [&](const Branch& branch) { return branch.layer > layer; })));
+    std::vector<std::int64_t> was(row_of_.begin(), row_of_.begin() + count());
+    for (std::size_t i = 0; i < row_of_.size(); ++i)
       row_of_[i] = i < rows_ ? static_cast<std::int64_t>(i) : row_of_[branches_[i].of];
     return was;
   }
@@ -427,59 +429,80 @@ class BranchedRows {
 
  private:
   std::span<const Branch> branches_;
-  std::size_t rows_ = 0;
   std::vector<std::int64_t> row_of_;  // [continuation]
+  std::size_t rows_;
 };
 
-/// The turns of so many rows, all at the one position that these are of.
-Rotations repeated(Rotations turns, std::int64_t rows) {
-  for (RopeTable* table : {&turns.global, &turns.local}) {
-    if (!table->cosine.defined()) continue;
-    table->cosine = table->cosine.repeat({rows, 1});
-    table->sine = table->sine.repeat({rows, 1});
-  }
-  return turns;
+/// Appends what is numbered from 0 on to what is numbered from `start` on.
+void append_from(std::int64_t start, const std::vector<std::int64_t>& numbers,
+                 std::vector<std::int64_t>& to) {
+  for (const auto number : numbers) to.push_back(start + number);
+}
+
+/// The turns of all rows, those of each step at its position.
+Rotations turns_of(const std::vector<Rotations>& steps, const std::vector<BranchedRows>& rows) {
+  const auto of_rows = [&](const auto& part) {
+    std::vector<at::Tensor> all;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (const at::Tensor& of_step = part(steps[i]); of_step.defined())
+        all.push_back(of_step.repeat_interleave(rows[i].count(), 0));
+    return all.empty() ? at::Tensor() : at::cat(all);
+  };
+  return {{of_rows([](const Rotations& of) { return of.global.cosine; }),
+           of_rows([](const Rotations& of) { return of.global.sine; })},
+          {of_rows([](const Rotations& of) { return of.local.cosine; }),
+           of_rows([](const Rotations& of) { return of.local.sine; })},
+          of_rows([](const Rotations& of) { return of.temperature; })};
 }
 
 }  // namespace
 
-void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
-                               std::span<const Branch> branches,
-                               std::span<LayerStates* const> states,
-                               const ContinuationAttention& attention,
-                               const LogitsObserver& logits) {
+void Engine::run_continuations(std::span<const ContinuationStep> steps) {
   State& s = *state_;
   const model::Config& c = s.config();
-  require_in_vocabulary(tokens, c, ErrorCode::internal);
-  if (tokens.empty()) return;
+  if (steps.empty()) return;
   const c10::InferenceMode no_gradients;
   const c10::OptionalDeviceGuard device(device_of(s.tensor_options));
-  const auto n = static_cast<std::int64_t>(tokens.size());
+  std::vector<std::int64_t> tokens;
   std::vector<std::vector<LayerState>> layer_states;
-  for (const auto* of : states) layer_states.push_back(of->state_->layers);
+  std::vector<Rotations> turn;
+  std::vector<BranchedRows> branched;
+  for (const ContinuationStep& step : steps) {
+    tokens.insert(tokens.end(), step.tokens.begin(), step.tokens.end());
+    for (const auto* of : step.states) layer_states.push_back(of->state_->layers);
+    turn.push_back(rotations(c, step.position, 1, s.tensor_options.device()));
+    branched.emplace_back(step);
+  }
+  require_in_vocabulary(tokens, c, ErrorCode::internal);
   std::vector<std::vector<LayerState>*> of_rows;
   for (auto& of : layer_states) of_rows.push_back(&of);
   std::size_t states_done = 0;
   Carried carried = carried_into(*s.weights, c, {tokens.begin(), tokens.end()});
   const at::Tensor& hidden = carried.hidden;
   State::KeysOfOthers keys_of_others;
-  const Rotations turn = rotations(c, position, 1, s.tensor_options.device());
-  Rotations turns = turn;
+  Rotations turns;
   at::Tensor out;
-  BranchedRows branched(branches, tokens.size());
   const auto choose = [&](const std::vector<std::int64_t>& rows) {
     const at::Tensor index = at::tensor(rows, at::kLong).to(hidden.device());
     carried.choose(index);
     for (auto& [of, keys] : keys_of_others)
       keys = {keys.first.index_select(0, index), keys.second.index_select(0, index)};
   };
+  std::int64_t rows_before = std::ssize(tokens);
   const auto n_layers = static_cast<std::int64_t>(s.model->layers().size());
   for (std::int64_t layer = 0; layer < n_layers; ++layer) {
-    if (const auto was = branched.enter(layer)) choose(*was);
-    if (!out.defined() || out.size(0) != branched.count()) {
-      out =
-          at::empty({branched.count(), c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
-      turns = repeated(turn, branched.count());
+    std::vector<std::int64_t> was;
+    std::int64_t start = 0;
+    for (auto& of_step : branched) {
+      const std::int64_t before = of_step.count();
+      append_from(start, of_step.enter(layer), was);
+      start += before;
+    }
+    if (std::ssize(was) != rows_before) choose(was);
+    rows_before = std::ssize(was);
+    if (!out.defined() || out.size(0) != rows_before) {
+      out = at::empty({rows_before, c.n_heads, c.head_dim}, s.tensor_options.dtype(at::kFloat));
+      turns = turns_of(turn, branched);
     }
     const LayerTensors& weights = s.weights->layer(layer);
     s.run_others(weights.before, states_done, hidden, of_rows);
@@ -487,31 +510,62 @@ void Engine::run_continuations(std::span<const std::int64_t> tokens, std::int64_
     predict_streams(weights, c, carried);
     const Projected rows = project(c, layer, weights, hidden, turns);
     const auto [key, value] = s.share_keys(layer, rows.key, rows.value, keys_of_others);
-    attention({.layer = layer,
-               .position = position,
-               .row_of = branched.row_of(),
-               .query = any_view<3>(rows.query),
-               .key = any_view<3>(key),
-               .value = any_view<3>(value),
-               .scale = c.attention_scale,
-               .softcap = c.attention_softcap,
-               .window = c.key_window(layer),
-               .sinks = view_of_sinks(weights),
-               .out = view_of<float, 3>(out)});
+    start = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::int64_t count = branched[i].count();
+      const auto of_step = [&](const at::Tensor& all) { return all.narrow(0, start, count); };
+      at::Tensor to = of_step(out);
+      steps[i].attention({.layer = layer,
+                          .position = steps[i].position,
+                          .row_of = branched[i].row_of(),
+                          .query = any_view<3>(of_step(rows.query)),
+                          .key = any_view<3>(of_step(key)),
+                          .value = any_view<3>(of_step(value)),
+                          .scale = c.attention_scale,
+                          .softcap = c.attention_softcap,
+                          .window = c.key_window(layer),
+                          .sinks = view_of_sinks(weights),
+                          .out = view_of<float, 3>(to)});
+      start += count;
+    }
     s.finish_layer(layer, weights, out.flatten(1).to(hidden.scalar_type()), rows.gate, carried);
     s.run_others(weights.after, states_done, hidden, of_rows);
     stop_if_interrupted();
   }
-  if (branched.count() < n) choose(branched.row_of());
-  for (std::size_t i = 0; i < states.size(); ++i)
-    states[i]->state_ =
-        std::make_shared<LayerStates::State>(LayerStates::State{std::move(layer_states[i])});
-  if (!logits) return;
+  if (rows_before < std::ssize(tokens)) {
+    std::vector<std::int64_t> row_of;
+    std::int64_t start = 0;
+    for (const auto& of_step : branched) {
+      append_from(start, of_step.row_of(), row_of);
+      start += of_step.count();
+    }
+    choose(row_of);
+  }
+  auto state = layer_states.begin();
+  for (const ContinuationStep& step : steps)
+    for (auto* of : step.states)
+      of->state_ = std::make_shared<LayerStates::State>(LayerStates::State{std::move(*state++)});
   join_streams(*s.weights, c, carried);
-  for (std::int64_t start = 0; start < n;) {
-    const at::Tensor rows = s.logits_piece(hidden, start);
-    logits(0, start, {rows.const_data_ptr<float>(), {rows.size(0), c.vocab_size}});
-    start += rows.size(0);
+  s.give_logits(steps, hidden);
+}
+
+/// Pieces of the rows of logits, which need not end where a step's rows end.
+void Engine::State::give_logits(std::span<const ContinuationStep> steps, const at::Tensor& hidden) {
+  std::int64_t start = 0, first = 0;  // of the piece, and of the step
+  at::Tensor piece;
+  for (const ContinuationStep& step : steps) {
+    const std::int64_t end = first + std::ssize(step.tokens);
+    for (std::int64_t row = first; row < end;) {
+      if (!piece.defined() || row == start + piece.size(0)) {
+        start = row;
+        piece = logits_piece(hidden, start);
+      }
+      const std::int64_t count = std::min(end, start + piece.size(0)) - row;
+      step.logits(row - first, {piece.const_data_ptr<float>() + (row - start) * config().vocab_size,
+                                {count, config().vocab_size}});
+      row += count;
+    }
+    first = end;
   }
 }
 

@@ -107,7 +107,6 @@ struct ContinuationRows {
   View<const float, 1> sinks;  // as in AttentionInputs
   View<float, 3> out;          // to be filled: [rows, n_heads, head_dim]
 };
-using ContinuationAttention = std::function<void(const ContinuationRows&)>;
 
 /// Rows of logits as they are computed: first row's position, then [rows, vocab_size] on the host.
 using LogitsObserver =
@@ -127,6 +126,21 @@ class LayerStates {
   friend class Engine;
   friend class Sequence;
   std::shared_ptr<const State> state_;
+};
+
+/// One token each of several continuations of a prompt, all at one position.
+struct ContinuationStep {
+  std::vector<std::int64_t> tokens = {};  // [continuation]
+  std::int64_t position = 0;
+  /// Empty, or one of each continuation, in the order of their layers, the first of layer 0: what
+  /// is alike is computed once. Only for models without layer states.
+  std::vector<Branch> branches = {};
+  /// Those of each continuation, which are advanced; empty for a model without such.
+  std::vector<LayerStates*> states = {};
+  /// What the rows attend to is the caller's.
+  std::function<void(const ContinuationRows&)> attention = {};
+  /// Gets the rows, in order, in one or more pieces, and the number of each piece's first row.
+  std::function<void(std::int64_t first, View<const float, 2> rows)> logits = {};
 };
 
 // Where the bytes of what is kept for later go, and where they come from again, in the same order.
@@ -220,15 +234,9 @@ class Engine {
   /// memory that runs out, a model file that changed.
   void run(std::span<const Step> steps, Logits logits, const Observers& observers = {});
 
-  /// Runs one token of each of several continuations, all at one position, as rows that know
-  /// nothing of each other; what they attend to is the caller's. `logits` gets their rows, in
-  /// order, in one or more pieces; empty: none are computed.
-  /// `branches` is empty, or has one of each continuation, in the order of their layers, the first
-  /// of layer 0: what is alike is computed once. Only for models without layer states.
-  /// `states` has those of each continuation, and is advanced; empty for a model without such.
-  void run_continuations(std::span<const std::int64_t> tokens, std::int64_t position,
-                         std::span<const Branch> branches, std::span<LayerStates* const> states,
-                         const ContinuationAttention& attention, const LogitsObserver& logits);
+  /// Runs a step each of several prompts' continuations through the layers together, as rows that
+  /// know nothing of each other.
+  void run_continuations(std::span<const ContinuationStep> steps);
   bool has_layer_states() const;
 
   const model::ModelFile& model() const;

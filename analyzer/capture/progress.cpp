@@ -49,9 +49,9 @@ void Progress::layer(std::int64_t layers_done, std::int64_t batch_tokens) {
   if (terminal_ && since(shown_) >= 0.1) show(false);
 }
 
-void Progress::sample(std::int64_t tokens) {
+void Progress::sample(std::int64_t tokens, std::int64_t samples) {
   const std::lock_guard lock(mutex_);
-  ++samples_done_;
+  samples_done_ += samples;
   tokens_done_ += tokens;
   batch_tokens_ = std::max<std::int64_t>(0, batch_tokens_ - tokens);
   // All that ends in no time was known before, and nothing was run.

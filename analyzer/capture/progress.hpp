@@ -20,7 +20,7 @@ class Progress {
   ~Progress();
 
   void layer(std::int64_t layers_done, std::int64_t batch_tokens);
-  void sample(std::int64_t tokens);
+  void sample(std::int64_t tokens, std::int64_t samples = 1);
   double seconds() const;
 
  private:

@@ -176,30 +176,37 @@ RunTrials TrialJournal::around(RunTrials run) {
     std::vector<std::string> hashes;
     for (const auto& policy : policies) hashes.push_back(hash_of(policy));
     std::vector<std::vector<Trial>> out(policies.size());
-    // A sample at a time: what is done of it is safe before the next begins.
-    for (const auto sample : samples) {
-      std::vector<Policy> unknown;
-      std::vector<std::string> names;
-      for (std::size_t i = 0; i < policies.size(); ++i)
-        if (!trials_.contains({hashes[i], sample, measure}) &&
-            std::find(names.begin(), names.end(), hashes[i]) == names.end()) {
-          unknown.push_back(policies[i]);
-          names.push_back(hashes[i]);
-        }
-      if (!unknown.empty()) {
-        const std::size_t one[] = {sample};
-        const auto found = run(unknown, one, measure);
+    // What is done of samples that are tried together is safe before the next ones begin.
+    for (std::size_t first = 0; first < samples.size(); first += kPromptsTogether) {
+      const auto together =
+          samples.subspan(first, std::min(kPromptsTogether, samples.size() - first));
+      // [of the policies, those that are not known of these samples]
+      std::map<std::vector<std::size_t>, std::vector<std::size_t>> unknown;
+      for (const auto sample : together) {
+        std::vector<std::size_t> policies_of;
+        for (std::size_t i = 0; i < policies.size(); ++i)
+          if (!trials_.contains({hashes[i], sample, measure}) &&
+              std::find(hashes.begin(), hashes.begin() + i, hashes[i]) == hashes.begin() + i)
+            policies_of.push_back(i);
+        if (!policies_of.empty()) unknown[policies_of].push_back(sample);
+      }
+      for (const auto& [of, at] : unknown) {
+        std::vector<Policy> asked;
+        for (const auto i : of) asked.push_back(policies[i]);
+        const auto found = run(asked, at, measure);
         std::string lines;
-        for (std::size_t i = 0; i < unknown.size(); ++i) {
-          const Trial& trial = found.at(i).at(0);
-          const Key key{names[i], sample, measure};
-          lines += line_of(key, trial).dump() + '\n';
-          trials_[key] = trial;
-        }
+        for (std::size_t s = 0; s < at.size(); ++s)
+          for (std::size_t i = 0; i < of.size(); ++i) {
+            const Trial& trial = found.at(i).at(s);
+            const Key key{hashes[of[i]], at[s], measure};
+            lines += line_of(key, trial).dump() + '\n';
+            trials_[key] = trial;
+          }
         append(lines);
       }
-      for (std::size_t i = 0; i < policies.size(); ++i)
-        out[i].push_back(trials_.at({hashes[i], sample, measure}));
+      for (const auto sample : together)
+        for (std::size_t i = 0; i < policies.size(); ++i)
+          out[i].push_back(trials_.at({hashes[i], sample, measure}));
     }
     return out;
   };

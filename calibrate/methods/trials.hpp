@@ -32,6 +32,10 @@ struct Trial {
   double kept_share = 1;  // bytes of the KV cache after the cut / bytes of the full one
 };
 
+/// So many prompts are tried together at most, from the first of a list on, so that a step of the
+/// model decodes rows of all of them. What is interrupted loses so many.
+constexpr std::size_t kPromptsTogether = 4;
+
 /// Runs every policy on every sample of the list, which holds positions in the profile. The result
 /// is [policy][sample].
 using RunTrials = std::function<std::vector<std::vector<Trial>>(

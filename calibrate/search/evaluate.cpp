@@ -24,45 +24,59 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
   out.questions = std::move(questions);
   out.judged.resize(policies.size());
   for (const auto& policy : policies) out.policies.push_back(policy.name);
-  SimulateOptions of_question = options;
-  for (const auto& question : out.questions) {
-    of_question.max_new = question.max_new;
-    of_question.context_tokens = question.context_tokens;
-    if (std::any_of(policies.begin(), policies.end(), repetition_of))
-      of_question.repeat = repeat_request(engine.model(), question.chat, question.tokens);
-    if (scores_alone && tokenizer)
-      of_question.settled = [&](std::span<const std::int64_t> tokens) {
-        return data::is_settled(question.prompt, tokenizer->decode(tokens, true));
-      };
-    Simulated simulated;
+  const auto judge = [&](const Question& question, Outcome& outcome) {
+    Judged judged;
+    if (tokenizer) {
+      judged.text = tokenizer->decode(outcome.tokens, true);
+      judged.score = data::score(question.prompt, judged.text);
+      judged.digits = data::pass_key_digits(question.prompt, judged.text);
+      judged.right_at_once =
+          judged.score > 0 &&
+          data::score(question.prompt, tokenizer->decode({outcome.tokens.data(), 1}, true)) >=
+              judged.score;
+    }
+    judged.outcome = std::move(outcome);
+    return judged;
+  };
+  const bool repeats = std::any_of(policies.begin(), policies.end(), repetition_of);
+  while (out.full.size() < out.questions.size()) {
+    const auto together =
+        std::span(out.questions)
+            .subspan(out.full.size(),
+                     std::min(options.prompts_together, out.questions.size() - out.full.size()));
+    std::vector<SimulateOptions> of_questions(together.size(), options);
+    std::vector<std::string> names;
+    for (const auto& question : together) names.push_back(printable(question.prompt.id));
+    std::vector<SimulatedPrompt> prompts;
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      const Question& question = together[i];
+      SimulateOptions& of_question = of_questions[i];
+      of_question.max_new = question.max_new;
+      of_question.context_tokens = question.context_tokens;
+      if (!out.full.empty() || i > 0) of_question.time_steps = 0;
+      if (repeats)
+        of_question.repeat = repeat_request(engine.model(), question.chat, question.tokens);
+      if (scores_alone && tokenizer)
+        of_question.settled = [tokenizer, &question](std::span<const std::int64_t> tokens) {
+          return data::is_settled(question.prompt, tokenizer->decode(tokens, true));
+        };
+      prompts.push_back({question.tokens, of_question, names[i]});
+    }
+    std::vector<Simulated> simulated;
     try {
-      simulated =
-          simulate(engine, question.tokens, policies, of_question, printable(question.prompt.id));
+      simulated = simulate(engine, prompts, policies);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::cancelled || out.full.empty()) throw;
       out.interrupted = out.questions.size() - out.full.size();
       break;
     }
-    of_question.time_steps = 0;
-    out.prefill_seconds += simulated.prefill_seconds;
-    out.decode_seconds += simulated.decode_seconds;
-    const auto judge = [&](Outcome& outcome) {
-      Judged judged;
-      if (tokenizer) {
-        judged.text = tokenizer->decode(outcome.tokens, true);
-        judged.score = data::score(question.prompt, judged.text);
-        judged.digits = data::pass_key_digits(question.prompt, judged.text);
-        judged.right_at_once =
-            judged.score > 0 &&
-            data::score(question.prompt, tokenizer->decode({outcome.tokens.data(), 1}, true)) >=
-                judged.score;
-      }
-      judged.outcome = std::move(outcome);
-      return judged;
-    };
-    out.full.push_back(judge(simulated.full));
-    for (std::size_t i = 0; i < policies.size(); ++i)
-      out.judged[i].push_back(judge(simulated.policies[i]));
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      out.prefill_seconds += simulated[i].prefill_seconds;
+      out.decode_seconds += simulated[i].decode_seconds;
+      out.full.push_back(judge(together[i], simulated[i].full));
+      for (std::size_t p = 0; p < policies.size(); ++p)
+        out.judged[p].push_back(judge(together[i], simulated[i].policies[p]));
+    }
     if (done) done(out);
   }
   out.questions.resize(out.full.size());

@@ -49,12 +49,13 @@ struct Evaluation {
       0;  // questions that Ctrl-C left undone; none of them is in the lists above
 };
 
-/// Told after each question: all questions are there, and what was judged of those that were run.
+/// Told after the questions that were tried together: all questions are there, and what was judged
+/// of those that were run.
 using QuestionDone = std::function<void(const Evaluation& so_far)>;
 
-/// Prefills each question once and tries all policies on it. Steps are timed on the first question
-/// alone. With `scores_alone`, and where `options` compare nothing, an answer ends as soon as its
-/// score is settled.
+/// Prefills each question once and tries all policies on it, on a few questions together. Steps are
+/// timed on the first question alone. With `scores_alone`, and where `options` compare nothing, an
+/// answer ends as soon as its score is settled.
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
                     const QuestionDone& done = {}, bool scores_alone = false);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "analyzer/capture/progress.hpp"
 #include "base/error.hpp"
@@ -118,7 +119,7 @@ void gather_policies(const EvaluateRequest& request, Evaluated& out) {
 /// What a round costs: after the first one by what the prompts before took.
 double round_seconds(const EvaluateRequest& request, const Evaluated& on,
                      const std::vector<Question>& questions, const capture::Placement& placement,
-                     bool streaming) {
+                     bool streaming, std::size_t prompts_together) {
   const auto& before = on.evaluation;
   if (!before.questions.empty())
     return (before.prefill_seconds + before.decode_seconds) *
@@ -132,7 +133,7 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   std::iota(round.samples.begin(), round.samples.end(), std::size_t{0});
   round.measure = request.no_comparison ? Measure::score : Measure::both;
   const capture::RunSpeed speed(*on.model, placement, streaming);
-  const TrialCost cost = trial_cost(speed, questions, {&round, 1});
+  const TrialCost cost = trial_cost(speed, questions, {&round, 1}, prompts_together);
   // The steps that are timed are those of one policy after the other.
   const auto timed =
       static_cast<double>(request.time_steps) * static_cast<double>(1 + on.policies.size());
@@ -154,7 +155,7 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   options.compare = !request.no_comparison;
   options.time_steps = request.time_steps;
   options.positions = request.positions;
-  set_memory(engine_options, questions, model.config(), options);
+  set_memory(engine_options, questions, model, options);
   capture::Engine engine(on.model, engine_options);
   FirstRound round;
   round.prompts = static_cast<std::int64_t>(questions.size());
@@ -167,8 +168,8 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   round.answered = answered.size();
   round.texts = count_texts(answered);
   round.seeds = static_cast<std::int64_t>(seeds.size());
-  round.seconds =
-      round_seconds(request, on, questions, engine_options.placement, engine.streaming());
+  round.seconds = round_seconds(request, on, questions, engine_options.placement,
+                                engine.streaming(), options.prompts_together);
   round.generated = !request.run.has_own_prompts();
   std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
             << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
@@ -178,9 +179,12 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
                              model.config().n_layers);
   return evaluate(engine, std::move(questions), on.policies, options,
-                  [&](const Evaluation& so_far) {
-                    const Question& question = so_far.questions[so_far.full.size() - 1];
-                    progress.sample(static_cast<std::int64_t>(question.tokens.size()));
+                  [&, told = std::size_t{0}](const Evaluation& so_far) mutable {
+                    std::int64_t read = 0;
+                    const std::size_t first = std::exchange(told, so_far.full.size());
+                    for (std::size_t i = first; i < told; ++i)
+                      read += static_cast<std::int64_t>(so_far.questions[i].tokens.size());
+                    progress.sample(read, static_cast<std::int64_t>(told - first));
                     if (on.evaluation.questions.empty() && request.look) request.look(so_far);
                   });
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/free_memory.hpp"
+#include "calibrate/methods/trials.hpp"
 #include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
@@ -64,15 +66,28 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
 }
 
 void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
-                const model::Config& config, SimulateOptions& simulate) {
+                const model::ModelFile& model, SimulateOptions& simulate) {
   for (const auto& question : questions)
     engine.longest = std::max(engine.longest,
                               static_cast<std::int64_t>(question.tokens.size()) + question.max_new);
-  // A prompt whose prefill is masked has a cache of its own.
-  engine.all_tokens = engine.longest;
-  engine.other_bytes = 4 * kUsualRows * config.n_layers * config.n_heads * engine.longest;
   engine.copy_bytes = simulate.copy_bytes;
+  const model::Config& config = model.config();
+  const auto plan_for = [&](std::size_t prompts) {
+    simulate.prompts_together = prompts;
+    const auto count = static_cast<std::int64_t>(prompts);
+    engine.all_tokens = count * engine.longest;
+    engine.other_bytes = 4 * count * kUsualRows * config.n_layers * config.n_heads * engine.longest;
+    return capture::plan_memory(model, engine);
+  };
+  const capture::MemoryPlan alone = plan_for(1);
+  const std::int64_t room = engine.memory_budget > 0 ? engine.memory_budget : free_memory();
+  for (std::size_t prompts = kPromptsTogether; prompts > 1; prompts /= 2) {
+    const capture::MemoryPlan plan = plan_for(prompts);
+    if (plan.streaming == alone.streaming && plan.total_bytes <= room) break;
+    plan_for(prompts / 2);
+  }
   simulate.copy_bytes = capture::room_for_copies(engine);
+  simulate.within_budget = engine.memory_budget > 0;
 }
 
 }  // namespace kvatlas::calibrate

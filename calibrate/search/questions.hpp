@@ -21,8 +21,8 @@ std::vector<Question> make_questions(std::vector<capture::ProfilePrompt> prompts
                                      const model::ModelFile& model);
 
 /// Divides the memory for these questions between the engine, the copies of caches and what is held
-/// of each prompt's attention.
+/// of each prompt's attention, and says how many prompts may be held at a time.
 void set_memory(capture::EngineOptions& engine, const std::vector<Question>& questions,
-                const model::Config& config, SimulateOptions& simulate);
+                const model::ModelFile& model, SimulateOptions& simulate);
 
 }  // namespace kvatlas::calibrate

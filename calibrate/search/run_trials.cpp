@@ -63,18 +63,20 @@ struct Trials {
     return out;
   }
 
-  /// Trials whose progress is shown, sample by sample.
+  /// Trials whose progress is shown.
   RunTrials shown(const RunTrials& run) const {
     return [this, run](std::span<const Policy> policies, std::span<const std::size_t> samples,
                        Measure measure) {
       capture::Progress progress(static_cast<std::int64_t>(samples.size()), tokens_of(samples),
                                  engine->model().config().n_layers);
       std::vector<std::vector<Trial>> out(policies.size());
-      for (std::size_t i = 0; i < samples.size(); ++i) {
-        const auto sample = samples.subspan(i, 1);
-        const auto found = run(policies, sample, measure);
-        for (std::size_t p = 0; p < policies.size(); ++p) out[p].push_back(found.at(p).at(0));
-        progress.sample(tokens_of(sample));
+      for (std::size_t first = 0; first < samples.size(); first += kPromptsTogether) {
+        const auto together =
+            samples.subspan(first, std::min(kPromptsTogether, samples.size() - first));
+        const auto found = run(policies, together, measure);
+        for (std::size_t p = 0; p < policies.size(); ++p)
+          out[p].insert(out[p].end(), found.at(p).begin(), found.at(p).end());
+        progress.sample(tokens_of(together), std::ssize(together));
       }
       return out;
     };
@@ -154,12 +156,13 @@ std::shared_ptr<Trials> open_trials(const TrialOptions& given, const profile::Re
   options.max_new = given.max_new;
   trials->questions = make_questions(std::move(prompts), options, run, *model);
   trials->options.end_tokens = capture::end_tokens(*model, false);
-  set_memory(engine, trials->questions, model->config(), trials->options);
+  set_memory(engine, trials->questions, *model, trials->options);
   trials->store.emplace(room_for_prompts(*model, engine, given.keep_beside));
   trials->options.store = &*trials->store;
   trials->engine = std::make_unique<capture::Engine>(model, engine);
-  trials->cost = cost_text(trial_cost({*model, engine.placement, trials->engine->streaming()},
-                                      trials->questions, given.planned));
+  trials->cost =
+      cost_text(trial_cost({*model, engine.placement, trials->engine->streaming()},
+                           trials->questions, given.planned, trials->options.prompts_together));
   return trials;
 }
 

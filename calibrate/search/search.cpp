@@ -168,21 +168,25 @@ void StagedSearch::rank_by_proxy() {
 void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage) {
   std::vector<Policy> policies = {{.name = "full", .parts = {}}};
   for (const auto& one : standing_) policies.push_back(of(one).real);
-  for (std::size_t s = first; s < end; ++s) {
-    says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, sample ", s + 1,
-              " of ", end));
-    const std::size_t position[] = {samples_[s]};
-    const auto trials = run_(policies, position, Measure::both);
-    stage.trials += standing_.size();
-    const double full = trials.at(0).at(0).score;
-    if (std::isnan(full)) continue;
-    full_scores_.push_back(full);
-    groups_.push_back(evidence_.sample(samples_[s]).group);
-    for (std::size_t i = 0; i < standing_.size(); ++i) {
-      const Trial& trial = trials.at(i + 1).at(0);
-      standing_[i].losses.push_back(100 * (full - trial.score));
-      standing_[i].scores.push_back(trial.score);
-      standing_[i].kls.push_back(divergence_of(trial));
+  while (first < end) {
+    const auto together =
+        std::span(samples_).subspan(first, std::min(kPromptsTogether, end - first));
+    first += together.size();
+    says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, samples to ",
+              first, " of ", end));
+    const auto trials = run_(policies, together, Measure::both);
+    stage.trials += standing_.size() * together.size();
+    for (std::size_t s = 0; s < together.size(); ++s) {
+      const double full = trials.at(0).at(s).score;
+      if (std::isnan(full)) continue;
+      full_scores_.push_back(full);
+      groups_.push_back(evidence_.sample(together[s]).group);
+      for (std::size_t i = 0; i < standing_.size(); ++i) {
+        const Trial& trial = trials.at(i + 1).at(s);
+        standing_[i].losses.push_back(100 * (full - trial.score));
+        standing_[i].scores.push_back(trial.score);
+        standing_[i].kls.push_back(divergence_of(trial));
+      }
     }
   }
   for (auto& one : standing_) {

@@ -2,6 +2,7 @@
 #include "calibrate/search/trial_cost.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "analyzer/capture/progress.hpp"
@@ -25,14 +26,21 @@ double rows_of(const TrialRound& round) {
 }  // namespace
 
 TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> questions,
-                     std::span<const TrialRound> rounds) {
+                     std::span<const TrialRound> rounds, std::size_t prompts_together) {
   TrialCost cost;
   std::set<std::size_t> read;
   // Resident weights are decoded when they are first used.
   if (!speed.streaming()) cost.seconds += speed.weights();
   for (const TrialRound& round : rounds)
-    for (const auto sample : round.samples) {
+    for (std::size_t i = 0; i < round.samples.size(); ++i) {
+      const auto sample = round.samples[i];
       const Question& question = questions[sample];
+      const std::size_t held = std::min(
+          prompts_together, round.samples.size() - i / prompts_together * prompts_together);
+      // Of those that are held, so many decode together.
+      const double together = std::clamp(
+          std::floor(static_cast<double>(kRowsTogether) / static_cast<double>(1 + round.policies)),
+          speed.streaming() ? static_cast<double>(held) : 1.0, static_cast<double>(held));
       const auto tokens = static_cast<double>(question.tokens.size());
       // What stands behind the cut is read token by token, through what each policy has kept.
       const double question_tokens =
@@ -50,7 +58,7 @@ TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> q
       const bool is_read = read.insert(sample).second || round.repeated > 0;
       cost.seconds += static_cast<double>(is_read + round.apart) * reading +
                       static_cast<double>(round.repeated) * repeating +
-                      steps * speed.step(rows_of(round), tokens);
+                      steps * speed.step(together * rows_of(round), tokens) / together;
       cost.answers += round.policies + 1;
     }
   cost.prompts = read.size();

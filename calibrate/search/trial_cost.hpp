@@ -20,9 +20,9 @@ struct TrialCost {
 };
 
 /// The rounds' samples are positions in `questions`. A prompt that several rounds try is read in
-/// the first of them, and is kept for the others.
+/// the first of them, and is kept for the others. So many prompts are held at a time.
 TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> questions,
-                     std::span<const TrialRound> rounds);
+                     std::span<const TrialRound> rounds, std::size_t prompts_together);
 
 /// "about 2 min 5 s: 12 prompts are read, and 84 answers generated".
 std::string cost_text(const TrialCost& cost);

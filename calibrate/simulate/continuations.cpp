@@ -171,46 +171,52 @@ std::int64_t Continuations::bytes_of(const Plan& plan) const {
   return rows * row;
 }
 
-void Continuations::step(
+capture::ContinuationStep Continuations::next_step(
     std::span<const std::size_t> which, std::span<const std::int64_t> tokens, std::int64_t position,
-    const std::function<void(std::size_t row, std::span<const float> logits)>& logits) {
-  if (which.empty()) return;
+    std::function<void(std::size_t row, std::span<const float> logits)> logits) {
   State& s = *state_;
   const c10::InferenceMode no_gradients;
   s.stepping.clear();
-  std::vector<std::int64_t> index, inputs;
+  std::vector<std::int64_t> index;
   for (std::size_t row = 0; row < which.size(); ++row)
     s.streams[which[row]].tokens.push_back(tokens[row]);
-  std::vector<capture::Branch> branches;
-  const auto order = s.find_branches(which, branches);
+  capture::ContinuationStep step;
+  step.position = position;
+  auto order = s.find_branches(which, step.branches);
   for (const auto row : order) {
     State::Stream& stream = s.streams[which[row]];
     if (stream.first + stream.taken != position || stream.taken == s.steps)
       fail(ErrorCode::internal, "a continuation was run at another position than its own");
     stream.read_bytes = 0;
-    inputs.push_back(tokens[row]);
+    step.tokens.push_back(tokens[row]);
     s.stepping.push_back(&stream);
     for (std::int64_t g = 0; g < s.K(); ++g)
       index.push_back(s.generated_start(stream, g) + stream.taken);
   }
   s.generated_index = at::tensor(index, at::kLong).to(s.options.device());
-  std::vector<capture::LayerStates*> states;
   if (s.engine.has_layer_states())
-    for (auto* stream : s.stepping) states.push_back(&stream->states);
-  s.engine.run_continuations(
-      inputs, position, branches, states, [&](const ContinuationRows& in) { s.attend(in); },
-      [&](std::size_t, std::int64_t first, View<const float, 2> rows) {
-        for (std::int64_t r = 0; r < rows.sizes[0]; ++r)
-          logits(order[static_cast<std::size_t>(first + r)],
-                 {rows.at(r), static_cast<std::size_t>(rows.sizes[1])});
-      });
+    for (auto* stream : s.stepping) step.states.push_back(&stream->states);
+  step.attention = [&s](const ContinuationRows& in) { s.attend(in); };
+  step.logits = [order = std::move(order), logits = std::move(logits)](std::int64_t first,
+                                                                       View<const float, 2> rows) {
+    for (std::int64_t r = 0; r < rows.sizes[0]; ++r)
+      logits(order[static_cast<std::size_t>(first + r)],
+             {rows.at(r), static_cast<std::size_t>(rows.sizes[1])});
+  };
+  return step;
+}
+
+void Continuations::took_step() {
+  State& s = *state_;
+  const c10::InferenceMode no_gradients;
   for (auto* stream : s.stepping) {
     ++stream->taken;
     stream->held_bytes = s.stored_bytes(*stream);
     if (!stream->plan->quest) stream->read_bytes = stream->held_bytes;
-    s.cut_further(*stream, position + 1);
+    const std::int64_t read = stream->first + stream->taken;
+    s.cut_further(*stream, read);
     s.choose_anew(*stream);
-    s.code_further(*stream, position + 1);
+    s.code_further(*stream, read);
   }
 }
 

@@ -47,11 +47,14 @@ class Continuations {
   /// The bytes that a continuation of the plan and its fork will take.
   std::int64_t bytes_of(const Plan& plan) const;
 
-  /// Runs one token of each continuation in `which`, all at `position`, and hands over the logits
-  /// of each, of the first one first.
-  void step(std::span<const std::size_t> which, std::span<const std::int64_t> tokens,
-            std::int64_t position,
-            const std::function<void(std::size_t row, std::span<const float> logits)>& logits);
+  /// One token of each continuation in `which`, all at `position`, for Engine::run_continuations().
+  /// The logits of each are handed over, of the first one first. When the step has run, took_step()
+  /// has to be called before the next one.
+  capture::ContinuationStep next_step(
+      std::span<const std::size_t> which, std::span<const std::int64_t> tokens,
+      std::int64_t position,
+      std::function<void(std::size_t row, std::span<const float> logits)> logits);
+  void took_step();
 
   CacheUse use(std::size_t number) const;
   /// What it holds; where query heads hold tokens of their own, what any of them holds.

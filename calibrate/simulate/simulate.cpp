@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "analyzer/model/cache_card.hpp"
@@ -62,6 +63,24 @@ struct Live {
   bool forced = true;      // goes on with the full model's
   bool full() const { return progress->plan == nullptr; }
   std::int64_t delay() const { return full() ? 1 : progress->plan->delay; }
+};
+
+/// One reading of the prompt, and the plans that decode from it.
+struct Reading {
+  bool leads = false;  // it is the full model's, whose continuation is made on the way
+  std::shared_ptr<const ReadPrompt> prompt;
+  std::vector<Plan> plans;
+  std::vector<std::size_t> plan_of;  // [policy]
+  std::vector<Progress> progress;    // [plan]
+  Progress full;
+  // As many plans at a time as their copies may take memory.
+  std::size_t begun = 0;
+  std::optional<Continuations> continuations;
+  std::vector<Live> live;
+  // The step that runs.
+  std::int64_t step = 0;
+  std::vector<std::size_t> which, numbers, to_split;
+  std::vector<std::uint8_t> was_free;
 };
 
 /// Where query heads keep tokens of their own, those that any of them keeps.
@@ -136,82 +155,121 @@ struct Prefill {
 
 class Simulation {
  public:
-  Simulation(capture::Engine& engine, std::span<const std::int64_t> tokens,
-             const SimulateOptions& options, const std::string& name)
-      : engine_(engine), config_(engine.model().config()), options_(options), name_(name) {
-    cut_ = options.context_tokens > 0 ? options.context_tokens
-                                      : static_cast<std::int64_t>(tokens.size());
+  Simulation(capture::Engine& engine, const SimulatedPrompt& prompt)
+      : engine_(engine),
+        config_(engine.model().config()),
+        options_(prompt.options),
+        name_(prompt.name) {
+    const auto tokens = prompt.tokens;
+    cut_ = options_.context_tokens > 0 ? options_.context_tokens
+                                       : static_cast<std::int64_t>(tokens.size());
     context_.assign(tokens.begin(), tokens.begin() + cut_);
     question_.assign(tokens.begin() + cut_, tokens.end());
     steps_ = std::max<std::int64_t>(
-        1, static_cast<std::int64_t>(question_.size()) + options.max_new - 1);
+        1, static_cast<std::int64_t>(question_.size()) + options_.max_new - 1);
   }
 
-  Simulated run(std::span<const Policy> policies) {
-    Simulated out;
-    out.policies.resize(policies.size());
-    std::vector<std::size_t> plain, alone;
-    std::vector<Policy> all(policies.begin(), policies.end()), together, sharing;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (shared_prefill(all[i])) sharing.push_back(all[i]);
-      (reads_prompt_apart(all[i]) ? alone : plain).push_back(i);
+  /// Reads the prompt, and plans what is to decode from that reading.
+  void read(std::span<const Policy> policies) {
+    all_.assign(policies.begin(), policies.end());
+    out_.policies.resize(all_.size());
+    std::vector<Policy> together, sharing;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (shared_prefill(all_[i])) sharing.push_back(all_[i]);
+      (reads_prompt_apart(all_[i]) ? alone_ : plain_).push_back(i);
     }
-    for (const auto i : plain) together.push_back(all[i]);
-    const auto outcomes = run_group(together, {}, out, &sharing);
-    for (std::size_t i = 0; i < plain.size(); ++i) out.policies[plain[i]] = outcomes[i];
+    for (const auto i : plain_) together.push_back(all_[i]);
+    lead_ = plans_of(together, {}, &sharing);
+    // It found their blocks.
     auto found = sharing.begin();
-    for (const auto i : alone) {
-      Prefill prefill;
-      if (shared_prefill(all[i])) {
-        all[i] = *found++;
-        const Pod& pod = *shared_prefill(all[i]);
-        prefill.shared = {pod.proximal, pod.lowest};
-      }
-      if (all[i].masks_prefill) prefill.windows = prefill_windows(all[i], config_);
-      if (rounds_prefill(all[i]))
-        prefill.on_store = [&policy = all[i]](auto layer, const auto& key, const auto& value) {
-          round_layer(formats_of(policy, layer), key, value);
-        };
-      std::optional<SparseReading> sparse;
-      if (const VerticalSlash* part = sparse_reading(all[i])) {
-        sparse.emplace(*part);
-        prefill.seen = [&](const auto& in) { return sparse->choose(in); };
-      }
-      out.policies[i] = run_group({&all[i], 1}, prefill, out, nullptr).front();
-      if (sparse) out.policies[i].prompt_read = sparse->share();
-    }
-    return out;
+    for (auto& policy : all_)
+      if (shared_prefill(policy)) policy = std::move(*found++);
+  }
+
+  /// What decodes together takes: rows of a step, and bytes of copies.
+  std::int64_t rows() const { return 1 + std::ssize(lead_->plans); }
+  std::int64_t copied_bytes() const {
+    const Continuations none(engine_, lead_->prompt->sequence, cut_, steps_);
+    std::int64_t bytes = 0;
+    for (const auto& plan : lead_->plans) bytes += none.bytes_of(plan);
+    return bytes;
+  }
+
+  /// The next step of the policies that share the full model's reading; nothing when they are done.
+  std::optional<capture::ContinuationStep> next_step() { return next_step(*lead_); }
+  void took_step(double seconds) {
+    took_step(*lead_);
+    out_.decode_seconds += seconds;
+  }
+
+  /// Policies that read the prompt in ways of their own are run now, one after the other.
+  Simulated end() {
+    finish(lead_->full, *lead_);
+    lead_->full.outcome.tokens = reference_.tokens;
+    lead_->full.outcome.kl = 0;
+    lead_->full.outcome.agreement = 1;
+    out_.full = lead_->full.outcome;
+    const auto outcomes = outcomes_of(*lead_);
+    for (std::size_t i = 0; i < plain_.size(); ++i) out_.policies[plain_[i]] = outcomes[i];
+    lead_.reset();
+    for (const auto i : alone_) out_.policies[i] = run_alone(all_[i]);
+    return std::move(out_);
   }
 
  private:
   std::int64_t questions() const { return static_cast<std::int64_t>(question_.size()); }
 
-  /// Policies that read the prompt alike. The first group reads it in full, and the full model's
-  /// continuation is made on the way; it finds the blocks of the policies that are `sharing` keys,
-  /// which are run later.
-  std::vector<Outcome> run_group(std::span<const Policy> policies, const Prefill& changed,
-                                 Simulated& out, std::vector<Policy>* sharing) {
-    const bool leads = sharing != nullptr;
+  Outcome run_alone(const Policy& policy) {
+    Prefill prefill;
+    Policy own = policy;
+    if (const Pod* pod = shared_prefill(own)) prefill.shared = {pod->proximal, pod->lowest};
+    if (own.masks_prefill) prefill.windows = prefill_windows(own, config_);
+    if (rounds_prefill(own))
+      prefill.on_store = [&own](auto layer, const auto& key, const auto& value) {
+        round_layer(formats_of(own, layer), key, value);
+      };
+    std::optional<SparseReading> sparse;
+    if (const VerticalSlash* part = sparse_reading(own)) {
+      sparse.emplace(*part);
+      prefill.seen = [&](const auto& in) { return sparse->choose(in); };
+    }
+    const auto reading = plans_of({&own, 1}, prefill, nullptr);
+    const auto start = Clock::now();
+    while (const auto step = next_step(*reading)) {
+      engine_.run_continuations({&*step, 1});
+      took_step(*reading);
+    }
+    out_.decode_seconds += seconds_since(start);
+    Outcome outcome = outcomes_of(*reading).front();
+    if (sparse) outcome.prompt_read = sparse->share();
+    return outcome;
+  }
+
+  /// Plans of policies that read the prompt alike. The first reading is in full; it finds the
+  /// blocks of the policies that are `sharing` keys, which are run later.
+  std::unique_ptr<Reading> plans_of(std::span<const Policy> policies, const Prefill& changed,
+                                    std::vector<Policy>* sharing) {
+    auto reading = std::make_unique<Reading>();
+    const bool leads = reading->leads = sharing != nullptr;
     auto start = Clock::now();
     std::vector<Policy> planned(policies.begin(), policies.end());
     if (leads) planned.insert(planned.end(), sharing->begin(), sharing->end());
     PromptFacts facts(needs_of(planned), config_, cut_);
-    const auto read = leads ? read_or_found(facts) : read_prompt(changed, facts, 0);
-    const capture::Sequence& prompt = read->sequence;
-    if (leads) out.prefill_seconds = seconds_since(start);
+    reading->prompt = leads ? read_or_found(facts) : read_prompt(changed, facts, 0);
+    const capture::Sequence& prompt = reading->prompt->sequence;
+    if (leads) out_.prefill_seconds = seconds_since(start);
     start = Clock::now();
-    prefill_logits_ = read->logits;
+    prefill_logits_ = reading->prompt->logits;
     if (leads && questions() == 0) accept_reference(prefill_logits_);
     if (leads && predicted(0) >= 0 && !reference_.ended) accept_reference(prompt.logits());
-    std::vector<Plan> plans;
-    std::vector<std::size_t> plan_of;
+    auto& plans = reading->plans;
     for (const auto& policy : policies) {
       if (!leads && decides_while_decoding(policy))
         fail(ErrorCode::usage, policy.name,
              ": a policy that decides while decoding cannot change how the prompt is read");
       Plan plan = in_context(name_, [&] { return make_plan(policy, facts, prompt, config_); });
       const auto same = std::find(plans.begin(), plans.end(), plan);
-      plan_of.push_back(static_cast<std::size_t>(same - plans.begin()));
+      reading->plan_of.push_back(static_cast<std::size_t>(same - plans.begin()));
       if (same == plans.end()) plans.push_back(std::move(plan));
     }
     if (leads)
@@ -219,21 +277,16 @@ class Simulation {
         Plan plan = in_context(name_, [&] { return make_plan(policy, facts, prompt, config_); });
         shared_prefill(policy)->lowest = std::move(plan.pod->lowest);
       }
-    std::vector<Progress> progress(plans.size());
-    for (std::size_t i = 0; i < plans.size(); ++i) progress[i].plan = &plans[i];
-    Progress full;
-    decode_in_parts(prompt, progress, leads ? &full : nullptr);
-    out.decode_seconds += seconds_since(start);
-    for (auto& one : progress) finish(one, prompt);
-    if (leads) {
-      full.outcome.tokens = reference_.tokens;
-      full.outcome.kl = 0;
-      full.outcome.agreement = 1;
-      finish(full, prompt);
-      out.full = full.outcome;
-    }
+    reading->progress.resize(plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) reading->progress[i].plan = &plans[i];
+    out_.decode_seconds += seconds_since(start);
+    return reading;
+  }
+
+  std::vector<Outcome> outcomes_of(Reading& reading) const {
+    for (auto& one : reading.progress) finish(one, reading);
     std::vector<Outcome> outcomes;
-    for (const auto plan : plan_of) outcomes.push_back(progress[plan].outcome);
+    for (const auto plan : reading.plan_of) outcomes.push_back(reading.progress[plan].outcome);
     return outcomes;
   }
 
@@ -330,28 +383,26 @@ class Simulation {
     reference_.ended = done(reference_.tokens);
   }
 
-  /// All plans, as many at a time as their copies may take memory.
-  void decode_in_parts(const capture::Sequence& prompt, std::vector<Progress>& progress,
-                       Progress* full) {
-    std::size_t next = 0;
-    do {
-      return_freed_pages();  // the copies before
-      Continuations continuations(engine_, prompt, cut_, steps_);
-      std::vector<Live> live;
-      std::vector<const Plan*> together;
-      std::int64_t bytes = 0;
-      for (std::size_t i = next; i < progress.size(); ++i) {
-        bytes += continuations.bytes_of(*progress[i].plan);
-        if (!together.empty() && bytes > options_.copy_bytes) break;
-        together.push_back(progress[i].plan);
-      }
-      continuations.reserve(together, options_.compare);
-      if (full) begin(continuations, live, *full);
-      full = nullptr;
-      for (std::size_t i = 0; i < together.size(); ++i)
-        begin(continuations, live, progress[next++]);
-      decode(continuations, live);
-    } while (next < progress.size());
+  /// Begins the next plans, as many as their copies may take memory.
+  void begin_part(Reading& reading) {
+    const bool first = !reading.continuations;
+    reading.live.clear();
+    reading.continuations.reset();
+    if (options_.within_budget) return_freed_pages();  // the copies before
+    auto& continuations =
+        reading.continuations.emplace(engine_, reading.prompt->sequence, cut_, steps_);
+    std::vector<const Plan*> together;
+    std::int64_t bytes = 0;
+    for (std::size_t i = reading.begun; i < reading.plans.size(); ++i) {
+      bytes += continuations.bytes_of(reading.plans[i]);
+      if (!together.empty() && bytes > options_.copy_bytes) break;
+      together.push_back(&reading.plans[i]);
+    }
+    continuations.reserve(together, options_.compare);
+    if (reading.leads && first) begin(reading, reading.full);
+    for (std::size_t i = 0; i < together.size(); ++i)
+      begin(reading, reading.progress[reading.begun++]);
+    reading.step = 0;
   }
 
   bool done(const std::vector<std::int64_t>& tokens) const {
@@ -360,11 +411,11 @@ class Simulation {
            (options_.settled && !options_.compare && options_.settled(tokens));
   }
 
-  void begin(Continuations& continuations, std::vector<Live>& live, Progress& progress) {
+  void begin(Reading& reading, Progress& progress) {
     Live one{&progress};
-    one.number = continuations.add(one.full() ? full_plan() : *progress.plan);
+    one.number = reading.continuations->add(one.full() ? full_plan() : *progress.plan);
     Outcome& outcome = progress.outcome;
-    const CacheUse use = continuations.use(one.number);
+    const CacheUse use = reading.continuations->use(one.number);
     outcome.kept = outcome.cache_lengths = use.lengths;
     outcome.kept_bytes = use.stored_bytes;
     outcome.full_bytes = cache_shape(config_).full_bytes(cut_ + one.delay());
@@ -375,7 +426,7 @@ class Simulation {
     if (one.full()) {
       one.free = !reference_.ended;
       one.forced = false;
-      live.push_back(one);
+      reading.live.push_back(one);
       return;
     }
     one.forced = options_.compare;
@@ -387,12 +438,12 @@ class Simulation {
       if (one.forced) add_comparison(progress, 0, true);
     }
     one.free = options_.generate && !done(outcome.tokens);
-    live.push_back(one);
+    reading.live.push_back(one);
     if (!one.forced || questions() > 0 || prefill_logits_ == reference_.logits.front()) return;
     // A changed prefill has changed the first token's distribution already.
     compare(prefill_logits_, 0, progress);
     if (one.free && outcome.tokens.front() != reference_.tokens.front())
-      split(continuations, live, live.size() - 1);
+      split(reading, reading.live.size() - 1);
   }
 
   static void add_comparison(Progress& progress, double kl, bool same) {
@@ -413,47 +464,70 @@ class Simulation {
     add_comparison(progress, static_cast<double>(kl), same != 0);
   }
 
-  void decode(Continuations& continuations, std::vector<Live>& live) {
-    for (std::int64_t step = 0; step < steps_; ++step) {
-      stop_if_interrupted();
-      std::vector<std::size_t> which, numbers, to_split;
-      std::vector<std::int64_t> tokens;
-      std::vector<std::uint8_t> was_free;
-      for (std::size_t i = 0; i < live.size(); ++i) {
-        Live& one = live[i];
-        if (step < one.delay()) continue;
-        // Nothing is left to compare behind the full model's last token.
-        one.forced =
-            one.forced && !(reference_.ended &&
-                            predicted(step) >= static_cast<std::int64_t>(reference_.tokens.size()));
-        if (!one.free && !one.forced) continue;
-        which.push_back(i);
-        numbers.push_back(one.number);
-        was_free.push_back(one.free ? 1 : 0);
-        tokens.push_back(step < questions() || !one.free || one.full()
-                             ? reference_input(step)
-                             : one.progress->outcome.tokens[step - questions()]);
+  std::optional<capture::ContinuationStep> next_step(Reading& reading) {
+    if (!reading.continuations) begin_part(reading);
+    for (;; begin_part(reading)) {
+      for (; reading.step < steps_; ++reading.step) {
+        stop_if_interrupted();
+        if (auto step = step_of(reading); !step.tokens.empty()) return step;
       }
-      continuations.step(numbers, tokens, cut_ + step,
-                         [&](std::size_t row, std::span<const float> logits) {
-                           if (advance(live[which[row]], logits, predicted(step)))
-                             to_split.push_back(which[row]);
-                         });
-      for (std::size_t row = 0; row < which.size(); ++row) {
-        if (was_free[row] == 0) continue;
-        const CacheUse use = continuations.use(numbers[row]);
-        Progress& of = *live[which[row]].progress;
-        of.read.add(use.read_bytes);
-        if (predicted(step) >= 1) of.outcome.held_bytes.push_back(use.held_bytes);
-        of.outcome.cache_lengths = use.lengths;
-        if (options_.positions) {
-          of.outcome.end_positions = continuations.positions(numbers[row]);
-          note_cut(of, cut_ + step + 1);
-        }
-        of.outcome.skipped = continuations.skipped(numbers[row]);
-      }
-      for (const auto i : to_split) split(continuations, live, i);
+      if (reading.begun < reading.plans.size()) continue;
+      reading.continuations.reset();
+      return std::nullopt;
     }
+  }
+
+  /// Without tokens if nothing is run at this step.
+  capture::ContinuationStep step_of(Reading& reading) {
+    const std::int64_t step = reading.step;
+    reading.which.clear();
+    reading.numbers.clear();
+    reading.to_split.clear();
+    reading.was_free.clear();
+    std::vector<std::int64_t> tokens;
+    for (std::size_t i = 0; i < reading.live.size(); ++i) {
+      Live& one = reading.live[i];
+      if (step < one.delay()) continue;
+      // Nothing is left to compare behind the full model's last token.
+      one.forced =
+          one.forced && !(reference_.ended &&
+                          predicted(step) >= static_cast<std::int64_t>(reference_.tokens.size()));
+      if (!one.free && !one.forced) continue;
+      reading.which.push_back(i);
+      reading.numbers.push_back(one.number);
+      reading.was_free.push_back(one.free ? 1 : 0);
+      tokens.push_back(step < questions() || !one.free || one.full()
+                           ? reference_input(step)
+                           : one.progress->outcome.tokens[step - questions()]);
+    }
+    return reading.continuations->next_step(
+        reading.numbers, tokens, cut_ + step,
+        [this, &reading](std::size_t row, std::span<const float> logits) {
+          const std::size_t i = reading.which[row];
+          if (advance(reading.live[i], logits, predicted(reading.step)))
+            reading.to_split.push_back(i);
+        });
+  }
+
+  void took_step(Reading& reading) {
+    Continuations& continuations = *reading.continuations;
+    continuations.took_step();
+    for (std::size_t row = 0; row < reading.which.size(); ++row) {
+      if (reading.was_free[row] == 0) continue;
+      const std::size_t number = reading.numbers[row];
+      const CacheUse use = continuations.use(number);
+      Progress& of = *reading.live[reading.which[row]].progress;
+      of.read.add(use.read_bytes);
+      if (predicted(reading.step) >= 1) of.outcome.held_bytes.push_back(use.held_bytes);
+      of.outcome.cache_lengths = use.lengths;
+      if (options_.positions) {
+        of.outcome.end_positions = continuations.positions(number);
+        note_cut(of, cut_ + reading.step + 1);
+      }
+      of.outcome.skipped = continuations.skipped(number);
+    }
+    for (const auto i : reading.to_split) split(reading, i);
+    ++reading.step;
   }
 
   /// What a row of logits says, for the p-th generated token. True: from here on what it generates
@@ -474,12 +548,12 @@ class Simulation {
   }
 
   /// The free continuation goes its own way; a second one follows the full model.
-  static void split(Continuations& continuations, std::vector<Live>& live, std::size_t i) {
-    Live second = live[i];
-    second.number = continuations.fork(live[i].number);
+  static void split(Reading& reading, std::size_t i) {
+    Live second = reading.live[i];
+    second.number = reading.continuations->fork(second.number);
     second.free = false;
-    live[i].forced = false;
-    live.push_back(second);
+    reading.live[i].forced = false;
+    reading.live.push_back(second);
   }
 
   /// Seconds a step takes when the plan decodes alone: the median.
@@ -491,7 +565,10 @@ class Simulation {
       const std::int64_t last = static_cast<std::int64_t>(reference_.tokens.size()) - 1;
       const std::int64_t token = reference_input(std::min(step, questions() + last));
       const auto start = Clock::now();
-      alone.step({&number, 1}, {&token, 1}, cut_ + plan.delay + step, [](auto, auto) {});
+      const auto next =
+          alone.next_step({&number, 1}, {&token, 1}, cut_ + plan.delay + step, [](auto, auto) {});
+      engine_.run_continuations({&next, 1});
+      alone.took_step();
       if (step > 0) seconds.push_back(seconds_since(start));
     }
     std::nth_element(seconds.begin(),
@@ -500,7 +577,7 @@ class Simulation {
     return seconds[seconds.size() / 2];
   }
 
-  void finish(Progress& progress, const capture::Sequence& prompt) const {
+  void finish(Progress& progress, const Reading& reading) const {
     Outcome& outcome = progress.outcome;
     outcome.compared = progress.kl.count;
     if (progress.kl.count > 0) outcome.kl = progress.kl.value();
@@ -512,7 +589,8 @@ class Simulation {
     outcome.budgets = plan.budgets;
     if (plan.pod) outcome.lowest = plan.pod->lowest;
     if (plan.shared_values) outcome.lowest = plan.shared_values->lowest;
-    if (options_.time_steps > 0) outcome.seconds_per_token = time_alone(prompt, plan);
+    if (options_.time_steps > 0)
+      outcome.seconds_per_token = time_alone(reading.prompt->sequence, plan);
   }
 
   capture::Engine& engine_;
@@ -523,20 +601,66 @@ class Simulation {
   std::vector<std::int64_t> context_, question_;
   std::vector<float> prefill_logits_;
   Reference reference_;
+  std::vector<Policy> all_;
+  std::vector<std::size_t> plain_, alone_;  // of all_
+  std::unique_ptr<Reading> lead_;
+  Simulated out_;
 };
+
+/// Steps of all of these together, until each is done.
+void decode_together(capture::Engine& engine, std::span<const std::unique_ptr<Simulation>> of) {
+  std::vector<Simulation*> running;
+  for (const auto& simulation : of) running.push_back(simulation.get());
+  while (!running.empty()) {
+    const auto start = Clock::now();
+    std::vector<capture::ContinuationStep> steps;
+    std::vector<Simulation*> stepping;
+    for (auto* simulation : running)
+      if (auto step = simulation->next_step()) {
+        steps.push_back(std::move(*step));
+        stepping.push_back(simulation);
+      }
+    engine.run_continuations(steps);
+    for (auto* simulation : stepping)
+      simulation->took_step(seconds_since(start) / static_cast<double>(stepping.size()));
+    running = std::move(stepping);
+  }
+}
 
 }  // namespace
 
-Simulated simulate(capture::Engine& engine, std::span<const std::int64_t> tokens,
-                   std::span<const Policy> policies, const SimulateOptions& options,
-                   const std::string& prompt_name) {
-  if (options.max_new < 1) fail(ErrorCode::usage, "at least one token must be generated");
+std::vector<Simulated> simulate(capture::Engine& engine, std::span<const SimulatedPrompt> prompts,
+                                std::span<const Policy> policies) {
   const model::Config& config = engine.model().config();
   ModelInfo cache;
   cache.cached_values = model::cached_values(config);
   cache.latent_rank = config.latent.rank;
   for (const Policy& policy : policies) check_cache(policy, cache);
-  return Simulation(engine, tokens, options, prompt_name).run(policies);
+  std::vector<std::unique_ptr<Simulation>> all;
+  for (const SimulatedPrompt& prompt : prompts) {
+    if (prompt.options.max_new < 1) fail(ErrorCode::usage, "at least one token must be generated");
+    all.push_back(std::make_unique<Simulation>(engine, prompt));
+    all.back()->read(policies);
+  }
+  std::vector<Simulated> out;
+  while (out.size() < all.size()) {
+    const std::size_t first = out.size();
+    std::size_t end = first;
+    std::int64_t rows = 0, bytes = 0;
+    do {
+      rows += all[end]->rows();
+      bytes += all[end]->copied_bytes();
+      const bool too_many = !engine.streaming() && rows > kRowsTogether;
+      if (end > first && (too_many || bytes > prompts[end].options.copy_bytes)) break;
+    } while (++end < all.size());
+    decode_together(engine, std::span(all).subspan(first, end - first));
+    for (; out.size() < end;) {
+      auto& simulation = all[out.size()];
+      out.push_back(simulation->end());
+      simulation.reset();
+    }
+  }
+  return out;
 }
 
 }  // namespace kvatlas::calibrate

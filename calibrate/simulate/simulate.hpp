@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies tried on one prompt: it is prefilled once with full attention, and all policies decode
-// together from that cache (docs/evaluation.md).
+// Policies tried on prompts: each is prefilled once with full attention, and all policies decode
+// together from its cache (docs/evaluation.md).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,10 @@
 namespace kvatlas::calibrate {
 
 class PromptStore;
+
+/// Prompts decode together while a step has no more rows than these: further ones are hardly
+/// cheaper each, unless weights are streamed for every step.
+constexpr std::int64_t kRowsTogether = 48;
 
 /// The tokens that ask the model to repeat what it has read.
 struct RepeatRequest {
@@ -55,6 +59,10 @@ struct SimulateOptions {
   std::optional<RepeatRequest> repeat = {};
   /// How much memory the copies of parts of the cache may take at a time.
   std::int64_t copy_bytes = std::int64_t{1} << 30;
+  /// Whether the memory that is taken has a limit, for which freed memory is given back at once.
+  bool within_budget = false;
+  /// How many prompts may be held at a time, to decode together.
+  std::size_t prompts_together = 1;
   /// Where prompts that were read are kept and found again, if policies are tried on them in
   /// several rounds. It changes no result.
   PromptStore* store = nullptr;
@@ -102,10 +110,18 @@ struct Simulated {
   double prefill_seconds = 0, decode_seconds = 0;
 };
 
-/// Error(usage) for a policy that does not fit the model. Error(numeric), which names the prompt,
-/// if the logits of the prefill are not numbers. If only a policy makes them so, its KL is NaN.
-Simulated simulate(capture::Engine& engine, std::span<const std::int64_t> tokens,
-                   std::span<const Policy> policies, const SimulateOptions& options,
-                   const std::string& prompt_name);
+/// A prompt that policies are tried on. What it refers to must outlive the call.
+struct SimulatedPrompt {
+  std::span<const std::int64_t> tokens;
+  const SimulateOptions& options;
+  const std::string& name;  // for messages
+};
+
+/// [prompt]. All prompts are read, and held until their policies are done; those with few policies
+/// decode together. Error(usage) for a policy that does not fit the model. Error(numeric), which
+/// names the prompt, if the logits of the prefill are not numbers. If only a policy makes them so,
+/// its KL is NaN.
+std::vector<Simulated> simulate(capture::Engine& engine, std::span<const SimulatedPrompt> prompts,
+                                std::span<const Policy> policies);
 
 }  // namespace kvatlas::calibrate

@@ -33,9 +33,11 @@ void run(int argc, char** argv) {
   capture::Engine engine(model, {});
   calibrate::SimulateOptions options;
   options.max_new = std::stoll(argv[3]);
+  const std::string name = "the prompt";
+  const calibrate::SimulatedPrompt one{tokens, options, name};
   const auto turn = [&](bool compare) {
     options.compare = compare;
-    return calibrate::simulate(engine, tokens, policies, options, "the prompt");
+    return std::move(calibrate::simulate(engine, {&one, 1}, policies).front());
   };
   turn(false);  // decodes the weights, starts the threads
   for (int i = 0; i < std::stoi(argv[4]); ++i) {

@@ -109,8 +109,8 @@ TEST_F(Gate, SaysWhatIsNotJudged) {
   };
   EXPECT_THAT(refused(4), HasSubstr("prompts with answers of 4 texts: a gate needs 5"));
   // It need not see them all.
-  EXPECT_THAT(refused(8), HasSubstr("if the answers to the 3 prompts that are left are all right: "
-                                    "the full cache scores 0.375"));
+  EXPECT_THAT(refused(12), HasSubstr("if the answers to the 4 prompts that are left are all right: "
+                                     "the full cache scores 0.333"));
 }
 
 TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {

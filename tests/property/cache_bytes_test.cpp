@@ -68,8 +68,7 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
     tried.back().block_tokens = 16;
     tried.back().name += " in blocks";
   }
-  const Simulated found = simulate(engine, random_ids(kTokens, 3), tried,
-                                   {.max_new = kNew, .repeat = kRepeat}, "prompt");
+  const Simulated found = run(random_ids(kTokens, 3), tried, {.max_new = kNew});
   CacheLoad load;
   load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
   load.prompt = kTokens;
@@ -99,8 +98,7 @@ TEST_P(CacheBytesOf, AreThoseHeldOverTime) {
        "decoding:budget=30,every=11,by=h2o,prompt=whole", "decoding:budget=75,every=6,by=streaming",
        "decoding:budget=30,every=8,window=4+kv4", "streaming:initial=4,recent=20",
        "window:recent=24+rolling"});
-  const Simulated found = simulate(engine, random_ids(kTokens, 3), tried,
-                                   {.max_new = kNew, .repeat = kRepeat}, "prompt");
+  const Simulated found = run(random_ids(kTokens, 3), tried, {.max_new = kNew});
   CacheLoad load;
   load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};
   for (std::size_t i = 0; i < tried.size(); ++i) {

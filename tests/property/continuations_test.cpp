@@ -54,9 +54,10 @@ class ContinuationsOf : public OnCheckpoint {
         tokens.push_back(alike && i % 5 != 4 ? common[i / plans.size()] : random.integer(0, 255));
       }
       std::vector<std::vector<float>> logits(rows.size());
-      together.step(which, tokens, n + step, [&](std::size_t row, std::span<const float> values) {
-        logits[row].assign(values.begin(), values.end());
-      });
+      OnCheckpoint::step(together, which, tokens, n + step,
+                         [&](std::size_t row, std::span<const float> values) {
+                           logits[row].assign(values.begin(), values.end());
+                         });
       for (std::size_t r = 0; r < rows.size(); ++r) {
         SCOPED_TRACE("plan " + std::to_string(rows[r] % plans.size()) + ", step " +
                      std::to_string(step));
@@ -371,27 +372,27 @@ TEST_P(BranchesOf, AreWhatRowsOfTheirOwnAre) {
   using Rows = std::vector<std::vector<float>>;
   const auto run = [&](std::span<const capture::Branch> with, std::vector<std::int64_t>& counts) {
     Rows logits(tokens.size());
-    engine.run_continuations(
-        tokens, 3, with, {},
-        [&](const capture::ContinuationRows& in) {
-          const std::int64_t rows = in.query.sizes[0], heads = in.query.sizes[1];
-          counts.push_back(rows);
-          ASSERT_EQ(in.row_of.size(), tokens.size());
-          const auto* values = static_cast<const float*>(in.value.data);
-          for (std::int64_t row = 0; row < rows; ++row) {
-            EXPECT_EQ(in.row_of[row], row);
-            for (std::int64_t h = 0; h < heads; ++h)
-              for (std::int64_t d = 0; d < in.out.sizes[2]; ++d)
-                in.out(row, h, d) = weight(static_cast<std::size_t>(row), in.layer) *
-                                    values[row * in.value.strides[0] +
-                                           h * in.value.sizes[1] / heads * in.value.strides[1] +
-                                           d * in.value.strides[2]];
-          }
-        },
-        [&](std::size_t, std::int64_t first, View<const float, 2> of) {
-          for (std::int64_t row = 0; row < of.sizes[0]; ++row)
-            logits[first + row].assign(of.at(row), of.at(row) + of.sizes[1]);
-        });
+    capture::ContinuationStep step{tokens, 3, {with.begin(), with.end()}};
+    step.attention = [&](const capture::ContinuationRows& in) {
+      const std::int64_t rows = in.query.sizes[0], heads = in.query.sizes[1];
+      counts.push_back(rows);
+      ASSERT_EQ(in.row_of.size(), tokens.size());
+      const auto* values = static_cast<const float*>(in.value.data);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        EXPECT_EQ(in.row_of[row], row);
+        for (std::int64_t h = 0; h < heads; ++h)
+          for (std::int64_t d = 0; d < in.out.sizes[2]; ++d)
+            in.out(row, h, d) = weight(static_cast<std::size_t>(row), in.layer) *
+                                values[row * in.value.strides[0] +
+                                       h * in.value.sizes[1] / heads * in.value.strides[1] +
+                                       d * in.value.strides[2]];
+      }
+    };
+    step.logits = [&](std::int64_t first, View<const float, 2> of) {
+      for (std::int64_t row = 0; row < of.sizes[0]; ++row)
+        logits[first + row].assign(of.at(row), of.at(row) + of.sizes[1]);
+    };
+    engine.run_continuations({&step, 1});
     return logits;
   };
   std::vector<std::int64_t> all, fewer;

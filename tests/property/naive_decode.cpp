@@ -333,13 +333,13 @@ void NaiveDecode::cut(Head& head) const {
 
 std::vector<float> NaiveDecode::step(std::int64_t token) {
   std::vector<float> logits;
-  std::vector<capture::LayerStates*> states;
-  if (engine_.has_layer_states()) states.push_back(&states_);
-  engine_.run_continuations(
-      {&token, 1}, position_, {}, states, [&](const capture::ContinuationRows& in) { attend(in); },
-      [&](std::size_t, std::int64_t, View<const float, 2> rows) {
-        logits.assign(rows.data, rows.data + rows.sizes[1]);
-      });
+  capture::ContinuationStep step{{token}, position_};
+  if (engine_.has_layer_states()) step.states.push_back(&states_);
+  step.attention = [&](const capture::ContinuationRows& in) { attend(in); };
+  step.logits = [&](std::int64_t, View<const float, 2> rows) {
+    logits.assign(rows.data, rows.data + rows.sizes[1]);
+  };
+  engine_.run_continuations({&step, 1});
   ++position_;
   if (plan_.lag && position_ >= plan_.lag->sink + 2 * plan_.lag->lag &&
       (position_ - plan_.lag->sink) % plan_.lag->lag == 0)

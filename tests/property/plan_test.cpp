@@ -768,7 +768,7 @@ TEST_P(PlanOf, LengthsGrowAsTheMethodsSay) {
     }
     if (n == kTokens + kSteps) break;
     const std::vector<std::int64_t> tokens(numbers.size(), n % 256);
-    together.step(numbers, tokens, n, [](auto, auto) {});
+    step(together, numbers, tokens, n, [](auto, auto) {});
   }
 }
 

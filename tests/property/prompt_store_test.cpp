@@ -57,11 +57,10 @@ class PromptStoreOf : public OnCheckpoint {
   std::vector<Simulated> rounds(PromptStore* store, std::int64_t context = 0) {
     SimulateOptions options{.max_new = 6, .context_tokens = context, .positions = true};
     options.store = store;
-    options.repeat = kRepeat;
     std::vector<Simulated> out;
     for (const auto& round : kRounds)
       for (const std::uint64_t seed : {1, 2})
-        out.push_back(simulate(engine, random_ids(100, seed), fitting(round), options, "prompt"));
+        out.push_back(run(random_ids(100, seed), fitting(round), options));
     return out;
   }
 
@@ -119,7 +118,7 @@ TEST_P(PromptStoreOf, FindsWhatWasReadUnlessMoreIsNeeded) {
     return needs_of(one);
   };
   EXPECT_EQ(store.find(engine, key, {}), nullptr);
-  simulate(engine, ids, {}, options, "prompt");
+  run(ids, {}, options);
   EXPECT_NE(store.find(engine, key, {}), nullptr);
   EXPECT_NE(store.find(engine, key, needs("snapkv:window=16")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("snapkv:window=65")), nullptr);
@@ -127,7 +126,7 @@ TEST_P(PromptStoreOf, FindsWhatWasReadUnlessMoreIsNeeded) {
   EXPECT_EQ(store.find(engine, key, needs("expected-attention")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("criticalkv")), nullptr);
   EXPECT_EQ(store.find(engine, key, needs("kvzip")), nullptr);
-  simulate(engine, ids, fitting({"snapkv:window=65,budget=80"}), options, "prompt");
+  run(ids, fitting({"snapkv:window=65,budget=80"}), options);
   key.front() += 1;
   EXPECT_EQ(store.find(engine, key, {}), nullptr);
 }

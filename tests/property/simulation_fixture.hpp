@@ -2,8 +2,10 @@
 // The tiny checkpoints, and prompts of random ids prefilled on them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 #include "analyzer/capture/device.hpp"
 #include "analyzer/capture/engine.hpp"
+#include "calibrate/simulate/continuations.hpp"
 #include "calibrate/simulate/plan.hpp"
 #include "calibrate/simulate/simulate.hpp"
 #include "tests/support/golden.hpp"
@@ -62,6 +65,23 @@ class OnCheckpoint : public testing::TestWithParam<std::string> {
   const model::Config& config = engine.model().config();
   /// Float32 rounding, which gemma2's random weights amplify (tests/golden/forward_test.cpp).
   const float logit_error = GetParam() == "gemma2_f32" ? 1e-2f : 1e-3f;
+
+  /// The policies on one prompt alone.
+  Simulated run(const std::vector<std::int64_t>& ids, const std::vector<Policy>& tried,
+                SimulateOptions options = {}) {
+    options.repeat = kRepeat;
+    const std::string name = "the prompt";
+    const SimulatedPrompt one{ids, options, name};
+    return std::move(simulate(engine, {&one, 1}, tried).front());
+  }
+
+  void step(Continuations& of, std::span<const std::size_t> which,
+            std::span<const std::int64_t> tokens, std::int64_t position,
+            const std::function<void(std::size_t row, std::span<const float> logits)>& logits) {
+    const auto next = of.next_step(which, tokens, position, logits);
+    engine.run_continuations({&next, 1});
+    of.took_step();
+  }
 
   /// As the simulation does it: the prompt, then the step that some policies decide by, of the
   /// token that is given or of the model's own.

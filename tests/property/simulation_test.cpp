@@ -34,11 +34,6 @@ double divergence(const std::vector<float>& full, const std::vector<float>& othe
 
 class SimulationOf : public OnCheckpoint {
  protected:
-  Simulated run(const Ids& ids, const std::vector<Policy>& tried, SimulateOptions options = {}) {
-    options.repeat = kRepeat;
-    return simulate(engine, ids, tried, options, "the prompt");
-  }
-
   /// What the engine generates by itself, and the logits that gave each token.
   Ids generate(const Ids& ids, std::int64_t count, std::vector<std::vector<float>>* all = nullptr) {
     capture::Sequence sequence = engine.sequence();
@@ -240,6 +235,46 @@ TEST_P(SimulationOf, NobodyDependsOnWhomItIsTriedWith) {
 }
 
 /// What ends an answer early cuts it there, and changes nothing before it or of other policies.
+TEST_P(SimulationOf, NobodyDependsOnTheOtherPrompts) {
+  const std::string name = "the prompt";
+  // Few policies, so that all prompts decode together, and so many that some do; together they are
+  // more than the room for copies holds; and those that read the prompt in ways of their own.
+  std::vector<std::vector<Policy>> asked = {
+      policies({"streaming:initial=4,recent=20", "decoding:budget=24,every=4,by=keydiff+kv4"}),
+      policies(kMixed), policies({})};
+  if (config.latent.rank == 0 && !engine.has_layer_states())
+    asked.push_back(policies({"pod:delta=0.3,initial=4,recent=24,prefill=shared", "vertical-slash",
+                              "snapkv:window=8,budget=24"}));
+  for (const bool compare : {true, false})
+    for (const auto& tried : asked) {
+      SCOPED_TRACE(str(tried.size(), compare ? " policies, compared" : " policies"));
+      std::vector<Ids> ids;
+      std::vector<SimulateOptions> options;
+      for (const std::int64_t length : {130, 60, 90, 131, 110}) {
+        ids.push_back(random_ids(length, static_cast<std::uint64_t>(length)));
+        // They end at different steps, and the second has a question.
+        SimulateOptions one{.max_new = length % 7 + 3, .compare = compare, .repeat = kRepeat};
+        if (ids.size() == 2) one.context_tokens = 50;
+        if (ids.size() == 4) one.copy_bytes = 1 << 20;
+        options.push_back(one);
+      }
+      std::vector<SimulatedPrompt> prompts;
+      for (std::size_t i = 0; i < ids.size(); ++i) prompts.push_back({ids[i], options[i], name});
+      const auto got = simulate(engine, prompts, tried);
+      ASSERT_EQ(got.size(), prompts.size());
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        SCOPED_TRACE(str("prompt ", i));
+        const Simulated alone = run(ids[i], tried, options[i]);
+        expect_same(got[i].full, alone.full, compare);
+        ASSERT_EQ(got[i].policies.size(), tried.size());
+        for (std::size_t p = 0; p < tried.size(); ++p) {
+          SCOPED_TRACE(tried[p].name);
+          expect_same(got[i].policies[p], alone.policies[p], compare);
+        }
+      }
+    }
+}
+
 TEST_P(SimulationOf, EndsWhereTheAnswerIsSettled) {
   const auto tried = policies(kMixed);
   const Ids ids = random_ids(130, 4);

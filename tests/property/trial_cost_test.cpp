@@ -18,8 +18,8 @@ class TrialCosts : public testing::Test {
       questions_.back().tokens.resize(tokens);
     }
   }
-  double seconds(const std::vector<TrialRound>& rounds) const {
-    return trial_cost(speed_, questions_, rounds).seconds;
+  double seconds(const std::vector<TrialRound>& rounds, std::size_t together = 1) const {
+    return trial_cost(speed_, questions_, rounds, together).seconds;
   }
 
   const std::shared_ptr<const model::ModelFile> model_ =
@@ -45,6 +45,15 @@ TEST_F(TrialCosts, PromptsAreReadOnce) {
   EXPECT_NEAR(two - one, 12 * speed_.step(2, 400), 1e-9);  // three quarters of 16 tokens
 }
 
+TEST_F(TrialCosts, PromptsThatDecodeTogetherShareTheirSteps) {
+  const double alone = speed_.step(2, 100), shared = speed_.step(4, 100) / 2;
+  EXPECT_NEAR(seconds({{1, 0, {0, 1}}}, 4), seconds({{1, 0, {0, 1}}}) - 24 * (alone - shared),
+              1e-9);
+  // The last one is held by itself, and of many policies one prompt fills a step.
+  EXPECT_EQ(seconds({{1, 0, {0}}}, 2), seconds({{1, 0, {0}}}));
+  EXPECT_EQ(seconds({{40, 0, {0, 1}}}, 4), seconds({{40, 0, {0, 1}}}));
+}
+
 TEST_F(TrialCosts, PromptsAreReadAnewToBeRepeated) {
   const std::vector<std::size_t> sample = {2};
   const TrialRound plain{1, 0, sample}, repeated{1, 0, sample, Measure::score, 1},
@@ -64,7 +73,7 @@ TEST_F(TrialCosts, WhatStandsBehindTheCutIsReadTokenByToken) {
 }
 
 TEST_F(TrialCosts, AreSaidInWords) {
-  const auto cost = trial_cost(speed_, questions_, std::vector<TrialRound>{{2, 0, {0, 1}}});
+  const auto cost = trial_cost(speed_, questions_, std::vector<TrialRound>{{2, 0, {0, 1}}}, 1);
   EXPECT_EQ(cost.prompts, 2u);
   EXPECT_EQ(cost.answers, 6u);
   EXPECT_EQ(cost_text({75, 1, 6}), "about 1 min 15 s: 1 prompt is read, and 6 answers generated");
