@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <malloc.h>
 #include <string>
 #include <utility>
-
-#include <malloc.h>
 
 namespace kvatlas {
 
