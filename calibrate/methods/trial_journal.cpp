@@ -178,9 +178,8 @@ RunTrials TrialJournal::around(RunTrials run) {
     std::vector<std::vector<Trial>> out(policies.size());
     // What is done of samples that are tried together is safe before the next ones begin.
     for (std::size_t first = 0; first < samples.size(); first += kPromptsTogether) {
-      const auto together =
-          samples.subspan(first, std::min(kPromptsTogether, samples.size() - first));
-      // [of the policies, those that are not known of these samples]
+      const auto together = tried_together(samples, first);
+      // The policies of which nothing is known on some of these samples, and those samples.
       std::map<std::vector<std::size_t>, std::vector<std::size_t>> unknown;
       for (const auto sample : together) {
         std::vector<std::size_t> policies_of;

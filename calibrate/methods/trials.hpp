@@ -3,6 +3,7 @@
 // answers; in tests a table does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -32,9 +33,14 @@ struct Trial {
   double kept_share = 1;  // bytes of the KV cache after the cut / bytes of the full one
 };
 
-/// So many prompts are tried together at most, from the first of a list on, so that a step of the
-/// model decodes rows of all of them. What is interrupted loses so many.
+/// So many prompts are tried together at most, so that a step of the model decodes rows of all of
+/// them. An interruption loses as many.
 constexpr std::size_t kPromptsTogether = 4;
+/// The samples that are tried together from number `first` of a list on.
+inline std::span<const std::size_t> tried_together(std::span<const std::size_t> samples,
+                                                   std::size_t first) {
+  return samples.subspan(first, std::min(kPromptsTogether, samples.size() - first));
+}
 
 /// Runs every policy on every sample of the list, which holds positions in the profile. The result
 /// is [policy][sample].

@@ -81,11 +81,11 @@ void set_memory(capture::EngineOptions& engine, const std::vector<Question>& que
   };
   const capture::MemoryPlan alone = plan_for(1);
   const std::int64_t room = engine.memory_budget > 0 ? engine.memory_budget : free_memory();
-  for (std::size_t prompts = kPromptsTogether; prompts > 1; prompts /= 2) {
-    const capture::MemoryPlan plan = plan_for(prompts);
-    if (plan.streaming == alone.streaming && plan.total_bytes <= room) break;
-    plan_for(prompts / 2);
-  }
+  const auto fits = [&](const capture::MemoryPlan& plan) {
+    return plan.streaming == alone.streaming && plan.total_bytes <= room;
+  };
+  std::size_t prompts = kPromptsTogether;
+  while (!fits(plan_for(prompts)) && prompts > 1) prompts /= 2;
   simulate.copy_bytes = capture::room_for_copies(engine);
   simulate.within_budget = engine.memory_budget > 0;
 }

@@ -71,8 +71,7 @@ struct Trials {
                                  engine->model().config().n_layers);
       std::vector<std::vector<Trial>> out(policies.size());
       for (std::size_t first = 0; first < samples.size(); first += kPromptsTogether) {
-        const auto together =
-            samples.subspan(first, std::min(kPromptsTogether, samples.size() - first));
+        const auto together = tried_together(samples, first);
         const auto found = run(policies, together, measure);
         for (std::size_t p = 0; p < policies.size(); ++p)
           out[p].insert(out[p].end(), found.at(p).begin(), found.at(p).end());

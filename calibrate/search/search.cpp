@@ -169,10 +169,9 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
   std::vector<Policy> policies = {{.name = "full", .parts = {}}};
   for (const auto& one : standing_) policies.push_back(of(one).real);
   while (first < end) {
-    const auto together =
-        std::span(samples_).subspan(first, std::min(kPromptsTogether, end - first));
+    const auto together = tried_together(std::span(samples_).first(end), first);
     first += together.size();
-    says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, samples to ",
+    says_(str("stage ", out_.stages.size() + 1, ": ", standing_.size(), " policies, up to sample ",
               first, " of ", end));
     const auto trials = run_(policies, together, Measure::both);
     stage.trials += standing_.size() * together.size();
