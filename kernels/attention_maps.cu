@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ladder: 64 x 64 tiles of float32 products, 4 x 4 a thread, operands through shared memory 16
-// channels at a time. Log-sum-exps: a block owns 64 queries. Maps: a block owns a stripe of up to
-// 64 keys made of whole blocks of the map (or a piece of one larger block) and walks down the
-// queries, so every output has one owner and nothing is atomic. Tensor cores are left for a
-// measured need.
+// Tiles of 64 x 64 scores: 16-bit queries and keys of one type are multiplied by the tensor cores,
+// others by float32 multiply-adds; both sum in float32. Log-sum-exps: a block owns 64 queries.
+// Maps: a block owns a stripe of up to 64 keys made of whole blocks of the map (or a piece of one
+// larger block) and walks down the queries, so every output has one owner and nothing is atomic.
 #include <cfloat>
 
 #include "kernels/attention_maps_impl.hpp"
 #include "kernels/cuda_support.cuh"
+#include "kernels/tile_products.cuh"
 
 namespace kvatlas::kernels::cuda {
 inline namespace attention_maps_cu {
 
-constexpr int kTile = 64, kChannels = 16, kThreads = 256, kWarp = 32, kSide = 4;
-constexpr int kLanes = kTile / kSide;  // threads along a side of the tile
-constexpr int kPadded = kTile + 4;     // keeps float4 loads aligned
-constexpr int kChunk = 16;             // rows that one thread adds up in a column
-constexpr int kFlush = 16;             // tiles after which float32 sums go to float64
+constexpr int kTile = kTileSide, kThreads = kTileThreads, kWarp = 32;
+constexpr int kChunk = 16;  // rows that one thread adds up in a column
+constexpr int kFlush = 16;  // tiles after which float32 sums go to float64
 
 struct ScoreParams {
   const void *queries, *keys;
@@ -24,6 +22,7 @@ struct ScoreParams {
   KeyWindow window;
   std::int64_t query_strides[3], key_strides[3];
   ScoreUnit unit;
+  bool query_vectors, key_vectors;  // whether 16 bytes of a row can be read at once
 };
 
 struct LseParams {
@@ -45,103 +44,84 @@ struct MapParams {
   float* piece_maxima;
 };
 
-__device__ bool sees(const ScoreParams& p, std::int64_t i, std::int64_t j) {
-  return j <= i && j >= p.window.first_key(i);
-}
+/// Scores of `rows` queries from i0 on and `columns` keys from j0 on, of one head.
+struct Tile {
+  std::int64_t head, i0, j0;
+  int rows, columns;
+};
 
-/// Rows 0..rows of `from`, channels 0..channels, into to[channel][row], zeros elsewhere.
-template <class T>
-__device__ void load_tile(const T* from, std::int64_t row_step, std::int64_t channel_step, int rows,
-                          int channels, float (&to)[kChannels][kPadded]) {
-  for (int e = static_cast<int>(threadIdx.x); e < kTile * kChannels; e += kThreads) {
-    const int channel = e % kChannels, row = e / kChannels;
-    to[channel][row] = row < rows && channel < channels
-                           ? to_float(from[row * row_step + channel * channel_step])
-                           : 0.0f;
+/// The keys of a tile that a query sees: columns low to end - 1.
+struct SeenColumns {
+  int low, end;
+  __device__ SeenColumns(const ScoreParams& p, const Tile& tile, int row) {
+    const std::int64_t i = tile.i0 + row;
+    low = static_cast<int>(min(std::int64_t{kTile}, p.window.first_key(i) - tile.j0));
+    end = row < tile.rows ? static_cast<int>(min(std::int64_t{tile.columns}, i - tile.j0 + 1)) : 0;
   }
-}
+  __device__ bool operator()(int column) const { return column >= low && column < end; }
+};
 
-/// The dot products of queries i0.. with keys j0..: thread (y, x) gets rows 4 y .. 4 y + 3, columns
-/// 4 x .. 4 x + 3.
 template <class Q, class K>
-__device__ void tile_products(const ScoreParams& p, std::int64_t h, std::int64_t i0, int rows,
-                              std::int64_t j0, int columns, float (&left)[kChannels][kPadded],
-                              float (&right)[kChannels][kPadded], float (&dot)[kSide][kSide]) {
-  const Q* queries =
-      static_cast<const Q*>(p.queries) + h * p.query_strides[0] + i0 * p.query_strides[1];
-  const K* keys =
-      static_cast<const K*>(p.keys) + h / p.group * p.key_strides[0] + j0 * p.key_strides[1];
-  const int y = static_cast<int>(threadIdx.x) / kLanes, x = static_cast<int>(threadIdx.x) % kLanes;
-#pragma unroll
-  for (int r = 0; r < kSide; ++r)
-#pragma unroll
-    for (int c = 0; c < kSide; ++c) dot[r][c] = 0;
-  for (std::int64_t d = 0; d < p.dim; d += kChannels) {
-    const int channels = static_cast<int>(min(std::int64_t{kChannels}, p.dim - d));
-    load_tile(queries + d * p.query_strides[2], p.query_strides[1], p.query_strides[2], rows,
-              channels, left);
-    load_tile(keys + d * p.key_strides[2], p.key_strides[1], p.key_strides[2], columns, channels,
-              right);
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kChannels; ++k) {
-      const float4 a = *reinterpret_cast<const float4*>(&left[k][y * kSide]);
-      const float4 b = *reinterpret_cast<const float4*>(&right[k][x * kSide]);
-      const float as[kSide] = {a.x, a.y, a.z, a.w}, bs[kSide] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-      for (int r = 0; r < kSide; ++r)
-#pragma unroll
-        for (int c = 0; c < kSide; ++c) dot[r][c] = fmaf(as[r], bs[c], dot[r][c]);
-    }
-    __syncthreads();
-  }
+__device__ void take_scores(const ScoreParams& p, const Tile& tile, Held held,
+                            typename TileProducts<Q, K>::Shared& shared,
+                            TileProducts<Q, K>& products) {
+  const auto queries = [&](int row) {
+    return tile.head * p.query_strides[0] + (tile.i0 + row) * p.query_strides[1];
+  };
+  const auto keys = [&](int row) {
+    return tile.head / p.group * p.key_strides[0] + (tile.j0 + row) * p.key_strides[1];
+  };
+  products.take(TileRows{p.queries, queries, p.query_strides[2], p.query_vectors, tile.rows},
+                TileRows{p.keys, keys, p.key_strides[2], p.key_vectors, tile.columns}, p.dim, held,
+                shared);
+  products.scale(p.unit);
 }
 
 template <class Q, class K>
-__global__ void __launch_bounds__(kThreads) lse_kernel(LseParams p) {
-  __shared__ __align__(16) float left[kChannels][kPadded];
-  __shared__ __align__(16) float right[kChannels][kPadded];
+__global__ void __launch_bounds__(kThreads, 4) lse_kernel(LseParams p) {
+  using P = TileProducts<Q, K>;
+  __shared__ typename P::Shared shared;
   const ScoreParams& s = p.scores;
-  const std::int64_t h = blockIdx.x % s.heads;
-  const std::int64_t i0 =
-      (p.tiles - 1 - blockIdx.x / s.heads) * kTile;  // the longest rows start first
-  const int rows = static_cast<int>(min(std::int64_t{kTile}, s.n - i0));
-  const int y = static_cast<int>(threadIdx.x) / kLanes, x = static_cast<int>(threadIdx.x) % kLanes;
-  float top[kSide], sum[kSide], total_top[kSide];
-  double total[kSide];
+  Tile tile{};
+  tile.head = blockIdx.x % s.heads;
+  tile.i0 = (p.tiles - 1 - blockIdx.x / s.heads) * kTile;  // the longest rows start first
+  tile.rows = static_cast<int>(min(std::int64_t{kTile}, s.n - tile.i0));
+  const std::int64_t end = tile.i0 + tile.rows;
+  float top[P::kRows], sum[P::kRows], total_top[P::kRows];
+  double total[P::kRows];
 #pragma unroll
-  for (int r = 0; r < kSide; ++r) {
+  for (int r = 0; r < P::kRows; ++r) {
     top[r] = total_top[r] = -FLT_MAX;
     sum[r] = 0;
     total[r] = 0;
   }
-  const std::int64_t first = s.window.first_key(i0);
   int since_flush = 0;
-  for (std::int64_t j0 = first; j0 < i0 + rows; j0 += kTile) {
-    const int columns = static_cast<int>(min(std::int64_t{kTile}, i0 + rows - j0));
-    float dot[kSide][kSide];
-    tile_products<Q, K>(s, h, i0, rows, j0, columns, left, right, dot);
-    const bool flush = ++since_flush == kFlush || j0 + kTile >= i0 + rows;
+  Held held = Held::nothing;
+  for (tile.j0 = s.window.first_key(tile.i0); end > tile.j0; tile.j0 += kTile) {
+    tile.columns = static_cast<int>(min(std::int64_t{kTile}, end - tile.j0));
+    P products;
+    take_scores<Q, K>(s, tile, held, shared, products);
+    held = Held::rows;
+    const bool flush = ++since_flush == kFlush || tile.j0 + kTile >= end;
 #pragma unroll
-    for (int r = 0; r < kSide; ++r) {
-      const std::int64_t i = i0 + y * kSide + r;
+    for (int r = 0; r < P::kRows; ++r) {
+      auto& scores = products.dot[r];
+      const SeenColumns seen(s, tile, P::row(r));
       float most = -INFINITY;
 #pragma unroll
-      for (int c = 0; c < kSide; ++c) {
-        const std::int64_t j = j0 + x * kSide + c;
-        dot[r][c] = sees(s, i, j) ? s.unit(dot[r][c]) : -INFINITY;
-        most = fmaxf(most, dot[r][c]);
+      for (int c = 0; c < P::kColumns; ++c) {
+        scores[c] = seen(P::column(c)) ? scores[c] : -INFINITY;
+        most = fmaxf(most, scores[c]);
       }
-      // The 16 threads of a row are half a warp.
-      for (int offset = kLanes / 2; offset > 0; offset /= 2)
+      for (int offset = P::kLanes / 2; offset > 0; offset /= 2)
         most = fmaxf(most, __shfl_xor_sync(~0u, most, offset));
       const float now = fmaxf(top[r], most);
       float added = 0;
 #pragma unroll
-      for (int c = 0; c < kSide; ++c) added += exp2f(dot[r][c] - now);
-      for (int offset = kLanes / 2; offset > 0; offset /= 2)
+      for (int c = 0; c < P::kColumns; ++c) added += exp2_or_0(scores[c] - now);
+      for (int offset = P::kLanes / 2; offset > 0; offset /= 2)
         added += __shfl_xor_sync(~0u, added, offset);
-      sum[r] = sum[r] * exp2f(top[r] - now) + added;
+      sum[r] = sum[r] * exp2_or_0(top[r] - now) + added;
       top[r] = now;
       if (flush) {
         if (top[r] != total_top[r]) total[r] *= static_cast<double>(exp2f(total_top[r] - top[r]));
@@ -152,12 +132,11 @@ __global__ void __launch_bounds__(kThreads) lse_kernel(LseParams p) {
     }
     if (flush) since_flush = 0;
   }
-  if (x != 0) return;
+  if (threadIdx.x % P::kLanes != 0) return;
 #pragma unroll
-  for (int r = 0; r < kSide; ++r) {
-    const int row = y * kSide + r;
-    if (row < rows)
-      p.lse[h * p.lse_strides[0] + (i0 + row) * p.lse_strides[1]] =
+  for (int r = 0; r < P::kRows; ++r) {
+    if (P::row(r) < tile.rows)
+      p.lse[tile.head * p.lse_strides[0] + (tile.i0 + P::row(r)) * p.lse_strides[1]] =
           static_cast<float>(kLn2 * (static_cast<double>(total_top[r]) + log2(total[r])));
   }
 }
@@ -175,24 +154,22 @@ __device__ void write_block(const MapParams& p, std::int64_t h, std::int64_t bi,
         isnan(sum) ? static_cast<float>(sum) : most;
 }
 
-/// The tile's weights, after `tile_products`, into cells[row][column]; 0 where nothing is seen.
-__device__ void weigh(const MapParams& p, std::int64_t h, std::int64_t i0, int rows,
-                      std::int64_t j0, int columns, const float (&dot)[kSide][kSide],
-                      float (&cells)[kTile][kTile + 1]) {
-  const int y = static_cast<int>(threadIdx.x) / kLanes, x = static_cast<int>(threadIdx.x) % kLanes;
+/// The tile's weights into cells[row][column]; 0 where nothing is seen.
+template <class P>
+__device__ void weigh(const MapParams& p, const Tile& tile, const P& products, TileCells& cells) {
 #pragma unroll
-  for (int r = 0; r < kSide; ++r) {
-    const int row = y * kSide + r;
+  for (int r = 0; r < P::kRows; ++r) {
+    const int row = P::row(r);
+    const SeenColumns seen(p.scores, tile, row);
     float lse = 0;
-    if (row < rows) {
-      lse = p.lse[h * p.lse_strides[0] + (i0 + row) * p.lse_strides[1]];
+    if (row < tile.rows) {
+      lse = p.lse[tile.head * p.lse_strides[0] + (tile.i0 + row) * p.lse_strides[1]];
       lse = isfinite(lse) ? static_cast<float>(static_cast<double>(lse) * kLog2E) : NAN;
     }
 #pragma unroll
-    for (int c = 0; c < kSide; ++c) {
-      const int column = x * kSide + c;
-      const bool seen = row < rows && column < columns && sees(p.scores, i0 + row, j0 + column);
-      cells[row][column] = seen ? exp2f(p.scores.unit(dot[r][c]) - lse) : 0.0f;
+    for (int c = 0; c < P::kColumns; ++c) {
+      const int column = P::column(c);
+      cells[row][column] = seen(column) ? exp2_or_0(products.dot[r][c] - lse) : 0.0f;
     }
   }
 }
@@ -206,11 +183,13 @@ struct RowChunk {
     first = block * high + chunk % per_block * kChunk;
     end = min(min(first + kChunk, (block + 1) * high), rows);
   }
+  /// Where the maximum is, after add_columns.
+  __device__ int second() const { return end - first > 1 ? first + 1 : first; }
 };
 
 /// Replaces each column of a chunk by its sum, in the chunk's first row, and its maximum, in the
 /// second if there is one. A block is `high` rows, the last one maybe less.
-__device__ void add_columns(int rows, int high, float (&cells)[kTile][kTile + 1]) {
+__device__ void add_columns(int rows, int high, TileCells& cells) {
   const int chunks = (rows + high - 1) / high * ((high + kChunk - 1) / kChunk);
   for (int item = static_cast<int>(threadIdx.x); item < chunks * kTile; item += kThreads) {
     const int column = item % kTile;
@@ -222,29 +201,31 @@ __device__ void add_columns(int rows, int high, float (&cells)[kTile][kTile + 1]
       most = fmaxf(most, cells[row][column]);
     }
     cells[chunk.first][column] = sum;
-    if (chunk.end - chunk.first > 1) cells[chunk.first + 1][column] = most;
+    if (chunk.end - chunk.first > 1) cells[chunk.second()][column] = most;
   }
 }
 
-/// One column's sum over the tile, after add_columns.
-__device__ float column_sum(int column, int rows, int high,
-                            const float (&cells)[kTile][kTile + 1]) {
+/// One column's sum and maximum over the tile, after add_columns.
+struct Column {
+  float sum, most;
+};
+__device__ Column whole_column(int column, int rows, int high, const TileCells& cells) {
   const int chunks = (rows + high - 1) / high * ((high + kChunk - 1) / kChunk);
-  float sum = 0;
+  Column all{0, 0};
   for (int k = 0; k < chunks; ++k) {
     const RowChunk chunk(k, high, rows);
-    if (chunk.first < chunk.end) sum += cells[chunk.first][column];
+    if (chunk.first >= chunk.end) continue;
+    all.sum += cells[chunk.first][column];
+    all.most = fmaxf(all.most, cells[chunk.second()][column]);
   }
-  return sum;
+  return all;
 }
 
 /// Writes the map's blocks in a tile, after add_columns: small ones a thread each, others a warp
 /// each.
-__device__ void write_tile_blocks(const MapParams& p, std::int64_t h, std::int64_t i0, int rows,
-                                  std::int64_t j0, int columns,
-                                  const float (&cells)[kTile][kTile + 1]) {
+__device__ void write_tile_blocks(const MapParams& p, const Tile& tile, const TileCells& cells) {
   const int side = static_cast<int>(p.block);
-  const int down = (rows + side - 1) / side, across = (columns + side - 1) / side;
+  const int down = (tile.rows + side - 1) / side, across = (tile.columns + side - 1) / side;
   const int per_block = (side + kChunk - 1) / kChunk;
   const bool alone = side <= 8;
   const int lanes = alone ? 1 : kWarp;
@@ -253,12 +234,13 @@ __device__ void write_tile_blocks(const MapParams& p, std::int64_t h, std::int64
        item += kThreads / lanes) {
     const int bi = item / across, bj = item % across;
     float sum = 0, most = 0;
-    for (int column = bj * side + lane; column < min(columns, (bj + 1) * side); column += lanes) {
+    for (int column = bj * side + lane; column < min(tile.columns, (bj + 1) * side);
+         column += lanes) {
       for (int k = 0; k < per_block; ++k) {
-        const RowChunk chunk(bi * per_block + k, side, rows);
+        const RowChunk chunk(bi * per_block + k, side, tile.rows);
         if (chunk.first >= chunk.end) continue;
         sum += cells[chunk.first][column];
-        most = fmaxf(most, cells[chunk.first + (chunk.end - chunk.first > 1 ? 1 : 0)][column]);
+        most = fmaxf(most, cells[chunk.second()][column]);
       }
     }
     for (int offset = lanes / 2; offset > 0; offset /= 2) {
@@ -266,7 +248,8 @@ __device__ void write_tile_blocks(const MapParams& p, std::int64_t h, std::int64
       most = fmaxf(most, __shfl_xor_sync(~0u, most, offset));
     }
     if (lane == 0)
-      write_block(p, h, i0 / side + bi, j0 / side + bj, static_cast<double>(sum), most);
+      write_block(p, tile.head, tile.i0 / side + bi, tile.j0 / side + bj, static_cast<double>(sum),
+                  most);
   }
 }
 
@@ -294,61 +277,59 @@ __device__ void block_reduce(double* sum, float* most, double (&sums)[kThreads /
 /// kWhole: the stripe holds whole blocks of the map, so each tile holds whole blocks too. Otherwise
 /// the stripe is a piece of one block, and the tiles of a block of rows are added up.
 template <class Q, class K, bool kWhole>
-__global__ void __launch_bounds__(kThreads) maps_kernel(MapParams p) {
-  __shared__ __align__(16) float left[kChannels][kPadded];
-  __shared__ __align__(16) float right[kChannels][kPadded];
-  __shared__ float cells[kTile][kTile + 1];
+__global__ void __launch_bounds__(kThreads, 4) maps_kernel(MapParams p) {
+  using P = TileProducts<Q, K>;
+  __shared__ typename P::Shared shared;
   __shared__ double sums[kThreads / kWarp];
   __shared__ float maxima[kThreads / kWarp];
   const ScoreParams& s = p.scores;
-  const std::int64_t h = blockIdx.x % s.heads;
+  TileCells& cells = shared.cells;
+  Tile tile{};
+  tile.head = blockIdx.x % s.heads;
   const std::int64_t stripe = blockIdx.x / s.heads;  // the first stripes have the most rows
-  std::int64_t j0, end;                              // the stripe's keys
+  std::int64_t end;                                  // of the stripe's keys
   if (kWhole) {
-    j0 = stripe * p.stripe_width;
-    end = min(s.n, j0 + p.stripe_width);
+    tile.j0 = stripe * p.stripe_width;
+    end = min(s.n, tile.j0 + p.stripe_width);
   } else {
     const std::int64_t block = stripe / p.pieces;
-    j0 = block * p.block + stripe % p.pieces * kTile;
-    end = min(min(s.n, j0 + kTile), (block + 1) * p.block);
-    if (j0 >= end) return;  // a piece behind the last key
+    tile.j0 = block * p.block + stripe % p.pieces * kTile;
+    end = min(min(s.n, tile.j0 + kTile), (block + 1) * p.block);
+    if (tile.j0 >= end) return;  // a piece behind the last key
   }
-  const int columns = static_cast<int>(end - j0);
+  tile.columns = static_cast<int>(end - tile.j0);
   const std::int64_t last_row = s.window.end_query(end - 1, s.n);
   double total = 0;  // of column threadIdx.x
   double block_total = 0;
   float block_most = 0;
-  std::int64_t i0 = j0;
-  while (i0 < last_row) {
-    const std::int64_t row_block = i0 / p.block;
-    const std::int64_t stop = kWhole ? min(s.n, i0 + p.stripe_width)
-                                     : min(min(last_row, i0 + kTile), (row_block + 1) * p.block);
-    const int rows = static_cast<int>(stop - i0);
-    float dot[kSide][kSide];
-    tile_products<Q, K>(s, h, i0, rows, j0, columns, left, right, dot);
-    weigh(p, h, i0, rows, j0, columns, dot, cells);
+  Held held = Held::nothing;
+  tile.i0 = tile.j0;
+  while (tile.i0 < last_row) {
+    const std::int64_t row_block = tile.i0 / p.block;
+    const std::int64_t stop = kWhole
+                                  ? min(s.n, tile.i0 + p.stripe_width)
+                                  : min(min(last_row, tile.i0 + kTile), (row_block + 1) * p.block);
+    tile.rows = static_cast<int>(stop - tile.i0);
+    P products;
+    take_scores<Q, K>(s, tile, held, shared, products);
+    held = Held::columns;
+    weigh(p, tile, products, cells);
     __syncthreads();
-    if (!kWhole) {
-      float sum = 0;
-      for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kThreads) {
-        const float weight = cells[e / kTile][e % kTile];
-        sum += weight;
-        block_most = fmaxf(block_most, weight);
-      }
-      block_total += static_cast<double>(sum);
-      __syncthreads();
-    }
     const int high = kWhole ? static_cast<int>(p.block) : kTile;
-    add_columns(rows, high, cells);
+    add_columns(tile.rows, high, cells);
     __syncthreads();
-    if (threadIdx.x < columns)
-      total += static_cast<double>(column_sum(static_cast<int>(threadIdx.x), rows, high, cells));
+    if (threadIdx.x < tile.columns) {
+      const Column column = whole_column(static_cast<int>(threadIdx.x), tile.rows, high, cells);
+      total += static_cast<double>(column.sum);
+      block_total += static_cast<double>(column.sum);
+      block_most = fmaxf(block_most, column.most);
+    }
     if (kWhole) {
-      write_tile_blocks(p, h, i0, rows, j0, columns, cells);
+      write_tile_blocks(p, tile, cells);
     } else if (stop == last_row || stop == (row_block + 1) * p.block) {
       block_reduce(&block_total, &block_most, sums, maxima);
       if (threadIdx.x == 0) {
-        const std::int64_t at = (h * p.blocks + row_block) * p.stripes + stripe;
+        const std::int64_t at = (tile.head * p.blocks + row_block) * p.stripes + stripe;
         p.piece_sums[at] = block_total;
         p.piece_maxima[at] = block_most;
       }
@@ -356,18 +337,19 @@ __global__ void __launch_bounds__(kThreads) maps_kernel(MapParams p) {
       block_most = 0;
     }
     __syncthreads();
-    i0 = stop;
+    tile.i0 = stop;
   }
-  if (p.columns != nullptr && threadIdx.x < columns)
-    p.columns[h * p.column_strides[0] + (j0 + threadIdx.x) * p.column_strides[1]] =
+  if (p.columns != nullptr && threadIdx.x < tile.columns)
+    p.columns[tile.head * p.column_strides[0] + (tile.j0 + threadIdx.x) * p.column_strides[1]] =
         static_cast<float>(total);
   if (!kWhole) return;
   // Blocks of rows that see no key of the stripe.
-  const std::int64_t across = (columns + p.block - 1) / p.block;
-  const std::int64_t above = j0 / p.block, below = (i0 + p.block - 1) / p.block;
+  const std::int64_t across = (tile.columns + p.block - 1) / p.block;
+  const std::int64_t above = tile.j0 / p.block, below = (tile.i0 + p.block - 1) / p.block;
   for (std::int64_t e = threadIdx.x; e < p.blocks * across; e += kThreads) {
     const std::int64_t bi = e / across;
-    if (bi < above || bi >= below) write_block(p, h, bi, j0 / p.block + e % across, 0, 0);
+    if (bi < above || bi >= below)
+      write_block(p, tile.head, bi, tile.j0 / p.block + e % across, 0, 0);
   }
 }
 
@@ -431,6 +413,8 @@ ScoreParams score_params(const CausalScores& scores) {
   copy(scores.queries.strides, p.query_strides);
   copy(scores.keys.strides, p.key_strides);
   p.unit = score_unit(scores.scale, scores.soft_cap);
+  p.query_vectors = in_vectors(scores.queries);
+  p.key_vectors = in_vectors(scores.keys);
   return p;
 }
 

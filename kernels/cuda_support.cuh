@@ -70,6 +70,21 @@ struct ScoreUnit {
   __device__ float operator()(float dot) const {
     return cap > 0 ? cap * tanhf(dot * factor) : dot * factor;
   }
+  /// To many, with one look at which.
+  template <int kRows, int kColumns>
+  __device__ void apply(float (&dots)[kRows][kColumns]) const {
+    if (cap > 0) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) dots[r][c] = cap * tanhf(dots[r][c] * factor);
+      return;
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) dots[r][c] *= factor;
+  }
 };
 inline ScoreUnit score_unit(float scale, float soft_cap) {
   if (soft_cap > 0)
@@ -77,11 +92,25 @@ inline ScoreUnit score_unit(float scale, float soft_cap) {
   return {static_cast<float>(static_cast<double>(scale) * kLog2E), 0};
 }
 
+/// Lets the process keep up to a GiB of scratch memory that is free: to fetch it from the device
+/// again takes longer than most kernels.
+inline bool keep_scratch() {
+  std::uint64_t kept = std::uint64_t{1} << 30;
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+  check(cudaGetDevice(&device), "the device's number");
+  check(cudaDeviceGetDefaultMemPool(&pool, device), "the device's scratch memory");
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept),
+        "the device's scratch memory");
+  return true;
+}
+
 /// Device memory that lives in stream order: freed after what was launched before its end.
 template <class T>
 class Scratch {
  public:
   Scratch(std::int64_t count, cudaStream_t stream) : stream_(stream) {
+    [[maybe_unused]] static const bool kept = keep_scratch();
     if (count > 0)
       check(cudaMallocAsync(&data_, static_cast<std::size_t>(count) * sizeof(T), stream),
             "device scratch memory");
@@ -120,6 +149,76 @@ void with_types(DType a, DType b, Fn&& fn) {
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+/// The logarithm of a number of the normal range, within 2^-22; infinities and NaN pass through.
+__device__ inline float log2_of_normal(float x) {
+#ifdef __CUDA_ARCH__
+  float log;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log) : "f"(x));
+  return log;
+#else
+  return log2f(x);
+#endif
+}
+
+/// 2^x within two units of the last digit; 0 where that is below the normal range.
+__device__ inline float exp2_or_0(float x) {
+#ifdef __CUDA_ARCH__
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// What the lower 16 bits stand for.
+template <class T>
+__device__ float half_value(std::uint32_t bits) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __half2float(__half(__half_raw{static_cast<unsigned short>(bits)}));
+  else
+    return __bfloat162float(__nv_bfloat16(__nv_bfloat16_raw{static_cast<unsigned short>(bits)}));
+}
+
+/// d += a b of a warp's fragments, by the tensor cores if they take them: a is 16 x 16, b 16 x 8,
+/// both of T (two values in 32 bits); the products are exact and summed in float32. Lane 4 g + t
+/// has of a the rows g and g + 8 (elements 0, 2 and 1, 3), of b column g, in columns 2 t, 2 t + 1
+/// (a[0], a[1], b[0]) and 2 t + 8, 2 t + 9; of d columns 2 t and 2 t + 1, in row g (d0, d1) and row
+/// g + 8 (d2, d3). All lanes must call it.
+template <class T>
+__device__ void warp_product(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], float& d0,
+                             float& d1, float& d2, float& d3) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4 * 4, column = lane % 4 * 8;
+  for (int pair = 0; pair < 8; ++pair) {
+    const int from = pair % 4, half = pair / 4;
+    const std::uint32_t upper = __shfl_sync(~0u, a[2 * half], row + from),
+                        lower = __shfl_sync(~0u, a[2 * half + 1], row + from),
+                        left = __shfl_sync(~0u, b[half], column + from),
+                        right = __shfl_sync(~0u, b[half], column + 4 + from);
+    for (int bits = 0; bits < 32; bits += 16) {
+      const float x = half_value<T>(upper >> bits), y = half_value<T>(lower >> bits),
+                  u = half_value<T>(left >> bits), v = half_value<T>(right >> bits);
+      d0 = fmaf(x, u, d0);
+      d1 = fmaf(x, v, d1);
+      d2 = fmaf(y, u, d2);
+      d3 = fmaf(y, v, d3);
+    }
+  }
+#endif
+}
 
 /// The number of this thread in its grid's first dimension.
 __device__ inline std::int64_t global_thread() {

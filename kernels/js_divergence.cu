@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread block for each (head, row) and tile of kTile x kTile layers; keys pass through shared
-// memory kKeys at a time, halved, so that a pair costs two shared loads, an add, a logarithm and a
-// multiply-add an element. Sums are kept by the thread that owns the pair (float32 over kKeys
-// terms, then float64), so the order never changes.
+// A warp takes 8 x 8 layers of one (head, row): each lane has every 32nd key, reads its
+// probabilities in 16 layers, halved, and adds up all 64 pairs, each an addition, a logarithm and a
+// multiply-add. From time to time the lanes' float32 sums are joined and go to float64, always in
+// the same order.
 #include "kernels/cuda_support.cuh"
 #include "kernels/js_divergence_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
 inline namespace js_divergence_cu {
 
-constexpr int kTile = 32;      // layers of each side of a tile
-constexpr int kKeys = 64;      // keys in shared memory at a time
-constexpr int kThreads = 256;  // each owns (kTile * kTile) / kThreads = 4 pairs
-constexpr int kOwned = kTile * kTile / kThreads;
-constexpr int kRowsApart =
-    kThreads / kTile;  // a thread's pairs are rows kRowsApart apart, in one column
+constexpr int kTile = 8;  // layers of each side of a tile
+constexpr int kPairs = kTile * kTile;
+constexpr int kWarp = 32;
+constexpr int kWarps = 4;      // tiles of a block
+constexpr int kRun = 64;       // terms that a lane adds in float32
+constexpr int kThreads = 256;  // of js_finish
 
 template <class T>
 struct JsParams {
@@ -25,50 +25,88 @@ struct JsParams {
 };
 
 /// x log2 x for x >= 0, 0 for denormals; infinities and NaN pass through.
-__device__ float x_log2_x(float x) { return x < 0x1p-126f ? 0.0f : x * __log2f(x); }
+__device__ float x_log2_x(float x) {
+  const float y = x < 0x1p-126f ? 1.0f : x;
+  return y * log2_of_normal(y);
+}
+
+/// Sums over the warp, of values `lane` and `lane` + 32, into values[0] and values[1]. In each step
+/// a lane goes on with every other value and gives the rest to the lane whose number differs in
+/// kStep.
+template <int kStep = 1>
+__device__ void join_lanes(float (&values)[kPairs]) {
+  const bool odd = (threadIdx.x & kStep) != 0;
+#pragma unroll
+  for (int i = 0; i < kPairs / 2 / kStep; ++i) {
+    const float kept = odd ? values[2 * i + 1] : values[2 * i];
+    const float given = odd ? values[2 * i] : values[2 * i + 1];
+    values[i] = kept + __shfl_xor_sync(~0u, given, kStep);
+  }
+  if constexpr (kStep < kWarp / 2) join_lanes<2 * kStep>(values);
+}
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) js_sums(JsParams<T> p) {
-  __shared__ float rows_a[kTile][kKeys + 1], rows_b[kTile][kKeys + 1];  // + 1: no bank conflicts
-  const std::int64_t tile_a = blockIdx.y, tile_b = blockIdx.z;
-  if (tile_b > tile_a) return;  // the other half follows by symmetry; the whole block leaves
+__global__ void __launch_bounds__(kWarp* kWarps, 3) js_sums(JsParams<T> p) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  // Tile (a, b), b <= a, of those numbered row by row.
+  std::int64_t tile_a = 0;
+  std::int64_t tile_b = static_cast<std::int64_t>(blockIdx.y) * kWarps + threadIdx.x / kWarp;
+  while (tile_b > tile_a) tile_b -= ++tile_a;
+  if (tile_a * kTile >= p.n_layers) return;  // the whole warp leaves
   const std::int64_t head = blockIdx.x / p.q_rows, row = blockIdx.x % p.q_rows;
   const T* base = p.probs + head * p.head_stride + row * p.row_stride;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int column = thread % kTile, first_row = thread / kTile;
-
-  double totals[kOwned] = {};
-  for (std::int64_t begin = 0; begin < p.n_tokens; begin += kKeys) {
-    for (int i = thread; i < kTile * kKeys; i += kThreads) {
-      const int layer = i / kKeys, key = i % kKeys;
-      const std::int64_t a = tile_a * kTile + layer, b = tile_b * kTile + layer, j = begin + key;
-      const bool in = j < p.n_tokens;
-      rows_a[layer][key] = in && a < p.n_layers
-                               ? 0.5f * to_float(base[a * p.layer_stride + j * p.token_stride])
-                               : 0.0f;
-      rows_b[layer][key] = in && b < p.n_layers
-                               ? 0.5f * to_float(base[b * p.layer_stride + j * p.token_stride])
-                               : 0.0f;
-    }
-    __syncthreads();
-    float partial[kOwned] = {};
-    for (int key = 0; key < kKeys; ++key) {
-      const float b = rows_b[column][key];
+  // What lies behind the last layer or key is read as that one, and not used.
+  const T *of_a[kTile], *of_b[kTile];
 #pragma unroll
-      for (int i = 0; i < kOwned; ++i)
-        partial[i] += x_log2_x(rows_a[first_row + i * kRowsApart][key] + b);
-    }
-#pragma unroll
-    for (int i = 0; i < kOwned; ++i) totals[i] += static_cast<double>(partial[i]);
-    __syncthreads();
+  for (int i = 0; i < kTile; ++i) {
+    of_a[i] = base + min(p.n_layers - 1, tile_a * kTile + i) * p.layer_stride;
+    of_b[i] = base + min(p.n_layers - 1, tile_b * kTile + i) * p.layer_stride;
   }
-  const std::int64_t b = tile_b * kTile + column;
+  // The next key's numbers are under way while a key's are worked on.
+  T next_a[kTile], next_b[kTile];
+  const auto fetch = [&](std::int64_t j) {
+    const std::int64_t at = min(p.n_tokens - 1, j) * p.token_stride;
 #pragma unroll
-  for (int i = 0; i < kOwned; ++i) {
-    const std::int64_t a = tile_a * kTile + first_row + i * kRowsApart;
+    for (int i = 0; i < kTile; ++i) {
+      next_a[i] = of_a[i][at];
+      next_b[i] = of_b[i][at];
+    }
+  };
+  double first = 0, second = 0;  // of pairs `lane` and `lane` + 32
+  if (p.n_tokens > 0) fetch(lane);
+  for (std::int64_t begin = 0; begin < p.n_tokens; begin += kWarp * kRun) {
+    float sums[kPairs] = {};
+    const std::int64_t end = min(p.n_tokens, begin + kWarp * kRun);
+#pragma unroll 1
+    for (std::int64_t j = begin + lane; j < end; j += kWarp) {
+      float a[kTile], b[kTile];
+#pragma unroll
+      for (int i = 0; i < kTile; ++i) {
+        a[i] = 0.5f * to_float(next_a[i]);
+        b[i] = 0.5f * to_float(next_b[i]);
+      }
+      fetch(j + kWarp);
+#pragma unroll
+      for (int i = 0; i < kTile; ++i)
+#pragma unroll
+        for (int k = 0; k <= i; ++k) sums[i * kTile + k] += x_log2_x(a[i] + b[k]);
+      if (tile_a == tile_b) continue;  // where the other half is the same
+#pragma unroll
+      for (int i = 0; i < kTile; ++i)
+#pragma unroll
+        for (int k = i + 1; k < kTile; ++k) sums[i * kTile + k] += x_log2_x(a[i] + b[k]);
+    }
+    join_lanes(sums);
+    first += static_cast<double>(sums[0]);
+    second += static_cast<double>(sums[1]);
+  }
+  const auto put = [&](int pair, double sum) {
+    const std::int64_t a = tile_a * kTile + pair / kTile, b = tile_b * kTile + pair % kTile;
     if (a < p.n_layers && b <= a)
-      p.sums[(static_cast<std::int64_t>(blockIdx.x) * p.n_layers + a) * p.n_layers + b] = totals[i];
-  }
+      p.sums[(static_cast<std::int64_t>(blockIdx.x) * p.n_layers + a) * p.n_layers + b] = sum;
+  };
+  put(lane, first);
+  put(lane + kWarp, second);
 }
 
 /// One thread for each (head, a, b): the divergences of its rows in order, and their mean.
@@ -101,13 +139,13 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
   const auto [n_layers, n_heads, q_rows, n_tokens] = io.probs.sizes;
   if (n_layers == 0 || n_heads == 0) return;
   const Scratch<double> sums(n_heads * q_rows * n_layers * n_layers, stream);
-  const std::int64_t tiles = (n_layers + kTile - 1) / kTile;
+  const std::int64_t side = (n_layers + kTile - 1) / kTile, tiles = side * (side + 1) / 2;
   if (q_rows > 0) {
-    if (tiles > 65535)
-      fail(ErrorCode::unsupported, "js_divergence on CUDA takes at most ", 65535 * kTile,
-           " layers, got ", n_layers);
-    const dim3 grid(grid_blocks("js_sums", n_heads * q_rows), static_cast<unsigned>(tiles),
-                    static_cast<unsigned>(tiles));
+    const std::int64_t blocks = (tiles + kWarps - 1) / kWarps;
+    if (blocks > 65535)
+      fail(ErrorCode::unsupported, "js_divergence on CUDA takes at most 6000 layers, got ",
+           n_layers);
+    const dim3 grid(grid_blocks("js_sums", n_heads * q_rows), static_cast<unsigned>(blocks));
     with_type(io.probs.type, [&](auto zero) {
       using T = decltype(zero);
       const JsParams<T> params = {static_cast<const T*>(io.probs.data),
@@ -120,7 +158,7 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
                                   io.probs.strides[2],
                                   io.probs.strides[3],
                                   sums.data()};
-      launch("js_sums", js_sums<T>, {grid, kThreads, stream}, params);
+      launch("js_sums", js_sums<T>, {grid, kWarp * kWarps, stream}, params);
     });
   }
   const std::int64_t outputs = n_heads * n_layers * n_layers;

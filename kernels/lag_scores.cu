@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three kernels for each lag: the range of every channel in every partition (a thread a channel),
-// the deviation of every token (a warp a token), the softmax of every partition and the sum of keys
+// Three kernels for each lag: the range of every channel in every partition (a lane a channel), the
+// deviation of every token (a warp a token), the softmax of every partition and the sum of keys
 // and values (a block a partition). Sums are trees of fixed shape.
 #include <algorithm>
 #include <math_constants.h>
@@ -14,6 +14,7 @@ inline namespace lag_scores_cu {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+constexpr std::int64_t kPart = 128;  // tokens of a block of token_deviations
 
 /// Keys or values: [n_heads, n_tokens, dim].
 template <class T>
@@ -36,46 +37,72 @@ struct Cut {
 };
 
 /// Minimum and 1 / (max - min) of the reference's channels; NaN where a value is not finite. Block
-/// (partition, head).
+/// (partition, head, 32 channels): a lane has a channel, a warp every eighth token.
 template <class T>
 __global__ void __launch_bounds__(kThreads) channel_ranges(Source<T> x, Cut cut, float2* ranges) {
+  __shared__ float lows[kWarps][32], highs[kWarps][32], odds[kWarps][32];
   const std::int64_t partition = blockIdx.x, head = blockIdx.y;
   const std::int64_t begin = cut.sink + partition * cut.lag + cut.shift;
-  for (std::int64_t c = threadIdx.x; c < x.dim; c += kThreads) {
-    float low = CUDART_INF_F, high = -CUDART_INF_F, odd = 0;
-    for (std::int64_t t = 0; t < cut.lag; ++t) {
-      const float value = x.at(head, begin + t, c);
-      low = fminf(low, value);
-      high = fmaxf(high, value);
-      odd += value * 0.0f;
-    }
-    const float width = high - low;
-    const float inverse = width < 0x1p-126f ? 0.0f : 1.0f / width;
-    ranges[(head * cut.partitions + partition) * x.dim + c] = make_float2(low, inverse + odd);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.z) * 32 + lane;
+  float low = CUDART_INF_F, high = -CUDART_INF_F, odd = 0;
+  for (std::int64_t t = warp; c < x.dim && t < cut.lag; t += kWarps) {
+    const float value = x.at(head, begin + t, c);
+    low = fminf(low, value);
+    high = fmaxf(high, value);
+    odd += value * 0.0f;
   }
+  lows[warp][lane] = low;
+  highs[warp][lane] = high;
+  odds[warp][lane] = odd;
+  __syncthreads();
+  if (warp != 0 || c >= x.dim) return;
+  for (int w = 1; w < kWarps; ++w) {
+    low = fminf(low, lows[w][lane]);
+    high = fmaxf(high, highs[w][lane]);
+    odd += odds[w][lane];
+  }
+  const float width = high - low;
+  const float inverse = width < 0x1p-126f ? 0.0f : 1.0f / width;
+  ranges[(head * cut.partitions + partition) * x.dim + c] = make_float2(low, inverse + odd);
 }
 
-/// deviations[head, partitions * lag]: a warp a token.
-template <class T>
+/// deviations[head, partitions * lag]. Block (partition, head, kPart tokens): a warp takes every
+/// eighth token, a lane kEach of its channels, whose ranges it keeps.
+template <class T, int kEach>
 __global__ void __launch_bounds__(kThreads)
     token_deviations(Source<T> x, Cut cut, const float2* ranges, float* deviations) {
-  const std::int64_t of_head = cut.partitions * cut.lag;
-  const std::int64_t index = global_thread() / 32;
-  if (index >= cut.n_heads * of_head) return;  // a whole warp leaves
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const std::int64_t head = index / of_head, token = index % of_head;
-  const float2* range = ranges + (head * cut.partitions + token / cut.lag) * x.dim;
-  float sum = 0;
-  for (std::int64_t c = lane; c < x.dim; c += 32)
-    sum += (x.at(head, cut.sink + token, c) - range[c].x) * range[c].y;
-  const float mean = warp_sum(sum) / static_cast<float>(x.dim);
-  float squares = 0;
-  for (std::int64_t c = lane; c < x.dim; c += 32) {
-    const float off = (x.at(head, cut.sink + token, c) - range[c].x) * range[c].y - mean;
-    squares = fmaf(off, off, squares);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t partition = blockIdx.x, head = blockIdx.y;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.z) * kPart;
+  const std::int64_t end = min(cut.lag, first + kPart);
+  const float2* of_channel = ranges + (head * cut.partitions + partition) * x.dim;
+  float2 range[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    range[i] = lane + 32 * i < x.dim ? of_channel[lane + 32 * i] : make_float2(0, 0);
+  for (std::int64_t t = first + warp; t < end; t += kWarps) {
+    const std::int64_t token = partition * cut.lag + t;
+    float scaled[kEach], sum = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      scaled[i] = 0;
+      if (lane + 32 * i < x.dim)
+        scaled[i] = (x.at(head, cut.sink + token, lane + 32 * i) - range[i].x) * range[i].y;
+      sum += scaled[i];
+    }
+    const float mean = warp_sum(sum) / static_cast<float>(x.dim);
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const float off = lane + 32 * i < x.dim ? scaled[i] - mean : 0.0f;
+      squares = fmaf(off, off, squares);
+    }
+    squares = warp_sum(squares);
+    if (lane == 0)
+      deviations[head * cut.partitions * cut.lag + token] =
+          sqrtf(squares / static_cast<float>(x.dim - 1));
   }
-  squares = warp_sum(squares);
-  if (lane == 0) deviations[index] = sqrtf(squares / static_cast<float>(x.dim - 1));
 }
 
 /// What makes a deviation of a partition its softmax: exp(deviation - top) * norm.
@@ -130,18 +157,30 @@ unsigned blocks_of_warps(std::int64_t warps) {
   return grid_blocks("lag_scores", (warps + kWarps - 1) / kWarps);
 }
 
+/// Calls fn with how many channels a lane has, as a constant.
+template <class Fn>
+void with_channels(std::int64_t dim, Fn&& fn) {
+  if (dim <= 4 * 32) return fn(std::integral_constant<int, 4>{});
+  if (dim <= 16 * 32) return fn(std::integral_constant<int, 16>{});
+  if (dim <= 32 * 32) return fn(std::integral_constant<int, 32>{});
+  fail(ErrorCode::unsupported, "the CUDA body takes at most 1024 channels, got ", dim);
+}
+
 void score_deviations(const AnyView<3>& x, const Cut& cut, float* deviations, cudaStream_t stream) {
   const Scratch<float2> ranges(cut.n_heads * cut.partitions * x.sizes[2], stream);
-  const dim3 partitions(grid_blocks("channel_ranges", cut.partitions),
-                        static_cast<unsigned>(cut.n_heads));
-  const unsigned tokens = blocks_of_warps(cut.n_heads * cut.partitions * cut.lag);
+  const auto blocks = [&](std::int64_t of_partition, std::int64_t each) {
+    return dim3(grid_blocks("lag_scores", cut.partitions), static_cast<unsigned>(cut.n_heads),
+                static_cast<unsigned>((of_partition + each - 1) / each));
+  };
   with_type(x.type, [&](auto zero) {
     using T = decltype(zero);
     const auto source = source_of<T>(x);
-    launch("channel_ranges", channel_ranges<T>, {partitions, kThreads, stream}, source, cut,
-           ranges.data());
-    launch("token_deviations", token_deviations<T>, {tokens, kThreads, stream}, source, cut,
-           ranges.data(), deviations);
+    launch("channel_ranges", channel_ranges<T>, {blocks(x.sizes[2], 32), kThreads, stream}, source,
+           cut, ranges.data());
+    with_channels(x.sizes[2], [&](auto each) {
+      launch("token_deviations", token_deviations<T, each.value>,
+             {blocks(cut.lag, kPart), kThreads, stream}, source, cut, ranges.data(), deviations);
+    });
   });
 }
 

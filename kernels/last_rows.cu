@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two kernels. `row_scores`: a block is kKeys keys of one key head (a thread a key) and kRows of
-// the rows that read it; queries and slices of the keys pass through shared memory, scores in units
-// of log2 go to scratch. `row_statistics`: a block is one row; maximum, sums and weights with
-// reductions of fixed order.
+// Two kernels. `row_scores`: a block is 64 keys of one key head and 64 of the rows that read it;
+// scores in units of log2 go to scratch. `row_statistics`: a block is one row; maximum, sums and
+// weights with reductions of fixed order.
 #include <algorithm>
 #include <cfloat>
 #include <limits>
@@ -10,13 +9,11 @@
 
 #include "kernels/cuda_support.cuh"
 #include "kernels/last_rows_impl.hpp"
+#include "kernels/tile_products.cuh"
 
 namespace kvatlas::kernels::cuda {
 inline namespace last_rows_cu {
 
-constexpr int kKeys = 128;     // keys, and threads, of a block of row_scores
-constexpr int kRows = 8;       // rows of a block
-constexpr int kSlice = 32;     // channels in shared memory at a time
 constexpr int kThreads = 256;  // of row_statistics
 constexpr int kEntries = 8;    // grid entries of a launch
 constexpr int kRun = 32;       // weights that a thread adds in float32 before they go to float64
@@ -27,57 +24,42 @@ struct ScoreParams {
   std::int64_t query_strides[3], key_strides[3];
   std::int64_t group, q_rows, n_tokens, head_dim;
   std::int64_t row_blocks, key_blocks;  // of one key head
+  bool query_vectors, key_vectors;
   ScoreUnit unit;
   float* scores;  // [n_heads * q_rows, n_tokens]
 };
 
 template <class Q, class K>
-__global__ void __launch_bounds__(kKeys) row_scores(ScoreParams p) {
-  __shared__ float queries[kRows][kSlice];
-  __shared__ float keys[kKeys]
-                       [kSlice + 1];  // + 1: a thread reads its own row without bank conflicts
-  const Q* all_queries = static_cast<const Q*>(p.queries);
-  const K* all_keys = static_cast<const K*>(p.keys);
-  const std::int64_t first_key = blockIdx.x % p.key_blocks * kKeys;
-  const std::int64_t row_block = blockIdx.x / p.key_blocks % p.row_blocks;
+__global__ void __launch_bounds__(kTileThreads) row_scores(ScoreParams p) {
+  using P = TileProducts<Q, K>;
+  __shared__ typename P::Shared shared;
+  const std::int64_t j0 = blockIdx.x % p.key_blocks * kTileSide;
+  const std::int64_t m0 = blockIdx.x / p.key_blocks % p.row_blocks * kTileSide;
   const std::int64_t kv_head = blockIdx.x / p.key_blocks / p.row_blocks;
   const std::int64_t rows = p.group * p.q_rows;  // that read this key head
-  const int thread = static_cast<int>(threadIdx.x);
-  float sums[kRows] = {};
-  for (std::int64_t slice = 0; slice < p.head_dim; slice += kSlice) {
-    for (int i = thread; i < kRows * kSlice; i += kKeys) {
-      const std::int64_t m = row_block * kRows + i / kSlice, k = slice + i % kSlice;
-      float value = 0;
-      if (m < rows && k < p.head_dim)
-        value = to_float(all_queries[(kv_head * p.group + m / p.q_rows) * p.query_strides[0] +
-                                     m % p.q_rows * p.query_strides[1] + k * p.query_strides[2]]);
-      queries[i / kSlice][i % kSlice] = value;
-    }
-    for (int i = thread; i < kKeys * kSlice; i += kKeys) {
-      const std::int64_t j = first_key + i / kSlice, k = slice + i % kSlice;
-      float value = 0;
-      if (j < p.n_tokens && k < p.head_dim)
-        value = to_float(
-            all_keys[kv_head * p.key_strides[0] + j * p.key_strides[1] + k * p.key_strides[2]]);
-      keys[i / kSlice][i % kSlice] = value;
-    }
-    __syncthreads();
-    const int channels =
-        static_cast<int>(p.head_dim - slice < kSlice ? p.head_dim - slice : kSlice);
-    for (int k = 0; k < channels; ++k) {
-      const float key = keys[thread][k];
+  const auto queries = [&](int row) {
+    return (kv_head * p.group + (m0 + row) / p.q_rows) * p.query_strides[0] +
+           (m0 + row) % p.q_rows * p.query_strides[1];
+  };
+  const auto keys = [&](int row) {
+    return kv_head * p.key_strides[0] + (j0 + row) * p.key_strides[1];
+  };
+  const auto count = [](std::int64_t left) {
+    return static_cast<int>(min(std::int64_t{kTileSide}, left));
+  };
+  P products;
+  products.take(TileRows{p.queries, queries, p.query_strides[2], p.query_vectors, count(rows - m0)},
+                TileRows{p.keys, keys, p.key_strides[2], p.key_vectors, count(p.n_tokens - j0)},
+                p.head_dim, Held::nothing, shared);
+  products.scale(p.unit);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sums[r] = fmaf(queries[r][k], key, sums[r]);
-    }
-    __syncthreads();
-  }
-  const std::int64_t j = first_key + thread;
-  if (j >= p.n_tokens) return;
+  for (int r = 0; r < P::kRows; ++r) {
+    const std::int64_t m = m0 + P::row(r);
+    if (m >= rows) continue;
+    float* to = p.scores + (kv_head * rows + m) * p.n_tokens;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const std::int64_t m = row_block * kRows + r;
-    if (m >= rows) break;
-    p.scores[(kv_head * rows + m) * p.n_tokens + j] = p.unit(sums[r]);
+    for (int c = 0; c < P::kColumns; ++c)
+      if (j0 + P::column(c) < p.n_tokens) to[j0 + P::column(c)] = products.dot[r][c];
   }
 }
 
@@ -197,8 +179,8 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   const std::int64_t n_kv_heads = io.keys.sizes[0], n_tokens = io.keys.sizes[1];
   if (n_heads == 0 || q_rows == 0) return;
   const std::int64_t group = n_heads / n_kv_heads,
-                     row_blocks = (group * q_rows + kRows - 1) / kRows,
-                     key_blocks = (n_tokens + kKeys - 1) / kKeys;
+                     row_blocks = (group * q_rows + kTileSide - 1) / kTileSide,
+                     key_blocks = (n_tokens + kTileSide - 1) / kTileSide;
   const unsigned score_blocks = grid_blocks("row_scores", n_kv_heads * row_blocks * key_blocks);
   const unsigned rows = grid_blocks("row_statistics", n_heads * q_rows);
   const Scratch<float> scores(n_heads * q_rows * n_tokens, stream);
@@ -207,6 +189,8 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   of_scores.keys = io.keys.data;
   copy(io.queries.strides, of_scores.query_strides);
   copy(io.keys.strides, of_scores.key_strides);
+  of_scores.query_vectors = in_vectors(io.queries);
+  of_scores.key_vectors = in_vectors(io.keys);
   of_scores.group = group;
   of_scores.q_rows = q_rows;
   of_scores.n_tokens = n_tokens;
@@ -216,8 +200,8 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   of_scores.unit = score_unit(io.scale, io.soft_cap);
   of_scores.scores = scores.data();
   with_types(io.queries.type, io.keys.type, [&](auto query, auto key) {
-    launch("row_scores", row_scores<decltype(query), decltype(key)>, {score_blocks, kKeys, stream},
-           of_scores);
+    launch("row_scores", row_scores<decltype(query), decltype(key)>,
+           {score_blocks, kTileThreads, stream}, of_scores);
   });
   StatisticParams params{};
   params.scores = scores.data();

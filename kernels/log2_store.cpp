@@ -101,16 +101,23 @@ namespace kvatlas::kernels {
 
 HWY_EXPORT(log2_piece);
 
-void log2_store(const Log2Store& io) {
-  obey_cpu_environment();
-  const int outputs = (io.as_float != nullptr) + (io.as_half != nullptr) + (io.as_code != nullptr);
-  if (io.count < 0 || !(io.least >= 0x1p-126f) || (io.count > 0 && (!io.shares || outputs != 1)))
-    fail(ErrorCode::usage,
-         "log2_store needs shares, a normal number as the least, and one of its three outputs");
+namespace {
+
+void on_cpu(const Log2Store& io) {
   constexpr std::int64_t kPiece = 1 << 15;
   parallel_for((io.count + kPiece - 1) / kPiece, [&](std::int64_t task, int) {
     HWY_DYNAMIC_DISPATCH(log2_piece)(io, task * kPiece, std::min(io.count, (task + 1) * kPiece));
   });
+}
+
+}  // namespace
+
+void log2_store(const Log2Store& io, const Exec& exec) {
+  const int outputs = (io.as_float != nullptr) + (io.as_half != nullptr) + (io.as_code != nullptr);
+  if (io.count < 0 || !(io.least >= 0x1p-126f) || (io.count > 0 && (!io.shares || outputs != 1)))
+    fail(ErrorCode::usage,
+         "log2_store needs shares, a normal number as the least, and one of its three outputs");
+  run_body(choose(exec, io.memory), exec, io, on_cpu, on_cpu, KVATLAS_CUDA_BODY(log2_store));
 }
 
 }  // namespace kvatlas::kernels

@@ -28,60 +28,81 @@ __device__ inline Digit digit_of(int pass) {
   return {0, 1024, 0xfffffc00u};
 }
 
-/// The sum of `value` over the threads before this one; `total` the sum over all. kSelectThreads
-/// ints of scratch.
-__device__ inline int scan(int value, int* shared, int& total) {
-  const int thread = static_cast<int>(threadIdx.x);
-  shared[thread] = value;
-  __syncthreads();
-  for (int step = 1; step < kSelectThreads; step *= 2) {
-    const int other = thread >= step ? shared[thread - step] : 0;
-    __syncthreads();
-    shared[thread] += other;
-    __syncthreads();
+/// The sum of `value` over the threads before this one; `total` the sum over all. `shared`: a place
+/// for each warp of the block's kSelectThreads threads, all of which must call it.
+template <class T>
+__device__ T scan(T value, T* shared, T& total) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  T sum = value;
+  for (int step = 1; step < 32; step *= 2) {
+    const T other = __shfl_sync(~0u, sum, lane < step ? lane : lane - step);
+    if (lane >= step) sum += other;
   }
-  total = shared[kSelectThreads - 1];
-  const int before = shared[thread] - value;
+  if (lane == 31) shared[warp] = sum;
+  __syncthreads();
+  T before = sum - value;
+  total = 0;
+  for (int w = 0; w < kSelectThreads / 32; ++w) {
+    if (w < warp) before += shared[w];
+    total += shared[w];
+  }
   __syncthreads();
   return before;
 }
 
+/// The search for a k-th largest key, a digit at a time: its leading bits, and its rank among the
+/// keys that share them. A rank of 0 takes nothing.
+struct Search {
+  std::uint32_t prefix;
+  std::int64_t rank;
+};
+
+/// Takes the digit in which the rank lies. counts: how many keys that share the known bits have
+/// each digit. All threads of a block of kSelectThreads must call it; `search` is in shared memory.
+template <class Count>
+__device__ void take_digit(const Count* counts, const Digit& digit, Search& search) {
+  __shared__ std::int64_t sums[kSelectThreads / 32];
+  const int each = digit.count / kSelectThreads, first = static_cast<int>(threadIdx.x) * each;
+  const std::int64_t rank = search.rank;
+  std::int64_t own = 0, all = 0;
+  for (int i = 0; i < each; ++i) own += static_cast<std::int64_t>(counts[first + i]);
+  const std::int64_t before = scan(own, sums, all), above = all - before - own;
+  if (rank > above && rank <= above + own) {
+    std::int64_t left = rank - above;
+    int taken = first + each - 1;
+    for (; left > static_cast<std::int64_t>(counts[taken]); --taken)
+      left -= static_cast<std::int64_t>(counts[taken]);
+    search = {search.prefix | static_cast<std::uint32_t>(taken) << digit.shift, left};
+  }
+  __syncthreads();
+}
+
 /// A block of kSelectThreads calls take(rank, j), ranks ascending with j, for the `k` largest of
-/// value_at(0 .. n - 1); of equal ones the earlier. Uses about 10 KiB of shared memory; all threads
-/// must call it.
+/// value_at(0 .. n - 1), k <= n; of equal ones the earlier. Uses 9 KiB of shared memory; all
+/// threads must call it.
 template <class ValueAt, class Take>
 __device__ void select_largest(std::int64_t n, std::int64_t k, ValueAt value_at, Take take) {
   __shared__ unsigned int counts[kDigits];
-  __shared__ int scratch[kSelectThreads];
-  __shared__ std::uint32_t prefix;
-  __shared__ std::int64_t rank;
+  __shared__ int scratch[kSelectThreads / 32];
+  __shared__ Search search;
   const int thread = static_cast<int>(threadIdx.x);
   if (k <= 0) return;
   __syncthreads();
-  if (thread == 0) {
-    prefix = 0;
-    rank = k;
-  }
+  if (thread == 0) search = {0, k};
   for (int pass = 0; pass < 3; ++pass) {
     const Digit digit = digit_of(pass);
-    for (int i = thread; i < kDigits; i += kSelectThreads) counts[i] = 0;
+    for (int i = thread; i < digit.count; i += kSelectThreads) counts[i] = 0;
     __syncthreads();
     for (std::int64_t j = thread; j < n; j += kSelectThreads) {
       const std::uint32_t key = key_of(value_at(j));
-      if ((key & digit.mask) == prefix)
+      if ((key & digit.mask) == search.prefix)
         atomicAdd(&counts[(key >> digit.shift) & (digit.count - 1)], 1u);
     }
     __syncthreads();
-    if (thread == 0) {
-      int taken = digit.count - 1;
-      for (; taken > 0 && rank > static_cast<std::int64_t>(counts[taken]); --taken)
-        rank -= static_cast<std::int64_t>(counts[taken]);
-      prefix |= static_cast<std::uint32_t>(taken) << digit.shift;
-    }
-    __syncthreads();
+    take_digit(counts, digit, search);
   }
-  const std::uint32_t threshold = prefix;
-  std::int64_t ties_left = rank, written = 0;
+  const std::uint32_t threshold = search.prefix;
+  std::int64_t ties_left = search.rank, written = 0;
   for (std::int64_t begin = 0; begin < n; begin += kSelectThreads) {
     const std::int64_t j = begin + thread;
     const std::uint32_t key = j < n ? key_of(value_at(j)) : 0;

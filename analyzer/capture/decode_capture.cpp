@@ -77,21 +77,21 @@ void SampleCapture::State::add_decode_masses(const AttentionInputs& in) {
   const std::int64_t H = config.n_heads;
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
   const auto on = float_on(in.query);
-  const at::Tensor mass = at::empty({P, H, 1}, on), proximal = at::empty({P, H, 1}, on),
-                   distant = at::empty({P, H, 1}, on);
+  const at::Tensor all = at::empty({3, P, H, 1}, on);
   kernels::LastRows io = rows_of(in);
   io.grid = settings.proximities;
-  io.mass = view_of<float, 3>(mass);
-  io.proximal_lse = view_of<float, 3>(proximal);
-  io.distant_lse = view_of<float, 3>(distant);
+  io.mass = view_of<float, 3>(all[0]);
+  io.proximal_lse = view_of<float, 3>(all[1]);
+  io.distant_lse = view_of<float, 3>(all[2]);
   kernels::last_rows(io);
-  const at::Tensor layer_mass = mass.to(at::kDouble).mean(1).to(at::kFloat).cpu();  // [P, 1]
+  const at::Tensor here = all.cpu();  // from the GPU at once
+  const at::Tensor layer_mass = here[0].to(at::kDouble).mean(1).to(at::kFloat);  // [P, 1]
   const auto stored = array(name::kGeneratedMass).values<float>();
   for (std::int64_t p = 0; p < P; ++p) {
     if (step == 0) {
-      store(mass.select(0, p), name::kDecodeMass, {p, in.layer});
-      store(proximal.select(0, p), name::kDecodeProximalLse, {p, in.layer});
-      store(distant.select(0, p), name::kDecodeDistantLse, {p, in.layer});
+      store(here[0][p], name::kDecodeMass, {p, in.layer});
+      store(here[1][p], name::kDecodeProximalLse, {p, in.layer});
+      store(here[2][p], name::kDecodeDistantLse, {p, in.layer});
     }
     stored[(p * layers() + in.layer) * settings.generated + step] =
         layer_mass.const_data_ptr<float>()[p];

@@ -5,7 +5,10 @@
 #include <numeric>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/stack.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "base/parallel.hpp"
@@ -24,14 +27,16 @@ using profile::KeepRule;
 using Kept = std::vector<std::uint8_t>;
 using Order = std::vector<std::int32_t>;
 
-/// Positions by score, the largest first, of equal ones the earlier first.
-Order by_score(const float* scores, std::int64_t count) {
+/// The `most` first positions by score, the largest first, of equal ones the earlier first.
+Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
   Order order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+  const auto end = order.begin() + std::clamp<std::int64_t>(most, 0, count);
+  std::partial_sort(order.begin(), end, order.end(), [&](std::int32_t a, std::int32_t b) {
     const auto left = kernels::rank_key(scores[a]), right = kernels::rank_key(scores[b]);
     return left != right ? left > right : a < b;
   });
+  order.erase(end, order.end());
   return order;
 }
 
@@ -52,17 +57,63 @@ class Keeper {
  public:
   Keeper(const SampleCapture::State& state, const AttentionInputs& in)
       : s_(state), layer_(in.layer), n_(state.n_tokens), kv_heads_(state.config.n_kv_heads) {
-    for (const auto& kind : s_.settings.window_kinds)
-      orders_.push_back(n_ > kind.window ? orders(s_.window_scores(kind, layer_, kv_heads_).cpu())
-                                         : std::vector<Order>());
+    for (std::size_t number = 0; number < s_.settings.window_kinds.size(); ++number) {
+      const auto& kind = s_.settings.window_kinds[number];
+      orders_.emplace_back();
+      if (n_ <= kind.window) continue;  // everything is kept
+      std::int64_t most = 0;
+      for (const KeepRule& selection : s_.selections)
+        if (by_window(selection) && selection.kind == number)
+          most = std::max(most, best_of(selection));
+      orders_.back() = orders(s_.window_scores(kind, layer_, kv_heads_).cpu(), most);
+    }
     const at::Tensor& columns = s_.column_sums[layer_];
-    if (columns.defined())
-      column_orders_ =
-          orders(columns.view({kv_heads_, s_.group(), n_}).to(at::kDouble).mean(1).to(at::kFloat));
+    if (columns.defined()) {
+      std::int64_t most = 0;  // the recent ones may be among the best and are passed over
+      for (const KeepRule& selection : s_.selections)
+        if (selection.method == KeepRule::Method::h2o) most = std::max(most, selection.budget);
+      column_orders_ = orders(
+          columns.view({kv_heads_, s_.group(), n_}).to(at::kDouble).mean(1).to(at::kFloat), most);
+    }
     lag_positions_.resize(s_.selections.size());
     for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
       if (!uncut(variant)) select_by_lag(variant, in);
   }
+
+  /// Copies from the GPU, all at once, because each copy waits for it.
+  void fetch_positions() {
+    std::vector<at::Tensor> there;
+    for (const at::Tensor& positions : lag_positions_)
+      if (positions.defined()) there.push_back(positions.flatten());
+    if (there.empty()) return;
+    const at::Tensor all = at::cat(there).cpu();
+    std::int64_t begin = 0;
+    for (at::Tensor& positions : lag_positions_) {
+      if (!positions.defined()) continue;
+      positions = all.narrow(0, begin, positions.numel()).view(positions.sizes());
+      begin += positions.numel();
+    }
+  }
+
+  /// What LagKV's selections keep of each KV head's attention [n_kv_heads, n_tokens + 1], without
+  /// the token itself: [selection][KV head], empty where a selection is none of LagKV's. On the
+  /// GPU, where the attention and the positions are, so that only the sums are copied from there.
+  std::vector<std::vector<double>> lag_masses(const at::Tensor& attention) const {
+    std::vector<std::vector<double>> masses(lag_positions_.size());
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& positions : lag_positions_)
+      if (positions.defined()) sums.push_back(attention.gather(1, positions).sum(1));
+    if (sums.empty()) return masses;
+    const at::Tensor all = at::stack(sums).cpu();
+    const double* next = all.const_data_ptr<double>();
+    for (std::size_t number = 0; number < masses.size(); ++number)
+      if (lag_positions_[number].defined()) {
+        masses[number].assign(next, next + kv_heads_);
+        next += kv_heads_;
+      }
+    return masses;
+  }
+  std::int64_t lag_tokens(std::size_t number) const { return lag_positions_[number].size(1); }
 
   Kept kept(std::size_t number, std::int64_t kv_head) const {
     const KeepRule& selection = s_.selections[number];
@@ -77,14 +128,11 @@ class Keeper {
       case KeepRule::Method::dynamickv: {
         const std::int64_t window = s_.settings.window_kinds[selection.kind].window;
         if (n_ <= window) return everything(n_);
-        const std::int64_t best = selection.method == KeepRule::Method::snapkv
-                                      ? selection.budget - window
-                                      : layer_budget(selection);
-        return best_and_recent(orders_[selection.kind][head], best, n_ - window, n_);
+        return best_and_recent(orders_[selection.kind][head], best_of(selection), n_ - window, n_);
       }
       case KeepRule::Method::h2o: {
         if (column_orders_.empty()) return {};
-        const std::int64_t best = selection.budget / 2;
+        const std::int64_t best = best_of(selection);
         return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
       }
       case KeepRule::Method::lagkv:
@@ -94,15 +142,25 @@ class Keeper {
   }
 
  private:
-  std::vector<Order> orders(const at::Tensor& scores) const {
+  std::vector<Order> orders(const at::Tensor& scores, std::int64_t most) const {
     std::vector<Order> out(static_cast<std::size_t>(kv_heads_));
     parallel_for(kv_heads_, [&](std::int64_t head, int) {
-      out[head] = by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1));
+      out[head] =
+          by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1), most);
     });
     return out;
   }
 
-  std::int64_t layer_budget(const KeepRule& selection) const {
+  static bool by_window(const KeepRule& selection) {
+    return selection.method == KeepRule::Method::snapkv ||
+           selection.method == KeepRule::Method::dynamickv;
+  }
+
+  /// How many tokens a selection takes by their scores.
+  std::int64_t best_of(const KeepRule& selection) const {
+    if (selection.method == KeepRule::Method::h2o) return selection.budget / 2;
+    if (selection.method == KeepRule::Method::snapkv)
+      return selection.budget - s_.settings.window_kinds[selection.kind].window;
     const auto& budgets = s_.settings.budgets;
     const auto number =
         std::find(budgets.begin(), budgets.end(), selection.budget) - budgets.begin();
@@ -148,7 +206,7 @@ class Keeper {
                          .lag = selection.lag,
                          .keep = selection.keep,
                          .positions = view_of<std::int64_t, 2>(positions)});
-      lag_positions_[number] = positions.cpu();
+      lag_positions_[number] = positions;
     }
   }
 
@@ -178,7 +236,7 @@ at::Tensor mean_row(const AttentionInputs& in, std::int64_t kv_heads) {
   kernels::LastRows io = rows_of(in);
   io.probs = view_of<float, 3>(row);
   kernels::last_rows(io);
-  return row.view({kv_heads, heads / kv_heads, keys}).to(at::kDouble).mean(1).cpu();
+  return row.view({kv_heads, heads / kv_heads, keys}).to(at::kDouble).mean(1);
 }
 
 }  // namespace
@@ -186,30 +244,44 @@ at::Tensor mean_row(const AttentionInputs& in, std::int64_t kv_heads) {
 void SampleCapture::State::add_kept(const AttentionInputs& in) {
   const std::int64_t n = n_tokens, K = config.n_kv_heads;
   const auto S = static_cast<std::int64_t>(selections.size());
-  const Keeper keeper(*this, in);
-  const at::Tensor attention = mean_row(in, K);
-  const auto mass = array(name::kKeptMass).values<float>();
-  const auto tokens = array(name::kKeptTokens).values<std::int32_t>();
   const std::int64_t mask_bytes = (n + 7) / 8;
   std::span<std::uint8_t> mask;
   if (with_maps && settings.maps)
     mask = array(name::kKeptMask, {S, layers(), K, mask_bytes}).values<std::uint8_t>();
+  Keeper keeper(*this, in);
+  const at::Tensor attention_there = mean_row(in, K), attention = attention_there.cpu();
+  std::vector<std::vector<double>> lag_masses;
+  if (!attention_there.is_cpu()) {
+    if (mask.empty())
+      lag_masses = keeper.lag_masses(attention_there);
+    else
+      keeper.fetch_positions();
+  }
+  const auto mass = array(name::kKeptMass).values<float>();
+  const auto tokens = array(name::kKeptTokens).values<std::int32_t>();
   parallel_for(S * K, [&](std::int64_t task, int) {
-    const std::int64_t number = task / K, head = task % K;
-    const Kept kept = keeper.kept(static_cast<std::size_t>(number), head);
-    if (kept.empty()) return;
-    const auto place = static_cast<std::size_t>(number * layers() + in.layer);
+    const std::int64_t head = task % K;
+    const auto number = static_cast<std::size_t>(task / K);
+    const auto place =
+        number * static_cast<std::size_t>(layers()) + static_cast<std::size_t>(in.layer);
     const auto of_head = place * static_cast<std::size_t>(K) + static_cast<std::size_t>(head);
     const double* weight = attention.const_data_ptr<double>() + head * (n + 1);
     double sum = weight[n];  // the token itself
     std::int32_t count = 0;
-    for (std::int64_t j = 0; j < n; ++j) {
-      if (kept[j] == 0) continue;
-      ++count;
-      sum += weight[j];
-      if (!mask.empty())
-        mask[of_head * static_cast<std::size_t>(mask_bytes) + static_cast<std::size_t>(j / 8)] |=
-            static_cast<std::uint8_t>(1 << (j % 8));
+    if (!lag_masses.empty() && !lag_masses[number].empty()) {
+      sum += lag_masses[number][head];
+      count = static_cast<std::int32_t>(keeper.lag_tokens(number));
+    } else {
+      const Kept kept = keeper.kept(number, head);
+      if (kept.empty()) return;
+      for (std::int64_t j = 0; j < n; ++j) {
+        if (kept[j] == 0) continue;
+        ++count;
+        sum += weight[j];
+        if (!mask.empty())
+          mask[of_head * static_cast<std::size_t>(mask_bytes) + static_cast<std::size_t>(j / 8)] |=
+              static_cast<std::uint8_t>(1 << (j % 8));
+      }
     }
     mass[of_head] = static_cast<float>(sum);
     if (head == 0) tokens[place] = count;

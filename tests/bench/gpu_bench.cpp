@@ -72,10 +72,13 @@ Limit device_logarithms() {
                              seconds_of(done([] { logarithms_on_device(); }));
   return {rate, "logarithms in registers"};
 }
-Limit device_multiply_adds() {
-  static const double rate = static_cast<double>(multiply_adds_on_device()) /
-                             seconds_of(done([] { multiply_adds_on_device(); }));
-  return {rate, "float32 multiply-adds in registers"};
+Limit device_products() {
+  static const double rate = [] {
+    constexpr std::int64_t kSide = 8192;
+    const auto a = numbers({kSide, kSide}), b = numbers({kSide, kSide});
+    return 2.0 * kSide * kSide * kSide / seconds_of(done([=] { at::matmul(a, b); }));
+  }();
+  return {rate, "LibTorch's matmul of 8192 x 8192"};
 }
 
 void add_last_rows(bool want_probs) {
@@ -183,7 +186,7 @@ void add_maps(bool maps) {
                arrays,
                1.0 * kHeads * kTokens * (kTokens + 1) * kHeadDim,
                "FLOP",
-               device_multiply_adds(),
+               device_products(),
                {{"FlashAttention, which multiplies by values too", done([=] {
                    at::_scaled_dot_product_flash_attention(query, key, key, 0.0, true);
                  })}}};

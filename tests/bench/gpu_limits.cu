@@ -43,9 +43,6 @@ __device__ void chains(Step step) {
 __global__ void take_logarithms() {
   chains([](float x) { return __log2f(x) + 2.5f; });
 }
-__global__ void multiply_and_add() {
-  chains([](float x) { return fmaf(x, 0.999f, 0.001f); });
-}
 
 constexpr std::int64_t kInRegisters =
     static_cast<std::int64_t>(kThreads) * kBlocks * kSteps * kChains;
@@ -63,12 +60,6 @@ std::int64_t logarithms_on_device() {
   take_logarithms<<<kBlocks, kThreads>>>();
   check(cudaGetLastError(), "take_logarithms");
   return kInRegisters;
-}
-
-std::int64_t multiply_adds_on_device() {
-  multiply_and_add<<<kBlocks, kThreads>>>();
-  check(cudaGetLastError(), "multiply_and_add");
-  return 2 * kInRegisters;
 }
 
 }  // namespace kvatlas::bench

@@ -15,7 +15,5 @@ void wait_for_device();
 void read_on_device(const float* values, std::int64_t count);
 /// So many logarithms by the special-function units, of values in registers.
 std::int64_t logarithms_on_device();
-/// So many float32 operations (a multiply-add is two) on values in registers.
-std::int64_t multiply_adds_on_device();
 
 }  // namespace kvatlas::bench

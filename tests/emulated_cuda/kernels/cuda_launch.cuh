@@ -19,7 +19,7 @@
 #undef __shared__
 #define __device__
 #define __global__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 // Blocks run one after the other, each on what the last one left there.
 #define __shared__ static
 

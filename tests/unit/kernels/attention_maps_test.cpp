@@ -126,6 +126,10 @@ const Case kCases[] = {
     {3, 1, 90, 40, 8, 2, 0, 0, 1, DType::f32, Layout::strided},
     {2, 1, 90, 64, 8, 2, 0, 0, 1, DType::f32, Layout::dense, DType::bf16},
     {1, 1, 200, 16, 100, 2, 0, 0, 1, DType::f16, Layout::strided, DType::f32},
+    {2, 1, 200, 128, 128, 2, 0, 0, 1, DType::bf16},
+    {1, 1, 150, 200, 16, 2, 0, 0, 1, DType::f16},
+    {2, 1, 130, 24, 8, 3, 30, 0, 1, DType::bf16},
+    {1, 1, 70, 5, 4, 2, 0, 0, 1, DType::f16},
     in_chunks({2, 1, 401, 32, 100, 2, 57}),
     in_chunks({1, 1, 900, 16, 500, 2, 100}),
     in_chunks({2, 1, 64, 128, 16, 2, 1}),
@@ -196,15 +200,18 @@ TEST_P(AttentionMapsTest, ThreadsDoNotChangeABit) {
 TEST_P(AttentionMapsTest, NonFiniteInputsSpoilOnlyTheirRowsAndColumns) {
   const Case c{1, 1, 60, 8, 4, 2};
   const std::vector<float> plain = Random(8).normals(c.n * c.dim);
-  for (const float bad : {std::nanf(""), kInf, -kInf}) {
-    for (const bool in_query : {true, false}) {
-      SCOPED_TRACE(testing::PrintToString(bad) + (in_query ? " in a query" : " in a key"));
-      auto q_values = plain, k_values = plain;
-      (in_query ? q_values : k_values)[17 * c.dim + 3] = bad;
-      const Tensor<3> q(q_values, {1, c.n, c.dim}, memory());
-      const Tensor<3> k(k_values, {1, c.n, c.dim}, memory());
-      const Maps want = run(c, {q.host, k.host, 0.4f}, kReference, Memory::host);
-      expect_maps(run(c, {q.view, k.view, 0.4f}, exec(), memory(), &want.lse), want);
+  for (const DType type : {DType::f32, DType::bf16}) {
+    for (const float bad : {std::nanf(""), kInf, -kInf}) {
+      for (const bool in_query : {true, false}) {
+        SCOPED_TRACE(testing::PrintToString(bad) +
+                     (in_query ? " in a query of " : " in a key of ") + dtype_name(type));
+        auto q_values = plain, k_values = plain;
+        (in_query ? q_values : k_values)[17 * c.dim + 3] = bad;
+        const Tensor<3> q(q_values, {1, c.n, c.dim}, memory(), type);
+        const Tensor<3> k(k_values, {1, c.n, c.dim}, memory(), type);
+        const Maps want = run(c, {q.host, k.host, 0.4f}, kReference, Memory::host);
+        expect_maps(run(c, {q.view, k.view, 0.4f}, exec(), memory(), &want.lse), want);
+      }
     }
   }
   // A spoilt row leaves the columns to its right and the rows above alone.

@@ -112,8 +112,8 @@ TEST_P(JsDivergenceTest, DisjointRowsAreOneApart) {
   probs[1200 + 5] = probs[1200 + 520] = 0.5f;                        // layer 2: half on each
   const auto js = run(s, probs).mean;
   EXPECT_EQ(js[0], 0);
-  EXPECT_EQ(js[1], 1);
-  EXPECT_EQ(js[3], 1);
+  EXPECT_FLOAT_EQ(js[1], 1);  // a GPU's logarithm of 2^-7 is not exact
+  EXPECT_FLOAT_EQ(js[3], 1);
   expect_near(js, reference(s, probs).mean);
 }
 

@@ -19,8 +19,23 @@ using testing_support::Guarded;
 using testing_support::kInf;
 using testing_support::Random;
 
-/// It has a CPU body only: on a GPU the maps' own logarithms are taken.
-class Log2Storing : public testing_support::KernelTest {};
+/// It has no reference body; the tests take the logarithms themselves.
+class Log2Storing : public testing_support::KernelTest {
+ protected:
+  /// The stored values of `in`, in the member of Log2Store that is given.
+  template <class T>
+  std::vector<T> stored(const std::vector<float>& in, T* Log2Store::*output,
+                        float least = 0x1p-126f) {
+    const auto count = static_cast<std::int64_t>(in.size());
+    const Guarded<float> from(in, memory());
+    const Guarded<T> to(count, T{0}, memory());
+    Log2Store io{.shares = from.data(), .count = count, .least = least, .memory = memory()};
+    io.*output = to.data();
+    log2_store(io, exec());
+    EXPECT_TRUE(to.intact());
+    return to.values();
+  }
+};
 
 std::vector<float> shares(std::int64_t count) {
   Random random(3);
@@ -33,16 +48,9 @@ std::vector<float> shares(std::int64_t count) {
 TEST_P(Log2Storing, IsTheLogarithmInEveryType) {
   for (const std::int64_t count : {0, 1, 3, 16, 17, 1000, 70001}) {
     const auto in = shares(count);
-    Guarded<float> floats(count, 0.0f);
-    Guarded<std::uint16_t> halves(count, std::uint16_t{0});
-    log2_store({.shares = in.data(), .count = count, .as_float = floats.data()});
-    log2_store({.shares = in.data(), .count = count, .as_half = halves.data()});
-    Guarded<std::uint8_t> codes(count, std::uint8_t{0});
-    log2_store({.shares = in.data(), .count = count, .as_code = codes.data()});
-    EXPECT_TRUE(floats.intact() && halves.intact() && codes.intact());
-    const auto got = floats.values();
-    const auto bits = halves.values();
-    const auto bytes = codes.values();
+    const auto got = stored(in, &Log2Store::as_float);
+    const auto bits = stored(in, &Log2Store::as_half);
+    const auto bytes = stored(in, &Log2Store::as_code);
     for (std::size_t i = 0; i < in.size(); ++i) {
       ASSERT_EQ(bits[i], float_to_f16(got[i])) << in[i];
       // No share is off by more than half a step, and what has no code is less than half of one
@@ -63,8 +71,7 @@ TEST_P(Log2Storing, IsTheLogarithmInEveryType) {
 
 TEST_P(Log2Storing, KeepsWhatIsSpecial) {
   const std::vector<float> in = {0, 1, 0.5f, std::nanf(""), 0x1p-126f, 1e-45f};
-  std::vector<float> out(in.size());
-  log2_store({.shares = in.data(), .count = 6, .as_float = out.data()});
+  const auto out = stored(in, &Log2Store::as_float);
   EXPECT_EQ(out[0], -kInf);
   EXPECT_EQ(out[1], 0);
   EXPECT_EQ(out[2], -1);
@@ -75,11 +82,10 @@ TEST_P(Log2Storing, KeepsWhatIsSpecial) {
 
 TEST_P(Log2Storing, CodesOfWhatIsSpecial) {
   const std::vector<float> in = {0, 1, 0.5f, std::nanf(""), 0x1p-31f, 0x1p-32f, 1e-45f, 1.00001f};
-  std::vector<std::uint8_t> out(in.size());
-  log2_store({.shares = in.data(), .count = 8, .as_code = out.data()});
+  const auto out = stored(in, &Log2Store::as_code);
   EXPECT_EQ(out, (std::vector<std::uint8_t>{0, 254, 246, 255, 6, 0, 0, 254}));
-  log2_store({.shares = in.data(), .count = 8, .least = 0x1p-24f, .as_code = out.data()});
-  EXPECT_EQ(out, (std::vector<std::uint8_t>{0, 254, 246, 255, 0, 0, 0, 254}));
+  EXPECT_EQ(stored(in, &Log2Store::as_code, 0x1p-24f),
+            (std::vector<std::uint8_t>{0, 254, 246, 255, 0, 0, 0, 254}));
   EXPECT_EQ(share_code::share_of(0), 0);
   EXPECT_EQ(share_code::share_of(254), 1);
   EXPECT_EQ(share_code::share_of(246), 0.5f);
@@ -89,7 +95,6 @@ TEST_P(Log2Storing, CodesOfWhatIsSpecial) {
     const auto byte = static_cast<std::uint8_t>(code);
     EXPECT_EQ(share_code::code_of(share_code::share_of(byte)), byte);
   }
-  log2_store({.shares = in.data(), .count = 8, .as_code = out.data()});
   for (std::size_t i = 0; i < in.size(); ++i)
     EXPECT_EQ(share_code::code_of(in[i]), out[i]) << in[i];
 }
@@ -106,6 +111,9 @@ TEST_P(Log2Storing, WantsOneOutput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, Log2Storing, testing::ValuesIn(testing_support::cpu_bodies()),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Gpu, Log2Storing,
+                         testing::Values(testing_support::Body{Backend::cuda, ""}),
                          testing::PrintToStringParamName());
 
 }  // namespace
