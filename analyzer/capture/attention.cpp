@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <limits>
 
+#include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -16,9 +20,62 @@
 #include <ATen/ops/where.h>
 
 #include "analyzer/capture/ops_impl.hpp"
+#include "analyzer/capture/tensors-inl.hpp"
+#include "kernels/causal_attention.hpp"
 
 namespace kvatlas::capture {
 namespace {
+
+/// Rows [n, n_heads, head_dim] of attention to keys alone, with the share that sinks take.
+Attended with_sinks(const at::Tensor& rows, const at::Tensor& logsumexp, const at::Tensor& sinks) {
+  const std::vector<std::int64_t> joined = {rows.size(0), rows.size(1) * rows.size(2)};
+  if (!sinks.defined()) return {rows.view(joined), logsumexp};
+  const at::Tensor of_sinks = sinks.unsqueeze(1);
+  // The keys' share of what keys and sink take together.
+  const at::Tensor of_keys = at::sigmoid(logsumexp - of_sinks).t();
+  const at::Tensor scaled = rows * of_keys.unsqueeze(-1).to(rows.scalar_type());
+  return {scaled.view(joined), at::logaddexp(logsumexp, of_sinks).contiguous()};
+}
+
+/// By our own kernel, which knows windows and soft caps and leaves out what lies behind the
+/// diagonal.
+Attended attend_in_float(const Attention& io) {
+  const std::int64_t n_heads = io.query.size(0), n = io.query.size(1);
+  const at::Tensor out = at::empty({n, n_heads, io.value.size(2)}, io.query.options());
+  const at::Tensor logsumexp = at::empty({n_heads, n}, io.query.options());
+  kernels::causal_attention({.queries = view_of<const float, 3>(io.query),
+                             .keys = view_of<const float, 3>(io.key),
+                             .values = view_of<const float, 3>(io.value),
+                             .scale = static_cast<float>(io.scale),
+                             .soft_cap = static_cast<float>(io.softcap),
+                             .window = io.window,
+                             .out = view_of<float, 3>(out),
+                             .lse = view_of<float, 2>(logsumexp)});
+  return with_sinks(out, logsumexp, io.sinks);
+}
+
+/// What scaled_dot_product_attention() does, and of its kernels that know it the log-sum-exp of
+/// each row, which it throws away.
+std::pair<at::Tensor, at::Tensor> attend_on_gpu(const at::Tensor& query, const at::Tensor& key,
+                                                const at::Tensor& value, double scale,
+                                                bool shared_keys) {
+  const auto kernel = static_cast<at::SDPBackend>(
+      at::_fused_sdp_choice(query, key, value, std::nullopt, 0.0, true, scale, shared_keys));
+  if (kernel == at::SDPBackend::cudnn_attention) {
+    const auto all = at::_scaled_dot_product_cudnn_attention(query, key, value, std::nullopt, true,
+                                                             0.0, true, false, scale);
+    return {std::get<0>(all), std::get<1>(all)};
+  }
+  // Others are padded first.
+  if (kernel == at::SDPBackend::flash_attention && query.size(3) % 8 == 0) {
+    const auto all =
+        at::_scaled_dot_product_flash_attention(query, key, value, 0.0, true, false, scale);
+    return {std::get<0>(all), std::get<1>(all)};
+  }
+  return {at::scaled_dot_product_attention(query, key, value, std::nullopt, 0.0, true, scale,
+                                           shared_keys),
+          {}};
+}
 
 /// All of a prompt at once, nothing but the causal mask: LibTorch's flash attention.
 Attended attend_causal(const Attention& io) {
@@ -31,20 +88,14 @@ Attended attend_causal(const Attention& io) {
     const at::Tensor value = io.value.unsqueeze(1).expand({n_kv_heads, group, n, head_dim});
     const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, true, std::nullopt, io.scale);
-    const at::Tensor lse = logsumexp.reshape({n_heads, n});
-    const at::Tensor rows = out.permute({2, 0, 1, 3});  // [n, K, group, d]
-    if (!io.sinks.defined()) return {rows.reshape({n, n_heads * head_dim}), lse};
-    // The keys' share of what keys and sink take together.
-    const at::Tensor of_keys = at::sigmoid(lse - io.sinks.unsqueeze(1)).t();
-    const at::Tensor scaled =
-        rows.reshape({n, n_heads, head_dim}) * of_keys.unsqueeze(-1).to(rows.scalar_type());
-    return {scaled.view({n, n_heads * head_dim}),
-            at::logaddexp(lse, io.sinks.unsqueeze(1)).contiguous()};
+    return with_sinks(
+        out.permute({2, 0, 1, 3}).reshape({n, n_heads, head_dim}),  // [n, K, group, d]
+        logsumexp.reshape({n_heads, n}), io.sinks);
   }
-  const at::Tensor out = at::scaled_dot_product_attention(
-      io.query.unsqueeze(0), io.key.unsqueeze(0), io.value.unsqueeze(0), std::nullopt, 0.0, true,
-      io.scale, group > 1);
-  return {out.squeeze(0).transpose(0, 1).reshape({n, n_heads * head_dim}), {}};
+  const auto [out, logsumexp] = attend_on_gpu(io.query.unsqueeze(0), io.key.unsqueeze(0),
+                                              io.value.unsqueeze(0), io.scale, group > 1);
+  return {out.squeeze(0).transpose(0, 1).reshape({n, n_heads * head_dim}),
+          logsumexp.defined() ? logsumexp.reshape({n_heads, n}) : logsumexp};
 }
 
 /// All of a prompt at once, each chunk for itself.
@@ -171,10 +222,15 @@ Attended attend_blocks(const Attention& io) {
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
-  const bool plain = io.softcap == 0.0 && !io.proximal && !io.shared && !io.seen &&
-                     (io.window.chunks || io.window.first_key(n_all - 1) == 0);
+  const bool causal = !io.proximal && !io.shared && !io.seen && n > 1;
+  // Of a few rows behind a long prompt most lanes of the kernel would be idle.
+  if (causal && io.query.is_cpu() && io.query.scalar_type() == at::kFloat &&
+      (n == n_all || n >= 16))
+    return attend_in_float(io);
+  const bool plain =
+      causal && io.softcap == 0.0 && (io.window.chunks || io.window.first_key(n_all - 1) == 0);
   const bool flash = io.query.is_cpu() || !io.sinks.defined();
-  if (!plain || !flash || n != n_all || n == 1) return attend_blocks(io);
+  if (!plain || !flash || n != n_all) return attend_blocks(io);
   return io.window.first_key(n - 1) == 0 ? attend_causal(io) : attend_chunks(io);
 }
 

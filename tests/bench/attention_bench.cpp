@@ -3,8 +3,10 @@
 // SmolLM2-135M, large Llama-3-8B.
 #include <array>
 #include <cmath>
+#include <string>
 
 #include "kernels/attention_maps.hpp"
+#include "kernels/causal_attention.hpp"
 #include "kernels/js_divergence.hpp"
 #include "kernels/last_rows.hpp"
 #include "kernels/window_scores.hpp"
@@ -166,6 +168,30 @@ void add_maps(const std::string& shape, std::int64_t heads, std::int64_t kv_head
   add("5 row log-sum-exps/" + shape, [row] { return row(false); });
 }
 
+void add_attention(const std::string& shape, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t n_tokens, std::int64_t head_dim) {
+  add("9 causal attention/" + shape, [=] {
+    const auto q = normals(heads * n_tokens * head_dim),
+               k = normals(kv_heads * n_tokens * head_dim),
+               v = normals(kv_heads * n_tokens * head_dim);
+    const auto out = zeros<float>(heads * n_tokens * head_dim),
+               lse = zeros<float>(heads * n_tokens);
+    const CausalAttention io{.queries = {q->data(), {heads, n_tokens, head_dim}},
+                             .keys = {k->data(), {kv_heads, n_tokens, head_dim}},
+                             .values = {v->data(), {kv_heads, n_tokens, head_dim}},
+                             .scale = 0.125f,
+                             .out = {out->data(), {n_tokens, heads, head_dim}},
+                             .lse = {lse->data(), {heads, n_tokens}}};
+    return Row{[=] { causal_attention(io); },
+               {q, k, v, out, lse},
+               2.0 * static_cast<double>(heads * n_tokens * (n_tokens + 1) * head_dim),
+               "FLOP",
+               multiply_adds(),
+               {{"LibTorch's flash attention",
+                 torch_flash_attention(heads, kv_heads, n_tokens, head_dim)}}};
+  });
+}
+
 const bool registered = [] {
   add_last_rows("9 heads, 16 rows x 4096, dim 64", 9, 3, 16, 4096, 64, false);
   add_last_rows("32 heads, 32 rows x 8192, dim 128", 32, 8, 32, 8192, 128, false);
@@ -179,6 +205,9 @@ const bool registered = [] {
   add_counts("32 x 32 x 8176, six k", 32, 32, 8176, {64, 96, 128, 256, 512, 1024});
   add_maps("9 heads x 4096, dim 64", 9, 3, 4096, 64);
   add_maps("8 heads x 4096, dim 128", 8, 2, 4096, 128);
+  for (const std::int64_t n : {512, 1024, 2048, 4096, 8192})
+    add_attention("9 heads x " + std::to_string(n) + ", dim 64", 9, 3, n, 64);
+  add_attention("8 heads x 4096, dim 128", 8, 2, 4096, 128);
   return true;
 }();
 

@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/avg_pool1d.h>
 #include <ATen/ops/bmm.h>
@@ -69,6 +70,21 @@ Work torch_triangle_matmul(std::int64_t n_heads, std::int64_t n_kv_heads, std::i
   return fastest({stripes, tiles});
 }
 
+Work torch_flash_attention(std::int64_t n_heads, std::int64_t n_kv_heads, std::int64_t n_tokens,
+                           std::int64_t head_dim) {
+  const std::int64_t group = n_heads / n_kv_heads;
+  const auto q = at::randn({n_kv_heads, group, n_tokens, head_dim});
+  const auto shared = [&] {
+    return at::randn({n_kv_heads, 1, n_tokens, head_dim})
+        .expand({n_kv_heads, group, n_tokens, head_dim});
+  };
+  const auto k = shared(), v = shared();
+  return on_all_threads([=] {
+    benchmark::DoNotOptimize(
+        at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true, std::nullopt, 0.125));
+  });
+}
+
 Work torch_js(std::int64_t n_layers, std::int64_t n_heads, std::int64_t q_rows,
               std::int64_t n_tokens) {
   const auto probs = at::softmax(at::randn({n_heads, n_layers, q_rows, n_tokens}).mul_(3), -1);
@@ -104,6 +120,7 @@ Work torch_thin_matmul(std::int64_t, std::int64_t, std::int64_t, std::int64_t, s
   return {};
 }
 Work torch_triangle_matmul(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
+Work torch_flash_attention(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_js(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_window_scores(std::int64_t, std::int64_t, std::int64_t, std::int64_t) { return {}; }
 Work torch_topk(std::int64_t, std::int64_t) { return {}; }

@@ -18,6 +18,10 @@ Work torch_thin_matmul(std::int64_t n_heads, std::int64_t n_kv_heads, std::int64
 Work torch_triangle_matmul(std::int64_t n_heads, std::int64_t n_kv_heads, std::int64_t n_tokens,
                            std::int64_t head_dim);
 
+/// LibTorch's causal flash attention, KV heads as the batch.
+Work torch_flash_attention(std::int64_t n_heads, std::int64_t n_kv_heads, std::int64_t n_tokens,
+                           std::int64_t head_dim);
+
 /// All pairs' sums of m log m, one layer against all lower ones at a time, so that the temporaries
 /// stay in tens of megabytes.
 Work torch_js(std::int64_t n_layers, std::int64_t n_heads, std::int64_t q_rows,
