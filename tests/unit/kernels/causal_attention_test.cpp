@@ -143,8 +143,7 @@ TEST_P(CausalAttentionTest, OddValuesSpoilTheirRowAndThoseThatSeeThem) {
     auto q = plain_q, keys = k;
     q[50 * c.dim] = bad;
     const Result in_query = run(c, q, k, v, 1);
-    for (std::int64_t i = 0; i < c.n; ++i)
-      EXPECT_EQ(std::isfinite(in_query.lse[i]), i != 50) << i;
+    for (std::int64_t i = 0; i < c.n; ++i) EXPECT_EQ(std::isfinite(in_query.lse[i]), i != 50) << i;
     EXPECT_FALSE(std::isfinite(in_query.out[50 * c.dim]));
     keys[50 * c.dim + 1] = std::nanf("");
     const Result in_key = run(c, plain_q, keys, v, 1);
