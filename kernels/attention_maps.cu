@@ -74,7 +74,7 @@ __device__ void take_scores(const ScoreParams& p, const Tile& tile, Held held,
   products.take(TileRows{p.queries, queries, p.query_strides[2], p.query_vectors, tile.rows},
                 TileRows{p.keys, keys, p.key_strides[2], p.key_vectors, tile.columns}, p.dim, held,
                 shared);
-  products.scale(p.unit);
+  p.unit.apply(products.dot);
 }
 
 template <class Q, class K>

@@ -33,49 +33,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr std::int64_t kKeyBlock = 96;
 constexpr std::int64_t kPanels = std::max<std::int64_t>(1, 96 / kPanel);  // of a task
 
-/// out[r][c] (+)= sum over k of element(r, k) * panel[k][c]: element(r, k) is rows[r * stride + k],
-/// or rows[r + k * stride] if kAdjacent. Rows of panel and out are kPanel long.
-template <int kRows, bool kAdjacent>
-HWY_INLINE void panel_tile(const float* HWY_RESTRICT rows, std::int64_t stride,
-                           const float* HWY_RESTRICT panel, std::int64_t depth, bool add,
-                           float* HWY_RESTRICT out) {
-  const TileTag d;
-  TileVec sum[kRows][kTileVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 3
-    for (int v = 0; v < kTileVectors; ++v)
-      sum[r][v] = add ? hn::Load(d, out + r * kPanel + v * kTileLanes) : hn::Zero(d);
-  const float* row[kRows];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) row[r] = rows + (kAdjacent ? r : r * stride);
-  for (std::int64_t k = 0; k < depth; ++k, panel += kPanel) {
-    TileVec b[kTileVectors];
-#pragma GCC unroll 3
-    for (int v = 0; v < kTileVectors; ++v) b[v] = hn::Load(d, panel + v * kTileLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const TileVec a = hn::Set(d, kAdjacent ? rows[r + k * stride] : row[r][k]);
-#pragma GCC unroll 3
-      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = hn::MulAdd(a, b[v], sum[r][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 3
-    for (int v = 0; v < kTileVectors; ++v)
-      hn::Store(sum[r][v], d, out + r * kPanel + v * kTileLanes);
-}
-
-/// The same of any number of rows.
+/// panel_tile of any number of rows; rows of `out` are kPanel long.
 template <bool kAdjacent>
 void panel_product(const float* rows, std::int64_t count, std::int64_t stride, const float* panel,
                    std::int64_t depth, bool add, float* out) {
   std::int64_t r = 0;
   const auto tiles = [&]<int kRows>(std::integral_constant<int, kRows>) {
     for (; r + kRows <= count; r += kRows)
-      panel_tile<kRows, kAdjacent>(rows + (kAdjacent ? r : r * stride), stride, panel, depth, add,
-                                   out + r * kPanel);
+      panel_tile<kRows, kAdjacent, kPanel>(rows + (kAdjacent ? r : r * stride), stride, panel,
+                                           depth, add, out + r * kPanel);
   };
   tiles(std::integral_constant<int, static_cast<int>(kTileRows)>{});
   tiles(std::integral_constant<int, 4>{});

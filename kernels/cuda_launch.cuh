@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only places where CUDA's own syntax is needed: starting a kernel, and memory whose size the
-// start decides. tests/emulated_cuda has this file once more, for kernels that run on the CPU.
+// Where CUDA's own syntax is needed: starting a kernel, and memory whose size the start decides.
+// (Single instructions are in cuda_support.cuh, each with a plain form beside it.)
+// tests/emulated_cuda has this file once more, for kernels that run on the CPU.
 #pragma once
 
 #include <cstddef>

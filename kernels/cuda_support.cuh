@@ -67,9 +67,8 @@ constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
 struct ScoreUnit {
   float factor;  // scale * log2 e, or scale / soft_cap
   float cap;     // soft_cap * log2 e, or 0
-  __device__ float operator()(float dot) const {
-    return cap > 0 ? cap * tanhf(dot * factor) : dot * factor;
-  }
+  __device__ float operator()(float dot) const { return cap > 0 ? capped(dot) : dot * factor; }
+  __device__ float capped(float dot) const { return cap * tanhf(dot * factor); }
   /// To many, with one look at which.
   template <int kRows, int kColumns>
   __device__ void apply(float (&dots)[kRows][kColumns]) const {
@@ -77,7 +76,7 @@ struct ScoreUnit {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) dots[r][c] = cap * tanhf(dots[r][c] * factor);
+        for (int c = 0; c < kColumns; ++c) dots[r][c] = capped(dots[r][c]);
       return;
     }
 #pragma unroll

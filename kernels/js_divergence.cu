@@ -12,7 +12,9 @@ inline namespace js_divergence_cu {
 constexpr int kTile = 8;  // layers of each side of a tile
 constexpr int kPairs = kTile * kTile;
 constexpr int kWarp = 32;
-constexpr int kWarps = 4;      // tiles of a block
+constexpr int kWarps = 4;                          // tiles of a block
+constexpr std::int64_t kMostLayers = 723 * kTile;  // whose tiles fit into a grid's second dimension
+static_assert(723 * 724 / 2 <= 65535 * kWarps && 724 * 725 / 2 > 65535 * kWarps);
 constexpr int kRun = 64;       // terms that a lane adds in float32
 constexpr int kThreads = 256;  // of js_finish
 
@@ -138,13 +140,13 @@ void js_divergence(const JsDivergence& io, void* stream_pointer) {
   const auto stream = static_cast<cudaStream_t>(stream_pointer);
   const auto [n_layers, n_heads, q_rows, n_tokens] = io.probs.sizes;
   if (n_layers == 0 || n_heads == 0) return;
+  if (n_layers > kMostLayers)
+    fail(ErrorCode::unsupported, "js_divergence on CUDA takes at most ", kMostLayers,
+         " layers, got ", n_layers);
   const Scratch<double> sums(n_heads * q_rows * n_layers * n_layers, stream);
   const std::int64_t side = (n_layers + kTile - 1) / kTile, tiles = side * (side + 1) / 2;
   if (q_rows > 0) {
     const std::int64_t blocks = (tiles + kWarps - 1) / kWarps;
-    if (blocks > 65535)
-      fail(ErrorCode::unsupported, "js_divergence on CUDA takes at most 6000 layers, got ",
-           n_layers);
     const dim3 grid(grid_blocks("js_sums", n_heads * q_rows), static_cast<unsigned>(blocks));
     with_type(io.probs.type, [&](auto zero) {
       using T = decltype(zero);

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kTileThreads) row_scores(ScoreParams p) {
   products.take(TileRows{p.queries, queries, p.query_strides[2], p.query_vectors, count(rows - m0)},
                 TileRows{p.keys, keys, p.key_strides[2], p.key_vectors, count(p.n_tokens - j0)},
                 p.head_dim, Held::nothing, shared);
-  products.scale(p.unit);
+  p.unit.apply(products.dot);
 #pragma unroll
   for (int r = 0; r < P::kRows; ++r) {
     const std::int64_t m = m0 + P::row(r);

@@ -9,6 +9,7 @@
 #include "base/parallel.hpp"
 #include "base/share_code.hpp"
 #include "kernels/dispatch.hpp"
+#include "kernels/log2_store_impl.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/log2_store.cpp"

@@ -3,7 +3,7 @@
 
 #include "base/share_code.hpp"
 #include "kernels/cuda_support.cuh"
-#include "kernels/log2_store.hpp"
+#include "kernels/log2_store_impl.hpp"
 
 namespace kvatlas::kernels::cuda {
 inline namespace log2_store_cu {

@@ -24,8 +24,4 @@ struct Log2Store {
 };
 void log2_store(const Log2Store& io, const Exec& exec = {});
 
-namespace cuda {
-void log2_store(const Log2Store& io, void* stream);
-}
-
 }  // namespace kvatlas::kernels

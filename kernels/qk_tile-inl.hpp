@@ -39,32 +39,38 @@ static_assert(kStripe % kPanel == 0);
 inline constexpr std::int64_t kDepth = 256;
 inline constexpr std::int64_t kRowStride = kDepth + kTileLanes;
 
-/// out[r][c] = sum over k of rows[r][k] * panel[k][c], added to what is there if `add`.
-HWY_INLINE void qk_tile(const float* HWY_RESTRICT rows, const float* HWY_RESTRICT panel,
-                        std::int64_t depth, bool add, float* HWY_RESTRICT out) {
+/// out[r][c] (+)= sum over k of element(r, k) * panel[k][c]: element(r, k) is rows[r * stride + k],
+/// or rows[r + k * stride] if kAdjacent. Rows of the panel are kPanel long.
+template <int kRows, bool kAdjacent, std::int64_t kOutStride>
+HWY_INLINE void panel_tile(const float* HWY_RESTRICT rows, std::int64_t stride,
+                           const float* HWY_RESTRICT panel, std::int64_t depth, bool add,
+                           float* HWY_RESTRICT out) {
   const TileTag d;
-  TileVec sum[kTileRows][kTileVectors];
+  TileVec sum[kRows][kTileVectors];
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 3
-    for (std::int64_t v = 0; v < kTileVectors; ++v)
-      sum[r][v] = add ? hn::Load(d, out + r * kStripe + v * kTileLanes) : hn::Zero(d);
+    for (int v = 0; v < kTileVectors; ++v)
+      sum[r][v] = add ? hn::Load(d, out + r * kOutStride + v * kTileLanes) : hn::Zero(d);
+  const float* row[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) row[r] = rows + (kAdjacent ? r : r * stride);
   for (std::int64_t k = 0; k < depth; ++k, panel += kPanel) {
     TileVec b[kTileVectors];
 #pragma GCC unroll 3
-    for (std::int64_t v = 0; v < kTileVectors; ++v) b[v] = hn::Load(d, panel + v * kTileLanes);
+    for (int v = 0; v < kTileVectors; ++v) b[v] = hn::Load(d, panel + v * kTileLanes);
 #pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kTileRows; ++r) {
-      const TileVec a = hn::Set(d, rows[r * kRowStride + k]);
+    for (int r = 0; r < kRows; ++r) {
+      const TileVec a = hn::Set(d, kAdjacent ? rows[r + k * stride] : row[r][k]);
 #pragma GCC unroll 3
-      for (std::int64_t v = 0; v < kTileVectors; ++v) sum[r][v] = hn::MulAdd(a, b[v], sum[r][v]);
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = hn::MulAdd(a, b[v], sum[r][v]);
     }
   }
 #pragma GCC unroll 8
-  for (std::int64_t r = 0; r < kTileRows; ++r)
+  for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 3
-    for (std::int64_t v = 0; v < kTileVectors; ++v)
-      hn::Store(sum[r][v], d, out + r * kStripe + v * kTileLanes);
+    for (int v = 0; v < kTileVectors; ++v)
+      hn::Store(sum[r][v], d, out + r * kOutStride + v * kTileLanes);
 }
 
 /// Scratch of one thread: a packed stripe, a group of packed rows and their products.
@@ -115,10 +121,10 @@ class TileScratch {
   void multiply(std::int64_t first_panel, std::int64_t end_panel) {
     for (std::int64_t p = first_panel; p < end_panel; ++p)
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk)
-        qk_tile(rows_.get() + chunk * kTileRows * kRowStride,
-                panels_.get() + (p * head_dim_ + chunk * kDepth) * kPanel,
-                std::min(kDepth, head_dim_ - chunk * kDepth), chunk > 0,
-                products_.get() + p * kPanel);
+        panel_tile<kTileRows, false, kStripe>(
+            rows_.get() + chunk * kTileRows * kRowStride, kRowStride,
+            panels_.get() + (p * head_dim_ + chunk * kDepth) * kPanel,
+            std::min(kDepth, head_dim_ - chunk * kDepth), chunk > 0, products_.get() + p * kPanel);
   }
 
   float* products() { return products_.get(); }

@@ -49,21 +49,18 @@ class TileProducts {
     };
     float columns[kChannels][kPadded];
   };
-  float dot[kRows][kColumns];
+  float dot[kRows][kColumns] = {};
 
   __device__ static int row(int r) { return static_cast<int>(threadIdx.x) / kLanes * kRows + r; }
   __device__ static int column(int c) {
     return static_cast<int>(threadIdx.x) % kLanes * kColumns + c;
   }
 
-  /// Sums over `dim` channels. All threads must call it; what shared memory held is over.
+  /// Adds the products over `dim` channels. All threads must call it; what shared memory held is
+  /// over.
   template <class Rows, class Columns>
   __device__ void take(const Rows& rows, const Columns& columns, std::int64_t dim, Held,
                        Shared& shared) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) dot[r][c] = 0;
     for (std::int64_t first = 0; first < dim; first += kChannels) {
       const int channels = static_cast<int>(min(std::int64_t{kChannels}, dim - first));
       load<A>(rows, first, channels, shared.rows);
@@ -83,8 +80,6 @@ class TileProducts {
       __syncthreads();
     }
   }
-
-  __device__ void scale(const ScoreUnit& unit) { unit.apply(dot); }
 
  private:
   /// Into to[channel][row]; zeros where there is none.
@@ -117,7 +112,7 @@ requires(sizeof(T) == 2) class TileProducts<T, T> {
     };
     alignas(16) Halves columns;
   };
-  float dot[kRows][kColumns];
+  float dot[kRows][kColumns] = {};
 
   __device__ static int row(int r) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -132,10 +127,6 @@ requires(sizeof(T) == 2) class TileProducts<T, T> {
                        Shared& shared) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (dim > kChannels) held = Held::nothing;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) dot[r][c] = 0;
     for (std::int64_t first = 0; first < dim; first += kChannels) {
       const int channels = static_cast<int>(min(std::int64_t{kChannels}, dim - first));
       const int steps = (channels + 15) / 16;
@@ -156,8 +147,6 @@ requires(sizeof(T) == 2) class TileProducts<T, T> {
       __syncthreads();
     }
   }
-
-  __device__ void scale(const ScoreUnit& unit) { unit.apply(dot); }
 
  private:
   /// Into to[row][pair of channels], as many as the steps take; zeros where there is none.

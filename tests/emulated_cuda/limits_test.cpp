@@ -57,6 +57,28 @@ TEST(EmulatedCudaLimits, MoreHeadsThanAGridIsHighAreRefused) {
   EXPECT_THAT(error_of([&] { lag_kept(kept); }), HasSubstr("at most 65535 heads"));
 }
 
+TEST(EmulatedCudaLimits, MoreChannelsThanAWarpKeepsAreRefused) {
+  const Tensor<3> keys(std::vector<float>(2 * 1025), {1, 2, 1025}, Memory::device);
+  const Output<float, 2> scores({1, 1}, Memory::device);
+  LagScores io;
+  io.keys = io.values = keys.view;
+  io.sink = 0;
+  io.lags = {1};
+  io.scores = {scores.view};
+  EXPECT_THAT(error_of([&] { lag_scores(io); }), HasSubstr("at most 1024 channels, got 1025"));
+}
+
+TEST(EmulatedCudaLimits, MoreLayersThanAGridHasTilesAreRefused) {
+  const std::int64_t layers = 5785;
+  const Tensor<4> probs(std::vector<float>(static_cast<std::size_t>(layers)), {layers, 1, 1, 1},
+                        Memory::device);
+  const Output<float, 3> mean({1, layers, layers}, Memory::device);
+  EXPECT_THAT(error_of([&] {
+                js_divergence({probs.view, mean.view, {}});
+              }),
+              HasSubstr("at most 5784 layers, got 5785"));
+}
+
 TEST(EmulatedCudaLimits, MoreKThanAGridIsHighAreRefused) {
   const Tensor<3> scores({1}, {1, 1, 1}, Memory::device);
   const Output<std::int64_t, 2> counts({65536, 1}, Memory::device);

@@ -98,6 +98,7 @@ TEST_P(LagScoresTest, MatchesTheReference) {
                    {3, 300, 64, 64, 16, {32, 64, 48, 128}},
                    {2, 200, 80, 17, 16, {64}},
                    {1, 1200, 16, 33, 16, {128, 512, 300}},
+                   {1, 70, 200, 513, 4, {16, 30}},
                    {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f16},
                    {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::bf16, Layout::strided},
                    {2, 150, 24, 24, 3, {20, 50}, LagVariant::lag, DType::f32, Layout::strided},
