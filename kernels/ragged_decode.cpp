@@ -247,13 +247,12 @@ class DecodeWorker {
   std::vector<float*> partials_;  // [query]
 };
 
-/// Joins the chunks of one query head, in their order.
+/// Joins the chunks of one query head, in their order; `weights` has room for one of each.
 void join_chunks(const RaggedDecode& io, std::int64_t c, std::int64_t h, const float* partials,
-                 std::int64_t chunks, std::int64_t step) {
+                 std::int64_t chunks, std::int64_t step, double* weights) {
   float top = std::numeric_limits<float>::lowest();
   for (std::int64_t p = 0; p < chunks; ++p) top = std::max(top, partials[p * step]);
   double sum = 0;
-  std::vector<double> weights(static_cast<std::size_t>(chunks));
   for (std::int64_t p = 0; p < chunks; ++p) {
     const double weight =
         std::exp2(static_cast<double>(partials[p * step]) - static_cast<double>(top));
@@ -310,12 +309,15 @@ void ragged_decode_body(const RaggedDecode& io) {
       return partials.data() + (first_chunk[c * kv_heads + task.g] + task.chunk) * group * size;
     });
   });
-  parallel_for(candidates * kv_heads, [&](std::int64_t cache, int) {
+  std::vector<std::vector<double>> weights(workers.size());
+  parallel_for(candidates * kv_heads, [&](std::int64_t cache, int worker) {
     const std::int64_t first = first_chunk[cache];
     const std::int64_t chunks = first_chunk[static_cast<std::size_t>(cache) + 1] - first;
+    weights[worker].resize(static_cast<std::size_t>(chunks));
     for (std::int64_t q = 0; q < group; ++q)
       join_chunks(io, cache / kv_heads, cache % kv_heads * group + q,
-                  partials.data() + (first * group + q) * size, chunks, group * size);
+                  partials.data() + (first * group + q) * size, chunks, group * size,
+                  weights[worker].data());
   });
 }
 

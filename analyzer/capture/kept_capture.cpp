@@ -2,7 +2,8 @@
 // What selections keep of the prompt, and how much of the first generated token's attention falls
 // on it.
 #include <algorithm>
-#include <numeric>
+#include <functional>
+#include <iterator>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -29,14 +30,16 @@ using Order = std::vector<std::int32_t>;
 
 /// The `most` first positions by score, the largest first, of equal ones the earlier first.
 Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
-  Order order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  const auto end = order.begin() + std::clamp<std::int64_t>(most, 0, count);
-  std::partial_sort(order.begin(), end, order.end(), [&](std::int32_t a, std::int32_t b) {
-    const auto left = kernels::rank_key(scores[a]), right = kernels::rank_key(scores[b]);
-    return left != right ? left > right : a < b;
+  std::vector<std::uint64_t> ranked(static_cast<std::size_t>(count));  // a score, and behind it
+  for (std::int64_t j = 0; j < count; ++j)
+    ranked[j] = std::uint64_t{kernels::rank_key(scores[j])} << 32 | ~static_cast<std::uint32_t>(j);
+  const auto end = ranked.begin() + std::clamp<std::int64_t>(most, 0, count);
+  std::nth_element(ranked.begin(), end, ranked.end(), std::greater<>());
+  std::sort(ranked.begin(), end, std::greater<>());
+  Order order;
+  std::transform(ranked.begin(), end, std::back_inserter(order), [](std::uint64_t key) {
+    return static_cast<std::int32_t>(~static_cast<std::uint32_t>(key));
   });
-  order.erase(end, order.end());
   return order;
 }
 
@@ -115,7 +118,24 @@ class Keeper {
   }
   std::int64_t lag_tokens(std::size_t number) const { return lag_positions_[number].size(1); }
 
-  Kept kept(std::size_t number, std::int64_t kv_head) const {
+  /// Calls take(position) for what a selection keeps in a KV head, in ascending order. False: the
+  /// prompt is too short to tell.
+  template <class Take>
+  bool for_each_kept(std::size_t number, std::int64_t kv_head, const Take& take) const {
+    if (const at::Tensor& positions = lag_positions_[number]; positions.defined()) {
+      const std::int64_t* of_head =
+          positions.const_data_ptr<std::int64_t>() + kv_head * positions.size(1);
+      std::for_each_n(of_head, positions.size(1), take);
+      return true;
+    }
+    const Kept kept = kept_by(number, kv_head);
+    for (std::size_t j = 0; j < kept.size(); ++j)
+      if (kept[j] != 0) take(static_cast<std::int64_t>(j));
+    return !kept.empty();
+  }
+
+ private:
+  Kept kept_by(std::size_t number, std::int64_t kv_head) const {
     const KeepRule& selection = s_.selections[number];
     const auto head = static_cast<std::size_t>(kv_head);
     switch (selection.method) {
@@ -135,13 +155,15 @@ class Keeper {
         const std::int64_t best = best_of(selection);
         return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
       }
-      case KeepRule::Method::lagkv:
-        return kept_by_lag(number, kv_head);
+      case KeepRule::Method::lagkv:  // what has no positions: nothing is cut, or the prompt is too
+                                     // short
+        return uncut(selection.variant) && n_ >= s_.settings.sink + 2 * selection.lag
+                   ? everything(n_)
+                   : Kept{};
     }
     return {};
   }
 
- private:
   std::vector<Order> orders(const at::Tensor& scores, std::int64_t most) const {
     std::vector<Order> out(static_cast<std::size_t>(kv_heads_));
     parallel_for(kv_heads_, [&](std::int64_t head, int) {
@@ -210,17 +232,6 @@ class Keeper {
     }
   }
 
-  Kept kept_by_lag(std::size_t number, std::int64_t kv_head) const {
-    const KeepRule& selection = s_.selections[number];
-    if (n_ < s_.settings.sink + 2 * selection.lag) return {};
-    if (uncut(selection.variant)) return everything(n_);
-    Kept kept(static_cast<std::size_t>(n_), 0);
-    const at::Tensor positions = lag_positions_[number].select(0, kv_head);
-    const std::int64_t* position = positions.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < positions.size(0); ++i) kept[position[i]] = 1;
-    return kept;
-  }
-
   const SampleCapture::State& s_;
   std::int64_t layer_, n_, kv_heads_;
   std::vector<std::vector<Order>> orders_;  // [window kind][KV head]
@@ -272,16 +283,14 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
       sum += lag_masses[number][head];
       count = static_cast<std::int32_t>(keeper.lag_tokens(number));
     } else {
-      const Kept kept = keeper.kept(number, head);
-      if (kept.empty()) return;
-      for (std::int64_t j = 0; j < n; ++j) {
-        if (kept[j] == 0) continue;
+      const auto take = [&](std::int64_t j) {
         ++count;
         sum += weight[j];
         if (!mask.empty())
           mask[of_head * static_cast<std::size_t>(mask_bytes) + static_cast<std::size_t>(j / 8)] |=
               static_cast<std::uint8_t>(1 << (j % 8));
-      }
+      };
+      if (!keeper.for_each_kept(number, head, take)) return;
     }
     mass[of_head] = static_cast<float>(sum);
     if (head == 0) tokens[place] = count;

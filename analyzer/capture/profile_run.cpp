@@ -119,6 +119,7 @@ class Runner {
                [&](const AttentionInputs& in) { batch.captures[owner[in.sequence]].decode(in); },
            .logits = {},
            .progress = {}});
+      for (const auto i : owner) batch.captures[i].end_decode();
     }
   }
 

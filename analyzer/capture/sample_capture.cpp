@@ -6,9 +6,12 @@
 #include <cstring>
 #include <limits>
 
+#include <c10/core/InferenceMode.h>
+
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "analyzer/capture/value_cosines.hpp"
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::capture {
@@ -57,6 +60,7 @@ SampleCapture::State::State(const profile::CaptureSettings& s, const model::Conf
 
 profile::Array& SampleCapture::State::array(const std::string& name,
                                             std::vector<std::int64_t> shape) {
+  const std::lock_guard lock(making);
   const auto found = sample.arrays.find(name);
   if (found != sample.arrays.end()) return found->second;
   const auto described = std::find_if(arrays.begin(), arrays.end(),
@@ -133,8 +137,32 @@ void SampleCapture::begin_decode(std::int64_t step, std::int64_t token) {
 
 void SampleCapture::decode(const AttentionInputs& in) {
   State& s = *state_;
-  if (s.settings.lazy) s.add_decode_masses(in);
-  if (s.settings.kept && s.step == 0) s.add_kept(in);
+  if (in.query.memory == Memory::device) {
+    s.add_generated(in);
+    return;
+  }
+  State::Generated& added = s.generated.emplace_back();
+  added.in = in;
+  added.query = tensor_of(in.query).clone();
+  added.in.query = any_view<3>(added.query);
+  if (in.sinks.data) {
+    added.sinks = tensor_of(in.sinks).clone();
+    added.in.sinks = view_of<const float, 1>(added.sinks);
+  }
+}
+
+void SampleCapture::end_decode() {
+  State& s = *state_;
+  parallel_for(std::ssize(s.generated), [&](std::int64_t layer, int) {
+    const c10::InferenceMode no_gradients;
+    s.add_generated(s.generated[layer].in);
+  });
+  s.generated.clear();
+}
+
+void SampleCapture::State::add_generated(const AttentionInputs& in) {
+  if (settings.lazy) add_decode_masses(in);
+  if (settings.kept && step == 0) add_kept(in);
 }
 
 void SampleCapture::set_argmax(std::int64_t position, std::int64_t token) {

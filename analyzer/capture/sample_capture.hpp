@@ -15,8 +15,8 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
                            std::int64_t n_tokens, bool with_maps);
 
 /// Takes the statistics of one sample while the model runs over it: prefill() for every layer of
-/// the prompt, end_prefill() once, then decode() for every layer of each generated token, then
-/// take().
+/// the prompt, end_prefill() once, then decode() for every layer of each generated token and
+/// end_decode() behind it, then take().
 class SampleCapture {
  public:
   /// `with_maps` says that column sums, maps and raw tensors are taken of this sample.
@@ -34,6 +34,7 @@ class SampleCapture {
   /// The generated token `step` (0: the first), as it is run.
   void begin_decode(std::int64_t step, std::int64_t token);
   void decode(const AttentionInputs& in);
+  void end_decode();
   void set_argmax(std::int64_t position, std::int64_t token);
   /// The share of positions whose best token stayed under the proximal count of this index.
   void set_agreement(std::size_t index, double share);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct SampleCapture::State {
   std::int64_t n_tokens;
   bool with_maps;
   profile::Sample sample;
+  std::mutex making;  // arrays of the sample
   std::vector<profile::Description> arrays;
 
   at::Tensor held_rows;  // [n_layers, n_heads, rows, n_tokens], the last prompt rows, float32
@@ -28,6 +30,14 @@ struct SampleCapture::State {
   std::vector<profile::KeepRule> selections;
   // The tokens of each layer under DynamicKV, by window kind and budget.
   std::vector<std::vector<std::vector<std::int64_t>>> layer_budgets;
+  /// The layers of a generated token, of which nothing has been taken yet: on processors that waits
+  /// for the last one, so that many layers are worked on at a time. Keys and values lie in the
+  /// cache; these are copies of what does not.
+  struct Generated {
+    AttentionInputs in;
+    at::Tensor query, sinks;
+  };
+  std::vector<Generated> generated;
   std::vector<at::Tensor> buffers;  // used again in every layer
   std::int64_t step = 0;            // number of the generated token that is run
 
@@ -39,6 +49,7 @@ struct SampleCapture::State {
   std::int64_t rows_held() const { return std::min(settings.held_rows(), n_tokens); }
 
   /// The array of this name. It is made on first use, filled with NaN, or -1 if it holds integers.
+  /// Several threads may ask.
   profile::Array& array(const std::string& name, std::vector<std::int64_t> shape = {});
   /// Copies a tensor to the part of an array with these leading indices.
   void store(const at::Tensor& tensor, const std::string& name,
@@ -63,6 +74,7 @@ struct SampleCapture::State {
   void add_divergence();
   void add_scores();
   void add_next(const std::vector<float>& logits);
+  void add_generated(const AttentionInputs& in);
   void add_decode_masses(const AttentionInputs& in);
   void add_kept(const AttentionInputs& in);
 

@@ -11,6 +11,7 @@
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 
@@ -85,7 +86,8 @@ void Continuations::State::copy_prompt(Stream& stream) {
     Layer& layer = stream.layers[l];
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
-      layer.heads.push_back({cut.ranges, {}, {}, cut.window, cut.rolling, cut.block_tokens});
+      layer.heads.push_back(
+          {Ranges(cut.ranges), {}, {}, cut.window, cut.rolling, cut.block_tokens});
       layer.heads.back().mass = cut.mass;
       tokens.push_back(cut.tokens);
     }
@@ -187,7 +189,7 @@ capture::ContinuationStep Continuations::next_step(
     State::Stream& stream = s.streams[which[row]];
     if (stream.first + stream.taken != position || stream.taken == s.steps)
       fail(ErrorCode::internal, "a continuation was run at another position than its own");
-    stream.read_bytes = 0;
+    stream.bytes.read = 0;
     step.tokens.push_back(tokens[row]);
     s.stepping.push_back(&stream);
     for (std::int64_t g = 0; g < s.K(); ++g)
@@ -209,10 +211,13 @@ capture::ContinuationStep Continuations::next_step(
 void Continuations::took_step() {
   State& s = *state_;
   const c10::InferenceMode no_gradients;
+  parallel_for(std::ssize(s.stepping), [&](std::int64_t row, int) {
+    State::Stream& stream = *s.stepping[row];
+    ++stream.taken;
+    stream.bytes.held = s.stored_bytes(stream);
+    if (!stream.plan->quest) stream.bytes.read = stream.bytes.held;
+  });
   for (auto* stream : s.stepping) {
-    ++stream->taken;
-    stream->held_bytes = s.stored_bytes(*stream);
-    if (!stream->plan->quest) stream->read_bytes = stream->held_bytes;
     const std::int64_t read = stream->first + stream->taken;
     s.cut_further(*stream, read);
     s.choose_anew(*stream);
@@ -220,19 +225,24 @@ void Continuations::took_step() {
   }
 }
 
-CacheUse Continuations::use(std::size_t number) const {
+StepBytes Continuations::last_step(std::size_t number) const {
+  return state_->streams[number].bytes;
+}
+
+std::vector<std::int64_t> Continuations::lengths(std::size_t number) const {
   const State& s = *state_;
-  const State::Stream& stream = s.streams[number];
-  CacheUse use;
+  std::vector<std::int64_t> lengths;
   for (std::int64_t l = 0; l < s.config.n_layers; ++l) {
     std::int64_t most = 0;
-    for (std::int64_t g = 0; g < s.K(); ++g) most = std::max(most, s.length(stream, l, g));
-    use.lengths.push_back(most);
+    for (std::int64_t g = 0; g < s.K(); ++g)
+      most = std::max(most, s.length(s.streams[number], l, g));
+    lengths.push_back(most);
   }
-  use.stored_bytes = s.stored_bytes(stream);
-  use.held_bytes = stream.held_bytes;
-  use.read_bytes = stream.read_bytes;
-  return use;
+  return lengths;
+}
+
+double Continuations::stored_bytes(std::size_t number) const {
+  return state_->stored_bytes(state_->streams[number]);
 }
 
 double Continuations::skipped(std::size_t number) const {

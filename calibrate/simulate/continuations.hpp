@@ -17,12 +17,10 @@ namespace kvatlas::calibrate {
 /// What the model's caches take.
 CacheShape cache_shape(const model::Config& config);
 
-/// How much of the cache one continuation holds and reads.
-struct CacheUse {
-  std::vector<std::int64_t> lengths;  // [layer]: tokens that the longest KV head holds
-  double stored_bytes = 0;            // keys and values, at 16 bits or at the plan's kv_bits
-  double held_bytes = 0;              // the same during the last step, before what is cut behind it
-  double read_bytes = 0;              // by the last step
+/// Bytes of keys and values in a step, at 16 bits or at the plan's kv_bits.
+struct StepBytes {
+  double held = 0;  // before what is cut behind the step
+  double read = 0;
 };
 
 /// Continuations of one prompt that decode together, each over its own part of the prompt's cache.
@@ -56,7 +54,11 @@ class Continuations {
       std::function<void(std::size_t row, std::span<const float> logits)> logits);
   void took_step();
 
-  CacheUse use(std::size_t number) const;
+  StepBytes last_step(std::size_t number) const;
+  /// [layer]: the tokens that the longest KV head holds.
+  std::vector<std::int64_t> lengths(std::size_t number) const;
+  /// What it holds, in bytes as in StepBytes.
+  double stored_bytes(std::size_t number) const;
   /// What it holds; where query heads hold tokens of their own, what any of them holds.
   HeldPositions positions(std::size_t number) const;
   /// How often PoD's gate made a head skip the distant tokens so far, as a share of the heads and

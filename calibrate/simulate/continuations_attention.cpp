@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
+#include "base/parallel.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 #include "kernels/kernels.hpp"
 
@@ -29,14 +30,6 @@ AnyView<2> flat(const at::Tensor& rows) { return any_view<2>(rows.view({-1, rows
 
 at::Tensor numbers_on(at::Device device, at::IntArrayRef numbers) {
   return at::tensor(numbers, at::kLong).to(device);
-}
-
-Ranges shifted(Ranges ranges, std::int64_t by) {
-  for (auto& range : ranges) {
-    range.begin += by;
-    range.end += by;
-  }
-  return ranges;
 }
 
 }  // namespace
@@ -70,20 +63,23 @@ void Continuations::State::add_runs(const Stream& stream, const Ranges& seen, st
 /// What every row reads by its own queries and keys.
 void Continuations::State::add_own(const ContinuationRows& in, Parts& parts) {
   const std::int64_t l = in.layer;
-  LayerReads reads;
-  for (std::size_t r = 0; r < active.size(); ++r) {
-    Stream& stream = *active[r];
-    const auto row = static_cast<std::int64_t>(r);
-    HeadRuns runs(K());
+  std::vector<HeadRuns> of_rows(active.size(), HeadRuns(K()));
+  parallel_for(std::ssize(active), [&](std::int64_t row, int) {
+    const Stream& stream = *active[row];
     for (std::int64_t g = 0; g < K(); ++g) {
       Ranges seen = stream.head(l, g).seen_from(in.position, in.window, stream.first);
       if (stream.plan->pod)
         seen = intersect(seen, proximal_to(in.position, stream.plan->pod->proximal));
-      add_runs(stream, seen, l, l, g, runs);
+      add_runs(stream, seen, l, l, g, of_rows[row]);
     }
+  });
+  LayerReads reads;
+  for (std::int64_t row = 0; row < std::ssize(active); ++row) {
+    Stream& stream = *active[row];
+    HeadRuns& runs = of_rows[row];
     if (stream.plan->quest) {
       runs.prompt = quest.choose(*stream.plan->quest, in, row, prompt.cache(l).key, stream.first,
-                                 stream.read_bytes);
+                                 stream.bytes.read);
       for (std::int64_t g = 0; g < K(); ++g)
         runs.prompt[g] = shifted(std::move(runs.prompt[g]), g * prompt_steps[l]);
     }
@@ -146,6 +142,11 @@ void Continuations::State::read_for(const LayerReads& reads, std::int64_t m,
 /// The tokens that query heads keep for themselves.
 void Continuations::State::add_by_query_head(const ContinuationRows& in, Parts& parts) {
   const std::int64_t l = in.layer;
+  const auto any_keeps = [&](const Stream* stream) {
+    const auto keeps = [](const Head& head) { return !head.by_query_head.empty(); };
+    return std::any_of(stream->layer(l).heads.begin(), stream->layer(l).heads.end(), keeps);
+  };
+  if (std::none_of(active.begin(), active.end(), any_keeps)) return;
   for (std::int64_t j = 0; j < group(); ++j) {
     LayerReads reads;
     for (std::size_t r = 0; r < active.size(); ++r) {

@@ -8,30 +8,6 @@
 
 namespace kvatlas::calibrate {
 
-void add_range(Ranges& ranges, const Range& range) {
-  if (range.length() > 0) ranges.push_back(range);
-}
-
-Ranges intersect(const Ranges& a, const Ranges& b) {
-  Ranges both;
-  for (const auto& x : a)
-    for (const auto& y : b) add_range(both, {std::max(x.begin, y.begin), std::min(x.end, y.end)});
-  return both;
-}
-
-Ranges joined(Ranges ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  Ranges out;
-  for (const auto& range : ranges) {
-    if (!out.empty() && range.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, range.end);
-    else
-      out.push_back(range);
-  }
-  return out;
-}
-
 std::vector<const CopiedRows*> Continuations::State::Head::all_copied() const {
   std::vector<const CopiedRows*> all{&copied};
   for (const auto& rows : by_query_head) all.push_back(&rows);
@@ -44,12 +20,6 @@ Ranges rows_of(const Ranges& positions, const CopiedRows& copied) {
     add_range(rows, copied.run(range.begin, range.end));
   }
   return rows;
-}
-
-std::int64_t length_of(const Ranges& ranges) {
-  std::int64_t sum = 0;
-  for (const auto& range : ranges) sum += range.length();
-  return sum;
 }
 
 std::int64_t head_step(const AnyView<3>& cache) { return cache.strides[0] / cache.strides[1]; }
@@ -123,7 +93,8 @@ HeldPositions Continuations::positions(std::size_t number) const {
         for (std::int64_t i = 0; i < rows->length(); ++i)
           held.push_back({rows->tokens->at(i), rows->tokens->at(i) + 1});
       add_range(held, {stream.first + head.generated_from, last + 1});
-      of_layer.push_back(joined(intersect(seen, held)));
+      const Ranges both = joined(intersect(seen, held));
+      of_layer.emplace_back(both.begin(), both.end());
     }
   }
   return out;

@@ -16,15 +16,9 @@
 #include "calibrate/simulate/continuations.hpp"
 #include "calibrate/simulate/held_heads_impl.hpp"
 #include "calibrate/simulate/quest_impl.hpp"
+#include "calibrate/simulate/ranges_impl.hpp"
 
 namespace kvatlas::calibrate {
-
-using Ranges = std::vector<Range>;  // ascending, and none is empty
-/// Appends a range unless it is empty.
-void add_range(Ranges& ranges, const Range& range);
-Ranges intersect(const Ranges& a, const Ranges& b);
-/// Ascending, and those that touch or overlap as one.
-Ranges joined(Ranges ranges);
 
 /// What the rows of a step read of one array of keys and values. It is cut into parts: a part is of
 /// one row, and has at most one run of consecutive array rows for each KV head.
@@ -103,7 +97,7 @@ struct Continuations::State {
     /// of the lowest layer, with its keys and the layer's values.
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, CopiedRows> borrowed;
     std::int64_t gates = 0, skipped = 0;
-    double read_bytes = 0, held_bytes = 0;
+    StepBytes bytes;  // of the last step
 
     Layer& layer(std::int64_t l) { return layers[l]; }
     const Layer& layer(std::int64_t l) const { return layers[l]; }
@@ -116,7 +110,7 @@ struct Continuations::State {
     /// How many it stores: those of all its query heads, where they keep tokens of their own.
     std::int64_t stored(const Ranges& positions, std::int64_t l, std::int64_t g) const;
     /// The copied rows with keys of layer m and values of layer l.
-    CopiedRows copied(std::int64_t l, std::int64_t m, std::int64_t g) const;
+    const CopiedRows& copied(std::int64_t l, std::int64_t m, std::int64_t g) const;
     /// Whether some query head of KV head g scores the distant tokens of layer l by layer m's keys.
     bool shares(std::int64_t l, std::int64_t m, std::int64_t g, std::int64_t group) const;
   };
@@ -221,7 +215,6 @@ Ranges distant_from(std::int64_t position, const Proximity& proximal);
 bool is_merged(std::int64_t layer, std::int64_t layers);
 /// The copied rows of tokens at these positions.
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied);
-std::int64_t length_of(const Ranges& ranges);
 
 /// The cache [heads, tokens, d] as rows: token t of head g is row g * head_step + t.
 AnyView<2> flat(const AnyView<3>& cache);

@@ -71,11 +71,13 @@ Ranges distant_from(std::int64_t position, const Proximity& proximal) {
   add_range(distant, {proximal.initial, position - proximal.recent + 1});
   return distant;
 }
-CopiedRows Continuations::State::Stream::copied(std::int64_t l, std::int64_t m,
-                                                std::int64_t g) const {
+
+const CopiedRows& Continuations::State::Stream::copied(std::int64_t l, std::int64_t m,
+                                                       std::int64_t g) const {
+  static const CopiedRows kNone;
   if (m == l) return head(l, g).copied;
   const auto found = borrowed.find({l, m, g});
-  return found == borrowed.end() ? CopiedRows{} : found->second;
+  return found == borrowed.end() ? kNone : found->second;
 }
 
 bool Continuations::State::Stream::shares(std::int64_t l, std::int64_t m, std::int64_t g,

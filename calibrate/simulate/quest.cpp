@@ -36,10 +36,9 @@ const QuestPages::Bounds& QuestPages::bounds(std::int64_t layer, std::int64_t pa
   return known;
 }
 
-std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
-                                                   const capture::ContinuationRows& in,
-                                                   std::int64_t row, const AnyView<3>& prompt_keys,
-                                                   std::int64_t n_tokens, double& read_bytes) {
+std::vector<Ranges> QuestPages::choose(const Quest& quest, const capture::ContinuationRows& in,
+                                       std::int64_t row, const AnyView<3>& prompt_keys,
+                                       std::int64_t n_tokens, double& read_bytes) {
   const Bounds& of = bounds(in.layer, quest.page, prompt_keys, n_tokens);
   const std::int64_t K = config_.n_kv_heads, group = config_.n_heads / K, d = config_.head_dim;
   // The first token that this layer sees; pages before it are no candidates.
@@ -55,7 +54,7 @@ std::vector<std::vector<Range>> QuestPages::choose(const Quest& quest,
       at::maximum(query * least.unsqueeze(1), query * greatest.unsqueeze(1)).sum(-1).mean(1);
   const at::Tensor best =
       std::get<1>(at::topk(score, wanted, 1)).to(at::kCPU, at::kLong).contiguous();
-  std::vector<std::vector<Range>> ranges(static_cast<std::size_t>(K));
+  std::vector<Ranges> ranges(static_cast<std::size_t>(K));
   std::int64_t tokens = 0;
   for (std::int64_t g = 0; g < K; ++g) {
     const auto* first = best.const_data_ptr<std::int64_t>() + g * wanted;

@@ -10,6 +10,7 @@
 
 #include "analyzer/capture/engine.hpp"
 #include "calibrate/simulate/plan.hpp"
+#include "calibrate/simulate/ranges_impl.hpp"
 
 namespace kvatlas::calibrate {
 
@@ -21,9 +22,9 @@ class QuestPages {
 
   /// The tokens that row `row` of the step reads in this layer, for each KV head. Adds the bytes
   /// that it reads to `read_bytes`.
-  std::vector<std::vector<Range>> choose(const Quest& quest, const capture::ContinuationRows& in,
-                                         std::int64_t row, const AnyView<3>& prompt_keys,
-                                         std::int64_t n_tokens, double& read_bytes);
+  std::vector<Ranges> choose(const Quest& quest, const capture::ContinuationRows& in,
+                             std::int64_t row, const AnyView<3>& prompt_keys, std::int64_t n_tokens,
+                             double& read_bytes);
 
  private:
   struct Bounds {

@@ -415,9 +415,8 @@ class Simulation {
     Live one{&progress};
     one.number = reading.continuations->add(one.full() ? full_plan() : *progress.plan);
     Outcome& outcome = progress.outcome;
-    const CacheUse use = reading.continuations->use(one.number);
-    outcome.kept = outcome.cache_lengths = use.lengths;
-    outcome.kept_bytes = use.stored_bytes;
+    outcome.kept = outcome.cache_lengths = reading.continuations->lengths(one.number);
+    outcome.kept_bytes = reading.continuations->stored_bytes(one.number);
     outcome.full_bytes = cache_shape(config_).full_bytes(cut_ + one.delay());
     if (options_.positions)
       outcome.cut = {cut_ + one.delay(), kept_positions(one.full() ? full_plan() : *progress.plan)};
@@ -515,11 +514,13 @@ class Simulation {
     for (std::size_t row = 0; row < reading.which.size(); ++row) {
       if (reading.was_free[row] == 0) continue;
       const std::size_t number = reading.numbers[row];
-      const CacheUse use = continuations.use(number);
-      Progress& of = *reading.live[reading.which[row]].progress;
-      of.read.add(use.read_bytes);
-      if (predicted(reading.step) >= 1) of.outcome.held_bytes.push_back(use.held_bytes);
-      of.outcome.cache_lengths = use.lengths;
+      const Live& one = reading.live[reading.which[row]];
+      const StepBytes bytes = continuations.last_step(number);
+      Progress& of = *one.progress;
+      of.read.add(bytes.read);
+      if (predicted(reading.step) >= 1) of.outcome.held_bytes.push_back(bytes.held);
+      const bool last = !one.free || reading.step + 1 == steps_;
+      if (last) of.outcome.cache_lengths = continuations.lengths(number);
       if (options_.positions) {
         of.outcome.end_positions = continuations.positions(number);
         note_cut(of, cut_ + reading.step + 1);

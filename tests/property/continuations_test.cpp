@@ -70,10 +70,9 @@ class ContinuationsOf : public OnCheckpoint {
         ASSERT_LE(worst, (flips > 0 ? 10 : 1) * slack * logit_error);
         const Plan& plan = plans[rows[r] % plans.size()];
         if (plan.quest) continue;  // which keeps everything
-        const CacheUse use = together.use(which[r]);
-        ASSERT_EQ(use.lengths, naive[rows[r]].lengths());
+        ASSERT_EQ(together.lengths(which[r]), naive[rows[r]].lengths());
         if (plan.pod || plan.minicache || plan.shared_values) continue;
-        ASSERT_DOUBLE_EQ(use.stored_bytes, naive[rows[r]].stored_bytes());
+        ASSERT_DOUBLE_EQ(together.stored_bytes(which[r]), naive[rows[r]].stored_bytes());
       }
     }
     EXPECT_LE(flipped.size(), flips);

@@ -754,7 +754,7 @@ TEST_P(PlanOf, LengthsGrowAsTheMethodsSay) {
                                          of_lag(4, 8, 2)};
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const bool lag = asked[i].name.starts_with("l");
-      const auto lengths = together.use(numbers[i]).lengths;
+      const auto lengths = together.lengths(numbers[i]);
       for (std::size_t layer = 0; layer < lengths.size(); ++layer) {
         SCOPED_TRACE(str(asked[i].name, " at ", n, ", layer ", layer));
         const std::int64_t all = i == 4 && layer < 2 ? n : want[i];
