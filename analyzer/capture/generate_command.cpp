@@ -95,7 +95,7 @@ double expected_seconds(const capture::Session& session, std::int64_t max_new) {
     tokens += static_cast<double>(prompt.size());
   }
   const auto prompts = static_cast<double>(session.tokens.size());
-  return seconds + static_cast<double>(max_new) * speed.step(prompts, tokens / prompts);
+  return seconds + static_cast<double>(max_new) * speed.step(prompts, prompts, tokens / prompts);
 }
 
 void generate(const capture::RunOptions& options, bool as_json) {

@@ -260,8 +260,8 @@ ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model)
       std::max(speed.seconds_of(work), speed.weights() * (speed.streaming() ? batches : 1));
   if (plan.settings.decodes()) {
     const auto steps = static_cast<double>(std::max<std::int64_t>(1, plan.settings.generated));
-    out.seconds += batches * steps *
-                   speed.step(static_cast<double>(plan.batch), prompts > 0 ? tokens / prompts : 0);
+    const auto batch = static_cast<double>(plan.batch);
+    out.seconds += batches * steps * speed.step(batch, batch, prompts > 0 ? tokens / prompts : 0);
   }
   return out;
 }

@@ -22,7 +22,9 @@ constexpr std::int64_t kThinRows = 32;
 // Values that are decoded to see how fast the file's weights come.
 constexpr std::int64_t kDecodedValues = 16 << 20;
 // What a layer of a step takes besides, and each of its rows, in seconds.
-constexpr double kLayerOverhead = 4e-4, kRowOverhead = 1.5e-5;
+constexpr double kLayerOverhead = 4e-4, kRowOverhead = 1e-5;
+// Attention to a cache, beside the rate of products of as many rows.
+constexpr double kAttentionRate = 0.6;
 
 /// The least seconds of so many turns.
 template <class Fn>
@@ -55,6 +57,7 @@ RunSpeed::RunSpeed(const model::ModelFile& model, const Placement& placement, bo
   layers_ = static_cast<double>(c.n_layers);
   if (c.experts.count > 0)
     used_share_ = static_cast<double>(c.experts.active) / static_cast<double>(c.experts.count);
+  group_ = static_cast<double>(c.n_heads) / static_cast<double>(c.n_kv_heads);
   score_products_ = layers_ * static_cast<double>(c.n_heads * c.head_dim);
   for (std::int64_t layer = 0; layer < c.n_layers; ++layer)
     cached_ += static_cast<double>(c.cached_values(layer));
@@ -114,15 +117,16 @@ double RunSpeed::prefill_work(double tokens) const {
   return 1.25 * tokens * (others_ + used_share_ * experts_) + 2 * score_work(tokens) / 0.8;
 }
 
-double RunSpeed::step(double rows, double tokens) const {
+double RunSpeed::step(double rows, double caches, double tokens) const {
   // Rows choose experts by themselves, and each expert that is chosen is read.
   const double touched = experts_ * (1 - std::pow(1 - used_share_, rows));
   const double read = (others_ + head_ + touched) * thin_;
   const double multiplied =
       (others_ + head_ + used_share_ * experts_) * thin_row_ * std::max(0.0, rows - 1);
-  const double caches = rows * tokens * cached_ * thin_;
+  const double attended =
+      tokens * cached_ * (caches * thin_ + rows * group_ * thin_row_ / kAttentionRate);
   const double steps = layers_ * (kLayerOverhead + rows * kRowOverhead);
-  const double seconds = read + multiplied + caches + steps;
+  const double seconds = read + multiplied + attended + steps;
   return streaming_ ? std::max(seconds, weight_seconds_) : seconds;
 }
 

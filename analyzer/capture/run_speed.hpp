@@ -23,9 +23,9 @@ class RunSpeed {
 
   /// Seconds of reading a prompt.
   double prefill(double tokens) const { return seconds_of(prefill_work(tokens)); }
-  /// Seconds of a step in which so many continuations, each with a cache of so many tokens,
-  /// generate a token each.
-  double step(double rows, double tokens) const;
+  /// Seconds of a step in which so many continuations generate a token each. They attend to caches
+  /// of so many tokens, of which so many differ.
+  double step(double rows, double caches, double tokens) const;
   /// Seconds of decoding all weights once from the model's file. Streamed weights are decoded for
   /// every batch of prompts and for every step, resident ones once.
   double weights() const { return weight_seconds_; }
@@ -41,6 +41,7 @@ class RunSpeed {
   double used_share_ = 1;      // of the experts, by one token
   double score_products_ = 0;  // multiply-adds of a pair of tokens, in all layers
   double cached_ = 0;          // values of a token in the cache
+  double group_ = 1;           // query heads that read each of them
   double rate_ = 1;            // multiply-adds a second of many rows
   double thin_ = 0;            // seconds that a step takes for a value of a matrix, with one row
   double thin_row_ = 0;        // and for each row more

@@ -20,7 +20,7 @@ RunTrials Rehearsal::trials() {
     round.measure = measure;
     struct Tried {
       std::string key;
-      bool reads_apart;
+      bool apart, in_place;
       std::optional<Repetition> repetition;
     };
     // Beside other policies the full cache is tried anyway.
@@ -28,21 +28,24 @@ RunTrials Rehearsal::trials() {
     std::vector<Tried> tried;
     for (const Policy& policy : policies)
       if (full_alone || !is_full(policy))
-        tried.push_back({policy_key(policy), reads_prompt_apart(policy), repetition_of(policy)});
+        tried.push_back({policy_key(policy), reads_prompt_apart(policy), reads_in_place(policy),
+                         repetition_of(policy)});
     for (const auto sample : samples) {
       // What was asked before is in the journal, and is not run again.
-      std::size_t fresh = 0, apart = 0;
+      std::size_t fresh = 0, apart = 0, in_place = 0;
       std::set<Repetition> repetitions;
-      for (const auto& [key, reads_apart, repetition] : tried)
-        if (asked_.emplace(key, sample, measure).second) {
+      for (const Tried& one : tried)
+        if (asked_.emplace(one.key, sample, measure).second) {
           ++fresh;
-          apart += reads_apart;
-          if (repetition) repetitions.insert(*repetition);
+          apart += one.apart;
+          in_place += one.in_place;
+          if (one.repetition) repetitions.insert(*one.repetition);
         }
       if (fresh == 0) continue;
       round.samples.push_back(sample);
       round.policies = std::max(round.policies, full_alone ? 0 : fresh);
       round.apart = std::max(round.apart, apart);
+      round.in_place = std::max(round.in_place, full_alone ? 0 : in_place);
       round.repeated = std::max(round.repeated, repetitions.size());
     }
     if (!round.samples.empty()) rounds_.push_back(std::move(round));

@@ -21,6 +21,10 @@ const VerticalSlash* sparse_reading(const Policy& policy);
 /// to few of them.
 bool reads_prompt_apart(const Policy& policy);
 
+/// Whether continuations read the prompt's cache where it lies: nothing in it is selected one by
+/// one or changed.
+bool reads_in_place(const Policy& policy);
+
 /// How the policy has the prompt repeated, if it does.
 std::optional<Repetition> repetition_of(const Policy& policy);
 

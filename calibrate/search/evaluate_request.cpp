@@ -126,8 +126,12 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
            static_cast<double>(questions.size()) / static_cast<double>(before.questions.size());
   TrialRound round;
   round.policies = on.policies.size();
-  round.apart = static_cast<std::size_t>(
-      std::count_if(on.policies.begin(), on.policies.end(), reads_prompt_apart));
+  const auto count = [&](bool (*of_policy)(const Policy&)) {
+    return static_cast<std::size_t>(
+        std::count_if(on.policies.begin(), on.policies.end(), of_policy));
+  };
+  round.apart = count(reads_prompt_apart);
+  round.in_place = count(reads_in_place);
   round.repeated = needs_of(on.policies).repetitions.size();
   round.samples.resize(questions.size());
   std::iota(round.samples.begin(), round.samples.end(), std::size_t{0});
@@ -137,7 +141,8 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   // The steps that are timed are those of one policy after the other.
   const auto timed =
       static_cast<double>(request.time_steps) * static_cast<double>(1 + on.policies.size());
-  return cost.seconds + timed * speed.step(1, static_cast<double>(questions.front().tokens.size()));
+  return cost.seconds +
+         timed * speed.step(1, 1, static_cast<double>(questions.front().tokens.size()));
 }
 
 Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {

@@ -18,9 +18,9 @@ constexpr double kAnswered = 0.75;
 // generate one of their own besides.
 constexpr double kRowsCompared = 1.3;
 
-double rows_of(const TrialRound& round) {
-  const auto policies = static_cast<double>(round.policies);
-  return 1 + policies * (round.measure == Measure::both ? kRowsCompared : 1);
+/// The full model and so many policies.
+double rows_of(const TrialRound& round, std::size_t policies) {
+  return 1 + static_cast<double>(policies) * (round.measure == Measure::both ? kRowsCompared : 1);
 }
 
 }  // namespace
@@ -56,9 +56,13 @@ TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> q
           question_tokens + std::max(1.0, kAnswered * static_cast<double>(question.max_new));
       // What was kept of a prompt does not say how it is repeated.
       const bool is_read = read.insert(sample).second || round.repeated > 0;
-      cost.seconds += static_cast<double>(is_read + round.apart) * reading +
-                      static_cast<double>(round.repeated) * repeating +
-                      steps * speed.step(together * rows_of(round), tokens) / together;
+      cost.seconds +=
+          static_cast<double>(is_read + round.apart) * reading +
+          static_cast<double>(round.repeated) * repeating +
+          steps *
+              speed.step(together * rows_of(round, round.policies),
+                         together * rows_of(round, round.policies - round.in_place), tokens) /
+              together;
       cost.answers += round.policies + 1;
     }
   cost.prompts = read.size();

@@ -42,11 +42,19 @@ TEST_F(TrialCosts, GrowWithWhatIsAskedFor) {
 
 TEST_F(TrialCosts, PromptsAreReadOnce) {
   const double one = seconds({{1, 0, {2}}}), two = seconds({{1, 0, {2}}, {1, 0, {2}}});
-  EXPECT_NEAR(two - one, 12 * speed_.step(2, 400), 1e-9);  // three quarters of 16 tokens
+  EXPECT_NEAR(two - one, 12 * speed_.step(2, 2, 400), 1e-9);  // three quarters of 16 tokens
+}
+
+TEST_F(TrialCosts, PoliciesThatReadTheSameCacheReadItOnce) {
+  TrialRound round{3, 0, {2}};
+  const double own = seconds({round});
+  round.in_place = 2;  // one cache for these and the full model, and one of its own
+  EXPECT_NEAR(own - seconds({round}), 12 * (speed_.step(4, 4, 400) - speed_.step(4, 2, 400)), 1e-9);
+  EXPECT_LT(seconds({round}), own);
 }
 
 TEST_F(TrialCosts, PromptsThatDecodeTogetherShareTheirSteps) {
-  const double alone = speed_.step(2, 100), shared = speed_.step(4, 100) / 2;
+  const double alone = speed_.step(2, 2, 100), shared = speed_.step(4, 4, 100) / 2;
   EXPECT_NEAR(seconds({{1, 0, {0, 1}}}, 4), seconds({{1, 0, {0, 1}}}) - 24 * (alone - shared),
               1e-9);
   // The last one is held by itself, and of many policies one prompt fills a step.
@@ -69,7 +77,7 @@ TEST_F(TrialCosts, WhatStandsBehindTheCutIsReadTokenByToken) {
   const double whole = seconds({{1, 0, {2}}});
   questions_[2].context_tokens = 370;
   EXPECT_NEAR(seconds({{1, 0, {2}}}) - whole,
-              30 * speed_.step(2, 400) + speed_.prefill(370) - speed_.prefill(400), 1e-9);
+              30 * speed_.step(2, 2, 400) + speed_.prefill(370) - speed_.prefill(400), 1e-9);
 }
 
 TEST_F(TrialCosts, AreSaidInWords) {
@@ -83,7 +91,7 @@ TEST_F(TrialCosts, AreSaidInWords) {
 TEST_F(TrialCosts, StreamedWeightsAreDecodedForEveryStep) {
   const capture::RunSpeed streaming{*model_, {"cpu", "float32", ""}, true};
   EXPECT_GT(streaming.weights(), 0);
-  EXPECT_GE(streaming.step(1, 100), streaming.weights());
+  EXPECT_GE(streaming.step(1, 1, 100), streaming.weights());
 }
 
 }  // namespace
