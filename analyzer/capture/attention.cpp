@@ -218,14 +218,16 @@ Attended attend_blocks(const Attention& io) {
   return {out.view({n, n_heads * head_dim}), {}};
 }
 
+/// Of fewer rows behind a long prompt most lanes of our own kernel would be idle.
+constexpr std::int64_t kFewestRows = 16;
+
 }  // namespace
 
 Attended attend(const Attention& io) {
   const std::int64_t n = io.query.size(1), n_all = io.key.size(1);
   const bool causal = !io.proximal && !io.shared && !io.seen && n > 1;
-  // Of a few rows behind a long prompt most lanes of the kernel would be idle.
   if (causal && io.query.is_cpu() && io.query.scalar_type() == at::kFloat &&
-      (n == n_all || n >= 16))
+      (n == n_all || n >= kFewestRows))
     return attend_in_float(io);
   const bool plain =
       causal && io.softcap == 0.0 && (io.window.chunks || io.window.first_key(n_all - 1) == 0);

@@ -155,8 +155,8 @@ class Keeper {
         const std::int64_t best = best_of(selection);
         return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
       }
-      case KeepRule::Method::lagkv:  // what has no positions: nothing is cut, or the prompt is too
-                                     // short
+      case KeepRule::Method::lagkv:
+        // It has no positions: nothing is cut, or the prompt is too short.
         return uncut(selection.variant) && n_ >= s_.settings.sink + 2 * selection.lag
                    ? everything(n_)
                    : Kept{};

@@ -54,8 +54,7 @@ struct TrialRound {
   std::vector<std::size_t> samples;  // positions in the profile
   Measure measure = Measure::score;
   std::size_t repeated = 0;  // how often a prompt is repeated behind itself
-  std::size_t in_place =
-      0;  // policies that read the prompt's cache where it lies, all the same one
+  std::size_t in_place = 0;  // policies that read the prompt's cache where it lies
 };
 
 /// How the model is run for trials.
