@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "analyzer/model/rope.hpp"
+#include "calibrate/policy/read_apart.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/continuations.hpp"
 #include "kernels/lag_scores.hpp"
@@ -119,6 +120,28 @@ class PlanOf : public OnCheckpoint {
     EXPECT_GE(least, most - 1e-4);
   }
 };
+
+TEST_P(PlanOf, PoliciesThatReadInPlaceCopyNothing) {
+  const auto copies = [&](const std::string& text) {
+    const Plan plan = plan_of(text);
+    std::int64_t tokens = 0;
+    for (const auto& layer : plan.heads)
+      for (const auto& head : layer) tokens += head.copied();
+    return tokens > 0 || !plan.formats.empty();
+  };
+  for (const std::string text :
+       {"streaming:initial=2,recent=8", "simlayerkv:threshold=0.2,initial=2,recent=8",
+        "pod:delta=0.5,initial=2,recent=8", "pyramid-layers:layers=1,initial=2,recent=8",
+        "quest:page=8,budget=32"}) {
+    EXPECT_TRUE(reads_in_place(parse_policy(text))) << text;
+    EXPECT_FALSE(copies(text)) << text;
+  }
+  for (const std::string text : {"snapkv:window=8,budget=31", "lagkv:sink=2,lag=8,ratio=1/2",
+                                 "streaming:initial=2,recent=8+kv4", "full+kv2"}) {
+    EXPECT_FALSE(reads_in_place(parse_policy(text))) << text;
+    EXPECT_TRUE(copies(text)) << text;
+  }
+}
 
 TEST_P(PlanOf, H2oKeepsTheHeaviestColumnsAndTheLast) {
   const auto layers = attention();
