@@ -30,7 +30,8 @@ using Order = std::vector<std::int32_t>;
 
 /// The `most` first positions by score, the largest first, of equal ones the earlier first.
 Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
-  std::vector<std::uint64_t> ranked(static_cast<std::size_t>(count));  // a score, and behind it
+  // A score's rank in the upper bits, and below it the position, of which the earlier is larger.
+  std::vector<std::uint64_t> ranked(static_cast<std::size_t>(count));
   for (std::int64_t j = 0; j < count; ++j)
     ranked[j] = std::uint64_t{kernels::rank_key(scores[j])} << 32 | ~static_cast<std::uint32_t>(j);
   const auto end = ranked.begin() + std::clamp<std::int64_t>(most, 0, count);

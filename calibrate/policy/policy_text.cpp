@@ -7,6 +7,7 @@
 #include "base/plain_text.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/policy/read_apart.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -199,6 +200,15 @@ void set_modifier(Policy& policy, const Modifier& modifier, const std::string* s
 }
 
 }  // namespace
+
+bool reads_in_place(const Policy& policy) {
+  return policy.kv_bits == 16 &&
+         std::all_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
+           const Kind kind = kind_of(part);
+           return has_window(part) || kind == Kind::shares || kind == Kind::reads ||
+                  std::holds_alternative<Quest>(part);
+         });
+}
 
 KvFormats formats_of(const Policy& policy, std::int64_t layer) {
   for (const Part& part : policy.parts)

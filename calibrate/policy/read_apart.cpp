@@ -29,17 +29,6 @@ bool reads_prompt_apart(const Policy& policy) {
          });
 }
 
-bool reads_in_place(const Policy& policy) {
-  return policy.kv_bits == 16 &&
-         std::all_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
-           return std::holds_alternative<Streaming>(part) ||
-                  std::holds_alternative<SimLayerKv>(part) ||
-                  std::holds_alternative<LayerBaseline>(part) ||
-                  std::holds_alternative<Pod>(part) || std::holds_alternative<Quest>(part) ||
-                  std::holds_alternative<VerticalSlash>(part);
-         });
-}
-
 std::optional<Repetition> repetition_of(const Policy& policy) {
   for (const Part& part : policy.parts)
     if (const auto* kvzip = std::get_if<KvZip>(&part)) return kvzip->repetition;
