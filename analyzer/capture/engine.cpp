@@ -23,6 +23,7 @@
 #include "analyzer/capture/sequence_impl.hpp"
 #include "analyzer/capture/state_layers_impl.hpp"
 #include "analyzer/capture/streams_impl.hpp"
+#include "analyzer/capture/tensor_memory_impl.hpp"
 #include "analyzer/capture/weights_impl.hpp"
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -33,7 +34,7 @@ namespace kvatlas::capture {
 namespace {
 
 // The program with its libraries.
-constexpr std::int64_t kProgramBytes = 256 << 20;
+constexpr std::int64_t kProgramBytes = 224 << 20;
 // Logits of many positions are computed in pieces of about this many bytes.
 constexpr std::int64_t kLogitBytes = 64 << 20;
 
@@ -51,14 +52,17 @@ std::optional<c10::Device> device_of(const at::TensorOptions& options) {
 /// Bytes that a run takes, as far as they can be foreseen.
 struct MemoryNeed {
   std::int64_t all_weights = 0;
-  std::int64_t streamed_weights = 0;  // two layers and a piece of the head
-  std::int64_t rest = 0;              // program, hidden states, caches, intermediate results
+  std::int64_t two_layers = 0;  // of streamed weights
+  std::int64_t laid_out = 0;    // a matrix in oneDNN's layout, beside itself
+  std::int64_t in_a_layer = 0;  // intermediate results
+  std::int64_t rest = 0;        // program, hidden states, caches
+  bool staged = false;          // weights are decoded as float32 first
 };
 
-MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& options,
-                           std::size_t value_bytes) {
+MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& options) {
   const model::Config& c = model.config();
-  const auto width = static_cast<std::int64_t>(value_bytes);
+  const at::ScalarType type = scalar_type(options.placement.dtype);
+  const auto width = static_cast<std::int64_t>(at::elementSize(type));
   MemoryNeed need;
   std::int64_t largest = 0, largest_matrix = 0;
   for (const auto& layer : model.layers()) {
@@ -70,17 +74,19 @@ MemoryNeed estimate_memory(const model::ModelFile& model, const EngineOptions& o
   need.all_weights +=
       width * (value_count(model.head()) + value_count(model.layer_projection()) +
                value_count(model.stream_starts()) + value_count(model.stream_ends()));
-  need.streamed_weights = 2 * largest + kStagingBytes;
+  need.two_layers = 2 * largest;
+  need.laid_out = width * largest_matrix;
+  need.staged = type != at::kFloat || !at::Device(options.placement.device).is_cpu();
   const std::int64_t kv = 2 * c.n_kv_heads * c.head_dim;
+  const std::int64_t attention = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
+  need.in_a_layer =
+      width * std::max(options.longest * attention, options.longest * 2 * c.hidden_size +
+                                                        feed_forward_values(c, options.longest));
   const std::int64_t a_token = (1 + c.streams.count) * c.hidden_size +
                                c.n_layers * c.layer_input_size +
                                (options.keep_caches ? c.n_layers * kv : 0);
-  const std::int64_t in_a_layer = c.hidden_size + kv + 3 * c.n_heads * c.head_dim;
-  need.rest = kProgramBytes +
-              width * (options.all_tokens * a_token + options.longest * in_a_layer) +
-              width * feed_forward_values(c, options.longest) +
-              width * largest_matrix +  // oneDNN reorders a matrix before it multiplies
-              options.other_bytes + room_for_copies(options);
+  need.rest = kProgramBytes + width * options.all_tokens * a_token + options.other_bytes +
+              room_for_copies(options);
   return need;
 }
 
@@ -160,6 +166,7 @@ struct Engine::State {
 
 Engine::Engine(std::shared_ptr<const model::ModelFile> model, const EngineOptions& options)
     : state_(std::make_unique<State>()) {
+  reuse_memory_of_tensors();
   State& s = *state_;
   s.model = std::move(model);
   s.options = options;
@@ -178,34 +185,37 @@ std::int64_t room_for_copies(const EngineOptions& options) {
 }
 
 MemoryPlan plan_memory(const model::ModelFile& model, const EngineOptions& options) {
-  const auto bytes = at::elementSize(scalar_type(options.placement.dtype));
-  const MemoryNeed need = estimate_memory(model, options, bytes);
+  const MemoryNeed need = estimate_memory(model, options);
   MemoryPlan plan;
   plan.weight_bytes = need.all_weights;
+  const std::int64_t resident = need.all_weights + need.laid_out + need.in_a_layer + need.rest;
   plan.streaming = options.weights == EngineOptions::Weights::streaming;
   const bool on_host = at::Device(options.placement.device).is_cpu();
   const std::int64_t room = options.memory_budget > 0 ? options.memory_budget : free_memory();
   if (options.weights == EngineOptions::Weights::automatic &&
       (options.memory_budget > 0 || on_host))
-    plan.streaming = need.all_weights + need.rest > room;
-  plan.held_weight_bytes = plan.streaming ? need.streamed_weights : need.all_weights;
-  plan.total_bytes = plan.held_weight_bytes + need.rest;
+    plan.streaming = resident > room;
+  // Weights in float32 are decoded where they are multiplied. Then a piece of the head is staged
+  // alone, when no layer runs.
+  const std::int64_t streamed = need.two_layers + need.rest +
+                                (need.staged ? kStagingBytes + need.laid_out + need.in_a_layer
+                                             : std::max(kStagingBytes, need.in_a_layer));
+  plan.held_weight_bytes = plan.streaming ? need.two_layers + kStagingBytes : need.all_weights;
+  plan.total_bytes = plan.streaming ? streamed : resident;
+  plan.least_bytes = std::min(streamed, resident);
   return plan;
 }
 
 void require_memory(const MemoryPlan& plan, const EngineOptions& options) {
   if (!plan.streaming || options.memory_budget == 0 || plan.total_bytes <= options.memory_budget)
     return;
-  // Of a small model all weights take less than what streams them.
-  const std::int64_t weights = std::min(plan.held_weight_bytes, plan.weight_bytes);
-  const std::int64_t fixed =
-      plan.total_bytes - plan.held_weight_bytes + weights - room_for_copies(options);
+  const std::int64_t fixed = plan.least_bytes - room_for_copies(options);
   // Of a larger budget copies take more.
   const std::int64_t least = fixed + std::min(options.copy_bytes, (fixed + 2) / 3);
   fail(ErrorCode::resource, "the memory allowed (--memory-budget, ulimit -v), ",
        bytes_str(options.memory_budget), ", is too small: these prompts need about ",
        enough_bytes_str(least),
-       weights < plan.weight_bytes ? " even with weights streamed layer by layer" : "");
+       plan.least_bytes == plan.total_bytes ? " even with weights streamed layer by layer" : "");
 }
 
 Engine::~Engine() = default;

@@ -49,6 +49,7 @@ struct MemoryPlan {
   std::int64_t weight_bytes = 0;       // all weights
   std::int64_t held_weight_bytes = 0;  // the weights that are held at a time
   std::int64_t total_bytes = 0;        // the whole process
+  std::int64_t least_bytes = 0;        // the whole process, with weights as they take least
 };
 /// What the options leave for copies.
 std::int64_t room_for_copies(const EngineOptions& options);

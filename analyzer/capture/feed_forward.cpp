@@ -144,7 +144,7 @@ at::Tensor dense_and_experts(const at::Tensor& hidden, const at::Tensor& normed,
 }  // namespace
 
 std::int64_t feed_forward_values(const model::Config& c, std::int64_t tokens) {
-  const std::int64_t dense = 3 * dense_rows(c) * c.intermediate_size;
+  const std::int64_t dense = 3 * std::min(dense_rows(c), tokens) * c.intermediate_size;
   if (c.experts.count == 0) return dense;
   const std::int64_t rows = std::min(kExpertRows, tokens);
   // At worst all rows go to one expert.

@@ -19,7 +19,7 @@ namespace {
 // Last positions whose best token is compared under proximal attention (docs/pod.md).
 constexpr std::int64_t kAgreementRows = 100;
 // Samples of more bytes are written before the next batch begins.
-constexpr std::size_t kLargeSamples = 64 << 20;
+constexpr std::int64_t kLargeSamples = 64 << 20;
 // More prompts at a time win nothing: the weights are then read seldom enough.
 constexpr std::int64_t kLargestBatch = 16;
 
@@ -195,11 +195,13 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
 EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model,
                           std::int64_t batch) {
   std::vector<std::int64_t> lengths;
-  std::int64_t capture = 0;
+  CaptureBytes largest;
   for (std::size_t i = 0; i < plan.prompts.size(); ++i) {
     lengths.push_back(length(plan.prompts[i]));
-    capture = std::max(capture, capture_bytes(plan.settings, model.config(), lengths.back(),
-                                              plan.with_maps(static_cast<std::int64_t>(i))));
+    const CaptureBytes capture = capture_bytes(plan.settings, model.config(), lengths.back(),
+                                               plan.with_maps(static_cast<std::int64_t>(i)));
+    largest.working = std::max(largest.working, capture.working);
+    largest.arrays = std::max(largest.arrays, capture.arrays);
   }
   std::sort(lengths.rbegin(), lengths.rend());
   EngineOptions options = plan.engine;
@@ -209,7 +211,10 @@ EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model
   for (std::size_t i = 0; i < count; ++i)
     options.all_tokens += lengths[i] + plan.settings.generated;
   options.keep_caches = plan.settings.keeps_caches();
-  options.other_bytes = capture * static_cast<std::int64_t>(count);
+  const std::int64_t working = largest.working * static_cast<std::int64_t>(count);
+  const std::int64_t arrays = largest.arrays * static_cast<std::int64_t>(count);
+  const bool while_next_runs = count < lengths.size() && arrays <= kLargeSamples;
+  options.other_bytes = working + arrays + (while_next_runs ? arrays : 0);
   return options;
 }
 
@@ -248,9 +253,10 @@ ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model)
     if (plan.settings.agreement)
       for (const auto count : plan.settings.agreement_counts)
         if (count < length(plan.prompts[i])) work += 2 * speed.prefill_work(n);
-    const std::int64_t bytes = capture_bytes(plan.settings, c, length(plan.prompts[i]), maps) -
-                               capture_bytes(plan.settings, c, length(plan.prompts[i]), false);
-    out.file_bytes += bytes / 3;
+    const auto arrays = [&](bool with_maps) {
+      return capture_bytes(plan.settings, c, length(plan.prompts[i]), with_maps).arrays;
+    };
+    out.file_bytes += (arrays(maps) - arrays(false)) / 2;
   }
   out.file_bytes += profile::statistics_bytes(plan.settings, c) *
                     static_cast<std::int64_t>(plan.prompts.size()) * 3 / 4;
@@ -323,11 +329,11 @@ void run_profile(Engine& engine, const ProfilePlan& plan, profile::Writer& write
     if (batch.indices.empty()) return;
     batch.sequences.clear();
     std::vector<profile::Sample> samples;
-    std::size_t bytes = 0;
+    std::int64_t bytes = 0;
     for (std::size_t i = 0; i < batch.indices.size(); ++i) {
       samples.push_back(finish(batch.captures[i], plan.prompts[batch.indices[i]], batch.indices[i],
                                engine.model().tokenizer().get()));
-      for (const auto& [name, array] : samples.back().arrays) bytes += array.bytes.size();
+      for (const auto& [name, array] : samples.back().arrays) bytes += std::ssize(array.bytes);
     }
     // Small samples are mostly waiting for the disk; large ones are work for all cores, and memory.
     if (bytes > kLargeSamples)

@@ -19,7 +19,7 @@ namespace kvatlas::capture {
 using profile::Type;
 namespace name = profile::name;
 
-std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
+CaptureBytes capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
                            std::int64_t n_tokens, bool with_maps) {
   const std::int64_t L = config.n_layers, H = config.n_heads, K = config.n_kv_heads;
   const std::int64_t d = config.head_dim, n = n_tokens;
@@ -44,7 +44,7 @@ std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model
     if (settings.keep_scores)
       arrays += 4 * static_cast<std::int64_t>(settings.window_kinds.size()) * L * H * n;
   }
-  return working + arrays + arrays / 2;  // while it is written, a compressed copy is there too
+  return {working, arrays};
 }
 
 SampleCapture::State::State(const profile::CaptureSettings& s, const model::Config& c,

@@ -10,8 +10,12 @@
 
 namespace kvatlas::capture {
 
-/// How many bytes the capture of one sample of n_tokens takes until it is written.
-std::int64_t capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
+/// How many bytes the capture of one sample takes.
+struct CaptureBytes {
+  std::int64_t working = 0;  // while the layers run
+  std::int64_t arrays = 0;   // until it is written
+};
+CaptureBytes capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
                            std::int64_t n_tokens, bool with_maps);
 
 /// Takes the statistics of one sample while the model runs over it: prefill() for every layer of

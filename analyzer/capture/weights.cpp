@@ -128,6 +128,12 @@ WeightStore::~WeightStore() {
   if (prefetch_.valid()) prefetch_.wait();
 }
 
+void WeightStore::release(const model::Weight& weight) const {
+  const model::StoredTensor* released = nullptr;
+  for (const auto& part : weight.parts)
+    if (part.tensor != released) model_->release(*(released = part.tensor));
+}
+
 void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form) const {
   if (!weight) {
     into.reset();
@@ -153,10 +159,7 @@ void WeightStore::load(const model::Weight& weight, at::Tensor& into, Form form)
       matrix.narrow(0, start, count).copy_(staging.narrow(0, 0, count));
     }
   }
-  // What was decoded is not needed in the page cache mapping any more.
-  const model::StoredTensor* released = nullptr;
-  for (const auto& part : weight.parts)
-    if (part.tensor != released) model_->release(*(released = part.tensor));
+  release(weight);
   // Streamed weights keep their place in memory, which a layout of their own would not.
   if (form == Form::multiplied && !streaming_) into = packed(into);
 }
@@ -234,6 +237,7 @@ at::Tensor WeightStore::rows_of(const model::Weight& table,
   parallel_for(static_cast<std::int64_t>(tokens.size()), [&](std::int64_t i, int) {
     model::read_rows(table, tokens[i], 1, out + i * columns);
   });
+  release(table);
   model_->require_intact();
   return rows;
 }
@@ -279,7 +283,7 @@ at::Tensor WeightStore::logits(const at::Tensor& rows) {
     // Pieces that are kept need memory of their own.
     if (!streaming_ || !staging.defined()) staging = at::empty({stage, columns}, at::kFloat);
     model::read_rows(head, start, count, staging.mutable_data_ptr<float>());
-    for (const auto& stored : head.parts) model_->release(*stored.tensor);  // what was read of it
+    release(head);
     return staging.narrow(0, 0, count).to(rows.device(), rows.scalar_type());
   };
   // Resident weights are multiplied in the same pieces, so that both modes give the same sums.

@@ -87,6 +87,8 @@ class WeightStore {
 
  private:
   void load(const model::Weight& weight, at::Tensor& into, Form form = Form::plain) const;
+  /// What was decoded is not needed in the process's memory any more.
+  void release(const model::Weight& weight) const;
   const at::Tensor& kept(const model::Weight& weight, at::Tensor& into) const;
   /// Rows of a table for the tokens, float32 on the host.
   at::Tensor rows_of(const model::Weight& table, const std::vector<std::int64_t>& tokens) const;
