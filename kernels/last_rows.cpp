@@ -300,13 +300,13 @@ void last_rows_cpu(const LastRows& io) {
   plan.padded = (plan.rows + lanes - 1) / lanes * lanes;
   plan.head_dim = head_dim;
   plan.n_tokens = n_tokens;
-  plan.first_row_token = n_tokens - q_rows;
+  plan.first_row_token = io.token_of(0);
   plan.soft_cap = io.soft_cap;
 
   // Every row's cuts; a cut that all rows share with its neighbour is dropped.
   std::vector<std::vector<std::int64_t>> row_cuts;
   for (std::int64_t row = 0; row < q_rows; ++row)
-    row_cuts.push_back(cuts(io.grid, plan.first_row_token + row));
+    row_cuts.push_back(cuts(io.grid, io.token_of(row)));
   for (std::size_t c = row_cuts[0].size() - 1; c > 0; --c)
     if (std::all_of(row_cuts.begin(), row_cuts.end(),
                     [c](const auto& all) { return all[c] == all[c - 1]; }))
@@ -317,9 +317,8 @@ void last_rows_cpu(const LastRows& io) {
   const auto bounds = aligned<std::int32_t>((plan.segments + 1) * plan.padded);
   for (std::int64_t m = 0; m < plan.padded; ++m) {
     const std::int64_t row = m < plan.rows ? m % q_rows : q_rows - 1;
-    token[size(m)] = static_cast<std::int32_t>(plan.first_row_token + row);
-    first_keys[size(m)] =
-        static_cast<std::int32_t>(io.window.first_key(plan.first_row_token + row));
+    token[size(m)] = static_cast<std::int32_t>(io.token_of(row));
+    first_keys[size(m)] = static_cast<std::int32_t>(io.window.first_key(io.token_of(row)));
     for (std::int64_t c = 0; c <= plan.segments; ++c)
       bounds[size(c * plan.padded + m)] = static_cast<std::int32_t>(row_cuts[size(row)][size(c)]);
   }
@@ -389,7 +388,7 @@ void last_rows_cpu(const LastRows& io) {
             factor_of_chunk * static_cast<double>(chunk_value(sums.get(), c, s, plan.segments));
     }
     for (double value : segment) total += value;
-    const std::int64_t i = plan.first_row_token + row;
+    const std::int64_t i = io.token_of(row);
     for (std::size_t entry = 0; entry < io.grid.size(); ++entry) {
       const auto [begin, end] = distant_range(io.grid[entry], i);
       double proximal = of_sink, distant = 0;
@@ -429,7 +428,8 @@ void last_rows(const LastRows& io, const Exec& exec) {
     fail(ErrorCode::usage, "keys have head_dim ", key_dim, ", the queries ", head_dim);
   require_shared_heads(n_heads, n_kv_heads);
   require_range("n_tokens", n_tokens, 0, std::numeric_limits<std::int32_t>::max() / 2);
-  require_range("q_rows", q_rows, 0, n_tokens);
+  require_range("row_step", io.row_step, 1, std::numeric_limits<std::int32_t>::max());
+  require_range("q_rows", q_rows, 0, (n_tokens + io.row_step - 1) / io.row_step);
   require_range("window", io.window.size, 0, std::numeric_limits<std::int64_t>::max());
   require_soft_cap(io.soft_cap);
   require_same_memory("keys", io.keys.memory, io.queries.memory);

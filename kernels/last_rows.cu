@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kTileThreads) row_scores(ScoreParams p) {
 
 struct StatisticParams {
   const float* scores;  // [n_heads * q_rows, n_tokens]
-  std::int64_t q_rows, n_tokens;
+  std::int64_t q_rows, row_step, n_tokens;
   KeyWindow window;
   View<const float, 1> sinks;
   View<float, 3> probs;
@@ -95,7 +95,7 @@ __device__ void store(const View<float, 3>& to, std::int64_t a, std::int64_t b, 
 __global__ void __launch_bounds__(kThreads) row_statistics(StatisticParams p) {
   __shared__ double shared[kThreads];
   const std::int64_t head = blockIdx.x / p.q_rows, row = blockIdx.x % p.q_rows;
-  const std::int64_t i = p.n_tokens - p.q_rows + row;
+  const std::int64_t i = p.n_tokens - 1 - (p.q_rows - 1 - row) * p.row_step;
   const std::int64_t first = p.window.first_key(i);
   const float* scores = p.scores + static_cast<std::int64_t>(blockIdx.x) * p.n_tokens;
   const int thread = static_cast<int>(threadIdx.x);
@@ -206,6 +206,7 @@ void last_rows(const LastRows& io, void* stream_pointer) {
   StatisticParams params{};
   params.scores = scores.data();
   params.q_rows = q_rows;
+  params.row_step = io.row_step;
   params.n_tokens = n_tokens;
   params.window = io.window;
   params.sinks = io.sinks;

@@ -17,9 +17,10 @@ struct Proximity {
   bool operator==(const Proximity&) const = default;
 };
 
-/// Causal attention rows of the last q_rows tokens of one layer, and what a grid of proximities
-/// makes of them (docs/simlayerkv.md, docs/pod.md). Row r is token i = n_tokens - q_rows + r; it
-/// sees the keys j <= i that the window lets it see. Query head h reads key head h /
+/// Causal attention rows of one layer, and what a grid of proximities makes of them
+/// (docs/simlayerkv.md, docs/pod.md). The last row is the last token, and row_step tokens lie from
+/// one row to the next: with a step of 1 they are the last q_rows tokens. The row of token i sees
+/// the keys j <= i that the window lets it see. Query head h reads key head h /
 /// (n_heads / n_kv_heads). Scores are scale * q.k, and with a soft cap c they become c * tanh(score
 /// / c).
 ///
@@ -38,8 +39,9 @@ struct Proximity {
 /// Cost: n_heads * q_rows * n_tokens * head_dim multiply-adds, one exponential a score, one read of
 /// the keys. Scratch: n_tokens / 64 floats a row. Safe to call from several threads.
 struct LastRows {
-  AnyView<3> queries;  // in  [n_heads, q_rows, head_dim], q_rows <= n_tokens
+  AnyView<3> queries;  // in  [n_heads, q_rows, head_dim]
   AnyView<3> keys;     // in  [n_kv_heads, n_tokens, head_dim]
+  std::int64_t row_step = 1;
   float scale = 1;
   float soft_cap = 0;  // 0: none
   KeyWindow window = {};
@@ -49,6 +51,10 @@ struct LastRows {
   // out [grid, n_heads, q_rows], any of them without data where it is not wanted: the sum over the
   // proximal keys, and the log-sum-exps of both sets
   View<float, 3> mass, proximal_lse, distant_lse;
+
+  std::int64_t token_of(std::int64_t row) const {
+    return keys.sizes[1] - 1 - (queries.sizes[1] - 1 - row) * row_step;
+  }
 };
 void last_rows(const LastRows& io, const Exec& exec = {});
 

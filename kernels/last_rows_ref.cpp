@@ -14,7 +14,7 @@ void last_rows(const LastRows& io) {
     const Eigen::MatrixXd queries = read_matrix(io.queries, head);
     const Eigen::MatrixXd keys = read_matrix(io.keys, head / group);
     for (std::int64_t row = 0; row < q_rows; ++row) {
-      const std::int64_t i = n_tokens - q_rows + row;
+      const std::int64_t i = io.token_of(row);
       const std::int64_t first = io.window.first_key(i);
       const Eigen::ArrayXd scores = attention_scores(keys.middleRows(first, i + 1 - first),
                                                      queries.row(row), io.scale, io.soft_cap);

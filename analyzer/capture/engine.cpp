@@ -36,7 +36,7 @@ namespace {
 // The program with its libraries.
 constexpr std::int64_t kProgramBytes = 224 << 20;
 // Logits of many positions are computed in pieces of about this many bytes.
-constexpr std::int64_t kLogitBytes = 64 << 20;
+constexpr std::int64_t kLogitBytes = 16 << 20;
 
 at::ScalarType scalar_type(const std::string& dtype) {
   if (dtype == "float16") return at::kHalf;

@@ -153,27 +153,31 @@ void SampleCapture::State::add_rows(const AttentionInputs& in) {
 }
 
 void SampleCapture::State::add_strided_rows(const AttentionInputs& in) {
-  constexpr std::int64_t kMostRows = 512;
+  constexpr std::int64_t kMostRows = 512, kRowsABlock = 32;
   const std::int64_t stride = (n_tokens + kMostRows - 1) / kMostRows;
   const std::int64_t rows = n_tokens / stride, H = config.n_heads;
   const auto P = static_cast<std::int64_t>(settings.proximities.size());
   const auto position = [&](std::int64_t row) { return (row + 1) * stride - 1; };
-  at::Tensor mass = at::empty({rows, P, H, 1}, float_on(in.query));
-  // The last row of a shorter prompt is a row of this one.
-  const auto take = [&](std::int64_t row, int) {
+  at::Tensor mass = at::empty({P, H, rows}, float_on(in.query));
+  // The last rows of a shorter prompt are rows of this one.
+  const auto take = [&](std::int64_t block, int) {
+    const std::int64_t start = block * kRowsABlock, count = std::min(kRowsABlock, rows - start);
     kernels::LastRows io = rows_of(in);
-    io.queries.data = element(in.query, position(row));
-    io.queries.sizes[1] = 1;
-    io.keys.sizes[1] = position(row) + 1;
+    io.queries.data = element(in.query, position(start));
+    io.queries.sizes[1] = count;
+    io.queries.strides[1] *= stride;
+    io.keys.sizes[1] = position(start + count - 1) + 1;
+    io.row_step = stride;
     io.grid = settings.proximities;
-    io.mass = view_of<float, 3>(mass.select(0, row));
+    io.mass = view_of<float, 3>(mass.narrow(2, start, count));
     kernels::last_rows(io);
   };
+  const std::int64_t blocks = (rows + kRowsABlock - 1) / kRowsABlock;
   if (mass.is_cpu())
-    parallel_for(rows, take);
+    parallel_for(blocks, take);
   else
-    for (std::int64_t row = 0; row < rows; ++row) take(row, 0);
-  const at::Tensor layer_mass = mass.squeeze(3).to(at::kDouble).mean(2).to(at::kFloat).t();
+    for (std::int64_t block = 0; block < blocks; ++block) take(block, 0);
+  const at::Tensor layer_mass = mass.to(at::kDouble).mean(1).to(at::kFloat);
   for (std::int64_t p = 0; p < P; ++p)
     store(layer_mass.select(0, p), name::kRowMass, {p, in.layer}, {P, layers(), rows});
   auto positions = array(name::kRowPositions, {rows}).values<std::int32_t>();

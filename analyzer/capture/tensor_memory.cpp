@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <malloc.h>
 #include <new>
 
 #include <c10/core/Allocator.h>
@@ -13,6 +14,10 @@ namespace kvatlas::capture {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+// Larger tensors get pages of their own, which the machine must clear each time; the C library
+// takes no larger bound. Of free memory at the end of the heap so much stays with the process.
+constexpr int kMostOfHeap = 32 << 20;
+constexpr int kMostFree = 1 << 30;
 
 void free_tensor(void* data) {
   if (data) std::free(static_cast<void**>(data)[-1]);
@@ -50,6 +55,8 @@ void reuse_memory_of_tensors() {
   // Of two allocators LibTorch takes the one of the higher priority; its own has 0.
   static const bool once = [] {
     c10::SetCPUAllocator(&memory, 1);
+    mallopt(M_MMAP_THRESHOLD, kMostOfHeap);
+    mallopt(M_TRIM_THRESHOLD, kMostFree);
     return true;
   }();
   static_cast<void>(once);

@@ -24,10 +24,16 @@ struct Case {
   float scale = 0;  // 0: 1 / sqrt(head_dim)
   bool sinks = false;
   bool chunks = false;
+  std::int64_t row_step = 1;
 };
 
 Case in_chunks(Case c) {
   c.chunks = true;
+  return c;
+}
+
+Case apart(std::int64_t step, Case c) {
+  c.row_step = step;
   return c;
 }
 
@@ -41,9 +47,10 @@ std::vector<float> sinks_of(std::int64_t heads) {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads " << c.n_heads << "/" << c.n_kv_heads << ", rows " << c.q_rows << ", tokens "
-             << c.n_tokens << ", dim " << c.head_dim << (c.chunks ? ", chunk " : ", window ")
-             << c.window << ", cap " << c.soft_cap << ", " << dtype_name(c.type) << " and "
-             << dtype_name(c.key_type) << ", layout " << static_cast<int>(c.layout);
+             << c.n_tokens << ", step " << c.row_step << ", dim " << c.head_dim
+             << (c.chunks ? ", chunk " : ", window ") << c.window << ", cap " << c.soft_cap << ", "
+             << dtype_name(c.type) << " and " << dtype_name(c.key_type) << ", layout "
+             << static_cast<int>(c.layout);
 }
 
 struct Result {
@@ -67,6 +74,7 @@ Result run_on(const Exec& exec, Memory memory, const Case& c, const std::vector<
   LastRows io;
   io.queries = q.view;
   io.keys = k.view;
+  io.row_step = c.row_step;
   io.scale = c.scale > 0 ? c.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   io.soft_cap = c.soft_cap;
   io.window = {c.window, c.chunks};
@@ -144,12 +152,35 @@ TEST_P(LastRowsTest, MatchesTheReference) {
                         {6, 2, 5, 333, 64, 0, 0, DType::bf16, DType::f32},
                         {8, 2, 9, 700, 16, 0, 0, DType::f32, DType::f32, Layout::dense, 0, true},
                         {5, 1, 3, 200, 24, 50, 9, DType::f16, DType::f16, Layout::strided, 0, true},
-                        {12, 1, 16, 257, 128, 0, 0, DType::f16, DType::f16, Layout::strided}}) {
+                        {12, 1, 16, 257, 128, 0, 0, DType::f16, DType::f16, Layout::strided},
+                        apart(2, {9, 3, 32, 700, 64}),
+                        apart(100, {4, 2, 7, 601, 16}),
+                        apart(3, {4, 2, 20, 130, 16, 30}),
+                        apart(7, in_chunks({4, 2, 9, 515, 16, 128}))}) {
     SCOPED_TRACE(testing::Message() << c);
     const auto q = random.normals(c.n_heads * c.q_rows * c.head_dim);
     const auto k = random.normals(c.n_kv_heads * c.n_tokens * c.head_dim, 2);
     expect_close(run(c, q, k), reference(c, q, k));
   }
+}
+
+TEST_P(LastRowsTest, RowsApartAreAmongAllRows) {
+  Random random(17);
+  constexpr std::int64_t kStep = 5, kRows = 9, kSpan = (kRows - 1) * kStep + 1;
+  const Case some = apart(kStep, {4, 2, kRows, 300, 16, 120}), all{4, 2, kSpan, 300, 16, 120};
+  const auto q = random.normals(all.n_heads * kSpan * all.head_dim),
+             k = random.normals(all.n_kv_heads * all.n_tokens * all.head_dim);
+  const auto each = [](const std::vector<float>& rows, std::int64_t width) {
+    std::vector<float> out;
+    for (std::int64_t row = 0; row * width < std::ssize(rows); ++row)
+      if (row % kSpan % kStep == 0)
+        out.insert(out.end(), rows.begin() + row * width, rows.begin() + (row + 1) * width);
+    return out;
+  };
+  const Result of_all = run(all, q, k);
+  expect_close(run(some, each(q, all.head_dim), k),
+               {each(of_all.probs, all.n_tokens), each(of_all.mass, 1), each(of_all.proximal, 1),
+                each(of_all.distant, 1)});
 }
 
 TEST_P(LastRowsTest, ASinkTakesItsShareAndIsProximal) {
@@ -350,6 +381,12 @@ TEST(LastRowsArguments, AreChecked) {
   EXPECT_EQ(error(), "");
   io.queries = View<float, 3>(values, {3, 5, 4});
   EXPECT_EQ(error(), "q_rows is 5, expected 0 to 4");
+  io.queries = View<float, 3>(values, {3, 3, 4});
+  io.row_step = 2;
+  EXPECT_EQ(error(), "q_rows is 3, expected 0 to 2");
+  io.row_step = 0;
+  EXPECT_THAT(error(), HasSubstr("row_step is 0, expected 1 to "));
+  io.row_step = 1;
   io.queries = View<float, 3>(values, {3, 1, 4});
   io.grid = {{-1, 3}};
   EXPECT_THAT(error(), HasSubstr("initial is -1, expected 0 to "));
