@@ -16,10 +16,8 @@ pkg_check_modules(YAML_CPP REQUIRED IMPORTED_TARGET yaml-cpp)
 if(KVATLAS_TESTS)
   find_package(GTest REQUIRED)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)  # what ours is compared with
+  find_package(benchmark QUIET)  # without it there are no benchmarks
   include(GoogleTest)
-endif()
-if(KVATLAS_BENCH)
-  find_package(benchmark REQUIRED)
 endif()
 
 # A LibTorch that was asked for by name must be right; one found by chance may be passed over.

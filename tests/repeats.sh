@@ -14,7 +14,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH CCACHE_DISABLE=1
 cmake -S . -B "$build" >/dev/null 2>&1 # which commit this is
 cmake --build "$build" --target program reference_files >/dev/null
-(cd "$other" && cmake --preset release -DKVATLAS_TESTS=OFF -DKVATLAS_BENCH=OFF >/dev/null 2>&1 &&
+(cd "$other" && cmake --preset release -DKVATLAS_TESTS=OFF >/dev/null 2>&1 &&
   cmake --build --preset release --target program reference_files >/dev/null)
 
 sums() { # BUILD

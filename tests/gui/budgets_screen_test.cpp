@@ -5,7 +5,7 @@
 
 #include "tests/gui/shown_screen.hpp"
 
-namespace kvatlas::viewer {
+namespace kvatlas::viewer::budgets_screen_tests {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(BudgetsScreen, SaysWhatTheProfileLacks) {
 }
 
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas::viewer::budgets_screen_tests

@@ -8,7 +8,7 @@
 #include "calibrate/policy/policy.hpp"
 #include "tests/gui/shown_screen.hpp"
 
-namespace kvatlas::viewer {
+namespace kvatlas::viewer::lazy_screen_tests {
 namespace {
 
 using testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(LazyScreen, AsksForAProfile) {
 }
 
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas::viewer::lazy_screen_tests

@@ -5,7 +5,7 @@
 
 #include "tests/gui/shown_screen.hpp"
 
-namespace kvatlas::viewer {
+namespace kvatlas::viewer::mass_screen_tests {
 namespace {
 
 using testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(MassScreen, ShowsLastRowsWhereTheProfileHasNoOthers) {
 }
 
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas::viewer::mass_screen_tests

@@ -11,7 +11,7 @@
 #include "tests/gui/shown_screen.hpp"
 #include "tests/support/precision_section.hpp"
 
-namespace kvatlas::viewer {
+namespace kvatlas::viewer::precision_screen_tests {
 namespace {
 
 using testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(PrecisionScreen, ACellSelectsItsLayer) {
 }
 
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas::viewer::precision_screen_tests

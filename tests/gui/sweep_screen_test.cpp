@@ -9,7 +9,7 @@
 #include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/shown_screen.hpp"
 
-namespace kvatlas::viewer {
+namespace kvatlas::viewer::sweep_screen_tests {
 namespace {
 
 using testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(SweepScreen, PointsAndHandles) {
 }
 
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas::viewer::sweep_screen_tests

@@ -12,7 +12,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 
-namespace kvatlas::exporting {
+namespace kvatlas::exporting::window_numbers_tests {
 namespace {
 
 using calibrate::as_runtime_behaves;
@@ -295,4 +295,4 @@ TEST(ExportWindows, LlamaCppNamesArchitecturesItsOwnWay) {
 }
 
 }  // namespace
-}  // namespace kvatlas::exporting
+}  // namespace kvatlas::exporting::window_numbers_tests

@@ -10,7 +10,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::attention_maps_tests {
 namespace {
 
 using namespace testing_support;
@@ -323,4 +323,4 @@ TEST(AttentionMapsArguments, FinestBlock) {
 KVATLAS_EVERY_BODY(AttentionMapsTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::attention_maps_tests

@@ -10,7 +10,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::causal_attention_tests {
 namespace {
 
 using namespace testing_support;
@@ -185,4 +185,4 @@ INSTANTIATE_TEST_SUITE_P(Host, CausalAttentionTest, testing::ValuesIn(cpu_bodies
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::causal_attention_tests

@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::gather_tests {
 namespace {
 
 using namespace testing_support;
@@ -131,4 +131,4 @@ TEST(GatherArguments, RowsOutsideAreRefusedBeforeAnythingIsWritten) {
 KVATLAS_EVERY_BODY(GatherTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::gather_tests

@@ -6,7 +6,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::js_divergence_tests {
 namespace {
 
 using namespace testing_support;
@@ -208,4 +208,4 @@ TEST(JsDivergenceArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::js_divergence_tests

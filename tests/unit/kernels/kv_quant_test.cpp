@@ -10,7 +10,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::kv_quant_tests {
 namespace {
 
 using namespace testing_support;
@@ -195,4 +195,4 @@ TEST(KvQuantArguments, WhatDoesNotFitIsRefused) {
 KVATLAS_EVERY_BODY(KvQuantTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::kv_quant_tests

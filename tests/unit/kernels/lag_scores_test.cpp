@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::lag_scores_tests {
 namespace {
 
 using namespace testing_support;
@@ -314,4 +314,4 @@ TEST(LagRatio, IsADecimalOrAFraction) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::lag_scores_tests

@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::last_rows_tests {
 namespace {
 
 using namespace testing_support;
@@ -404,4 +404,4 @@ TEST(LastRowsArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::last_rows_tests

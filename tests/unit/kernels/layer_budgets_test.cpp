@@ -12,7 +12,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::layer_budgets_tests {
 namespace {
 
 using testing::ElementsAre;
@@ -246,4 +246,4 @@ TEST(LayerBudgets, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::layer_budgets_tests

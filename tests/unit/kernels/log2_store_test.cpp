@@ -12,7 +12,7 @@
 #include "base/share_code.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::log2_store_tests {
 namespace {
 
 using testing_support::Guarded;
@@ -117,4 +117,4 @@ INSTANTIATE_TEST_SUITE_P(Gpu, Log2Storing,
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::log2_store_tests

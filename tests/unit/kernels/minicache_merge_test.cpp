@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::minicache_merge_tests {
 namespace {
 
 using namespace testing_support;
@@ -159,4 +159,4 @@ TEST(MinicacheMergeArguments, WhatDoesNotFitIsRefused) {
 KVATLAS_EVERY_BODY(MinicacheMergeTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::minicache_merge_tests

@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::ragged_decode_tests {
 namespace {
 
 using namespace testing_support;
@@ -266,4 +266,4 @@ TEST(RaggedDecodeArguments, WhatDoesNotFitIsRefused) {
 KVATLAS_EVERY_BODY(RaggedDecodeTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::ragged_decode_tests

@@ -9,7 +9,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::row_compare_tests {
 namespace {
 
 using namespace testing_support;
@@ -169,4 +169,4 @@ TEST(RowCompareArguments, ShapesThatDoNotFitAreNamed) {
 KVATLAS_EVERY_BODY(RowCompareTest);
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::row_compare_tests

@@ -10,7 +10,7 @@
 #include "base/parallel.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::transformer_ops_tests {
 namespace {
 
 using testing_support::Guarded;
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(Host, TransformerOps, testing::ValuesIn(testing_support
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::transformer_ops_tests

@@ -8,7 +8,7 @@
 #include "tests/support/error_of.hpp"
 #include "tests/support/kernel_test.hpp"
 
-namespace kvatlas::kernels {
+namespace kvatlas::kernels::window_scores_tests {
 namespace {
 
 using namespace testing_support;
@@ -296,4 +296,4 @@ TEST(WindowScoresArguments, AreChecked) {
 }
 
 }  // namespace
-}  // namespace kvatlas::kernels
+}  // namespace kvatlas::kernels::window_scores_tests

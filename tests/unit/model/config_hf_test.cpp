@@ -10,7 +10,7 @@
 #include "analyzer/model/config_files.hpp"
 #include "tests/support/model_bytes.hpp"
 
-namespace kvatlas::model {
+namespace kvatlas::model::config_hf_tests {
 namespace {
 
 using nlohmann::json;
@@ -404,4 +404,4 @@ TEST(HfConfig, RefusesWhatIsNoObject) {
 }
 
 }  // namespace
-}  // namespace kvatlas::model
+}  // namespace kvatlas::model::config_hf_tests

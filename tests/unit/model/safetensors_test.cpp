@@ -9,7 +9,7 @@
 
 #include "tests/support/model_bytes.hpp"
 
-namespace kvatlas::model {
+namespace kvatlas::model::safetensors_tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST(SafetensorsFolder, FollowsTheLinksOfTheHubCache) {
 }
 
 }  // namespace
-}  // namespace kvatlas::model
+}  // namespace kvatlas::model::safetensors_tests

@@ -15,7 +15,7 @@
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/tokenizer_checks.hpp"
 
-namespace kvatlas::model {
+namespace kvatlas::model::tokenizer_hostile_tests {
 namespace {
 
 using nlohmann::json;
@@ -233,4 +233,4 @@ TEST(HostilePattern, WhatPcre2ReadsDifferentlyIsRefused) {
 }
 
 }  // namespace
-}  // namespace kvatlas::model
+}  // namespace kvatlas::model::tokenizer_hostile_tests

@@ -7,7 +7,7 @@
 #include "calibrate/policy/policy.hpp"
 #include "tests/support/error_of.hpp"
 
-namespace kvatlas::calibrate {
+namespace kvatlas::calibrate::policy_text_tests {
 namespace {
 
 using testing::AllOf;
@@ -304,4 +304,4 @@ TEST(PolicyText, Precision) {
 }
 
 }  // namespace
-}  // namespace kvatlas::calibrate
+}  // namespace kvatlas::calibrate::policy_text_tests

@@ -15,7 +15,7 @@
 #include "calibrate/policy/policy_settings.hpp"
 #include "tests/support/places.hpp"
 
-namespace kvatlas::calibrate {
+namespace kvatlas::calibrate::published_settings_tests {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -178,4 +178,4 @@ TEST(PublishedSettings, DefaultsAreAllowed) {
 }
 
 }  // namespace
-}  // namespace kvatlas::calibrate
+}  // namespace kvatlas::calibrate::published_settings_tests
