@@ -40,12 +40,16 @@ def paragraphs(lines):
 def wrapped(lines, indent):
     first = ITEM.match(lines[0])
     begin = first.group(0) if first else indent
-    words = PIECES.findall(" ".join(line.strip() for line in [lines[0][len(begin):], *lines[1:]]))
+    words = []
+    for word in PIECES.findall(" ".join(line.strip() for line in [lines[0][len(begin):], *lines[1:]])):
+        # A line that began with such a word would begin a list or a heading, so it stays with the word before it.
+        if words and re.match(r"^([-*+]|\d+\.|#+|\|)$", word):
+            words[-1] += " " + word
+        else:
+            words.append(word)
     out, line = [], begin + words[0]
     for word in words[1:]:
-        # A line that began with such a word would begin a list or a heading.
-        starts_block = re.match(r"^([-*+]|\d+\.|#+|\|)$", word)
-        if len(line) + 1 + len(word) > WIDTH and not starts_block:
+        if len(line) + 1 + len(word) > WIDTH:
             out.append(line)
             line = indent + word
         else:
