@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -32,11 +33,21 @@ inline CLI::Validator whole_range(std::int64_t low, std::int64_t high) {
   return CLI::Range(low, high);
 }
 
-/// Adds an option whose value the help calls `type`, such as "FILE" or "TOKENS".
+/// Adds an option whose value the help calls `type`, such as "FILE" or "TOKENS". A text that is
+/// given must not be empty: it would be taken as not given, and is mostly a shell's variable that
+/// nobody set.
 template <class Value>
 CLI::Option* add_option(CLI::App& command, std::string name, Value& value, std::string type,
                         std::string text = {}) {
-  return command.add_option(std::move(name), value, std::move(text))->type_name(std::move(type));
+  CLI::Option* option =
+      command.add_option(std::move(name), value, std::move(text))->type_name(std::move(type));
+  if constexpr (std::is_same_v<Value, std::string> ||
+                std::is_same_v<Value, std::vector<std::string>>)
+    option->check([](const std::string& given) {
+      return given.empty() ? std::string("is empty: give it a value, or leave it out")
+                           : std::string();
+    });
+  return option;
 }
 
 /// Adds an option that takes a number from `low` to `high`, and whose default the help shows.

@@ -27,7 +27,6 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
                 << ": members not read: " << printable(join(file.unread, ", "), 400) << '\n';
   }
   for (std::size_t i = 0; i < options.prompt_texts.size(); ++i) {
-    if (options.prompt_texts[i].empty()) fail(ErrorCode::usage, "--prompt is empty");
     data::Prompt prompt;
     prompt.id = str("prompt ", i + 1);
     prompt.text = options.prompt_texts[i];

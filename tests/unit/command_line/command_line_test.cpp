@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/str.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "tests/support/text_of.hpp"
 #include "tests/unit/command_line/fixture.hpp"
@@ -269,7 +270,8 @@ TEST_F(CommandLine, GenerateRefusesWhatItCannotRun) {
     return refusal(status, more);
   };
   EXPECT_THAT(refuses(2, {}), HasSubstr("--prompt"));
-  EXPECT_THAT(refuses(2, {"--prompt", ""}), HasSubstr("empty"));
+  for (const char* option : {"--prompt", "--prompts", "--memory-budget", "--device"})
+    EXPECT_THAT(refuses(2, {option, ""}), HasSubstr(str(option, ": is empty")));
   EXPECT_THAT(refuses(2, {"--prompt", "x"}), HasSubstr("no tokenizer"));
   EXPECT_THAT(refuses(3, {"--prompts", "./absent.jsonl"}), HasSubstr("absent.jsonl"));
   EXPECT_THAT(refuses(3, {"--prompts", write_file("a", "{\"tokens\": [1,")}),
