@@ -10,11 +10,8 @@
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::capture {
-namespace {
 
 namespace name = profile::name;
-
-}  // namespace
 
 at::Tensor SampleCapture::State::window_scores(const profile::WindowKind& kind, std::int64_t layer,
                                                std::int64_t n_groups) const {

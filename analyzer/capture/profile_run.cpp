@@ -11,6 +11,7 @@
 #include "analyzer/capture/sample_capture.hpp"
 #include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "kernels/dispatch.hpp"
 
 namespace kvatlas::capture {
@@ -191,6 +192,12 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
   return sample;
 }
 
+/// How many layers of a generated token are looked at together: one a thread, and on a GPU, which
+/// all threads share, one.
+std::int64_t layers_together(const Placement& placement) {
+  return placement.device == "cpu" ? thread_count() : 1;
+}
+
 /// The engine's options for a batch of the longest prompts.
 EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model,
                           std::int64_t batch) {
@@ -199,7 +206,8 @@ EngineOptions options_for(const ProfilePlan& plan, const model::ModelFile& model
   for (std::size_t i = 0; i < plan.prompts.size(); ++i) {
     lengths.push_back(length(plan.prompts[i]));
     const CaptureBytes capture = capture_bytes(plan.settings, model.config(), lengths.back(),
-                                               plan.with_maps(static_cast<std::int64_t>(i)));
+                                               plan.with_maps(static_cast<std::int64_t>(i)),
+                                               layers_together(plan.engine.placement));
     largest.working = std::max(largest.working, capture.working);
     largest.arrays = std::max(largest.arrays, capture.arrays);
   }
@@ -254,7 +262,7 @@ ProfileEstimate estimate(const ProfilePlan& plan, const model::ModelFile& model)
       for (const auto count : plan.settings.agreement_counts)
         if (count < length(plan.prompts[i])) work += 2 * speed.prefill_work(n);
     const auto arrays = [&](bool with_maps) {
-      return capture_bytes(plan.settings, c, length(plan.prompts[i]), with_maps).arrays;
+      return capture_bytes(plan.settings, c, length(plan.prompts[i]), with_maps, 1).arrays;
     };
     out.file_bytes += (arrays(maps) - arrays(false)) / 2;
   }

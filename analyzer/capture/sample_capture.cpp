@@ -21,7 +21,7 @@ namespace name = profile::name;
 
 namespace {
 
-/// What one thread holds while it looks at what selections keep in a layer: LagKV's positions.
+/// What is held while a layer is looked at for what selections keep: LagKV's positions.
 std::int64_t kept_bytes(const profile::CaptureSettings& settings, std::int64_t kv_heads,
                         std::int64_t n_tokens) {
   std::int64_t positions = 0;
@@ -34,15 +34,14 @@ std::int64_t kept_bytes(const profile::CaptureSettings& settings, std::int64_t k
 }  // namespace
 
 CaptureBytes capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
-                           std::int64_t n_tokens, bool with_maps) {
+                           std::int64_t n_tokens, bool with_maps, std::int64_t layers_together) {
   const std::int64_t L = config.n_layers, H = config.n_heads, K = config.n_kv_heads;
   const std::int64_t d = config.head_dim, n = n_tokens;
   std::int64_t arrays = profile::statistics_bytes(settings, config);
-  // The last rows of a layer are gone when the first generated token has run, whose layers are
-  // looked at on all threads.
+  // The last rows of a layer are gone when the first generated token has run.
   const std::int64_t last_rows = 4 * H * std::min(settings.last_rows(), n) * n;
   const std::int64_t kept =
-      settings.kept ? std::min<std::int64_t>(thread_count(), L) * kept_bytes(settings, K, n) : 0;
+      settings.kept ? std::min(layers_together, L) * kept_bytes(settings, K, n) : 0;
   std::int64_t working =
       4 * L * H * std::min(settings.held_rows(), n) * n + std::max(last_rows, kept);
   if (settings.scores) working += 4 * L * H * n;  // window scores of one kind

@@ -10,13 +10,14 @@
 
 namespace kvatlas::capture {
 
-/// How many bytes the capture of one sample takes.
+/// How many bytes the capture of one sample takes, where so many layers of a generated token are
+/// looked at together.
 struct CaptureBytes {
   std::int64_t working = 0;  // while the layers run
   std::int64_t arrays = 0;   // until it is written
 };
 CaptureBytes capture_bytes(const profile::CaptureSettings& settings, const model::Config& config,
-                           std::int64_t n_tokens, bool with_maps);
+                           std::int64_t n_tokens, bool with_maps, std::int64_t layers_together);
 
 /// Takes the statistics of one sample while the model runs over it: prefill() for every layer of
 /// the prompt, end_prefill() once, then decode() for every layer of each generated token and
