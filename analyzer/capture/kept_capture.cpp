@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <optional>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gather.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/index_select.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "base/parallel.hpp"
@@ -23,10 +26,15 @@ namespace name = profile::name;
 using kernels::LagVariant;
 using profile::KeepRule;
 
-/// Which prompt tokens a KV head keeps: [n_tokens] of 0 and 1; empty: the prompt is too short to
-/// tell.
-using Kept = std::vector<std::uint8_t>;
 using Order = std::vector<std::int32_t>;
+
+/// Which prompt tokens a KV head keeps: the first ones, some between, and all from `recent` on; by
+/// default, all.
+struct Kept {
+  std::int64_t first = 0;
+  Order between;  // ascending
+  std::int64_t recent = 0;
+};
 
 /// The `most` first positions by score, the largest first, of equal ones the earlier first.
 Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
@@ -44,15 +52,13 @@ Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
   return order;
 }
 
-Kept everything(std::int64_t n) { return Kept(static_cast<std::size_t>(n), 1); }
-
 /// The `best` first of `order` that lie before `recent`, and everything from there on.
-Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent, std::int64_t n) {
-  Kept kept(static_cast<std::size_t>(n), 0);
-  recent = std::max<std::int64_t>(0, recent);
+Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent) {
+  Kept kept;
+  kept.recent = std::max<std::int64_t>(0, recent);
   for (const auto position : order)
-    if (position < recent && best-- > 0) kept[position] = 1;
-  std::fill(kept.begin() + recent, kept.end(), std::uint8_t{1});
+    if (position < kept.recent && best-- > 0) kept.between.push_back(position);
+  std::sort(kept.between.begin(), kept.between.end());
   return kept;
 }
 
@@ -79,90 +85,81 @@ class Keeper {
       column_orders_ = orders(
           columns.view({kv_heads_, s_.group(), n_}).to(at::kDouble).mean(1).to(at::kFloat), most);
     }
-    lag_positions_.resize(s_.selections.size());
+    std::int64_t tokens = 0;
+    for (const KeepRule& selection : s_.selections) {
+      const std::int64_t kept =
+          cuts(selection) ? kernels::lag_length(n_, s_.settings.sink, selection.lag, selection.keep)
+                          : 0;
+      lag_kept_.push_back({tokens, kept});
+      tokens += kept;
+    }
+    lag_positions_ = at::empty({kv_heads_, tokens}, float_on(in.query).dtype(at::kLong));
     for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
       if (!uncut(variant)) select_by_lag(variant, in);
   }
 
   /// Copies from the GPU, all at once, because each copy waits for it.
-  void fetch_positions() {
-    std::vector<at::Tensor> there;
-    for (const at::Tensor& positions : lag_positions_)
-      if (positions.defined()) there.push_back(positions.flatten());
-    if (there.empty()) return;
-    const at::Tensor all = at::cat(there).cpu();
-    std::int64_t begin = 0;
-    for (at::Tensor& positions : lag_positions_) {
-      if (!positions.defined()) continue;
-      positions = all.narrow(0, begin, positions.numel()).view(positions.sizes());
-      begin += positions.numel();
-    }
-  }
+  void fetch_positions() { lag_positions_ = lag_positions_.cpu(); }
 
   /// What LagKV's selections keep of each KV head's attention [n_kv_heads, n_tokens + 1], without
-  /// the token itself: [selection][KV head], empty where a selection is none of LagKV's. On the
-  /// GPU, where the attention and the positions are, so that only the sums are copied from there.
-  std::vector<std::vector<double>> lag_masses(const at::Tensor& attention) const {
-    std::vector<std::vector<double>> masses(lag_positions_.size());
-    std::vector<at::Tensor> sums;
-    for (const at::Tensor& positions : lag_positions_)
-      if (positions.defined()) sums.push_back(attention.gather(1, positions).sum(1));
-    if (sums.empty()) return masses;
-    const at::Tensor all = at::stack(sums).cpu();
-    const double* next = all.const_data_ptr<double>();
-    for (std::size_t number = 0; number < masses.size(); ++number)
-      if (lag_positions_[number].defined()) {
-        masses[number].assign(next, next + kv_heads_);
-        next += kv_heads_;
-      }
-    return masses;
+  /// the token itself: [n_kv_heads, selection], 0 where a selection is none of LagKV's. Worked out
+  /// where the attention and the positions are, for all selections together.
+  at::Tensor lag_masses(const at::Tensor& attention) const {
+    const at::Tensor ends = at::empty({std::ssize(lag_kept_) + 1}, at::kLong);
+    auto* end = ends.mutable_data_ptr<std::int64_t>();
+    *end = 0;
+    for (const Run& run : lag_kept_) *++end = run.begin + run.tokens;
+    const at::Tensor sums =
+        at::constant_pad_nd(attention.gather(1, lag_positions_).cumsum(1), {1, 0});
+    return sums.index_select(1, ends.to(sums.device())).diff(1, 1).cpu();
   }
-  std::int64_t lag_tokens(std::size_t number) const { return lag_positions_[number].size(1); }
+  std::int64_t lag_tokens(std::size_t number) const { return lag_kept_[number].tokens; }
 
   /// Calls take(position) for what a selection keeps in a KV head, in ascending order. False: the
   /// prompt is too short to tell.
   template <class Take>
   bool for_each_kept(std::size_t number, std::int64_t kv_head, const Take& take) const {
-    if (const at::Tensor& positions = lag_positions_[number]; positions.defined()) {
-      const std::int64_t* of_head =
-          positions.const_data_ptr<std::int64_t>() + kv_head * positions.size(1);
-      std::for_each_n(of_head, positions.size(1), take);
+    if (const Run& run = lag_kept_[number]; run.tokens > 0) {
+      const auto* of_head =
+          lag_positions_.const_data_ptr<std::int64_t>() + kv_head * lag_positions_.size(1);
+      std::for_each_n(of_head + run.begin, run.tokens, take);
       return true;
     }
-    const Kept kept = kept_by(number, kv_head);
-    for (std::size_t j = 0; j < kept.size(); ++j)
-      if (kept[j] != 0) take(static_cast<std::int64_t>(j));
-    return !kept.empty();
+    const std::optional<Kept> kept = kept_by(number, kv_head);
+    if (!kept) return false;
+    for (std::int64_t j = 0; j < kept->first; ++j) take(j);
+    for (const std::int64_t j : kept->between) take(j);
+    for (std::int64_t j = kept->recent; j < n_; ++j) take(j);
+    return true;
   }
 
  private:
-  Kept kept_by(std::size_t number, std::int64_t kv_head) const {
+  /// Nothing: the prompt is too short to tell.
+  std::optional<Kept> kept_by(std::size_t number, std::int64_t kv_head) const {
     const KeepRule& selection = s_.selections[number];
     const auto head = static_cast<std::size_t>(kv_head);
     switch (selection.method) {
       case KeepRule::Method::streaming: {
-        Kept kept = best_and_recent({}, 0, n_ - selection.proximity.recent, n_);
-        std::fill_n(kept.begin(), std::min(selection.proximity.initial, n_), std::uint8_t{1});
-        return kept;
+        const std::int64_t first = std::min(selection.proximity.initial, n_);
+        return Kept{first, {}, std::max(first, n_ - selection.proximity.recent)};
       }
       case KeepRule::Method::snapkv:
       case KeepRule::Method::dynamickv: {
         const std::int64_t window = s_.settings.window_kinds[selection.kind].window;
-        if (n_ <= window) return everything(n_);
-        return best_and_recent(orders_[selection.kind][head], best_of(selection), n_ - window, n_);
+        if (n_ <= window) return Kept{};  // everything
+        return best_and_recent(orders_[selection.kind][head], best_of(selection), n_ - window);
       }
       case KeepRule::Method::h2o: {
-        if (column_orders_.empty()) return {};
+        if (column_orders_.empty()) return std::nullopt;
         const std::int64_t best = best_of(selection);
-        return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best), n_);
+        return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best));
       }
       case KeepRule::Method::lagkv:
         // It has no positions: nothing is cut, or the prompt is too short.
-        return uncut(selection.variant) && n_ >= s_.settings.sink + 2 * selection.lag
-                   ? everything(n_)
-                   : Kept{};
+        if (long_enough(selection)) return Kept{};
+        return std::nullopt;
     }
-    return {};
+    return std::nullopt;
   }
 
   std::vector<Order> orders(const at::Tensor& scores, std::int64_t most) const {
@@ -190,8 +187,14 @@ class Keeper {
     return s_.layer_budgets[selection.kind][number][layer_];
   }
 
+  bool long_enough(const KeepRule& of_lag) const { return n_ >= s_.settings.sink + 2 * of_lag.lag; }
   /// L2 does not cut the first two layers.
   bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
+  /// Whether it is one of LagKV's, and cuts the prompt here.
+  bool cuts(const KeepRule& selection) const {
+    return selection.method == KeepRule::Method::lagkv && long_enough(selection) &&
+           !uncut(selection.variant);
+  }
 
   /// LagKV's scores for all lags of a variant, from one read of keys and values. All ratios are cut
   /// by these scores.
@@ -215,29 +218,30 @@ class Keeper {
     kernels::lag_scores(io);
     for (std::size_t number = 0; number < s_.selections.size(); ++number) {
       const KeepRule& selection = s_.selections[number];
-      const auto lag = std::find(io.lags.begin(), io.lags.end(), selection.lag);
-      if (selection.method != KeepRule::Method::lagkv || selection.variant != variant ||
-          lag == io.lags.end())
-        continue;
-      const at::Tensor& of_lag = scores[lag - io.lags.begin()];
-      const at::Tensor positions =
-          at::empty({kv_heads_, kernels::lag_length(n_, sink, selection.lag, selection.keep)},
-                    of_lag.options().dtype(at::kLong));
-      kernels::lag_kept({.scores = view_of<const float, 2>(of_lag),
-                         .n_tokens = n_,
-                         .sink = sink,
-                         .lag = selection.lag,
-                         .keep = selection.keep,
-                         .positions = view_of<std::int64_t, 2>(positions)});
-      lag_positions_[number] = positions;
+      if (!cuts(selection) || selection.variant != variant) continue;
+      const auto lag = std::find(io.lags.begin(), io.lags.end(), selection.lag) - io.lags.begin();
+      const auto [begin, tokens] = lag_kept_[number];
+      kernels::lag_kept(
+          {.scores = view_of<const float, 2>(scores[lag]),
+           .n_tokens = n_,
+           .sink = sink,
+           .lag = selection.lag,
+           .keep = selection.keep,
+           .positions = view_of<std::int64_t, 2>(lag_positions_.narrow(1, begin, tokens))});
     }
   }
+
+  /// A part of a row of lag_positions_.
+  struct Run {
+    std::int64_t begin, tokens;
+  };
 
   const SampleCapture::State& s_;
   std::int64_t layer_, n_, kv_heads_;
   std::vector<std::vector<Order>> orders_;  // [window kind][KV head]
   std::vector<Order> column_orders_;        // [KV head]; empty where column sums were not taken
-  std::vector<at::Tensor> lag_positions_;   // [selection] of [n_kv_heads, kept]
+  std::vector<Run> lag_kept_;               // [selection], of lag_positions_
+  at::Tensor lag_positions_;                // [n_kv_heads, kept by all of LagKV's selections]
 };
 
 /// The attention of the generated token in each KV head, the mean over its query heads:
@@ -262,7 +266,7 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
     mask = array(name::kKeptMask, {S, layers(), K, mask_bytes}).values<std::uint8_t>();
   Keeper keeper(*this, in);
   const at::Tensor attention_there = mean_row(in, K), attention = attention_there.cpu();
-  std::vector<std::vector<double>> lag_masses;
+  at::Tensor lag_masses;
   if (!attention_there.is_cpu()) {
     if (mask.empty())
       lag_masses = keeper.lag_masses(attention_there);
@@ -280,8 +284,8 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
     const double* weight = attention.const_data_ptr<double>() + head * (n + 1);
     double sum = weight[n];  // the token itself
     std::int32_t count = 0;
-    if (!lag_masses.empty() && !lag_masses[number].empty()) {
-      sum += lag_masses[number][head];
+    if (lag_masses.defined() && keeper.lag_tokens(number) > 0) {
+      sum += lag_masses.const_data_ptr<double>()[head * S + std::int64_t(number)];
       count = static_cast<std::int32_t>(keeper.lag_tokens(number));
     } else {
       const auto take = [&](std::int64_t j) {
