@@ -67,6 +67,10 @@ class Comparison {
       fail(ErrorCode::usage, "the profiles are of models of ", a.n_layers, " layers, ", a.n_heads,
            " heads and ", a.n_kv_heads, " KV heads, and of ", b.n_layers, ", ", b.n_heads, " and ",
            b.n_kv_heads, ": only models of one shape are compared");
+    if (std::min(first_.samples().size(), second_.samples().size()) < 2)
+      fail(ErrorCode::usage, "the profiles have ", first_.samples().size(), " and ",
+           second_.samples().size(),
+           " samples: how much a figure varies is seen in two samples of each at least");
     say_pairing();
     const std::int64_t L = a.n_layers, H = a.n_heads, K = a.n_kv_heads;
     std::vector<std::string> layers, pairs, kv_heads;

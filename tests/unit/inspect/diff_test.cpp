@@ -68,6 +68,12 @@ TEST_F(DiffOf, WhatOneProfileLacksIsSaid) {
               HasSubstr("no statistics in common"));
 }
 
+TEST_F(DiffOf, OneSampleShowsNoSpread) {
+  const auto first = profile({}), second = profile({.samples = 1});
+  EXPECT_THAT(testing_support::error_of([&] { diff_profiles(first, second); }),
+              HasSubstr("12 and 1 samples"));
+}
+
 Document document(double threshold, const std::vector<std::uint8_t>& lazy, double score) {
   Document out;
   out.model = {"m", "llama", "f", 4, 4, 2, 8};
