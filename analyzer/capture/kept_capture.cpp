@@ -7,12 +7,10 @@
 #include <optional>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/cumsum.h>
-#include <ATen/ops/diff.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gather.h>
-#include <ATen/ops/index_select.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
 #include "base/parallel.hpp"
@@ -102,16 +100,16 @@ class Keeper {
   void fetch_positions() { lag_positions_ = lag_positions_.cpu(); }
 
   /// What LagKV's selections keep of each KV head's attention [n_kv_heads, n_tokens + 1], without
-  /// the token itself: [n_kv_heads, selection], 0 where a selection is none of LagKV's. Worked out
-  /// where the attention and the positions are, for all selections together.
+  /// the token itself: [selection, n_kv_heads], 0 where a selection is none of LagKV's. Worked out
+  /// where the attention and the positions are. A running sum would take fewer operations, but is
+  /// not the same in every run on a GPU.
   at::Tensor lag_masses(const at::Tensor& attention) const {
-    const at::Tensor ends = at::empty({std::ssize(lag_kept_) + 1}, at::kLong);
-    auto* end = ends.mutable_data_ptr<std::int64_t>();
-    *end = 0;
-    for (const Run& run : lag_kept_) *++end = run.begin + run.tokens;
-    const at::Tensor sums =
-        at::constant_pad_nd(attention.gather(1, lag_positions_).cumsum(1), {1, 0});
-    return sums.index_select(1, ends.to(sums.device())).diff(1, 1).cpu();
+    const at::Tensor weights = attention.gather(1, lag_positions_);
+    const at::Tensor none = at::zeros({kv_heads_}, weights.options());
+    std::vector<at::Tensor> sums;
+    for (const auto& [begin, tokens] : lag_kept_)
+      sums.push_back(tokens > 0 ? weights.narrow(1, begin, tokens).sum(1) : none);
+    return at::stack(sums).cpu();
   }
   std::int64_t lag_tokens(std::size_t number) const { return lag_kept_[number].tokens; }
 
@@ -285,7 +283,7 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
     double sum = weight[n];  // the token itself
     std::int32_t count = 0;
     if (lag_masses.defined() && keeper.lag_tokens(number) > 0) {
-      sum += lag_masses.const_data_ptr<double>()[head * S + std::int64_t(number)];
+      sum += lag_masses.const_data_ptr<double>()[task];
       count = static_cast<std::int32_t>(keeper.lag_tokens(number));
     } else {
       const auto take = [&](std::int64_t j) {
