@@ -2,6 +2,7 @@
 // What selections keep of the prompt, and how much of the first generated token's attention falls
 // on it.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -30,7 +31,7 @@ using Order = std::vector<std::int32_t>;
 /// default, all.
 struct Kept {
   std::int64_t first = 0;
-  Order between;  // ascending
+  std::vector<std::uint64_t> between;  // a bit a token
   std::int64_t recent = 0;
 };
 
@@ -54,9 +55,10 @@ Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
 Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent) {
   Kept kept;
   kept.recent = std::max<std::int64_t>(0, recent);
+  kept.between.resize(static_cast<std::size_t>((kept.recent + 63) / 64));
   for (const auto position : order)
-    if (position < kept.recent && best-- > 0) kept.between.push_back(position);
-  std::sort(kept.between.begin(), kept.between.end());
+    if (position < kept.recent && best-- > 0)
+      kept.between[position / 64] |= std::uint64_t{1} << (position % 64);
   return kept;
 }
 
@@ -126,7 +128,9 @@ class Keeper {
     const std::optional<Kept> kept = kept_by(number, kv_head);
     if (!kept) return false;
     for (std::int64_t j = 0; j < kept->first; ++j) take(j);
-    for (const std::int64_t j : kept->between) take(j);
+    for (std::int64_t word = 0; word < std::ssize(kept->between); ++word)
+      for (std::uint64_t bits = kept->between[word]; bits != 0; bits &= bits - 1)
+        take(64 * word + std::countr_zero(bits));
     for (std::int64_t j = kept->recent; j < n_; ++j) take(j);
     return true;
   }
