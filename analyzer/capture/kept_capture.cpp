@@ -158,7 +158,7 @@ class Keeper {
       }
       case KeepRule::Method::lagkv:
         // It has no positions: nothing is cut, or the prompt is too short.
-        if (long_enough(selection)) return Kept{};
+        if (long_enough(selection.lag)) return Kept{};
         return std::nullopt;
     }
     return std::nullopt;
@@ -189,12 +189,12 @@ class Keeper {
     return s_.layer_budgets[selection.kind][number][layer_];
   }
 
-  bool long_enough(const KeepRule& of_lag) const { return n_ >= s_.settings.sink + 2 * of_lag.lag; }
+  bool long_enough(std::int64_t lag) const { return n_ >= s_.settings.sink + 2 * lag; }
   /// L2 does not cut the first two layers.
   bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
   /// Whether it is one of LagKV's, and cuts the prompt here.
   bool cuts(const KeepRule& selection) const {
-    return selection.method == KeepRule::Method::lagkv && long_enough(selection) &&
+    return selection.method == KeepRule::Method::lagkv && long_enough(selection.lag) &&
            !uncut(selection.variant);
   }
 
@@ -210,7 +210,7 @@ class Keeper {
     io.variant = variant;
     std::vector<at::Tensor> scores;
     for (const auto lag : s_.settings.lags) {
-      if (n_ < sink + 2 * lag) continue;
+      if (!long_enough(lag)) continue;
       io.lags.push_back(lag);
       scores.push_back(at::empty({kv_heads_, lag * kernels::lag_cut_partitions(n_, sink, lag)},
                                  float_on(in.query)));
