@@ -11,7 +11,6 @@
 #include "analyzer/capture/sample_capture.hpp"
 #include "analyzer/model/cache_card.hpp"
 #include "base/error.hpp"
-#include "base/parallel.hpp"
 #include "kernels/dispatch.hpp"
 
 namespace kvatlas::capture {
@@ -190,12 +189,6 @@ profile::Sample finish(SampleCapture& capture, const ProfilePrompt& from, std::i
   sample.tokens.assign(from.tokens.begin(), from.tokens.end());
   sample.cut_tokens = from.cut_tokens;
   return sample;
-}
-
-/// How many layers of a generated token are looked at together: one a thread, and on a GPU, which
-/// all threads share, one.
-std::int64_t layers_together(const Placement& placement) {
-  return placement.device == "cpu" ? thread_count() : 1;
 }
 
 /// The engine's options for a batch of the longest prompts.

@@ -153,6 +153,10 @@ void SampleCapture::begin_decode(std::int64_t step, std::int64_t token) {
         static_cast<std::int32_t>(token);
 }
 
+std::int64_t layers_together(const Placement& placement) {
+  return placement.device == "cpu" ? thread_count() : 1;
+}
+
 void SampleCapture::decode(const AttentionInputs& in) {
   State& s = *state_;
   if (in.query.memory == Memory::device) {

@@ -10,6 +10,10 @@
 
 namespace kvatlas::capture {
 
+/// How many layers of a generated token are looked at together: one a thread, and on a GPU, which
+/// all threads share, one.
+std::int64_t layers_together(const Placement& placement);
+
 /// How many bytes the capture of one sample takes, where so many layers of a generated token are
 /// looked at together.
 struct CaptureBytes {
