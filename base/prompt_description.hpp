@@ -29,6 +29,10 @@ struct PromptDescription {
   // kMostNewTokens; else 0.
   std::int64_t max_new_tokens = 0;
 
+  /// What its text is called among all prompts: its task with its group, or with its id if it is a
+  /// group of its own.
+  std::string text_name() const { return task + '\n' + (group.empty() ? id : group); }
+
   /// Whether a text of it holds a zero byte: texts of a profile end with one, so none can keep it.
   bool has_zero_byte() const;
 };

@@ -21,7 +21,7 @@ struct PromptOptions {
   std::vector<double> depths;
   std::int64_t seeds =
       0;  // texts of each task; each stands at every length and depth; 0: as many as depths
-  std::int64_t seed = 0;  // the seed of the first of them
+  std::int64_t seed = 0;  // the seed of the first of them; a command may have it chosen if below 0
   bool quick = false;
   bool conversation = false;     // turns of one context follow each other (data::Prompt::follows)
   std::int64_t most_tokens = 0;  // longer prompts lose their middle; 0: see truncate_prompt()

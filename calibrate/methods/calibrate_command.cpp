@@ -272,9 +272,8 @@ std::vector<NextStep> next_steps(const Options& o) {
   const std::string document = shell_word(o.output);
   std::vector<NextStep> steps;
   if (!o.trials.model.empty())
-    steps.push_back(
-        {str("kvatlas evaluate ", model_words(o.trials), " --policy ", document, " --seed 1000"),
-         "what they cost on texts that the profile does not have"});
+    steps.push_back({str("kvatlas evaluate ", model_words(o.trials), " --policy ", document),
+                     "what they cost on texts that the profile does not have"});
   steps.push_back({str("kvatlas view ", shell_word(o.profile), " ", document), "look at them"});
   steps.push_back(export_step(o.output, o.runtime));
   return steps;

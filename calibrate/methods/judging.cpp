@@ -29,7 +29,8 @@ Calibrated with_section(json section, const json& report, Calibrated found) {
 }
 
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
-                 const std::vector<std::size_t>& samples, Measure measure) {
+                 const std::vector<std::size_t>& positions, Measure measure) {
+  const auto samples = evidence.in_hashed_order(positions);
   std::vector<Policy> all = {Policy{.name = "full", .parts = {}}};
   all.insert(all.end(), policies.begin(), policies.end());
   const auto found = run(all, samples, measure);

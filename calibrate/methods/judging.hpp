@@ -24,10 +24,10 @@ double divergence_of(const Trial& trial);
 /// What policies did on samples that have answers.
 class Verdict {
  public:
-  /// Calls `run` once, with the full cache before the policies. Samples that get no score under
-  /// the full cache are left out.
+  /// Calls `run` once, with the full cache before the policies, on the samples in their hashed
+  /// order. Samples that get no score under the full cache are left out.
   Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
-          const std::vector<std::size_t>& samples, Measure measure = Measure::score);
+          const std::vector<std::size_t>& positions, Measure measure = Measure::score);
 
   const std::vector<std::size_t>& samples() const { return samples_; }  // positions in the profile
   const std::vector<std::string>& groups() const { return groups_; }    // their groups' names

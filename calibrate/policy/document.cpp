@@ -67,6 +67,8 @@ json to_json(const Document& document) {
   out["provenance"] = {{"profile", from.profile}, {"samples", from.samples},
                        {"lengths", from.lengths}, {"tasks", from.tasks},
                        {"seed", from.seed},       {"tool_version", from.tool_version}};
+  if (!from.seeds.empty()) out["provenance"]["seeds"] = from.seeds;
+  if (!from.prompts.empty()) out["provenance"]["prompts"] = from.prompts;
   for (const auto& [name, section] : document.sections.items()) out[name] = section;
   if (!document.compose.empty()) out["compose"] = document.compose;
   out["kv_bits"] = document.kv_bits;
@@ -100,6 +102,8 @@ Document from_json(json all, int minor) {
   provenance.samples = from.value("samples", std::int64_t{0});
   provenance.lengths = from.value("lengths", provenance.lengths);
   provenance.tasks = from.value("tasks", provenance.tasks);
+  provenance.seeds = from.value("seeds", provenance.seeds);
+  provenance.prompts = from.value("prompts", provenance.prompts);
   if (from.contains("seed")) {
     if (!from.at("seed").is_number_unsigned())
       fail(ErrorCode::unreadable, "provenance.seed is negative");

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -368,6 +370,10 @@ struct Provenance {
   std::int64_t samples = 0;           // prompts that calibration looked at
   std::vector<std::int64_t> lengths;  // their tokens: distinct numbers, ascending
   std::vector<std::string> tasks;
+  /// Of generated prompts: the least and the largest seed, by task.
+  std::map<std::string, std::array<std::int64_t, 2>> seeds;
+  /// Of other prompts: hashes of their tokens (prompt_hash), ascending.
+  std::vector<std::string> prompts;
   std::uint64_t seed = 0;
   std::string tool_version;
 };

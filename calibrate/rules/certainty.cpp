@@ -5,8 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 #include "calibrate/rules/rules.hpp"
 
 namespace kvatlas::calibrate {
@@ -107,6 +109,16 @@ std::optional<std::int64_t> first_enough(std::span<const double> values, std::si
 }
 
 }  // namespace
+
+std::vector<std::size_t> hashed_order(std::span<const std::string> text_names) {
+  std::vector<std::uint64_t> hashes;
+  for (const auto& name : text_names) hashes.push_back(Random(0, name).next());
+  std::vector<std::size_t> places(hashes.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::stable_sort(places.begin(), places.end(),
+                   [&](std::size_t a, std::size_t b) { return hashes[a] < hashes[b]; });
+  return places;
+}
 
 std::vector<double> group_means(std::span<const double> values,
                                 std::span<const std::string> groups) {
@@ -254,6 +266,11 @@ std::optional<std::int64_t> groups_to_pass(double limit, double confidence) {
   const LossVerdict one = judge_losses(std::vector<double>{0}, kPointRange, limit, confidence);
   if (one.kind == LossVerdict::Kind::passed) return 1;
   return one.more ? std::optional(*one.more + 1) : std::nullopt;
+}
+
+double least_limit_to_pass(std::int64_t groups) {
+  const std::vector<double> none(static_cast<std::size_t>(groups), 0);
+  return judge_losses(none, kPointRange, kPointRange.most).loss.high;
 }
 
 std::int64_t zero_loss_groups(double limit, double confidence) {

@@ -4,6 +4,7 @@
 // so that results repeat; the order of the values is part of the input.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +29,12 @@ struct ValueRange {
 inline constexpr ValueRange kScoreRange{0, 1};
 inline constexpr ValueRange kDifferenceRange{-1, 1};  // of two scores of one text
 inline constexpr ValueRange kPointRange{-100, 100};   // the same in points
+
+/// The places of prompts, by the names of their texts (PromptDescription::text_name), in the order
+/// of a hash of the names. Values go into betting intervals in such an order, for it knows nothing
+/// of what they are: a bet goes by the values before it, and where a file has its hard texts first
+/// it would be led astray. Prompts of one text keep their order.
+std::vector<std::size_t> hashed_order(std::span<const std::string> text_names);
 
 /// The mean of each group's values, in the order in which the groups first appear. A value whose
 /// group has no name is a group of its own. NaN are passed over, and so are groups that have
@@ -97,6 +104,9 @@ double jointly_sure(std::size_t statements);
 /// How many groups without any loss make judge_losses pass a limit in points; none if no number
 /// does.
 std::optional<std::int64_t> groups_to_pass(double limit, double confidence = kConfidence);
+
+/// The least limit in points that so many groups without any loss make judge_losses pass.
+double least_limit_to_pass(std::int64_t groups);
 
 /// How many groups without any loss it takes at least to be so sure, on one side, that the mean
 /// loss is at most `limit` (0 to 1): the smallest n with 1 - (1 - confidence)^(1/n) <= limit.

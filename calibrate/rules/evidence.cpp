@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "base/text_count.hpp"
+#include "calibrate/rules/certainty.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -62,6 +63,15 @@ std::vector<std::size_t> Evidence::answered(const std::vector<std::size_t>& posi
 std::vector<std::string> Evidence::groups(const std::vector<std::size_t>& positions) const {
   std::vector<std::string> out;
   for (const auto position : positions) out.push_back(sample(position).group);
+  return out;
+}
+
+std::vector<std::size_t> Evidence::in_hashed_order(
+    const std::vector<std::size_t>& positions) const {
+  std::vector<std::string> names;
+  for (const auto position : positions) names.push_back(sample(position).text_name());
+  std::vector<std::size_t> out;
+  for (const auto place : hashed_order(names)) out.push_back(positions[place]);
   return out;
 }
 

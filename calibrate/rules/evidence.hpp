@@ -50,6 +50,8 @@ class Evidence {
   std::vector<std::size_t> answered(const std::vector<std::size_t>& positions) const;
   /// The groups of the samples at these positions.
   std::vector<std::string> groups(const std::vector<std::size_t>& positions) const;
+  /// These positions in the order in which their samples are judged (hashed_order).
+  std::vector<std::size_t> in_hashed_order(const std::vector<std::size_t>& positions) const;
   SampleCount count(const std::vector<std::size_t>& positions) const;
   /// The given positions, split by texts into those for the choice and those held out.
   Split split(const std::vector<std::size_t>& positions) const;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/rules/policy_reports.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
 #include "base/hash.hpp"
 #include "base/json_text.hpp"
 #include "base/str.hpp"
+#include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -63,18 +66,34 @@ std::string profile_fingerprint(const profile::Reader& profile) {
   return hash.hex();
 }
 
+std::string prompt_hash(std::span<const std::int64_t> tokens) {
+  Fnv1a hash;
+  for (const auto token : tokens) hash.add(static_cast<std::uint64_t>(token));
+  return hash.hex();
+}
+
 Provenance provenance_of(const profile::Reader& profile,
                          const std::vector<std::size_t>& positions) {
   Provenance out;
   out.profile = profile_fingerprint(profile);
   out.samples = static_cast<std::int64_t>(positions.size());
   std::set<std::int64_t> lengths;
-  std::set<std::string> tasks;
+  std::set<std::string> tasks, prompts;
   for (const auto position : positions) {
     const auto& sample = profile.samples()[position];
     lengths.insert(sample.n_tokens);
     if (!sample.task.empty()) tasks.insert(sample.task);
+    if (sample.seed >= 0 && data::is_task(sample.task)) {
+      auto& [least, most] =
+          out.seeds.try_emplace(sample.task, std::array{sample.seed, sample.seed}).first->second;
+      least = std::min(least, sample.seed);
+      most = std::max(most, sample.seed);
+    } else {
+      const auto tokens = profile.tokens(position);
+      prompts.insert(prompt_hash(std::vector<std::int64_t>(tokens.begin(), tokens.end())));
+    }
   }
+  out.prompts.assign(prompts.begin(), prompts.end());
   out.lengths.assign(lengths.begin(), lengths.end());
   out.tasks.assign(tasks.begin(), tasks.end());
   return out;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ std::vector<std::int64_t> own_windows(const std::vector<std::int64_t>& of_layers
 /// A hash in 16 hex digits of model, settings and prompts, which together decide all that a profile
 /// holds. The tokens of all samples are read for it.
 std::string profile_fingerprint(const profile::Reader& profile);
+/// What a document calls a prompt that no seed made: a hash of its tokens in 16 hex digits.
+std::string prompt_hash(std::span<const std::int64_t> tokens);
 /// Describes the samples at these positions. Seed and tool version keep their defaults.
 Provenance provenance_of(const profile::Reader& profile, const std::vector<std::size_t>& positions);
 

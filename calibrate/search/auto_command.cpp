@@ -176,7 +176,7 @@ std::vector<NextStep> next_steps(const AutoCommand& o) {
   const std::string document = shell_word(o.output);
   return {{str("kvatlas check ", document, " ", model_words(o.run),
                o.space.runtime.empty() ? "" : " --as " + o.space.runtime,
-               " --depths 0.5 --seed 1000 --max-loss ", o.search.max_loss),
+               " --depths 0.5 --max-loss ", o.search.max_loss),
            "until the loss is certain, on texts that the search has not seen"},
           {str("kvatlas view ", shell_word(o.profile), " ", document), "look at its front"},
           export_step(o.output, o.space.runtime)};

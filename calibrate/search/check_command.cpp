@@ -31,7 +31,7 @@ using Kind = LossVerdict::Kind;
 
 struct CheckCommand {
   EvaluateRequest request;
-  std::string document, junit;
+  std::string policy, junit;
   double max_loss = 1;
   std::int64_t most_samples = 2000;
   bool surely = false, by_mean = false, as_json = false, force = false, dry_run = false;
@@ -49,6 +49,9 @@ struct Verdict {
   }
 };
 
+/// The limit as one would type it: rounded up, for less would not be met.
+std::string limit_text(double points) { return fixed_text(std::ceil(10 * points) / 10, 1); }
+
 std::string line_of(const Verdict& verdict, const CheckCommand& command) {
   const auto& [summary, loss] = verdict;
   std::string line = str(verdict.word(), ": ", printable(summary.policy, 200), " loses ",
@@ -57,9 +60,10 @@ std::string line_of(const Verdict& verdict, const CheckCommand& command) {
                          fixed_text(command.max_loss, 1), " allowed");
   if (command.by_mean) line += " (by the mean alone)";
   if (loss.kind != Kind::undecided) return line;
-  return line + (loss.more ? str("; about ", *loss.more * static_cast<std::int64_t>(summary.tasks),
-                                 " more texts are needed")
-                           : "; its loss is too near to that for any number of texts to tell");
+  line += loss.more ? str("; about ", *loss.more * static_cast<std::int64_t>(summary.tasks),
+                          " more texts are needed")
+                    : "; its loss is too near to that for any number of texts to tell";
+  return line + str(", and --max-loss ", limit_text(loss.loss.high), " passes with these");
 }
 
 std::vector<Verdict> judge(const Evaluation& evaluation, const CheckCommand& command) {
@@ -107,7 +111,7 @@ std::string junit_text(const std::vector<Verdict>& verdicts, const std::vector<L
   std::string cases;
   const auto add = [&](const std::string& policy, const std::string& element,
                        const std::string& message) {
-    cases += str("    <testcase classname=\"", markup_text(printable(command.document, 400)),
+    cases += str("    <testcase classname=\"", markup_text(printable(command.policy, 400)),
                  "\" name=\"", markup_text(printable(policy, 200)), "\"");
     cases += element.empty() ? "/>\n"
                              : str(">\n      <", element, " message=\"", markup_text(message),
@@ -142,9 +146,10 @@ std::string verdict_of_all(const std::vector<Verdict>& verdicts) {
   return any(Kind::failed) ? "failed" : any(Kind::undecided) ? "undecided" : "passed";
 }
 
-json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& command) {
+json verdicts_json(const std::vector<Verdict>& verdicts, const std::vector<LeftOut>& left_out,
+                   const CheckCommand& command) {
   const std::string all = verdict_of_all(verdicts);
-  json out = {{"document", command.document},
+  json out = {{"document", command.policy},
               {"passed", all == "passed"},
               {"verdict", all},
               {"max_loss_points", command.max_loss},
@@ -161,6 +166,9 @@ json verdicts_json(const std::vector<Verdict>& verdicts, const CheckCommand& com
       one["more_texts"] = *verdict.loss.more * static_cast<std::int64_t>(verdict.summary.tasks);
     out["policies"].push_back(std::move(one));
   }
+  for (const auto& [policy, reason] : left_out)
+    out["policies"].push_back(
+        {{"policy", policy}, {"passed", false}, {"verdict", "not judged"}, {"reason", reason}});
   return out;
 }
 
@@ -179,19 +187,26 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
   if (command.max_loss < 100)
     of_all += str(" (no method needs fewer than ", zero_loss_groups(command.max_loss / 100), ")");
   std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
-  if (!round.generated && *texts > round.prompts)
-    out.push_back(str("the prompts given are ", round.prompts,
-                      ", so a policy can hardly pass: more lines, or --by-mean, would do"));
-  if (!round.generated || *texts <= round.seeds) return out;
-  const double rounds = static_cast<double>(*texts) / static_cast<double>(round.seeds);
-  const std::int64_t prompts = (*texts * round.prompts + round.seeds - 1) / round.seeds;
+  const auto least_limit = [](std::int64_t of_texts) {
+    return str("the least limit that ", of_texts, " texts can pass is ",
+               limit_text(least_limit_to_pass(of_texts)), " points");
+  };
+  const auto given = static_cast<std::int64_t>(round.texts);
+  if (!round.generated && *texts > given)
+    out.push_back(str("the prompts given are made of ", given,
+                      " texts, so a policy can hardly pass: ", least_limit(given),
+                      "; more lines, or --by-mean, would do"));
+  if (!round.generated || *texts <= given) return out;
+  const std::int64_t prompts = (*texts * round.prompts + given - 1) / given;
   out.push_back(str("so many texts are ", prompts, " prompts here, and take about ",
-                    capture::duration_str(rounds * round.seconds), " in all"));
-  if (round.prompts > round.seeds)
-    out.back() += "; with one task, one length and one depth it is least";
+                    capture::duration_str(static_cast<double>(*texts) / static_cast<double>(given) *
+                                          round.seconds),
+                    " in all"));
+  if (round.prompts > given) out.back() += "; with one length and one depth it is least";
   if (prompts > command.most_samples)
     out.push_back(str("these are more than --most-samples allows (", command.most_samples,
-                      "), so a policy can hardly pass"));
+                      "), so a policy can hardly pass: ",
+                      least_limit(command.most_samples * given / round.prompts)));
   return out;
 }
 
@@ -238,7 +253,10 @@ void require_score_of(const Evaluation& so_far, bool force) {
 }
 
 NextStep next_step(const CheckCommand& command, const std::string& verdict) {
-  if (verdict == "passed") return export_step(command.document, command.request.runtime);
+  if (verdict == "passed" && is_policy_document(command.policy))
+    return export_step(command.policy, command.request.runtime);
+  if (verdict == "passed")
+    return {"kvatlas calibrate auto --help", "search a policy that saves more"};
   if (verdict == "failed")
     return {"kvatlas calibrate auto --help", "search a policy that loses no more than this"};
   return {"the same command with a larger --most-samples, or more lines in --prompts",
@@ -249,7 +267,10 @@ NextStep next_step(const CheckCommand& command, const std::string& verdict) {
 std::vector<LeftOut> all_left_out(const CheckCommand& command, const std::string& reason) {
   std::vector<LeftOut> out;
   const std::string& runtime = command.request.runtime;
-  for (const auto& policy : policies_of(read_document(command.document)))
+  const auto policies = is_policy_document(command.policy)
+                            ? policies_of(read_document(command.policy))
+                            : std::vector<Policy>{parse_policy(command.policy)};
+  for (const auto& policy : policies)
     out.push_back({runtime.empty() ? policy.name : str(policy.name, " in ", runtime), reason});
   return out;
 }
@@ -259,11 +280,12 @@ bool judge_document(const CheckCommand& command) {
   bool is_judgeable = false;
   const auto require_once = [&](const Evaluation& evaluation) {
     if (evaluation.policies.empty())
-      fail(ErrorCode::usage, "the document holds the full cache alone: nothing is to be checked");
+      fail(ErrorCode::usage, quoted(command.policy, 400),
+           " is the full cache alone: nothing is to be checked");
     if (!is_judgeable) require_score_of(evaluation, command.force);
     is_judgeable = true;
   };
-  const auto [model, policies, evaluation, left_out] =
+  const auto [model, policies, evaluation, left_out, calibrated_by] =
       evaluate_request(command.request, [&](const Evaluation& so_far) {
         require_once(so_far);
         const auto verdicts = judge(so_far, command);
@@ -280,18 +302,22 @@ bool judge_document(const CheckCommand& command) {
   // A gate runs again and again: its report replaces the last one.
   if (!command.junit.empty())
     write_whole(junit_text(verdicts, left_out, false, command), command.junit, true);
-  if (command.as_json)
-    std::cout << canonical_json(verdicts_json(verdicts, command));
-  else
+  if (command.as_json) {
+    json out = verdicts_json(verdicts, left_out, command);
+    if (const auto fresh = calibrated_by.count_fresh(evaluation.questions))
+      out["fresh_texts"] = *fresh;
+    std::cout << canonical_json(out);
+  } else {
     for (const auto& verdict : verdicts) std::cout << line_of(verdict, command) << '\n';
+  }
+  if (const auto fresh = calibrated_by.fresh_text(evaluation.questions); !fresh.empty())
+    std::cerr << "kvatlas: " << fresh << '\n';
   print_notes(evaluation);
   say_next({next_step(command, verdict_of_all(verdicts))});
   return verdict_of_all(verdicts) == "passed";
 }
 
 void run_check(CheckCommand command) {
-  if (!is_policy_document(command.document))
-    fail(ErrorCode::usage, quoted(command.document, 400), " is no policy document");
   if (!command.junit.empty() && std::filesystem::is_directory(command.junit))
     fail(ErrorCode::usage, quoted(command.junit, 400), " is a folder, --junit writes a file");
   if (!command.junit.empty()) {
@@ -302,7 +328,11 @@ void run_check(CheckCommand command) {
   }
   if (command.dry_run && command.as_json)
     fail(ErrorCode::usage, "--dry-run says what a run would take, in words: it has no --json");
-  command.request.policies = {command.document};
+  command.request.policies = {command.policy};
+  command.request.may_repeat = command.force;
+  // As few texts as a verdict may rest on; while it is open, others follow.
+  if (command.request.prompts.seeds == 0)
+    command.request.prompts.seeds = static_cast<std::int64_t>(kLeastTexts);
   command.request.time_steps = 0;
   command.request.no_comparison = true;
   command.request.go_on = [&](const FirstRound& round) {
@@ -332,10 +362,12 @@ void add_check_command(CLI::App& app) {
       "check", "A gate: does a policy still lose no more than it may on the model?");
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
-  add_option(*command, "policy", o.document, "FILE",
-             "the policy document; each of its policies is judged")
+  add_option(*command, "policy", o.policy, "POLICY",
+             "a policy document, each of whose policies is judged, or a policy as text")
       ->required();
   add_request_options(*command, o.request);
+  command->get_option("--seeds")->default_str(
+      str(kLeastTexts, ", and more while the verdict is open"));
   add_number(*command, "--max-loss", o.max_loss, "POINTS", "points of the score that may be lost",
              -100.0, 100.0);
   add_number(
@@ -354,12 +386,14 @@ void add_check_command(CLI::App& app) {
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
   add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
   command->add_flag("--force", o.force,
-                    "judge by fewer than 5 texts, or where the full cache scores below 0.5");
+                    "judge by fewer than 5 texts, by own texts that calibrated the document, or "
+                    "where the full cache scores below 0.5");
   command->footer(
       "Exit status: 0 passed, 4 a policy loses too much or is undecided; others are failures.\n\n"
       "Examples:\n"
-      "  kvatlas check policy.json --model M --task needle --lengths 2048 --seeds 10 --max-loss 1\n"
-      "  kvatlas check policy.json --model M --prompts qa.jsonl --as vllm --junit verdict.xml");
+      "  kvatlas check policy.json --model M --task needle --depths 0.5 --max-loss 10\n"
+      "  kvatlas check lagkv:lag=128,ratio=1/4 --model M --prompts qa.jsonl --max-loss 10\n"
+      "  kvatlas check policy.json --model M --task needle --as vllm --junit verdict.xml");
   command->callback([options] { run_check(*options); });
 }
 

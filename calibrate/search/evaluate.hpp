@@ -27,6 +27,7 @@ struct Question {
   std::int64_t max_new = 16;
   std::int64_t context_tokens = 0;  // as in SimulateOptions
   std::string chat = "none";        // the format that the user asked for, as in RunOptions
+  std::size_t place = 0;            // among the prompts as they were given
 };
 
 /// What one policy did on one prompt.

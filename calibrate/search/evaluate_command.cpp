@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
@@ -92,7 +94,12 @@ void print_generations(const Evaluation& evaluation, const model::Tokenizer* tok
     if (!std::isnan(o.skipped)) out["gate_skipped"] = o.skipped;
     std::cout << out.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
   };
-  for (std::size_t q = 0; q < evaluation.questions.size(); ++q) {
+  std::vector<std::size_t> as_given(evaluation.questions.size());
+  std::iota(as_given.begin(), as_given.end(), std::size_t{0});
+  std::sort(as_given.begin(), as_given.end(), [&](std::size_t a, std::size_t b) {
+    return evaluation.questions[a].place < evaluation.questions[b].place;
+  });
+  for (const auto q : as_given) {
     line(evaluation.questions[q], "full", evaluation.full[q]);
     for (std::size_t i = 0; i < evaluation.policies.size(); ++i)
       line(evaluation.questions[q], evaluation.policies[i], evaluation.judged[i][q]);
@@ -158,13 +165,15 @@ void run_evaluate(const EvaluateCommand& command) {
     std::cerr << "kvatlas: note: no policy is named (--policy, --against): only the full cache is "
                  "tried\n";
   outlive_readers();
-  const auto [model, policies, evaluation, left_out] = evaluate_request(request);
+  const auto [model, policies, evaluation, left_out, calibrated_by] = evaluate_request(request);
   if (!command.output.empty() && evaluation.interrupted == 0)
     write_measured(command, policies, evaluation);
   if (command.generations) {
     print_generations(evaluation, model->tokenizer().get());
   } else if (command.json) {
     json out = evaluation_json(evaluation);
+    if (const auto fresh = calibrated_by.count_fresh(evaluation.questions))
+      out["fresh_texts"] = *fresh;
     out["model"] = {{"name", model->config().name}, {"fingerprint", model->fingerprint()}};
     std::cout << out.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
   } else {
@@ -173,6 +182,8 @@ void run_evaluate(const EvaluateCommand& command) {
               << ", decoding all policies " << capture::duration_str(evaluation.decode_seconds)
               << ".\n";
   }
+  if (const auto fresh = calibrated_by.fresh_text(evaluation.questions); !fresh.empty())
+    std::cerr << "kvatlas: " << fresh << '\n';
   print_notes(evaluation);
   require_all(evaluation);
   say_next(next_steps(command));

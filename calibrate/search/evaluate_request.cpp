@@ -7,7 +7,6 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -111,6 +110,7 @@ void gather_policies(const EvaluateRequest& request, Evaluated& out) {
     }
     const Document document = read_document(text);
     in_context(text, [&] { require_same_model(document, model); });
+    out.calibrated_by.add(text, document.provenance);
     add_policies_of(document);
   }
   for (const auto& text : split_policies(request.against)) add(parse_policy(text));
@@ -145,12 +145,26 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
          timed * speed.step(1, 1, static_cast<double>(questions.front().tokens.size()));
 }
 
+/// The questions of a round in their hashed order. Rounds follow each other, so that whoever looks
+/// after each of them sees the values before unmoved.
+std::vector<Question> questions_in_order(const EvaluateRequest& request,
+                                         const model::ModelFile& model) {
+  auto given = capture::plan_prompts(request.prompts, request.run, model).prompts;
+  std::vector<std::string> names;
+  for (const auto& one : given) names.push_back(one.prompt.text_name());
+  const auto order = hashed_order(names);
+  std::vector<capture::ProfilePrompt> prompts;
+  for (const auto place : order) prompts.push_back(std::move(given[place]));
+  auto questions = make_questions(std::move(prompts), request.questions, request.run, model);
+  for (std::size_t i = 0; i < questions.size(); ++i) questions[i].place = order[i];
+  return questions;
+}
+
 Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   const model::ModelFile& model = *on.model;
   capture::EngineOptions engine_options = capture::engine_options(request.run);
-  auto questions =
-      make_questions(capture::plan_prompts(request.prompts, request.run, model).prompts,
-                     request.questions, request.run, model);
+  auto questions = questions_in_order(request, model);
+  on.calibrated_by.require_fresh(questions, request.may_repeat);
   std::int64_t tokens = 0;
   for (const auto& question : questions)
     tokens += static_cast<std::int64_t>(question.tokens.size());
@@ -164,15 +178,12 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   capture::Engine engine(on.model, engine_options);
   FirstRound round;
   round.prompts = static_cast<std::int64_t>(questions.size());
-  std::set<std::int64_t> seeds;
   std::vector<std::string> answered;  // their groups
   for (const auto& question : questions) {
-    seeds.insert(question.prompt.seed);
     if (!question.prompt.answers.empty()) answered.push_back(question.prompt.group);
   }
   round.answered = answered.size();
   round.texts = count_texts(answered);
-  round.seeds = static_cast<std::int64_t>(seeds.size());
   round.seconds = round_seconds(request, on, questions, engine_options.placement,
                                 engine.streaming(), options.prompts_together);
   round.generated = !request.run.has_own_prompts();
@@ -225,6 +236,7 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
     if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
   }
+  if (request.prompts.seed < 0) request.prompts.seed = out.calibrated_by.first_fresh_seed();
   request.prompts.new_tokens = request.questions.max_new;
   out.evaluation = evaluate_round(request, out);
   while (more && generated && out.evaluation.interrupted == 0 &&
@@ -309,6 +321,8 @@ void add_request_options(CLI::App& command, EvaluateRequest& request) {
                    "questions on one context follow each other, behind the right answers of the "
                    "earlier ones; the cache is cut once, behind the first question");
   capture::add_prompt_options(command, request.prompts, request.run);
+  command.get_option("--seed")->default_str("behind those that calibrated the document");
+  request.prompts.seed = -1;
   command.get_option("--task")->default_str("needle and passkey");
   command.get_option("--lengths")->default_str("1024");
   command.option_defaults()->group("Prompts");

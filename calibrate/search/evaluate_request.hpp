@@ -11,13 +11,14 @@
 #include "analyzer/capture/profile_prompts.hpp"
 #include "analyzer/capture/run_options.hpp"
 #include "calibrate/search/evaluate.hpp"
+#include "calibrate/search/fresh_texts.hpp"
 #include "calibrate/search/questions.hpp"
 
 namespace kvatlas::calibrate {
 
 /// The first round of an evaluation, before it is run.
 struct FirstRound {
-  std::int64_t prompts = 0, seeds = 0;
+  std::int64_t prompts = 0;
   std::size_t answered = 0;  // of them, those that have answers
   std::size_t texts = 0;     // that those are made of
   double seconds = 0;        // that it will take
@@ -33,6 +34,7 @@ struct EvaluateRequest {
   std::string runtime, document_task;
   std::int64_t time_steps = 8;
   bool rolling = false, positions = false, no_comparison = false;
+  bool may_repeat = true;  // the user's own texts may be those that calibrated
   /// Asked before anything is run; false ends it there.
   std::function<bool(const FirstRound&)> go_on;
   /// Told after each question of the first round; may throw.
@@ -49,6 +51,7 @@ struct Evaluated {
   std::vector<Policy> policies;
   Evaluation evaluation;
   std::vector<LeftOut> left_out;
+  CalibrationTexts calibrated_by;
 };
 /// After a round of generated prompts: how many more seeds are to be judged too; 0 ends it.
 using MoreSeeds = std::function<std::int64_t(const Evaluation&)>;

@@ -26,8 +26,10 @@ using testing::Not;
 class Gate : public testing::Test {
  protected:
   /// A document with one policy for the demo model.
-  std::string document_of(const std::string& name, const std::string& policy) {
+  std::string document_of(const std::string& name, const std::string& policy,
+                          const calibrate::Provenance& from = {}) {
     calibrate::Document document;
+    document.provenance = from;
     document.model = {"SmolLM2", "llama", "", 30, 9, 3, 64, {}};
     const calibrate::Policy read = calibrate::parse_policy(policy);
     document.kv_bits = read.kv_bits;
@@ -87,6 +89,8 @@ TEST_F(Gate, SaysWhatAnOpenVerdictNeeds) {
   const json& policy = verdict.at("policies").at(0);
   EXPECT_LE(policy.at("samples"), 8);
   EXPECT_GT(policy.at("more_texts"), 0);
+  EXPECT_EQ(policy.at("policy"), "full+kv4");
+  EXPECT_EQ(policy.at("verdict"), "undecided");
   EXPECT_THAT(junit_text(), AllOf(HasSubstr("failures=\"0\" errors=\"1\""),
                                   HasSubstr("<error type=\"undecided\"")));
 }
@@ -121,10 +125,50 @@ TEST_F(Gate, SaysBeforehandWhatALimitNeeds) {
         .out;
   };
   EXPECT_THAT(said("5"), AllOf(HasSubstr("is sure after 65 texts without any loss"),
-                               HasSubstr("so many texts are 650 prompts here, and take about "),
+                               HasSubstr("so many texts are 325 prompts here, and take about "),
                                Not(HasSubstr("--most-samples"))));
-  EXPECT_THAT(said("1"), HasSubstr("these are more than --most-samples allows (2000)"));
+  EXPECT_THAT(said("0.5"), AllOf(HasSubstr("these are more than --most-samples allows (2000)"),
+                                 HasSubstr("the least limit that 400 texts can pass is 0.")));
   EXPECT_THAT(said("-5"), HasSubstr("cannot be made sure"));
+}
+
+TEST_F(Gate, JudgesByTextsThatDidNotCalibrate) {
+  calibrate::Provenance from;
+  from.samples = 20;
+  from.seeds = {{"needle", {0, 9}}};
+  const std::string document = document_of("kv4.json", "kv4", from);
+  const Finished done = check(document, {"--max-loss", "60"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const json verdict = json::parse(done.out);
+  EXPECT_EQ(verdict.at("fresh_texts"), verdict.at("policies").at(0).at("texts"));
+  EXPECT_THAT(done.err, HasSubstr(" texts are fresh: calibration has not seen them"));
+  const Finished refused = check(document, {"--seed", "4"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("of task 'needle' calibrated"),
+                                 HasSubstr("seeds 0 to 9"), HasSubstr("they begin at 10")));
+}
+
+TEST_F(Gate, TakesAPolicyAsTextAndBeginsWithEnoughTexts) {
+  const Finished done = run_kvatlas({"check", "kv4", "--model", demo_model(), "--task", "needle",
+                                     "--lengths", "256", "--depths", "0.5", "--max-loss", "60"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("passed: full+kv4 loses "));
+}
+
+TEST_F(Gate, NamesEveryPolicyThatItDoesNotJudge) {
+  calibrate::Document document = calibrate::read_document(
+      document_of("lazy.json", "simlayerkv:threshold=0.9,recent=64,layers=0;1"));
+  const auto lagkv = calibrate::parse_policy("lagkv:lag=32,ratio=1/2");
+  document.sections["lagkv"] = calibrate::section_of(lagkv.parts.front());
+  const auto path = folder_.path() / "two.json";
+  calibrate::write_document(document, path, true);
+  const Finished done = check(path.string(), {"--as", "vllm", "--max-loss", "60"});
+  const json policies = json::parse(done.out).at("policies");
+  ASSERT_EQ(policies.size(), 2) << done.out;
+  EXPECT_NE(policies.at(0).at("verdict"), "not judged");
+  EXPECT_EQ(policies.at(1).at("verdict"), "not judged");
+  EXPECT_THAT(policies.at(1).at("policy").get<std::string>(), HasSubstr("lagkv"));
+  EXPECT_NE(policies.at(1).at("reason"), "");
 }
 
 TEST_F(Gate, RefusesBeforehandWhatCannotBeWritten) {

@@ -112,6 +112,62 @@ TEST(Certainty, ContainsTheMeanOfValuesThatDrift) {
   EXPECT_GT(width(found), 0.01);
 }
 
+TEST(Certainty, HoldsForFilesThatHaveTheirHardTextsFirst) {
+  // 400 losses, of which some 30 % are 1 and stand first. Their mean is the file's own.
+  int missed_as_given = 0, missed = 0;
+  for (int file = 0; file < 200; ++file) {
+    Random random(static_cast<std::uint64_t>(file), "sorted");
+    std::vector<double> losses;
+    std::vector<std::string> names;
+    for (int i = 0; i < 400; ++i) {
+      losses.push_back(random.share() < 0.3 ? 1 : 0);
+      names.push_back("qa " + std::to_string(file) + "\nline " + std::to_string(i));
+    }
+    std::sort(losses.rbegin(), losses.rend());
+    double mean = 0;
+    for (const double loss : losses) mean += loss / 400;
+    const auto misses = [&](const std::vector<double>& values) {
+      // Looked at after every tenth text, as one may.
+      for (std::size_t seen = 10; seen <= values.size(); seen += 10) {
+        const Estimate found = betting_mean(std::span(values).first(seen), kDifferenceRange);
+        if (mean < found.low || mean > found.high) return 1;
+      }
+      return 0;
+    };
+    std::vector<double> hashed;
+    for (const auto place : hashed_order(names)) hashed.push_back(losses[place]);
+    missed += misses(hashed);
+    missed_as_given += misses(losses);
+  }
+  EXPECT_GT(missed_as_given, 100);
+  EXPECT_LE(missed, 10);  // 5 % of 200
+}
+
+TEST(Certainty, PutsTheSameTextsIntoTheSameOrderWhereverTheyStand) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 50; ++i) names.push_back("needle\nneedle/" + std::to_string(i));
+  const auto named = [](const std::vector<std::string>& all) {
+    std::vector<std::string> out;
+    for (const auto place : hashed_order(all)) out.push_back(all[place]);
+    return out;
+  };
+  const auto first = named(names);
+  EXPECT_NE(first, names);
+  std::reverse(names.begin(), names.end());
+  EXPECT_EQ(named(names), first);
+  // Prompts of one text keep their order.
+  EXPECT_THAT(hashed_order(std::vector<std::string>(3, "one")), ElementsAre(0, 1, 2));
+  EXPECT_THAT(hashed_order({}), IsEmpty());
+}
+
+TEST(Certainty, NamesTheLeastLimitThatTextsCanPass) {
+  for (const std::int64_t texts : {5, 32, 65, 332}) {
+    const double limit = least_limit_to_pass(texts);
+    EXPECT_LE(groups_to_pass(limit), texts);
+    EXPECT_GT(groups_to_pass(0.99 * limit), texts);
+  }
+}
+
 TEST(Certainty, RefusesWhatIsImpossible) {
   for (const double nothing : {score_mean({}).mean, score_mean({}).low, score_mean({}).high})
     EXPECT_TRUE(std::isnan(nothing));
