@@ -7,6 +7,7 @@
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
+#include "calibrate/rules/calibrated.hpp"
 #include "export/readme_impl.hpp"
 
 namespace kvatlas::exporting {
@@ -59,8 +60,8 @@ std::string measured_text(const json& measured) {
     if (of("texts").is_number() && of("texts") != of("samples"))
       text += " of " + of("texts").dump() + " texts";
   }
-  if (const auto kl = estimate(of("kl")); !kl.empty())
-    text += (text.empty() ? "" : "; ") + std::string("KL divergence ") + kl;
+  if (const auto kl = calibrate::divergence_text(calibrate::divergence_from(of("kl"))); !kl.empty())
+    text += (text.empty() ? "" : "; ") + std::string("KL divergence in nats: ") + kl;
   if (const auto agreement = estimate(of("agreement")); !agreement.empty())
     text += (text.empty() ? "" : "; ") + std::string("agreement ") + agreement;
   return text;

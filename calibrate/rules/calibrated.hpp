@@ -33,5 +33,10 @@ struct Calibrated {
 };
 
 std::string estimate_text(const Estimate& estimate, int digits = 3);  // "0.900 [0.833, 0.967]"
+/// "0.010 [0.005, 0.020]", or "0.010 [at least 0.005]" where there is no upper end.
+std::string quantile_text(const Quantile& quantile, int digits = 3);
+/// "median 0.010 [0.005, 0.020], 90th percentile 0.050 [at least 0.020], mean 0.015"; of an older
+/// document the mean alone, and "" where nothing is known.
+std::string divergence_text(const Divergence& divergence);
 
 }  // namespace kvatlas::calibrate

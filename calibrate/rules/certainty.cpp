@@ -37,21 +37,34 @@ double last_rejected(const Rejected& rejected) {
   return low;
 }
 
-/// The lower end for the share of hits. The tail of the binomial distribution is summed by hand:
-/// this takes four lines, where the incomplete beta function would take a library.
-double binomial_low(std::int64_t hits, std::int64_t count, double error) {
-  std::vector<double> log_choose = {0};  // of `count` over 0, 1, ...
-  for (std::int64_t k = 1; k <= count; ++k)
-    log_choose.push_back(log_choose.back() + std::log(static_cast<double>(count - k + 1)) -
-                         std::log(static_cast<double>(k)));
-  return last_rejected([&](double share) {
-    double tail = 0;  // how probable so many hits or more are
-    for (std::int64_t k = hits; k <= count; ++k)
-      tail += std::exp(log_choose[static_cast<std::size_t>(k)] +
+/// How probable so many hits or more are, for each share of hits. The tail of the binomial
+/// distribution is summed by hand: this takes few lines, where the incomplete beta function would
+/// take a library.
+class Binomial {
+ public:
+  explicit Binomial(std::int64_t count) : count_(count) {
+    for (std::int64_t k = 1; k <= count; ++k)
+      log_choose_.push_back(log_choose_.back() + std::log(static_cast<double>(count - k + 1)) -
+                            std::log(static_cast<double>(k)));
+  }
+  double at_least(std::int64_t hits, double share) const {
+    double tail = 0;
+    for (std::int64_t k = hits; k <= count_; ++k)
+      tail += std::exp(log_choose_[static_cast<std::size_t>(k)] +
                        static_cast<double>(k) * std::log(share) +
-                       static_cast<double>(count - k) * std::log1p(-share));
-    return tail < error;
-  });
+                       static_cast<double>(count_ - k) * std::log1p(-share));
+    return tail;
+  }
+
+ private:
+  std::int64_t count_;
+  std::vector<double> log_choose_ = {0};  // of count_ over 0, 1, ...
+};
+
+/// The lower end for the share of hits.
+double binomial_low(std::int64_t hits, std::int64_t count, double error) {
+  const Binomial binomial(count);
+  return last_rejected([&](double share) { return binomial.at_least(hits, share) < error; });
 }
 
 /// How much is bet on each value before it is seen, for values from 0 to 1: more if those before it
@@ -222,11 +235,49 @@ Estimate score_mean(std::span<const double> scores, double confidence) {
                        static_cast<std::int64_t>(scores.size()), confidence);
 }
 
-Estimate divergence_mean(std::span<const double> divergences, double confidence) {
-  Estimate found = betting_mean(divergences, {0, 1}, confidence);
-  found.mean = mean_of(divergences);
-  found.high = std::max(found.high, found.mean);
-  return found;
+Quantile quantile_of(std::span<const double> values, double share, double confidence) {
+  require_confidence(confidence);
+  if (values.empty()) return {};
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::int64_t count = std::ssize(sorted);
+  const double error = (1 - confidence) / 2;
+  const Binomial below(count);  // how many values lie below the quantile, at most
+  const auto ranked = [&](std::int64_t rank) { return sorted[static_cast<std::size_t>(rank - 1)]; };
+  Quantile out;
+  out.value = ranked(std::clamp<std::int64_t>(
+      std::llround(std::ceil(share * static_cast<double>(count) - 1e-9)), 1, count));
+  out.low = std::min(0.0, sorted.front());
+  out.high = INFINITY;
+  for (std::int64_t rank = 1; rank <= count; ++rank) {
+    const double tail = below.at_least(rank, share);
+    if (1 - tail <= error) out.low = ranked(rank);
+    if (tail > error) continue;
+    out.high = ranked(rank);
+    break;
+  }
+  return out;
+}
+
+double capped_divergence(double divergence) { return std::min(divergence, 1.0); }
+
+Divergence divergence_over(std::span<const double> values, std::span<const std::string> groups,
+                           std::span<const std::string> tasks) {
+  Divergence out;
+  out.mean = task_means(values, groups, tasks).mean;
+  const auto texts = group_means(values, groups);
+  out.median = quantile_of(texts, 0.5);
+  out.p90 = quantile_of(texts, 0.9);
+  for (std::size_t i = 0; i < out.above.size(); ++i)
+    out.above[i] = binomial_mean(
+        std::count_if(texts.begin(), texts.end(),
+                      [&](double divergence) { return divergence > kDivergenceLimits[i]; }),
+        std::ssize(texts));
+  std::vector<double> capped;
+  for (const double value : values) capped.push_back(capped_divergence(value));
+  const TaskMeans means = task_means(capped, groups, tasks);
+  out.capped = about_tasks(betting_mean(means.rounds, {0, 1}), means);
+  return out;
 }
 
 std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width) {

@@ -4,8 +4,10 @@
 // so that results repeat; the order of the values is part of the input.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,11 +74,27 @@ Estimate betting_mean(std::span<const double> values, ValueRange range,
 /// The mean of scores from 0 to 1: exact where all are 0 or 1, else the betting interval.
 Estimate score_mean(std::span<const double> scores, double confidence = kConfidence);
 
-/// The mean of KL divergences, in nats. What has no upper bound has no upper end that holds: the
-/// ends are those of the mean of divergences that count as at most one nat each, widened to the
-/// mean where larger ones lift it above. So the lower end holds for any divergences, and the upper
-/// one where none is above one nat.
-Estimate divergence_mean(std::span<const double> divergences, double confidence = kConfidence);
+/// A quantile of values from 0 up, over texts, with an interval that holds for any distribution:
+/// its ends are values themselves, whose ranks the binomial distribution gives.
+struct Quantile {
+  double value = std::numeric_limits<double>::quiet_NaN(), low = value;
+  double high = value;  // infinite if the texts are too few for an upper end
+};
+Quantile quantile_of(std::span<const double> values, double share, double confidence = kConfidence);
+
+/// KL divergences in nats over texts. What has no upper bound has no interval for its mean, so the
+/// mean stands alone; quantiles and shares have intervals.
+inline constexpr double kDivergenceLimits[] = {0.1, 1};
+struct Divergence {
+  double mean = std::numeric_limits<double>::quiet_NaN();  // of the tasks' means
+  Quantile median, p90;
+  std::array<Estimate, 2> above;  // the shares of texts above each of kDivergenceLimits
+  Estimate capped;                // the mean of divergences that count as at most 1 nat each
+};
+Divergence divergence_over(std::span<const double> values, std::span<const std::string> groups,
+                           std::span<const std::string> tasks);
+/// What a divergence counts as where policies are ranked: at most 1 nat.
+double capped_divergence(double divergence);
 
 /// After how many values the betting interval reaches no further than this to either side of its
 /// middle, if the values go on as they began.

@@ -107,6 +107,55 @@ json estimate_json(const Estimate& estimate) {
           {"high", number_json(estimate.high)}};
 }
 
+namespace {
+
+constexpr const char* kAbove[] = {"above_0.1", "above_1"};  // kDivergenceLimits
+
+json quantile_json(const Quantile& quantile) {
+  return {{"value", number_json(quantile.value)},
+          {"low", number_json(quantile.low)},
+          {"high", number_json(quantile.high)}};
+}
+
+Quantile quantile_from(const json& from) {
+  Quantile out{number_of(from.value("value", json())), number_of(from.value("low", json())),
+               number_of(from.value("high", json()))};
+  if (!std::isnan(out.low) && std::isnan(out.high)) out.high = INFINITY;
+  return out;
+}
+
+}  // namespace
+
+json divergence_json(const Divergence& divergence) {
+  json out = {{"mean", number_json(divergence.mean)},
+              {"median", quantile_json(divergence.median)},
+              {"p90", quantile_json(divergence.p90)},
+              {"capped_mean", estimate_json(divergence.capped)}};
+  for (std::size_t i = 0; i < divergence.above.size(); ++i)
+    out[kAbove[i]] = estimate_json(divergence.above[i]);
+  return out;
+}
+
+Divergence divergence_from(const json& from) {
+  Divergence out;
+  if (!from.is_object()) return out;
+  const auto object = [&](const char* name) {
+    const auto found = from.find(name);
+    return found != from.end() && found->is_object() ? *found : json::object();
+  };
+  const auto estimate = [&](const char* name) {
+    const json at = object(name);
+    return Estimate{number_of(at.value("mean", json())), number_of(at.value("low", json())),
+                    number_of(at.value("high", json()))};
+  };
+  out.mean = number_of(from.value("mean", json()));
+  out.median = quantile_from(object("median"));
+  out.p90 = quantile_from(object("p90"));
+  out.capped = estimate("capped_mean");
+  for (std::size_t i = 0; i < out.above.size(); ++i) out.above[i] = estimate(kAbove[i]);
+  return out;
+}
+
 double number_of(const json& value) {
   return value.is_number() ? value.get<double>() : std::nan("");
 }

@@ -34,7 +34,10 @@ Provenance provenance_of(const profile::Reader& profile, const std::vector<std::
 // Numbers as documents hold them; infinities and NaN become null.
 nlohmann::json number_json(double value);
 nlohmann::json estimate_json(const Estimate& estimate);
-// The way back; NaN for what is no number.
+nlohmann::json divergence_json(const Divergence& divergence);
+// The way back; NaN for what is no number. Of a document whose divergence has an interval for its
+// mean, which holds for nothing, the mean alone is read.
+Divergence divergence_from(const nlohmann::json& json);
 double number_of(const nlohmann::json& json);
 Estimate estimate_of(const nlohmann::json& json);
 

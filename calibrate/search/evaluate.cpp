@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -127,6 +128,7 @@ class Values {
     const TaskMeans means = of_tasks();
     return about_tasks(of_rounds(means.rounds), means);
   }
+  Divergence divergence() const { return divergence_over(values_, groups_, tasks_); }
   double mean() const { return mean_of(values_); }
   std::size_t count() const { return values_.size(); }
   std::size_t texts() const { return count_texts(groups_); }
@@ -179,7 +181,7 @@ Summary summarise_one(const Evaluation& evaluation, const std::string& policy,
   out.tasks = losses.tasks;
   out.loss = about_tasks(betting_mean(losses.rounds, kPointRange), losses);
   out.losses = std::move(losses.rounds);
-  out.kl = kl.over_tasks([](const auto& rounds) { return divergence_mean(rounds); });
+  out.kl = kl.divergence();
   out.agreement = agreement.over_tasks(of_scores);
   out.digits_prefix = prefix.over_tasks(of_scores);
   out.digits_in_place = in_place.over_tasks(of_scores);
@@ -330,7 +332,7 @@ json measured_json(const Summary& s) {
               {"score", estimate_json(s.score)},
               {"loss", estimate_json(loss)},
               {"kept_share", number_json(1 - s.saved())},
-              {"kl", estimate_json(s.kl)},
+              {"kl", divergence_json(s.kl)},
               {"agreement", estimate_json(s.agreement)},
               {"read_bytes_per_token", count_json(s.read_bytes)},
               {"full_read_bytes_per_token", count_json(s.full_read_bytes)},
@@ -415,10 +417,8 @@ std::string interval_text(const Estimate& estimate, int digits) {
 
 Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& summaries,
                     const std::string& task, const std::string& title) {
-  Table table{title,
-              {"policy", "KV saved", "score", "loss (points)", "KL (nats)", "agreement",
-               "KV read a token", "ms a token"},
-              {}};
+  Table table{
+      title, {"policy", "KV saved", "score", "loss (points)", "KV read a token", "ms a token"}, {}};
   // Over several tasks they would be those of the pass keys among the prompts.
   const bool digits = !std::isnan(summaries.front().digits_prefix.mean) &&
                       (!task.empty() || tasks_of(evaluation).size() == 1);
@@ -431,21 +431,36 @@ Table summary_table(const Evaluation& evaluation, const std::vector<Summary>& su
   if (sparse) table.columns.emplace_back("prompt read");
   for (const auto& s : summaries) {
     const double mib = 1024.0 * 1024.0;
-    // The first row is the full cache's: beside itself it differs in nothing, and surely so.
-    const auto beside_full = [&](const Estimate& estimate, int places) {
-      return table.rows.empty() ? fixed_text(estimate.mean, places)
-                                : interval_text(estimate, places);
-    };
-    table.rows.push_back({s.policy, percent_text(s.saved()), interval_text(s.score, 2),
-                          beside_full(s.loss, 1), beside_full(s.kl, 4), beside_full(s.agreement, 2),
-                          fixed_text(s.read_bytes / mib, 2) + " MiB",
-                          fixed_text(s.ms_per_token, 1)});
+    // The first row is the full cache's: beside itself it loses nothing, and surely so.
+    table.rows.push_back(
+        {s.policy, percent_text(s.saved()), interval_text(s.score, 2),
+         table.rows.empty() ? fixed_text(s.loss.mean, 1) : interval_text(s.loss, 1),
+         fixed_text(s.read_bytes / mib, 2) + " MiB", fixed_text(s.ms_per_token, 1)});
     if (digits)
       for (const auto& one : {s.digits_prefix, s.digits_in_place})
         table.rows.back().push_back(interval_text(one, 2));
     if (sparse) table.rows.back().push_back(percent_text(s.prompt_read));
   }
   return table;
+}
+
+/// How far policies are from the full model along its own answers; none where that was not
+/// compared.
+std::optional<Table> divergence_table(const std::vector<Summary>& summaries) {
+  Table table{str("KL divergence from the full cache in nats, over texts; agreement of top tokens"),
+              {"policy", "mean", "median", "90th percentile"},
+              {}};
+  for (const double limit : kDivergenceLimits)
+    table.columns.push_back(str("above ", limit, limit < 1 ? " nats" : " nat"));
+  table.columns.emplace_back("agreement");
+  for (const auto& s : std::span(summaries).subspan(1)) {
+    if (std::isnan(s.kl.mean)) continue;
+    table.rows.push_back(
+        {s.policy, fixed_text(s.kl.mean, 3), quantile_text(s.kl.median), quantile_text(s.kl.p90)});
+    for (const auto& share : s.kl.above) table.rows.back().push_back(interval_text(share, 2));
+    table.rows.back().push_back(interval_text(s.agreement, 2));
+  }
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 
 /// "Task dureader: ROUGE-L by character": what is scored is said where all its prompts agree.
@@ -552,6 +567,7 @@ std::vector<Table> evaluation_tables(const Evaluation& evaluation) {
   std::string all = "All " + prompts_text(evaluation);
   if (tasks.size() > 1) all += str(": means of the means of ", tasks.size(), " tasks");
   const auto summaries = summarise(evaluation);
+  if (auto divergences = divergence_table(summaries)) tables.push_back(std::move(*divergences));
   tables.push_back(summary_table(evaluation, summaries, {}, all));
   if (auto held = held_table(summaries)) tables.push_back(std::move(*held));
   return tables;

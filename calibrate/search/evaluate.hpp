@@ -76,7 +76,8 @@ struct Summary {
   Estimate score, full_score;  // 0 to 1
   Estimate loss;               // full score less this one, question by question, in points
   std::vector<double> losses;  // the same of each round of groups (TaskMeans::rounds)
-  Estimate kl, agreement;
+  Divergence kl;               // of the next-token distribution from the full cache's
+  Estimate agreement;
   Estimate digits_prefix, digits_in_place;  // of pass keys; NaN if there are none
   double score_over_prompts = 0;            // each prompt counting the same
   double kept_bytes = 0, full_bytes = 0;    // of one prompt, the mean over prompts

@@ -184,7 +184,7 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
         const Trial& trial = trials.at(i + 1).at(s);
         standing_[i].losses.push_back(100 * (full - trial.score));
         standing_[i].scores.push_back(trial.score);
-        standing_[i].kls.push_back(divergence_of(trial));
+        standing_[i].kls.push_back(capped_divergence(divergence_of(trial)));
       }
     }
   }
@@ -192,7 +192,7 @@ void StagedSearch::try_on(std::size_t first, std::size_t end, SearchStage& stage
     const auto of_texts = group_means(one.losses, groups_);
     one.loss = betting_mean(of_texts, kPointRange);
     one.joint = betting_mean(of_texts, kPointRange, joint_confidence_);
-    one.kl = mean_of(group_means(one.kls, groups_));
+    one.kl = mean_of(group_means(one.kls, groups_));  // of capped ones
   }
 }
 
@@ -300,7 +300,7 @@ void StagedSearch::judge_finalists() {
     }
     std::vector<double> kl;
     for (const auto& trial : verdict.trials(i)) kl.push_back(divergence_of(trial));
-    measured["kl"] = estimate_json(divergence_mean(group_means(kl, verdict.groups())));
+    measured["kl"] = divergence_json(divergence_over(kl, verdict.groups(), verdict.tasks()));
   }
   Calibrated notes;
   note_precision(evidence_, split_, verdict, 0, notes);

@@ -40,7 +40,7 @@ struct Tried {
   std::size_t candidate = 0;  // index in Candidates::all
   std::size_t samples = 0, texts = 0;
   Estimate score, loss;     // the loss is in points
-  double kl = 0;            // in nats a token, the mean
+  double kl = 0;            // in nats a token, each text counting as at most 1: the mean
   nlohmann::json measured;  // on unseen samples; only finalists have it
   /// What unseen samples say of the limit, in points, as sure as if it were said of all finalists
   /// together; only finalists that were tried on unseen samples have it.

@@ -26,7 +26,7 @@ json tried_json(const Tried& tried, const Candidate& candidate) {
               {"texts", tried.texts},
               {"score", estimate_json(tried.score)},
               {"loss_points", estimate_json(tried.loss)},
-              {"kl", number_json(tried.kl)}};
+              {"capped_kl", number_json(tried.kl)}};
   if (!tried.measured.is_null()) out["measured"] = tried.measured;
   return out;
 }
@@ -96,7 +96,7 @@ json search_json(const SearchResult& result, const SearchRequest& request) {
           {"trials", trials},
           {"full_score", number_json(result.full_score)},
           {"proxy_rank_correlation",
-           {{"loss", number_json(result.proxy_loss)}, {"kl", number_json(result.proxy_kl)}}},
+           {{"loss", number_json(result.proxy_loss)}, {"capped_kl", number_json(result.proxy_kl)}}},
           {"met", result.met}};
 }
 
@@ -114,7 +114,7 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
                          ""});
   const std::string where = result.held_out ? "unseen samples" : "the search's samples";
   Table finalists{str("The finalists, losses in points on ", where),
-                  {"policy", "a sequence", "of full", "loss", "KL (nats)", "in the search"},
+                  {"policy", "a sequence", "of full", "loss", "KL: median (nats)", "in the search"},
                   {}};
   for (const auto i : result.finalists) {
     const Tried& tried = result.tried[i];
@@ -123,11 +123,11 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
     finalists.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
                               bytes_text(candidate.bytes), percent_text(candidate.kept_share),
                               estimate_text({100 * loss.mean, 100 * loss.low, 100 * loss.high}, 1),
-                              estimate_text(estimate_of(tried.measured.at("kl")), 4),
+                              quantile_text(divergence_from(tried.measured.at("kl")).median),
                               estimate_text(tried.loss, 1)});
   }
   Table front{"The front: least loss for the bytes, as the search measured it",
-              {"policy", "a sequence", "of full", "samples", "loss (points)", "KL (nats)"},
+              {"policy", "a sequence", "of full", "samples", "loss (points)", "KL capped at 1"},
               {}};
   for (const auto i : front_of(result, candidates)) {
     const Tried& tried = result.tried[i];

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/str.hpp"
 #include "base/text_count.hpp"
+#include "calibrate/rules/calibrated.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
 #include "viewer/models/overview_model.hpp"
 
@@ -77,8 +78,8 @@ std::string measured_list(const Measured& measured) {
       {"score", interval_text(measured.score, 3)}};
   if (!std::isnan(measured.full.mean))
     facts.push_back({"full cache", interval_text(measured.full, 3)});
-  if (!std::isnan(measured.kl.mean))
-    facts.push_back({"KL from the full cache", interval_text(measured.kl, 4)});
+  if (const auto kl = calibrate::divergence_text(measured.kl); !kl.empty())
+    facts.push_back({"KL from the full cache (nats)", kl});
   if (!std::isnan(measured.agreement.mean))
     facts.push_back({"same top token", interval_text(measured.agreement, 3)});
   for (const auto& [task, score] : measured.tasks)

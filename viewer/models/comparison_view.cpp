@@ -134,7 +134,8 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
              {"high"},
              {"change", "points"}};
   for (const auto& task : model.tasks) columns.push_back({task});
-  for (const Table::Column& column : {Table::Column{"KL", "nat"},
+  for (const Table::Column& column : {Table::Column{"KL median", "nat"},
+                                      {"KL mean", "nat"},
                                       {"agreement"},
                                       {"KV read a token", "share"},
                                       {"prompts"},
@@ -151,6 +152,7 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     for (const auto& task : model.tasks)
       row.push_back(measured && measured->tasks.count(task) ? measured->tasks.at(task).mean
                                                             : kNoNumber);
+    row.push_back(measured ? measured->kl.median.value : kNoNumber);
     row.push_back(measured ? measured->kl.mean : kNoNumber);
     row.push_back(measured ? measured->agreement.mean : kNoNumber);
     row.push_back(cost_of(*policy, CostAxis::read));

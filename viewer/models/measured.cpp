@@ -6,6 +6,7 @@
 
 #include "base/str.hpp"
 #include "base/text_count.hpp"
+#include "calibrate/rules/policy_reports.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -92,7 +93,7 @@ std::optional<Measured> measured_of(const json& measured) {
   if (std::isnan(out.kept_share)) out.kept_share = 1 - number_in(measured, "kv_saved");
   out.read_share = number_in(measured, "read_bytes_per_token") /
                    number_in(measured, "full_read_bytes_per_token");
-  out.kl = interval_of(member_of(measured, "kl"));
+  out.kl = calibrate::divergence_from(member_of(measured, "kl"));
   out.agreement = interval_of(member_of(measured, "agreement"));
   const json& tasks = member_of(measured, "tasks");
   if (tasks.is_object() && tasks.size() > 1)

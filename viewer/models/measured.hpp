@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/rules/certainty.hpp"
 #include "viewer/models/document_numbers.hpp"
 
 namespace kvatlas::viewer {
@@ -25,7 +26,8 @@ struct Measured {
   Interval change;         // score less that of the full cache, in points
   double kept_share = kNoNumber;
   double read_share = kNoNumber;  // of what the full cache reads in a decode step
-  Interval kl, agreement;
+  calibrate::Divergence kl;
+  Interval agreement;
   /// Score of each task; empty if there is only one task.
   std::map<std::string, Interval> tasks;
   struct At {

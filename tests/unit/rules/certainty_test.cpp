@@ -290,17 +290,74 @@ TEST(Certainty, TheIntervalOverTasksHoldsTheirMean) {
   }
 }
 
-TEST(Certainty, DivergencesHaveALowerEndThatHolds) {
-  const Estimate small = divergence_mean(std::vector<double>(20, 0.01));
-  EXPECT_NEAR(small.mean, 0.01, 1e-12);
-  EXPECT_LT(small.low, 0.01);
-  EXPECT_GT(small.high, 0.1);
-  EXPECT_EQ(small.high, betting_mean(std::vector<double>(20, 0.01), {0, 1}).high);
-  const Estimate large = divergence_mean(std::vector<double>{0.01, 0.02, 7});
-  EXPECT_NEAR(large.mean, 2.343333, 1e-6);
-  EXPECT_EQ(large.high, large.mean);
-  EXPECT_LT(large.low, 0.4);
-  EXPECT_TRUE(std::isnan(divergence_mean({}).high));
+TEST(Divergence, QuantilesAsTheBinomialDistributionSays) {
+  std::vector<double> values;
+  for (int i = 100; i >= 1; --i) values.push_back(i);
+  // scipy 1.17.1: quantile_test(range(1, 101), p=p).confidence_interval(0.95)
+  const Quantile median = quantile_of(values, 0.5), p90 = quantile_of(values, 0.9);
+  EXPECT_EQ(median.value, 50);
+  EXPECT_EQ(median.low, 40);
+  EXPECT_EQ(median.high, 61);
+  EXPECT_EQ(p90.value, 90);
+  EXPECT_EQ(p90.low, 84);
+  EXPECT_EQ(p90.high, 96);
+}
+
+TEST(Divergence, HasNoUpperEndOnFewTexts) {
+  // Five texts may all lie below the median: once in 32 times.
+  EXPECT_TRUE(std::isinf(quantile_of(std::vector<double>{1, 2, 3, 4, 5}, 0.5).high));
+  EXPECT_EQ(quantile_of(std::vector<double>{1, 2, 3, 4, 5}, 0.5).low, 0);
+  EXPECT_EQ(quantile_of(std::vector<double>{1, 2, 3, 4, 5, 6}, 0.5).high, 6);
+  EXPECT_TRUE(std::isinf(quantile_of(std::vector<double>(35, 1), 0.9).high));
+  EXPECT_EQ(quantile_of(std::vector<double>(36, 1), 0.9).high, 1);
+  EXPECT_TRUE(std::isnan(quantile_of({}, 0.5).value));
+}
+
+TEST(Divergence, QuantilesAndSharesAreCovered) {
+  // Divergences of any size: exp(3 z), z about normal, has a mean far above most of its values.
+  constexpr int kRuns = 400;
+  const auto drawn = [](Random& random) {
+    double z = -6;
+    for (int i = 0; i < 12; ++i) z += random.share();
+    return std::exp(3 * z);
+  };
+  Random population(1, "population");
+  std::vector<double> many;
+  for (int i = 0; i < 200000; ++i) many.push_back(drawn(population));
+  std::sort(many.begin(), many.end());
+  const double median = many[many.size() / 2], p90 = many[many.size() * 9 / 10];
+  const double above = static_cast<double>(many.end() - std::upper_bound(many.begin(), many.end(),
+                                                                         kDivergenceLimits[1])) /
+                       static_cast<double>(many.size());
+  for (const int count : {5, 10, 36, 60, 200}) {
+    int held_median = 0, held_p90 = 0, held_share = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      Random random(static_cast<std::uint64_t>(run), "divergences");
+      std::vector<double> values;
+      for (int i = 0; i < count; ++i) values.push_back(drawn(random));
+      const std::vector<std::string> none(values.size());
+      const Divergence found = divergence_over(values, none, none);
+      held_median += found.median.low <= median && median <= found.median.high;
+      held_p90 += found.p90.low <= p90 && p90 <= found.p90.high;
+      held_share += found.above[1].low <= above && above <= found.above[1].high;
+    }
+    // 95 %, less two standard deviations of so many runs.
+    for (const int held : {held_median, held_p90, held_share})
+      EXPECT_GE(held, kRuns * 0.928) << count << " texts";
+  }
+}
+
+TEST(Divergence, MeanStandsAloneAndTheCappedOneHasAnInterval) {
+  const std::vector<double> values = {0.01, 0.02, 7};
+  const std::vector<std::string> none(3);
+  const Divergence found = divergence_over(values, none, none);
+  EXPECT_NEAR(found.mean, 2.343333, 1e-6);
+  EXPECT_NEAR(found.capped.mean, 1.03 / 3, 1e-9);
+  EXPECT_LE(found.capped.high, 1);
+  EXPECT_EQ(found.median.value, 0.02);
+  EXPECT_NEAR(found.above[0].mean, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(found.above[1].mean, 1.0 / 3, 1e-12);
+  EXPECT_TRUE(std::isnan(divergence_over({}, {}, {}).mean));
 }
 
 TEST(Certainty, ValuesThatAWidthNeeds) {
