@@ -66,7 +66,11 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text = CLI::Formatter::make_option_opts(option);
     const auto [from, to] = long_list(text);
-    return text.erase(from, to - from);
+    text.erase(from, to - from);
+    // "..." would promise that the words behind the value are taken too.
+    if (const auto dots = text.find(" ..."); dots != text.npos && option->nonpositional())
+      text.erase(dots, 4);
+    return text;
   }
   std::string make_option_desc(const CLI::Option* option) const override {
     const std::string all = CLI::Formatter::make_option_opts(option);

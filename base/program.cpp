@@ -36,6 +36,15 @@ void take_help_all(CLI::App& command) {
   for (CLI::App* part : command.get_subcommands({})) take_help_all(*part);
 }
 
+/// Lets every option take one word as its value, so that none swallows the words behind it: a list
+/// is one word with commas, or the option is given several times.
+void take_one_word_each(CLI::App& command) {
+  for (CLI::Option* option :
+       command.get_options([](const auto* one) { return one->nonpositional(); }))
+    option->allow_extra_args(false);
+  for (CLI::App* part : command.get_subcommands({})) take_one_word_each(*part);
+}
+
 /// Has the command a --help-all that shows more than its --help?
 bool shows_more(const CLI::App& command) {
   return !command.get_help_all_ptr()->get_group().empty();
@@ -120,7 +129,11 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     const std::string name = unknown->substr(0, unknown->find('='));
     text = str("there is no option ", printable(name, 64), meant(name, option_names(*innermost)));
   } else if (!words.empty() && innermost->get_subcommands({}).empty()) {
-    text = str(quoted(words.front(), 64), " is not expected here");
+    const auto lists = innermost->get_options([](const CLI::Option* option) {
+      return option->count() > 0 && option->get_delimiter() != '\0';
+    });
+    text = str(quoted(words.front(), 64), " is not expected here",
+               lists.empty() ? "" : ": a list is one word, with commas between its values");
   }
   return str(text, " (see ", command, shows_more(*innermost) ? " --help-all)" : " --help)");
 }
@@ -133,11 +146,11 @@ int run(int argc, char** argv, const std::string& version,
   app.set_version_flag("--version", version);
   app.footer(
       "kvatlas COMMAND --help shows a command's options, defaults and examples.\n"
-      "To begin: kvatlas inspect MODEL, then kvatlas profile --model MODEL -o p.h5. What takes "
-      "long\n"
-      "says first how long, and at the end what to do next.");
+      "To begin: kvatlas inspect MODEL, then kvatlas profile --model MODEL -o p.h5.\n"
+      "Long commands print an estimate first, and at the end what to do next.");
   add_commands(app);
   take_help_all(app);
+  take_one_word_each(app);
   catch_interrupts();
   try {
     app.parse(argc, argv);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """reference_test.py KVATLAS FOLDER: the man page and the completions in FOLDER hold every command and every
 option that --help shows; bash, and where they are installed zsh, fish, man and mandoc, read them."""
+import json
 import re
 import shutil
 import subprocess
@@ -60,6 +61,25 @@ class Reference(unittest.TestCase):
                     self.assertRegex(of_zsh, rf"[)*']{option}[=+\[]")
                     word = f" -l {option[2:]} " if option.startswith("--") else f" -s {option[1:]} "
                     self.assertTrue(any(word in line + " " for line in of_fish))
+
+    def test_no_list_swallows_the_words_behind_it(self) -> None:
+        """A word that nothing takes is named, whatever else is wrong: an option that took it would hide it."""
+        lists = 0
+        def look_at(command: dict) -> None:
+            nonlocal lists
+            for part in command["commands"]:
+                look_at(part)
+            positionals = [option for option in command["options"] if not option["names"]]
+            if command["commands"] or any(option["repeats"] for option in positionals):
+                return
+            for option in command["options"]:
+                if option["names"] and (option["repeats"] or option["with_commas"]):
+                    lists += 1
+                    words = [*command["name"].split()[1:], option["names"][-1], "1", *("w" for _ in positionals), "surplus"]
+                    with self.subTest(command=" ".join(words)):
+                        self.assertIn("'surplus' is not expected here", run(PROGRAM, *words).stderr)
+        look_at(json.loads(run(PROGRAM, "reference", "json", check=True).stdout))
+        self.assertGreater(lists, 50)
 
     def test_bash_completes(self) -> None:
         self.assertEqual(completed("kvatlas", "prof"), ["profile"])
