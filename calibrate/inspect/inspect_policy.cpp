@@ -14,7 +14,6 @@
 #include "calibrate/inspect/inspect_bytes.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy.hpp"
-#include "calibrate/rules/precision.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -43,12 +42,22 @@ std::string joined(const std::vector<std::string>& words, const char* separator 
   return join(words, separator, [](const std::string& word) { return printable(word); });
 }
 
+/// The layers that `is_so` holds of.
+template <class IsSo>
+std::vector<std::int64_t> layers_that(std::size_t layers, IsSo is_so) {
+  std::vector<std::int64_t> out;
+  for (std::size_t l = 0; l < layers; ++l)
+    if (is_so(l)) out.push_back(static_cast<std::int64_t>(l));
+  return out;
+}
+
 /// What was found for a part, a line each.
 struct PrintResult {
   const ModelInfo& model;
+  const json& section;
 
   void operator()(const SimLayerKv& part) const {
-    if (!part.fixed) return;
+    if (!part.fixed) return print_static_view();
     std::vector<std::int64_t> whole;
     std::int64_t heads = 0;
     for (std::size_t l = 0; l < part.fixed->size(); ++l) {
@@ -58,20 +67,30 @@ struct PrintResult {
       heads += size == 1 ? lazy * model.kv_heads : lazy;
       if (lazy == size) whole.push_back(static_cast<std::int64_t>(l));
     }
-    line("lazy layers", str(ranges(whole), " (", whole.size(), " of ", model.layers, ")"), 4);
+    line("lazy layers", counted(whole), 4);
     if (heads != static_cast<std::int64_t>(whole.size()) * model.kv_heads)
       line("lazy KV heads", str(heads, " of ", model.layers * model.kv_heads), 4);
   }
   void operator()(const Pod& part) const {
+    if (part.lowest.empty()) return;
+    const auto shares = [](const auto& row, std::size_t layer) {
+      return row[layer] != static_cast<std::int64_t>(layer);
+    };
     std::int64_t sharing = 0;
     for (const auto& row : part.lowest)
-      for (std::size_t l = 0; l < row.size(); ++l)
-        sharing += row[l] != static_cast<std::int64_t>(l);
-    if (!part.lowest.empty())
-      line("sharing heads",
-           str(sharing, " of ", model.layers * model.heads,
-               " query heads read a lower layer's keys"),
-           4);
+      for (std::size_t l = 0; l < row.size(); ++l) sharing += shares(row, l);
+    const auto in = [&](auto how_many) {
+      return layers_that(part.lowest.front().size(), [&](std::size_t l) {
+        return how_many(part.lowest.begin(), part.lowest.end(),
+                        [&](const auto& row) { return shares(row, l); });
+      });
+    };
+    const auto some = in([](auto... of) { return std::any_of(of...); });
+    const auto all = in([](auto... of) { return std::all_of(of...); });
+    line("sharing layers", str(counted(some), "; with all heads: ", ranges(all)), 4);
+    line("sharing heads",
+         str(sharing, " of ", model.layers * model.heads, " query heads read a lower layer's keys"),
+         4);
   }
   void operator()(const DynamicKv& part) const {
     if (part.fixed) print_budgets(*part.fixed, "a layer", part.select.window);
@@ -86,12 +105,38 @@ struct PrintResult {
     line("kept", str(part.keep(), " of ", part.lag, " tokens a partition"), 4);
   }
   void operator()(const Precision& part) const {
-    if (part.fixed) line("by layer", formats_text(*part.fixed), 4);
+    if (!part.fixed) return;
+    print_formats("keys", *part.fixed, &KvFormats::keys);
+    print_formats("values", *part.fixed, &KvFormats::values);
   }
   template <class Other>
   void operator()(const Other&) const {}
 
  private:
+  std::string counted(const std::vector<std::int64_t>& layers) const {
+    return str(ranges(layers), " (", layers.size(), " of ", model.layers, ")");
+  }
+  /// The layers that are lazy for most inputs, where each input decides anew.
+  void print_static_view() const {
+    const json flags = section.value("static", json::object()).value("lazy_layers", json::array());
+    if (flags.empty()) return;
+    const auto lazy = layers_that(flags.size(), [&](std::size_t l) { return flags[l] == true; });
+    line("lazy layers", "by input; for most inputs " + counted(lazy), 4);
+  }
+  /// "int4 (5 bits a value): 0-3, 7" for each format.
+  static void print_formats(const char* what, const std::vector<KvFormats>& formats,
+                            KvFormat KvFormats::*side) {
+    std::string text;
+    for (std::size_t f = 0; f < kKvFormats.size(); ++f) {
+      const auto layers = layers_that(formats.size(), [&](std::size_t l) {
+        return formats[l].*side == static_cast<KvFormat>(f);
+      });
+      if (!layers.empty())
+        text += str(text.empty() ? "" : "; ", kKvFormats[f].word, " (",
+                    8 * kKvFormats[f].bytes_per_value, " bits a value): ", ranges(layers));
+    }
+    line(str("layers' ", what), text, 4);
+  }
   static void print_budgets(const std::vector<std::int64_t>& budgets, const char* of,
                             std::int64_t window) {
     if (budgets.empty()) return;
@@ -127,11 +172,15 @@ void print_section(const Document& document, const std::string& name) {
   const Part part = part_of(name, section);
   std::string settings = section.value("name", "");
   const json all = method::kHeads.is(name) ? section : section_of(part);
-  for (const auto& [key, value] : all.at("settings").items())
+  const auto* formats = std::get_if<Precision>(&part);
+  for (const auto& [key, value] : all.at("settings").items()) {
+    // Where each layer has its own, the formats of all layers are nobody's.
+    if (formats && formats->fixed && (key == "keys" || key == "values")) continue;
     settings += str(settings.empty() ? "" : ", ", key, " ",
                     printable(value.is_string() ? value.get<std::string>() : value.dump()));
+  }
   line(name, settings);
-  std::visit(PrintResult{document.model}, part);
+  std::visit(PrintResult{document.model, section}, part);
   if (method::kDynamicKv.is(name) && section.contains("result") &&
       section.at("result").contains("tasks")) {
     std::vector<std::string> tasks;

@@ -46,8 +46,25 @@ TEST_F(InspectPolicy, FormatsByLayer) {
   document.kv_bits = 16;
   document.sections = {{"precision", testing_support::precision_section()}};
   write_document(document, path_, false);
-  EXPECT_THAT(run_kvatlas({"inspect", path_}).out,
-              HasSubstr("keys: 2 layers in q8_0, 2 in int4; values: 4 layers in q8_0"));
+  const auto shown = run_kvatlas({"inspect", path_}).out;
+  EXPECT_THAT(shown,
+              ContainsRegex("layers' keys +q8_0 \\(8.5 bits a value\\): 0, 3; int4 \\(5 bits "
+                            "a value\\): 1-2\n"));
+  EXPECT_THAT(shown, ContainsRegex("layers' values +q8_0 \\(8.5 bits a value\\): 0-3\n"));
+  // The formats of all layers, which the settings name, are no layer's here.
+  EXPECT_THAT(shown, testing::Not(HasSubstr("fp8")));
+}
+
+TEST_F(InspectPolicy, LayersThatAreLazyForMostInputsAndThatShare) {
+  Document document = full_document();
+  document.compose.clear();
+  document.sections = {{"simlayerkv", section_of(SimLayerKv{})},
+                       {"pod", document.sections.at("pod")}};
+  document.sections["simlayerkv"]["static"]["lazy_layers"] = {false, true, true, false};
+  write_document(document, path_, false);
+  const auto shown = run_kvatlas({"inspect", path_}).out;
+  EXPECT_THAT(shown, ContainsRegex("lazy layers +by input; for most inputs 1-2 \\(2 of 4\\)\n"));
+  EXPECT_THAT(shown, ContainsRegex("sharing layers +1-3 \\(3 of 4\\); with all heads: none\n"));
 }
 
 /// Four layers of two KV heads of 8 channels: 64 bytes a token and layer in 16 bits.
