@@ -120,7 +120,7 @@ std::string change_text(const Measured& measured) {
   const bool lost = !unchanged && measured.change.mean < 0;
   const Interval points = lost ? negated(measured.change, 1) : measured.change;
   std::string text = unchanged
-                         ? "no change of the score"
+                         ? "0 points lost"
                          : fixed_text(points.mean, 1) + (lost ? " points lost" : " points won");
   if (!std::isnan(points.low))
     text += str(" [", fixed_text(points.low, 1), ", ", fixed_text(points.high, 1), "]");

@@ -220,9 +220,20 @@ SweepModel sweep_model(const nlohmann::json& section) {
   return model;
 }
 
-SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
+SweepView sweep_view(const SweepModel& model, const SweepSettings& asked,
                      std::optional<std::size_t> chosen) {
   SweepView view;
+  SweepSettings settings = asked;
+  const auto has = [&](ShownScore score) {
+    return std::any_of(
+        model.candidates.begin(), model.candidates.end(),
+        [&](const auto& candidate) { return !std::isnan(shown_score(candidate, score).mean); });
+  };
+  if (!has(asked.score) && has(ShownScore::attention)) {
+    settings.score = ShownScore::attention;
+    view.chart.notes.push_back(str("the sweep has no ", score_word(asked.score),
+                                   ": the attention that is kept stands in for it"));
+  }
   choose(model, settings, view);
   Chart& chart = view.chart;
   chart.title = str("LagKV: ", score_word(settings.score), " against ",

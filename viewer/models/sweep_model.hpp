@@ -54,8 +54,9 @@ struct SweepView {
   /// Which keys the chosen candidate keeps, or the recommended one if none is chosen.
   Chart pattern;
 };
-/// `chosen` is the index of the candidate that stands out, if there is one.
-SweepView sweep_view(const SweepModel& model, const SweepSettings& settings,
+/// `chosen` is the index of the candidate that stands out, if there is one. A sweep without what is
+/// to be shown, as one that was made without a model has no scores, shows the attention kept.
+SweepView sweep_view(const SweepModel& model, const SweepSettings& asked,
                      std::optional<std::size_t> chosen = std::nullopt);
 
 }  // namespace kvatlas::viewer

@@ -140,6 +140,14 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   EXPECT_NEAR(card.measured->change.low, -50, 1e-9);
   EXPECT_EQ(card.score, "25.0 points lost [0.0, 50.0] on 8 samples");
   EXPECT_THAT(card.advice.risk, HasSubstr("may cost score"));
+  auto unchanged = document;
+  unchanged.sections["simlayerkv"]["measured"]["score"]["mean"] = 1;
+  unchanged.sections["simlayerkv"]["measured"]["loss"] = {
+      {"mean", 0}, {"low", -0.5}, {"high", 0.5}};
+  const auto same = read_overview_model(profile.reader(), all_samples(profile.reader()), choices,
+                                        {&unchanged, 1});
+  EXPECT_EQ(overview_view(same, choices).cards[0].score,
+            "0 points lost [-50.0, 50.0] on 8 samples");
   // What a composition scored is not the score of its parts.
   auto composed = document;
   composed.compose = {"simlayerkv", "lagkv"};

@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Optional;
 
 TEST(SweepModel, FrontAndRecommendationAreTheCommandLines) {
@@ -123,6 +124,25 @@ TEST(SweepModel, PatternKeepsAsManyKeysAsTheRules) {
   EXPECT_EQ(pattern.matrices[0].column_texts[16], "token 16");
   settings.wanted_compression = 0.99;  // none is recommended: nothing to show
   EXPECT_TRUE(sweep_view(model, settings).pattern.matrices.empty());
+}
+
+TEST(SweepModel, WithoutScoresItsAttentionIsShown) {
+  const OpenProfile open;
+  const calibrate::Evidence evidence(open.reader(), {});
+  calibrate::LagRequest request;
+  request.lags = {32, 64};
+  request.ratios = {"1/2", "1/4"};
+  const SweepModel model = sweep_model(calibrate_lagkv(evidence, request, {}).section);
+  const SweepView view = sweep_view(model, {});
+  std::size_t drawn = 0;
+  for (const auto& series : view.chart.points) drawn += series.points.size();
+  EXPECT_EQ(drawn, model.candidates.size());
+  EXPECT_THAT(view.chart.title, HasSubstr("attention"));
+  EXPECT_THAT(view.chart.notes.front(), HasSubstr("the sweep has no score"));
+  SweepSettings attention;
+  attention.score = ShownScore::attention;
+  EXPECT_EQ(view.front, sweep_view(model, attention).front);
+  EXPECT_THAT(sweep_view(model, attention).chart.notes.front(), Not(HasSubstr("no score")));
 }
 
 TEST(SweepModel, RefusesADocumentWithoutASweep) {
