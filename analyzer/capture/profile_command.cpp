@@ -103,30 +103,6 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
         model.config().context_length);
 }
 
-/// Of the profiled windows with so many initial tokens, the greatest number of recent ones that
-/// leaves half of the shortest prompt to be cut; else the least. None: there is no such window.
-std::optional<std::int64_t> recent_that_cuts(const ProfilePlan& plan, std::int64_t initial) {
-  std::int64_t shortest = INT64_MAX;
-  for (const auto& prompt : plan.prompts)
-    shortest = std::min(shortest, static_cast<std::int64_t>(prompt.tokens.size()));
-  std::optional<std::int64_t> best;
-  for (const auto& keep : plan.settings.proximities) {
-    if (keep.initial != initial) continue;
-    const bool cuts = 2 * (initial + keep.recent) <= shortest;
-    if (!best || (cuts ? keep.recent > *best : keep.recent < *best)) best = keep.recent;
-  }
-  return best;
-}
-
-/// The windows that calibration is to try, as options.
-std::string window_words(const ProfilePlan& plan) {
-  std::string words;
-  if (const auto recent = recent_that_cuts(plan, 4)) words += str(" --recent ", *recent);
-  if (const auto recent = recent_that_cuts(plan, 16))
-    words += str(" --pod-initial 16 --pod-recent ", *recent);
-  return words;
-}
-
 void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::int64_t run,
                   double seconds) {
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(command.output));
@@ -144,7 +120,7 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
               << '\n';
     const std::string profile = shell_word(command.output);
     say_next({{str("kvatlas calibrate all -p ", profile, " ", model_words(command.run),
-                   window_words(plan), " -o policy.json"),
+                   " -o policy.json"),
                "what the cache can do without"},
               {"kvatlas view " + profile, "look at it"}});
   }
@@ -309,7 +285,7 @@ void add_profile_command(CLI::App& app) {
   capture::add_model_options(*command, options->run);
   add_option(*command, "-o,--output", options->output, "FILE", "the profile (HDF5) to write")
       ->required();
-  command->add_flag("--force", options->force, "begin anew, even if the file is there");
+  command->add_flag("--force", options->force, "begin anew and replace the file if it exists");
   command->add_flag("--resume", options->resume, "go on with an unfinished profile");
   command->add_flag("--dry-run", options->dry_run,
                     "print the plan with its time, memory and file size, and stop");
@@ -317,7 +293,7 @@ void add_profile_command(CLI::App& app) {
   capture::add_prompt_options(*command, options->prompts, options->run);
   command
       ->add_flag("--ignore-eos", options->run.ignore_eos,
-                 "with --new: go on after an end-of-sequence token")
+                 "with --new: go on generating after an end-of-sequence token")
       ->group("Prompts");
   capture::add_capture_options(*command, options->capture);
   command->footer(

@@ -15,11 +15,13 @@
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "calibrate/methods/commands.hpp"
+#include "calibrate/methods/failed_tasks.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/methods/rehearsal.hpp"
 #include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
+#include "calibrate/rules/fitting.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas {
@@ -48,7 +50,7 @@ struct Options {
 /// What the help of a method begins with.
 std::vector<std::string> leading_options(const CLI::App& command) {
   std::vector<std::string> names = {"--profile", "--model", "--output", "--for"};
-  for (const char* name : {"--recent", "--save", "--budget", "--lags", "--size"})
+  for (const char* name : {"--threshold", "--recent", "--save", "--budget", "--lags", "--size"})
     if (command.get_option_no_throw(name)) names.emplace_back(name);
   return names;
 }
@@ -59,9 +61,10 @@ void add_common_options(CLI::App& command, Options& o) {
       ->required();
   add_option(command, "-o,--output", o.output, "FILE", "the policy document to write");
   command.add_flag("--json", o.as_json, "print the document instead of tables");
-  command.add_flag("--force", o.force,
-                   "begin anew and replace the output if it is there, and calibrate on fewer than "
-                   "5 texts, or where the full cache scores below 0.5 (the document says so)");
+  command.add_flag(
+      "--force", o.force,
+      "replace the output and begin an interrupted calibration anew; also accept fewer "
+      "than 5 texts, or a full cache that scores below 0.5 (the document says so)");
   command.add_flag("--resume", o.resume, "go on with an interrupted calibration");
 
   command.option_defaults()->group("Samples");
@@ -72,7 +75,9 @@ void add_common_options(CLI::App& command, Options& o) {
              "share of the texts that the choice does not see and the loss is measured on; nothing "
              "is held out of fewer than 10",
              0.0, 0.9);
-  add_option(command, "--seed", o.request.seed, "NUMBER", "of the split")->capture_default_str();
+  add_option(command, "--seed", o.request.seed, "NUMBER",
+             "seed of the split into texts for the choice and held-out ones")
+      ->capture_default_str();
   add_option(command, "--lengths", o.request.lengths, "N,...",
              "prompt tokens at which savings are given (default: the samples' lengths)")
       ->delimiter(',')
@@ -83,14 +88,14 @@ void add_common_options(CLI::App& command, Options& o) {
       ->description(
           "GGUF file or Hugging Face folder of the profile's model, to try candidates on");
   command.get_option("--memory-budget")
-      ->description("memory the run may take, as 6GiB (default: no limit)");
+      ->description("memory that the run may take, such as 6GiB (default: no limit)");
   add_option(command, "--for", o.runtime, "RUNTIME",
              "try candidates as this runtime would run them (" +
                  join(runtimes(), ", ", &Runtime::name) +
                  "), so that the policy is the best for it; lazy layers are then the same "
                  "for every input");
   add_number(command, "--new", o.trials.max_new, "N",
-             "tokens generated of each sample; 0: as many as the task's answers need", 0,
+             "tokens generated for each sample; 0: as many as the task's answers need", 0,
              std::int64_t{1} << 20);
   command.option_defaults()->group("Options");
 }
@@ -121,8 +126,10 @@ void add_shared_options(CLI::App& command, Options& o) {
                       default_text(keepers[i]->row.method.name, key));
     option->default_str(defaults);
   };
-  add("initial", o.initial, "first tokens that stay with every layer");
-  add("recent", o.recent, "last tokens that do, the query's own included");
+  add("initial", o.initial, "first tokens that every layer keeps");
+  add("recent", o.recent,
+      "last tokens that every layer keeps, the query's own included; by default fewer where the "
+      "profile or its prompts' lengths do not allow the published number");
   for (std::size_t i = 1; i < keepers.size(); ++i) {
     const Method& method = keepers[i]->row.method;
     const auto add_own = [&](const char* key, auto& value) {
@@ -143,15 +150,31 @@ void settle(Options& o) {
   o.trials.resumed = o.resume;
   for (auto& wanted : o.methods) {
     const auto shared = wanted.command->shared();
-    if (shared.keep) {
-      if (!wanted.initial) wanted.initial = o.initial;
-      if (!wanted.recent) wanted.recent = o.recent;
-      *shared.keep = {wanted.initial.value_or(shared.keep->initial),
-                      wanted.recent.value_or(shared.keep->recent)};
-    }
+    if (!wanted.initial) wanted.initial = o.initial;
+    if (!wanted.recent) wanted.recent = o.recent;
     if (shared.tolerance) *shared.tolerance = o.tolerance;
     wanted.command->settle();
   }
+}
+
+/// Fits what was not given to the profile.
+void suit(Options& o, const Evidence& evidence, std::vector<std::string>& said) {
+  for (auto& wanted : o.methods) {
+    std::vector<std::string> taken = wanted.command->suit(evidence);
+    if (Proximity* keep = wanted.command->shared().keep)
+      take(fitting_window(evidence, *keep, wanted.initial, wanted.recent), *keep, taken);
+    for (const auto& one : taken) said.push_back(str(wanted.row.method.name, ": ", one));
+  }
+}
+
+/// Leaves out the tasks that the model fails anyway, unless they are asked for.
+Evidence without_failed_tasks(const Options& o, const Evidence& evidence, const RunTrials& run) {
+  if (!run || !o.request.tasks.empty() || o.force) return evidence;
+  Request request = o.request;
+  const FailedTasks failed = failed_tasks(evidence, run);
+  request.without = failed.names;
+  for (const auto& one : failed.said) std::cerr << "kvatlas: " << one << '\n';
+  return {evidence.profile(), request};
 }
 
 /// Trials in which every policy is what the runtime makes of it; the full cache stays. What it
@@ -286,16 +309,18 @@ void run(Options& o, const MakeTrials& make_trials) {
   if (o.resume && o.trials.model.empty())
     fail(ErrorCode::usage, "--resume goes on with trials on a model: give --model");
   const profile::Reader profile(o.profile);
-  const Evidence evidence(profile, o.request);
+  const Evidence all(profile, o.request);
   std::vector<std::string> said;
   leave_out_for_cache(o, model_info(profile.header()), said);
   leave_out_without_model(o, said);
   if (!o.runtime.empty()) choose_runtime(o, said);
-  if (!o.trials.model.empty()) o.trials.planned = rehearse(o, evidence);
+  suit(o, all, said);
+  if (!o.trials.model.empty()) o.trials.planned = rehearse(o, all);
   std::optional<TrialJournal> journal;
   // To open them may start the program anew: what is said before would be said twice.
   const RunTrials trials = open_trials(o, make_trials, profile, journal);
   for (const auto& one : said) std::cerr << "kvatlas: " << one << '\n';
+  const Evidence evidence = without_failed_tasks(o, all, trials);
 
   Document document;
   document.model = model_info(profile.header());
@@ -349,7 +374,7 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
       "Sizes are in tokens, shares from 0 to 1. docs/calibration.md explains the tables.\n"
       "\n"
       "Examples:\n"
-      "  kvatlas calibrate all -p p.h5 --model M --initial 4 --recent 256 -o policy.json\n"
+      "  kvatlas calibrate all -p p.h5 --model M -o policy.json\n"
       "  kvatlas calibrate auto -p p.h5 --model M --memory 24GiB --context 32768 --batch 8 -o "
       "policy.json\n"
       "  kvatlas calibrate pod --help");
@@ -371,10 +396,11 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
   };
   for (const auto& row : calibrated_methods())
     add_method(row.method.name, row.summary, row.examples, {&row, 1});
-  add_method("all", "All methods, in one document",
-             "  kvatlas calibrate all -p p.h5 --model M --recent 256 --pod-initial 16 --pod-recent "
-             "240 --lags 64,128,256 -o policy.json",
-             calibrated_methods());
+  add_method(
+      "all", "All methods, in one document",
+      "  kvatlas calibrate all -p p.h5 --model M -o policy.json\n"
+      "  kvatlas calibrate all -p p.h5 --model M --recent 256 --pod-recent 240 --lags 64,128",
+      calibrated_methods());
   add_auto(*command);
 }
 

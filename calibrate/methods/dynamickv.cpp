@@ -13,6 +13,7 @@
 #include "calibrate/methods/budget_sweep.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
+#include "calibrate/methods/score_options.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
@@ -277,27 +278,27 @@ class DynamicKvCommand : public MethodCommand {
     auto& select = request_.policy.select;
     limit_to_setting(add_option(command, "--budget", request_.budget, "TOKENS",
                                 setting_named(method::kDynamicKv.name, "budget").meaning +
-                                    ": the document's (default: the smallest that keeps the "
-                                    "score, which needs --model; without, " +
+                                    "; of the policy that is written (default: the smallest "
+                                    "that keeps the score, which needs --model; without, " +
                                     default_text(method::kDynamicKv.name, "budget") + ")"),
                      method::kDynamicKv.name, "budget");
-    limit_to_setting(add_option(command, "--budgets", request_.budgets, "TOKENS,...",
-                                "of the sweep (default: those of the profile)"),
-                     method::kDynamicKv.name, "budget")
+    limit_to_setting(
+        add_option(command, "--budgets", request_.budgets, "TOKENS,...",
+                   "budgets that are tried (default: the profile's that leave something out)"),
+        method::kDynamicKv.name, "budget")
         ->delimiter(',');
-    as_setting(add_option(command, "--window", select.window, "TOKENS",
-                          "last prompt rows, which score the others"),
-               method::kDynamicKv.name, "window");
-    as_setting(add_option(command, "--kernel", select.kernel, "N"), method::kDynamicKv.name,
-               "kernel");
-    as_setting(add_option(command, "--pooling", pooling_, "HOW", "how: avg or max"),
-               method::kDynamicKv.name, "pooling");
+    scores_.add_options(command, method::kDynamicKv.name, select);
     as_setting(add_option(command, "--r-max", request_.policy.r_max, "NUMBER"),
                method::kDynamicKv.name, "r_max");
   }
   Shared shared() override { return {nullptr, &request_.tolerance}; }
-  void settle() override {
-    request_.policy.select.pooling = pooling_ == "max" ? Pooling::maximum : Pooling::average;
+  void settle() override { scores_.settle(request_.policy.select); }
+  std::vector<std::string> suit(const Evidence& evidence) override {
+    auto& select = request_.policy.select;
+    std::vector<std::string> said = scores_.suit(evidence, select);
+    if (request_.budgets.empty()) take(fitting_budgets(evidence), request_.budgets, said);
+    take(fitting_budget(evidence, select.budget), select.budget, said);
+    return said;
   }
   bool fit(const Runtime& runtime) override {
     request_.fixed_alone = true;  // it gets the document's budgets
@@ -309,7 +310,7 @@ class DynamicKvCommand : public MethodCommand {
 
  private:
   DynamicRequest request_;
-  std::string pooling_;
+  ScoreOptions scores_;
 };
 
 }  // namespace
@@ -352,7 +353,8 @@ Calibrated calibrate_dynamickv(const Evidence& evidence, const DynamicRequest& r
 }
 
 CalibratedMethod dynamickv_command() {
-  return {method::kDynamicKv, "How many tokens each layer deserves",
+  return {method::kDynamicKv, "How many tokens each layer needs",
+          "  kvatlas calibrate dynamickv -p p.h5 --model M -o policy.json\n"
           "  kvatlas calibrate dynamickv -p p.h5 --budget 256 -o policy.json",
           []() -> std::unique_ptr<MethodCommand> { return std::make_unique<DynamicKvCommand>(); }};
 }

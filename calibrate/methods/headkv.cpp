@@ -14,6 +14,7 @@
 #include "calibrate/methods/budget_sweep.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
+#include "calibrate/methods/score_options.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
@@ -193,7 +194,6 @@ class HeadKvCommand : public MethodCommand {
  public:
   void add_options(CLI::App& command) override {
     constexpr const char* method = method::kHeadKv.name;
-    auto& select = request_.policy.select;
     add_option(command, "--by", rule_, "RULE",
                "gain: a token goes to the head where it keeps most attention; distance: to heads "
                "that attend to distant tokens (default: the one whose smallest budget keeps the "
@@ -203,28 +203,30 @@ class HeadKvCommand : public MethodCommand {
                "safeguard");
     if (command.get_option_no_throw("--budget")) return;  // of all methods, these are DynamicKV's
     limit_to_setting(
-        add_option(command, "--budget", request_.budget, "TOKENS",
-                   setting_named(method, "budget").meaning +
-                       ": the document's (default: the smallest that keeps the score, which needs "
-                       "--model; without, " +
-                       default_text(method, "budget") + ")"),
+        add_option(
+            command, "--budget", request_.budget, "TOKENS",
+            setting_named(method, "budget").meaning +
+                "; of the policy that is written (default: the smallest that keeps the score, "
+                "which needs --model; without, " +
+                default_text(method, "budget") + ")"),
         method, "budget");
-    limit_to_setting(add_option(command, "--budgets", request_.budgets, "TOKENS,...",
-                                "of the sweep (default: those of the profile)"),
-                     method, "budget")
+    limit_to_setting(
+        add_option(command, "--budgets", request_.budgets, "TOKENS,...",
+                   "budgets that are tried (default: the profile's that leave something out)"),
+        method, "budget")
         ->delimiter(',');
-    as_setting(add_option(command, "--window", select.window, "TOKENS",
-                          "last prompt rows, which score the others"),
-               method, "window");
-    as_setting(add_option(command, "--kernel", select.kernel, "N"), method, "kernel");
-    as_setting(add_option(command, "--pooling", pooling_, "HOW", "how: avg or max"), method,
-               "pooling");
+    scores_.add_options(command, method, request_.policy.select);
   }
   Shared shared() override { return {nullptr, &request_.tolerance}; }
   void settle() override {
-    request_.policy.select.pooling = pooling_ == "max" ? Pooling::maximum : Pooling::average;
+    scores_.settle(request_.policy.select);
     for (const HeadRule rule : kHeadRules)
       if (rule_ == word_of(rule)) request_.rule = rule;
+  }
+  std::vector<std::string> suit(const Evidence& evidence) override {
+    std::vector<std::string> said = scores_.suit(evidence, request_.policy.select);
+    if (request_.budgets.empty()) take(fitting_budgets(evidence), request_.budgets, said);
+    return said;
   }
   bool fit(const Runtime& runtime) override { return runtime.takes(Form::headkv); }
   Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
@@ -233,7 +235,8 @@ class HeadKvCommand : public MethodCommand {
 
  private:
   HeadRequest request_;
-  std::string pooling_, rule_;
+  ScoreOptions scores_;
+  std::string rule_;
 };
 
 }  // namespace
@@ -348,7 +351,7 @@ Calibrated calibrate_headkv(const Evidence& evidence, const HeadRequest& request
 }
 
 CalibratedMethod headkv_command() {
-  return {method::kHeadKv, "How many tokens each KV head deserves",
+  return {method::kHeadKv, "How many tokens each KV head needs",
           "  kvatlas calibrate headkv -p p.h5 --model M -o policy.json\n"
           "  kvatlas calibrate headkv -p p.h5 --budget 256 --by distance -o policy.json",
           []() -> std::unique_ptr<MethodCommand> { return std::make_unique<HeadKvCommand>(); }};

@@ -16,6 +16,7 @@
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
+#include "calibrate/rules/fitting.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "data/scores.hpp"
 
@@ -326,18 +327,30 @@ Calibrated Sweep::calibrate() {
 class LagKvCommand : public MethodCommand {
  public:
   void add_options(CLI::App& command) override {
-    as_setting(add_option(command, "--sink", request_.sink, "TOKENS"), method::kLagKv.name, "sink");
-    limit_to_setting(add_option(command, "--lags", request_.lags, "TOKENS,...",
-                                "partition sizes of the sweep, in tokens"),
-                     method::kLagKv.name, "lag")
-        ->delimiter(',')
-        ->default_str("128,512,1024");
-    add_option(command, "--ratios", request_.ratios, "R,...",
-               "shares of a partition kept, as 0.25 or 1/4")
-        ->delimiter(',')
-        ->default_str("1/2,1/4,1/6,1/8");
+    sink_ = as_setting(add_option(command, "--sink", request_.sink, "TOKENS"), method::kLagKv.name,
+                       "sink");
+    lags_ = limit_to_setting(
+                add_option(command, "--lags", request_.lags, "TOKENS,...",
+                           "partition sizes that are tried, in tokens; by default others where the "
+                           "profile or its prompts' lengths do not allow these"),
+                method::kLagKv.name, "lag")
+                ->delimiter(',')
+                ->default_str("128,512,1024");
+    ratios_ = add_option(command, "--ratios", request_.ratios, "R,...",
+                         "shares of a partition kept, as 0.25 or 1/4")
+                  ->delimiter(',')
+                  ->default_str("1/2,1/4,1/6,1/8");
     add_number(command, "--compression", request_.compression, "SHARE",
                "share of the cache that the recommended setting saves at least, 0 to 1", 0.0, 1.0);
+  }
+  std::vector<std::string> suit(const Evidence& evidence) override {
+    std::vector<std::string> said;
+    if (sink_->count() == 0) take(fitting_sink(evidence, request_.sink), request_.sink, said);
+    if (ratios_->count() == 0)
+      take(fitting_ratios(evidence, request_.ratios), request_.ratios, said);
+    if (lags_->count() == 0)
+      take(fitting_lags(evidence, request_.sink, request_.lags), request_.lags, said);
+    return said;
   }
   bool fit(const Runtime& runtime) override { return runtime.takes(Form::lagkv); }
   Calibrated calibrate(const Evidence& evidence, const RunTrials& run) override {
@@ -346,6 +359,7 @@ class LagKvCommand : public MethodCommand {
 
  private:
   LagRequest request_;
+  const CLI::Option *sink_ = nullptr, *lags_ = nullptr, *ratios_ = nullptr;
 };
 
 }  // namespace
@@ -356,9 +370,9 @@ Calibrated calibrate_lagkv(const Evidence& evidence, const LagRequest& request,
 }
 
 CalibratedMethod lagkv_command() {
-  return {method::kLagKv, "How hard eviction by the next tokens' range may cut",
-          "  kvatlas calibrate lagkv -p p.h5 --model M --lags 64,128,256 --compression 0.6 -o "
-          "policy.json",
+  return {method::kLagKv, "How many tokens may be evicted by the range of those that follow",
+          "  kvatlas calibrate lagkv -p p.h5 --model M -o policy.json\n"
+          "  kvatlas calibrate lagkv -p p.h5 --model M --lags 64,128 --compression 0.6",
           []() -> std::unique_ptr<MethodCommand> { return std::make_unique<LagKvCommand>(); }};
 }
 

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "calibrate/methods/trials.hpp"
 #include "calibrate/policy/method.hpp"
@@ -39,6 +41,9 @@ class MethodCommand {
 
   /// Called once the command line has been read: turns its words into the request.
   virtual void settle() {}
+  /// Fits the settings of its own that were not given to the profile. Returns what was taken in
+  /// place of the published ones, and why.
+  virtual std::vector<std::string> suit(const Evidence&) { return {}; }
   /// Fits the request to what the runtime can do. False if the runtime cannot carry out the method.
   virtual bool fit(const Runtime& runtime) = 0;
   /// Runs the calibration. `run` is null where no model was given. All that is needed of the

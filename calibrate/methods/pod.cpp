@@ -381,12 +381,13 @@ class PodCommand : public MethodCommand {
                    "least that keeps the score, else " +
                        default_text(method::kPod.name, "delta") + ")"),
         method::kPod.name, "delta");
-    add_option(command, "--save", request_.wanted_saving, "SHARE",
-               "or the greatest that saves this share of the cache at the longest of --lengths")
+    add_option(
+        command, "--save", request_.wanted_saving, "SHARE",
+        "or take the greatest delta that saves this share of the cache at the longest of --lengths")
         ->check(real_range(0.0, 0.5))
         ->excludes(delta);
     limit_to_setting(add_option(command, "--deltas", request_.deltas, "SHARE,...",
-                                "of the sweep (default: 0.05 to 0.95)"),
+                                "deltas that are tried (default: 0.05 to 0.95)"),
                      method::kPod.name, "delta")
         ->delimiter(',');
     as_setting(add_option(command, "--granularity", granularity_, "WHAT",
@@ -396,10 +397,10 @@ class PodCommand : public MethodCommand {
                           "gate from which a head skips the distant part, 0 to 1; 1: never"),
                method::kPod.name, "tau");
     add_option(command, "--memory", memory_, "SIZE",
-               "memory for KV caches that the greatest batch is of")
+               "memory for KV caches, for which the greatest batch is computed")
         ->capture_default_str();
     add_number(command, "--new-tokens", request_.new_tokens, "TOKENS",
-               "generated after the prompt, for that batch", 0, std::int64_t{1} << 24);
+               "tokens generated after each prompt of that batch", 0, std::int64_t{1} << 24);
   }
   Shared shared() override { return {&request_.policy.proximal, &request_.tolerance}; }
   void settle() override {
@@ -425,7 +426,7 @@ Calibrated calibrate_pod(const Evidence& evidence, const PodRequest& request,
 
 CalibratedMethod pod_command() {
   return {method::kPod, "Which layers can share the keys of distant tokens",
-          "  kvatlas calibrate pod -p p.h5 --model M --initial 16 --recent 240 -o policy.json\n"
+          "  kvatlas calibrate pod -p p.h5 --model M -o policy.json\n"
           "  kvatlas calibrate pod -p p.h5 --save 0.35 --lengths 8192,32768",
           []() -> std::unique_ptr<MethodCommand> { return std::make_unique<PodCommand>(); }};
 }

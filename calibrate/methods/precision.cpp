@@ -366,7 +366,7 @@ std::vector<ExpectedFormats> expected_formats(const Evidence& evidence,
 }
 
 CalibratedMethod precision_command() {
-  return {method::kPrecision, "Which layers' keys and values bear how few bits",
+  return {method::kPrecision, "How few bits each layer's keys and values can be stored in",
           "  kvatlas calibrate precision -p p.h5 --model M -o policy.json\n"
           "  kvatlas calibrate precision -p p.h5 --model M --formats q8_0,q4_0,int4 --size 0.3\n"
           "  kvatlas calibrate precision -p p.h5 --model M --for vllm -o policy.json",

@@ -264,15 +264,16 @@ class SimLayerCommand : public MethodCommand {
                                     ", 0 to 1 (default: searched for, which needs --model)"),
                      method::kSimLayerKv.name, "threshold");
     as_setting(add_option(command, "--identify", identify_, "WHEN",
-                          "when layers are told: decode (at the first generated token) or "
-                          "prefill (at the last prompt rows)"),
+                          "when lazy layers are told apart: decode (at the first generated token) "
+                          "or prefill (at the last prompt rows)"),
                method::kSimLayerKv.name, "identify");
     as_setting(add_option(command, "--w-last", request_.policy.w_last, "N",
-                          "prompt rows looked at by prefill"),
+                          "last prompt rows, which prefill looks at"),
                method::kSimLayerKv.name, "w_last");
     add_number(command, "--static-share", request_.static_share, "SHARE",
                "share of samples from which a layer is lazy in the static view, 0 to 1", 0.0, 1.0);
-    command.add_flag("--per-head", request_.policy.per_head, "tell KV heads, not layers");
+    command.add_flag("--per-head", request_.policy.per_head,
+                     "decide for each KV head, not for each layer");
     command.add_flag("--fixed", request_.fixed,
                      "make the static view the policy: the same lazy layers for every input");
   }
@@ -306,7 +307,7 @@ Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest&
 
 CalibratedMethod simlayerkv_command() {
   return {method::kSimLayerKv, "Which layers are lazy, and need only initial and recent tokens",
-          "  kvatlas calibrate simlayerkv -p p.h5 --model M --recent 256 -o policy.json\n"
+          "  kvatlas calibrate simlayerkv -p p.h5 --model M -o policy.json\n"
           "  kvatlas calibrate simlayerkv -p p.h5 --threshold 0.8 --recent 256",
           []() -> std::unique_ptr<MethodCommand> { return std::make_unique<SimLayerCommand>(); }};
 }

@@ -16,7 +16,8 @@ namespace kvatlas::calibrate {
 
 /// What is the same for all methods.
 struct Request {
-  std::vector<std::string> tasks = {};  // samples of these alone; empty: all
+  std::vector<std::string> tasks = {};    // samples of these alone; empty: all
+  std::vector<std::string> without = {};  // and none of these, by their whole names
   /// Prompt tokens that savings are given at; empty: the samples'.
   std::vector<std::int64_t> lengths = {};
   double held_out = 0.4;  // share of the samples that the choice does not see

@@ -34,7 +34,9 @@ Evidence::Evidence(const profile::Reader& profile, const Request& request)
         wanted = true;
         found.insert(task);
       }
-    if (!wanted) continue;
+    if (!wanted || std::find(request.without.begin(), request.without.end(), samples[i].task) !=
+                       request.without.end())
+      continue;
     positions_.push_back(i);
     lengths.insert(samples[i].length > 0 ? samples[i].length : samples[i].n_tokens);
   }

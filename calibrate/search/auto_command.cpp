@@ -14,6 +14,7 @@
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/whole_file.hpp"
+#include "calibrate/methods/failed_tasks.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/precision.hpp"
 #include "calibrate/methods/rehearsal.hpp"
@@ -187,6 +188,7 @@ void run_auto(AutoCommand o) {
   outlive_readers();
   capture::restart_with_sleeping_threads();
   const auto model = model::ModelFile::open(o.run.model);
+  const bool tasks_given = !o.prompts.tasks.empty();
   if (o.profile.empty()) {
     take_own_profile(o, *model);
     if (o.dry_run) {
@@ -200,13 +202,13 @@ void run_auto(AutoCommand o) {
   o.request.force = o.force;
   o.request.lengths = {o.context};
   o.request.seed = static_cast<std::uint64_t>(o.prompts.seed);
-  const Evidence evidence(profile, o.request);
+  Evidence evidence(profile, o.request);
 
   const auto answered = evidence.answered(evidence.positions());
   Calibrated forced;
   require_samples(evidence.count(answered), "with answers", o.force, forced);
   for (const auto& note : forced.notes) say(note);
-  const Split split = evidence.split(answered);
+  Split split = evidence.split(answered);
   const std::string needs = str(needs_text(o), "; the profile's split leaves ",
                                 evidence.count(split.held_out).texts, " unseen texts");
   if (!o.dry_run) say(needs);
@@ -241,6 +243,13 @@ void run_auto(AutoCommand o) {
                        TrialJournal::asked(o.output, o.force, o.resume), journal,
                        std::move(on_model));
   });
+  if (!tasks_given && !o.force) {
+    const FailedTasks failed = failed_tasks(evidence, run);
+    for (const auto& one : failed.said) say(one);
+    o.request.without = failed.names;
+    evidence = Evidence(profile, o.request);
+    split = evidence.split(evidence.answered(evidence.positions()));
+  }
   require_full_cache(o, evidence, run, split, say);
   o.space.formats = formats_to_search(o, evidence, run, split.choice, say);
   const Candidates candidates = list_candidates(evidence, split.choice, o.space, load);
@@ -299,7 +308,8 @@ void add_options(CLI::App& command, AutoCommand& o) {
   capture::add_model_options(command, o.run);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;
   command.option_defaults()->group("What is wanted");
-  add_option(command, "--memory", o.memory, "SIZE", "memory for weights and all caches, as 24GiB");
+  add_option(command, "--memory", o.memory, "SIZE",
+             "memory for weights and all caches, such as 24GiB");
   add_option(command, "--kv-saving", o.kv_saving, "SHARE",
              "or the share of the cache to save, 0 to 1")
       ->check(real_range(0.01, 0.99));
@@ -307,7 +317,7 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->required()
       ->check(whole_range(1, kMost));
   add_number(command, "--new-tokens", o.new_tokens, "TOKENS",
-             "generated behind the prompt, which must fit too", 0, kMost);
+             "tokens generated after the prompt, which must fit too", 0, kMost);
   add_number(command, "--batch", o.batch, "N", "sequences at a time", 1, kMost);
   add_number(command, "--max-loss", o.search.max_loss, "POINTS",
              "points of the score that may be lost", 0.0, 100.0);
@@ -321,26 +331,28 @@ void add_options(CLI::App& command, AutoCommand& o) {
              "samples of these tasks: of the profile, or generated; may be repeated")
       ->default_str("all of the profile; generated: needle, passkey and vt");
   add_option(command, "--prompts", o.run.prompts_file, "FILE",
-             "or your own, JSONL with answers, to profile");
-  add_option(command, "--lengths", o.prompts.lengths, "N,...", "of generated prompts, in tokens")
+             "or your own prompts to profile, as JSONL with answers");
+  add_option(command, "--lengths", o.prompts.lengths, "N,...",
+             "lengths of generated prompts, in tokens")
       ->delimiter(',')
       ->default_str("the context")
       ->check(whole_range(1, std::int64_t{1} << 24));
   add_option(command, "--depths", o.prompts.depths, "D,...",
-             "where the answer lies in them, 0 to 1")
+             "where the answer lies in the prompt, 0 to 1")
       ->delimiter(',')
       ->default_str("0.1,0.3,0.5,0.7,0.9")
       ->check(real_range(0.0, 1.0));
   add_option(command, "--seeds", o.prompts.seeds, "N",
-             "texts of each generated task; every one stands at each length and depth")
+             "texts of each generated task; each is made at every length and depth")
       ->default_str("as many as depths")
       ->check(whole_range(1, std::int64_t{1} << 20));
   add_number(command, "--held-out", o.request.held_out, "SHARE",
              "share of the texts that only the finalists are tried on", 0.0, 0.9);
-  add_number(command, "--seed", o.prompts.seed, "NUMBER", "of prompts and split", 0,
+  add_number(command, "--seed", o.prompts.seed, "NUMBER", "seed of the prompts and of the split", 0,
              std::int64_t{1} << 40);
   add_number(command, "--new", o.max_new, "N",
-             "tokens generated of each sample; 0: as its answers need", 0, std::int64_t{1} << 20);
+             "tokens generated for each sample; 0: as many as its answers need", 0,
+             std::int64_t{1} << 20);
 
   command.option_defaults()->group("Search");
   add_option(command, "--methods", o.space.methods, "METHOD,...",
@@ -349,10 +361,10 @@ void add_options(CLI::App& command, AutoCommand& o) {
       ->delimiter(',')
       ->check(CLI::IsMember(searched_names()))
       ->default_str("all of them");
-  add_number(command, "--candidates", o.search.width, "N",
-             "policies that are tried on the model at all", 1, 100000);
-  add_number(command, "--finalists", o.search.finalists, "N", "policies that unseen samples judge",
-             1, 64);
+  add_number(command, "--candidates", o.search.width, "N", "policies that are tried on the model",
+             1, 100000);
+  add_number(command, "--finalists", o.search.finalists, "N",
+             "policies that are judged on unseen samples", 1, 64);
   command.add_flag("--exhaustive", o.search.exhaustive,
                    "try every policy that fits on every sample of the search");
 
@@ -364,8 +376,9 @@ void add_options(CLI::App& command, AutoCommand& o) {
                    "say how many texts it takes to certify the loss and how long the search takes, "
                    "and search nothing");
   command.add_flag("--force", o.force,
-                   "begin anew, replace the output, and search where samples are too few, the full "
-                   "cache scores too low, or nothing meets what is wanted");
+                   "replace the output and begin an interrupted search anew; also search where "
+                   "there are too few texts or the full cache scores too low, and write the "
+                   "nearest policy where nothing meets what is wanted");
   command.footer(
       "Exit status 4: nothing meets what is wanted; the nearest is named. docs/auto.md explains "
       "the search.\n\n"

@@ -88,6 +88,23 @@ TEST_F(Command, AllInOneDocument) {
   EXPECT_EQ(printed.out, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
+TEST_F(Command, WithoutOptionsItTakesWhatTheProfileHolds) {
+  for (const char* method : {"pod", "dynamickv", "headkv", "lagkv"}) {
+    const Finished finished = calibrate({method});
+    EXPECT_EQ(finished.status, 0) << finished.err;
+  }
+  const Finished finished = calibrate({"all", "--threshold", "0.7", "-o", output()});
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("kvatlas: simlayerkv: initial 4 and recent 64 are taken in place of"),
+                    HasSubstr("kvatlas: pod: initial 16 and recent 112 are taken in place of"),
+                    HasSubstr("kvatlas: dynamickv: budget 64 is taken in place of 128"),
+                    HasSubstr("kvatlas: lagkv: lags 32, 64 are taken in place of 128, 512, 1024")));
+  const Document document = read_document(output());
+  EXPECT_EQ(document.sections.at("simlayerkv").at("settings").at("recent"), 64);
+  EXPECT_EQ(document.sections.at("pod").at("settings").at("recent"), 112);
+}
+
 TEST_F(Command, ReplacesNothingWithoutForce) {
   std::ofstream(output()) << "mine";
   EXPECT_THAT(refused(2, all({"-o", output()})), HasSubstr("--force"));
@@ -173,6 +190,13 @@ TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
   EXPECT_THAT(said, HasSubstr("pod: the profile has no masses for initial=16,recent=100, but for "
                               "initial=16,recent=112; "));
   EXPECT_THAT(said, HasSubstr("dynamickv: the profile has no counts for a budget of 66, but for "));
+}
+
+TEST_F(CommandWithTrials, TriesTheProfilesOwnSettings) {
+  run({"all"}, [](const Policy&) { return 1.0; });
+  const Document document = read_document(output());
+  EXPECT_EQ(document.sections.size(), kMethods.size());
+  EXPECT_EQ(document.sections.at("headkv").at("curve").size(), 2u);
 }
 
 TEST_F(CommandWithTrials, GoesOnAfterALaterMethodHasEnded) {

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "calibrate/methods/dynamickv.hpp"
+#include "calibrate/methods/failed_tasks.hpp"
 #include "calibrate/methods/headkv.hpp"
 #include "calibrate/methods/lagkv.hpp"
 #include "calibrate/methods/pod.hpp"
@@ -106,6 +107,26 @@ double without_layer_2(const Policy& policy, std::size_t sample) {
   if (part->opposite) return 0;
   if (part->fixed) return (*part->fixed)[2][0] ? 0 : 1;
   return part->threshold >= kMasses[2] + mass_noise(static_cast<std::int64_t>(sample)) ? 1 : 0;
+}
+
+TEST_F(Methods, TasksThatTheFullCacheFailsAreNamed) {
+  const Evidence evidence(profile(), {});
+  const auto failing = [&](double needle, double passkey) {
+    return failed_tasks(evidence,
+                        trials_by(calls_, [&, needle, passkey](const Policy&, std::size_t sample) {
+                          return evidence.sample(sample).task == "needle" ? needle : passkey;
+                        }));
+  };
+  const FailedTasks failed = failing(1, 0.25);
+  EXPECT_THAT(failed.names, ElementsAre("passkey:digits=4"));
+  EXPECT_THAT(failed.said,
+              ElementsAre(HasSubstr("the task passkey:digits=4, on which the full cache "
+                                    "scores 0.25")));
+  EXPECT_THAT(failing(1, 0.5).names, testing::IsEmpty());
+  EXPECT_THAT(failing(0, 0.25).names, testing::IsEmpty());  // that is refused as a whole
+  Request request;
+  request.without = failed.names;
+  EXPECT_EQ(Evidence(evidence.profile(), request).positions().size(), 4u);
 }
 
 TEST_F(Methods, SimLayerKvFindsTheThreshold) {
