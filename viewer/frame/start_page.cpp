@@ -42,9 +42,10 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   recent_->setSpacing(2);
   column->addLayout(recent_);
   add_text(tr("No profile yet? These two commands make both files:"), 0, true);
-  auto* commands = add_text(
-      QStringLiteral("kvatlas profile MODEL -o p.h5\nkvatlas calibrate p.h5 -o policy.json"), 0,
-      false);
+  auto* commands =
+      add_text(QStringLiteral("kvatlas profile --model MODEL -o p.h5\n"
+                              "kvatlas calibrate all -p p.h5 --model MODEL -o policy.json"),
+               0, false);
   commands->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
   commands->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   commands->setAccessibleName(tr("Commands that make a profile and a policy"));
