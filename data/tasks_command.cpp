@@ -106,7 +106,8 @@ void run(const TasksOptions& options, bool one_prompt) {
 }  // namespace
 
 void add_tasks_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tasks", "List the tasks that prompts can be made of");
+  CLI::App* command =
+      app.add_subcommand("tasks", "List the tasks that prompts can be generated for");
   auto options = std::make_shared<TasksOptions>();
   auto& request = options->request;
   auto* task = add_option(*command, "--task", request.task, "NAME[:OPTION=VALUE,...]",
@@ -115,10 +116,12 @@ void add_tasks_command(CLI::App& app) {
     option->needs(task)->type_name(type)->capture_default_str();
   };
   of_task(command->add_option("--length", request.length,
-                              "tokens at most, estimated at 4 for 3 words, for there is no model"),
+                              "most tokens; without a model they are estimated, as 4 for 3 words"),
           "TOKENS");
-  of_task(command->add_option("--depth", request.depth, "where the answer lies, 0 to 1"), "SHARE");
-  of_task(command->add_option("--seed", request.seed, "another prompt for another seed")
+  of_task(
+      command->add_option("--depth", request.depth, "where the answer lies in the prompt, 0 to 1"),
+      "SHARE");
+  of_task(command->add_option("--seed", request.seed, "seed of the prompt")
               ->check(CLI::NonNegativeNumber),
           "NUMBER");
   of_task(

@@ -252,27 +252,27 @@ void add_export_command(CLI::App& app) {
       app.add_subcommand("export", "Turn a calibrated policy into the files that a runtime reads");
   auto options = std::make_shared<Options>();
   add_option(*command, "policy", options->policy, "POLICY",
-             "the policy document; with --config also a policy as text, as lagkv:lag=128; or a "
+             "a policy document; with --config also a policy as text, such as lagkv:lag=128; or a "
              "profile, for software that reads statistics of queries or heads");
   add_option(*command, "--to", options->runtimes, "RUNTIME",
-             "the runtime, or all; several with commas between")
+             "a runtime, several with commas between, or all")
       ->delimiter(',');
   add_option(*command, "-o,--output", options->output, "DIR",
-             "folder to write to; made if missing");
+             "the folder to write to; it is made if it is missing");
   add_option(*command, "--length", options->request.length, "N",
-             "prompt tokens that ratios are for [the longest of the calibration]")
+             "prompt tokens that ratios are for (default: the longest of the calibration)")
       ->check(whole_range(1, std::int64_t{1} << 24));
   add_option(*command, "--method", options->request.section, "METHOD",
-             "only this method's policy of a document that holds several");
+             "take only this method's policy of a document that holds several");
   add_option(*command, "--task", options->request.task, "NAME",
-             "DynamicKV's budgets of this task [overall]");
+             "take DynamicKV's budgets of this task (default: those of all tasks)");
   command->add_flag("--fixed", options->request.fixed,
-                    "lazy layers fixed beforehand, though the runtime could decide by input");
+                    "fix lazy layers beforehand, even where the runtime could decide by input");
   add_option(*command, "--config", options->config, "FILE",
-             "the checkpoint's config.json: files that extend it are then whole");
+             "the checkpoint's config.json, so that files that extend it are whole");
   command->add_flag("--force", options->force, "replace files that exist");
   command->add_flag("--list", options->list, "print which runtime takes which policies, and how");
-  command->add_flag("--json", options->json, "with --list: as JSON")
+  command->add_flag("--json", options->json, "with --list: print JSON")
       ->needs(command->get_option("--list"));
   command->footer(
       "Beside its files each export has a README.txt: the command that passes them, what the "

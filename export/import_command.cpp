@@ -96,27 +96,28 @@ void run_import(const ImportOptions& options) {
 void add_model_options(CLI::App& command, ImportOptions& options) {
   const auto count = CLI::Range(std::int64_t{1}, std::int64_t{65536});
   add_option(command, "--config", options.config, "FILE",
-             "the checkpoint's config.json: says what the file does not");
+             "the checkpoint's config.json, which says what the pattern's file does not");
   add_option(command, "--heads", options.heads, "N", "query heads a layer")->check(count);
   add_option(command, "--kv-heads", options.kv_heads, "N", "KV heads a layer")->check(count);
   add_option(command, "--head-dim", options.head_dim, "N", "dimensions of a head")->check(count);
   add_option(command, "--name", options.name, "NAME", "what the model is called");
   add_option(command, "--architecture", options.architecture, "NAME",
-             "the model's, as llama or qwen2");
+             "the model's architecture, such as llama or qwen2");
 }
 
 }  // namespace
 
 void add_import_command(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("import", "Turn others' head patterns into a policy document");
+      app.add_subcommand("import", "Turn head patterns of other projects into a policy document");
   auto options = std::make_shared<ImportOptions>();
   auto& request = options->request;
   const auto share = real_range(0.0, 1.0);
   add_option(*command, "format", options->format, "FORMAT", "duo-attention, headkv or minference")
       ->required()
       ->check(CLI::IsMember({"duo-attention", "headkv", "minference"}));
-  add_option(*command, "file", options->file, "FILE", "the pattern; for duo-attention its folder")
+  add_option(*command, "file", options->file, "FILE",
+             "the file of the pattern; for duo-attention its folder")
       ->required();
   add_option(*command, "-o,--output", options->output, "FILE", "the policy document to write")
       ->required();
@@ -130,7 +131,7 @@ void add_import_command(CLI::App& app) {
              "duo-attention, headkv: heads with a lower number become lazy");
   // An imported pattern is kept as streaming heads.
   const auto standard = [](const char* key) {
-    return " [the file's; headkv: " + calibrate::default_text("streaming", key) + "]";
+    return " (default: the file's; headkv: " + calibrate::default_text("streaming", key) + ")";
   };
   calibrate::limit_to_setting(add_option(*command, "--initial", request.initial, "N",
                                          "first tokens that lazy heads keep" + standard("initial")),
@@ -139,7 +140,7 @@ void add_import_command(CLI::App& app) {
                                          "last tokens that lazy heads keep" + standard("recent")),
                               "streaming", "recent");
   add_model_options(*command, *options);
-  command->add_flag("--force", options->force, "replace the document if it exists");
+  command->add_flag("--force", options->force, "replace the output if it exists");
   command->footer(
       "Formats\n"
       "  duo-attention  a folder with full_attention_heads.tsv (a row a layer, a column a KV "

@@ -121,7 +121,7 @@ void add_doctor_command(CLI::App& app, const Build& build) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Say what this machine and this build have, and what that means");
   const auto as_json = std::make_shared<bool>(false);
-  command->add_flag("--json", *as_json, "print it as JSON");
+  command->add_flag("--json", *as_json, "print JSON");
   command->footer("Example:\n  kvatlas doctor");
   command->callback([as_json, build] {
     nlohmann::json out = nlohmann::json::array();

@@ -146,14 +146,15 @@ void generate(const capture::RunOptions& options, bool as_json) {
 
 void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "generate", "Continue prompts greedily: shows that a model loads and computes right");
+      "generate", "Continue prompts greedily, to see that a model loads and computes correctly");
   auto options = std::make_shared<capture::RunOptions>();
   auto as_json = std::make_shared<bool>(false);
   capture::add_model_options(*command, *options);
   capture::add_prompt_options(*command, *options);
-  command->add_flag("--json", *as_json,
-                    "a line a prompt: id, tokens (the new ids), text, top (20 best [id, logit] "
-                    "after the prompt)");
+  command->add_flag(
+      "--json", *as_json,
+      "print one line of JSON for each prompt: id, tokens (the new ids), text, top (the "
+      "20 best [id, logit] after the prompt)");
   command->footer(
       "Examples:\n"
       "  kvatlas generate --model SmolLM2.gguf --chat auto --prompt \"What is a KV cache?\"\n"

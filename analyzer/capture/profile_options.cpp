@@ -113,15 +113,17 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
   profile::CaptureSettings& s = options.settings;
   list(
       "--capture", options.capture,
-      "what is captured: lazy (masses for SimLayerKV and PoD), js (layer similarity), scores "
-      "(DynamicKV counts), kept (attention that selections keep), norms, next (best next tokens), "
-      "columns and maps (of the first samples only: another pass over queries and keys); on "
-      "request heatmap (masses along the prompt), argmax (next token everywhere), agreement (next "
-      "token under proximal attention: a forward pass a count), heads (how far back each attends, "
-      "for DuoAttention), queries (means and magnitudes before RoPE, for other software), "
-      "covariance (of their channels: large), values (how alike those of layers are); default, all",
+      "what is captured: default, all, none, or parts. Of default: lazy (masses for SimLayerKV and "
+      "PoD), js (layer similarity), scores (DynamicKV's counts), kept (attention that selections "
+      "keep), norms, next (best next tokens), columns and maps (of the first samples only: another "
+      "pass over queries and keys). On request: heatmap (masses along the prompt), argmax (next "
+      "token at every position), agreement (next token under proximal attention: a forward pass a "
+      "count), heads (how far back each attends, for DuoAttention), queries (means and magnitudes "
+      "before RoPE, for other software), covariance (of their channels: large), values (how alike "
+      "the values of layers are)",
       "PART,...");
-  number("--map-samples", s.map_samples, "samples that columns, maps and --keep are taken of");
+  number("--map-samples", s.map_samples,
+         "first samples, of which columns, maps and --keep are taken");
   command
       .add_option("--map-type", options.map_type,
                   "how maps and last rows are stored: uint8, to be looked at (steps of 9 %, 256 "
@@ -129,17 +131,18 @@ void add_capture_options(CLI::App& command, CaptureOptions& options) {
       ->capture_default_str()
       ->type_name("TYPE")
       ->group("Statistics");
-  numbers("--initial", options.initial, "initial tokens of the proximity grid");
-  numbers("--recent", options.recent, "recent tokens of the grid");
-  number("--last-rows", s.mass_rows, "last prompt rows whose masses are taken");
+  numbers("--initial", options.initial, "first tokens of the windows that are profiled");
+  numbers("--recent", options.recent, "last tokens of these windows; every pair is profiled");
+  number("--last-rows", s.mass_rows, "last prompt rows whose masses are stored");
   number("--js-rows", s.js_rows, "last prompt rows that layers are compared by");
-  number("--new", s.generated, "generated tokens whose masses are taken, the first included");
-  numbers("--budgets", s.budgets, "tokens kept a layer by DynamicKV, SnapKV and H2O");
-  numbers("--windows", options.windows, "last rows that window scores are the mean of");
-  numbers("--kernels", options.kernels, "pooling sizes of window scores, odd");
-  list("--poolings", options.poolings, "their pooling: avg, max", "KIND,...");
-  number("--sink", s.sink, "LagKV's first tokens that always stay");
-  number("--skip-queries", s.skip_queries, "first tokens left out of the queries' statistics");
+  number("--new", s.generated, "generated tokens whose masses are stored, the first included");
+  numbers("--budgets", s.budgets, "tokens that DynamicKV, SnapKV and H2O keep in a layer");
+  numbers("--windows", options.windows,
+          "last prompt rows, whose mean attention scores the other tokens");
+  numbers("--kernels", options.kernels, "positions that scores are pooled over, odd");
+  list("--poolings", options.poolings, "how scores are pooled: avg, max", "KIND,...");
+  number("--sink", s.sink, "first tokens that LagKV always keeps");
+  number("--skip-queries", s.skip_queries, "first tokens that the statistics of queries leave out");
   numbers("--lags", s.lags, "LagKV's partition sizes");
   list("--ratios", s.ratios, "shares of a partition that LagKV keeps", "R,...");
   list(

@@ -77,31 +77,35 @@ void truncate_prompt(ProfilePrompt& prompt, std::int64_t most_tokens, std::int64
 void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& run) {
   command.option_defaults()->group("Prompts");
   add_option(command, "--task", options.tasks, "TASK",
-             "generated prompts, as needle or passkey:digits=64 (see kvatlas tasks); may be "
-             "repeated")
+             "generated prompts, such as needle or passkey:digits=64 (see kvatlas tasks); may "
+             "be repeated")
       ->default_str("a mixture");
-  add_option(command, "--lengths", options.lengths, "N,...", "their lengths in tokens")
+  add_option(command, "--lengths", options.lengths, "N,...",
+             "lengths of generated prompts, in tokens")
       ->delimiter(',')
       ->default_str("1024,2048")
       ->check(whole_range(1, std::int64_t{1} << 24));
-  add_option(command, "--depths", options.depths, "D,...", "where the answer lies, 0 to 1")
+  add_option(command, "--depths", options.depths, "D,...",
+             "where the answer lies in the prompt, 0 to 1")
       ->delimiter(',')
       ->default_str("0.1,0.3,0.5,0.7,0.9")
       ->check(real_range(0.0, 1.0));
   add_option(command, "--seeds", options.seeds, "N",
-             "texts of each task; every one stands at each length and depth")
+             "texts of each task; each is made at every length and depth")
       ->default_str("as many as depths")
       ->check(whole_range(1, std::int64_t{1} << 20));
-  add_number(command, "--seed", options.seed, "N", "seed of the first of them", 0,
+  add_number(command, "--seed", options.seed, "N", "seed of the first text", 0,
              std::int64_t{1} << 40);
-  command.add_flag("--quick", options.quick, "few and short generated prompts, for a first look");
+  command.add_flag("--quick", options.quick,
+                   "fewer and shorter generated prompts, for a first look");
   add_option(command, "-p,--prompt", run.prompt_texts, "TEXT",
              "a prompt of your own; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(command, "--prompts", run.prompts_file, "FILE", kPromptsFile);
   add_number(command, "--max-tokens", options.most_tokens, "N",
-             "longer prompts lose their middle; 0: what the model's context leaves to the answer",
+             "most tokens of a prompt: longer ones lose their middle; 0: what the model's context "
+             "leaves beside the answer",
              0, std::int64_t{1} << 24);
   command.option_defaults()->group("Options");
 }

@@ -51,8 +51,8 @@ void add_prompt_options(CLI::App& command, RunOptions& options) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(command, "--prompts", options.prompts_file, "FILE", kPromptsFile);
-  add_number(command, "--new", options.max_new, "N", "tokens to generate for each prompt, at most",
-             0, std::int64_t{1} << 24);
+  add_number(command, "--new", options.max_new, "N", "most tokens to generate for each prompt", 0,
+             std::int64_t{1} << 24);
   command.add_flag("--ignore-eos", options.ignore_eos, "go on after an end-of-sequence token");
 }
 

@@ -454,20 +454,21 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 27;
   command->option_defaults()->group("Memory of a model, or of a policy document's policies");
   add_option(*command, "--context", o.context, "TOKENS",
-             "prompt tokens that the memory is given for")
+             "prompt tokens for which the memory is computed")
       ->check(whole_range(1, kMostTokens));
-  add_number(*command, "--new-tokens", o.new_tokens, "TOKENS", "generated behind the prompt", 0,
-             kMostTokens);
+  add_number(*command, "--new-tokens", o.new_tokens, "TOKENS", "tokens generated after the prompt",
+             0, kMostTokens);
   add_number(*command, "--batch", o.batch, "N", "sequences at a time", 1, kMostTokens);
-  add_option(*command, "--memory", o.memory, "SIZE",
-             "memory for weights and cache, as 24GiB: the greatest batch and context in it");
+  add_option(
+      *command, "--memory", o.memory, "SIZE",
+      "memory for weights and cache, such as 24GiB: says the greatest batch and context in it");
   add_option(*command, "--weights", o.weights, "SIZE",
-             "size of the weights, as 13GiB, where it is not that of the files");
+             "size of the weights, such as 13GiB, where it is not that of the files");
   auto* model = add_option(*command, "-m,--model", o.model, "PATH",
                            "for a policy: the model whose weights are counted");
   command->get_option("--weights")->excludes(model);
   add_option(*command, "--as", o.runtime, "RUNTIME",
-             "as this runtime lays the cache out, in its blocks and pools");
+             "count the cache as this runtime lays it out, in its blocks and pools");
   command->option_defaults()->group("Options");
   command->footer(
       "Any architecture is described from its config.json or GGUF header, whether kvatlas runs it "

@@ -23,10 +23,10 @@ void add_merge_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("merge", "Put the samples of several profiles of one model into one file");
   add_option(*command, "files", options->inputs, "FILE",
-             "profiles, or files of an unfinished one's parts")
+             "profiles, or the parts of an unfinished one")
       ->required();
   add_option(*command, "-o,--output", options->output, "FILE", "the profile to write")->required();
-  command->add_flag("--force", options->force, "replace the output if it is there");
+  command->add_flag("--force", options->force, "replace the output if it exists");
   command->footer(
       "Shards of one plan come together by index; of those with one index the first stays.\n"
       "Other profiles follow one another. Model and capture settings must be equal.\n"

@@ -53,11 +53,11 @@ void run_diff(const DiffCommand& command) {
 
 void add_diff_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "diff", "What changed between two profiles or two policies, largest first");
+      "diff", "Show what changed between two profiles or two policies, the largest change first");
   const auto options = std::make_shared<DiffCommand>();
   add_option(*command, "first", options->first, "FILE", "a profile or a policy document")
       ->required();
-  add_option(*command, "second", options->second, "FILE", "another of the same kind")->required();
+  add_option(*command, "second", options->second, "FILE", "the one to compare it with")->required();
   command->add_flag("--json", options->as_json, "print JSON");
   command->add_flag("--all", options->all, "print every change, not the 30 largest");
   command->add_flag("--exit-code", options->exit_code, "exit with 4 where something changed");

@@ -359,7 +359,7 @@ void run_check(CheckCommand command) {
 
 void add_check_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "check", "A gate: does a policy still lose no more than it may on the model?");
+      "check", "Judge whether a policy still loses no more than it may: a gate for scripts");
   const auto options = std::make_shared<CheckCommand>();
   CheckCommand& o = *options;
   add_option(*command, "policy", o.policy, "POLICY",
@@ -372,22 +372,26 @@ void add_check_command(CLI::App& app) {
              -100.0, 100.0);
   add_number(
       *command, "--most-samples", o.most_samples, "N",
-      "go on with generated prompts, seed after seed, while the verdict is open and there are "
-      "no more of them than this",
+      "most generated prompts that are judged: while the verdict is open, more are made, seed "
+      "after seed",
       std::int64_t{1}, std::int64_t{1} << 30);
-  auto* by_mean = command->add_flag(
-      "--by-mean", o.by_mean, "the mean loss alone must be within the limit, however few samples");
+  auto* by_mean = command->add_flag("--by-mean", o.by_mean,
+                                    "judge by the mean loss alone, however few samples there are");
   command
-      ->add_flag("--surely", o.surely,
-                 "pass and fail with 95 % certainty, and leave it undecided before (the default)")
+      ->add_flag(
+          "--surely", o.surely,
+          "pass or fail only with 95 % certainty, and leave the verdict undecided until then "
+          "(the default)")
       ->excludes(by_mean);
   command->add_flag("--dry-run", o.dry_run,
                     "say how many texts the limit needs and how long they take, and run nothing");
   command->add_flag("--json", o.as_json, "print the verdict as JSON");
-  add_option(*command, "--junit", o.junit, "FILE", "write it as JUnit XML, replacing the file");
-  command->add_flag("--force", o.force,
-                    "judge by fewer than 5 texts, by own texts that calibrated the document, or "
-                    "where the full cache scores below 0.5");
+  add_option(*command, "--junit", o.junit, "FILE",
+             "write the verdict as JUnit XML; the file is replaced if it exists");
+  command->add_flag(
+      "--force", o.force,
+      "also accept fewer than 5 texts, own texts that calibrated the document, or a full "
+      "cache that scores below 0.5");
   command->footer(
       "Exit status: 0 passed, 4 a policy loses too much or is undecided; others are failures.\n\n"
       "Examples:\n"

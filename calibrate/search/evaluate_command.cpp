@@ -202,24 +202,27 @@ void add_evaluate_command(CLI::App& app) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--against", request.against, "POLICY,...",
-             "further policies as text, with commas between; full is always there")
+             "further policies as text, with commas between; the full cache is always among them")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(*command, "--budgets-of", request.document_task, "TASK",
              "of a document's DynamicKV budgets, take those of this task");
   command->add_flag("--rolling", request.rolling,
-                    "windows stay at their size while decoding, as in a ring buffer");
+                    "windows stay at their size while decoding, like a ring buffer");
   command->add_flag("--no-comparison", request.no_comparison,
                     "leave out KL divergence and agreement (half of the decoding)");
-  add_number(*command, "--time-steps", request.time_steps, "N",
-             "steps by which each policy is timed alone, on the first prompt; 0: none", 0, 1024);
+  add_number(
+      *command, "--time-steps", request.time_steps, "N",
+      "decoding steps for which each policy is timed by itself, on the first prompt; 0: none", 0,
+      1024);
   add_option(*command, "-o,--output", options->output, "FILE",
-             "write the policy document with what was measured, of --against too");
-  command->add_flag("--force", options->force, "replace the file of -o");
+             "write the policy document again, with what was measured, of --against too");
+  command->add_flag("--force", options->force, "replace the output if it exists");
   command->add_flag("--json", options->json, "print the result as JSON");
-  command->add_flag("--generations", options->generations,
-                    "print instead a line of JSON a prompt and policy: the tokens it generated and "
-                    "what was decided");
+  command->add_flag(
+      "--generations", options->generations,
+      "print, in place of tables, one line of JSON for each prompt and policy: the tokens "
+      "that were generated and what was decided");
   command
       ->add_flag("--positions", request.positions,
                  "with --generations: also which tokens each layer and KV head keeps, and holds "

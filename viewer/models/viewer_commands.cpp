@@ -30,12 +30,17 @@ Without a display, 'kvatlas render' draws one chart or map and 'kvatlas report' 
 void add_view(CLI::App& app, std::function<void(const ViewOptions&)> run) {
   CLI::App* command = app.add_subcommand("view", "Look at profiles and policies in a window");
   const auto options = std::make_shared<ViewOptions>();
-  command->add_option("files", options->files,
-                      "Profiles (.h5), policy documents (.json) and links (kvatlas:…)");
-  command->add_option("--baseline", options->baseline, "A profile to compare with");
-  command->add_option("--screen", options->screen, "The screen to begin with, such as lazy");
-  command->add_option("--at", options->at, "The layer and head to begin with, such as L12.H3");
-  command->add_flag("--dark", options->dark, "Dark, this time");
+  command
+      ->add_option("files", options->files,
+                   "profiles (.h5), policy documents (.json) and links (kvatlas:…)")
+      ->type_name("FILE");
+  command->add_option("--baseline", options->baseline, "a profile to compare with")
+      ->type_name("FILE");
+  command->add_option("--screen", options->screen, "the screen to begin with, such as lazy")
+      ->type_name("NAME");
+  command->add_option("--at", options->at, "the layer and head to begin with, such as L12.H3")
+      ->type_name("PLACE");
+  command->add_flag("--dark", options->dark, "use dark colours, this time only");
   command->footer(kViewExamples);
   command->callback([options, run = std::move(run)] { run(*options); });
 }
@@ -67,48 +72,59 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
   command->add_option("--what", o.what, "what to draw; 'list' shows all")->type_name("NAME");
   command->add_option("-o,--output", o.output, "the file to write: .png, .svg or .csv")
       ->type_name("FILE");
-  command->add_flag("--force", o.force, "replace a file that exists");
+  command->add_flag("--force", o.force, "replace the output if it exists");
 
   const char* const kLook = "Look";
-  command->add_option("--size", o.size, "in units of a pixel at scale 1 [what suits the picture]")
+  command
+      ->add_option("--size", o.size, "size in pixels at scale 1 (default: what suits the picture)")
       ->type_name("WxH")
       ->group(kLook);
-  command->add_option("--scale", o.scale, "pixels a unit, PNG alone")
+  command->add_option("--scale", o.scale, "pixels of a PNG for each pixel of --size")
       ->check(real_range(0.1, 16.0))
       ->capture_default_str()
       ->group(kLook);
-  command->add_flag("--dark", o.dark, "light on dark")->group(kLook);
-  command->add_flag("--transparent", o.transparent, "no background")->group(kLook);
+  command->add_flag("--dark", o.dark, "draw light on dark")->group(kLook);
+  command->add_flag("--transparent", o.transparent, "draw no background")->group(kLook);
   command->add_option("--colours,--colors", o.colours, "viridis, cividis, magma or grey")
       ->capture_default_str()
       ->group(kLook);
 
   const char* const kSamples = "What of the profile";
-  command->add_option("--task", o.task, "samples of this task [all]")->group(kSamples);
-  command->add_option("--sample", o.sample, "one sample, by its index; of kept tokens a prompt")
+  command->add_option("--task", o.task, "samples of this task (default: all)")
+      ->type_name("NAME")
+      ->group(kSamples);
+  command->add_option("--sample", o.sample, "one sample, by its index; of kept tokens, one prompt")
       ->check(CLI::NonNegativeNumber)
       ->group(kSamples);
-  command->add_option("--at", o.at, "layer and head, as L12.H3")->group(kSamples);
+  command->add_option("--at", o.at, "layer and head, such as L12.H3")
+      ->type_name("PLACE")
+      ->group(kSamples);
   command
-      ->add_option("--policy", o.policies,
-                   "kept: the policy that is shown, given twice the one beside it [the first two]")
+      ->add_option(
+          "--policy", o.policies,
+          "kept: the policy that is shown; given twice, also the one beside it (default: the "
+          "first two)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(kSamples);
-  command->add_option("--generated", o.generated, "kept: how many tokens were generated [all]")
+  command
+      ->add_option("--generated", o.generated,
+                   "kept: how many tokens were generated (default: all)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->group(kSamples);
   command
       ->add_option("--region", o.region,
-                   "map: queries 5000 to 5255 and keys 0 to 511 are 5000:5256,0:512 [all]")
+                   "map: queries 5000 to 5255 and keys 0 to 511 are 5000:5256,0:512 (default: all)")
       ->type_name("Q:Q,K:K")
       ->group(kSamples);
-  command->add_option("--length", o.length, "prompt tokens that savings are for [the longest]")
+  command
+      ->add_option("--length", o.length,
+                   "prompt tokens that savings are for (default: the longest)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->group(kSamples);
 
   // Settings that a document has are its own unless given.
-  const char* const kSettings = "Settings [a document's, or the defaults]";
+  const char* const kSettings = "Settings (default: a document's, else the published ones)";
   command->add_option("--initial", o.initial, "first tokens kept")->group(kSettings);
   command->add_option("--recent", o.recent, "last tokens kept")->group(kSettings);
   const auto share = [&](const char* name, std::optional<double>& value, const char* help) {
@@ -129,29 +145,35 @@ void add_render(CLI::App& app, std::function<void(const RenderOptions&)> run) {
         ->group(kSettings);
   };
   setting(calibrate::method::kSimLayerKv.name, "identify", "--identify", o.identify,
-          "SimLayerKV: when layers are told")
+          "SimLayerKV: when lazy layers are told apart")
       ->type_name("WORD");
-  command->add_option("--w-last", o.w_last, "SimLayerKV: prompt rows of prefill")->group(kSettings);
-  share("--share", o.share, "SimLayerKV: samples that make a layer lazy");
-  command->add_flag("--per-head", o.per_head, "SimLayerKV: by KV head; PoD: by query head")
+  command->add_option("--w-last", o.w_last, "SimLayerKV: last prompt rows, which prefill looks at")
+      ->group(kSettings);
+  share("--share", o.share, "SimLayerKV: share of samples from which a layer is lazy for all");
+  command
+      ->add_flag("--per-head", o.per_head, "decide by KV head (SimLayerKV) or by query head (PoD)")
       ->group(kSettings);
   setting(calibrate::method::kPod.name, "delta", "--delta", o.delta,
           "PoD: similarity that joins layers");
-  share("--saving", o.saving, "PoD: share of the cache to find a delta for");
-  command->add_flag("--divergence", o.divergence, "PoD: divergence in place of similarity")
+  share("--saving", o.saving, "PoD: share of the cache that the delta is to save");
+  command->add_flag("--divergence", o.divergence, "PoD: show divergence in place of similarity")
       ->group(kSettings);
-  command->add_option("--budget", o.budget, "DynamicKV: tokens a layer")->group(kSettings);
+  command->add_option("--budget", o.budget, "DynamicKV: tokens kept a layer, in the mean")
+      ->group(kSettings);
   command->add_option("--window", o.window, "DynamicKV: last tokens kept")->group(kSettings);
-  command->add_option("--kernel", o.kernel, "DynamicKV: width of the pooling")->group(kSettings);
+  command->add_option("--kernel", o.kernel, "DynamicKV: positions that scores are pooled over")
+      ->group(kSettings);
   setting(calibrate::method::kDynamicKv.name, "pooling", "--pooling", o.pooling,
           "DynamicKV: how scores are pooled")
       ->type_name("WORD");
   word("--form", o.form, kFormWords, "DynamicKV: which budgets are shown");
   word("--score", o.score, kScoreWords, "LagKV's sweep and needle: what is shown of the answers");
-  command->add_flag("--against-kept", o.against_kept, "LagKV: over tokens kept of a partition")
+  command
+      ->add_flag("--against-kept", o.against_kept,
+                 "LagKV: draw over the tokens kept of a partition")
       ->group(kSettings);
-  share("--least", o.least_share, "LagKV: share of the full cache's score");
-  share("--compression", o.wanted_compression, "LagKV: compression wanted");
+  share("--least", o.least_share, "LagKV: least share of the full cache's score");
+  share("--compression", o.wanted_compression, "LagKV: least share of the cache to save");
   command->footer(
       "Examples:\n"
       "  kvatlas render --what list\n"
@@ -174,11 +196,14 @@ void add_report(CLI::App& app, std::function<void(const ReportOptions&)> run) {
                    "a profile (.h5) and the documents made from it (.json)")
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "the page to write")->type_name("FILE");
-  command->add_flag("--force", options->force, "replace a file that exists");
-  command->add_option("--title", options->title, "heading [the model's name]")->type_name("TEXT");
-  command->add_option("--task", options->task, "samples of this task [all]")->type_name("NAME");
+  command->add_flag("--force", options->force, "replace the output if it exists");
+  command->add_option("--title", options->title, "heading (default: the model's name)")
+      ->type_name("TEXT");
+  command->add_option("--task", options->task, "samples of this task (default: all)")
+      ->type_name("NAME");
   command
-      ->add_option("--length", options->length, "prompt tokens that savings are for [the longest]")
+      ->add_option("--length", options->length,
+                   "prompt tokens that savings are for (default: the longest)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->type_name("N");
   command->add_option("--colours,--colors", options->colours, "viridis, cividis, magma or grey")
