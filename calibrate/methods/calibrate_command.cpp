@@ -205,7 +205,7 @@ RunTrials open_trials(const Options& o, const MakeTrials& make_trials,
   if (!make_trials)
     fail(ErrorCode::unsupported,
          "--model needs LibTorch, which this build lacks: run ./dev setup and ./dev build, or "
-         "calibrate without a model (simlayerkv then needs --threshold)");
+         "calibrate without a model");
   const RunTrials run = make_trials(o.trials, profile, [&](RunTrials on_model) {
     return kept_beside(o.output, trial_settings(o.trials, o.runtime, profile),
                        TrialJournal::asked(o.output, o.force, o.resume), journal,

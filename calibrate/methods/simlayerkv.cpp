@@ -233,11 +233,7 @@ void Thresholding::report(double threshold) {
 
 Calibrated Thresholding::calibrate() {
   collect();
-  if (!run_ && !request_.threshold)
-    fail(ErrorCode::usage,
-         "searching the threshold needs trials on the model: give --model, or --threshold T for "
-         "what the profile says at T");
-  double threshold = request_.threshold.value_or(1);
+  double threshold = request_.threshold.value_or(SimLayerKv{}.threshold);
   if (run_) {
     const auto answered = evidence_.answered(sighted_.positions);
     require_samples(evidence_.count(answered), "with answers and more tokens than are kept",
@@ -249,7 +245,8 @@ Calibrated Thresholding::calibrate() {
     threshold = choose(split);
     measure(split, threshold);
   } else {
-    out_.notes.push_back("without --model nothing was tried: what the threshold costs is unknown");
+    out_.notes.push_back(str("without --model nothing was tried: what the threshold of ",
+                             fixed_text(threshold, 2), " costs is unknown"));
   }
   report(threshold);
   return with_section(section_of(part_at(threshold)), report_, std::move(out_));
@@ -261,7 +258,9 @@ class SimLayerCommand : public MethodCommand {
   void add_options(CLI::App& command) override {
     limit_to_setting(add_option(command, "--threshold", request_.threshold, "SHARE",
                                 setting_named(method::kSimLayerKv.name, "threshold").meaning +
-                                    ", 0 to 1 (default: searched for, which needs --model)"),
+                                    ", 0 to 1 (default: searched for, which needs --model; "
+                                    "without, " +
+                                    default_text(method::kSimLayerKv.name, "threshold") + ")"),
                      method::kSimLayerKv.name, "threshold");
     as_setting(add_option(command, "--identify", identify_, "WHEN",
                           "when lazy layers are told apart: decode (at the first generated token) "

@@ -13,15 +13,14 @@ namespace kvatlas::calibrate {
 
 struct SimLayerRequest {
   SimLayerKv policy;                // its threshold is not read
-  std::optional<double> threshold;  // if not given, it is searched for, which needs a model
+  std::optional<double> threshold;  // if not given, trials find it; without a model the published
   std::optional<double> tolerance;  // share of the score that may be lost; by default
                                     // the greater of 0.01 and one sample
   double static_share = 0.5;  // share of samples from which a layer is lazy in the static view
   bool fixed = false;         // makes the static view the policy
 };
 
-/// Without a model (`run` is null) `threshold` must be given. Error(usage) says what the profile
-/// lacks.
+/// Without a model (`run` is null) nothing is tried. Error(usage) says what the profile lacks.
 Calibrated calibrate_simlayerkv(const Evidence& evidence, const SimLayerRequest& request,
                                 const RunTrials& run);
 

@@ -80,6 +80,8 @@ TEST_F(CommandLine, RefusesWrongWords) {
   EXPECT_THAT(refusal(2, {"--frobnicate"}), HasSubstr("--frobnicate"));
   EXPECT_THAT(refusal(2, {"inspect"}), HasSubstr("kvatlas inspect --help"));
   EXPECT_THAT(refusal(2, {"inspect", model(), "--colour"}), HasSubstr("--colour"));
+  EXPECT_THAT(refusal(2, {"profile", "-m", "m", "-o", "p.h5", "--lengths", "512", "1024"}),
+              HasSubstr("'1024' is not expected here: a list is one word, with commas"));
 }
 
 TEST_F(CommandLine, NanIsNoShare) {

@@ -89,19 +89,21 @@ TEST_F(Command, AllInOneDocument) {
 }
 
 TEST_F(Command, WithoutOptionsItTakesWhatTheProfileHolds) {
-  for (const char* method : {"pod", "dynamickv", "headkv", "lagkv"}) {
+  for (const char* method : {"simlayerkv", "pod", "dynamickv", "headkv", "lagkv"}) {
     const Finished finished = calibrate({method});
     EXPECT_EQ(finished.status, 0) << finished.err;
   }
-  const Finished finished = calibrate({"all", "--threshold", "0.7", "-o", output()});
+  const Finished finished = calibrate({"all", "-o", output()});
   ASSERT_EQ(finished.status, 0) << finished.err;
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("kvatlas: simlayerkv: initial 4 and recent 64 are taken in place of"),
                     HasSubstr("kvatlas: pod: initial 16 and recent 112 are taken in place of"),
                     HasSubstr("kvatlas: dynamickv: budget 64 is taken in place of 128"),
-                    HasSubstr("kvatlas: lagkv: lags 32, 64 are taken in place of 128, 512, 1024")));
+                    HasSubstr("kvatlas: lagkv: lags 32, 64 are taken in place of 128, 512, 1024"),
+                    HasSubstr("what the threshold of 0.90 costs is unknown")));
   const Document document = read_document(output());
   EXPECT_EQ(document.sections.at("simlayerkv").at("settings").at("recent"), 64);
+  EXPECT_EQ(document.sections.at("simlayerkv").at("settings").at("threshold"), 0.9);
   EXPECT_EQ(document.sections.at("pod").at("settings").at("recent"), 112);
 }
 
@@ -113,7 +115,7 @@ TEST_F(Command, ReplacesNothingWithoutForce) {
 }
 
 TEST_F(Command, RefusesWhatCannotBe) {
-  EXPECT_THAT(refused(2, {"simlayerkv", "--recent", "64"}), HasSubstr("--model"));
+  EXPECT_THAT(refused(2, {"precision"}), HasSubstr("--model"));
   EXPECT_THAT(refused(2, {"simlayerkv", "--threshold", "0.7", "--recent", "96"}),
               HasSubstr("initial=4,recent=64"));
   EXPECT_THAT(refused(2, {"simlayerkv", "--threshold", "1.5"}), HasSubstr("--threshold"));
