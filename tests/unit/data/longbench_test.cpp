@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/longbench.hpp"
 
+#include <fstream>
 #include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "data/prompts.hpp"
 #include "data/scores.hpp"
 #include "data/tasks.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/places.hpp"
 #include "tests/unit/data/parse_prompt.hpp"
 
 namespace kvatlas::data {
@@ -79,6 +82,36 @@ TEST(LongBench, LinesOfItsFilesBecomePrompts) {
   EXPECT_EQ(parse_prompt(R"({"context":"文","input":"问","dataset":"dureader"})").as_text(),
             "请基于给定的文章回答下述问题。\n\n文章：文\n\n请基于上述文章回答下面的问题。\n\n问题："
             "问\n回答：");
+}
+
+TEST(LongBench, AFileInItsLayoutIsReadWhole) {
+  const auto path = testing_support::source_folder() / "tests/unit/data/longbench.jsonl";
+  const PromptsFile file = read_prompts(path);
+  EXPECT_THAT(file.unread, SizeIs(0));
+  std::ifstream lines(path);
+  std::string text;
+  std::set<std::string> metrics;
+  for (const auto& prompt : file.prompts) {
+    SCOPED_TRACE(prompt.task);
+    ASSERT_TRUE(std::getline(lines, text));
+    const auto line = nlohmann::json::parse(text);
+    EXPECT_EQ(prompt.task, line.at("dataset"));
+    EXPECT_EQ(prompt.id, line.at("_id"));
+    EXPECT_EQ(prompt.language, line.at("language"));
+    EXPECT_EQ(prompt.answers, line.at("answers").get<std::vector<std::string>>());
+    const auto& classes = line.at("all_classes");
+    EXPECT_THAT(prompt.all_classes, SizeIs(classes.is_null() ? 0 : classes.size()));
+    EXPECT_EQ(prompt.as_text(), longbench_dataset(prompt.task)
+                                    ->fill(line.at("context").get<std::string>(),
+                                           line.at("input").get<std::string>()));
+    EXPECT_EQ(prompt.length, 0) << "its length is in words";
+    for (const auto& answer : prompt.answers) EXPECT_EQ(score(prompt, answer), 1) << answer;
+    EXPECT_LT(score(prompt, "Nothing of the kind: 9."), 0.5);
+    metrics.insert(metric_name(prompt));
+  }
+  EXPECT_FALSE(std::getline(lines, text));
+  EXPECT_THAT(metrics, ElementsAre("F1", "F1 by character", "ROUGE-L", "classification", "count",
+                                   "edit similarity", "retrieval"));
 }
 
 TEST(LongBench, ATaskOrATextOfItsOwnComesFirst) {
