@@ -52,6 +52,7 @@ def selected(name, budget):
 
 
 SHORT = texts(30, "needle", "passkey:haystack=prose")
+SCORES_ALONE = (*SHORT, "--no-comparison")  # half of the decoding, where no divergence is shown
 
 
 class Run(NamedTuple):
@@ -68,10 +69,10 @@ RUNS = {
     "methods": Run("short", SHORT, [f"{LAZY}+kv4", f"{LAZY}+lagkv:lag=128,ratio=1/2", POD, f"{POD}+snapkv:budget=512"]
                    + [f"{variant}:lag=128,ratio=1/4" for variant in ("lagkv", "local", "l2")]
                    + ["minicache:retain=128", "minicache:retain=128+kv4", "full+kv4", "full+kv2"]),
-    "selections": Run("short", SHORT, [selected(name, 256) for name in [*BY_QUESTION, *BLIND, "streaming"]]),
-    "budgets": Run("short", SHORT, [selected(name, budget) for budget in (128, 512) for name in [*SWEPT, "streaming"]]
-                   + [f"dynamickv:budget={budget}" for budget in (64, 96, 1024)]),
-    "settings": Run("short", SHORT, [f"{POD},prefill=shared", "snapkv:budget=256,heads=query", "dynamickv:budget=256,heads=query"]
+    "selections": Run("short", SCORES_ALONE, [selected(name, 256) for name in [*BY_QUESTION, *BLIND, "streaming"]]
+                      + [selected(name, budget) for budget in (128, 512) for name in [*SWEPT, "streaming"]]
+                      + [f"dynamickv:budget={budget}" for budget in (64, 96, 1024)]),
+    "settings": Run("short", SCORES_ALONE, [f"{POD},prefill=shared", "snapkv:budget=256,heads=query", "dynamickv:budget=256,heads=query"]
                     + ["dynamickv:budget=256,update=4", "h2o:budget=256,heavy=16", f"pyramid-layers:threshold=0.9,{KEEP},shape=top"]
                     + ["full+kv2:residual=128"]),
     "length": Run("length", texts(20, "needle", lengths="1024,2048,4096"),
@@ -101,6 +102,7 @@ COMMANDS = {
         *(f"render {{folder}}/profile.h5 {{folder}}/policy.json --what {picture} -o {{folder}}/calibration-{picture}.csv --force"
           for picture in ("lazy-scores", "lazy-rates", "blocks-sweep", "gate", "budgets-shares", "sweep", "precision-curve")),
     ],
+    "batches": ["calibrate pod -p {folder}/profile.h5 --recent 240 --initial 16 --lengths 2048,4096,8192,16384 --new-tokens 8192 --memory 80GiB --force"],
     "served": [f"evaluate --as vllm --model {{model}} --policy {{folder}}/{document} {' '.join(SHORT)} --time-steps 0 --json"
                for document in ("policy.json", "served.policy.json")],
     "kinds": [
@@ -119,10 +121,10 @@ COMMANDS = {
 }
 
 # What is run, the most important first.
-ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "budgets", "calibration", "served")]
+ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "calibration", "batches", "served")]
 ORDER += [f"gemma/{name}" for name in ("methods", "selections", "lazy")]
 ORDER += [f"demo/{name}" for name in ("length", "digits", "reading", "turns", "settings", "agreement", "answers", "kinds", "map", "digits-long", "ruler")]
-ORDER += [f"gemma/{name}" for name in ("budgets", "settings", "digits", "agreement", "kinds", "calibration", "length")]
+ORDER += [f"gemma/{name}" for name in ("settings", "digits", "agreement", "kinds", "calibration", "length")]
 
 
 def demo_model():
@@ -177,14 +179,15 @@ def run(kvatlas, folder, entry):
 
 
 def rows_of(folder, model, suite):
-    """What was measured of each policy of a suite, the full cache first; {} if nothing was run. Every run has the full cache: the first one's counts."""
+    """What was measured of each policy of a suite, the full cache first; {} if nothing was run. Every run has the full cache: the first one's counts.
+    A `note` that was added to a run's file stands above its tables, and in a column of the CSV."""
     rows = {}
     for name, run in RUNS.items():
         path = place(folder, f"{model}/{name}")
         if run.suite == suite and path.exists():
             read = json.loads(path.read_text())
             for policy in read["policies"]:
-                rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"]})
+                rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"], "note": read.get("note")})
     return rows
 
 
@@ -269,7 +272,11 @@ TABLES = {
 def introduced(measured):
     """What stands above a table: on how many texts each model was measured, and what its full cache scores."""
     full = [(title, rows["full"]) for title, rows in measured.items()]
-    return ["Full cache: " + "; ".join(f"{MODELS[model]} {interval(row['score'], 2)}, {row['texts']} texts" for model, row in full) + ".", ""]
+    return ["Full cache: " + "; ".join(f"{MODELS[model]} {interval(row['score'], 2)}, {row['texts']} texts{note_of(row)}" for model, row in full) + ".", ""]
+
+
+def note_of(row):
+    return f" ({row['note']})" if row["note"] else ""
 
 
 def markdown(head, rows):
@@ -299,12 +306,11 @@ def budgets_table(folder):
 # README's first table: policies, and what runs them (docs/runtimes.md).
 FIRST = {
     "full+kv4": "`kvatlas_transformers`, as `precision:keys=int4,values=int4`",
-    f"{LAZY}+kv4": "to compare with; its lazy layers as in the next row",
-    LAZY: "vLLM (the same layers for all prompts), kvpress, transformers and others",
+    LAZY: "vLLM, with the same layers for all prompts; kvpress; `kvatlas_transformers`",
     selected("kvzip", 256): "kvpress",
     selected("chunkkv", 256): "kvpress",
     selected("snapkv", 256): "to compare with",
-    selected("streaming", 256): "kvpress, transformers and others: a window in every layer",
+    selected("streaming", 256): "kvpress, `kvatlas_transformers`",
 }
 
 
@@ -328,17 +334,27 @@ def served_table(folder):
     return "\n".join(markdown(["lazy layers in vLLM", "cache saved", "score", "points lost"], body)) + "\n" if body else None
 
 
+def printed(folder, entry, title):
+    """The numbers of a table that a command printed under such a title, row by row; [] if it was not run."""
+    path = place(folder, entry)
+    block = path.read_text().partition(title)[2].partition("\n\n")[0] if path.exists() else ""
+    return [found for line in block.splitlines()[2:] if (found := re.findall(r"[\d.]+(?: %)?", line))]
+
+
 def agreement_of(folder, model):
-    """The share of next tokens in percent that stay the same, by the number of near tokens that are seen; {} if it was not run."""
-    path = place(folder, f"{model}/agreement")
-    printed = path.read_text().partition("PoD: next tokens")[2].partition("\n\n")[0] if path.exists() else ""
-    return dict(re.findall(r"^ +(\d+) +([\d.]+) %", printed, re.M))
+    """The share of next tokens that stay the same, by the number of near tokens that are seen."""
+    return dict(printed(folder, f"{model}/agreement", "PoD: next tokens"))
+
+
+def batches_table(folder):
+    body = printed(folder, "demo/batches", "PoD: greatest batch")
+    return "\n".join(markdown(["prompt", "cache saved", "batch with the full cache", "batch with PoD"], body)) + "\n" if body else None
 
 
 def agreement_table(folder):
     measured = {model: found for model in MODELS if (found := agreement_of(folder, model))}
     tokens = list(dict.fromkeys(count for found in measured.values() for count in found))
-    body = [[MODELS[model], *(f"{found[count]} %" if count in found else "-" for count in tokens)] for model, found in measured.items()]
+    body = [[MODELS[model], *(found.get(count, "-") for count in tokens)] for model, found in measured.items()]
     return "\n".join(markdown(["near tokens", *tokens], body)) + "\n" if body else None
 
 
@@ -366,7 +382,7 @@ def csv_rows(rows):
         places += [({"length": at["length"], "depth": at["depth"]}, at) for at in row.get("by_length_and_depth", [])]
         places += [({"turn": at["turn"]}, at) for at in row.get("by_turn", [])]
         for where, of in places:
-            out = {"policy": name, **where, "samples": of.get("samples"), "texts": of.get("texts")}
+            out = {"policy": name, **where, "samples": of.get("samples"), "texts": of.get("texts"), "note": row["note"]}
             for figure in ("kept_share", "prompt_read_share", "read_bytes_per_token", "full_read_bytes_per_token"):
                 out[figure] = of.get(figure)
             for figure in ("score", "loss", "agreement", "digits_prefix", "digits_in_place"):
@@ -397,7 +413,7 @@ def write_files(folder, into):
         if answers := answers_of(folder, model):
             write_csv(into / f"answers-{model}.csv", answers)
         if agreement := agreement_of(folder, model):
-            write_csv(into / f"agreement-{model}.csv", [{"tokens": tokens, "agreement": float(share) / 100} for tokens, share in agreement.items()])
+            write_csv(into / f"agreement-{model}.csv", [{"tokens": tokens, "agreement": float(share.split()[0]) / 100} for tokens, share in agreement.items()])
 
 
 def put(page, name, text):
@@ -416,7 +432,7 @@ def write_page(folder, page):
     readme.write_text(text)
     text = page.read_text()
     made_of = {name: table(folder, wanted) for name, wanted in TABLES.items()}
-    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder)}
+    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder), "batches": batches_table(folder)}
     for name, made in made_of.items():
         if made:
             text = put(text, name, made)
@@ -425,7 +441,7 @@ def write_page(folder, page):
     short = {MODELS[model]: rows for model in MODELS if (rows := rows_of(folder, model, "short"))}
     pictures = page.parent / "pictures"
     (pictures / "results-bytes.svg").write_text(results_figures.by_bytes(short, SWEPT))
-    (pictures / "results-quarter.svg").write_text(results_figures.dots(short, [*RUNS["selections"].policies, "full+kv4", "full+kv2", f"{LAZY}+kv4"]))
+    (pictures / "results-quarter.svg").write_text(results_figures.dots(short, [*TABLES["quarter"].policies, "full+kv4", "full+kv2", f"{LAZY}+kv4"]))
 
 
 def main():

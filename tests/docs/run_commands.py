@@ -43,7 +43,7 @@ SMALLER = [
     (r"needle:turns=4 --lengths 1024 --depths 0.5 --seeds 10", "needle:turns=2 --lengths 600 --depths 0.5 --seeds 1"),
     (r"(?<=--lengths )1024(,2048)?( --depths [\d.,]+)?( --seeds \d+)?", "600 --seeds 1"),
     (r"(?<=--seeds 8 --max-loss) 10$", " 30"),  # decided on fewer prompts
-    (r"^kvatlas (evaluate|check)(?!.* --seeds) (.*)$", r"kvatlas \1 \2 --seeds 1"),
+    (r"^kvatlas (evaluate|check)(?!.* --(?:seeds|prompts)) (.*)$", r"kvatlas \1 \2 --seeds 1"),
 ]
 # What these are given besides, with the tiny model: its random numbers answer nothing, which is refused without
 # --force, and few trials are enough.
@@ -145,6 +145,7 @@ class Runner:
                                "answers": [str(n * 7)]}) for n in range(6)]
         for name in ("mine.jsonl", "questions.jsonl", "F.jsonl"):
             (given / name).write_text("\n".join(prompts) + "\n")
+        shutil.copy(ROOT / "tests/unit/data/longbench.jsonl", given / "LONGBENCH.jsonl")
         layers, heads, kv_heads = tiny_checkpoint.LAYERS, tiny_checkpoint.HEADS, tiny_checkpoint.KV_HEADS
         pattern = given / "attn_patterns/Llama-3"
         pattern.mkdir(parents=True)
