@@ -96,11 +96,11 @@ RUNS = {
 SEEN = "--task needle --task passkey:haystack=prose --lengths 1024 --depths 0.5"
 COMMANDS = {
     "calibration": [
-        f"profile --model {{model}} {SEEN} --seeds 15 --initial 4,16 --recent 240,256 --new 8 -o {{folder}}/profile.h5 --force",
-        "calibrate all --model {model} -p {folder}/profile.h5 --recent 256 --pod-initial 16 --pod-recent 240 --lags 64,128,256 "
-        "--ratios 1/2,1/4,1/8 -o {folder}/policy.json --force",
-        *(f"render {{folder}}/profile.h5 {{folder}}/policy.json --what {picture} -o {{folder}}/calibration-{picture}.csv --force"
-          for picture in ("lazy-scores", "lazy-rates", "blocks-sweep", "gate", "budgets-shares", "sweep", "precision-curve")),
+        f"profile --model {{model}} {SEEN} --seeds 10 --initial 4,16 --recent 240,256 --new 8 -o {{folder}}/profile.h5 --force",
+        "calibrate simlayerkv --model {model} -p {folder}/profile.h5 --recent 256 -o {folder}/policy.json --force",
+        "calibrate pod --model {model} -p {folder}/profile.h5 --initial 16 --recent 240 -o {folder}/pod.json --force",
+        *(f"render {{folder}}/profile.h5 {{folder}}/{document}.json --what {picture} -o {{folder}}/calibration-{picture}.csv --force"
+          for picture, document in (("lazy-scores", "policy"), ("lazy-rates", "policy"), ("blocks-sweep", "pod"), ("gate", "pod"))),
     ],
     "batches": ["calibrate pod -p {folder}/profile.h5 --recent 240 --initial 16 --lengths 2048,4096,8192,16384 --new-tokens 8192 --memory 80GiB --force"],
     "served": [f"evaluate --as vllm --model {{model}} --policy {{folder}}/{document} {' '.join(SHORT)} --time-steps 0 --json"
@@ -271,8 +271,8 @@ TABLES = {
 
 def introduced(measured):
     """What stands above a table: on how many texts each model was measured, and what its full cache scores."""
-    full = [(title, rows["full"]) for title, rows in measured.items()]
-    return ["Full cache: " + "; ".join(f"{MODELS[model]} {interval(row['score'], 2)}, {row['texts']} texts{note_of(row)}" for model, row in full) + ".", ""]
+    return [f"The full cache scores {interval((row := rows['full'])['score'], 2)} with {MODELS[model]}, on {row['texts']} texts{note_of(row)}."
+            for model, rows in measured.items()] + [""]
 
 
 def note_of(row):

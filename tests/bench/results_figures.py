@@ -53,7 +53,7 @@ def by_bytes(models, names):
         def at(share, score):
             return x0 + wide * (math.log2(share) + 4) / 4, y0 + high * (1 - score)
 
-        parts.append(text(x0, 20, title, "head"))
+        parts += [text(x0, 20, title, "head"), text(x0 - 6, y0 - 12, "score", "soft", "end")]
         for share in (0.0625, 0.125, 0.25, 0.5, 1):
             parts += [line([at(share, 0), at(share, 1)], "grid"), text(*at(share, -0.06), f"{100 * share:.3g} %", "soft", "middle")]
         for score in (0, 0.25, 0.5, 0.75, 1):
