@@ -81,7 +81,7 @@ RUNS = {
                   + ["lagkv:lag=128,ratio=1/2", "minicache:retain=1024"]),
     "digits": Run("digits", texts(30, "passkey:digits=64,haystack=prose"),
                   [f"{variant}:lag=128,ratio=1/{part}" for part in (2, 4) for variant in ("lagkv", "local", "l2")]),
-    "digits-long": Run("digits-long", (*texts(4, "passkey:digits=64,haystack=prose", lengths="4096", depths="0.1,0.5,0.9"), "--no-comparison"), LAGS),
+    "digits-long": Run("digits-long", (*texts(5, "passkey:digits=64,haystack=prose", lengths="4096", depths="0.1,0.5,0.9"), "--no-comparison"), LAGS),
     "map": Run("map", (*texts(5, "needle", lengths="512,1024,2048", depths="0.1,0.5,0.9"), "--no-comparison"),
                [selected(name, 64) for name in ("dynamickv", "pyramidkv", "snapkv", "h2o", "streaming")]),
     "reading": Run("reading", texts(30, "needle"),
