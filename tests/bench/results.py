@@ -104,8 +104,8 @@ COMMANDS = {
           for picture, document in (("lazy-scores", "policy"), ("lazy-rates", "policy"), ("blocks-sweep", "pod"), ("gate", "pod"))),
     ],
     "batches": ["calibrate pod -p {folder}/profile.h5 --recent 240 --initial 16 --lengths 2048,4096,8192,16384 --new-tokens 8192 --memory 80GiB --force"],
-    "served": [f"evaluate --as vllm --model {{model}} --policy {{folder}}/{document} {' '.join(SHORT)} --time-steps 0 --json"
-               for document in ("policy.json", "served.policy.json")],
+    **{name: [f"evaluate --as vllm --model {{model}} --policy {{folder}}/{document} {' '.join(SCORES_ALONE)} --time-steps 0 --json"]
+       for name, document in (("served", "policy.json"), ("served-bench", "bench.policy.json"))},
     "kinds": [
         "profile --model {model} --task needle --task vt --task cwe --task code --lengths 1024 --seeds 5 --capture scores -o {folder}/kinds.h5 --force",
         "render {folder}/kinds.h5 --what budgets-shares -o {folder}/kinds-budgets-shares.csv --force",
@@ -122,7 +122,7 @@ COMMANDS = {
 }
 
 # What is run, the most important first.
-ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "calibration", "batches", "served", "answers", "kinds", "agreement")]
+ORDER = [f"demo/{name}" for name in ("lazy", "methods", "selections", "calibration", "batches", "served", "served-bench", "answers", "kinds", "agreement")]
 ORDER += [f"gemma/{name}" for name in ("methods", "selections", "lazy")]
 ORDER += [f"demo/{name}" for name in ("settings", "digits", "length", "reading", "turns", "map", "digits-long", "ruler")]
 ORDER += [f"gemma/{name}" for name in ("settings", "digits", "agreement", "kinds")]
@@ -162,8 +162,8 @@ def run(kvatlas, folder, entry):
     path, began = place(folder, entry), time.monotonic()
     path.parent.mkdir(parents=True, exist_ok=True)
     file = demo_model() if model == "demo" else gemma_model(folder)
-    if name == "served":  # the policy with which `./dev bench vllm` counts requests
-        (path.parent / "served.policy.json").write_text(json.dumps(vllm_serving.document(4, 128)))
+    if name == "served-bench":  # the policy with which `./dev bench vllm` counts requests
+        (path.parent / "bench.policy.json").write_text(json.dumps(vllm_serving.document(4, 128)))
     if name in RUNS:
         _, arguments, policies = RUNS[name]
         commands = [["evaluate", "--model", file, *arguments, "--time-steps", "0", "--json", "--against", ",".join(policies[1:]), "--policy", policies[0]]]
@@ -325,12 +325,8 @@ def first_table(folder):
 
 def served_table(folder):
     """What vLLM makes of fixed lazy layers."""
-    path, decoder, found = place(folder, "demo/served"), json.JSONDecoder(), []
-    text = path.read_text().strip() if path.exists() else ""
-    while text:
-        read, end = decoder.raw_decode(text)
-        text = text[end:].strip()
-        found += [row for row in read["policies"] if "lazy_rates" in row]
+    paths = [path for name in ("served", "served-bench") if (path := place(folder, f"demo/{name}")).exists()]
+    found = [row for path in paths for row in json.loads(path.read_text())["policies"] if "lazy_rates" in row]
     body = [[f"{sum(rate > 0.5 for rate in row['lazy_rates'])} of {len(row['lazy_rates'])}", f"{100 * (1 - row['kept_share']):.0f} %",
              COLUMNS["score"](row), COLUMNS["points lost"](row)] for row in found]
     return "\n".join(markdown(["lazy layers in vLLM (`evaluate --as vllm`)", "cache saved", "score", "points lost"], body)) + "\n" if body else None
