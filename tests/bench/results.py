@@ -205,12 +205,18 @@ def interval(estimate, digits, scale=1):
 
 def divergence(row):
     """The mean of the KL divergence, a bare number, and what has an interval: its median, 90th percentile and shares above limits."""
-    kl = row.get("kl", {})
-    return {"kl_mean": kl.get("mean")}
+    kl = row.get("kl") or {}
+    ends = {f"kl_{name}{end}": kl.get(name, {}).get(key) for name in ("median", "p90") for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))}
+    shares = {f"kl_{name}{end}": kl.get(name, {}).get(key) for name in ("above_0.1", "above_1") for end, key in (("", "mean"), ("_low", "low"), ("_high", "high"))}
+    return {"kl_mean": kl.get("mean")} | ends | shares
 
 
 def median_kl(row):
-    return row.get("kl", {}).get("median")
+    median = (row.get("kl") or {}).get("median")
+    if not median or median["value"] is None:
+        return "-"
+    least = f"{number(median['value'], 3)} [{'at least ' if median['high'] is None else ''}{number(median['low'], 3)}"
+    return f"{least}]" if median["high"] is None else f"{least}, {number(median['high'], 3)}]"
 
 
 def times(share):
@@ -236,7 +242,7 @@ COLUMNS = {
     "cache": lambda row: times(row["kept_share"]),
     "score": lambda row: interval(row["score"], 2),
     "points lost": lambda row: interval(row["loss"], 0, 100),
-    "KL, median": lambda row: interval(median_kl(row), 3),
+    "KL, median": median_kl,
     "digits in place": lambda row: interval(row.get("digits_in_place"), 2),
     "read a token": lambda row: f"{100 * row['read_bytes_per_token'] / row['full_read_bytes_per_token']:.0f} %",
     "prompt read": lambda row: f"{100 * row['prompt_read_share']:.0f} %",
