@@ -220,7 +220,7 @@ def median_kl(row):
 
 
 def times(share):
-    return f"{1 / share:.2f}×" if share > 0 else "∞"
+    return f"{1 / share:.1f}×" if share > 0 else "∞"
 
 
 def layers_ratio(row):
@@ -277,14 +277,17 @@ TABLES = {
 }
 
 
-def introduced(measured):
-    """What stands above a table: on how many texts each model was measured, and what its full cache scores."""
-    return [f"The full cache scores {interval((row := rows['full'])['score'], 2)} with {MODELS[model]}, on {row['texts']} texts{note_of(row)}."
-            for model, rows in measured.items()] + [""]
+def introduced(measured, policies):
+    """What stands above a table: on how many texts each model was measured, and the notes of rows that have others than the full cache's."""
+    full = {model: rows["full"] for model, rows in measured.items()}
+    said = [f"The full cache scores {interval(row['score'], 2)} with {MODELS[model]}, on {row['texts']} texts" + (f" ({row['note']})." if row["note"] else ".")
+            for model, row in full.items()]
+    notes = {rows[policy]["note"] for rows in measured.values() for policy in policies if policy in rows and has_own_note(rows, policy)}
+    return [*said, *(f"Rows with † were {note}." for note in sorted(notes)), ""]
 
 
-def note_of(row):
-    return f" ({row['note']})" if row["note"] else ""
+def has_own_note(rows, policy):
+    return bool(rows[policy]["note"]) and rows[policy]["note"] != rows["full"]["note"]
 
 
 def markdown(head, rows):
@@ -296,9 +299,10 @@ def table(folder, wanted):
     """In Markdown, behind a line that says what was measured; None if no model has any of it."""
     measured = {model: rows for model in wanted.models if any(policy in (rows := rows_of(folder, model, wanted.suite)) for policy in wanted.policies)}
     head = ["policy", *(f"{MODELS[model]}: {column}" if len(measured) > 1 else column for model in measured for column in wanted.columns)]
-    body = [[f"`{policy}`", *(COLUMNS[column](rows[policy]) if policy in rows else "-" for rows in measured.values() for column in wanted.columns)]
+    body = [[f"`{policy}`" + " †" * any(policy in rows and has_own_note(rows, policy) for rows in measured.values()),
+             *(COLUMNS[column](rows[policy]) if policy in rows else "-" for rows in measured.values() for column in wanted.columns)]
             for policy in wanted.policies if any(policy in rows for rows in measured.values())]
-    return "\n".join(introduced(measured) + markdown(head, body)) + "\n" if body else None
+    return "\n".join(introduced(measured, wanted.policies) + markdown(head, body)) + "\n" if body else None
 
 
 def budgets_table(folder):
@@ -366,13 +370,13 @@ def answers_of(folder, model):
     """One row for each prompt and policy: what was answered."""
     path = place(folder, f"{model}/answers")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{"prompt": line["id"], "policy": line["policy"], "score": line["score"], "text": line["text"]} for line in lines]
+    return [{"prompt": line["id"], "policy": line["policy"], "score": line["score"], "text": " ".join(line["text"].split())} for line in lines]
 
 
 def answers_table(folder):
     answers = answers_of(folder, "demo")
     prompts, policies = (list(dict.fromkeys(answer[key] for answer in answers)) for key in ("prompt", "policy"))
-    said = {(answer["policy"], answer["prompt"]): " ".join(answer["text"].split()) for answer in answers}
+    said = {(answer["policy"], answer["prompt"]): answer["text"] for answer in answers}
     head = ["policy", *(f"key at depth {prompt.split('/')[2]}" for prompt in prompts)]
     body = [[f"`{policy}`", *(said[policy, prompt] for prompt in prompts)] for policy in policies]
     return "\n".join(markdown(head, body)) + "\n" if answers else None
