@@ -298,10 +298,12 @@ def markdown(head, rows):
 def table(folder, wanted):
     """In Markdown, behind a line that says what was measured; None if no model has any of it."""
     measured = {model: rows for model in wanted.models if any(policy in (rows := rows_of(folder, model, wanted.suite)) for policy in wanted.policies)}
-    head = ["policy", *(f"{MODELS[model]}: {column}" if len(measured) > 1 else column for model in measured for column in wanted.columns)]
-    body = [[f"`{policy}`" + " †" * any(policy in rows and has_own_note(rows, policy) for rows in measured.values()),
-             *(COLUMNS[column](rows[policy]) if policy in rows else "-" for rows in measured.values() for column in wanted.columns)]
-            for policy in wanted.policies if any(policy in rows for rows in measured.values())]
+    policies = [policy for policy in wanted.policies if any(policy in rows for rows in measured.values())]
+    columns = [[f"{MODELS[model]}: {column}" if len(measured) > 1 else column, *(COLUMNS[column](rows[policy]) if policy in rows else "-" for policy in policies)]
+               for model, rows in measured.items() for column in wanted.columns]
+    names = [f"`{policy}`" + " †" * any(policy in rows and has_own_note(rows, policy) for rows in measured.values()) for policy in policies]
+    shown = [["policy", *names], *(column for column in columns if set(column[1:]) != {"-"})]
+    head, *body = map(list, zip(*shown))
     return "\n".join(introduced(measured, wanted.policies) + markdown(head, body)) + "\n" if body else None
 
 
