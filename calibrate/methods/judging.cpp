@@ -141,9 +141,9 @@ void note_precision(const Evidence& evidence, const Split& split, const Verdict&
     losses.push_back(verdict.full()[s] - verdict.scores(policy)[s]);
   const TaskMeans of_tasks = task_means(losses, verdict.groups(), verdict.tasks());
   if (of_tasks.rounds.empty()) return;
-  const std::int64_t needed = values_for_width(of_tasks.rounds, kDifferenceRange, 0.05);
-  if (static_cast<std::int64_t>(of_tasks.rounds.size()) < needed)
-    out.notes.push_back(str("the loss is measured on ", count_text(verdict.count()), "; ", needed,
+  const auto needed = values_for_width(of_tasks.rounds, kDifferenceRange, 0.05);
+  if (needed && std::ssize(of_tasks.rounds) < *needed)
+    out.notes.push_back(str("the loss is measured on ", count_text(verdict.count()), "; ", *needed,
                             of_tasks.tasks > 1 ? " texts of each task" : " texts",
                             " like these make its interval about +-5 points"));
 }

@@ -19,6 +19,7 @@ namespace {
 // side it takes 397 at 3/4 and 332 at 9/10 where no method can do with fewer than 299.
 constexpr double kMostBet = 0.9;
 constexpr int kBisections = 40;
+constexpr std::size_t kFarthest = 100000;  // values beyond those that are there
 
 void require_confidence(double confidence) {
   if (!(confidence > 0 && confidence < 1))
@@ -280,9 +281,10 @@ Divergence divergence_over(std::span<const double> values, std::span<const std::
   return out;
 }
 
-std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width) {
+std::optional<std::int64_t> values_for_width(std::span<const double> values, ValueRange range,
+                                             double half_width) {
   if (!(half_width > 0)) fail(ErrorCode::internal, "no interval is a point");
-  return *first_enough(values, std::numeric_limits<std::size_t>::max(), [&](auto longer) {
+  return first_enough(values, values.size() + kFarthest, [&](auto longer) {
     const Estimate found = betting_mean(longer, range);
     return found.high - found.low <= 2 * half_width;
   });
@@ -299,7 +301,6 @@ LossVerdict judge_losses(std::span<const double> losses, ValueRange range, doubl
                                       : Kind::undecided;
   };
   if (!losses.empty() && decide(losses) == Kind::undecided) {
-    constexpr std::size_t kFarthest = 100000;
     verdict.more = first_enough(losses, losses.size() + kFarthest,
                                 [&](auto longer) { return decide(longer) != Kind::undecided; });
     if (verdict.more) *verdict.more -= static_cast<std::int64_t>(losses.size());

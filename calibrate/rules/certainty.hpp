@@ -98,7 +98,9 @@ double capped_divergence(double divergence);
 
 /// After how many values the betting interval reaches no further than this to either side of its
 /// middle, if the values go on as they began.
-std::int64_t values_for_width(std::span<const double> values, ValueRange range, double half_width);
+/// None: after more than 100 000, or never, as where values drift.
+std::optional<std::int64_t> values_for_width(std::span<const double> values, ValueRange range,
+                                             double half_width);
 
 /// What the losses of groups say of a limit. One may look after every group, and go on while the
 /// verdict is open: a policy whose mean loss is above the limit passes in at most 5 % of all cases,

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -276,18 +277,18 @@ void print_notes(const Evaluation& evaluation) {
   const auto means = [&](const std::vector<Judged>& judged) {
     return group_means(scores_of(judged), groups);
   };
-  auto scores = means(evaluation.full);
+  const auto scores = means(evaluation.full);
   if (scores.empty()) return;
   const std::size_t texts = scores.size();
   const double full_score = task_means(scores_of(evaluation.full), groups, tasks).mean;
-  for (const auto& policy : evaluation.judged) {
-    const auto more = means(policy);
-    scores.insert(scores.end(), more.begin(), more.end());
+  if (texts < kLeastTexts) {
+    std::optional<std::int64_t> needed = values_for_width(scores, kScoreRange, 0.05);
+    for (const auto& policy : evaluation.judged)
+      needed = std::max(needed, values_for_width(means(policy), kScoreRange, 0.05));
+    std::cerr << "kvatlas: note: prompts with answers: " << scored << of_texts(scored, texts);
+    if (needed) std::cerr << "; " << *needed << " texts make an interval of about +-5 points";
+    std::cerr << '\n';
   }
-  if (texts < kLeastTexts)
-    std::cerr << "kvatlas: note: prompts with answers: " << scored << of_texts(scored, texts)
-              << "; " << values_for_width(scores, kScoreRange, 0.05)
-              << " texts make an interval of about +-5 points\n";
   for (std::size_t p = 0; p < evaluation.judged.size(); ++p) {
     const auto& judged = evaluation.judged[p];
     bool cuts = false;

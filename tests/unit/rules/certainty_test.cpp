@@ -368,12 +368,16 @@ TEST(Certainty, ValuesThatAWidthNeeds) {
     return width(betting_mean(longer, kDifferenceRange)) / 2;
   };
   for (const auto& values : {std::vector<double>{0}, {0, 0, 1}, {1, -1, 0.5, 0.25, 0}}) {
-    const std::int64_t needed = values_for_width(values, kDifferenceRange, 0.05);
+    const std::int64_t needed = *values_for_width(values, kDifferenceRange, 0.05);
     EXPECT_LE(half(values, needed), 0.05);
     EXPECT_GT(half(values, needed - 1), 0.05);
   }
   EXPECT_EQ(values_for_width(std::vector<double>{0}, kDifferenceRange, 0.05), 80);
   EXPECT_EQ(values_for_width(std::vector<double>{0}, kDifferenceRange, 1), 1);
+  // Ones before noughts cross the interval's ends, which no repetition mends.
+  std::vector<double> sorted(40, 1);
+  sorted.insert(sorted.end(), 40, 0);
+  EXPECT_EQ(values_for_width(sorted, kScoreRange, 0.05), std::nullopt);
   EXPECT_THROW(values_for_width({}, kDifferenceRange, 0.05), Error);
   EXPECT_THROW(values_for_width(std::vector<double>{0}, kDifferenceRange, 0), Error);
 }
