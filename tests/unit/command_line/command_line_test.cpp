@@ -322,7 +322,7 @@ calibrate::Document policy_document(std::int64_t layers) {
                     TinySizes::heads,
                     TinySizes::kv_heads,
                     TinySizes::head_dim};
-  document.provenance = {"fedcba9876543210", 5, {12}, {"needle"}, 0, "0.1.0"};
+  document.provenance = {"fedcba9876543210", 5, {12}, {"needle"}, {}, {}, 0, "0.1.0"};
   document.sections["lagkv"] =
       calibrate::section_of(calibrate::LagKv{.sink = 2, .lag = 4, .ratio = "1/2"});
   return document;

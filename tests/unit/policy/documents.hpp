@@ -14,7 +14,8 @@ namespace kvatlas::calibrate {
 inline Document full_document() {
   Document document;
   document.model = {"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8};
-  document.provenance = {"fedcba9876543210", 6, {128, 512}, {"needle", "passkey"}, 7, "0.1.0"};
+  document.provenance = {
+      "fedcba9876543210", 6, {128, 512}, {"needle", "passkey"}, {}, {}, 7, "0.1.0"};
   SimLayerKv lazy;
   lazy.threshold = 0.7;
   lazy.fixed = LazyHeads{{0}, {1}, {1}, {0}};
