@@ -35,7 +35,7 @@ std::string table_text(const Table& table) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
   };
-  add(table.columns);
+  if (!table.columns.empty()) add(table.columns);
   for (const auto& row : table.rows) add(row);
   return text;
 }

@@ -49,9 +49,8 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   for (std::size_t i = 0; i < budgets.size(); ++i) places.push_back(i);
   const Verdict verdict = try_ways(ways, places, samples);
   const Estimate full = verdict.full_score();
-  const double may_lose = tolerance.value_or(default_tolerance(verdict.samples().size()));
   Choice choice;
-  choice.report = {{"full", estimate_json(full)}, {"tolerance", may_lose}};
+  choice.report = {{"full", estimate_json(full)}, {"tolerance", tolerance}};
 
   Table table{str(method.title, ": score against the budget (", verdict.samples().size(),
                   " samples", of_texts(verdict.count().samples, verdict.count().texts),
@@ -61,22 +60,18 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   for (const auto budget : budgets) table.rows.push_back({str(budget)});
   for (std::size_t w = 0; w < ways.size(); ++w) {
     table.columns.push_back(ways[w].title);
-    std::vector<double> scores;
     json curve = json::array();
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const std::size_t policy = w * budgets.size() + i;
       const Estimate score = verdict.score(policy);
-      scores.push_back(score.mean);
-      std::vector<double> kept;
-      for (const Trial& trial : verdict.trials(policy)) kept.push_back(trial.kept_share);
       curve.push_back({{"budget", budgets[i]},
                        {"score", score.mean},
                        {"low", score.low},
                        {"high", score.high},
-                       {"kept_share", number_json(mean_of(kept))}});
+                       {"kept_share", number_json(verdict.kept_share(policy))}});
       table.rows[i].push_back(estimate_text(score));
     }
-    const auto chosen = choose_threshold(scores, full.mean, may_lose);
+    const auto chosen = verdict.least_that_holds(tolerance, w * budgets.size(), budgets.size());
     if (chosen) table.rows[*chosen].back() += " *";
     json& of_way = *ways[w].report;
     of_way["curve"] = curve;
@@ -91,21 +86,17 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   return choice;
 }
 
-std::int64_t BudgetSweep::settle(std::optional<std::size_t> smallest, Calibrated& out) const {
-  const std::string text =
-      smallest ? str("the smallest that does is ", budgets[*smallest])
-               : "none that was tried does: profile larger ones ('kvatlas profile --budgets')";
+std::optional<std::int64_t> BudgetSweep::settle(std::optional<std::size_t> smallest,
+                                                Calibrated& out) const {
   if (!asked) {
-    const std::int64_t budget = smallest ? budgets[*smallest] : budgets.back();
-    if (!smallest)
-      out.notes.push_back(str("the document has the largest budget, ", budget,
-                              ", which does not stay within the tolerance; ", text));
-    return budget;
+    if (!smallest) return std::nullopt;
+    return budgets[*smallest];
   }
   if (!smallest || *asked < budgets[*smallest])
-    out.notes.push_back(str("the budget asked for, ", *asked,
-                            ", does not stay within the tolerance there and at every larger one; ",
-                            text));
+    out.notes.push_back(str(
+        "the budget asked for, ", *asked,
+        ", does not keep the score there and at every larger one; ",
+        smallest ? str("the smallest that does is ", budgets[*smallest]) : "none that saves does"));
   return *asked;
 }
 

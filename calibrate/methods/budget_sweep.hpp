@@ -32,20 +32,21 @@ struct BudgetSweep {
   const char* others;                 // above the table of the other ways
   /// The document's budget as it was asked for, and the share of the score that may be lost.
   std::optional<std::int64_t> asked = {};
-  std::optional<double> tolerance = {};
+  double tolerance = 0;
 
   /// What trials of all budgets say.
   struct Choice {
-    /// [way]: the place of the smallest budget that keeps the score there and at every larger one.
-    /// Empty if a budget was asked for and no sample has a score.
+    /// [way]: the place of the smallest budget that saves, and keeps the score there and at every
+    /// larger one. Empty if a budget was asked for and no sample has a score.
     std::vector<std::optional<std::size_t>> smallest = {};
     nlohmann::json report = nlohmann::json::object();  // on all ways, for the section
   };
   /// Tries every budget on samples with answers.
   Choice choose(std::span<const BudgetWay> ways, const std::vector<std::size_t>& samples,
                 Calibrated& out) const;
-  /// The document's budget, if this is the smallest that keeps the score.
-  std::int64_t settle(std::optional<std::size_t> smallest, Calibrated& out) const;
+  /// The document's budget, if this is the smallest that keeps the score. None if there is none,
+  /// and none was asked for.
+  std::optional<std::int64_t> settle(std::optional<std::size_t> smallest, Calibrated& out) const;
   /// Tries one budget on samples that neither the choice nor the ways have seen, or if there are
   /// none on those of the choice. The first way is the document's.
   void measure(std::span<const BudgetWay> ways, std::int64_t budget, const Split& split,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/exit_codes.hpp"
 #include "base/help.hpp"
 #include "base/interrupt.hpp"
 #include "base/next_step.hpp"
@@ -43,7 +44,7 @@ struct Options {
   TrialOptions trials;
   Request request;
   std::string runtime;
-  std::optional<double> tolerance;
+  double tolerance = 0;
   std::optional<std::int64_t> initial, recent;  // for every method that keeps such tokens
 };
 
@@ -104,10 +105,8 @@ void add_common_options(CLI::App& command, Options& o) {
 void add_shared_options(CLI::App& command, Options& o) {
   if (std::any_of(o.methods.begin(), o.methods.end(),
                   [](const auto& wanted) { return wanted.command->shared().tolerance; }))
-    add_option(command, "--tolerance", o.tolerance, "SHARE",
-               "share of the score that may be lost, 0 to 1 (default: the greater of 0.01 and "
-               "one sample)")
-        ->check(real_range(0.0, 1.0));
+    add_number(command, "--tolerance", o.tolerance, "SHARE",
+               "share of the score that what is chosen may lose, 0 to 1", 0.0, 1.0);
   std::vector<Options::Wanted*> keepers;
   for (auto& wanted : o.methods)
     if (wanted.command->shared().keep) keepers.push_back(&wanted);
@@ -339,17 +338,25 @@ void run(Options& o, const MakeTrials& make_trials) {
       }
       throw;
     }
-    if (!o.runtime.empty()) measured_in(o.runtime, wanted.row.method, found.section);
-    document.sections[method] = std::move(found.section);
     if (!o.as_json)
       for (const auto& table : found.tables) std::cout << table_text(table) << '\n';
     for (const auto& note : found.notes) std::cerr << method << ": " << note << '\n';
+    if (found.section.is_null()) continue;
+    if (!o.runtime.empty()) measured_in(o.runtime, wanted.row.method, found.section);
+    document.sections[method] = std::move(found.section);
   }
 
+  const bool none = document.sections.empty();
   const std::string text = document_text(document);
-  if (!o.output.empty()) write_document(document, o.output, o.force || o.resume);
+  if (!o.output.empty() && !none) write_document(document, o.output, o.force || o.resume);
   if (journal) journal->remove();
   if (o.as_json) std::cout << text;
+  if (none) {
+    std::cerr << "kvatlas: nothing was found that saves and keeps the score"
+              << (o.output.empty() ? "" : ", so no document was written")
+              << " (--tolerance SHARE allows a loss)\n";
+    throw CLI::RuntimeError(kExitNotMet);
+  }
   if (!o.output.empty()) std::cerr << o.output << ": written\n";
   say_next(next_steps(o));
 }
@@ -371,6 +378,8 @@ void add_calibrate_command(CLI::App& app, MakeTrials make_trials,
   command->require_subcommand(1);
   command->footer(
       "Without --model the profile alone is used: nothing is tried, and costs are unknown.\n"
+      "Exit status 4: nothing was found that saves and keeps the score; --tolerance allows a "
+      "loss.\n"
       "Sizes are in tokens, shares from 0 to 1. docs/calibration.md explains the tables.\n"
       "\n"
       "Examples:\n"

@@ -61,7 +61,7 @@ class Budgeting {
   DynamicKv part_of_level(const Level& level, const std::vector<std::size_t>& of) const;
   Part part(const Level& level, Found found, const std::string& task) const;
   std::vector<BudgetWay> ways();
-  void try_budgets();
+  bool try_budgets();
   void report_level(const Level& level);
   void report_budgets(const Level& level);
   void report_retention(std::int64_t kind);
@@ -224,8 +224,9 @@ std::vector<BudgetWay> Budgeting::ways() {
   return out;
 }
 
-/// Every budget of the sweep on the samples of the choice, and the document's on others.
-void Budgeting::try_budgets() {
+/// Every budget of the sweep on the samples of the choice, and the document's on others. False if
+/// none of them is to be the document's.
+bool Budgeting::try_budgets() {
   BudgetSweep sweep{evidence_,
                     run_,
                     method::kDynamicKv,
@@ -238,8 +239,13 @@ void Budgeting::try_budgets() {
   const auto of_ways = ways();
   const auto choice = sweep.choose(of_ways, split_.choice, out_);
   report_.update(choice.report);
-  if (!choice.smallest.empty()) select_.budget = sweep.settle(choice.smallest.front(), out_);
+  if (!choice.smallest.empty()) {
+    const auto budget = sweep.settle(choice.smallest.front(), out_);
+    if (!budget) return false;
+    select_.budget = *budget;
+  }
   sweep.measure(of_ways, select_.budget, split_, out_);
+  return true;
 }
 
 Calibrated Budgeting::calibrate() {
@@ -258,7 +264,7 @@ Calibrated Budgeting::calibrate() {
   report_["sweep"] = json::array();
   for (const Level& level : levels_) report_level(level);
   if (run_) {
-    try_budgets();
+    if (!try_budgets()) return without_policy(method::kDynamicKv, std::move(out_));
   } else {
     out_.notes.push_back("without --model nothing was tried: what the budgets cost is unknown");
   }

@@ -28,7 +28,7 @@ struct DynamicRequest {
   DynamicKv policy = {};
   std::optional<std::int64_t> budget = {};  // the document's; if not given, trials choose it
   std::vector<std::int64_t> budgets = {};   // that are compared; if empty, those of the profile
-  std::optional<double> tolerance = {};     // share of the score that may be lost
+  double tolerance = 0;                     // share of the score that may be lost
   bool fixed_alone = false;                 // budgets found for each prompt are not tried
 };
 

@@ -56,7 +56,7 @@ class HeadBudgeting {
  private:
   void list_budgets();
   Part part_of(HeadRule rule, std::int64_t budget) const;
-  void try_budgets();
+  bool try_budgets();
   void report_budgets();
 
   const Evidence& evidence_;
@@ -94,8 +94,8 @@ Part HeadBudgeting::part_of(HeadRule rule, std::int64_t budget) const {
 }
 
 /// Every budget by both rules and evenly on the samples of the choice; then the document's on
-/// others.
-void HeadBudgeting::try_budgets() {
+/// others. False if none of them is to be the document's.
+bool HeadBudgeting::try_budgets() {
   const BudgetSweep sweep{evidence_,
                           run_,
                           method::kHeadKv,
@@ -128,16 +128,19 @@ void HeadBudgeting::try_budgets() {
       std::swap(ways[0], ways[1]);
     }
     const std::size_t chosen = swaps ? 1 : 0;
-    budget_ = sweep.settle(smallest[chosen], out_);
+    const auto budget = sweep.settle(smallest[chosen], out_);
     if (place(2) < place(chosen))
       out_.notes.push_back(str("shared evenly (snapkv), a budget of ", budgets_[place(2)],
                                " keeps the score: nothing is won by budgets of heads here"));
+    if (!budget) return false;
+    budget_ = *budget;
   }
   sweep.measure(ways, budget_, split_, out_);
   found_[rule_].update(choice.report);
   const auto& controls = method::kHeadKv.controls;
   found_[rule_][controls[0].member] = even_;
   found_[rule_][controls[1].member] = found_[other_than(rule_)];
+  return true;
 }
 
 void HeadBudgeting::report_budgets() {
@@ -180,7 +183,7 @@ Calibrated HeadBudgeting::calibrate() {
     require_samples(evidence_.count(answered), "with answers", evidence_.request().force, out_);
     split_ = evidence_.split(answered);
     samples_ = evidence_.apart_from(split_.held_out, samples_);
-    try_budgets();
+    if (!try_budgets()) return without_policy(method::kHeadKv, std::move(out_));
   } else {
     out_.notes.push_back("without --model nothing was tried: what the budgets cost is unknown");
   }

@@ -49,7 +49,7 @@ struct HeadRequest {
   std::optional<HeadRule> rule = {};        // if not given, trials choose it; gain without a model
   std::optional<std::int64_t> budget = {};  // the document's; if not given, trials choose it
   std::vector<std::int64_t> budgets = {};   // that are compared; if empty, those of the profile
-  std::optional<double> tolerance = {};     // share of the score that may be lost
+  double tolerance = 0;                     // share of the score that may be lost
 };
 
 /// Without a model (`run` is null) budgets are found all the same, and nothing is tried.

@@ -28,6 +28,16 @@ Calibrated with_section(json section, const json& report, Calibrated found) {
   return found;
 }
 
+Calibrated without_policy(const Method& method, Calibrated found) {
+  found.section = nullptr;
+  found.tables.push_back(
+      {str(method.title, ": found no ", method.setting ? method.setting : "setting",
+           " that saves and keeps the score"),
+       {},
+       {}});
+  return found;
+}
+
 Verdict::Verdict(const Evidence& evidence, const RunTrials& run, std::span<const Policy> policies,
                  const std::vector<std::size_t>& positions, Measure measure) {
   const auto samples = evidence.in_hashed_order(positions);
@@ -68,6 +78,22 @@ Estimate Verdict::score(std::size_t policy) const {
 }
 
 Estimate Verdict::full_score() const { return score_over_tasks(full_, groups_, tasks_); }
+
+double Verdict::kept_share(std::size_t policy) const {
+  std::vector<double> shares;
+  for (const Trial& trial : trials_[policy]) shares.push_back(trial.kept_share);
+  return mean_of(shares);
+}
+
+std::optional<std::size_t> Verdict::least_that_holds(double tolerance, std::size_t first,
+                                                     std::size_t policies) const {
+  std::vector<double> means;
+  for (std::size_t p = 0; p < policies; ++p) means.push_back(score(first + p).mean);
+  const auto chosen = choose_threshold(means, full_score().mean, tolerance);
+  if (!chosen || kept_share(first + *chosen) > 1 - kLeastSaving) return std::nullopt;
+  return chosen;
+}
+
 SampleCount Verdict::count() const { return {groups_.size(), count_texts(groups_)}; }
 
 void Verdict::require_answers(bool force, Calibrated& out) const {

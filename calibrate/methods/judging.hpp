@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "calibrate/methods/trials.hpp"
+#include "calibrate/policy/method.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/rules/rules.hpp"
@@ -20,6 +22,9 @@ Policy policy_of(Part part);
 /// A trial's KL divergence. A cache that makes the model's numbers no numbers is as far from it as
 /// can be.
 double divergence_of(const Trial& trial);
+
+/// The least share of the cache's bytes that a policy saves. What saves less rounds to 0 %.
+constexpr double kLeastSaving = 0.005;
 
 /// What policies did on samples that have answers.
 class Verdict {
@@ -40,7 +45,13 @@ class Verdict {
   /// The mean of the tasks' means over groups, with its 95 % interval.
   Estimate score(std::size_t policy) const;
   Estimate full_score() const;
+  double kept_share(std::size_t policy) const;  // of the cache's bytes, in the mean
   SampleCount count() const;
+  /// Of `policies` policies from the first on, each of which keeps more than the one before: the
+  /// one that keeps least and whose score is not below the full one by more than the tolerance, nor
+  /// that of any after it. None if there is none, or if it saves nothing.
+  std::optional<std::size_t> least_that_holds(double tolerance, std::size_t first,
+                                              std::size_t policies) const;
   /// Error(usage) if too few samples have a score, or the full cache's is too low. With --force
   /// both become notes. The full cache alone, on no policies, tells it before any of them is tried.
   void require_answers(bool force, Calibrated& out) const;
@@ -58,6 +69,10 @@ class Verdict {
 
 /// What a method found: the section of its part, with what it reports and what was forced.
 Calibrated with_section(nlohmann::json section, const nlohmann::json& report, Calibrated found);
+
+/// What a method hands back that found no setting that saves and keeps the score: its tables, one
+/// more that says so in its title, and its notes.
+Calibrated without_policy(const Method& method, Calibrated found);
 
 /// A table with a row for each task and one for all of them, from measured().
 Table measured_table(const std::string& title, const nlohmann::json& measured);

@@ -27,6 +27,7 @@ using nlohmann::json;
 namespace name = profile::name;
 
 constexpr std::int64_t kUncutByL2 = 2;  // layers
+constexpr double kWantedUntried = 0.5;  // compression
 
 const char* variant_word(LagVariant variant) {
   return variant == LagVariant::lag ? "lag" : variant == LagVariant::local ? "local" : "l2";
@@ -66,8 +67,9 @@ class Sweep {
   void judge(const Split& split);
   void judge_candidate(const Verdict& verdict, std::size_t number);
   void measure(const Split& split, const LagKv& chosen);
-  std::size_t choose();
-  void report(std::size_t chosen);
+  bool holds(const Candidate& candidate) const;
+  std::optional<std::size_t> choose();
+  void report(std::optional<std::size_t> chosen);
 
   const Evidence& evidence_;
   const LagRequest& request_;
@@ -202,8 +204,19 @@ void Sweep::measure(const Split& split, const LagKv& chosen) {
   note_precision(evidence_, split, verdict, 0, out_);
 }
 
-/// The best of LagKV's own candidates that compresses as much as is wanted.
-std::size_t Sweep::choose() {
+/// Whether it keeps the score, and so does all that keeps more of partitions of the same size.
+bool Sweep::holds(const Candidate& candidate) const {
+  return std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+    const bool gentler = other.part.variant == candidate.part.variant &&
+                         other.part.lag == candidate.part.lag &&
+                         other.part.keep() >= candidate.part.keep();
+    return !gentler || other.gain() >= -request_.tolerance - 1e-9;
+  });
+}
+
+/// The one of LagKV's own candidates that compresses most and keeps the score. Where that cannot be
+/// tried, or a compression is wanted, the best of those that compress so much.
+std::optional<std::size_t> Sweep::choose() {
   std::vector<std::size_t> own;
   std::vector<double> compression, gain, tokens, kept_share;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -221,18 +234,26 @@ std::size_t Sweep::choose() {
   };
   report_["front"] = {{"compression", indices(pareto_front(kept_share, gain))},
                       {"tokens", indices(pareto_front(tokens, gain))}};
-  auto chosen = recommend_lag(compression, gain, request_.compression);
+  if (run_ && !request_.compression) {
+    std::optional<std::size_t> most;
+    for (const auto i : own)
+      if (holds(candidates_[i]) && candidates_[i].compression > kLeastSaving &&
+          (!most || candidates_[i].compression > candidates_[*most].compression))
+        most = i;
+    return most;
+  }
+  const double wanted = request_.compression.value_or(kWantedUntried);
+  auto chosen = recommend_lag(compression, gain, wanted);
   if (!chosen) {
     const auto most = std::max_element(compression.begin(), compression.end());
     chosen = static_cast<std::size_t>(most - compression.begin());
-    out_.notes.push_back(str("nothing of the sweep compresses by ",
-                             percent_text(request_.compression), "; the most is ",
-                             percent_text(*most), ", and that is taken"));
+    out_.notes.push_back(str("nothing of the sweep compresses by ", percent_text(wanted),
+                             "; the most is ", percent_text(*most), ", and that is taken"));
   }
   return own[*chosen];
 }
 
-void Sweep::report(std::size_t chosen) {
+void Sweep::report(std::optional<std::size_t> chosen) {
   const bool tried = run_ != nullptr;
   const auto on = [&](const char* front, std::size_t i) {
     const auto& list = report_["front"][front];
@@ -277,9 +298,10 @@ void Sweep::report(std::size_t chosen) {
   report_["sweep"] = sweep;
   out_.tables.push_back(std::move(table));
 
-  const Candidate& best = candidates_[chosen];
-  report_["recommended"] = sweep[chosen];
-  report_["recommended"]["wanted_compression"] = request_.compression;
+  if (!chosen) return;
+  const Candidate& best = candidates_[*chosen];
+  report_["recommended"] = sweep[*chosen];
+  if (request_.compression) report_["recommended"]["wanted_compression"] = *request_.compression;
   json savings = json::array();
   Table lengths{
       str("LagKV: savings at lag ", best.part.lag, ", ratio ", printable(best.part.ratio)),
@@ -316,11 +338,13 @@ Calibrated Sweep::calibrate() {
         "without --model nothing was tried: the attention that the profile says is kept stands in "
         "for the score");
   }
-  const std::size_t chosen = choose();
+  const std::optional<std::size_t> chosen = choose();
   report(chosen);
-  if (run_) measure(split, candidates_[chosen].part);
-  report_["samples"] = candidates_[chosen].positions.size();
-  return with_section(section_of(candidates_[chosen].part), report_, std::move(out_));
+  if (!chosen) return without_policy(method::kLagKv, std::move(out_));
+  const Candidate& best = candidates_[*chosen];
+  if (run_) measure(split, best.part);
+  report_["samples"] = best.positions.size();
+  return with_section(section_of(best.part), report_, std::move(out_));
 }
 
 /// The method's options.
@@ -340,9 +364,12 @@ class LagKvCommand : public MethodCommand {
                          "shares of a partition kept, as 0.25 or 1/4")
                   ->delimiter(',')
                   ->default_str("1/2,1/4,1/6,1/8");
-    add_number(command, "--compression", request_.compression, "SHARE",
-               "share of the cache that the recommended setting saves at least, 0 to 1", 0.0, 1.0);
+    add_option(command, "--compression", request_.compression, "SHARE",
+               "share of the cache that the recommended setting saves at least, 0 to 1 (default: "
+               "with --model the most that keeps the score, else 0.5)")
+        ->check(real_range(0.0, 1.0));
   }
+  Shared shared() override { return {nullptr, &request_.tolerance}; }
   std::vector<std::string> suit(const Evidence& evidence) override {
     std::vector<std::string> said;
     if (sink_->count() == 0) take(fitting_sink(evidence, request_.sink), request_.sink, said);

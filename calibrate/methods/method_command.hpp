@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,7 @@ class MethodCommand {
   /// and --tolerance. Null for a method that has no use for them.
   struct Shared {
     Proximity* keep = nullptr;
-    std::optional<double>* tolerance = nullptr;
+    double* tolerance = nullptr;
   };
   virtual Shared shared() { return {}; }
 

@@ -65,7 +65,7 @@ class Grouping {
   std::optional<double> delta_from_saving();
   std::optional<double> delta_from_trials(const Split& split);
   void measure(const Split& split, double delta);
-  void report_sweep(double delta);
+  void report_sweep(std::optional<double> delta);
   void report_batches(const PodPoint& chosen);
   void report_gate(double delta);
   void report_agreement();
@@ -102,16 +102,14 @@ std::optional<double> Grouping::delta_from_saving() {
   return delta;
 }
 
-/// Scores of every delta; the smallest that loses no more than the tolerance there and at every
-/// larger one.
+/// Scores of every delta; the smallest that saves, and keeps the score there and at every larger
+/// one.
 std::optional<double> Grouping::delta_from_trials(const Split& split) {
   std::vector<Policy> policies;
   for (const double delta : deltas_)
     policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
   Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  const double full = verdict.full_score().mean;
-  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   json curve = json::array();
   for (std::size_t i = 0; i < deltas_.size(); ++i) {
     const Estimate score = verdict.score(i);
@@ -121,8 +119,8 @@ std::optional<double> Grouping::delta_from_trials(const Split& split) {
   }
   report_["curve"] = curve;
   report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = tolerance;
-  const auto chosen = choose_threshold(delta_scores_, full, tolerance);
+  report_["tolerance"] = request_.tolerance;
+  const auto chosen = verdict.least_that_holds(request_.tolerance, 0, deltas_.size());
   if (!chosen) return std::nullopt;
   return deltas_[*chosen];
 }
@@ -171,11 +169,10 @@ void Grouping::measure(const Split& split, double delta) {
   note_precision(evidence_, split, verdict, 0, out_);
 }
 
-void Grouping::report_sweep(double delta) {
+void Grouping::report_sweep(std::optional<double> delta) {
   auto shown = deltas_;
-  if (std::none_of(shown.begin(), shown.end(),
-                   [&](double other) { return std::abs(other - delta) < 1e-9; }))
-    shown.push_back(delta);
+  const auto is_chosen = [&](double other) { return delta && std::abs(other - *delta) < 1e-9; };
+  if (delta && std::none_of(shown.begin(), shown.end(), is_chosen)) shown.push_back(*delta);
   std::sort(shown.begin(), shown.end());
   Table table{str("PoD: blocks by the similarity that joins layers, for ",
                   per_query_head() ? "query heads" : "KV heads", " (", similarity_.positions.size(),
@@ -188,8 +185,7 @@ void Grouping::report_sweep(double delta) {
   json sweep = json::array();
   for (const double value : shown) {
     const PodPoint point = point_at(value);
-    const bool is_chosen = std::abs(value - delta) < 1e-9;
-    std::vector<std::string> row = {fixed_text(value, 2) + (is_chosen ? " *" : ""),
+    std::vector<std::string> row = {fixed_text(value, 2) + (is_chosen(value) ? " *" : ""),
                                     str(point.blocks), percent_text(point.dropped)};
     json saved = json::array();
     for (const auto length : evidence_.lengths()) {
@@ -354,20 +350,22 @@ Calibrated Grouping::calibrate() {
   if (!delta) delta = delta_from_saving();
   if (split) {
     const auto found = delta_from_trials(*split);
-    if (!delta && !found)
-      out_.notes.push_back("no delta of the sweep stays within the tolerance: nothing is shared");
-    if (!delta) delta = found.value_or(1);
-    measure(*split, *delta);
+    if (!delta) delta = found;
+    if (delta) measure(*split, *delta);
+  } else if (!delta && saved_at(point_at(Pod{}.delta), evidence_.lengths().back()) > kLeastSaving) {
+    delta = Pod{}.delta;
   }
-  const double chosen = delta.value_or(Pod{}.delta);
-  report_sweep(chosen);
-  report_batches(point_at(chosen));
-  report_gate(chosen);
+  report_sweep(delta);
+  if (delta) {
+    report_batches(point_at(*delta));
+    report_gate(*delta);
+  }
   report_agreement();
   report_values();
-  report_["keys_dropped"] = point_at(chosen).dropped;
+  if (!delta) return without_policy(method::kPod, std::move(out_));
+  report_["keys_dropped"] = point_at(*delta).dropped;
   report_["samples"] = similarity_.positions.size();
-  return with_section(section_of(part_at(chosen, request_.policy.tau, proximal)), report_,
+  return with_section(section_of(part_at(*delta, request_.policy.tau, proximal)), report_,
                       std::move(out_));
 }
 

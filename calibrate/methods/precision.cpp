@@ -50,9 +50,10 @@ class FormatSearch {
   void find_costs(const std::vector<std::size_t>& samples);
   std::vector<Allocation> tried() const;
   std::vector<Policy> uniform() const;
-  Precision choose(const Split& split);
+  std::optional<Precision> choose(const Split& split);
   void measure(const Split& split, const Precision& chosen);
-  void report(const Precision& chosen);
+  void report_sensitivity(const Precision& chosen);
+  void report_savings(const Precision& chosen);
 
   const Evidence& evidence_;
   const PrecisionRequest& request_;
@@ -157,23 +158,21 @@ std::vector<Policy> FormatSearch::uniform() const {
   return out;
 }
 
-Precision FormatSearch::choose(const Split& split) {
+/// The smallest size that saves, and keeps the score there and at every larger one.
+std::optional<Precision> FormatSearch::choose(const Split& split) {
   const auto candidates = tried();
   std::vector<Policy> policies;
   for (const Allocation& one : candidates) policies.push_back(policy_of(part_of(one.formats)));
   const Verdict verdict(evidence_, run_, policies, split.choice, Measure::both);
   const double full = verdict.full_score().mean;
-  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
   Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
                   fixed_text(full, 3), ")"),
               {"size", "score", "KL", "KL expected", "formats"},
               {}};
-  std::vector<double> scores;
   json curve = json::array();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Estimate score = verdict.score(i);
-    scores.push_back(score.mean);
     std::vector<double> kls;
     for (const Trial& trial : verdict.trials(i)) kls.push_back(divergence_of(trial));
     const double kl = mean_of(kls);
@@ -192,15 +191,13 @@ Precision FormatSearch::choose(const Split& split) {
   }
   report_["curve"] = curve;
   report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = tolerance;
-  const auto chosen =
-      request_.size ? std::optional<std::size_t>(0) : choose_threshold(scores, full, tolerance);
+  report_["tolerance"] = request_.tolerance;
+  const auto chosen = request_.size
+                          ? std::optional<std::size_t>(0)
+                          : verdict.least_that_holds(request_.tolerance, 0, candidates.size());
   if (chosen) table.rows[*chosen].front() += " *";
   out_.tables.push_back(std::move(table));
-  if (!chosen) {
-    out_.notes.push_back("no size stays within the tolerance: everything stays in 16 bits");
-    return part_of(std::vector<KvFormat>(items_.size(), KvFormat::f16));
-  }
+  if (!chosen) return std::nullopt;
   report_["size"] = candidates[*chosen].size;
   return part_of(candidates[*chosen].formats);
 }
@@ -229,7 +226,7 @@ void FormatSearch::measure(const Split& split, const Precision& chosen) {
   note_precision(evidence_, split, verdict, 0, out_);
 }
 
-void FormatSearch::report(const Precision& chosen) {
+void FormatSearch::report_sensitivity(const Precision& chosen) {
   json sensitivity = {{"formats", json::array()}, {"items", json::array()}};
   for (const KvFormat format : formats_) sensitivity["formats"].push_back(word_of(format));
   Table table{
@@ -260,7 +257,9 @@ void FormatSearch::report(const Precision& chosen) {
   }
   report_["sensitivity"] = std::move(sensitivity);
   out_.tables.insert(out_.tables.begin(), std::move(table));
+}
 
+void FormatSearch::report_savings(const Precision& chosen) {
   json savings = json::array();
   Table lengths{"Precision: savings", {"tokens", "KV ratio", "full MiB", "kept MiB"}, {}};
   for (const auto length : evidence_.lengths()) {
@@ -297,12 +296,14 @@ Calibrated FormatSearch::calibrate() {
   list_items();
   const auto looked_at = sensitivity_samples(split.choice);
   find_costs(looked_at);
-  const Precision chosen = choose(split);
-  measure(split, chosen);
-  report(chosen);
+  const std::optional<Precision> chosen = choose(split);
+  if (chosen) measure(split, *chosen);
+  report_sensitivity(chosen.value_or(part_of(std::vector<KvFormat>(items_.size(), KvFormat::f16))));
+  if (!chosen) return without_policy(method::kPrecision, std::move(out_));
+  report_savings(*chosen);
   report_["sensitivity"]["samples"] = looked_at.size();
   report_["samples"] = split.choice.size();
-  return with_section(section_of(chosen), report_, std::move(out_));
+  return with_section(section_of(*chosen), report_, std::move(out_));
 }
 
 /// The method's options.

@@ -16,8 +16,8 @@ struct PrecisionRequest {
   /// What may be chosen beside 16 bits, and whether layers, and keys and values, may differ.
   FormatsTaken taken = {{KvFormat::q8_0, KvFormat::int4, KvFormat::int2}, true, true};
   std::optional<double> size;  // at most this share of the bytes at 16 bits; else searched for
-  std::optional<double> tolerance;
-  std::size_t texts = 4;  // on so many samples each layer is tried by itself
+  double tolerance = 0;        // share of the score that may be lost
+  std::size_t texts = 4;       // on so many samples each layer is tried by itself
 };
 
 /// Formats of all layers, and the KL divergence that they are expected to cost.

@@ -50,7 +50,8 @@ RunTrials Rehearsal::trials() {
     }
     if (!round.samples.empty()) rounds_.push_back(std::move(round));
     return std::vector<std::vector<Trial>>(
-        policies.size(), std::vector<Trial>(samples.size(), Trial{.score = 1, .kl = 0}));
+        policies.size(),
+        std::vector<Trial>(samples.size(), Trial{.score = 1, .kl = 0, .kept_share = 0}));
   };
 }
 

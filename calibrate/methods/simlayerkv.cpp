@@ -62,7 +62,7 @@ class Thresholding {
   }
 
   void collect();
-  double choose(const Split& split);
+  std::optional<double> choose(const Split& split);
   void measure(const Split& split, double threshold);
   void report(double threshold);
 
@@ -93,7 +93,7 @@ void Thresholding::collect() {
                   evidence_.request().force, out_);
 }
 
-double Thresholding::choose(const Split& split) {
+std::optional<double> Thresholding::choose(const Split& split) {
   std::vector<double> thresholds;
   if (request_.threshold) {
     thresholds = {*request_.threshold};
@@ -106,20 +106,18 @@ double Thresholding::choose(const Split& split) {
   for (const double threshold : thresholds) policies.push_back(policy_of(part_at(threshold)));
   Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  const double full = verdict.full_score().mean;
-  const double tolerance = request_.tolerance.value_or(default_tolerance(verdict.samples().size()));
-
-  std::vector<double> scores;
+  const auto chosen = request_.threshold
+                          ? std::optional<std::size_t>(0)
+                          : verdict.least_that_holds(request_.tolerance, 0, thresholds.size());
   json curve = json::array();
   const std::int64_t length = evidence_.lengths().back();
   Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
-                  fixed_text(full, 3), ")"),
+                  fixed_text(verdict.full_score().mean, 3), ")"),
               {"threshold", "score", "lazy layers", str("KV ratio at ", length)},
               {}};
   for (std::size_t i = 0; i < thresholds.size(); ++i) {
     const Estimate score = verdict.score(i);
-    scores.push_back(score.mean);
     const double lazy = lazy_layers_at(thresholds[i]);
     const double ratio = savings_at(thresholds[i], length).kv_ratio;
     json point = estimate_json(score);
@@ -129,20 +127,15 @@ double Thresholding::choose(const Split& split) {
                   {"lazy_layers", lazy},
                   {"kv_ratio", ratio}});
     curve.push_back(point);
-    table.rows.push_back({fixed_text(thresholds[i], 5), estimate_text(score), fixed_text(lazy, 1),
-                          fixed_text(ratio, 2)});
+    const bool starred = !request_.threshold && chosen == i;
+    table.rows.push_back({fixed_text(thresholds[i], 5) + (starred ? " *" : ""),
+                          estimate_text(score), fixed_text(lazy, 1), fixed_text(ratio, 2)});
   }
   report_["curve"] = curve;
   report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = tolerance;
+  report_["tolerance"] = request_.tolerance;
   out_.tables.push_back(std::move(table));
-  if (request_.threshold) return *request_.threshold;
-  const auto chosen = choose_threshold(scores, full, tolerance);
-  if (!chosen) {
-    out_.notes.push_back("no candidate stays within the tolerance: no layer is trimmed");
-    return 1;
-  }
-  out_.tables.back().rows[*chosen].front() += " *";
+  if (!chosen) return std::nullopt;
   return thresholds[*chosen];
 }
 
@@ -233,7 +226,7 @@ void Thresholding::report(double threshold) {
 
 Calibrated Thresholding::calibrate() {
   collect();
-  double threshold = request_.threshold.value_or(SimLayerKv{}.threshold);
+  std::optional<double> threshold = request_.threshold.value_or(SimLayerKv{}.threshold);
   if (run_) {
     const auto answered = evidence_.answered(sighted_.positions);
     require_samples(evidence_.count(answered), "with answers and more tokens than are kept",
@@ -243,13 +236,14 @@ Calibrated Thresholding::calibrate() {
         read_masses(evidence_.profile(), evidence_.apart_from(split.held_out, sighted_.positions),
                     request_.policy);
     threshold = choose(split);
-    measure(split, threshold);
+    if (!threshold) return without_policy(method::kSimLayerKv, std::move(out_));
+    measure(split, *threshold);
   } else {
     out_.notes.push_back(str("without --model nothing was tried: what the threshold of ",
-                             fixed_text(threshold, 2), " costs is unknown"));
+                             fixed_text(*threshold, 2), " costs is unknown"));
   }
-  report(threshold);
-  return with_section(section_of(part_at(threshold)), report_, std::move(out_));
+  report(*threshold);
+  return with_section(section_of(part_at(*threshold)), report_, std::move(out_));
 }
 
 /// The method's options.

@@ -14,8 +14,7 @@ namespace kvatlas::calibrate {
 struct SimLayerRequest {
   SimLayerKv policy;                // its threshold is not read
   std::optional<double> threshold;  // if not given, trials find it; without a model the published
-  std::optional<double> tolerance;  // share of the score that may be lost; by default
-                                    // the greater of 0.01 and one sample
+  double tolerance = 0;             // share of the score that may be lost
   double static_share = 0.5;  // share of samples from which a layer is lazy in the static view
   bool fixed = false;         // makes the static view the policy
 };

@@ -25,8 +25,8 @@ struct Request {
   bool force = false;  // calibrate where too little or too poor evidence is refused
 };
 
-/// A method's section of the policy document (policy.hpp), its tables, and what a user should know,
-/// a sentence each.
+/// A method's section of the policy document (null if no policy saves and keeps the score), its
+/// tables, and what a user should know, a sentence each.
 struct Calibrated {
   nlohmann::json section = nlohmann::json::object();
   std::vector<Table> tables;

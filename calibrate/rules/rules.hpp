@@ -94,8 +94,6 @@ LayerFlags opposite_layers(std::span<const double> layer_masses, const LayerFlag
 /// largest.
 std::optional<std::size_t> choose_threshold(std::span<const double> scores, double full,
                                             double tolerance);
-/// max(1 point, one sample).
-double default_tolerance(std::size_t n_samples);
 
 /// Bytes of a KV cache at 16 bits, and at 4 bits with a 16-bit scale and minimum per 32 values.
 struct CacheShape {

@@ -85,10 +85,6 @@ std::optional<std::size_t> choose_threshold(std::span<const double> scores, doub
   return chosen;
 }
 
-double default_tolerance(std::size_t n_samples) {
-  return std::max(0.01, n_samples > 0 ? 1 / static_cast<double>(n_samples) : 1.0);
-}
-
 double CacheShape::share(std::int64_t layer) const {
   if (values.empty()) return 1;
   return static_cast<double>(values.at(layer)) / static_cast<double>(2 * kv_heads * head_dim);

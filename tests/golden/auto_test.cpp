@@ -99,9 +99,10 @@ TEST_F(Auto, FindsTheSamePolicyAgainAlsoAfterAnInterruption) {
 TEST_F(Auto, AMethodGoesOnAfterAnInterruption) {
   const auto calibrate = [&](const char* name, const std::vector<std::string>& more,
                              const RunHow& how = {}) {
-    std::vector<std::string> words = {"calibrate", "lagkv",  "--model", demo_model(), "-p",
-                                      profile(),   "--lags", "32,64",   "--new",      "8",
-                                      "--ratios",  "1/4",    "-o",      path(name)};
+    std::vector<std::string> words = {"calibrate", "lagkv",  "--model",       demo_model(), "-p",
+                                      profile(),   "--lags", "32,64",         "--new",      "8",
+                                      "--ratios",  "1/4",    "--compression", "0.5",        "-o",
+                                      path(name)};
     words.insert(words.end(), more.begin(), more.end());
     return run_kvatlas(words, how);
   };

@@ -71,7 +71,7 @@ void draw_scores(const ScoreCurve& curve, double left, double right, Chart& char
   const double full = curve.full.mean;
   if (!std::isnan(full)) {
     chart.lines.push_back({"full cache", {{left, full}, {right, full}}, Emphasis::reference});
-    if (!std::isnan(curve.tolerance))
+    if (curve.tolerance > 0)
       chart.bands.push_back({"tolerance",
                              {{left, full, {}, full - curve.tolerance, full},
                               {right, full, {}, full - curve.tolerance, full}}});

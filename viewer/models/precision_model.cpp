@@ -186,7 +186,7 @@ std::string point_text(const PrecisionModel::Point& point) {
 void draw_full(const PrecisionModel& model, Chart& chart) {
   const double full = model.full.mean;
   if (std::isnan(full)) return;
-  if (!std::isnan(model.tolerance))
+  if (model.tolerance > 0)
     chart.bands.push_back({"tolerance",
                            {{0, full, {}, full - model.tolerance, full},
                             {1, full, {}, full - model.tolerance, full}}});

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/exit_codes.hpp"
 #include "base/str.hpp"
 #include "calibrate/methods/commands.hpp"
 #include "calibrate/policy/method.hpp"
@@ -139,7 +140,8 @@ class CommandWithTrials : public Command {
       std::vector<std::vector<Trial>> out;
       for (const Policy& policy : policies)
         out.emplace_back(samples.size(), Trial{.score = score(policy),
-                                               .digits = data::DigitScores{0.1, score(policy)}});
+                                               .digits = data::DigitScores{0.1, score(policy)},
+                                               .kept_share = policy.parts.empty() ? 1 : 0.5});
       return out;
     };
     add_calibrate_command(
@@ -179,6 +181,28 @@ TEST_F(CommandWithTrials, KnowsBeforehandWhatItWillAskFor) {
   }));
 }
 
+TEST_F(CommandWithTrials, WhatKeepsNoScoreIsInNoDocument) {
+  const auto loses = [](const Policy& policy) { return policy.parts.empty() ? 1.0 : 0.75; };
+  // The threshold and DynamicKV's budget are asked for.
+  run(all({}), loses);
+  std::vector<std::string> names;
+  for (const auto& [name, section] : read_document(output()).sections.items())
+    names.push_back(name);
+  EXPECT_THAT(names, testing::ElementsAre("dynamickv", "simlayerkv"));
+  run(all({"--force", "--tolerance", "0.25"}), loses);
+  EXPECT_EQ(read_document(output()).sections.size(), 6u);
+
+  std::filesystem::remove(output());
+  try {
+    run({"simlayerkv", "--recent", "64"}, loses);
+    ADD_FAILURE() << "no exit status";
+  } catch (const CLI::RuntimeError& end) {
+    EXPECT_EQ(end.get_exit_code(), kExitNotMet);
+  }
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  EXPECT_FALSE(std::filesystem::exists(trials_beside(output())));
+}
+
 TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
   auto words = all({});
   std::replace(words.begin(), words.end(), std::string("112"), std::string("100"));
@@ -203,6 +227,10 @@ TEST_F(CommandWithTrials, TriesTheProfilesOwnSettings) {
 
 TEST_F(CommandWithTrials, GoesOnAfterALaterMethodHasEnded) {
   const auto works = [](const Policy& policy) { return policy.parts.empty() ? 1.0 : 0.75; };
+  const auto all = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--tolerance", "0.25"});
+    return Command::all(more);
+  };
   run(all({}), works);
   const std::string whole = text_of(output());
   const int calls = std::exchange(calls_, 0);

@@ -98,13 +98,6 @@ TEST(ChooseThreshold, NoLuckyDip) {
   EXPECT_THAT(choose_threshold(std::vector<double>{0.7 + 0.2, 1}, 1, 0.1), Optional(Eq(0u)));
 }
 
-TEST(ChooseThreshold, DefaultToleranceIsAPointOrASample) {
-  EXPECT_DOUBLE_EQ(default_tolerance(20), 0.05);
-  EXPECT_DOUBLE_EQ(default_tolerance(1000), 0.01);
-  EXPECT_EQ(default_tolerance(1), 1);
-  EXPECT_EQ(default_tolerance(0), 1);
-}
-
 TEST(LayerSavings, InLayersAndBytes) {
   const CacheShape shape{30, 3, 64};
   EXPECT_DOUBLE_EQ(shape.bytes_per_token(), 2 * 2 * 30 * 3 * 64);
