@@ -139,7 +139,9 @@ void generate(const capture::RunOptions& options, bool as_json) {
               << rounded(static_cast<double>(new_tokens) / decode_seconds) << " a second)";
   std::cerr << '\n';
   if (!as_json)
-    say_next({{str("kvatlas profile ", model_words(options), " -o p.h5"), "what it attends to"}});
+    say_next({{str("kvatlas profile ", model_words(options),
+                   options.chat == "none" ? "" : " --chat " + options.chat, " -o p.h5"),
+               "what it attends to"}});
 }
 
 }  // namespace

@@ -244,6 +244,7 @@ void run_ranks(ProfileRequest command, capture::Ranks& ranks) {
   const ProfilePlan plan = make_plan(command, *model, prompts);
   const bool leads = ranks.rank() == 0;
   if (leads) print_plan(plan, *model, capture::estimate(plan, *model), ranks.size());
+  if (leads && !command.run.has_own_prompts()) capture::note_bare_prompts(command.run.chat, *model);
   const bool all_is_standard =
       !command.run.has_own_prompts() && command.prompts.tasks.empty() && !command.prompts.quick;
   if (leads && all_is_standard && !command.resume)
@@ -299,12 +300,13 @@ void add_profile_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  kvatlas profile --model SmolLM2.gguf -o p.h5\n"
+      "  kvatlas profile --model SmolLM2-Instruct.gguf --chat auto -o p.h5\n"
       "  kvatlas profile --model SmolLM2.gguf --task needle --task passkey:digits=64 \\\n"
       "      --lengths 1024,4096 --seeds 5 -o needle.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl --memory-budget 6GiB -o p.h5\n"
       "  kvatlas profile --model ./Llama-3.1-8B --prompts mine.jsonl -o p.h5 --resume");
-  lead_with(*command,
-            {"--model", "--output", "--prompts", "--task", "--lengths", "--memory-budget"});
+  lead_with(*command, {"--model", "--output", "--prompts", "--task", "--lengths", "--chat",
+                       "--memory-budget"});
   command->callback([options] { capture::take_profile(*options); });
 }
 

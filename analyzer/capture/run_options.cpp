@@ -40,10 +40,20 @@ std::vector<data::Prompt> collect_prompts(const RunOptions& options) {
 void add_model_options(CLI::App& command, RunOptions& options) {
   kvatlas::add_model_options(command, static_cast<ModelOptions&>(options))->required();
   add_option(command, "--chat", options.chat, "FORMAT",
-             "write each text prompt as a user's message: auto (the model's own chat template), or "
-             "a format: " +
+             "write each text prompt as a user's message: auto (the model's own chat template: "
+             "right for a model that is served in chats), or a format, of which none is the bare "
+             "text: " +
                  join(model::Chat::format_names()))
       ->capture_default_str();
+}
+
+void note_bare_prompts(const std::string& chat, const model::ModelFile& model) {
+  static bool said = false;  // a search profiles first, and tries policies then
+  const bool bare = chat == "none" && model.tokenizer() && model.tokenizer()->chat_template();
+  if (!bare || std::exchange(said, true)) return;
+  std::cerr << "kvatlas: note: the model has a chat template, and generated prompts are put to it "
+               "as bare text: in a chat its layers attend otherwise, and policies lose otherwise "
+               "('--chat auto' of profile, evaluate and check writes them as a user's message)\n";
 }
 
 void add_prompt_options(CLI::App& command, RunOptions& options) {

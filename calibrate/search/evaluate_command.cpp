@@ -231,13 +231,15 @@ void add_evaluate_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy policy.json --task needle --lengths 2048\n"
+      "  kvatlas evaluate --model SmolLM2-Instruct.gguf --chat auto --policy policy.json\n"
       "  kvatlas evaluate --model SmolLM2.gguf --policy simlayerkv:threshold=0.9,recent=256 \\\n"
       "      --against streaming:recent=256,lagkv:lag=128,ratio=1/4 --task passkey --seeds 10\n"
       "  kvatlas evaluate --model ./Llama-3.1-8B --policy policy.json --as vllm --prompts "
       "qa.jsonl");
-  lead_with(*command,
-            {"--model", "--policy", "--against", "--prompts", "--task", "--lengths", "--as"},
-            "Policies:\n" + policy_help());
+  lead_with(
+      *command,
+      {"--model", "--policy", "--against", "--prompts", "--task", "--lengths", "--chat", "--as"},
+      "Policies:\n" + policy_help());
   command->callback([options] { run_evaluate(*options); });
 }
 

@@ -234,6 +234,7 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
   gather_policies(request, out);
   const bool generated = !request.run.has_own_prompts();
   if (generated) {
+    capture::note_bare_prompts(request.run.chat, *out.model);
     if (request.prompts.tasks.empty()) request.prompts.tasks = {"needle", "passkey"};
     if (request.prompts.lengths.empty() && !request.prompts.quick) request.prompts.lengths = {1024};
   }

@@ -20,6 +20,7 @@ namespace {
 using namespace testing_support;
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kExamples =
     "Question: What country is Cairo in?\nType: Location\nQuestion: Who discovered penicillin?\n"
@@ -218,6 +219,46 @@ TEST_F(Scoring, TheCacheIsCutBehindTheContextThatTurnsShare) {
       EXPECT_EQ(turns[0], apart[0]);
     }
   }
+}
+
+TEST_F(Scoring, GeneratedPromptsOutsideAChatAreNoted) {
+  const std::string note = "note: the model has a chat template, and generated prompts are put to";
+  const std::string own = folder_.write("own.jsonl", questions()).string();
+  const auto said = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), {"--model", demo_model()});
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished done = run_kvatlas(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+    return done.err;
+  };
+  const std::vector<std::string> needles = {"--task",   "needle", "--lengths", "300",
+                                            "--depths", "0.5",    "--new",     "1"};
+  std::vector<std::string> profile = {"profile", "-o", path("p.h5"), "--seeds", "5"};
+  std::vector<std::string> evaluate = {"evaluate", "--time-steps", "0"};
+  for (auto* words : {&profile, &evaluate}) {
+    const std::vector<std::string> plan =
+        words == &profile ? std::vector<std::string>{"--dry-run"} : std::vector<std::string>{};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.end(), plan.begin(), plan.end());
+      return said(*words, more);
+    };
+    auto chatted = needles;
+    chatted.insert(chatted.end(), {"--chat", "auto"});
+    EXPECT_THAT(with(needles), HasSubstr(note));
+    EXPECT_THAT(with(chatted), Not(HasSubstr(note)));
+    EXPECT_THAT(with({"--prompts", own, "--new", "1"}), Not(HasSubstr(note)));
+  }
+  // A calibration takes the prompts from the profile.
+  const auto searched = [&](const std::string& chat) {
+    auto words = needles;
+    words.insert(words.end(), {"--chat", chat, "--force"});
+    said(profile, words);
+    return said({"calibrate", "auto", "-p", path("p.h5"), "--context", "300", "--kv-saving", "0.2",
+                 "--dry-run"},
+                {});
+  };
+  EXPECT_THAT(searched("none"), HasSubstr(note));
+  EXPECT_THAT(searched("auto"), Not(HasSubstr(note)));
 }
 
 TEST_F(Scoring, GeneratedPromptsAreOfAsManyTextsAsDepths) {
