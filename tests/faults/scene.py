@@ -242,6 +242,6 @@ class DemoScene(Scene):
         script.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{demo}' --program '{self.program}' \"$@\"\n")
         script.chmod(0o755)
         self.steps, self.program = self.program, script
-        job = Job("demo", ["-m", str(self.model)], "demo", False)
+        job = Job("demo", ["-m", str(self.model), "--force"], "demo", False)
         self.make_reference(job)
         return {job.name: job}

@@ -154,7 +154,7 @@ class Wheel(unittest.TestCase):
 
     def test_demo_goes_from_the_card_to_the_report(self):
         """On the tiny model, whose policies mean nothing; tests/interop/test_wheel.py runs the demo's own."""
-        done = self.kvatlas("demo", "--model", "M", "-o", "shown")
+        done = self.kvatlas("demo", "--model", "M", "-o", "shown", "--force")
         self.assertEqual(done.returncode, 0, done.stderr)
         shown = self.folder / "shown"
         for name in ("model.txt", "profile.txt", "calibration.txt", "evaluation.txt", "report.html"):
