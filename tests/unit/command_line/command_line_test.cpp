@@ -501,7 +501,7 @@ TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
   const auto all = run_kvatlas({"profile", "--help-all"}).out;
   EXPECT_THAT(help, AllOf(HasSubstr("\nWhat most runs need (--help-all shows all "),
                           HasSubstr("\n  -m,--model "), HasSubstr("\nExamples:\n"),
-                          Not(HasSubstr("--js-rows"))));
+                          HasSubstr(" --chat auto "), Not(HasSubstr("--js-rows"))));
   EXPECT_THAT(
       all, AllOf(HasSubstr("\n  -m,--model "), HasSubstr("--js-rows"), HasSubstr("\nExamples:\n")));
   const auto options = [](const std::string& text) {
@@ -509,7 +509,7 @@ TEST_F(CommandLine, HelpBeginsWithWhatMostRunsNeed) {
     for (auto at = text.find("\n  -"); at != text.npos; at = text.find("\n  -", at + 1)) ++count;
     return count;
   };
-  EXPECT_EQ(options(help), 6u);
+  EXPECT_EQ(options(help), 7u);
   EXPECT_THAT(help, HasSubstr("all " + std::to_string(options(all)) + " options"));
   // The policies are listed where all is.
   EXPECT_THAT(run_kvatlas({"evaluate", "--help"}).out, Not(HasSubstr("adakv")));
