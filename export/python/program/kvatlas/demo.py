@@ -67,7 +67,7 @@ def steps(model: str, folder: pathlib.Path, force: bool = False) -> list[Step]:
         Step(
             "all policies, and some of other papers, on texts that calibration has not seen",
             ("evaluate", "--model", model, "--policy", calibrated, "--against", AGAINST, *PROMPTS)
-            + ("--seeds", str(FRESH), "--seed", "1000", "--time-steps", "0", "--json", "-o", policy),
+            + ("--seeds", str(FRESH), "--seed", "1000", "--json", "-o", policy),
             "evaluation.json",
             shown=False,
         ),
