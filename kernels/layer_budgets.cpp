@@ -41,15 +41,13 @@ std::vector<std::int64_t> share_out(std::span<const std::int64_t> counts, std::i
   return out;
 }
 
-}  // namespace
-
-LayerBudgets layer_budgets(std::span<const std::int64_t> counts, std::int64_t base,
-                           std::int64_t n_positions, double r_max) {
+/// Budgets of the layers that the counts are of, whose sum before the cap is `total`.
+LayerBudgets budgets_of(std::span<const std::int64_t> counts, std::int64_t total, std::int64_t base,
+                        std::int64_t n_positions, double r_max) {
   if (counts.empty() || base < 0 || n_positions < 0 || !(r_max >= 1))
     fail(ErrorCode::usage, "layer budgets need layers, a budget and r_max of at least 1");
   const std::int64_t most = *std::max_element(counts.begin(), counts.end());
   const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  const std::int64_t total = base * std::ssize(counts);
   const auto cap = static_cast<std::int64_t>(
       std::min(static_cast<double>(n_positions), static_cast<double>(base) * r_max));
   constexpr double kMost = 9e18;  // of a product of the integers below
@@ -65,19 +63,29 @@ LayerBudgets layer_budgets(std::span<const std::int64_t> counts, std::int64_t ba
   return out;
 }
 
+}  // namespace
+
+LayerBudgets layer_budgets(std::span<const std::int64_t> counts, std::int64_t base,
+                           std::int64_t n_positions, double r_max) {
+  return budgets_of(counts, base * std::ssize(counts), base, n_positions, r_max);
+}
+
 LayerBudgets progressive_budgets(const CountsOfLowest& counts_of, std::int64_t n_layers,
                                  std::int64_t update, std::int64_t base, std::int64_t n_positions,
                                  double r_max) {
   if (update < 0)
     fail(ErrorCode::usage, "an update after every ", update,
          " layers: give 1 or more, or 0 for none");
-  LayerBudgets out = layer_budgets(counts_of(n_layers), base, n_positions, r_max);
+  const auto after = [&](std::int64_t layers) {
+    return budgets_of(counts_of(layers), base * n_layers, base, n_positions, r_max);
+  };
+  LayerBudgets out = after(n_layers);
   const auto lower = [](std::vector<std::int64_t>& budgets, const std::vector<std::int64_t>& to) {
     for (std::size_t layer = 0; layer < to.size(); ++layer)
       budgets[layer] = std::min(budgets[layer], to[layer]);
   };
   for (std::int64_t layers = update; update > 0 && layers < n_layers; layers += update) {
-    const LayerBudgets early = layer_budgets(counts_of(layers), base, n_positions, r_max);
+    const LayerBudgets early = after(layers);
     lower(out.raw, early.raw);
     lower(out.scaled, early.scaled);
     lower(out.exact, early.exact);

@@ -26,9 +26,10 @@ LayerBudgets layer_budgets(std::span<const std::int64_t> counts, std::int64_t ba
 /// The same counts over so many of the lowest layers alone.
 using CountsOfLowest = std::function<std::vector<std::int64_t>(std::int64_t layers)>;
 
-/// Budgets of progressive updates. After every `update` layers, and after the last layer, budgets
-/// are computed over the layers so far as if there were no others. A layer keeps the least of its
-/// budgets, for what an update drops is gone. With update 0 there is the one after the last layer.
+/// Budgets of progressive updates (docs/dynamickv.md). After every `update` layers, and after the
+/// last layer, the layers so far are given budgets whose sum is that of all layers, base *
+/// n_layers, as far as the cap lets them. A layer keeps the least of its budgets, for what an
+/// update drops is gone. With update 0 there is the one after the last layer.
 LayerBudgets progressive_budgets(const CountsOfLowest& counts_of, std::int64_t n_layers,
                                  std::int64_t update, std::int64_t base, std::int64_t n_positions,
                                  double r_max = 10);

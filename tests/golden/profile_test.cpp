@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/layer_budgets.hpp"
+#include "tests/support/dynamickv_paper.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_bytes.hpp"
 #include "tests/support/run_program.hpp"
@@ -249,6 +251,24 @@ TEST_P(GoldenProfile, HasWindowScoresCountsAndBudgets) {
       EXPECT_EQ(budgets.exact, expected(group + "exact").integers()) << group;
     }
   }
+}
+
+/// Window scores of all layers of the demo model: budgets by the paper's algorithm, told plainly.
+TEST_P(GoldenProfile, GivesTheBudgetsOfProgressiveUpdates) {
+  const std::int64_t kind = on_axis("window_kind", "window=16,kernel=7,pooling=avg");
+  DynamicKvInput in{{}, kHeads, tokens() - kWindow, 256 - kWindow, 10, 4};
+  for (std::int64_t l = 0; l < kLayers; ++l)
+    in.scores.push_back(values<float>(name::kWindowScores, {kind, l}));
+  const auto budgets =
+      kernels::progressive_budgets([&](std::int64_t layers) { return paper_counts(in, layers); },
+                                   kLayers, in.update, in.base, in.positions, in.r_max);
+  EXPECT_EQ(budgets.scaled, paper_lengths(in));
+  // No early update cuts below what the last one leaves, so that the sum is as with one update: of
+  // 7200 tokens rounding loses a few.
+  const std::string once = "dynamickv_wt256_ws16_k7_avg_rmax10/";
+  EXPECT_EQ(budgets.scaled, expected(once + "scaled").integers());
+  EXPECT_EQ(budgets.exact, expected(once + "exact").integers());
+  EXPECT_GE(std::accumulate(budgets.scaled.begin(), budgets.scaled.end(), std::int64_t{0}), 7183);
 }
 
 TEST_P(GoldenProfile, HasColumnSumsAndMaps) {

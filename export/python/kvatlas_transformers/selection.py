@@ -76,13 +76,13 @@ def counts_of_best(scores: torch.Tensor, count: int, safe: int) -> list[int]:
     return top_counts(list(guarded), count)
 
 
-def layer_budgets(counts: list[int], base: int, positions: int, r_max: float) -> list[int]:
-    """How many tokens each layer keeps under DynamicKV, without the window, by how many of the largest scores lie in
-    it. No layer keeps more than the cap, and what that cuts off goes to the others: the sum is base * layers, or less
-    if every layer is at the cap."""
+def layer_budgets(counts: list[int], base: int, positions: int, r_max: float, layers: int) -> list[int]:
+    """How many tokens each of the lowest layers keeps under DynamicKV, without the window, by how many of the largest
+    scores lie in it. No layer keeps more than the cap, and what that cuts off goes to the others: the sum is base *
+    `layers`, the number of all layers, or less if every layer with counts is at the cap."""
     cap = int(min(positions, base * r_max))
     budgets = [cap] * len(counts)
-    below, total = list(range(len(counts))), base * len(counts)
+    below, total = list(range(len(counts))), base * layers
     while True:
         weights = [counts[layer] for layer in below]
         if sum(weights) == 0:  # layers without any score share alike
@@ -104,12 +104,12 @@ def layer_budgets(counts: list[int], base: int, positions: int, r_max: float) ->
 
 def dynamic_budgets(scores: list[torch.Tensor], base: int, r_max: float, update: int) -> list[int]:
     """DynamicKV's budgets, [layer], by the scores [layer] of [heads, positions]. After every `update` layers and after
-    the last they are computed over the layers so far, and a layer keeps the least of its own."""
+    the last, the layers so far share what all layers may keep, and a layer keeps the least of its own budgets."""
     heads, positions = scores[0].shape
     budgets = [positions] * len(scores)
     for layers in {*range(update or len(scores), len(scores), update or 1), len(scores)}:
         counts = top_counts(scores[:layers], min(base, positions) * heads * layers)
-        for layer, budget in enumerate(layer_budgets(counts, base, positions, r_max)):
+        for layer, budget in enumerate(layer_budgets(counts, base, positions, r_max, len(scores))):
             budgets[layer] = min(budgets[layer], budget)
     return budgets
 

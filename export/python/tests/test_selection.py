@@ -3,6 +3,7 @@
 
 import math
 import unittest
+from fractions import Fraction
 
 import torch
 
@@ -10,6 +11,39 @@ import small_support  # finds the package  # noqa: F401
 from kvatlas_transformers import selection
 from kvatlas_transformers.precision import stored
 from kvatlas_transformers.rows import Rows
+
+
+def buffered_lengths(scores, base, r_max, update):
+    """DynamicKV's Algorithm 1 from its paper, told plainly: what the buffers hold that each update cuts. The budgets
+    of an update are shared out one by one instead of rounded down (docs/dynamickv.md)."""
+    layers, (heads, positions) = len(scores), scores[0].shape
+    most = int(min(base * r_max, positions))
+    buffers = []
+    for number, of_layer in enumerate(scores, 1):
+        buffers.append(most)
+        if number != layers and (update == 0 or number % update):
+            continue
+        ranked = sorted((-value, i) for i, layer in enumerate(scores[:number]) for value in layer.flatten().tolist())
+        counts = [0] * number
+        for _, layer in ranked[: base * heads * number]:
+            counts[layer] += 1
+        full = []  # layers at the cap
+        while True:
+            left = base * layers - most * len(full)
+            others = [i for i in range(number) if i not in full]
+            weight = sum(counts[i] for i in others)
+            weights = {i: counts[i] if weight else 1 for i in others}
+            shares = {i: Fraction(left * weights[i], sum(weights.values())) for i in others}
+            above = [i for i in others if shares[i] > most]
+            if not above:
+                break
+            full += above
+        budgets = {**{i: most for i in full}, **{i: int(share) for i, share in shares.items()}}
+        by_remainder = sorted(others, key=lambda i: (int(shares[i]) - shares[i], i))
+        for i in by_remainder[: base * layers - sum(budgets.values())] if others else []:
+            budgets[i] += 1
+        buffers = [min(held, budgets[i]) for i, held in enumerate(buffers)]
+    return buffers
 
 
 class Selection(unittest.TestCase):
@@ -41,14 +75,14 @@ class Selection(unittest.TestCase):
         self.assertEqual(selection.top_counts(scores, 3), [2, 1])  # of three equal scores the lower layer's
         self.assertEqual(selection.top_counts(scores, 4), [2, 2])
         self.assertEqual(selection.top_counts(scores, 6), [3, 3])
-        self.assertEqual(selection.layer_budgets([5, 3, 1], 1, 10, 10), [2, 1, 0])  # of three heads
-        self.assertEqual(selection.layer_budgets([8, 8, 2], 2, 10, 10), [3, 3, 0])
-        self.assertEqual(selection.layer_budgets([30, 30, 30], 10, 10, 10), [10, 10, 10])
+        self.assertEqual(selection.layer_budgets([5, 3, 1], 1, 10, 10, 3), [2, 1, 0])  # of three heads
+        self.assertEqual(selection.layer_budgets([8, 8, 2], 2, 10, 10, 3), [3, 3, 0])
+        self.assertEqual(selection.layer_budgets([30, 30, 30], 10, 10, 10, 3), [10, 10, 10])
         # The cap is int(4 * 1.25) = 5 tokens; the other layers share what it cuts off.
-        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 10), [7, 3, 2])
-        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 1.25), [5, 4, 3])
-        self.assertEqual(selection.layer_budgets([12, 11, 1], 4, 100, 1.25), [5, 5, 2])
-        self.assertEqual(selection.layer_budgets([24, 0, 0], 4, 100, 1.25), [5, 4, 3])
+        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 10, 3), [7, 3, 2])
+        self.assertEqual(selection.layer_budgets([13, 7, 4], 4, 100, 1.25, 3), [5, 4, 3])
+        self.assertEqual(selection.layer_budgets([12, 11, 1], 4, 100, 1.25, 3), [5, 5, 2])
+        self.assertEqual(selection.layer_budgets([24, 0, 0], 4, 100, 1.25, 3), [5, 4, 3])
         self.assertEqual(selection.pyramid_budgets(100, 3), [195, 100, 5])
         self.assertEqual(sum(selection.pyramid_budgets(33, 7)), 33 * 7)
 
@@ -65,9 +99,9 @@ class Selection(unittest.TestCase):
         scores = [torch.tensor([row]) for row in rows]
         for update, expected in {
             0: [3, 1, 4, 0],
-            1: [2, 1, 2, 0],
+            1: [3, 1, 3, 0],
             2: [3, 1, 4, 0],
-            3: [3, 1, 2, 0],
+            3: [3, 1, 3, 0],
             4: [3, 1, 4, 0],
             9: [3, 1, 4, 0],
         }.items():
@@ -76,16 +110,15 @@ class Selection(unittest.TestCase):
         self.assertEqual(selection.dynamic_budgets(scores, 2, 1, 0), [2, 2, 2, 2])
         self.assertEqual(selection.dynamic_budgets(scores, 9, 1, 2), [5, 5, 5, 5])
         torch.manual_seed(3)
-        scores = [torch.rand(3, 20) * height for height in (1, 4, 2, 1, 3, 8, 1)]
-        once = selection.dynamic_budgets(scores, 6, 1.5, 0)
-        self.assertEqual(sum(once), 6 * 7)
-        self.assertEqual(max(once), 9)
-        for update in range(1, 7):
-            budgets = selection.dynamic_budgets(scores, 6, 1.5, update)
-            for layers in range(update, 7, update):
-                self.assertLessEqual(sum(budgets[:layers]), 6 * layers)
-            for least, budget in zip(budgets, once):
-                self.assertLessEqual(least, budget)
+        for heads, base, r_max in ((3, 6, 1.5), (1, 4, 10), (2, 9, 2)):
+            scores = [torch.rand(heads, 20) * height for height in (1, 4, 2, 1, 3, 8, 1)]
+            self.assertEqual(sum(selection.dynamic_budgets(scores, base, r_max, 0)), base * 7)
+            for update in range(8):
+                with self.subTest(heads=heads, update=update):
+                    self.assertEqual(
+                        selection.dynamic_budgets(scores, base, r_max, update),
+                        buffered_lengths(scores, base, r_max, update),
+                    )
 
     def test_lag_scores(self):
         torch.manual_seed(0)

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/window_scores.hpp"
+#include "tests/support/dynamickv_paper.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random.hpp"
 
@@ -34,54 +36,6 @@ std::vector<std::vector<float>> random_scores(testing_support::Random& random, s
       row.push_back(height * static_cast<float>(random.integer(1, 1000)));
   }
   return scores;
-}
-
-/// How many of the k largest lie in each of the lowest layers, by sorting all of them.
-Integers plain_counts(const std::vector<std::vector<float>>& scores, std::int64_t layers,
-                      std::int64_t k) {
-  std::vector<std::pair<float, std::int64_t>> all;
-  for (std::int64_t layer = 0; layer < layers; ++layer)
-    for (const float score : scores[layer]) all.emplace_back(-score, layer);
-  std::stable_sort(all.begin(), all.end());
-  Integers counts(static_cast<std::size_t>(layers), 0);
-  for (std::int64_t i = 0; i < k; ++i) ++counts[all[i].second];
-  return counts;
-}
-
-/// `exact` told another way: the layers with the largest counts are at the cap, and the fewest of
-/// them that leave the others, in proportion to their counts, within it.
-Integers plain_exact(const Integers& counts, std::int64_t base, std::int64_t cap) {
-  std::vector<std::size_t> order(counts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return counts[a] > counts[b]; });
-  Integers exact(counts.size(), cap);
-  for (std::size_t at_cap = 0; at_cap < order.size(); ++at_cap) {
-    const double left = static_cast<double>(base * std::ssize(counts)) -
-                        static_cast<double>(cap) * static_cast<double>(at_cap);
-    double weights = 0;
-    for (std::size_t i = at_cap; i < order.size(); ++i)
-      weights += static_cast<double>(counts[order[i]]);
-    const auto share = [&](std::size_t layer) {
-      return weights > 0 ? left * static_cast<double>(counts[layer]) / weights
-                         : left / static_cast<double>(order.size() - at_cap);
-    };
-    if (share(order[at_cap]) > static_cast<double>(cap) + 1e-9) continue;
-    std::vector<std::pair<double, std::size_t>> remainders;
-    double given = 0;
-    for (std::size_t i = at_cap; i < order.size(); ++i) {
-      const double whole = std::floor(share(order[i]) + 1e-9);
-      exact[order[i]] = static_cast<std::int64_t>(whole);
-      given += whole;
-      // Nine digits tell any two remainders of these small numbers apart, and no equal ones.
-      remainders.emplace_back(-std::round((share(order[i]) - whole) * 1e9), order[i]);
-    }
-    std::sort(remainders.begin(), remainders.end());
-    for (std::size_t i = 0; static_cast<double>(i) < left - given; ++i)
-      ++exact[remainders[i].second];
-    break;
-  }
-  return exact;
 }
 
 TEST(LayerBudgets, FollowsTheDefinitionByHand) {
@@ -136,14 +90,14 @@ TEST(LayerBudgets, KeepTheTotalAndTheCapAsAPlainReferenceHasThem) {
     const std::int64_t layers = random.integer(1, 9), heads = random.integer(1, 4);
     const std::int64_t positions = random.integer(2, 40), base = random.integer(1, positions - 1);
     const double r_max = 1 + 0.25 * static_cast<double>(random.integer(0, 12));
-    const auto scores = random_scores(random, layers, heads * positions);
-    const Integers counts = plain_counts(scores, layers, base * heads * layers);
+    const testing_support::DynamicKvInput in{
+        random_scores(random, layers, heads * positions), heads, positions, base, r_max, 0};
+    const Integers counts = paper_counts(in, layers);
     const auto budgets = layer_budgets(counts, base, positions, r_max);
-    const std::int64_t cap =
-        std::min(static_cast<std::int64_t>(static_cast<double>(base) * r_max), positions);
+    const std::int64_t cap = in.bs();
     SCOPED_TRACE(testing::Message() << "round " << round << ", cap " << cap);
     EXPECT_EQ(sum(budgets.exact), base * layers);
-    EXPECT_EQ(budgets.exact, plain_exact(counts, base, cap));
+    EXPECT_EQ(budgets.exact, testing_support::plain_exact(in, counts));
     for (const auto* of : {&budgets.raw, &budgets.scaled, &budgets.exact})
       EXPECT_THAT(*of, testing::Each(testing::Le(cap)));
     const auto most = *std::max_element(counts.begin(), counts.end());
@@ -169,60 +123,61 @@ TEST(LayerBudgets, ProgressiveUpdatesByHand) {
   };
   EXPECT_THAT(progressive_budgets(counts_of, 4, 0, 2, 100).exact, ElementsAre(3, 1, 4, 0));
   EXPECT_THAT(progressive_budgets(counts_of, 4, 4, 2, 100).exact, ElementsAre(3, 1, 4, 0));
-  EXPECT_THAT(progressive_budgets(counts_of, 4, 3, 2, 100).exact, ElementsAre(3, 1, 2, 0));
+  // The first three layers share all eight tokens as 3 to 1 to 2: 4, 1 and 3.
+  EXPECT_THAT(progressive_budgets(counts_of, 4, 3, 2, 100).exact, ElementsAre(3, 1, 3, 0));
+  // The first two share them as 3 to 1: 6 and 2.
   EXPECT_THAT(progressive_budgets(counts_of, 4, 2, 2, 100).exact, ElementsAre(3, 1, 4, 0));
-  EXPECT_THAT(progressive_budgets(counts_of, 4, 1, 2, 100).exact, ElementsAre(2, 1, 2, 0));
+  EXPECT_THAT(progressive_budgets(counts_of, 4, 1, 2, 100).exact, ElementsAre(3, 1, 3, 0));
 }
 
-TEST(LayerBudgets, ProgressiveUpdatesOnlyTakeAwayAndBoundTheLayersSoFar) {
+TEST(LayerBudgets, ProgressiveUpdatesAreThoseOfThePapersAlgorithm) {
   testing_support::Random random(11);
-  int less = 0;
-  for (int round = 0; round < 200; ++round) {
+  int less = 0, generous = 0;
+  for (int round = 0; round < 400; ++round) {
     const std::int64_t layers = random.integer(1, 12), heads = random.integer(1, 3);
     const std::int64_t positions = random.integer(2, 30), base = random.integer(1, positions + 2);
-    const double r_max = 1 + 0.5 * static_cast<double>(random.integer(0, 6));
-    const auto scores = random_scores(random, layers, heads * positions);
+    const double r_max = 1 + 0.5 * static_cast<double>(random.integer(0, 18));
+    testing_support::DynamicKvInput in{
+        random_scores(random, layers, heads * positions), heads, positions, base, r_max, 0};
+    std::vector<float> all;
+    for (const auto& of_layer : in.scores) all.insert(all.end(), of_layer.begin(), of_layer.end());
     const CountsOfLowest counts_of = [&](std::int64_t lowest) {
-      return plain_counts(scores, lowest, std::min(base, positions) * heads * lowest);
-    };
-    const auto at = [&](std::int64_t update) {
-      return progressive_budgets(counts_of, layers, update, base, positions, r_max);
+      Integers counts(static_cast<std::size_t>(lowest));
+      top_counts({View<const float, 3>(all.data(), {lowest, heads, positions}),
+                  {std::min(base, positions) * heads * lowest},
+                  {counts.data(), {1, lowest}}});
+      return counts;
     };
     const auto once = layer_budgets(counts_of(layers), base, positions, r_max);
-    for (const std::int64_t update : {std::int64_t{0}, layers, layers + 3}) {
-      EXPECT_EQ(at(update).raw, once.raw);
-      EXPECT_EQ(at(update).scaled, once.scaled);
-      EXPECT_EQ(at(update).exact, once.exact);
-    }
-    for (std::int64_t update = 1; update < layers; ++update) {
-      SCOPED_TRACE(testing::Message() << "round " << round << ", update " << update);
-      // The least of the budgets after update, 2 update, ... layers and after all, told plainly.
-      const auto found = at(update);
-      Integers expected = once.exact, raw = once.raw, scaled = once.scaled;
-      for (std::int64_t lowest = 1; lowest < layers; ++lowest) {
-        if (lowest % update != 0) continue;
-        const auto early = layer_budgets(counts_of(lowest), base, positions, r_max);
-        for (std::int64_t layer = 0; layer < lowest; ++layer) {
-          expected[layer] = std::min(expected[layer], early.exact[layer]);
-          raw[layer] = std::min(raw[layer], early.raw[layer]);
-          scaled[layer] = std::min(scaled[layer], early.scaled[layer]);
-        }
-        // What the layers so far hold is within their budget, at this update and ever after.
-        EXPECT_LE(
-            std::accumulate(found.exact.begin(), found.exact.begin() + lowest, std::int64_t{0}),
-            base * lowest);
+    for (in.update = 0; in.update <= layers + 1; ++in.update) {
+      SCOPED_TRACE(testing::Message() << "round " << round << ", update " << in.update);
+      const auto found = progressive_budgets(counts_of, layers, in.update, base, positions, r_max);
+      EXPECT_EQ(found.scaled, paper_lengths(in));
+      EXPECT_EQ(found.exact, paper_lengths(in, [&](const Integers& counts) {
+                  return testing_support::plain_exact(in, counts);
+                }));
+      if (in.update == 0 || in.update >= layers) {
+        EXPECT_EQ(found.raw, once.raw);
+        EXPECT_EQ(found.scaled, once.scaled);
+        EXPECT_EQ(found.exact, once.exact);
+        continue;
       }
-      EXPECT_EQ(found.exact, expected);
-      EXPECT_EQ(found.raw, raw);
-      EXPECT_EQ(found.scaled, scaled);
       less += sum(found.exact) < sum(once.exact) ? 1 : 0;
+      // The layers so far may hold more than their share of all layers' tokens.
+      const std::int64_t early = in.update;
+      generous += std::accumulate(found.exact.begin(), found.exact.begin() + early,
+                                  std::int64_t{0}) > base * early
+                      ? 1
+                      : 0;
       // Half as many updates drop no more.
-      const auto rarer = at(2 * update);
+      const auto rarer =
+          progressive_budgets(counts_of, layers, 2 * in.update, base, positions, r_max);
       for (std::int64_t layer = 0; layer < layers; ++layer)
         EXPECT_LE(found.exact[layer], rarer.exact[layer]);
     }
   }
   EXPECT_GT(less, 100);
+  EXPECT_GT(generous, 100);
 }
 
 TEST(LayerBudgets, RefusesWhatMakesNoSense) {
