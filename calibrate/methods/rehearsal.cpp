@@ -20,6 +20,7 @@ RunTrials Rehearsal::trials() {
     round.measure = measure;
     struct Tried {
       std::string key;
+      std::size_t draws;
       bool apart, in_place;
       std::optional<Repetition> repetition;
     };
@@ -28,7 +29,8 @@ RunTrials Rehearsal::trials() {
     std::vector<Tried> tried;
     for (const Policy& policy : policies)
       if (full_alone || !is_full(policy))
-        tried.push_back({policy_key(policy), reads_prompt_apart(policy), reads_in_place(policy),
+        tried.push_back({policy_key(policy), draws_of({&policy, 1}).size(),
+                         reads_prompt_apart(policy), reads_in_place(policy),
                          repetition_of(policy)});
     for (const auto sample : samples) {
       // What was asked before is in the journal, and is not run again.
@@ -36,9 +38,9 @@ RunTrials Rehearsal::trials() {
       std::set<Repetition> repetitions;
       for (const Tried& one : tried)
         if (asked_.emplace(one.key, sample, measure).second) {
-          ++fresh;
-          apart += one.apart;
-          in_place += one.in_place;
+          fresh += one.draws;
+          if (one.apart) apart += one.draws;
+          if (one.in_place) in_place += one.draws;
           if (one.repetition) repetitions.insert(*one.repetition);
         }
       if (fresh == 0) continue;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -69,10 +70,11 @@ struct LayerBaseline {
   double threshold = 0.9;
   std::optional<std::int64_t> layers = {};
   std::uint64_t seed = 0;
+  std::int64_t draws = 5;  // of `random`: the seeds from `seed` on, each a policy of its own
   /// How `pyramid` saves as many tokens as so many trimmed layers do: the highest layers keep their
   /// windows alone, or the windows of all layers shrink from the lowest layer to the highest.
   enum class Shape : std::uint8_t { top, linear };
-  Shape shape = Shape::top;
+  Shape shape = Shape::linear;
 };
 
 /// Layers of a block share the keys of distant tokens (docs/pod.md).
@@ -247,7 +249,7 @@ struct Decoding {
 /// Merges pairs of adjacent layers in the upper half of the model.
 struct MiniCache {
   double t = 0.6;              // where between the two layers their merged direction lies
-  std::int64_t recent = 1024;  // tokens that are not merged
+  std::int64_t retain = 1024;  // tokens that are not merged, those whose directions differ most
   bool operator==(const MiniCache&) const = default;
 };
 
@@ -342,6 +344,9 @@ Policy parse_policy(std::string_view text);
 std::string policy_text(const Policy& policy);
 /// The name that says most about a part: streaming with initial 0 is called "window".
 std::string name_of(const Part& part);
+/// What is tried for these policies, one behind the other: of one that draws layers several times
+/// each draw, as a policy of its own with the same name, else itself.
+std::vector<Policy> draws_of(std::span<const Policy> policies);
 /// Error(usage) for parts that cannot be combined, naming the two parts and the reason.
 void check_composition(const Policy& policy);
 /// All parts and their settings with meanings, defaults and ranges, for --help and for the docs.

@@ -22,9 +22,7 @@ json write_settings(const PartName& known, const Part& part) {
 }
 
 void read_settings(const PartName& known, const json& from, Part& part) {
-  std::vector<std::string> keys;
   for (const auto& [key, meaning, allowed, get, set] : known.settings) {
-    keys.push_back(key);
     const auto found = from.find(key);
     if (found == from.end()) continue;
     if (!is_allowed(allowed, *found))
@@ -34,9 +32,8 @@ void read_settings(const PartName& known, const json& from, Part& part) {
     set(part, *found);
   }
   for (const auto& [key, value] : from.items())
-    if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      fail(ErrorCode::unreadable, "there is no setting ", quoted(key), "; known are ",
-           list_str(keys));
+    if (const auto lack = lack_of_setting(known, key); !lack.empty())
+      fail(ErrorCode::unreadable, "there is no setting ", quoted(key), lack);
 }
 
 json lazy_result(const LazyHeads& fixed) {

@@ -110,7 +110,11 @@ std::vector<Setting> random_layers_settings() {
   auto all = layer_baseline_settings();
   all.push_back(choice("from", {"lower", "upper", "all"},
                        "the half of the layers that they are drawn from", &LayerBaseline::from));
-  all.push_back(setting("seed", AnySeed{}, "of the draw", &LayerBaseline::seed));
+  all.push_back(setting("seed", AnySeed{}, "of the first draw", &LayerBaseline::seed));
+  all.push_back(setting("draws", WholeRange{1, 100},
+                        "draws, of this seed and the following, each a policy of its own; what is "
+                        "measured on a prompt is their mean",
+                        &LayerBaseline::draws));
   return all;
 }
 
@@ -327,14 +331,15 @@ std::vector<PartName> make_names() {
       {"decoding",
        "a budget that holds while generating: the best tokens are chosen again and again",
        Decoding{}, decoding_settings()},
-      {"pyramid-layers", "the highest layers trimmed", LayerBaseline{}, pyramid_layers_settings()},
+      {"pyramid-layers", "higher layers trimmed more", LayerBaseline{}, pyramid_layers_settings()},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
        "adjacent layers of the upper half merged",
        MiniCache{},
        {setting("t", kShare, "where between the two layers their merged direction lies",
                 &MiniCache::t),
-        setting("recent", kTokens, "last tokens, not merged", &MiniCache::recent)}},
+        setting("retain", kTokens, "tokens not merged, those whose directions differ most",
+                &MiniCache::retain)}},
       {"share-values",
        "layers whose values point the same way share them",
        ShareValues{},
@@ -467,6 +472,16 @@ const PartName* find_part(std::string_view name) {
   const auto found = std::find_if(names.begin(), names.end(),
                                   [&](const PartName& part) { return part.name == name; });
   return found == names.end() ? nullptr : &*found;
+}
+
+std::string lack_of_setting(const PartName& part, std::string_view key) {
+  std::vector<std::string> keys;
+  for (const auto& setting : part.settings) keys.push_back(setting.key);
+  if (std::find(keys.begin(), keys.end(), key) != keys.end()) return "";
+  if (part.name == "minicache" && key == "recent")
+    return ": not the last tokens stay unmerged but those that differ most, and 'retain' says how "
+           "many";
+  return "; known are " + join(keys);
 }
 
 const Setting& setting_named(std::string_view part, std::string_view key) {

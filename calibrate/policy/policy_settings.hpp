@@ -56,6 +56,10 @@ const std::vector<PartName>& part_names();
 /// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
 
+/// Empty if the part has the setting. Else what follows "there is no setting ...": which one says
+/// something like it, or which there are.
+std::string lack_of_setting(const PartName& part, std::string_view key);
+
 /// A setting of the part of this name. Both must be in the table.
 const Setting& setting_named(std::string_view part, std::string_view key);
 /// What the setting is where it is not given, as value_text writes it.

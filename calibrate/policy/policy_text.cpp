@@ -97,9 +97,7 @@ const Pair* find_pair(const std::vector<Pair>& pairs, std::string_view key) {
 }
 
 void set_all(const PartName& known, const std::vector<Pair>& pairs, Part& part) {
-  std::vector<std::string> keys;
   for (const auto& [key, meaning, allowed, get, set] : known.settings) {
-    keys.push_back(key);
     const Pair* given = find_pair(pairs, key);
     if (!given) continue;
     const auto value = value_from_text(allowed, given->value);
@@ -109,8 +107,8 @@ void set_all(const PartName& known, const std::vector<Pair>& pairs, Part& part) 
     set(part, value);
   }
   for (const auto& pair : pairs)
-    if (std::find(keys.begin(), keys.end(), pair.key) == keys.end())
-      fail(ErrorCode::usage, "there is no key ", quoted(pair.key), "; known are ", join(keys));
+    if (const auto lack = lack_of_setting(known, pair.key); !lack.empty())
+      fail(ErrorCode::usage, "there is no key ", quoted(pair.key), lack);
 }
 
 Part parse_part(const std::string& text) {
@@ -208,6 +206,24 @@ bool reads_in_place(const Policy& policy) {
            return has_window(part) || kind == Kind::shares || kind == Kind::reads ||
                   std::holds_alternative<Quest>(part);
          });
+}
+
+std::vector<Policy> draws_of(std::span<const Policy> policies) {
+  std::vector<Policy> out;
+  for (const Policy& policy : policies) {
+    out.push_back(policy);
+    for (std::size_t i = 0; i < policy.parts.size(); ++i) {
+      const auto* drawn = std::get_if<LayerBaseline>(&policy.parts[i]);
+      if (!drawn || drawn->choose != LayerBaseline::Choose::random) continue;
+      out.pop_back();
+      for (std::int64_t draw = 0; draw < drawn->draws; ++draw) {
+        auto& one = std::get<LayerBaseline>(out.emplace_back(policy).parts[i]);
+        one.seed += static_cast<std::uint64_t>(draw);
+        one.draws = 1;
+      }
+    }
+  }
+  return out;
 }
 
 KvFormats formats_of(const Policy& policy, std::int64_t layer) {

@@ -55,7 +55,10 @@ class Accounting {
       return trim_by_rates(false);  // which layers, or how many, the input or the seed says
     if (part.shape == LayerBaseline::Shape::linear) {
       windows_ = shrinking_windows(shape().layers, *part.layers, load_.prompt, part.keep);
-      return trim_all();
+      for (std::size_t l = 0; l < trimmed_.size(); ++l)
+        if (windows_[l].initial + windows_[l].recent < load_.prompt)
+          std::fill(trimmed_[l].begin(), trimmed_[l].end(), 1);
+      return;
     }
     const auto first =
         trimmed_.size() - std::min(trimmed_.size(), static_cast<std::size_t>(*part.layers));
@@ -128,7 +131,13 @@ class Accounting {
       for (auto& head : row)
         head = {static_cast<double>(kept - generated), static_cast<double>(generated)};
   }
-  void operator()(const MiniCache& part) { merged_ = &part; }
+  void operator()(const MiniCache& part) {
+    merged_ = &part;
+    // How many of the merged tokens are out of a window's reach, or not in codes yet.
+    by_input_ = by_input_ || policy_.kv_residual > 0;
+    for (std::size_t l = 0; l < held_.size(); ++l)
+      by_input_ = by_input_ || held_at(l) < all_tokens();
+  }
   void operator()(const ShareValues&) { by_input_ = true; }  // no layer's values are alike for sure
   void operator()(const Quest&) {}
   void operator()(const VerticalSlash&) {}
@@ -338,13 +347,14 @@ class Accounting {
     return bytes - merged_bytes(layer, held);
   }
 
-  /// What MiniCache saves: of a pair of layers each stores half of the direction and its norms.
+  /// What MiniCache saves at least: of a pair of layers each stores half of the direction and its
+  /// norms.
   double merged_bytes(std::size_t layer, const Held& held) const {
     if (!merged_) return 0;
     const auto half = static_cast<std::size_t>(shape().layers / 2);
     const bool paired = layer >= half && (layer - half) / 2 * 2 + half + 1 < held_.size();
     if (!paired) return 0;
-    const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->recent)),
+    const double rows = std::max(0.0, held.prompt - static_cast<double>(merged_->retain)),
                  saved_at_16 = shape().bytes_of_row(KvFormat::f16) / 2 - 2;
     const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
     double saved = 0;

@@ -16,6 +16,50 @@
 #include "data/scores.hpp"
 
 namespace kvatlas::calibrate {
+namespace {
+
+/// The means over the lists that are so long.
+std::vector<double> means_by_place(const std::vector<const std::vector<double>*>& lists) {
+  std::vector<double> sums;
+  std::vector<std::size_t> counts;
+  for (const auto* list : lists) {
+    sums.resize(std::max(sums.size(), list->size()));
+    counts.resize(sums.size());
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      sums[i] += (*list)[i];
+      ++counts[i];
+    }
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] /= static_cast<double>(counts[i]);
+  return sums;
+}
+
+}  // namespace
+
+Judged mean_of_draws(std::vector<Judged> draws) {
+  Judged mean = draws.front();
+  if (draws.size() == 1) return mean;
+  const auto take_mean = [&](const auto& member) {
+    double sum = 0;
+    for (Judged& draw : draws) sum += member(draw);
+    member(mean) = sum / static_cast<double>(draws.size());
+  };
+  take_mean([](Judged& of) -> double& { return of.score; });
+  if (mean.digits) {
+    take_mean([](Judged& of) -> double& { return of.digits->prefix; });
+    take_mean([](Judged& of) -> double& { return of.digits->in_place; });
+  }
+  for (double Outcome::*member :
+       {&Outcome::kept_bytes, &Outcome::read_bytes, &Outcome::prompt_read, &Outcome::kl,
+        &Outcome::agreement, &Outcome::skipped, &Outcome::seconds_per_token})
+    take_mean([member](Judged& of) -> double& { return of.outcome.*member; });
+  std::vector<const std::vector<double>*> held;
+  for (const Judged& draw : draws) held.push_back(&draw.outcome.held_bytes);
+  mean.outcome.held_bytes = means_by_place(held);
+  mean.right_at_once = std::all_of(draws.begin(), draws.end(),
+                                   [](const Judged& draw) { return draw.right_at_once; });
+  return mean;
+}
 
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
                     std::span<const Policy> policies, const SimulateOptions& options,
@@ -39,6 +83,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
     judged.outcome = std::move(outcome);
     return judged;
   };
+  const std::vector<Policy> tried = draws_of(policies);
   const bool repeats = std::any_of(policies.begin(), policies.end(), repetition_of);
   while (out.full.size() < out.questions.size()) {
     const auto together =
@@ -65,7 +110,7 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
     }
     std::vector<Simulated> simulated;
     try {
-      simulated = simulate(engine, prompts, policies);
+      simulated = simulate(engine, prompts, tried);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::cancelled || out.full.empty()) throw;
       out.interrupted = out.questions.size() - out.full.size();
@@ -75,8 +120,12 @@ Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,
       out.prefill_seconds += simulated[i].prefill_seconds;
       out.decode_seconds += simulated[i].decode_seconds;
       out.full.push_back(judge(together[i], simulated[i].full));
-      for (std::size_t p = 0; p < policies.size(); ++p)
-        out.judged[p].push_back(judge(together[i], simulated[i].policies[p]));
+      auto of_draw = simulated[i].policies.begin();
+      for (std::size_t p = 0; p < policies.size(); ++p) {
+        std::vector<Judged> draws(draws_of(policies.subspan(p, 1)).size());
+        for (Judged& draw : draws) draw = judge(together[i], *of_draw++);
+        out.judged[p].push_back(mean_of_draws(std::move(draws)));
+      }
     }
     if (done) done(out);
   }
@@ -95,22 +144,6 @@ double held_peak_bytes(const Outcome& outcome) {
 }
 
 namespace {
-
-/// The means over the lists that are so long.
-std::vector<double> means_by_place(const std::vector<const std::vector<double>*>& lists) {
-  std::vector<double> sums;
-  std::vector<std::size_t> counts;
-  for (const auto* list : lists) {
-    sums.resize(std::max(sums.size(), list->size()));
-    counts.resize(sums.size());
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      sums[i] += (*list)[i];
-      ++counts[i];
-    }
-  }
-  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] /= static_cast<double>(counts[i]);
-  return sums;
-}
 
 /// Values that are numbers, one a question.
 class Values {

@@ -40,6 +40,10 @@ struct Judged {
   bool right_at_once = false;
 };
 
+/// What is measured of several draws of a policy on one prompt is their mean. What was generated
+/// and decided is the first draw's.
+Judged mean_of_draws(std::vector<Judged> draws);
+
 struct Evaluation {
   std::vector<Question> questions;
   std::vector<Judged> full;                 // [question]
@@ -54,7 +58,8 @@ struct Evaluation {
 /// of those that were run.
 using QuestionDone = std::function<void(const Evaluation& so_far)>;
 
-/// Prefills each question once and tries all policies on it, on a few questions together. Steps are
+/// Prefills each question once and tries all policies on it, on a few questions together. Of a
+/// policy that draws layers several times, each draw is tried (draws_of). Steps are
 /// timed on the first question alone. With `scores_alone`, and where `options` compare nothing, an
 /// answer ends as soon as its score is settled.
 Evaluation evaluate(capture::Engine& engine, std::vector<Question> questions,

@@ -126,10 +126,10 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
     return (before.prefill_seconds + before.decode_seconds) *
            static_cast<double>(questions.size()) / static_cast<double>(before.questions.size());
   TrialRound round;
-  round.policies = on.policies.size();
+  const std::vector<Policy> tried = draws_of(on.policies);
+  round.policies = tried.size();
   const auto count = [&](bool (*of_policy)(const Policy&)) {
-    return static_cast<std::size_t>(
-        std::count_if(on.policies.begin(), on.policies.end(), of_policy));
+    return static_cast<std::size_t>(std::count_if(tried.begin(), tried.end(), of_policy));
   };
   round.apart = count(reads_prompt_apart);
   round.in_place = count(reads_in_place);
@@ -141,7 +141,7 @@ double round_seconds(const EvaluateRequest& request, const Evaluated& on,
   const TrialCost cost = trial_cost(speed, questions, {&round, 1}, prompts_together);
   // The steps that are timed are those of one policy after the other.
   const auto timed =
-      static_cast<double>(request.time_steps) * static_cast<double>(1 + on.policies.size());
+      static_cast<double>(request.time_steps) * static_cast<double>(1 + tried.size());
   return cost.seconds +
          timed * speed.step(1, 1, static_cast<double>(questions.front().tokens.size()));
 }

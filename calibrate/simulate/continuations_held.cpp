@@ -106,11 +106,24 @@ CacheShape cache_shape(const model::Config& config) {
 }
 
 /// Bytes of the key, or the value, of one token in one KV head.
-double Continuations::State::bytes_of_row(KvFormat format, std::int64_t layer, bool merged) const {
+double Continuations::State::bytes_of_row(KvFormat format, bool merged) const {
   const double row = cache_sizes.bytes_of_row(format);
   // Two layers share a direction, and each has its norm.
-  return merged && is_merged(layer, config.n_layers) ? row / 2 + 2 : row;
+  return merged ? row / 2 + 2 : row;
 }
+
+namespace {
+
+/// How many of the positions, which ascend, lie in the ranges.
+std::int64_t count_in(const Ranges& ranges, const std::vector<std::int64_t>& positions) {
+  std::int64_t count = 0;
+  for (const auto& range : ranges)
+    count += std::lower_bound(positions.begin(), positions.end(), range.end) -
+             std::lower_bound(positions.begin(), positions.end(), range.begin);
+  return count;
+}
+
+}  // namespace
 
 double Continuations::State::stored_bytes(const Stream& stream) const {
   const Plan& plan = *stream.plan;
@@ -121,36 +134,31 @@ double Continuations::State::stored_bytes(const Stream& stream) const {
     double of_layer = 0;
     for (std::int64_t g = 0; g < K(); ++g) {
       const Ranges seen = stream.head(l, g).seen_from(position, own_window(l), stream.first);
-      const auto bytes_of = [&](KvFormat of_side, const Ranges& positions, std::int64_t merged) {
+      const auto bytes_of = [&](KvFormat of_side, const Ranges& positions,
+                                const std::vector<std::int64_t>& merged) {
         double sum = 0;
         const std::int64_t end = facts_of(of_side).by_token ? position + 1 : coded;
         const std::pair<Range, KvFormat> stored[] = {{{0, end}, of_side},
                                                      {{end, position + 1}, KvFormat::f16}};
         for (const auto& [range, format] : stored) {
-          const std::int64_t rows = stream.stored(intersect(positions, {range}), l, g),
-                             in_pairs = std::min(rows, merged);
-          merged -= in_pairs;
-          sum += static_cast<double>(in_pairs) * bytes_of_row(format, l, true) +
-                 static_cast<double>(rows - in_pairs) * bytes_of_row(format, l, false);
+          const Ranges these = intersect(positions, {range});
+          const std::int64_t rows = stream.stored(these, l, g), in_pairs = count_in(these, merged);
+          sum += static_cast<double>(in_pairs) * bytes_of_row(format, true) +
+                 static_cast<double>(rows - in_pairs) * bytes_of_row(format, false);
         }
         return sum;
       };
-      // MiniCache merges all but the last tokens of the prompt.
-      const std::int64_t merged =
-          plan.minicache
-              ? stream.stored(intersect(seen, {{0, stream.first}}), l, g) - plan.minicache->recent
-              : 0;
       const KvFormats formats = plan.formats_of(l);
-      for (const KvFormat format : {formats.keys, formats.values})
-        of_layer += bytes_of(format, seen, std::max<std::int64_t>(0, merged));
+      of_layer += bytes_of(formats.keys, seen, stream.head(l, g).merged_keys) +
+                  bytes_of(formats.values, seen, stream.head(l, g).merged_values);
       // Nobody reads the keys of its distant tokens.
       if (plan.pod && !stream.shares(l, l, g, group()))
         of_layer -=
-            bytes_of(formats.keys, intersect(seen, distant_from(position, plan.pod->proximal)), 0);
+            bytes_of(formats.keys, intersect(seen, distant_from(position, plan.pod->proximal)), {});
       // Of values that are a lower layer's only the lengths are stored, in 16 bits each.
       if (plan.shared_values && plan.shared_values->lowest[g][l] != l) {
         const Ranges shared = intersect(seen, {{0, stream.first - plan.shared_values->recent}});
-        of_layer -= bytes_of(formats.values, shared, 0) -
+        of_layer -= bytes_of(formats.values, shared, {}) -
                     2 * static_cast<double>(stream.stored(shared, l, g));
       }
     }

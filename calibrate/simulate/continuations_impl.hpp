@@ -75,6 +75,9 @@ struct Continuations::State {
     // reads, which are written anew, and as in HeldHead.
     std::optional<std::int64_t> own_rows = {};
     std::vector<float> mass = {};
+    // Positions, ascending, whose keys and whose values are merged with another layer's
+    // (minicache.cpp).
+    std::vector<std::int64_t> merged_keys = {}, merged_values = {};
 
     std::vector<const CopiedRows*> all_copied() const;
     /// The positions that a token at `position` sees through the plan's window and the model's own.
@@ -177,7 +180,7 @@ struct Continuations::State {
   void round_generated(std::int64_t l, KvSide side, const at::Tensor& rows);
 
   // What layers hold together (minicache.cpp, share_values.cpp).
-  void merge_layers(const Stream& stream) const;
+  void merge_layers(Stream& stream) const;
   void share_values(const Stream& stream) const;
 
   // What a head holds, to be cut.
@@ -204,15 +207,13 @@ struct Continuations::State {
 
   // What is held (continuations_held.cpp).
   std::int64_t length(const Stream& stream, std::int64_t l, std::int64_t g) const;
-  double bytes_of_row(KvFormat format, std::int64_t layer, bool merged) const;
+  double bytes_of_row(KvFormat format, bool merged) const;
   double stored_bytes(const Stream& stream) const;
 };
 
 /// The positions that PoD counts as near `position`, and those that it counts as distant.
 Ranges proximal_to(std::int64_t position, const Proximity& proximal);
 Ranges distant_from(std::int64_t position, const Proximity& proximal);
-/// Whether MiniCache merges the layer with one beside it.
-bool is_merged(std::int64_t layer, std::int64_t layers);
 /// The copied rows of tokens at these positions.
 Ranges rows_of(const Ranges& positions, const CopiedRows& copied);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baselines of SimLayerKV: as many layers are trimmed as it would trim, but the highest ones,
-// or layers drawn by a seed.
+// The baselines of SimLayerKV: as much is trimmed as it would trim, but of higher layers more, or
+// of the highest layers alone, or of layers drawn by a seed.
 #include <algorithm>
 #include <numeric>
 
@@ -38,7 +38,8 @@ PartPlanner planner_of(const LayerBaseline& part) {
       draft.plan.mass = group_means(draft.facts.decode_mass_of(part.keep), draft.config.n_heads);
     const std::int64_t count =
         part.layers ? *part.layers : count_lazy(lazy_layers(draft.plan.mass, part.threshold));
-    if (part.shape == LayerBaseline::Shape::linear) {
+    if (part.choose == LayerBaseline::Choose::pyramid &&
+        part.shape == LayerBaseline::Shape::linear) {
       const auto windows = shrinking_windows(draft.layers(), count, draft.n, part.keep);
       for (std::int64_t l = 0; l < draft.layers(); ++l)
         if (windows[l].initial + windows[l].recent < draft.n) draft.trim_layer(l, windows[l]);

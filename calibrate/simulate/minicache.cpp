@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // MiniCache: of the upper half, two neighbouring layers share the directions of their keys and
-// values, and each keeps its norms. The most recent tokens are not merged.
+// values, and each keeps its norms. The tokens whose directions differ most are not merged.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/sort.h>
 
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
@@ -25,40 +29,55 @@ PartPlanner planner_of(const MiniCache& part) {
 
 namespace {
 
-/// Rows of two layers, in place.
-void merge(const at::Tensor& below, const at::Tensor& above, double t) {
-  const at::Tensor a = below.unsqueeze(0), b = above.unsqueeze(0);
+/// The rows that are merged, ascending: all but the `retain` whose directions in the two layers are
+/// farthest apart, of equal ones the earlier. A zero vector has no direction that could differ.
+at::Tensor rows_to_merge(const at::Tensor& below, const at::Tensor& above, std::int64_t retain) {
+  const auto length = [](const at::Tensor& rows) { return at::linalg_vector_norm(rows, 2, {-1}); };
+  const at::Tensor a = below.to(at::kDouble), b = above.to(at::kDouble);
+  const at::Tensor cosine = ((a * b).sum(-1) / (length(a) * length(b))).nan_to_num(1);
+  const at::Tensor farthest_first = at::argsort(cosine, /*stable=*/true, /*dim=*/0);
+  const std::int64_t retained = std::min(retain, below.size(0));
+  return std::get<0>(at::sort(farthest_first.slice(0, retained)));
+}
+
+/// Merges rows of two layers in place, and gives the positions of those that were.
+std::vector<std::int64_t> merge(const at::Tensor& below, const at::Tensor& above,
+                                const std::vector<std::int64_t>& positions, const MiniCache& part) {
+  const at::Tensor rows = rows_to_merge(below, above, part.retain);
+  if (rows.size(0) == 0) return {};
+  const at::Tensor a = below.index_select(0, rows).unsqueeze(0),
+                   b = above.index_select(0, rows).unsqueeze(0);
   const at::Tensor merged_a = at::empty(a.sizes(), a.options().dtype(at::kFloat));
   const at::Tensor merged_b = at::empty(a.sizes(), merged_a.options());
-  kernels::minicache_merge({any_view<3>(a), any_view<3>(b), t, view_of<float, 3>(merged_a),
+  kernels::minicache_merge({any_view<3>(a), any_view<3>(b), part.t, view_of<float, 3>(merged_a),
                             view_of<float, 3>(merged_b)});
-  a.copy_(merged_a);
-  b.copy_(merged_b);
+  below.index_copy_(0, rows, merged_a.squeeze(0).to(below.scalar_type()));
+  above.index_copy_(0, rows, merged_b.squeeze(0).to(above.scalar_type()));
+  std::vector<std::int64_t> out;
+  const at::Tensor on_host = rows.cpu();
+  for (std::int64_t i = 0; i < rows.size(0); ++i)
+    out.push_back(positions[static_cast<std::size_t>(on_host.data_ptr<std::int64_t>()[i])]);
+  return out;
 }
 
 }  // namespace
 
-bool is_merged(std::int64_t layer, std::int64_t layers) {
-  const std::int64_t first = layers / 2;
-  return layer >= first && first + (layer - first) / 2 * 2 + 1 < layers;
-}
-
-void Continuations::State::merge_layers(const Stream& stream) const {
+void Continuations::State::merge_layers(Stream& stream) const {
   for (std::int64_t l = config.n_layers / 2; l + 1 < config.n_layers; l += 2)
     for (std::int64_t g = 0; g < K(); ++g) {
-      const CopiedRows &lower = stream.head(l, g).copied, &upper = stream.head(l + 1, g).copied;
+      Head &below = stream.layer(l).heads[g], &above = stream.layer(l + 1).heads[g];
+      const CopiedRows &lower = below.copied, &upper = above.copied;
       if (!lower.tokens || !upper.tokens || *lower.tokens != *upper.tokens)
         fail(ErrorCode::usage,
              "minicache merges layers that keep the same tokens: it cannot be "
              "composed with a policy that selects other tokens in each layer");
-      const std::int64_t count = lower.length() - stream.plan->minicache->recent;
-      if (count <= 0) continue;
-      const auto run = [&](const at::Tensor& below, const at::Tensor& above) {
-        merge(below.narrow(0, lower.start, count), above.narrow(0, upper.start, count),
-              stream.plan->minicache->t);
+      const auto run = [&](const at::Tensor& of_lower, const at::Tensor& of_upper) {
+        return merge(of_lower.narrow(0, lower.start, lower.length()),
+                     of_upper.narrow(0, upper.start, upper.length()), *lower.tokens,
+                     *stream.plan->minicache);
       };
-      run(copies.keys(l), copies.keys(l + 1));
-      run(copies.values(l), copies.values(l + 1));
+      below.merged_keys = above.merged_keys = run(copies.keys(l), copies.keys(l + 1));
+      below.merged_values = above.merged_values = run(copies.values(l), copies.values(l + 1));
     }
 }
 

@@ -40,20 +40,21 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "pyramid-layers:layers=1,initial=4,recent=24+kvzip:budget=48",
       "pyramid-layers:layers=1,initial=4,recent=24+tova:budget=48+kv4",
       "pyramid-layers:layers=2,initial=4,recent=28",
-      "pyramid-layers:layers=2,initial=4,recent=28,shape=linear",
+      "pyramid-layers:layers=2,initial=4,recent=28,shape=top",
+      "pyramid-layers:layers=1,initial=4,recent=24,shape=top+headkv:window=8,budget=40",
       "decoding:budget=48,every=8,by=keydiff",
       "decoding:budget=48,every=8,by=triattention",
       "decoding:budget=48,every=8,by=h2o,prompt=whole",
       "pyramid-layers:layers=1,initial=4,recent=24+decoding:budget=48,every=4,by=tova+kv4",
       "lagkv:sink=4,lag=16,ratio=1/4",
       "lagkv:sink=4,lag=16,ratio=1/4,variant=l2",
-      "minicache:recent=32",
+      "minicache:retain=32",
       "quest:page=16,budget=32",
       "streaming:initial=4,recent=32+kv4",
       "lagkv:sink=4,lag=16,ratio=1/2+kv2",
       "kv4:residual=50",
       "streaming:initial=4,recent=32+kv2:residual=10",
-      "minicache:recent=32+kv4:residual=64",
+      "minicache:retain=32+kv4:residual=64",
       "snapkv:window=8,budget=40,heads=query",
       "pyramidkv:window=8,budget=40,heads=query+kv4",
       "pyramid-layers:layers=1,initial=4,recent=24+snapkv:window=8,budget=40,heads=query",
@@ -77,8 +78,11 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
   for (std::size_t i = 0; i < tried.size(); ++i) {
     const CacheBytes said = cache_bytes(tried[i], load);
     EXPECT_LE(found.policies[i].kept_bytes, said.total() * (1 + 1e-6)) << tried[i].name;
-    // How much of a selection lies in the windows of the model differs from prompt to prompt.
-    const bool bound = said.by_input && !own_windows(config.window).empty();
+    // How much of a selection lies in the windows of the model differs from prompt to prompt, and
+    // which tokens MiniCache merges, of which some are in codes and others not.
+    const bool bound = said.by_input && (!own_windows(config.window).empty() ||
+                                         (tried[i].kv_residual > 0 && !tried[i].parts.empty() &&
+                                          std::holds_alternative<MiniCache>(tried[i].parts[0])));
     if (!bound) {
       EXPECT_NEAR(said.total(), found.policies[i].kept_bytes, 1e-6 * said.total()) << tried[i].name;
     }

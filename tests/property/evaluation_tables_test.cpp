@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `kvatlas evaluate` prints of scores that are known.
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,6 +71,33 @@ TEST(EvaluationTables, PromptsOfOneTextCountOnce) {
   EXPECT_NEAR(lost.loss.mean, 100.0 / 3, 1e-9);
   EXPECT_GT(lost.loss.high, 90);  // three texts say little, though they are nine prompts
   EXPECT_EQ(evaluation_json(evaluation).at("texts"), 3);
+}
+
+TEST(EvaluationTables, DrawsOfAPolicyCountAsTheirMean) {
+  std::vector<Judged> draws(4);
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    Judged& draw = draws[i];
+    const auto number = static_cast<double>(i);
+    draw.score = i < 3 ? 1 : 0;
+    draw.text = std::to_string(i);
+    draw.digits = data::DigitScores{0.25 * number, 1};
+    draw.right_at_once = i < 3;
+    draw.outcome.kl = number;
+    draw.outcome.kept_bytes = 100 + number;
+    draw.outcome.full_bytes = 1000;
+    draw.outcome.held_bytes.assign(i < 2 ? 1 : 2, number);
+  }
+  const Judged mean = mean_of_draws(draws);
+  EXPECT_EQ(mean.score, 0.75);
+  EXPECT_EQ(mean.text, "0");
+  EXPECT_EQ(mean.digits->prefix, 0.375);
+  EXPECT_EQ(mean.digits->in_place, 1);
+  EXPECT_FALSE(mean.right_at_once);
+  EXPECT_EQ(mean.outcome.kl, 1.5);
+  EXPECT_TRUE(std::isnan(mean.outcome.agreement));
+  EXPECT_EQ(mean.outcome.kept_bytes, 101.5);
+  EXPECT_EQ(mean.outcome.full_bytes, 1000);
+  EXPECT_THAT(mean.outcome.held_bytes, ElementsAre(1.5, 2.5));
 }
 
 TEST(EvaluationTables, WhatIsHeldWhileLongAnswersAreGenerated) {

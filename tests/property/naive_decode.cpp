@@ -143,16 +143,26 @@ void NaiveDecode::quantise(std::size_t number, std::int64_t begin, std::int64_t 
 }
 
 void NaiveDecode::merge(Head& lower, Head& upper) const {
-  auto old = lower.held;
-  old.resize(static_cast<std::size_t>(
-      std::max<std::int64_t>(0, static_cast<std::int64_t>(old.size()) - plan_.minicache->recent)));
-  const auto n = static_cast<std::int64_t>(old.size()), d = config_.head_dim;
+  const auto d = config_.head_dim;
+  const auto angle = [](const Row& a, const Row& b) {
+    const auto dot = [](const Row& x, const Row& y) {
+      return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+    };
+    return std::acos(std::clamp(dot(a, b) / std::sqrt(dot(a, a) * dot(b, b)), -1.0, 1.0));
+  };
   const auto run = [&](std::vector<Row>& a, std::vector<Row>& b) {
-    std::vector<float> below = flat(a, old), above = flat(b, old);
+    std::vector<std::pair<double, std::int64_t>> by_angle;
+    for (const auto j : lower.held) by_angle.emplace_back(-angle(a[at(j)], b[at(j)]), j);
+    std::sort(by_angle.begin(), by_angle.end());
+    std::vector<std::int64_t> merged;
+    for (std::size_t i = at(plan_.minicache->retain); i < by_angle.size(); ++i)
+      merged.push_back(by_angle[i].second);
+    const auto n = static_cast<std::int64_t>(merged.size());
+    std::vector<float> below = flat(a, merged), above = flat(b, merged);
     const View<float, 3> low(below.data(), {1, n, d}), up(above.data(), {1, n, d});
     kernels::minicache_merge({low, up, plan_.minicache->t, low, up}, kReference);
-    put_back(a, old, below);
-    put_back(b, old, above);
+    put_back(a, merged, below);
+    put_back(b, merged, above);
   };
   run(lower.key, upper.key);
   run(lower.value, upper.value);

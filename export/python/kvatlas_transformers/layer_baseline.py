@@ -14,7 +14,7 @@ from .simlayerkv import SimLayerKv
 class LayerBaseline(SimLayerKv):
     def __init__(self, part, shape):
         super().__init__(part, shape)
-        if part.settings.get("shape", "top") != "top":
+        if part.settings.get("shape", "top") == "linear":
             raise PolicyError("pyramid-layers: shape=linear is simulated by kvatlas alone; this package runs shape=top")
 
     def _decide_by_input(self) -> None:

@@ -11,6 +11,7 @@ namespace kvatlas::calibrate::policy_text_tests {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 using testing_support::error_of;
@@ -112,7 +113,7 @@ TEST(PolicyText, EveryKeyReachesItsSetting) {
   EXPECT_EQ(layers.layers, 3);
   EXPECT_EQ(layers.seed, 9u);
   EXPECT_EQ(only_part<LayerBaseline>("pyramid-layers:threshold=0.5").threshold, 0.5);
-  EXPECT_EQ(only_part<MiniCache>("minicache:t=0.5,recent=0").recent, 0);
+  EXPECT_EQ(only_part<MiniCache>("minicache:t=0.5,retain=0").retain, 0);
   EXPECT_EQ(only_part<Quest>("quest:page=32,budget=64").page, 32);
 }
 
@@ -177,7 +178,10 @@ TEST(PolicyText, ShortestTextIsAFixedPoint) {
       {"tova:budget=128", "tova"},
       {"adakv:safeguard=2e-1,budget=96", "adakv:budget=96"},
       {"keydiff:budget=64+simlayerkv", "simlayerkv+keydiff:budget=64"},
-      {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9,shape=linear"},
+      {"pyramid-layers:layers=9,shape=linear", "pyramid-layers:layers=9"},
+      {"pyramid-layers:layers=9,shape=top", "pyramid-layers:layers=9,shape=top"},
+      {"random-layers:draws=5", "random-layers"},
+      {"random-layers:draws=1", "random-layers:draws=1"},
   };
   for (const auto& [given, expected] : cases) {
     const auto text = policy_text(parse_policy(given));
@@ -233,7 +237,28 @@ TEST(PolicyText, RefusalsOfValues) {
   EXPECT_EQ(only_part<Decoding>("decoding:by=tova,every=1,budget=8").every, 1);
   EXPECT_THAT(refusal("random-layers:layers=2,threshold=0.5"), HasSubstr("not both"));
   EXPECT_THAT(refusal("pyramid-layers:seed=1"), HasSubstr("no key 'seed'"));
+  EXPECT_THAT(refusal("random-layers:draws=0"), HasSubstr("a whole number from 1 to 100"));
+  EXPECT_THAT(
+      refusal("minicache:recent=256"),
+      HasSubstr("minicache: there is no key 'recent': not the last tokens stay unmerged but "
+                "those that differ most, and 'retain' says how many"));
   EXPECT_THAT(refusal(std::string(5000, 'a')), HasSubstr("5000 characters"));
+}
+
+TEST(PolicyText, EachDrawIsAPolicyOfItsOwn) {
+  const std::vector<Policy> policies{
+      parse_policy("random-layers:layers=3,seed=18446744073709551615,draws=2+kv4"),
+      parse_policy("streaming"), parse_policy("random-layers:from=lower"),
+      parse_policy("pyramid-layers")};
+  std::vector<std::string> tried;
+  for (const auto& policy : draws_of(policies)) tried.push_back(policy_text(policy));
+  const std::string lower = "random-layers:from=lower";
+  EXPECT_THAT(tried,
+              ElementsAre("random-layers:layers=3,seed=18446744073709551615,draws=1+kv4",
+                          "random-layers:layers=3,draws=1+kv4", "streaming", lower + ",draws=1",
+                          lower + ",seed=1,draws=1", lower + ",seed=2,draws=1",
+                          lower + ",seed=3,draws=1", lower + ",seed=4,draws=1", "pyramid-layers"));
+  EXPECT_EQ(draws_of(policies)[1].name, policies[0].name);
 }
 
 TEST(PolicyText, RefusalsOfCompositions) {

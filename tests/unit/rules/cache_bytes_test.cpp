@@ -162,7 +162,9 @@ TEST(CacheBytes, OfBudgetsThatLayersShare) {
   CacheLoad load = load_of(1000);
   load.shape.windows = {0, 0, 20, 0, 0, 0, 0, 0};
   const CacheBytes bytes = cache_bytes(
-      parse_policy("pyramid-layers:layers=2,initial=4,recent=28+headkv:window=8,budget=40"), load);
+      parse_policy(
+          "pyramid-layers:layers=2,initial=4,recent=28,shape=top+headkv:window=8,budget=40"),
+      load);
   std::vector<double> tokens;
   for (const auto& layer : bytes.layers) tokens.push_back(layer.tokens);
   EXPECT_EQ(tokens, (std::vector<double>{44, 44, 20, 44, 44, 44, 32, 32}));
@@ -202,21 +204,27 @@ TEST(CacheBytes, OfFixedBudgets) {
 }
 
 TEST(CacheBytes, OfBaselinesOfLayers) {
-  const CacheBytes top =
-      cache_bytes(parse_policy("pyramid-layers:layers=2,initial=4,recent=28"), load_of(1000, 3));
+  const CacheBytes top = cache_bytes(
+      parse_policy("pyramid-layers:layers=2,initial=4,recent=28,shape=top"), load_of(1000, 3));
   EXPECT_EQ(top.layers[5].tokens, 1003);
   EXPECT_EQ(top.layers[6].tokens, 35);
   EXPECT_EQ(top.total(), kRow * (6 * 1003 + 2 * 35));
   EXPECT_FALSE(top.by_input);
   // More layers than there are: all.
-  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=20,initial=4,recent=28"), load_of(1000))
+  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=20,initial=4,recent=28,shape=top"),
+                        load_of(1000))
                 .total(),
             kRow * 8 * 32);
-  const CacheBytes linear = cache_bytes(
-      parse_policy("pyramid-layers:layers=4,initial=4,recent=28,shape=linear"), load_of(1000));
+  const CacheBytes linear =
+      cache_bytes(parse_policy("pyramid-layers:layers=4,initial=4,recent=28"), load_of(1000));
   EXPECT_EQ(linear.total(), kRow * (4 * 1000 + 4 * 32));
   EXPECT_GT(linear.layers[3].tokens, linear.layers[4].tokens);
   EXPECT_FALSE(linear.by_input);
+  // Where a window would hold the whole prompt another part may select tokens.
+  const CacheBytes selected = cache_bytes(
+      parse_policy("pyramid-layers:layers=1,initial=4,recent=28+tova:budget=48"), load_of(1000));
+  EXPECT_EQ(selected.layers[0].tokens, 48);
+  EXPECT_EQ(selected.layers[7].tokens, 32);
   // Which layers are drawn differs, and without `layers` how many: the mean over their heads.
   for (const char* text : {"random-layers:layers=2,initial=4,recent=28",
                            "pyramid-layers:threshold=0.8,initial=4,recent=28"}) {
@@ -250,7 +258,7 @@ TEST(CacheBytes, OfQueryHeadsThatKeepTokensOfTheirOwn) {
   load.shape.heads = 8;  // four to a KV head
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 100 * 4);
   EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 100);
-  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=2,initial=4,recent=28+"
+  EXPECT_EQ(cache_bytes(parse_policy("pyramid-layers:layers=2,initial=4,recent=28,shape=top+"
                                      "snapkv:window=16,budget=100,heads=query"),
                         load)
                 .total(),
@@ -314,23 +322,27 @@ TEST(CacheBytes, OfABudgetWhileDecoding) {
 
 TEST(CacheBytes, OfMergedLayers) {
   // Layers 4 and 5, and 6 and 7, store half of each row of 64 values and its norm of 2 bytes, but
-  // for the last 100 tokens.
+  // for 100 tokens.
   const auto merged = [](double layers, double rows, double row_bytes) {
     return layers * 2 * 2 * rows * (row_bytes / 2 - 2);
   };
-  const CacheBytes bytes = cache_bytes(parse_policy("minicache:recent=100"), load_of(1000, 10));
+  const CacheBytes bytes = cache_bytes(parse_policy("minicache:retain=100"), load_of(1000, 10));
   EXPECT_EQ(bytes.layers[3].bytes, kRow * 1010);
   EXPECT_EQ(bytes.layers[4].bytes, kRow * 1010 - merged(1, 900, 128));
   EXPECT_EQ(bytes.total(), kRow * 8 * 1010 - merged(4, 900, 128));
-  EXPECT_EQ(cache_bytes(parse_policy("minicache:recent=100"), load_of(50)).total(), kRow * 8 * 50);
+  EXPECT_EQ(cache_bytes(parse_policy("minicache:retain=100"), load_of(50)).total(), kRow * 8 * 50);
   CacheLoad load = load_of(1000);
   load.shape.layers = 6;  // layer 5 has nobody to merge with
-  EXPECT_EQ(cache_bytes(parse_policy("minicache:recent=100"), load).total(),
+  EXPECT_EQ(cache_bytes(parse_policy("minicache:retain=100"), load).total(),
             kRow * 6 * 1000 - merged(2, 900, 128));
-  // At 4 bits a row takes 40 bytes; those of the last 200 tokens stay at 16 bits.
-  EXPECT_DOUBLE_EQ(
-      cache_bytes(parse_policy("minicache:recent=100+kv4:residual=200"), load_of(1000)).total(),
-      8 * 2 * 2 * (800 * 40 + 200 * 128) - merged(4, 800, 40) - merged(4, 100, 128));
+  // At 4 bits a row takes 40 bytes; those of the last 200 tokens stay at 16 bits. The least is
+  // saved if the 100 tokens that are not merged are among these.
+  const CacheBytes coded =
+      cache_bytes(parse_policy("minicache:retain=100+kv4:residual=200"), load_of(1000));
+  EXPECT_DOUBLE_EQ(coded.total(),
+                   8 * 2 * 2 * (800 * 40 + 200 * 128) - merged(4, 800, 40) - merged(4, 100, 128));
+  EXPECT_TRUE(coded.by_input);
+  EXPECT_FALSE(bytes.by_input);
 }
 
 TEST(CacheBytes, OfWhatOnlyTheInputKnowsIsTheMost) {
