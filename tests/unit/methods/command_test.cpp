@@ -186,7 +186,8 @@ TEST_F(CommandWithTrials, WhatKeepsNoScoreIsInNoDocument) {
   // The threshold and DynamicKV's budget are asked for.
   run(all({}), loses);
   std::vector<std::string> names;
-  for (const auto& [name, section] : read_document(output()).sections.items())
+  const Document document = read_document(output());
+  for (const auto& [name, section] : document.sections.items())
     names.push_back(name);
   EXPECT_THAT(names, testing::ElementsAre("dynamickv", "simlayerkv"));
   run(all({"--force", "--tolerance", "0.25"}), loses);
