@@ -368,6 +368,12 @@ TEST(Document, RefusalsNameThePlace) {
   EXPECT_THAT(refusal_with("/kv_bits", 8), HasSubstr("kv_bits: "));
   EXPECT_THAT(refusal_with("/baseline/name", "pod"), HasSubstr("baseline.name: "));
   EXPECT_THAT(refusal_with("/baseline/settings/page", 4), HasSubstr("no setting 'page'"));
+  // A document of MiniCache whose setting was of the last tokens.
+  EXPECT_THAT(refusal_with("/baseline", {{"name", "minicache"},
+                                         {"settings", {{"t", 0.6}, {"recent", 1024}}},
+                                         {"result", json::object()}}),
+              HasSubstr("there is no setting 'recent': not the last tokens stay unmerged but those "
+                        "that differ most, and 'retain' says how many"));
   json without = full_json();
   without["model"].erase("layers");
   EXPECT_THAT(refusal(without), AllOf(HasSubstr("model"), HasSubstr("layers")));
