@@ -154,8 +154,10 @@ TEST_F(Methods, SimLayerKvFindsTheThreshold) {
 
   const double threshold = found.section["settings"]["threshold"];
   // No sample of the choice is lost, that of the greatest mass neither.
+  auto choice = calls_[0].second;
+  std::sort(choice.begin(), choice.end());
   const auto of_choice = [&](std::size_t place) {
-    return kMasses[2] + mass_noise(static_cast<std::int64_t>(calls_[0].second[place]));
+    return kMasses[2] + mass_noise(static_cast<std::int64_t>(choice[place]));
   };
   EXPECT_NEAR(threshold, of_choice(6), 1.1e-5);
   SimLayerRequest allows_one = lazy_request();
