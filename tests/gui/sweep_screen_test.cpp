@@ -29,7 +29,10 @@ std::filesystem::path written_sweep(Shown& shown) {
   document.model = calibrate::model_info(reader.header());
   document.provenance = calibrate::provenance(evidence);
   document.provenance.tool_version = "0.1.0";
-  document.sections["lagkv"] = calibrate_lagkv(evidence, request, {}).section;
+  auto& section = document.sections["lagkv"];
+  section = calibrate_lagkv(evidence, request, {}).section;
+  for (auto& entry : section.at("sweep"))
+    entry.update({{"digits_prefix", 0.5}, {"digits_in_place", 0.75}});
   auto path = shown.small().folder() / "policy.json";
   calibrate::write_document(document, path, false);
   return path;

@@ -173,13 +173,13 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   add(evaluation, "needle", 2048, 0.5, 1, 1);  // has no digits
   const auto tables = evaluation_tables(evaluation);
   ASSERT_THAT(tables, SizeIs(9));
-  EXPECT_EQ(tables[0].columns.at(8), "digits to the first wrong");
-  EXPECT_EQ(tables[0].columns.at(9), "digits in place");
+  EXPECT_EQ(tables[0].columns.at(6), "digits to the first wrong");
+  EXPECT_EQ(tables[0].columns.at(7), "digits in place");
   EXPECT_THAT(tables.back().title, testing::StartsWith("All "));
-  EXPECT_THAT(tables.back().columns, SizeIs(8));
-  EXPECT_THAT(tables[0].rows.at(1).at(8), testing::StartsWith("0.25 ["));
-  EXPECT_THAT(tables[0].rows.at(1).at(9), testing::StartsWith("0.62 ["));
-  EXPECT_THAT(tables[1].columns, SizeIs(8));  // of the needle
+  EXPECT_THAT(tables.back().columns, SizeIs(6));
+  EXPECT_THAT(tables[0].rows.at(1).at(6), testing::StartsWith("0.25 ["));
+  EXPECT_THAT(tables[0].rows.at(1).at(7), testing::StartsWith("0.62 ["));
+  EXPECT_THAT(tables[1].columns, SizeIs(6));  // of the needle
   EXPECT_EQ(tables[5].title,
             "Digits right up to the first wrong one over depth and length: "
             "snapkv:budget=64");
@@ -194,6 +194,30 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   EXPECT_EQ(cells.at(0).at("digits_in_place"), 0.75);
   EXPECT_FALSE(cells.at(2).contains("digits_in_place"));
   EXPECT_EQ(measured.at("full_by_length_and_depth").at(0).at("digits_prefix"), 1);
+}
+
+TEST(EvaluationTables, DivergencesWithoutAnIntervalForTheirMean) {
+  Evaluation evaluation;
+  evaluation.policies = {"snapkv:budget=64"};
+  evaluation.judged.resize(1);
+  for (int text = 0; text < 8; ++text) {
+    add(evaluation, "needle", 512, 0.5, 1, 1);
+    evaluation.judged[0].back().outcome.kl = text == 7 ? 5 : 0.02;
+  }
+  const auto tables = evaluation_tables(evaluation);
+  ASSERT_THAT(tables, SizeIs(2));
+  EXPECT_THAT(tables[0].columns, ElementsAre("policy", "mean", "median", "90th percentile",
+                                             "above 0.1 nats", "above 1 nat", "agreement"));
+  ASSERT_THAT(tables[0].rows, SizeIs(1));  // the full cache is no distance from itself
+  const auto& row = tables[0].rows[0];
+  EXPECT_EQ(row.at(1), "0.642");
+  EXPECT_EQ(row.at(2), "0.020 [0.020, 5.000]");
+  EXPECT_EQ(row.at(3), "5.000 [at least 0.020]");
+  EXPECT_THAT(row.at(4), testing::StartsWith("0.12 [0.00, 0.5"));
+  const auto kl = measured_json(evaluation).at(1).at("kl");
+  EXPECT_EQ(kl.at("median").at("value"), 0.02);
+  EXPECT_TRUE(kl.at("p90").at("high").is_null());
+  EXPECT_FALSE(kl.contains("low") || kl.contains("high"));
 }
 
 TEST(EvaluationTables, ScoresByTurn) {

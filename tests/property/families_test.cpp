@@ -138,7 +138,7 @@ class FamilyRun : public testing::Test {
                                  "4",
                                  "--pod-recent",
                                  "32",
-                                 "--deltas",
+                                 "--delta",
                                  "0.5",
                                  "--threshold",
                                  "0.15",
