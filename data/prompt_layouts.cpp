@@ -171,8 +171,8 @@ Prompt described(const Line& line, const LineOrigin& origin) {
   prompt.all_classes = texts_of(line, "all_classes");
   prompt.language = text_of(line, "language");
   prompt.metric = metric_of(line);
-  // LongBench counts words by this name.
-  prompt.length = line.find("dataset") ? 0 : count_of(line, "length", 0);
+  prompt.length = count_of(line, "length", 0);
+  if (line.find("dataset")) prompt.length = 0;  // LongBench counts words by this name
   prompt.depth = depth_of(line);
   prompt.seed = count_of(line, "seed", -1);
   prompt.group = id_of(line, "group");

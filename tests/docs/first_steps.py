@@ -70,7 +70,7 @@ def main() -> None:
             alone = runner.must(f"kvatlas calibrate {method} -p p.h5 --model MODEL -o {method}.json", or_end=4)
             assert (method in sections) == (alone.returncode == 0) == (nothing not in alone.stdout), alone.stdout
         for method in METHODS[:-1]:  # number formats are tried on the model alone
-            runner.must(f"kvatlas calibrate {method} -p p.h5")
+            runner.must(f"kvatlas calibrate {method} -p p.h5", or_end=4)
         # No list takes the word behind it.
         runner.must("kvatlas export --to kvpress,transformers policy.json -o exported")
         runner.must("kvatlas inspect policy.json")

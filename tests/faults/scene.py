@@ -117,7 +117,7 @@ class Scene:
             Job("evaluate", ["evaluate", "--policy", policy, *model, "--prompts", str(self.prompts), "--new", self.new,
                              "--time-steps", "0"], "measured.json", False),
             Job("check", ["check", policy, *model, "--prompts", str(self.prompts), "--new", self.new, "--max-loss",
-                          "100", "--by-mean"], "verdict.xml", False, "--junit", removes_earlier=True),
+                          "100", "--by-mean", "--force"], "verdict.xml", False, "--junit", removes_earlier=True),
             Job("report", ["report", profile, policy], "report.html", False),
             Job("kept", [*auto, "-p", profile, *model], "policy.json", True, beside_inputs=True),
         ]
