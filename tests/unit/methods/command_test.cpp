@@ -187,8 +187,7 @@ TEST_F(CommandWithTrials, WhatKeepsNoScoreIsInNoDocument) {
   run(all({}), loses);
   std::vector<std::string> names;
   const Document document = read_document(output());
-  for (const auto& [name, section] : document.sections.items())
-    names.push_back(name);
+  for (const auto& [name, section] : document.sections.items()) names.push_back(name);
   EXPECT_THAT(names, testing::ElementsAre("dynamickv", "simlayerkv"));
   run(all({"--force", "--tolerance", "0.25"}), loses);
   EXPECT_EQ(read_document(output()).sections.size(), 6u);
