@@ -3,8 +3,8 @@
 """Runs every command of README.md, HACKING.md and docs/: run_commands.py KVATLAS REFERENCE.json [PAGE …]
 
 A command is a line of an indented or fenced block that begins with kvatlas, build/bin/kvatlas, mpirun, srun or ./dev
-(after "$ "). Each page has a folder of its own, where its commands run in order, on the demo's model and on what `prepare`
-made; as many pages at a time as there are cores. A comment "# exit 4" (or "exit 0 or 4") says how a command ends;
+(after "$ "). Each page has a folder of its own, where its commands run in order, on a tiny model (gates on the demo's)
+and on what `prepare` made; as many pages at a time as there are cores. A comment "# exit 4" (or "exit 0 or 4") says how a command ends;
 otherwise it must end well. What lies at -o is removed first, unless the line has --force. Commands that are not run
 are in NOT_RUN with the reason, and their words must be known."""
 import json
@@ -19,31 +19,39 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import tiny_checkpoint  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "HACKING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 DEMO_MODEL = CACHE / "kvatlas/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-# What a page's words stand for. All models are the demo's, M: a model of random numbers answers nothing, and what
-# judges its answers would have to be forced.
+# What a page's words stand for. Models that take minutes are the tiny one, M.
 WORDS = {
-    "SmolLM2-135M-Instruct.Q4_1.gguf": "M", "MODEL": "M", "MODEL.gguf": "M", "$MODEL": "M",
-    "./Llama-3.1-8B": "M", "demo/smollm2.h5": "p.h5", "demo/policy.json": "policy.json",
+    "SmolLM2-135M-Instruct.Q4_1.gguf": "M", "MODEL": "M", "MODEL.gguf": "M", "./Llama-3.1-8B": "M",
+    "demo/smollm2.h5": "p.h5", "demo/policy.json": "policy.json",
     "R": "kvpress", "DIR": "exported",
 }
-# Sizes that would take minutes, and what is run instead: patterns over the whole command. Prompts become shorter, and
-# of a profile fewer stand at each depth; what a command refuses stays as it is.
+# Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
-    (r"^(kvatlas (?:profile|evaluate|check) (?!.*--(?:lengths|prompts?) ).*?)(?= -o | --resume|$)", r"\1 --lengths 400"),
-    (r"(?<=--lengths )(1024|2048|4096|8192)(,\d+)*", "400"),
-    (r"^(kvatlas profile .*)--seeds (?:10|20|30)", r"\1--seeds 6"),
-    (r"^(kvatlas profile (?!.*--depths ).*)(?= -o )", r"\1 --depths 0.5"),
-    (r"(?<=calibrate auto --model M --task needle --depths 0.5 --seeds 20) (.*)--context 4096", r" --lengths 400 \1--context 400"),
+    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 -o \1"),
+    (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024 --seeds 1"),
+    (r"(?<=--lengths )4096 --depths 0.5 --seeds 30", "600 --seeds 1"),
+    (r"^(kvatlas check .*) --lengths 4096", r"\1"),
+    (r"^(kvatlas check (?!.*--lengths).*)$", r"\1 --lengths 400"),
+    (r"(?<=calibrate auto --model M --task needle --depths 0.5 --seeds) 20 (.*)--context 4096", r" 5 \1--context 400"),
+    (r"needle:turns=4 --lengths 1024 --depths 0.5 --seeds 10", "needle:turns=2 --lengths 600 --depths 0.5 --seeds 1"),
+    (r"(?<=--lengths )1024(,2048)?( --depths [\d.,]+)?( --seeds \d+)?", "600 --seeds 1"),
+    (r"^kvatlas evaluate(?!.* --(?:seeds|prompts)) (.*)$", r"kvatlas evaluate \1 --seeds 1"),
 ]
-# What these are given besides: fewer trials, no steps that are timed, and an end for verdicts that stay open.
-BESIDES = {"calibrate auto": "--candidates 4 --finalists 1", "check": "--most-samples 90", "evaluate": "--time-steps 0",
-           "calibrate all": "--lags 128 --ratios 1/2 --deltas 0.5 --budgets 128 --sensitivity-texts 1",
-           "calibrate pod": "--deltas 0.5", "calibrate precision": "--sensitivity-texts 1"}
+# What these are given besides, with the tiny model: its random numbers answer nothing, which is refused without
+# --force, and few trials are enough.
+BESIDES = {"calibrate auto": "--force --new 4 --candidates 2 --finalists 1", "calibrate": "--force --new 4",
+           "evaluate": "--new 4 --time-steps 0"}
+# A gate judges answers, and refuses a model that has none: it runs on the demo's model, on a document of that model, and
+# is given nothing that changes what is refused.
+JUDGED = {"M": str(DEMO_MODEL), "policy.json": "judged.json"}
 # Not run, by how the command begins or what it holds; of these the words are looked up alone.
 NOT_RUN = [
     (r"^mpirun|^srun", "needs several processes; tests/property runs them where MPI is"),
@@ -127,23 +135,21 @@ class Runner:
             self.learn(part)
 
     def start(self, words: list[str], folder: Path) -> tuple[int, str]:
-        words = [{"kvatlas": str(self.program), "M": str(DEMO_MODEL)}.get(word, word) for word in words]
+        words = [str(self.program) if word == "kvatlas" else word for word in words]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
         return done.returncode, done.stderr
 
     def prepare(self) -> None:
         """What the pages take as given, in one folder: models, profiles, a policy, prompts, others' patterns."""
         given = self.folder / "given"
-        given.mkdir()
-        (given / "config.json").write_text(json.dumps({
-            "model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-            "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}))
+        tiny_checkpoint.write(given / "M", seed=1)
+        shutil.copy(given / "M/config.json", given)
         prompts = [json.dumps({"context": f"The number of box {n} is {n * 7}. " * 40, "input": f"Box {n}?",
                                "answers": [str(n * 7)]}) for n in range(6)]
         for name in ("mine.jsonl", "questions.jsonl", "F.jsonl"):
             (given / name).write_text("\n".join(prompts) + "\n")
         shutil.copy(ROOT / "tests/unit/data/longbench.jsonl", given / "LONGBENCH.jsonl")
-        layers, heads, kv_heads = 30, 9, 3  # the demo's model
+        layers, heads, kv_heads = tiny_checkpoint.LAYERS, tiny_checkpoint.HEADS, tiny_checkpoint.KV_HEADS
         pattern = given / "attn_patterns/Llama-3"
         pattern.mkdir(parents=True)
         (pattern / "config.json").write_text(json.dumps({"sink_size": 64, "recent_size": 256}))
@@ -154,12 +160,16 @@ class Runner:
         (given / "Phi_3_best_pattern.json").write_text(json.dumps(
             [{str(head): ["stream_llm" if (layer + head) % 2 else "vertical_and_slash", 64, 256, 0.5]
               for head in range(32)} for layer in range(32)]))
-        for name, seed in (("p.h5", "0"), ("q.h5", "100")):
-            self.must("kvatlas profile --model M --task needle --task passkey --lengths 400 --depths 0.5 --seeds 6 "
-                      f"--map-samples 1 --seed {seed} -o {name}", given)
+        for name, seed in (("p.h5", "0"), ("q.h5", "7")):
+            self.must(f"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 --map-samples 1 "
+                      f"--seed {seed} -o {name}", given)
+        self.must(f"kvatlas profile --model '{DEMO_MODEL}' --task needle --lengths 400 --depths 0.5 --seeds 6 --capture lazy "
+                  "-o judged.h5", given)
+        self.must("kvatlas calibrate simlayerkv -p judged.h5 --threshold 0.95 --recent 256 -o judged.json", given)
         shutil.copy(given / "p.h5", given / "before.h5")
         shutil.copy(given / "q.h5", given / "after.h5")
-        self.must(f"kvatlas calibrate all -p p.h5 --model M {BESIDES['calibrate all']} -o policy.json", given)
+        self.must("kvatlas calibrate all -p p.h5 --model M --recent 256 --pod-initial 16 --pod-recent 240 "
+                  "--lags 64,128 --ratios 1/2 --deltas 0.5,0.7 --new 4 --force -o policy.json", given)
 
     def must(self, command: str, folder: Path) -> None:
         status, said = self.start(shlex.split(command), folder)
@@ -203,18 +213,19 @@ class Runner:
         for pattern, smaller in SMALLER:
             line = re.sub(pattern, smaller, line)
         words = shlex.split(line)
+        if line.startswith("kvatlas check ") and "M" in words:
+            words = [JUDGED.get(word, word) for word in words] + ["--most-samples", "70"]  # where it stays open
         if "--force" not in words:
             self.clear_output(words, folder)
         besides = next((more for command, more in BESIDES.items() if line.startswith(f"kvatlas {command} ")), "")
-        for option, value in zip(besides.split()[::2], besides.split()[1::2]):
-            if option not in words:
-                words += [option, value]
+        if "M" in words:
+            words += [word for word in besides.split() if word != "--force" or word not in words]
         status, said = self.start(words, folder)
         return "" if status in (expected or {0}) else f"\n  ended with {status}: {said}"
 
     @staticmethod
     def word(word: str) -> str:
-        return shlex.quote(WORDS.get(word, word))
+        return shlex.quote(str(DEMO_MODEL) if word == "$MODEL" else WORDS.get(word, word))
 
     @staticmethod
     def clear_output(words: list[str], folder: Path) -> None:
