@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How lists, numbers and tables are written for people.
+// How lists and numbers are written for people.
 #pragma once
 
 #include <functional>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace kvatlas {
 
@@ -28,14 +27,5 @@ std::string join(const Parts& parts, std::string_view separator = ", ", WordOf w
 std::string fixed_text(double value, int digits);
 /// "37.5 %" for 0.375; "-" for NaN.
 std::string percent_text(double share);
-
-struct Table {
-  std::string title;
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-
-/// The table in columns as wide as they need, with its title above.
-std::string table_text(const Table& table);
 
 }  // namespace kvatlas

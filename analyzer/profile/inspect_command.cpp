@@ -22,6 +22,7 @@
 #include "base/json_text.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
+#include "base/table.hpp"
 
 namespace kvatlas {
 namespace {
@@ -313,7 +314,7 @@ Table memory_table(const model::CacheCard& cache, const InspectOptions& o,
   const auto formats = of_sequence.at(length);
   for (std::size_t i = 0; i < formats.size(); ++i) {
     const double sequence = formats[i].bytes;
-    std::vector<std::string> row = {
+    Table::Row row = {
         formats[i].format, bytes_str(whole_bytes(cache.bytes_per_token(formats[i].bits))),
         bytes_str(whole_bytes(sequence)), bytes_str(whole_bytes(sequence * batch + weights))};
     if (memory > 0) {
@@ -338,7 +339,7 @@ Table memory_table(const model::CacheCard& cache, const InspectOptions& o,
 }
 
 json memory_json(const Table& table, const InspectOptions& o, const SequenceBytes& of_sequence) {
-  json out = {{"title", table.title}, {"columns", table.columns}, {"rows", table.rows}};
+  json out = table_json(table);
   if (!o.runtime.empty()) out["runtime"] = o.runtime;
   out["formats"] = json::array();
   for (const RuntimeCache& one : of_sequence.at(o.context + o.new_tokens)) {

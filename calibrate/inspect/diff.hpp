@@ -11,6 +11,7 @@
 
 #include "analyzer/profile/profile.hpp"
 #include "base/plain_text.hpp"
+#include "base/table.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/rules.hpp"
 

@@ -52,9 +52,10 @@ Table layer_table(const BytesAnswer& answer) {
   };
   const std::size_t layers = answer.policies.front().cache.layers.size();
   for (std::size_t first = 0, next = 0; first < layers; first = next) {
-    auto row = cells(first);
-    for (next = first + 1; next < layers && cells(next) == row;) ++next;
-    row.insert(row.begin(), next - first == 1 ? str(first) : str(first, "-", next - 1));
+    const auto texts = cells(first);
+    for (next = first + 1; next < layers && cells(next) == texts;) ++next;
+    Table::Row row = {next - first == 1 ? str(first) : str(first, "-", next - 1)};
+    row.insert(row.end(), texts.begin(), texts.end());
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -72,7 +72,7 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
       table.rows[i].push_back(estimate_text(score));
     }
     const auto chosen = verdict.least_that_holds(tolerance, w * budgets.size(), budgets.size());
-    if (chosen) table.rows[*chosen].back() += " *";
+    if (chosen) table.rows[*chosen].back().text += " *";
     json& of_way = *ways[w].report;
     of_way["curve"] = curve;
     if (chosen) of_way["recommended"] = budgets[*chosen];

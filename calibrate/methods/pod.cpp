@@ -185,8 +185,8 @@ void Grouping::report_sweep(std::optional<double> delta) {
   json sweep = json::array();
   for (const double value : shown) {
     const PodPoint point = point_at(value);
-    std::vector<std::string> row = {fixed_text(value, 2) + (is_chosen(value) ? " *" : ""),
-                                    str(point.blocks), percent_text(point.dropped)};
+    Table::Row row = {fixed_text(value, 2) + (is_chosen(value) ? " *" : ""), str(point.blocks),
+                      percent_text(point.dropped)};
     json saved = json::array();
     for (const auto length : evidence_.lengths()) {
       saved.push_back({{"length", length}, {"saved", saved_at(point, length)}});

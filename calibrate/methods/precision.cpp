@@ -195,7 +195,7 @@ std::optional<Precision> FormatSearch::choose(const Split& split) {
   const auto chosen = request_.size
                           ? std::optional<std::size_t>(0)
                           : verdict.least_that_holds(request_.tolerance, 0, candidates.size());
-  if (chosen) table.rows[*chosen].front() += " *";
+  if (chosen) table.rows[*chosen].front().text += " *";
   out_.tables.push_back(std::move(table));
   if (!chosen) return std::nullopt;
   report_["size"] = candidates[*chosen].size;
@@ -247,7 +247,7 @@ void FormatSearch::report_sensitivity(const Precision& chosen) {
                                     {"kl", items_[i].cost}});
   for (std::size_t i = 0; i < items_.size(); i += apart ? 2 : 1) {
     const std::size_t first = sides_[i].layers.front();
-    std::vector<std::string> row = {sides_[i].layers.size() > 1 ? "all" : str(first)};
+    Table::Row row = {sides_[i].layers.size() > 1 ? "all" : str(first)};
     for (std::size_t side = i; side < i + (apart ? 2 : 1); ++side)
       for (const double cost : items_[side].cost) row.push_back(fixed_text(1000 * cost, 3));
     const KvFormats& formats = (*chosen.fixed)[first];

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/plain_text.hpp"
+#include "base/table.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "calibrate/rules/rules.hpp"
 

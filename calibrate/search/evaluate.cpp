@@ -528,7 +528,7 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
   Table table{str(figure.title, " over depth and length: ", policy), {"depth"}, {}};
   for (const auto& [length, there] : lengths) table.columns.push_back(std::to_string(length));
   for (const auto& [depth, cells] : rows) {
-    std::vector<std::string> row{fixed_text(depth, 2)};
+    Table::Row row{fixed_text(depth, 2)};
     for (const auto& [length, there] : lengths)
       row.push_back(cells.contains(length) ? fixed_text(cells.at(length), 2) : "-");
     table.rows.push_back(std::move(row));

@@ -31,7 +31,8 @@ class RecordingScreen : public Screen {
   }
   Table table() const override {
     ++tables;
-    return {{{"layer"}, {"mass", "share"}, {"name"}},
+    return {"",
+            {{"layer"}, {"mass", "share"}, {"name"}},
             {{10.0, 0.5, "b"}, {9.0, 0.25, "c"}, {100.0, kNoNumber, "a"}}};
   }
   bool act(Act act) override {

@@ -10,12 +10,12 @@
 #include <gtest/gtest.h>
 
 #include "base/share_code.hpp"
+#include "base/table.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "tests/support/small_profile.hpp"
 #include "viewer/maps/tiles.hpp"
-#include "viewer/models/table_text.hpp"
 
 namespace kvatlas::viewer {
 namespace {

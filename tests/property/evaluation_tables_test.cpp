@@ -177,8 +177,8 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   EXPECT_EQ(tables[0].columns.at(7), "digits in place");
   EXPECT_THAT(tables.back().title, testing::StartsWith("All "));
   EXPECT_THAT(tables.back().columns, SizeIs(6));
-  EXPECT_THAT(tables[0].rows.at(1).at(6), testing::StartsWith("0.25 ["));
-  EXPECT_THAT(tables[0].rows.at(1).at(7), testing::StartsWith("0.62 ["));
+  EXPECT_THAT(tables[0].rows.at(1).at(6).text, testing::StartsWith("0.25 ["));
+  EXPECT_THAT(tables[0].rows.at(1).at(7).text, testing::StartsWith("0.62 ["));
   EXPECT_THAT(tables[1].columns, SizeIs(6));  // of the needle
   EXPECT_EQ(tables[5].title,
             "Digits right up to the first wrong one over depth and length: "
@@ -213,7 +213,7 @@ TEST(EvaluationTables, DivergencesWithoutAnIntervalForTheirMean) {
   EXPECT_EQ(row.at(1), "0.642");
   EXPECT_EQ(row.at(2), "0.020 [0.020, 5.000]");
   EXPECT_EQ(row.at(3), "5.000 [at least 0.020]");
-  EXPECT_THAT(row.at(4), testing::StartsWith("0.12 [0.00, 0.5"));
+  EXPECT_THAT(row.at(4).text, testing::StartsWith("0.12 [0.00, 0.5"));
   const auto kl = measured_json(evaluation).at(1).at("kl");
   EXPECT_EQ(kl.at("median").at("value"), 0.02);
   EXPECT_TRUE(kl.at("p90").at("high").is_null());
@@ -235,8 +235,8 @@ TEST(EvaluationTables, ScoresByTurn) {
   EXPECT_EQ(tables[0].title, "Score by turn, 4 texts");
   EXPECT_THAT(tables[0].columns, ElementsAre("policy", "turn 1", "turn 2"));
   EXPECT_EQ(tables[0].rows.at(0).at(0), "full");
-  EXPECT_THAT(tables[0].rows.at(1).at(1), testing::StartsWith("1.00 [0.4"));  // four of four
-  EXPECT_THAT(tables[0].rows.at(1).at(2), testing::StartsWith("0.25 [0.0"));
+  EXPECT_THAT(tables[0].rows.at(1).at(1).text, testing::StartsWith("1.00 [0.4"));  // four of four
+  EXPECT_THAT(tables[0].rows.at(1).at(2).text, testing::StartsWith("0.25 [0.0"));
   const auto by_turn = evaluation_json(evaluation).at("policies").at(1).at("by_turn");
   EXPECT_EQ(by_turn.at(1).at("turn"), 2);
   EXPECT_EQ(by_turn.at(1).at("samples"), 4);

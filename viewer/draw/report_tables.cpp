@@ -5,8 +5,8 @@
 
 #include "base/markup.hpp"
 #include "base/str.hpp"
+#include "base/table.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
-#include "viewer/models/table_text.hpp"
 
 namespace kvatlas::viewer {
 

@@ -5,7 +5,7 @@
 #include <QAbstractTableModel>
 #include <vector>
 
-#include "viewer/models/table_text.hpp"
+#include "base/table.hpp"
 
 namespace kvatlas::viewer {
 

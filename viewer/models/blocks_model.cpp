@@ -94,8 +94,7 @@ Chart matrices_chart(const BlocksModel& model, const Similarity& shown, const Bl
     const auto& lowest = blocks[head];
     chart.matrices.push_back(head_matrix(shown, lowest, settings, head));
     for (std::size_t l = 0; l < lowest.size(); ++l)
-      chart.table.rows.push_back(
-          {static_cast<double>(head), static_cast<double>(l), static_cast<double>(lowest[l])});
+      chart.table.rows.push_back({head, l, lowest[l]});
   }
   return chart;
 }
@@ -146,8 +145,7 @@ Chart sweep_chart(const BlocksModel& model, const std::vector<PodPoint>& points,
     dropped.points.push_back({point.delta, point.dropped});
     saved.points.push_back({point.delta, share});
     batch.points.push_back({point.delta, fits});
-    chart.table.rows.push_back(
-        {point.delta, static_cast<double>(point.blocks), point.dropped, share, fits});
+    chart.table.rows.push_back({point.delta, point.blocks, point.dropped, share, fits});
   }
   chart.lines.push_back(std::move(dropped));
   chart.lines.push_back(std::move(saved));
@@ -224,9 +222,8 @@ Chart matrix_chart(const BlocksModel& model, const BlocksSettings& settings, std
   chart.table.columns = {{"layer a"}, {"layer b"}, {shown_word(settings)}, {"same block"}};
   for (std::size_t a = 0; a < layers; ++a)
     for (std::size_t b = 0; b < layers; ++b)
-      chart.table.rows.push_back({static_cast<double>(a), static_cast<double>(b),
-                                  chart.matrices.front().at(a, b),
-                                  lowest[a] == lowest[b] ? "yes" : "no"});
+      chart.table.rows.push_back(
+          {a, b, chart.matrices.front().at(a, b), lowest[a] == lowest[b] ? "yes" : "no"});
   return chart;
 }
 

@@ -124,13 +124,8 @@ Table table_of(const BudgetsView& view) {
   const BudgetSummary& all = view.all;
   for (std::size_t l = 0; l < all.mean.size(); ++l) {
     auto& row = table.rows.emplace_back();
-    row = {static_cast<double>(l),
-           static_cast<double>(all.budgets[l]),
-           all.mean[l],
-           all.deviation[l],
-           static_cast<double>(all.least[l]),
-           static_cast<double>(all.most[l])};
-    for (const auto& task : view.tasks) row.push_back(static_cast<double>(task.summary.budgets[l]));
+    row = {l, all.budgets[l], all.mean[l], all.deviation[l], all.least[l], all.most[l]};
+    for (const auto& task : view.tasks) row.push_back(task.summary.budgets[l]);
   }
   return table;
 }

@@ -6,45 +6,15 @@
 #include <set>
 
 #include "viewer/maps/scale.hpp"
-#include "viewer/models/table_text.hpp"
 
 namespace kvatlas::viewer {
 namespace {
-
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos && text.rfind('#', 0) != 0) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
 
 /// One comment line, whatever line ends the text has.
 std::string csv_comment(std::string text) {
   std::replace(text.begin(), text.end(), '\r', ' ');
   std::replace(text.begin(), text.end(), '\n', ' ');
   return "# " + text + "\n";
-}
-
-std::string table_csv(const Table& table) {
-  std::string out;
-  const char* separator = "";
-  for (const auto& column : table.columns) {
-    out += separator + csv_text(exact_title(column));
-    separator = ",";
-  }
-  out += '\n';
-  for (const auto& row : table.rows) {
-    separator = "";
-    for (const auto& cell : row) {
-      out += separator + (cell.is_text ? csv_text(cell.text) : exact_text(cell.number));
-      separator = ",";
-    }
-    out += '\n';
-  }
-  return out;
 }
 
 }  // namespace
@@ -102,6 +72,7 @@ Chart joined(std::string title, const std::vector<const Chart*>& charts) {
   for (auto& row : all.table.rows) row.resize(columns.size(), kNoNumber);
   return all;
 }
+
 Box box_of(double x, std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
   if (values.empty()) return {x, kNoNumber, kNoNumber, kNoNumber, kNoNumber, kNoNumber};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/plain_text.hpp"
+#include "base/table.hpp"
 
 namespace kvatlas::viewer {
 
@@ -128,24 +129,6 @@ struct Matrix {
   }
 };
 
-struct Table {
-  struct Column {
-    std::string title, unit = {};
-    bool sentences = false;  // its cells are long texts
-  };
-  /// A number, or text. (As a std::variant it trips GCC 12's -Wfree-nonheap-object.)
-  struct Cell {
-    Cell(double value) : number(value) {}
-    Cell(std::string value) : text(std::move(value)), is_text(true) {}
-    Cell(const char* value) : text(value), is_text(true) {}
-    double number = kNoNumber;
-    std::string text = {};
-    bool is_text = false;
-  };
-  std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;
-};
-
 struct Chart {
   std::string title;
   std::vector<std::string> notes;  // say what the numbers are of, and what is missing and why
@@ -168,9 +151,7 @@ bool has_content(const Chart& chart);
 /// The mark that has this handle; nullptr if the chart has none.
 const Mark* mark_of(const Chart& chart, Handle handle);
 
-/// The table as CSV (RFC 4180, but lines end with "\n"). Title and notes stand above it in lines
-/// that begin with '#'. Numbers have up to nine significant digits; NaN is an empty field, infinity
-/// "inf".
+/// The table as CSV. Title and notes stand above it in lines that begin with '#'.
 std::string chart_csv(const Chart& chart);
 
 /// The title, the notes and one table of several charts, for CSV. Its first column names the chart

@@ -102,8 +102,7 @@ Chart similarity_chart(const ProfileNumbers& a, const ProfileNumbers& b,
       difference.push_back(to - from);
       most = std::max(most, std::abs(to - from));
       if (j >= i) continue;
-      chart.table.rows.push_back(
-          {static_cast<double>(i), static_cast<double>(j), from, to, to - from});
+      chart.table.rows.push_back({i, j, from, to, to - from});
       if (j + 1 == i)
         view.changes.push_back(
             {"similarity to the layer below", static_cast<std::int64_t>(i), from, to});
@@ -192,8 +191,8 @@ DiffView diff_view(const ProfileNumbers& first, const ProfileNumbers& second,
   if (view.changes.size() > kShownChanges) view.changes.resize(kShownChanges);
   view.table.columns = {{"what"}, {"layer"}, {first.name}, {second.name}, {"difference"}};
   for (const auto& change : view.changes)
-    view.table.rows.push_back({change.what, static_cast<double>(change.layer), change.first,
-                               change.second, change.second - change.first});
+    view.table.rows.push_back(
+        {change.what, change.layer, change.first, change.second, change.second - change.first});
   return view;
 }
 

@@ -260,7 +260,7 @@ KeptView kept_view(const KeptTokens& kept, const KeptChoices& choices) {
   chart.table.columns = {{"layer"}, {"KV head"}};
   for (std::int64_t layer = 0; layer < kept.layers; ++layer)
     for (std::int64_t head = 0; head < kept.kv_heads; ++head)
-      chart.table.rows.push_back({static_cast<double>(layer), static_cast<double>(head)});
+      chart.table.rows.push_back({layer, head});
   const std::string of = choices.head ? head_name(kept, *choices.head) : "all heads";
   for (const KeptRun* run : runs) {
     chart.matrices.push_back(shares_matrix(kept, *run, choices));

@@ -42,8 +42,7 @@ Chart heads_chart(const LazySettings& settings, const LazyView& view) {
   }
   for (std::size_t l = 0; l < view.head_rates.size(); ++l)
     for (std::size_t head = 0; head < view.head_rates[l].size(); ++head)
-      chart.table.rows.push_back(
-          {static_cast<double>(l), static_cast<double>(head), view.head_rates[l][head]});
+      chart.table.rows.push_back({l, head, view.head_rates[l][head]});
   chart.matrices.push_back(std::move(matrix));
   return chart;
 }

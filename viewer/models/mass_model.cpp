@@ -140,7 +140,7 @@ MassView mass_view(const MassModel& model, double threshold,
       const bool is_lazy = calibrate::is_lazy(mass, threshold);
       known += !std::isnan(mass);
       lazy += is_lazy;
-      chart.table.rows.push_back({static_cast<double>(l), static_cast<double>(model.positions[c]),
+      chart.table.rows.push_back({l, model.positions[c],
                                   column_text(model, model.positions[c], texts), mass,
                                   is_lazy ? "yes" : ""});
     }

@@ -99,8 +99,8 @@ Chart needle_chart(const NeedleModel& model, ShownScore score, bool difference) 
         const double of_full = other == full.end() ? kNoNumber : other->second.shown(score);
         matrix.values.push_back(difference ? shown - of_full : shown);
         if (found != cells.end())
-          chart.table.rows.push_back({model.maps[m].policy, static_cast<double>(length), depth,
-                                      static_cast<double>(found->second.samples), shown, of_full});
+          chart.table.rows.push_back(
+              {model.maps[m].policy, length, depth, found->second.samples, shown, of_full});
       }
     }
     if (!difference || !reference) chart.matrices.push_back(std::move(matrix));

@@ -148,8 +148,7 @@ void show_blocks(const BlocksModel& model, const Choices& choices, PolicyCard& c
   Line line{"distant keys not stored", {}, Emphasis::strong};
   for (const auto& point : settings.per_query_head ? model.by_query_head : model.by_kv_head) {
     line.points.push_back({point.delta, point.dropped});
-    card.chart.table.rows.push_back(
-        {point.delta, point.dropped, static_cast<double>(point.blocks)});
+    card.chart.table.rows.push_back({point.delta, point.dropped, point.blocks});
   }
   card.chart.lines.push_back(std::move(line));
   card.chart.marks.push_back(

@@ -103,8 +103,7 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
     const bool on_front = std::find(view.front.begin(), view.front.end(), i) != view.front.end();
     const double kept = static_cast<double>(
         calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep}));
-    chart.table.rows.push_back({candidate.variant, static_cast<double>(candidate.lag),
-                                candidate.ratio, static_cast<double>(candidate.keep),
+    chart.table.rows.push_back({candidate.variant, candidate.lag, candidate.ratio, candidate.keep,
                                 candidate.compression, shown.mean, shown.low, shown.high,
                                 candidate.full, on_front ? "yes" : "",
                                 candidate.own() && settings.length > 0 ? kept : kNoNumber});
@@ -186,7 +185,7 @@ Chart pattern_chart(const SweepModel& model, const Candidate& candidate, std::in
     strip.column_texts.push_back(to - from == 1 ? str("token ", from)
                                                 : str("tokens ", from, " to ", to - 1));
     strip.values.push_back(value);
-    chart.table.rows.push_back({static_cast<double>(from), static_cast<double>(to - 1), value});
+    chart.table.rows.push_back({from, to - 1, value});
   }
   chart.matrices.push_back(std::move(strip));
   return chart;

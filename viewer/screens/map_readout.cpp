@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viewer/models/table_text.hpp"
+#include "base/table.hpp"
 
 namespace kvatlas::viewer {
 
@@ -121,8 +121,7 @@ Table MapReadout::table(std::int64_t query) const {
   std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), rows.end(),
                     [](const Row& a, const Row& b) { return a.value > b.value; });
   for (std::size_t i = 0; i < count; ++i)
-    table.rows.push_back({static_cast<double>(rows[i].query), static_cast<double>(rows[i].key),
-                          static_cast<double>(rows[i].block), static_cast<double>(rows[i].value),
+    table.rows.push_back({rows[i].query, rows[i].key, rows[i].block, rows[i].value,
                           token_text(scene_.tokens, rows[i].query),
                           token_text(scene_.tokens, rows[i].key)});
   return table;

@@ -444,8 +444,7 @@ TEST_F(Methods, PodReportsHowAlikeValuesAre) {
   });
   ASSERT_NE(table, found.tables.end());
   // Of two KV heads of four layers: one block a head, then layers 1 and 2 together, then none.
-  const std::vector<std::string> none{"0.1", "2", "75.0 %"}, two{"0.5", "6", "25.0 %"},
-      all{"0.7", "8", "0.0 %"};
+  const Table::Row none{"0.1", "2", "75.0 %"}, two{"0.5", "6", "25.0 %"}, all{"0.7", "8", "0.0 %"};
   EXPECT_EQ(table->rows.at(0), none);
   EXPECT_EQ(table->rows.at(4), two);
   EXPECT_EQ(table->rows.at(6), all);
@@ -510,7 +509,7 @@ TEST_F(Methods, DynamicKvBudgetsByTaskAndOverall) {
 std::map<std::string, std::vector<std::string>> columns_of(const Table& table) {
   std::map<std::string, std::vector<std::string>> out;
   for (std::size_t c = 1; c < table.columns.size(); ++c)
-    for (const auto& row : table.rows) out[table.columns[c]].push_back(row[c]);
+    for (const auto& row : table.rows) out[table.columns[c].title].push_back(row[c].text);
   return out;
 }
 

@@ -27,7 +27,7 @@ TEST(ChartCsv, SeveralChartsAreOneTable) {
   Chart masses, same, blocks, drawn_alone;
   masses.title = "Masses";
   masses.notes = {"of 3 samples"};
-  masses.table = {{{"layer"}, {"mass", "share"}}, {{0.0, 0.5}}};
+  masses.table = {"", {{"layer"}, {"mass", "share"}}, {{0.0, 0.5}}};
   same.title = "Masses as bars";
   same.table = masses.table;
   drawn_alone.title = "Scores";
@@ -35,7 +35,7 @@ TEST(ChartCsv, SeveralChartsAreOneTable) {
             "# Both\n# Masses\n# of 3 samples\n# Masses as bars\n# Scores\n"
             "layer,mass (share)\n0,0.5\n");
   blocks.title = "Blocks";
-  blocks.table = {{{"block"}, {"layer"}}, {{"a", 1.0}}};
+  blocks.table = {"", {{"block"}, {"layer"}}, {{"a", 1.0}}};
   EXPECT_EQ(chart_csv(joined("Masses", {&masses, &blocks})),
             "# Masses\n# of 3 samples\n# Blocks\n"
             "chart,layer,mass (share),block\nMasses,0,0.5,\nBlocks,1,,a\n");

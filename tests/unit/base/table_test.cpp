@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/table_text.hpp"
+#include "base/table.hpp"
+
+#include <limits>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-namespace kvatlas::viewer {
+namespace kvatlas {
 namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<std::string> shown(const std::string& unit, const std::vector<double>& numbers) {
   Table table;
@@ -17,7 +22,7 @@ std::vector<std::string> shown(const std::string& unit, const std::vector<double
 }
 using Texts = std::vector<std::string>;
 
-TEST(TableText, NumbersAreWrittenAsPeopleWriteThem) {
+TEST(Table, NumbersAreWrittenAsPeopleWriteThem) {
   EXPECT_EQ(shown("share", {0.766457721, 1, 0}), (Texts{"76.6 %", "100.0 %", "0.0 %"}));
   EXPECT_EQ(shown("bytes", {18030028.8, 512}), (Texts{"17.2 MiB", "512 bytes"}));
   EXPECT_EQ(shown("", {1, 0.766457721, 0.5, 0}), (Texts{"1.000", "0.766", "0.500", "0.000"}));
@@ -27,13 +32,13 @@ TEST(TableText, NumbersAreWrittenAsPeopleWriteThem) {
   EXPECT_EQ(shown("nat", {0.0123456, 0.1}), (Texts{"0.0123", "0.1000"}));
 }
 
-TEST(TableText, WhatIsNotZeroDoesNotLookLikeIt) {
+TEST(Table, WhatIsNotZeroDoesNotLookLikeIt) {
   EXPECT_EQ(shown("", {0.5, 0.00041234}), (Texts{"0.500", "0.00041"}));
   EXPECT_EQ(shown("", {0.5, -0.00001234}), (Texts{"0.500", "-1.2e-05"}));
   EXPECT_EQ(shown("", {1.23456e-7}), (Texts{"1.23e-07"}));
 }
 
-TEST(TableText, WhatIsNoNumberIsSaid) {
+TEST(Table, WhatIsNoNumberIsSaid) {
   EXPECT_EQ(shown("share", {kNoNumber}), (Texts{"-"}));
   EXPECT_EQ(shown("", {kNoNumber, std::numeric_limits<double>::infinity()}),
             (Texts{"-", "infinite"}));
@@ -42,7 +47,7 @@ TEST(TableText, WhatIsNoNumberIsSaid) {
   EXPECT_EQ(shown("", {}), Texts{});
 }
 
-TEST(TableText, TitlesLeaveOutWhatCellsSay) {
+TEST(Table, TitlesLeaveOutWhatCellsSay) {
   EXPECT_EQ(shown_title({"KV kept", "share"}), "KV kept");
   EXPECT_EQ(exact_title({"KV kept", "share"}), "KV kept (share)");
   EXPECT_EQ(shown_title({"length", "tokens"}), "length (tokens)");
@@ -50,5 +55,17 @@ TEST(TableText, TitlesLeaveOutWhatCellsSay) {
   EXPECT_EQ(exact_text(kNoNumber), "");
 }
 
+TEST(Table, ColumnsAreAsWideAsTheyNeed) {
+  const Table table = {"Title", {"name", {"n", "share"}}, {{"a", 1}, {"longer", 0.02}}};
+  EXPECT_EQ(table_text(table), "Title\n  name          n\n  a       100.0 %\n  longer    2.0 %\n");
+}
+
+TEST(Table, CsvAndJsonHaveWhatTheTableHas) {
+  const Table table = {"Title", {"name", {"n", "share"}}, {{"a,b", 0.25}, {"#", "none"}}};
+  EXPECT_EQ(table_csv(table), "name,n (share)\n\"a,b\",0.25\n\"#\",none\n");
+  EXPECT_EQ(table_json(table).dump(),
+            R"({"columns":["name","n"],"rows":[["a,b",0.25],["#","none"]],"title":"Title"})");
+}
+
 }  // namespace
-}  // namespace kvatlas::viewer
+}  // namespace kvatlas
