@@ -183,16 +183,6 @@ const PartName& part_name(const std::string& section, const json& from) {
 
 }  // namespace
 
-std::string section_name(const Part& part) {
-  if (std::holds_alternative<SimLayerKv>(part)) return method::kSimLayerKv.name;
-  if (std::holds_alternative<Pod>(part)) return method::kPod.name;
-  if (std::holds_alternative<DynamicKv>(part)) return method::kDynamicKv.name;
-  if (std::holds_alternative<HeadKv>(part)) return method::kHeadKv.name;
-  if (std::holds_alternative<LagKv>(part)) return method::kLagKv.name;
-  if (std::holds_alternative<Precision>(part)) return method::kPrecision.name;
-  return method::kBaseline.name;
-}
-
 json section_of(const Part& part) {
   const auto section = section_name(part);
   const auto name = method::kBaseline.is(section) ? name_of(part) : section;

@@ -261,31 +261,36 @@ std::vector<PartName> make_names() {
       {"streaming",
        "every layer keeps the first and the last tokens",
        Streaming{},
-       {initial_kept(&Streaming::keep), recent_kept(&Streaming::keep)}},
+       {initial_kept(&Streaming::keep), recent_kept(&Streaming::keep)},
+       PartTraits{.form = Form::lazy_layers, .in_place = true}},
       {"window",
        "every layer keeps the last tokens",
        Streaming{{0, Proximity{}.recent}},
        {recent_kept(&Streaming::keep)}},
       {method::kSimLayerKv.name, "lazy layers keep the first and the last tokens", SimLayerKv{},
-       simlayerkv_settings()},
+       simlayerkv_settings(),
+       PartTraits{.kind = PartKind::trims,
+                  .form = Form::lazy_by_input,
+                  .in_place = true,
+                  .by_layer = true}},
       {method::kPod.name, "layers of a block share the keys of distant tokens", Pod{},
-       pod_settings()},
+       pod_settings(), PartTraits{.kind = PartKind::shares, .form = Form::pod, .in_place = true}},
       {method::kDynamicKv.name, "a budget of tokens for each layer, by the prompt's scores",
-       DynamicKv{}, dynamickv_settings()},
+       DynamicKv{}, dynamickv_settings(), PartTraits{.form = Form::dynamickv}},
       {method::kHeadKv.name, "a budget of tokens for each KV head, or the best scored of all heads",
-       HeadKv{}, headkv_settings()},
+       HeadKv{}, headkv_settings(), PartTraits{.form = Form::headkv}},
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
-       lagkv_settings()},
+       lagkv_settings(), PartTraits{.form = Form::lagkv}},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
        window_budget_settings(&SnapKv::select)},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
        window_budget_settings(&SnapKv::select)},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
-       AdaKv{}, adakv_settings()},
+       AdaKv{}, adakv_settings(), PartTraits{.form = Form::selected_by_head}},
       {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
-       ChunkKv{}, chunkkv_settings()},
+       ChunkKv{}, chunkkv_settings(), PartTraits{.form = Form::selected, .by_layer = true}},
       {"criticalkv", "the best scored tokens, and those whose values give most to the output",
-       CriticalKv{}, criticalkv_settings()},
+       CriticalKv{}, criticalkv_settings(), PartTraits{.form = Form::selected}},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -297,11 +302,13 @@ std::vector<PartName> make_names() {
       {"tova",
        "the tokens that the last one attends to most, the same in all heads of a layer",
        Tova{},
-       {tokens_kept(&Tova::budget)}},
+       {tokens_kept(&Tova::budget)},
+       PartTraits{.form = Form::selected, .by_layer = true}},
       {"keydiff",
        "the tokens whose keys are least like the mean key",
        KeyDiff{},
-       {tokens_kept(&KeyDiff::budget)}},
+       {tokens_kept(&KeyDiff::budget)},
+       PartTraits{.form = Form::selected}},
       {"expected-attention",
        "the tokens that later queries would attend to most, if they were like the prompt's",
        ExpectedAttention{},
@@ -315,7 +322,8 @@ std::vector<PartName> make_names() {
         setting("values", YesOrNo{}, "scores are multiplied by the norms of values",
                 &ExpectedAttention::values),
         setting("epsilon", kShare, "what is added to the scores before that",
-                &ExpectedAttention::epsilon)}},
+                &ExpectedAttention::epsilon)},
+       PartTraits{.form = Form::selected}},
       {"kvzip",
        "the tokens that the model attends to most while it repeats the prompt, more in some layers "
        "and heads than in others",
@@ -327,11 +335,13 @@ std::vector<PartName> make_names() {
         setting("chunk", kSomeTokens, "tokens repeated at a time", &KvZip::repetition,
                 &Repetition::chunk),
         setting("layerwise", YesOrNo{}, "every layer keeps as many tokens, not all layers together",
-                &KvZip::layerwise)}},
+                &KvZip::layerwise)},
+       PartTraits{.form = Form::selected_by_head}},
       {"decoding",
        "a budget that holds while generating: the best tokens are chosen again and again",
-       Decoding{}, decoding_settings()},
-      {"pyramid-layers", "higher layers trimmed more", LayerBaseline{}, pyramid_layers_settings()},
+       Decoding{}, decoding_settings(), PartTraits{.form = Form::decoding}},
+      {"pyramid-layers", "higher layers trimmed more", LayerBaseline{}, pyramid_layers_settings(),
+       PartTraits{.kind = PartKind::trims, .in_place = true, .by_layer = true}},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
        "adjacent layers of the upper half merged",
@@ -339,20 +349,23 @@ std::vector<PartName> make_names() {
        {setting("t", kShare, "where between the two layers their merged direction lies",
                 &MiniCache::t),
         setting("retain", kTokens, "tokens not merged, those whose directions differ most",
-                &MiniCache::retain)}},
+                &MiniCache::retain)},
+       PartTraits{.kind = PartKind::merges}},
       {"share-values",
        "layers whose values point the same way share them",
        ShareValues{},
        {setting("delta", kShare, "least mean cosine of the values of a block's layers",
                 &ShareValues::delta),
-        setting("recent", kTokens, "last tokens, not shared", &ShareValues::recent)}},
+        setting("recent", kTokens, "last tokens, not shared", &ShareValues::recent)},
+       PartTraits{.kind = PartKind::merges}},
       {"local", "lagkv with variant=local", local, lag_settings()},
       {"l2", "lagkv with variant=l2", l2, lag_settings()},
       {"quest",
        "pages of tokens read by the bounds of their keys",
        Quest{},
        {setting("page", kRows, "tokens a page", &Quest::page),
-        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}},
+        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)},
+       PartTraits{.in_place = true}},
       {method::kPrecision.name,
        "keys and values stored in number formats of fewer bits",
        Precision{},
@@ -363,7 +376,8 @@ std::vector<PartName> make_names() {
         choice(
             "prefill", {"exact", "rounded"},
             "what prompt tokens attend to: exact keys and values, or rounded ones, as in servers",
-            &Precision::rounded_prefill)}},
+            &Precision::rounded_prefill)},
+       PartTraits{.kind = PartKind::stores, .form = Form::precision}},
       {"vertical-slash",
        "prompt tokens attend to the columns and diagonals that the last rows attend to most",
        VerticalSlash{},
@@ -372,7 +386,8 @@ std::vector<PartName> make_names() {
         setting("last", kRows, "last rows, which choose them", &VerticalSlash::last),
         setting("initial", kTokens, "first columns, always among them", &VerticalSlash::initial),
         setting("recent", kSomeTokens, "nearest diagonals, always among them",
-                &VerticalSlash::recent)}}};
+                &VerticalSlash::recent)},
+       PartTraits{.kind = PartKind::reads, .in_place = true}}};
 }
 
 std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
@@ -415,6 +430,27 @@ struct IsAllowed {
     return value.is_string() &&
            std::find(choice.words.begin(), choice.words.end(),
                      value.get_ref<const std::string&>()) != choice.words.end();
+  }
+};
+
+/// A row of the part's type, the nth of them.
+const PartName& nth_row(const Part& part, std::size_t nth) {
+  for (const PartName& row : part_names())
+    if (row.standard.index() == part.index() && nth-- == 0) return row;
+  fail(ErrorCode::internal, "a part without a name");
+}
+
+/// Which of the rows of its type names a part.
+struct WhichName {
+  std::size_t operator()(const Streaming& part) const { return part.keep.initial == 0 ? 1 : 0; }
+  std::size_t operator()(const LayerBaseline& part) const {
+    return static_cast<std::size_t>(part.choose);
+  }
+  std::size_t operator()(const SnapKv& part) const { return part.pyramid ? 1 : 0; }
+  std::size_t operator()(const LagKv& part) const { return static_cast<std::size_t>(part.variant); }
+  template <class Other>
+  std::size_t operator()(const Other&) const {
+    return 0;
   }
 };
 
@@ -500,40 +536,13 @@ std::string default_text(std::string_view part, std::string_view key) {
   return value_text(setting_named(part, key).get(find_part(part)->standard));
 }
 
-std::string name_of(const Part& part) {
-  struct Name {
-    std::string operator()(const Streaming& p) const {
-      return p.keep.initial == 0 ? "window" : "streaming";
-    }
-    std::string operator()(const SimLayerKv&) const { return method::kSimLayerKv.name; }
-    std::string operator()(const LayerBaseline& p) const {
-      return p.choose == LayerBaseline::Choose::pyramid ? "pyramid-layers" : "random-layers";
-    }
-    std::string operator()(const Pod&) const { return method::kPod.name; }
-    std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
-    std::string operator()(const HeadKv&) const { return method::kHeadKv.name; }
-    std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
-    std::string operator()(const AdaKv&) const { return "adakv"; }
-    std::string operator()(const ChunkKv&) const { return "chunkkv"; }
-    std::string operator()(const CriticalKv&) const { return "criticalkv"; }
-    std::string operator()(const H2o&) const { return "h2o"; }
-    std::string operator()(const Tova&) const { return "tova"; }
-    std::string operator()(const KeyDiff&) const { return "keydiff"; }
-    std::string operator()(const ExpectedAttention&) const { return "expected-attention"; }
-    std::string operator()(const KvZip&) const { return "kvzip"; }
-    std::string operator()(const LagKv& p) const {
-      return p.variant == LagVariant::lag     ? method::kLagKv.name
-             : p.variant == LagVariant::local ? "local"
-                                              : "l2";
-    }
-    std::string operator()(const Decoding&) const { return "decoding"; }
-    std::string operator()(const MiniCache&) const { return "minicache"; }
-    std::string operator()(const ShareValues&) const { return "share-values"; }
-    std::string operator()(const Quest&) const { return "quest"; }
-    std::string operator()(const Precision&) const { return method::kPrecision.name; }
-    std::string operator()(const VerticalSlash&) const { return "vertical-slash"; }
-  };
-  return std::visit(Name{}, part);
+const PartName& row_of(const Part& part) { return nth_row(part, std::visit(WhichName{}, part)); }
+const PartTraits& traits_of(const Part& part) { return nth_row(part, 0).traits; }
+std::string name_of(const Part& part) { return row_of(part).name; }
+
+std::string section_name(const Part& part) {
+  const Method* own = find_section(nth_row(part, 0).name);
+  return own ? own->name : method::kBaseline.name;
 }
 
 std::string range_text(const Allowed& allowed) { return std::visit(RangeText{}, allowed); }
@@ -577,7 +586,7 @@ std::string value_text(const json& value) {
 }
 
 void check_settings(const Part& part) {
-  for (const auto& setting : find_part(name_of(part))->settings)
+  for (const auto& setting : row_of(part).settings)
     if (const auto* range = std::get_if<WholeRange>(&setting.allowed); range && range->odd)
       if (const auto value = setting.get(part).get<std::int64_t>(); value % 2 == 0)
         fail(ErrorCode::usage, setting.key, " ", value, ": must be odd");
