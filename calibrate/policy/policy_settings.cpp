@@ -282,15 +282,17 @@ std::vector<PartName> make_names() {
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
        lagkv_settings(), PartTraits{.form = Form::lagkv}},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
-       window_budget_settings(&SnapKv::select)},
+       window_budget_settings(&SnapKv::select), PartTraits{.title = "SnapKV"}},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
-       window_budget_settings(&SnapKv::select)},
+       window_budget_settings(&SnapKv::select), PartTraits{.title = "PyramidKV"}},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
-       AdaKv{}, adakv_settings(), PartTraits{.form = Form::selected_by_head}},
+       AdaKv{}, adakv_settings(), PartTraits{.form = Form::selected_by_head, .title = "AdaKV"}},
       {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
-       ChunkKv{}, chunkkv_settings(), PartTraits{.form = Form::selected, .by_layer = true}},
+       ChunkKv{}, chunkkv_settings(),
+       PartTraits{.form = Form::selected, .by_layer = true, .title = "ChunkKV"}},
       {"criticalkv", "the best scored tokens, and those whose values give most to the output",
-       CriticalKv{}, criticalkv_settings(), PartTraits{.form = Form::selected}},
+       CriticalKv{}, criticalkv_settings(),
+       PartTraits{.form = Form::selected, .title = "CriticalKV"}},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -298,17 +300,18 @@ std::vector<PartName> make_names() {
         optional_setting("heavy", kTokens,
                          "of them those that took most attention, the rest the most recent; "
                          "without: half",
-                         &H2o::heavy)}},
+                         &H2o::heavy)},
+       PartTraits{.title = "H2O"}},
       {"tova",
        "the tokens that the last one attends to most, the same in all heads of a layer",
        Tova{},
        {tokens_kept(&Tova::budget)},
-       PartTraits{.form = Form::selected, .by_layer = true}},
+       PartTraits{.form = Form::selected, .by_layer = true, .title = "TOVA"}},
       {"keydiff",
        "the tokens whose keys are least like the mean key",
        KeyDiff{},
        {tokens_kept(&KeyDiff::budget)},
-       PartTraits{.form = Form::selected}},
+       PartTraits{.form = Form::selected, .title = "KeyDiff"}},
       {"expected-attention",
        "the tokens that later queries would attend to most, if they were like the prompt's",
        ExpectedAttention{},
@@ -323,7 +326,7 @@ std::vector<PartName> make_names() {
                 &ExpectedAttention::values),
         setting("epsilon", kShare, "what is added to the scores before that",
                 &ExpectedAttention::epsilon)},
-       PartTraits{.form = Form::selected}},
+       PartTraits{.form = Form::selected, .title = "ExpectedAttention"}},
       {"kvzip",
        "the tokens that the model attends to most while it repeats the prompt, more in some layers "
        "and heads than in others",
@@ -336,7 +339,7 @@ std::vector<PartName> make_names() {
                 &Repetition::chunk),
         setting("layerwise", YesOrNo{}, "every layer keeps as many tokens, not all layers together",
                 &KvZip::layerwise)},
-       PartTraits{.form = Form::selected_by_head}},
+       PartTraits{.form = Form::selected_by_head, .title = "KVzip"}},
       {"decoding",
        "a budget that holds while generating: the best tokens are chosen again and again",
        Decoding{}, decoding_settings(), PartTraits{.form = Form::decoding}},
@@ -508,6 +511,21 @@ const PartName* find_part(std::string_view name) {
   const auto found = std::find_if(names.begin(), names.end(),
                                   [&](const PartName& part) { return part.name == name; });
   return found == names.end() ? nullptr : &*found;
+}
+
+std::vector<const PartName*> selections() {
+  std::vector<const PartName*> out;
+  for (const PartName& part : part_names())
+    if (!part.traits.title.empty()) out.push_back(&part);
+  std::sort(out.begin(), out.end(),
+            [](const PartName* a, const PartName* b) { return a->name < b->name; });
+  return out;
+}
+
+std::string_view title_of(std::string_view part) {
+  if (const Method* section = find_section(part)) return section->title;
+  const PartName* known = find_part(part);
+  return known && !known->traits.title.empty() ? known->traits.title : part;
 }
 
 std::string lack_of_setting(const PartName& part, std::string_view key) {

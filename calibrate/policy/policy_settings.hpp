@@ -72,13 +72,16 @@ struct PartTraits {
   /// changed.
   bool in_place = false;
   bool by_layer = false;  // all heads of a layer keep the same tokens
+  /// What texts and charts call a selection of another paper. It needs no calibration but a budget,
+  /// which a search looks for; in documents it is a baseline.
+  std::string_view title = {};
 };
 
 struct PartName {
   std::string name, meaning;
   Part standard;                  // with the settings that hold where none are given
   std::vector<Setting> settings;  // in the order of the help
-  PartTraits traits = {};         // given in the first row of each type of part
+  PartTraits traits = {};         // where names share a type, all but the title stand in the first
 };
 
 /// All names that a part may be called by, in the order of the help.
@@ -86,6 +89,11 @@ const std::vector<PartName>& part_names();
 /// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
 
+/// The selections of other papers, by name.
+std::vector<const PartName*> selections();
+/// What a part of a policy is called in texts and charts, by its word; the word itself if it has no
+/// title.
+std::string_view title_of(std::string_view part);
 /// The row of the name that says most about the part.
 const PartName& row_of(const Part& part);
 const PartTraits& traits_of(const Part& part);
