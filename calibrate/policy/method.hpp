@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 
 namespace kvatlas::calibrate {
@@ -57,13 +58,12 @@ inline constexpr Method kBaseline = {"baseline", "Baseline"};
 inline constexpr Method kHeads = {"heads", "Imported heads"};
 }  // namespace method
 
-/// All methods of calibration.
-inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
-                                        method::kHeadKv,     method::kLagKv, method::kPrecision};
 /// All sections that a document may have, in the order in which their policies are listed.
 inline constexpr std::array kSections = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
                                          method::kHeadKv,     method::kLagKv, method::kPrecision,
                                          method::kBaseline,   method::kHeads};
+/// All methods of calibration: the sections but the last two.
+inline constexpr auto kMethods = std::span(kSections).first<kSections.size() - 2>();
 
 /// nullptr if no section is called so.
 constexpr const Method* find_section(std::string_view name) {

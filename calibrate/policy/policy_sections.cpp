@@ -81,12 +81,6 @@ struct Result {
   json operator()(const Pod& part) const {
     return part.lowest.empty() ? json::object() : json{{"lowest", part.lowest}};
   }
-  json operator()(const DynamicKv& part) const {
-    return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
-  }
-  json operator()(const HeadKv& part) const {
-    return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
-  }
   json operator()(const LagKv& part) const { return {{"kept", part.keep()}}; }
   json operator()(const Precision& part) const {
     json out = json::object();
@@ -97,8 +91,11 @@ struct Result {
     }
     return out;
   }
+  /// Budgets of layers or of heads, if the part has them.
   template <class Other>
-  json operator()(const Other&) const {
+  json operator()(const Other& part) const {
+    if constexpr (requires { part.fixed; })
+      if (part.fixed) return {{"budgets", *part.fixed}};
     return json::object();
   }
 };
