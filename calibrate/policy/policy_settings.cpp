@@ -393,19 +393,15 @@ std::vector<PartName> make_names() {
        PartTraits{.kind = PartKind::reads, .in_place = true}}};
 }
 
-std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
-
 struct RangeText {
-  std::string operator()(const WholeRange& range) const {
-    return str(range.least, " to ", range.most);
-  }
-  std::string operator()(const NumberRange& range) const {
+  template <class Range>
+  std::string operator()(const Range& range) const {
     return str(range.least, " to ", range.most);
   }
   std::string operator()(AnySeed) const { return "whole number"; }
   std::string operator()(YesOrNo) const { return "0 or 1"; }
   std::string operator()(TextLength) const { return ""; }
-  std::string operator()(const OneOf& choice) const { return words_text(choice.words); }
+  std::string operator()(const OneOf& choice) const { return join(choice.words, " or "); }
 };
 
 struct IsAllowed {
@@ -436,14 +432,14 @@ struct IsAllowed {
   }
 };
 
-/// A row of the part's type, the nth of them.
+/// The nth row of the part's type.
 const PartName& nth_row(const Part& part, std::size_t nth) {
   for (const PartName& row : part_names())
     if (row.standard.index() == part.index() && nth-- == 0) return row;
   fail(ErrorCode::internal, "a part without a name");
 }
 
-/// Which of the rows of its type names a part.
+/// Which of the rows of its type says most about a part.
 struct WhichName {
   std::size_t operator()(const Streaming& part) const { return part.keep.initial == 0 ? 1 : 0; }
   std::size_t operator()(const LayerBaseline& part) const {

@@ -44,6 +44,11 @@ TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {
   }
 }
 
+TEST(Method, EveryNameIsThatOfItsStandardPart) {
+  for (const PartName& row : part_names()) EXPECT_EQ(name_of(row.standard), row.name);
+  EXPECT_EQ(section_name(find_part("local")->standard), "lagkv");
+}
+
 TEST(Method, SelectionsAreBaselinesWithABudget) {
   for (const PartName* selection : selections()) {
     EXPECT_EQ(section_name(selection->standard), method::kBaseline.name);
