@@ -75,6 +75,12 @@ Setting recent_kept(Proximity P::*keep) {
                  &Proximity::recent);
 }
 
+/// Settings that several parts have, and behind them those of one.
+std::vector<Setting> with(std::vector<Setting> settings, const std::vector<Setting>& own) {
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
 std::vector<Setting> simlayerkv_settings() {
   using P = SimLayerKv;
   return {
@@ -98,24 +104,23 @@ std::vector<Setting> layer_baseline_settings() {
 }
 
 std::vector<Setting> pyramid_layers_settings() {
-  auto all = layer_baseline_settings();
-  all.push_back(choice("shape", {"top", "linear"},
-                       "the highest layers trimmed, or windows that shrink from layer to layer, at "
-                       "equal bytes",
-                       &LayerBaseline::shape));
-  return all;
+  return with(layer_baseline_settings(),
+              {choice("shape", {"top", "linear"},
+                      "the highest layers trimmed, or windows that shrink from layer to layer, at "
+                      "equal bytes",
+                      &LayerBaseline::shape)});
 }
 
 std::vector<Setting> random_layers_settings() {
-  auto all = layer_baseline_settings();
-  all.push_back(choice("from", {"lower", "upper", "all"},
-                       "the half of the layers that they are drawn from", &LayerBaseline::from));
-  all.push_back(setting("seed", AnySeed{}, "of the first draw", &LayerBaseline::seed));
-  all.push_back(setting("draws", WholeRange{1, 100},
-                        "draws, of this seed and the following, each a policy of its own; what is "
-                        "measured on a prompt is their mean",
-                        &LayerBaseline::draws));
-  return all;
+  using P = LayerBaseline;
+  return with(layer_baseline_settings(),
+              {choice("from", {"lower", "upper", "all"},
+                      "the half of the layers that they are drawn from", &P::from),
+               setting("seed", AnySeed{}, "of the first draw", &P::seed),
+               setting("draws", WholeRange{1, 100},
+                       "draws, of this seed and the following, each a policy of its own; what is "
+                       "measured on a prompt is their mean",
+                       &P::draws)});
 }
 
 std::vector<Setting> pod_settings() {
@@ -150,24 +155,22 @@ std::vector<Setting> window_score_settings(WindowBudget P::*select) {
 
 template <class P>
 std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
-  auto all = window_score_settings(select);
-  all.push_back(choice("heads", {"kv", "query"},
-                       "what keeps tokens of its own: KV heads, or query heads, which store keys "
-                       "and values each for itself",
-                       select, &WindowBudget::per_query_head));
-  return all;
+  return with(window_score_settings(select),
+              {choice("heads", {"kv", "query"},
+                      "what keeps tokens of its own: KV heads, or query heads, which store keys "
+                      "and values each for itself",
+                      select, &WindowBudget::per_query_head)});
 }
 
 std::vector<Setting> dynamickv_settings() {
-  auto all = window_budget_settings(&DynamicKv::select);
-  all.push_back(setting("r_max", NumberRange{1, 1e6},
-                        "most tokens of a layer in budgets, neither with the window",
-                        &DynamicKv::r_max));
-  all.push_back(setting("update", WholeRange{0, 4096},
-                        "layers after which those so far are cut, each time for good; 0: once, "
-                        "after the last",
-                        &DynamicKv::update));
-  return all;
+  return with(
+      window_budget_settings(&DynamicKv::select),
+      {setting("r_max", NumberRange{1, 1e6},
+               "most tokens of a layer in budgets, neither with the window", &DynamicKv::r_max),
+       setting(
+           "update", WholeRange{0, 4096},
+           "layers after which those so far are cut, each time for good; 0: once, after the last",
+           &DynamicKv::update)});
 }
 
 template <class P>
@@ -175,31 +178,12 @@ Setting safeguard(double P::*share) {
   return setting("safeguard", kShare, "share of the budget that each head keeps at least", share);
 }
 
-std::vector<Setting> headkv_settings() {
-  auto all = window_score_settings(&HeadKv::select);
-  all.push_back(safeguard(&HeadKv::safeguard));
-  return all;
-}
-
-std::vector<Setting> adakv_settings() {
-  auto all = window_budget_settings(&AdaKv::select);
-  all.push_back(safeguard(&AdaKv::safeguard));
-  return all;
-}
-
-std::vector<Setting> chunkkv_settings() {
-  auto all = window_score_settings(&ChunkKv::select);
-  all.push_back(setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk));
-  return all;
-}
-
 std::vector<Setting> criticalkv_settings() {
-  auto all = window_score_settings(&CriticalKv::select);
-  all.push_back(setting("share", kShare, "share of the budget that the scores alone decide on",
-                        &CriticalKv::share));
-  all.push_back(setting("epsilon", kShare, "what is added to scores that values weigh",
-                        &CriticalKv::epsilon));
-  return all;
+  return with(window_score_settings(&CriticalKv::select),
+              {setting("share", kShare, "share of the budget that the scores alone decide on",
+                       &CriticalKv::share),
+               setting("epsilon", kShare, "what is added to scores that values weigh",
+                       &CriticalKv::epsilon)});
 }
 
 template <class P>
@@ -216,11 +200,10 @@ std::vector<Setting> lag_settings() {
 }
 
 std::vector<Setting> lagkv_settings() {
-  auto all = lag_settings();
-  all.push_back(choice("variant", {"lag", "local", "l2"},
-                       "scored against the next partition, its own, or by the key's norm",
-                       &LagKv::variant));
-  return all;
+  return with(lag_settings(),
+              {choice("variant", {"lag", "local", "l2"},
+                      "scored against the next partition, its own, or by the key's norm",
+                      &LagKv::variant)});
 }
 
 std::vector<Setting> decoding_settings() {
@@ -278,7 +261,8 @@ std::vector<PartName> make_names() {
       {method::kDynamicKv.name, "a budget of tokens for each layer, by the prompt's scores",
        DynamicKv{}, dynamickv_settings(), PartTraits{.form = Form::dynamickv}},
       {method::kHeadKv.name, "a budget of tokens for each KV head, or the best scored of all heads",
-       HeadKv{}, headkv_settings(), PartTraits{.form = Form::headkv}},
+       HeadKv{}, with(window_score_settings(&HeadKv::select), {safeguard(&HeadKv::safeguard)}),
+       PartTraits{.form = Form::headkv}},
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
        lagkv_settings(), PartTraits{.form = Form::lagkv}},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
@@ -286,9 +270,12 @@ std::vector<PartName> make_names() {
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
        window_budget_settings(&SnapKv::select), PartTraits{.title = "PyramidKV"}},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
-       AdaKv{}, adakv_settings(), PartTraits{.form = Form::selected_by_head, .title = "AdaKV"}},
+       AdaKv{}, with(window_budget_settings(&AdaKv::select), {safeguard(&AdaKv::safeguard)}),
+       PartTraits{.form = Form::selected_by_head, .title = "AdaKV"}},
       {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
-       ChunkKv{}, chunkkv_settings(),
+       ChunkKv{},
+       with(window_score_settings(&ChunkKv::select),
+            {setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk)}),
        PartTraits{.form = Form::selected, .by_layer = true, .title = "ChunkKV"}},
       {"criticalkv", "the best scored tokens, and those whose values give most to the output",
        CriticalKv{}, criticalkv_settings(),

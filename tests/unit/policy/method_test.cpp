@@ -55,7 +55,6 @@ TEST(Method, SelectionsAreBaselinesWithABudget) {
     EXPECT_EQ(setting_named(selection->name, "budget").key, "budget");
     EXPECT_EQ(title_of(selection->name), selection->traits.title);
   }
-  EXPECT_EQ(selections().size(), 10u);
   EXPECT_EQ(title_of("simlayerkv"), "SimLayerKV");
   EXPECT_EQ(title_of("streaming"), "streaming");
 }
