@@ -5,7 +5,7 @@
 namespace kvatlas::exporting {
 
 Exported export_mlc_llm(const PartRequest& request) {
-  const auto keep = proximal(request.theirs.policy.parts.at(0));
+  const auto keep = *calibrate::kept_window(request.theirs.policy.parts.at(0));
   // MLC-LLM's window includes the first tokens.
   const auto window = keep.initial + keep.recent;
   Exported out;

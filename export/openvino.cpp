@@ -14,7 +14,7 @@ struct Sizes {
 /// The first and the recent tokens, and one block for those that took most attention, for OpenVINO
 /// needs a block for them.
 Sizes of_streaming(const PartRequest& request) {
-  const auto keep = proximal(request.theirs.policy.parts.at(0));
+  const auto keep = *calibrate::kept_window(request.theirs.policy.parts.at(0));
   const auto block = request.runtime.page_tokens;
   return {keep.initial, keep.recent - block, keep.initial + keep.recent};
 }

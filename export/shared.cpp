@@ -37,7 +37,7 @@ std::vector<std::uint8_t> lazy_layers(const PartRequest& request) {
   return lazy;
 }
 
-Proximity proximal(const PartRequest& request) { return calibrate::proximal(request.part); }
+Proximity proximal(const PartRequest& request) { return *calibrate::kept_window(request.part); }
 
 const std::vector<std::int64_t>& budgets(const PartRequest& request) {
   return std::get<DynamicKv>(request.part).fixed.value();
@@ -70,7 +70,7 @@ std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
       for (auto& tokens : row) tokens = std::min(tokens + by_head->select.window, request.length);
     return kept;
   }
-  const auto keep = calibrate::in_whole_blocks(calibrate::proximal(part), request.length,
+  const auto keep = calibrate::in_whole_blocks(*calibrate::kept_window(part), request.length,
                                                request.theirs.policy.block_tokens);
   const auto trimmed = std::min(keep.initial + keep.recent, request.length);
   for (const auto& row : lazy_heads_of(part, request.document.model)) {

@@ -145,7 +145,8 @@ Windows windows_of(const PartRequest& request) {
     fail(ErrorCode::usage, "config.json is of a model with ",
          whole_number(*fields, "num_hidden_layers", layers), " layers, and the policy of one with ",
          layers);
-  Windows windows{lazy_layers(request), proximal(request.theirs.policy.parts.at(0)).recent};
+  Windows windows{lazy_layers(request),
+                  calibrate::kept_window(request.theirs.policy.parts.at(0))->recent};
   if (windows.size < 2)
     fail(ErrorCode::usage,
          "a window of one token holds the query's own alone: ", request.runtime.title,

@@ -277,14 +277,12 @@ std::vector<Policy> policies_of(const Document& document, const std::string& tas
     }
     policy.name = policy_text(policy);
     // The text alone names the policy that finds budgets for each prompt, or has one format.
-    for (const Part& one : policy.parts) {
-      if (const auto* budgets = std::get_if<DynamicKv>(&one); budgets && budgets->fixed)
-        policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
-      if (const auto* budgets = std::get_if<HeadKv>(&one); budgets && budgets->fixed)
-        policy.name += " (one for all)";
-      if (const auto* formats = std::get_if<Precision>(&one); formats && formats->fixed)
-        policy.name += " (by layer)";
-    }
+    if (const auto* budgets = part_of_type<DynamicKv>(policy); budgets && budgets->fixed)
+      policy.name += task.empty() ? " (one for all)" : " (for " + printable(task) + ")";
+    if (const auto* budgets = part_of_type<HeadKv>(policy); budgets && budgets->fixed)
+      policy.name += " (one for all)";
+    if (const auto* formats = part_of_type<Precision>(policy); formats && formats->fixed)
+      policy.name += " (by layer)";
     check_composition(policy);
     check_cache(policy, document.model);
     policies.push_back(std::move(policy));

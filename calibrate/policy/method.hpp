@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The methods of calibration, the sections of a policy document and the selections that a search
-// tries: what each is called.
+// The methods of calibration and the sections of a policy document: what each is called.
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 
 namespace kvatlas::calibrate {
@@ -58,42 +58,18 @@ inline constexpr Method kBaseline = {"baseline", "Baseline"};
 inline constexpr Method kHeads = {"heads", "Imported heads"};
 }  // namespace method
 
-/// All methods of calibration.
-inline constexpr std::array kMethods = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
-                                        method::kHeadKv,     method::kLagKv, method::kPrecision};
 /// All sections that a document may have, in the order in which their policies are listed.
 inline constexpr std::array kSections = {method::kSimLayerKv, method::kPod,   method::kDynamicKv,
                                          method::kHeadKv,     method::kLagKv, method::kPrecision,
                                          method::kBaseline,   method::kHeads};
-
-/// Selections of other papers. They need no calibration but a budget, which a search looks for; in
-/// documents each is a baseline.
-inline constexpr std::array kSelections = {
-    Method{"adakv", "AdaKV", "budget"},
-    Method{"chunkkv", "ChunkKV", "budget"},
-    Method{"criticalkv", "CriticalKV", "budget"},
-    Method{"expected-attention", "ExpectedAttention", "budget"},
-    Method{"h2o", "H2O", "budget"},
-    Method{"keydiff", "KeyDiff", "budget"},
-    Method{"kvzip", "KVzip", "budget"},
-    Method{"pyramidkv", "PyramidKV", "budget"},
-    Method{"snapkv", "SnapKV", "budget"},
-    Method{"tova", "TOVA", "budget"}};
+/// All methods of calibration: the sections but the last two.
+inline constexpr auto kMethods = std::span(kSections).first<kSections.size() - 2>();
 
 /// nullptr if no section is called so.
 constexpr const Method* find_section(std::string_view name) {
   for (const Method& section : kSections)
     if (section.is(name)) return &section;
   return nullptr;
-}
-
-/// What a part of a policy is called in texts and charts, by its word; the word itself if it has no
-/// title.
-constexpr std::string_view title_of(std::string_view part) {
-  if (const Method* section = find_section(part)) return section->title;
-  for (const Method& selection : kSelections)
-    if (selection.is(part)) return selection.title;
-  return part;
 }
 
 }  // namespace kvatlas::calibrate

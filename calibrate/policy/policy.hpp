@@ -309,6 +309,20 @@ auto* window_budget(AnyPart& part) {
       part);
 }
 
+/// The first and last tokens that layers keep which the part trims; nullptr if it trims none.
+template <class AnyPart>
+auto* kept_window(AnyPart& part) {
+  using Found = decltype(&std::get<Streaming>(part).keep);
+  return std::visit(
+      [](auto& one) -> Found {
+        if constexpr (requires { one.keep.recent; })
+          return &one.keep;
+        else
+          return nullptr;
+      },
+      part);
+}
+
 /// Parts that are applied together, in this order: at most one that trims layers (SimLayerKv,
 /// LayerBaseline), at most one that selects tokens in the layers that stay full, at most one Pod,
 /// at most one Precision, and at most one VerticalSlash. A policy without parts keeps the full
@@ -328,6 +342,14 @@ struct Policy {
   /// the policy is not from a document.
   std::string section = {};
 };
+
+/// The policy's part of this type, of which it has one at most; nullptr if it has none.
+template <class P>
+const P* part_of_type(const Policy& policy) {
+  for (const Part& part : policy.parts)
+    if (const P* found = std::get_if<P>(&part)) return found;
+  return nullptr;
+}
 
 /// The formats in which a layer stores what it keeps.
 KvFormats formats_of(const Policy& policy, std::int64_t layer);

@@ -81,12 +81,6 @@ struct Result {
   json operator()(const Pod& part) const {
     return part.lowest.empty() ? json::object() : json{{"lowest", part.lowest}};
   }
-  json operator()(const DynamicKv& part) const {
-    return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
-  }
-  json operator()(const HeadKv& part) const {
-    return part.fixed ? json{{"budgets", *part.fixed}} : json::object();
-  }
   json operator()(const LagKv& part) const { return {{"kept", part.keep()}}; }
   json operator()(const Precision& part) const {
     json out = json::object();
@@ -97,8 +91,11 @@ struct Result {
     }
     return out;
   }
+  /// Budgets of layers or of heads, if the part has them.
   template <class Other>
-  json operator()(const Other&) const {
+  json operator()(const Other& part) const {
+    if constexpr (requires { part.fixed; })
+      if (part.fixed) return {{"budgets", *part.fixed}};
     return json::object();
   }
 };
@@ -182,16 +179,6 @@ const PartName& part_name(const std::string& section, const json& from) {
 }
 
 }  // namespace
-
-std::string section_name(const Part& part) {
-  if (std::holds_alternative<SimLayerKv>(part)) return method::kSimLayerKv.name;
-  if (std::holds_alternative<Pod>(part)) return method::kPod.name;
-  if (std::holds_alternative<DynamicKv>(part)) return method::kDynamicKv.name;
-  if (std::holds_alternative<HeadKv>(part)) return method::kHeadKv.name;
-  if (std::holds_alternative<LagKv>(part)) return method::kLagKv.name;
-  if (std::holds_alternative<Precision>(part)) return method::kPrecision.name;
-  return method::kBaseline.name;
-}
 
 json section_of(const Part& part) {
   const auto section = section_name(part);

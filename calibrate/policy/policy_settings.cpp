@@ -75,6 +75,12 @@ Setting recent_kept(Proximity P::*keep) {
                  &Proximity::recent);
 }
 
+/// Settings that several parts have, and behind them those of one.
+std::vector<Setting> with(std::vector<Setting> settings, const std::vector<Setting>& own) {
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
 std::vector<Setting> simlayerkv_settings() {
   using P = SimLayerKv;
   return {
@@ -98,24 +104,23 @@ std::vector<Setting> layer_baseline_settings() {
 }
 
 std::vector<Setting> pyramid_layers_settings() {
-  auto all = layer_baseline_settings();
-  all.push_back(choice("shape", {"top", "linear"},
-                       "the highest layers trimmed, or windows that shrink from layer to layer, at "
-                       "equal bytes",
-                       &LayerBaseline::shape));
-  return all;
+  return with(layer_baseline_settings(),
+              {choice("shape", {"top", "linear"},
+                      "the highest layers trimmed, or windows that shrink from layer to layer, at "
+                      "equal bytes",
+                      &LayerBaseline::shape)});
 }
 
 std::vector<Setting> random_layers_settings() {
-  auto all = layer_baseline_settings();
-  all.push_back(choice("from", {"lower", "upper", "all"},
-                       "the half of the layers that they are drawn from", &LayerBaseline::from));
-  all.push_back(setting("seed", AnySeed{}, "of the first draw", &LayerBaseline::seed));
-  all.push_back(setting("draws", WholeRange{1, 100},
-                        "draws, of this seed and the following, each a policy of its own; what is "
-                        "measured on a prompt is their mean",
-                        &LayerBaseline::draws));
-  return all;
+  using P = LayerBaseline;
+  return with(layer_baseline_settings(),
+              {choice("from", {"lower", "upper", "all"},
+                      "the half of the layers that they are drawn from", &P::from),
+               setting("seed", AnySeed{}, "of the first draw", &P::seed),
+               setting("draws", WholeRange{1, 100},
+                       "draws, of this seed and the following, each a policy of its own; what is "
+                       "measured on a prompt is their mean",
+                       &P::draws)});
 }
 
 std::vector<Setting> pod_settings() {
@@ -150,24 +155,22 @@ std::vector<Setting> window_score_settings(WindowBudget P::*select) {
 
 template <class P>
 std::vector<Setting> window_budget_settings(WindowBudget P::*select) {
-  auto all = window_score_settings(select);
-  all.push_back(choice("heads", {"kv", "query"},
-                       "what keeps tokens of its own: KV heads, or query heads, which store keys "
-                       "and values each for itself",
-                       select, &WindowBudget::per_query_head));
-  return all;
+  return with(window_score_settings(select),
+              {choice("heads", {"kv", "query"},
+                      "what keeps tokens of its own: KV heads, or query heads, which store keys "
+                      "and values each for itself",
+                      select, &WindowBudget::per_query_head)});
 }
 
 std::vector<Setting> dynamickv_settings() {
-  auto all = window_budget_settings(&DynamicKv::select);
-  all.push_back(setting("r_max", NumberRange{1, 1e6},
-                        "most tokens of a layer in budgets, neither with the window",
-                        &DynamicKv::r_max));
-  all.push_back(setting("update", WholeRange{0, 4096},
-                        "layers after which those so far are cut, each time for good; 0: once, "
-                        "after the last",
-                        &DynamicKv::update));
-  return all;
+  return with(
+      window_budget_settings(&DynamicKv::select),
+      {setting("r_max", NumberRange{1, 1e6},
+               "most tokens of a layer in budgets, neither with the window", &DynamicKv::r_max),
+       setting(
+           "update", WholeRange{0, 4096},
+           "layers after which those so far are cut, each time for good; 0: once, after the last",
+           &DynamicKv::update)});
 }
 
 template <class P>
@@ -175,31 +178,12 @@ Setting safeguard(double P::*share) {
   return setting("safeguard", kShare, "share of the budget that each head keeps at least", share);
 }
 
-std::vector<Setting> headkv_settings() {
-  auto all = window_score_settings(&HeadKv::select);
-  all.push_back(safeguard(&HeadKv::safeguard));
-  return all;
-}
-
-std::vector<Setting> adakv_settings() {
-  auto all = window_budget_settings(&AdaKv::select);
-  all.push_back(safeguard(&AdaKv::safeguard));
-  return all;
-}
-
-std::vector<Setting> chunkkv_settings() {
-  auto all = window_score_settings(&ChunkKv::select);
-  all.push_back(setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk));
-  return all;
-}
-
 std::vector<Setting> criticalkv_settings() {
-  auto all = window_score_settings(&CriticalKv::select);
-  all.push_back(setting("share", kShare, "share of the budget that the scores alone decide on",
-                        &CriticalKv::share));
-  all.push_back(setting("epsilon", kShare, "what is added to scores that values weigh",
-                        &CriticalKv::epsilon));
-  return all;
+  return with(window_score_settings(&CriticalKv::select),
+              {setting("share", kShare, "share of the budget that the scores alone decide on",
+                       &CriticalKv::share),
+               setting("epsilon", kShare, "what is added to scores that values weigh",
+                       &CriticalKv::epsilon)});
 }
 
 template <class P>
@@ -216,11 +200,10 @@ std::vector<Setting> lag_settings() {
 }
 
 std::vector<Setting> lagkv_settings() {
-  auto all = lag_settings();
-  all.push_back(choice("variant", {"lag", "local", "l2"},
-                       "scored against the next partition, its own, or by the key's norm",
-                       &LagKv::variant));
-  return all;
+  return with(lag_settings(),
+              {choice("variant", {"lag", "local", "l2"},
+                      "scored against the next partition, its own, or by the key's norm",
+                      &LagKv::variant)});
 }
 
 std::vector<Setting> decoding_settings() {
@@ -261,31 +244,42 @@ std::vector<PartName> make_names() {
       {"streaming",
        "every layer keeps the first and the last tokens",
        Streaming{},
-       {initial_kept(&Streaming::keep), recent_kept(&Streaming::keep)}},
+       {initial_kept(&Streaming::keep), recent_kept(&Streaming::keep)},
+       PartTraits{.form = Form::lazy_layers, .in_place = true}},
       {"window",
        "every layer keeps the last tokens",
        Streaming{{0, Proximity{}.recent}},
        {recent_kept(&Streaming::keep)}},
       {method::kSimLayerKv.name, "lazy layers keep the first and the last tokens", SimLayerKv{},
-       simlayerkv_settings()},
+       simlayerkv_settings(),
+       PartTraits{.kind = PartKind::trims,
+                  .form = Form::lazy_by_input,
+                  .in_place = true,
+                  .by_layer = true}},
       {method::kPod.name, "layers of a block share the keys of distant tokens", Pod{},
-       pod_settings()},
+       pod_settings(), PartTraits{.kind = PartKind::shares, .form = Form::pod, .in_place = true}},
       {method::kDynamicKv.name, "a budget of tokens for each layer, by the prompt's scores",
-       DynamicKv{}, dynamickv_settings()},
+       DynamicKv{}, dynamickv_settings(), PartTraits{.form = Form::dynamickv}},
       {method::kHeadKv.name, "a budget of tokens for each KV head, or the best scored of all heads",
-       HeadKv{}, headkv_settings()},
+       HeadKv{}, with(window_score_settings(&HeadKv::select), {safeguard(&HeadKv::safeguard)}),
+       PartTraits{.form = Form::headkv}},
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
-       lagkv_settings()},
+       lagkv_settings(), PartTraits{.form = Form::lagkv}},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
-       window_budget_settings(&SnapKv::select)},
+       window_budget_settings(&SnapKv::select), PartTraits{.title = "SnapKV"}},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
-       window_budget_settings(&SnapKv::select)},
+       window_budget_settings(&SnapKv::select), PartTraits{.title = "PyramidKV"}},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
-       AdaKv{}, adakv_settings()},
+       AdaKv{}, with(window_budget_settings(&AdaKv::select), {safeguard(&AdaKv::safeguard)}),
+       PartTraits{.form = Form::selected_by_head, .title = "AdaKV"}},
       {"chunkkv", "whole chunks of tokens, the best scored, the same in all heads of a layer",
-       ChunkKv{}, chunkkv_settings()},
+       ChunkKv{},
+       with(window_score_settings(&ChunkKv::select),
+            {setting("chunk", kRows, "tokens a chunk", &ChunkKv::chunk)}),
+       PartTraits{.form = Form::selected, .by_layer = true, .title = "ChunkKV"}},
       {"criticalkv", "the best scored tokens, and those whose values give most to the output",
-       CriticalKv{}, criticalkv_settings()},
+       CriticalKv{}, criticalkv_settings(),
+       PartTraits{.form = Form::selected, .title = "CriticalKV"}},
       {"h2o",
        "the tokens that took most attention, and the most recent",
        H2o{},
@@ -293,15 +287,18 @@ std::vector<PartName> make_names() {
         optional_setting("heavy", kTokens,
                          "of them those that took most attention, the rest the most recent; "
                          "without: half",
-                         &H2o::heavy)}},
+                         &H2o::heavy)},
+       PartTraits{.title = "H2O"}},
       {"tova",
        "the tokens that the last one attends to most, the same in all heads of a layer",
        Tova{},
-       {tokens_kept(&Tova::budget)}},
+       {tokens_kept(&Tova::budget)},
+       PartTraits{.form = Form::selected, .by_layer = true, .title = "TOVA"}},
       {"keydiff",
        "the tokens whose keys are least like the mean key",
        KeyDiff{},
-       {tokens_kept(&KeyDiff::budget)}},
+       {tokens_kept(&KeyDiff::budget)},
+       PartTraits{.form = Form::selected, .title = "KeyDiff"}},
       {"expected-attention",
        "the tokens that later queries would attend to most, if they were like the prompt's",
        ExpectedAttention{},
@@ -315,7 +312,8 @@ std::vector<PartName> make_names() {
         setting("values", YesOrNo{}, "scores are multiplied by the norms of values",
                 &ExpectedAttention::values),
         setting("epsilon", kShare, "what is added to the scores before that",
-                &ExpectedAttention::epsilon)}},
+                &ExpectedAttention::epsilon)},
+       PartTraits{.form = Form::selected, .title = "ExpectedAttention"}},
       {"kvzip",
        "the tokens that the model attends to most while it repeats the prompt, more in some layers "
        "and heads than in others",
@@ -327,11 +325,13 @@ std::vector<PartName> make_names() {
         setting("chunk", kSomeTokens, "tokens repeated at a time", &KvZip::repetition,
                 &Repetition::chunk),
         setting("layerwise", YesOrNo{}, "every layer keeps as many tokens, not all layers together",
-                &KvZip::layerwise)}},
+                &KvZip::layerwise)},
+       PartTraits{.form = Form::selected_by_head, .title = "KVzip"}},
       {"decoding",
        "a budget that holds while generating: the best tokens are chosen again and again",
-       Decoding{}, decoding_settings()},
-      {"pyramid-layers", "higher layers trimmed more", LayerBaseline{}, pyramid_layers_settings()},
+       Decoding{}, decoding_settings(), PartTraits{.form = Form::decoding}},
+      {"pyramid-layers", "higher layers trimmed more", LayerBaseline{}, pyramid_layers_settings(),
+       PartTraits{.kind = PartKind::trims, .in_place = true, .by_layer = true}},
       {"random-layers", "layers drawn by a seed trimmed", random, random_layers_settings()},
       {"minicache",
        "adjacent layers of the upper half merged",
@@ -339,20 +339,23 @@ std::vector<PartName> make_names() {
        {setting("t", kShare, "where between the two layers their merged direction lies",
                 &MiniCache::t),
         setting("retain", kTokens, "tokens not merged, those whose directions differ most",
-                &MiniCache::retain)}},
+                &MiniCache::retain)},
+       PartTraits{.kind = PartKind::merges}},
       {"share-values",
        "layers whose values point the same way share them",
        ShareValues{},
        {setting("delta", kShare, "least mean cosine of the values of a block's layers",
                 &ShareValues::delta),
-        setting("recent", kTokens, "last tokens, not shared", &ShareValues::recent)}},
+        setting("recent", kTokens, "last tokens, not shared", &ShareValues::recent)},
+       PartTraits{.kind = PartKind::merges}},
       {"local", "lagkv with variant=local", local, lag_settings()},
       {"l2", "lagkv with variant=l2", l2, lag_settings()},
       {"quest",
        "pages of tokens read by the bounds of their keys",
        Quest{},
        {setting("page", kRows, "tokens a page", &Quest::page),
-        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)}},
+        setting("budget", kSomeTokens, "tokens read a step; all are kept", &Quest::budget)},
+       PartTraits{.in_place = true}},
       {method::kPrecision.name,
        "keys and values stored in number formats of fewer bits",
        Precision{},
@@ -363,7 +366,8 @@ std::vector<PartName> make_names() {
         choice(
             "prefill", {"exact", "rounded"},
             "what prompt tokens attend to: exact keys and values, or rounded ones, as in servers",
-            &Precision::rounded_prefill)}},
+            &Precision::rounded_prefill)},
+       PartTraits{.kind = PartKind::stores, .form = Form::precision}},
       {"vertical-slash",
        "prompt tokens attend to the columns and diagonals that the last rows attend to most",
        VerticalSlash{},
@@ -372,22 +376,19 @@ std::vector<PartName> make_names() {
         setting("last", kRows, "last rows, which choose them", &VerticalSlash::last),
         setting("initial", kTokens, "first columns, always among them", &VerticalSlash::initial),
         setting("recent", kSomeTokens, "nearest diagonals, always among them",
-                &VerticalSlash::recent)}}};
+                &VerticalSlash::recent)},
+       PartTraits{.kind = PartKind::reads, .in_place = true}}};
 }
 
-std::string words_text(const std::vector<std::string_view>& words) { return join(words, " or "); }
-
 struct RangeText {
-  std::string operator()(const WholeRange& range) const {
-    return str(range.least, " to ", range.most);
-  }
-  std::string operator()(const NumberRange& range) const {
+  template <class Range>
+  std::string operator()(const Range& range) const {
     return str(range.least, " to ", range.most);
   }
   std::string operator()(AnySeed) const { return "whole number"; }
   std::string operator()(YesOrNo) const { return "0 or 1"; }
   std::string operator()(TextLength) const { return ""; }
-  std::string operator()(const OneOf& choice) const { return words_text(choice.words); }
+  std::string operator()(const OneOf& choice) const { return join(choice.words, " or "); }
 };
 
 struct IsAllowed {
@@ -415,6 +416,27 @@ struct IsAllowed {
     return value.is_string() &&
            std::find(choice.words.begin(), choice.words.end(),
                      value.get_ref<const std::string&>()) != choice.words.end();
+  }
+};
+
+/// The nth row of the part's type.
+const PartName& nth_row(const Part& part, std::size_t nth) {
+  for (const PartName& row : part_names())
+    if (row.standard.index() == part.index() && nth-- == 0) return row;
+  fail(ErrorCode::internal, "a part without a name");
+}
+
+/// Which of the rows of its type says most about a part.
+struct WhichName {
+  std::size_t operator()(const Streaming& part) const { return part.keep.initial == 0 ? 1 : 0; }
+  std::size_t operator()(const LayerBaseline& part) const {
+    return static_cast<std::size_t>(part.choose);
+  }
+  std::size_t operator()(const SnapKv& part) const { return part.pyramid ? 1 : 0; }
+  std::size_t operator()(const LagKv& part) const { return static_cast<std::size_t>(part.variant); }
+  template <class Other>
+  std::size_t operator()(const Other&) const {
+    return 0;
   }
 };
 
@@ -474,6 +496,21 @@ const PartName* find_part(std::string_view name) {
   return found == names.end() ? nullptr : &*found;
 }
 
+std::vector<const PartName*> selections() {
+  std::vector<const PartName*> out;
+  for (const PartName& part : part_names())
+    if (!part.traits.title.empty()) out.push_back(&part);
+  std::sort(out.begin(), out.end(),
+            [](const PartName* a, const PartName* b) { return a->name < b->name; });
+  return out;
+}
+
+std::string_view title_of(std::string_view part) {
+  if (const Method* section = find_section(part)) return section->title;
+  const PartName* known = find_part(part);
+  return known && !known->traits.title.empty() ? known->traits.title : part;
+}
+
 std::string lack_of_setting(const PartName& part, std::string_view key) {
   std::vector<std::string> keys;
   for (const auto& setting : part.settings) keys.push_back(setting.key);
@@ -500,40 +537,13 @@ std::string default_text(std::string_view part, std::string_view key) {
   return value_text(setting_named(part, key).get(find_part(part)->standard));
 }
 
-std::string name_of(const Part& part) {
-  struct Name {
-    std::string operator()(const Streaming& p) const {
-      return p.keep.initial == 0 ? "window" : "streaming";
-    }
-    std::string operator()(const SimLayerKv&) const { return method::kSimLayerKv.name; }
-    std::string operator()(const LayerBaseline& p) const {
-      return p.choose == LayerBaseline::Choose::pyramid ? "pyramid-layers" : "random-layers";
-    }
-    std::string operator()(const Pod&) const { return method::kPod.name; }
-    std::string operator()(const DynamicKv&) const { return method::kDynamicKv.name; }
-    std::string operator()(const HeadKv&) const { return method::kHeadKv.name; }
-    std::string operator()(const SnapKv& p) const { return p.pyramid ? "pyramidkv" : "snapkv"; }
-    std::string operator()(const AdaKv&) const { return "adakv"; }
-    std::string operator()(const ChunkKv&) const { return "chunkkv"; }
-    std::string operator()(const CriticalKv&) const { return "criticalkv"; }
-    std::string operator()(const H2o&) const { return "h2o"; }
-    std::string operator()(const Tova&) const { return "tova"; }
-    std::string operator()(const KeyDiff&) const { return "keydiff"; }
-    std::string operator()(const ExpectedAttention&) const { return "expected-attention"; }
-    std::string operator()(const KvZip&) const { return "kvzip"; }
-    std::string operator()(const LagKv& p) const {
-      return p.variant == LagVariant::lag     ? method::kLagKv.name
-             : p.variant == LagVariant::local ? "local"
-                                              : "l2";
-    }
-    std::string operator()(const Decoding&) const { return "decoding"; }
-    std::string operator()(const MiniCache&) const { return "minicache"; }
-    std::string operator()(const ShareValues&) const { return "share-values"; }
-    std::string operator()(const Quest&) const { return "quest"; }
-    std::string operator()(const Precision&) const { return method::kPrecision.name; }
-    std::string operator()(const VerticalSlash&) const { return "vertical-slash"; }
-  };
-  return std::visit(Name{}, part);
+const PartName& row_of(const Part& part) { return nth_row(part, std::visit(WhichName{}, part)); }
+const PartTraits& traits_of(const Part& part) { return nth_row(part, 0).traits; }
+std::string name_of(const Part& part) { return row_of(part).name; }
+
+std::string section_name(const Part& part) {
+  const Method* own = find_section(nth_row(part, 0).name);
+  return own ? own->name : method::kBaseline.name;
 }
 
 std::string range_text(const Allowed& allowed) { return std::visit(RangeText{}, allowed); }
@@ -577,7 +587,7 @@ std::string value_text(const json& value) {
 }
 
 void check_settings(const Part& part) {
-  for (const auto& setting : find_part(name_of(part))->settings)
+  for (const auto& setting : row_of(part).settings)
     if (const auto* range = std::get_if<WholeRange>(&setting.allowed); range && range->odd)
       if (const auto value = setting.get(part).get<std::int64_t>(); value % 2 == 0)
         fail(ErrorCode::usage, setting.key, " ", value, ": must be odd");

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -45,16 +46,57 @@ struct Setting {
   std::function<void(Part&, const nlohmann::json&)> set;
 };
 
+/// What a part does to the cache; of each kind a policy has one at most, in this order.
+enum class PartKind : std::uint8_t { trims, selects, shares, merges, stores, reads };
+
+/// The forms in which a method reaches a runtime.
+enum class Form : std::uint8_t {
+  lazy_layers,       // a fixed set of lazy layers; in streaming, all layers are lazy
+  lazy_by_input,     // lazy layers that are found by a threshold for each input
+  lazy_heads,        // a fixed set of lazy KV heads
+  pod,               // layers that share keys
+  dynamickv,         // a budget for each layer
+  headkv,            // a budget for each KV head
+  lagkv,             // partitions cut by lag
+  precision,         // number formats of keys and values
+  selected,          // the tokens of the best scores, as many in every head
+  selected_by_head,  // and more of them in some heads than in others
+  decoding,          // a budget that holds while tokens are generated
+};
+
+/// What holds of a part with its standard settings.
+struct PartTraits {
+  PartKind kind = PartKind::selects;
+  std::optional<Form> form = {};  // none for baselines, which no runtime is given
+  /// Continuations read the prompt's cache where it lies: nothing in it is selected one by one or
+  /// changed.
+  bool in_place = false;
+  bool by_layer = false;  // all heads of a layer keep the same tokens
+  /// What texts and charts call a selection of another paper. It needs no calibration but a budget,
+  /// which a search looks for; in documents it is a baseline.
+  std::string_view title = {};
+};
+
 struct PartName {
   std::string name, meaning;
   Part standard;                  // with the settings that hold where none are given
   std::vector<Setting> settings;  // in the order of the help
+  PartTraits traits = {};         // where names share a type, all but the title stand in the first
 };
 
 /// All names that a part may be called by, in the order of the help.
 const std::vector<PartName>& part_names();
 /// nullptr if no part is called so.
 const PartName* find_part(std::string_view name);
+
+/// The selections of other papers, by name.
+std::vector<const PartName*> selections();
+/// What a part of a policy is called in texts and charts, by its word; the word itself if it has no
+/// title.
+std::string_view title_of(std::string_view part);
+/// The row of the name that says most about the part.
+const PartName& row_of(const Part& part);
+const PartTraits& traits_of(const Part& part);
 
 /// Empty if the part has the setting. Else what follows "there is no setting ...": which one says
 /// something like it, or which there are.

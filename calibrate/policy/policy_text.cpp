@@ -7,7 +7,6 @@
 #include "base/plain_text.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/policy/policy_settings.hpp"
-#include "calibrate/policy/read_apart.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -133,17 +132,15 @@ std::string part_text(Part part) {
   // Where the number of layers is given, the threshold is not used, and may not be written beside.
   if (auto* baseline = std::get_if<LayerBaseline>(&part); baseline && baseline->layers)
     baseline->threshold = LayerBaseline{}.threshold;
-  const auto name = name_of(part);
-  const PartName& known = *find_part(name);
+  const PartName& known = row_of(part);
   std::vector<std::string> pairs;
   for (const auto& setting : known.settings)
     if (const auto value = setting.get(part); value != setting.get(known.standard))
       pairs.push_back(setting.key + "=" + value_text(value));
-  return pairs.empty() ? name : name + ":" + join(pairs, ",");
+  return pairs.empty() ? known.name : known.name + ":" + join(pairs, ",");
 }
 
-/// What a part does to the cache; of each kind a policy has one at most, in this order.
-enum class Kind : std::uint8_t { trims, selects, shares, merges, stores, reads };
+/// In the order of PartKind.
 constexpr const char* kKindText[] = {"trim layers",
                                      "select tokens",
                                      "share keys",
@@ -151,19 +148,12 @@ constexpr const char* kKindText[] = {"trim layers",
                                      "say how numbers are stored",
                                      "say what the prompt's tokens attend to"};
 
-Kind kind_of(const Part& part) {
-  if (std::holds_alternative<SimLayerKv>(part) || std::holds_alternative<LayerBaseline>(part))
-    return Kind::trims;
-  if (std::holds_alternative<Pod>(part)) return Kind::shares;
-  if (std::holds_alternative<MiniCache>(part) || std::holds_alternative<ShareValues>(part))
-    return Kind::merges;
-  if (std::holds_alternative<Precision>(part)) return Kind::stores;
-  if (std::holds_alternative<VerticalSlash>(part)) return Kind::reads;
-  return Kind::selects;
-}
-
-bool has_window(const Part& part) {
-  return kind_of(part) == Kind::trims || std::holds_alternative<Streaming>(part);
+/// Whether all heads of a layer keep the same tokens.
+bool keeps_by_layer(const Part& part) {
+  if (const auto* lazy = std::get_if<SimLayerKv>(&part)) return !lazy->per_head;
+  if (const auto* decoding = std::get_if<Decoding>(&part))
+    return decoding->by == Decoding::By::tova || decoding->by == Decoding::By::streaming;
+  return traits_of(part).by_layer;
 }
 
 const Modifier* find_modifier(std::string_view name) {
@@ -199,15 +189,6 @@ void set_modifier(Policy& policy, const Modifier& modifier, const std::string* s
 
 }  // namespace
 
-bool reads_in_place(const Policy& policy) {
-  return policy.kv_bits == 16 &&
-         std::all_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
-           const Kind kind = kind_of(part);
-           return has_window(part) || kind == Kind::shares || kind == Kind::reads ||
-                  std::holds_alternative<Quest>(part);
-         });
-}
-
 std::vector<Policy> draws_of(std::span<const Policy> policies) {
   std::vector<Policy> out;
   for (const Policy& policy : policies) {
@@ -227,10 +208,9 @@ std::vector<Policy> draws_of(std::span<const Policy> policies) {
 }
 
 KvFormats formats_of(const Policy& policy, std::int64_t layer) {
-  for (const Part& part : policy.parts)
-    if (const auto* precision = std::get_if<Precision>(&part))
-      return precision->fixed ? precision->fixed->at(static_cast<std::size_t>(layer))
-                              : precision->everywhere;
+  if (const auto* precision = part_of_type<Precision>(policy))
+    return precision->fixed ? precision->fixed->at(static_cast<std::size_t>(layer))
+                            : precision->everywhere;
   const KvFormat format = policy.kv_bits == 4   ? KvFormat::int4
                           : policy.kv_bits == 2 ? KvFormat::int2
                                                 : KvFormat::f16;
@@ -272,8 +252,9 @@ Policy parse_policy(std::string_view text) {
 }
 
 void order_parts(std::vector<Part>& parts) {
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return kind_of(a) < kind_of(b); });
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return traits_of(a).kind < traits_of(b).kind;
+  });
 }
 
 std::string policy_text(const Policy& policy) {
@@ -291,30 +272,27 @@ std::string policy_text(const Policy& policy) {
 void check_composition(const Policy& policy) {
   for (std::size_t i = 0; i < policy.parts.size(); ++i)
     for (std::size_t j = i + 1; j < policy.parts.size(); ++j) {
-      const Part &a = policy.parts[i], &b = policy.parts[j];
-      const auto first = name_of(a), second = name_of(b);
-      if (kind_of(a) == kind_of(b))
+      const auto first = name_of(policy.parts[i]), second = name_of(policy.parts[j]);
+      const PartKind a = traits_of(policy.parts[i]).kind, b = traits_of(policy.parts[j]).kind;
+      if (a == b)
         fail(ErrorCode::usage, "'", first, "' and '", second, "' both ",
-             kKindText[static_cast<std::size_t>(kind_of(a))], ": a policy has one such part");
-      if (kind_of(a) == Kind::merges || kind_of(b) == Kind::merges)
+             kKindText[static_cast<std::size_t>(a)], ": a policy has one such part");
+      if (a == PartKind::merges || b == PartKind::merges)
         fail(ErrorCode::usage, "'", first, "' and '", second,
-             "': ", kind_of(a) == Kind::merges ? first : second,
+             "': ", a == PartKind::merges ? first : second,
              " changes layers that hold the same tokens with keys of their own, so it stands "
              "alone");
     }
   const auto any_part = [&](const auto& test) {
     return std::any_of(policy.parts.begin(), policy.parts.end(), test);
   };
-  const bool has_quest =
-      any_part([](const Part& part) { return std::holds_alternative<Quest>(part); });
   const bool changes_cache = any_part([](const Part& part) {
-    return kind_of(part) != Kind::reads && !std::holds_alternative<Quest>(part);
+    return traits_of(part).kind != PartKind::reads && !std::holds_alternative<Quest>(part);
   });
-  if (has_quest && (changes_cache || policy.kv_bits != 16))
+  if (part_of_type<Quest>(policy) && (changes_cache || policy.kv_bits != 16))
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': quest chooses pages of the whole cache anew at each step, so it stands alone");
-  if (policy.kv_bits != 16 &&
-      any_part([](const Part& part) { return std::holds_alternative<Precision>(part); }))
+  if (policy.kv_bits != 16 && part_of_type<Precision>(policy))
     fail(ErrorCode::usage, "'", policy_text(policy), "': 'kv", policy.kv_bits,
          "' and 'precision' both say how numbers are stored");
   if (policy.kv_bits != 16 && policy.kv_bits != 4 && policy.kv_bits != 2)
@@ -330,14 +308,15 @@ void check_composition(const Policy& policy) {
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': with heads=query all tokens of the prompt are stored in fewer bits, so it has no "
          "residual");
-  const bool has_pod = any_part([](const Part& part) { return std::holds_alternative<Pod>(part); });
-  if (has_pod && any_part([](const Part& part) { return std::holds_alternative<Decoding>(part); }))
+  const auto* pod = part_of_type<Pod>(policy);
+  if (pod && part_of_type<Decoding>(policy))
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': 'decoding' chooses tokens anew in each layer, whose keys pod would share with others");
-  if (by_query_head && has_pod)
+  if (by_query_head && pod)
     fail(ErrorCode::usage, "'", policy_text(policy),
          "': pod shares the keys of KV heads, so heads=query cannot be composed with it");
-  if ((policy.rolling || policy.masks_prefill) && !any_part(has_window))
+  if ((policy.rolling || policy.masks_prefill) &&
+      !any_part([](const Part& part) { return kept_window(part); }))
     fail(ErrorCode::usage, "'", policy.rolling ? "rolling" : "a masked prefill",
          "' is said of windows, and no part of '", policy_text(policy), "' has one");
 }
@@ -354,24 +333,17 @@ void check_cache(const Policy& policy, const ModelInfo& model) {
       "which does not cache a key and a value of each head: what fewer bits cost there is not "
       "simulated";
   for (const Part& part : policy.parts) {
-    if (std::holds_alternative<Precision>(part)) {
+    const PartKind kind = traits_of(part).kind;
+    if (kind == PartKind::stores) {
       if (latent || shared) refuse(name_of(part), kNotOfHeads);
       continue;
     }
-    if (std::holds_alternative<VerticalSlash>(part)) continue;
+    if (kind == PartKind::reads || std::holds_alternative<Streaming>(part)) continue;
     if (std::holds_alternative<ShareValues>(part))
       refuse(name_of(part),
              "whose layers do not all cache a key and a value of each head: their values cannot be "
              "compared");
-    const auto* lazy = std::get_if<SimLayerKv>(&part);
-    const auto* decoding = std::get_if<Decoding>(&part);
-    const bool by_layer =
-        (lazy && !lazy->per_head) || std::holds_alternative<LayerBaseline>(part) ||
-        std::holds_alternative<ChunkKv>(part) || std::holds_alternative<Tova>(part) ||
-        (decoding &&
-         (decoding->by == Decoding::By::tova || decoding->by == Decoding::By::streaming));
-    if (std::holds_alternative<Streaming>(part)) continue;
-    if (latent && !by_layer)
+    if (latent && !keeps_by_layer(part))
       refuse(name_of(part),
              "which caches one latent for all heads of a layer: heads cannot keep "
              "tokens of their own");

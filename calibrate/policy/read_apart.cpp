@@ -2,37 +2,37 @@
 #include "calibrate/policy/read_apart.hpp"
 
 #include <algorithm>
-#include <variant>
+
+#include "calibrate/policy/policy_settings.hpp"
 
 namespace kvatlas::calibrate {
 
 bool is_full(const Policy& policy) { return policy.parts.empty() && policy.kv_bits == 16; }
 
 bool rounds_prefill(const Policy& policy) {
-  return std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
-    const auto* precision = std::get_if<Precision>(&part);
-    return precision && precision->rounded_prefill;
-  });
+  const auto* precision = part_of_type<Precision>(policy);
+  return precision && precision->rounded_prefill;
 }
 
 const VerticalSlash* sparse_reading(const Policy& policy) {
-  for (const Part& part : policy.parts)
-    if (const auto* sparse = std::get_if<VerticalSlash>(&part)) return sparse;
-  return nullptr;
+  return part_of_type<VerticalSlash>(policy);
 }
 
 bool reads_prompt_apart(const Policy& policy) {
+  const auto* pod = part_of_type<Pod>(policy);
   return policy.masks_prefill || rounds_prefill(policy) || sparse_reading(policy) ||
-         std::any_of(policy.parts.begin(), policy.parts.end(), [](const Part& part) {
-           const auto* pod = std::get_if<Pod>(&part);
-           return pod && pod->shared_prefill;
-         });
+         (pod && pod->shared_prefill);
+}
+
+bool reads_in_place(const Policy& policy) {
+  return policy.kv_bits == 16 &&
+         std::all_of(policy.parts.begin(), policy.parts.end(),
+                     [](const Part& part) { return traits_of(part).in_place; });
 }
 
 std::optional<Repetition> repetition_of(const Policy& policy) {
-  for (const Part& part : policy.parts)
-    if (const auto* kvzip = std::get_if<KvZip>(&part)) return kvzip->repetition;
-  return std::nullopt;
+  const auto* kvzip = part_of_type<KvZip>(policy);
+  return kvzip ? std::optional(kvzip->repetition) : std::nullopt;
 }
 
 }  // namespace kvatlas::calibrate

@@ -36,7 +36,7 @@ class Accounting {
     for (const auto& part : policy_.parts) std::visit(*this, part);
     bound_by_windows();
     for (const auto& part : policy_.parts)
-      if (const auto* keep = window_of(part)) blend_windows(*keep);
+      if (const auto* keep = kept_window(part)) blend_windows(*keep);
     return in_bytes();
   }
 
@@ -104,10 +104,6 @@ class Accounting {
     select_tokens(part.kept(load_.prompt));
   }
   void operator()(const CriticalKv& part) { select_tokens(part.select.budget); }
-  void operator()(const H2o& part) { select_tokens(part.budget); }
-  void operator()(const Tova& part) { select_tokens(part.budget); }
-  void operator()(const KeyDiff& part) { select_tokens(part.budget); }
-  void operator()(const ExpectedAttention& part) { select_tokens(part.budget); }
   void operator()(const KvZip& part) {
     by_input_ = true;  // the shares of layers and heads; their sum is known
     if (part.layerwise) return select_tokens(part.budget);
@@ -143,6 +139,11 @@ class Accounting {
   void operator()(const VerticalSlash&) {}
   void operator()(const Precision& part) {
     if (part.fixed) require_layers(part.fixed->size());
+  }
+  /// Selections that keep their budget in every head.
+  template <class Selection>
+  void operator()(const Selection& part) {
+    select_tokens(part.budget);
   }
 
  private:
@@ -181,13 +182,6 @@ class Accounting {
     const std::int64_t at_last =
         choices == 0 ? at_first : std::min(part.budget, at_first + choices * part.every);
     return at_last + load_.new_tokens - choices * part.every;
-  }
-
-  static const Proximity* window_of(const Part& part) {
-    if (const auto* p = std::get_if<Streaming>(&part)) return &p->keep;
-    if (const auto* p = std::get_if<SimLayerKv>(&part)) return &p->keep;
-    if (const auto* p = std::get_if<LayerBaseline>(&part)) return &p->keep;
-    return nullptr;
   }
 
   void require_layers(std::size_t count) const {
@@ -397,11 +391,8 @@ class Accounting {
 
   std::int64_t page_tokens() const {
     if (!load_.runtime) return 1;
-    const bool has_formats =
-        std::any_of(policy_.parts.begin(), policy_.parts.end(),
-                    [](const Part& part) { return std::holds_alternative<Precision>(part); });
     const std::int64_t own = load_.runtime->formats_taken.page_tokens;
-    return has_formats && own > 0 ? own : load_.runtime->page_tokens;
+    return own > 0 && part_of_type<Precision>(policy_) ? own : load_.runtime->page_tokens;
   }
 
   /// Whether the layer has a window, of the policy or of the model's own.
@@ -468,27 +459,25 @@ double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt) 
 }
 
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy) {
-  for (const auto& part : policy.parts) {
-    const auto* lazy = std::get_if<SimLayerKv>(&part);
-    if (!lazy || lazy->fixed || !document.sections.contains(method::kSimLayerKv.name)) continue;
-    const auto& section = document.sections.at(method::kSimLayerKv.name);
-    const auto& of =
-        lazy->per_head && section.contains("per_head") ? section.at("per_head") : section;
-    const char* name = lazy->per_head ? "rates" : "lazy_rates";
-    if (!of.is_object() || !of.contains(name) || !of.at(name).is_array()) return std::nullopt;
-    LazyRates rates;
-    for (const auto& row : of.at(name)) {
-      rates.emplace_back();
-      for (const auto& rate : row.is_array() ? row : nlohmann::json::array({row})) {
-        if (!rate.is_number()) return std::nullopt;
-        rates.back().push_back(std::clamp(rate.get<double>(), 0.0, 1.0));
-      }
-      if (rates.back().empty()) return std::nullopt;
+  const auto* lazy = part_of_type<SimLayerKv>(policy);
+  if (!lazy || lazy->fixed || !document.sections.contains(method::kSimLayerKv.name))
+    return std::nullopt;
+  const auto& section = document.sections.at(method::kSimLayerKv.name);
+  const auto& of =
+      lazy->per_head && section.contains("per_head") ? section.at("per_head") : section;
+  const char* name = lazy->per_head ? "rates" : "lazy_rates";
+  if (!of.is_object() || !of.contains(name) || !of.at(name).is_array()) return std::nullopt;
+  LazyRates rates;
+  for (const auto& row : of.at(name)) {
+    rates.emplace_back();
+    for (const auto& rate : row.is_array() ? row : nlohmann::json::array({row})) {
+      if (!rate.is_number()) return std::nullopt;
+      rates.back().push_back(std::clamp(rate.get<double>(), 0.0, 1.0));
     }
-    if (static_cast<std::int64_t>(rates.size()) != document.model.layers) return std::nullopt;
-    return rates;
+    if (rates.back().empty()) return std::nullopt;
   }
-  return std::nullopt;
+  if (static_cast<std::int64_t>(rates.size()) != document.model.layers) return std::nullopt;
+  return rates;
 }
 
 Room greatest(const Policy& policy, const CacheLoad& load, double memory_bytes,

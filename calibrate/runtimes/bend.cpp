@@ -6,18 +6,9 @@
 #include "calibrate/runtimes/runtime_impl.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
-
-template <class AnyPart>
-auto& window_of(AnyPart& part) {
-  auto* streaming = std::get_if<Streaming>(&part);
-  return streaming ? streaming->keep : std::get<SimLayerKv>(part).keep;
-}
-
-}  // namespace
 
 void bend_window(RuntimePolicy& theirs, const Losses& losses, const ModelInfo&) {
-  Proximity& keep = proximal(theirs.policy.parts.front());
+  Proximity& keep = *kept_window(theirs.policy.parts.front());
   if (losses.contains(Loss::first_tokens_lost) && keep.initial > 0) {
     theirs.changes.push_back(str("the first ", keep.initial, " tokens are not kept"));
     keep.initial = 0;
@@ -47,9 +38,6 @@ bool leaves_full_layers(const Part& part) {
            return std::count(row.begin(), row.end(), 0) > 0;
          });
 }
-
-const Proximity& proximal(const Part& part) { return window_of(part); }
-Proximity& proximal(Part& part) { return window_of(part); }
 
 std::int64_t mean_budget(const DynamicKv& part) {
   if (!part.fixed || part.fixed->empty()) return part.select.budget;

@@ -39,7 +39,7 @@ Runtime openvino() {
     } else if (leaves_full_layers(part)) {
       theirs.not_simulated = "all layers have the mean of what the policy keeps";
     } else {
-      add_spare_block(theirs, proximal(part));
+      add_spare_block(theirs, *kept_window(part));
     }
   };
   return r;

@@ -27,7 +27,5 @@ void require_budgets(const Part& part);
 void require_plain(const LagKv& part);
 /// Whether any layer stays full. For streaming, and for fixed lazy layers.
 bool leaves_full_layers(const Part& part);
-/// As in runtimes.hpp, to be changed.
-Proximity& proximal(Part& part);
 
 }  // namespace kvatlas::calibrate

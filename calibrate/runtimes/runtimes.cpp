@@ -202,23 +202,8 @@ std::string refusal_of(const Runtime& runtime, std::string_view architecture) {
 }
 
 std::optional<Form> form_of(const Part& part) {
-  if (std::holds_alternative<Streaming>(part)) return Form::lazy_layers;
-  if (std::holds_alternative<Pod>(part)) return Form::pod;
-  if (std::holds_alternative<DynamicKv>(part)) return Form::dynamickv;
-  if (std::holds_alternative<HeadKv>(part)) return Form::headkv;
-  if (std::holds_alternative<LagKv>(part)) return Form::lagkv;
-  if (std::holds_alternative<Precision>(part)) return Form::precision;
-  const bool selects =
-      std::holds_alternative<Tova>(part) || std::holds_alternative<KeyDiff>(part) ||
-      std::holds_alternative<ExpectedAttention>(part) || std::holds_alternative<ChunkKv>(part) ||
-      std::holds_alternative<CriticalKv>(part);
-  if (selects) return Form::selected;
-  if (std::holds_alternative<AdaKv>(part) || std::holds_alternative<KvZip>(part))
-    return Form::selected_by_head;
-  if (std::holds_alternative<Decoding>(part)) return Form::decoding;
   const auto* lazy = std::get_if<SimLayerKv>(&part);
-  if (!lazy) return std::nullopt;
-  if (!lazy->fixed) return Form::lazy_by_input;
+  if (!lazy || !lazy->fixed) return traits_of(part).form;
   const bool whole_layers =
       std::all_of(lazy->fixed->begin(), lazy->fixed->end(), [](const auto& row) {
         return std::adjacent_find(row.begin(), row.end(), std::not_equal_to<>()) == row.end();

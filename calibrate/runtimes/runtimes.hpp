@@ -13,24 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/policy/policy.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 
 namespace kvatlas::calibrate {
-
-/// The forms in which a method reaches a runtime.
-enum class Form : std::uint8_t {
-  lazy_layers,       // a fixed set of lazy layers; in streaming, all layers are lazy
-  lazy_by_input,     // lazy layers that are found by a threshold for each input
-  lazy_heads,        // a fixed set of lazy KV heads
-  pod,               // layers that share keys
-  dynamickv,         // a budget for each layer
-  headkv,            // a budget for each KV head
-  lagkv,             // partitions cut by lag
-  precision,         // number formats of keys and values
-  selected,          // the tokens of the best scores, as many in every head
-  selected_by_head,  // and more of them in some heads than in others
-  decoding,          // a budget that holds while tokens are generated
-};
 
 /// What a form is called: in JSON, above a column of the matrix, and in a sentence.
 struct FormName {
@@ -156,8 +141,6 @@ std::string refusal_of(const Runtime& runtime, std::string_view architecture);
 
 /// The form in which a runtime is given this part; none for baselines, which no runtime is given.
 std::optional<Form> form_of(const Part& part);
-/// The tokens that what is trimmed keeps; for Streaming and SimLayerKv.
-const Proximity& proximal(const Part& part);
 /// The mean of what the layers keep, the window included.
 std::int64_t mean_budget(const DynamicKv& part);
 

@@ -160,12 +160,12 @@ class Listing {
 
   /// The selections of other papers at SnapKV's budget and window, with what SnapKV loses.
   void add_others(const SnapKv& snapkv, double lost) {
-    for (const Method& selection : kSelections) {
-      Part part = find_part(selection.name)->standard;
+    for (const PartName* selection : selections()) {
+      Part part = selection->standard;
       if (auto* select = window_budget(part)) {
         *select = snapkv.select;
       } else {
-        setting_named(selection.name, selection.setting).set(part, snapkv.select.budget);
+        setting_named(selection->name, "budget").set(part, snapkv.select.budget);
       }
       others_.push_back({std::move(part), lost});
     }
@@ -344,7 +344,7 @@ class Listing {
 std::vector<std::string> searched_names() {
   std::vector<std::string> names;
   for (const Method& method : kMethods) names.emplace_back(method.name);
-  for (const Method& selection : kSelections) names.emplace_back(selection.name);
+  for (const PartName* selection : selections()) names.push_back(selection->name);
   names.insert(names.end(), {kFourBits, kCompose});
   return names;
 }

@@ -8,6 +8,7 @@
 #include "base/plain_text.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_front.hpp"
+#include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
 #include "viewer/models/precision_model.hpp"
 #include "viewer/models/sweep_model.hpp"

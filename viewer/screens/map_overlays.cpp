@@ -94,9 +94,8 @@ MapView::Overlays MapOverlays::overlays() const {
   if (partitions_) {
     try {
       const auto policy = calibrate::parse_policy(lag_label());
-      for (const auto& part : policy.parts)
-        if (const auto* lag = std::get_if<calibrate::LagKv>(&part))
-          overlays.partitions = {lag->sink, lag->lag};
+      if (const auto* lag = calibrate::part_of_type<calibrate::LagKv>(policy))
+        overlays.partitions = {lag->sink, lag->lag};
     } catch (const Error&) {
       // There is no such selection, or the profile calls it something else: no partitions.
     }

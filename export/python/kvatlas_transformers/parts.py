@@ -99,15 +99,11 @@ KINDS = {
     "shares keys": ("pod",),
     "stores numbers in fewer bits": ("precision",),
 }
-_OF_THE_PROGRAM = "'kvatlas evaluate' makes its selections, and this package does not"
+_RUN = {name for names in KINDS.values() for name in names}
 NOT_RUN = {
-    "adakv": _OF_THE_PROGRAM,
-    "chunkkv": _OF_THE_PROGRAM,
-    "criticalkv": _OF_THE_PROGRAM,
-    "kvzip": _OF_THE_PROGRAM,
-    "tova": _OF_THE_PROGRAM,
-    "keydiff": _OF_THE_PROGRAM,
-    "expected-attention": _OF_THE_PROGRAM,
+    name: "'kvatlas evaluate' makes its selections, and this package does not"
+    for name in SETTINGS.keys() - _RUN - {"local", "l2"}
+} | {
     "decoding": "'kvatlas evaluate' chooses its tokens anew while generating, and this package does not",
     "minicache": "merged layers would have to be stored as directions and norms",
     "share-values": "the shared values would have to be stored as their lengths",

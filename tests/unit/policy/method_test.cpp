@@ -44,13 +44,16 @@ TEST(Method, NamesAPartWhoseSettingItIsFoundBy) {
   }
 }
 
+TEST(Method, EveryNameIsThatOfItsStandardPart) {
+  for (const PartName& row : part_names()) EXPECT_EQ(name_of(row.standard), row.name);
+  EXPECT_EQ(section_name(find_part("local")->standard), "lagkv");
+}
+
 TEST(Method, SelectionsAreBaselinesWithABudget) {
-  for (const Method& selection : kSelections) {
-    const PartName* part = find_part(selection.name);
-    ASSERT_NE(part, nullptr) << selection.name;
-    EXPECT_EQ(section_name(part->standard), method::kBaseline.name);
-    EXPECT_EQ(setting_named(selection.name, selection.setting).key, "budget");
-    EXPECT_EQ(title_of(selection.name), selection.title);
+  for (const PartName* selection : selections()) {
+    EXPECT_EQ(section_name(selection->standard), method::kBaseline.name);
+    EXPECT_EQ(setting_named(selection->name, "budget").key, "budget");
+    EXPECT_EQ(title_of(selection->name), selection->traits.title);
   }
   EXPECT_EQ(title_of("simlayerkv"), "SimLayerKV");
   EXPECT_EQ(title_of("streaming"), "streaming");

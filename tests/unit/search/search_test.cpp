@@ -99,8 +99,8 @@ TEST_F(SearchOf, CandidatesAreWhatTheProfileKnows) {
   for (const char* family : {"simlayerkv", "pod", "simlayerkv+lagkv", "simlayerkv+dynamickv"})
     EXPECT_GT(families[family], 0u) << family;
   // The selections of other papers at the same budgets, by what SnapKV loses there.
-  for (const Method& selection : kSelections)
-    EXPECT_EQ(families[selection.name], 4u) << selection.name;
+  for (const PartName* selection : selections())
+    EXPECT_EQ(families[selection->name], 4u) << selection->name;
   const auto critical = std::find_if(list.all.begin(), list.all.end(), [](const Candidate& one) {
     return one.family == "criticalkv";
   });
