@@ -6,6 +6,7 @@
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/report/report.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "export/readme_impl.hpp"
@@ -37,44 +38,34 @@ std::string wrapped(const std::string& text, const std::string& first, const std
 
 std::string item(const std::string& text) { return wrapped(text, "  - ", "    "); }
 
-/// Such as "0.900 (0.833 to 0.967)"; "" if the JSON is no estimate.
-std::string estimate(const json& of) {
-  if (!of.is_object() || !of.value("mean", json()).is_number()) return {};
-  std::string text = fixed_text(of.at("mean").get<double>(), 3);
-  if (of.value("low", json()).is_number() && of.value("high", json()).is_number())
-    text += " (" + fixed_text(of.at("low").get<double>(), 3) + " to " +
-            fixed_text(of.at("high").get<double>(), 3) + ")";
+/// Such as "0.900 (0.833 to 0.967)".
+std::string text_of(const calibrate::Estimate& estimate) {
+  std::string text = fixed_text(estimate.mean, 3);
+  if (!std::isnan(estimate.low) && !std::isnan(estimate.high))
+    text += " (" + fixed_text(estimate.low, 3) + " to " + fixed_text(estimate.high, 3) + ")";
   return text;
 }
 
-/// What a section's "measured" says, as a sentence; "" if it says nothing.
-std::string measured_text(const json& measured) {
-  if (!measured.is_object()) return {};
-  const auto of = [&](const char* key) { return measured.value(key, json()); };
-  std::string text;
-  if (const auto score = estimate(of("score")); !score.empty()) {
-    text = "score " + score;
-    if (const auto full = estimate(of("full")); !full.empty())
-      text += " where the full cache has " + full;
-    if (of("samples").is_number()) text += ", on " + of("samples").dump() + " prompts";
-    if (of("texts").is_number() && of("texts") != of("samples"))
-      text += " of " + of("texts").dump() + " texts";
-  }
-  if (const auto kl = calibrate::divergence_text(calibrate::divergence_from(of("kl"))); !kl.empty())
-    text += (text.empty() ? "" : "; ") + std::string("KL divergence in nats: ") + kl;
-  if (const auto agreement = estimate(of("agreement")); !agreement.empty())
-    text += (text.empty() ? "" : "; ") + std::string("agreement ") + agreement;
+/// What was measured, as a sentence; "" if nothing was.
+std::string measured_text(const std::optional<calibrate::Measured>& measured) {
+  if (!measured || std::isnan(measured->score.mean)) return {};
+  std::string text = "score " + text_of(measured->score);
+  if (!std::isnan(measured->full.mean))
+    text += " where the full cache has " + text_of(measured->full);
+  text += str(", on ", measured->samples, " prompts");
+  if (measured->texts > 0 && measured->texts != measured->samples)
+    text += str(" of ", measured->texts, " texts");
+  if (const auto kl = calibrate::divergence_text(measured->kl); !kl.empty())
+    text += "; KL divergence in nats: " + kl;
+  if (!std::isnan(measured->agreement.mean)) text += "; agreement " + text_of(measured->agreement);
   return text;
 }
 
-/// The member of the section that `path` leads to, or null.
-json found(const json& section, std::initializer_list<const char*> path) {
-  const json* at = &section;
-  for (const char* key : path) {
-    if (!at->is_object() || !at->contains(key)) return {};
-    at = &at->at(key);
-  }
-  return *at;
+/// What the section says of the same layers for every input; none where it does not.
+std::optional<calibrate::SimLayerKvReport::Static> report_for_all(const json& section) {
+  if (!section.is_object() || !section.contains("static")) return std::nullopt;
+  return calibrate::read_report<calibrate::SimLayerKvReport::Static>(
+      section.at("static"), calibrate::method::kSimLayerKv.name + std::string(".static"));
 }
 
 std::string fit_text(const calibrate::Expression& expression) {
@@ -102,10 +93,22 @@ std::string cost(const PartRequest& request, const json& section, bool is_static
                 " tokens: " + percent_text(share) + " of the cache's bytes.");
   else if (at_once && request.theirs.not_simulated.empty() && request.form != Form::pod)
     out += item("How much is kept depends on the input.");
-  const json view = is_static ? found(section, {"static"}) : section;
-  if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
-    out += item("The policy itself: " + text + ".");
-  const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
+  calibrate::MethodReport report;
+  if (section.is_object())
+    report = calibrate::read_report<calibrate::MethodReport>(section, "section");
+  const auto for_all = is_static ? report_for_all(section) : std::nullopt;
+  if (const auto text = for_all ? measured_text(for_all->measured) : ""; !text.empty())
+    out += item(
+        "The same layers for every input" +
+        std::string(for_all->measured->held_out ? ", on held-out samples of the calibration" : "") +
+        ": " + text + ".");
+  if (const auto text = measured_text(report.measured); !text.empty())
+    out += item((is_static ? "The policy as calibrated, which decides for each input: "
+                           : "The policy itself: ") +
+                text + ".");
+  const auto as_run = report.runtimes.find(runtime);
+  const auto theirs =
+      as_run == report.runtimes.end() ? "" : measured_text(std::move(as_run->second));
   if (!theirs.empty())
     out += item("As the runtime runs it: " + theirs + ".");
   else if (!request.theirs.not_simulated.empty())
@@ -124,11 +127,10 @@ std::string cost(const PartRequest& request, const json& section, bool is_static
 }  // namespace
 
 std::string static_text(const PartRequest& request, const json& section) {
-  const auto differs =
-      request.form == Form::lazy_layers ? found(section, {"static", "disagreement"}) : json();
+  const auto for_all = request.form == Form::lazy_layers ? report_for_all(section) : std::nullopt;
   return "The policy decides for each input; the runtime is given what is lazy most often. " +
-         (differs.is_number()
-              ? "For " + percent_text(differs.get<double>()) +
+         (for_all && !std::isnan(for_all->disagreement)
+              ? "For " + percent_text(for_all->disagreement) +
                     " of the layers and inputs of the calibration the input itself "
                     "decides otherwise."
               : std::string("How often an input decides otherwise was not measured."));

@@ -8,8 +8,6 @@
 
 namespace kvatlas::calibrate {
 
-using nlohmann::json;
-
 /// The policies are those of the first way at each of the places, then of the second, and so on.
 /// Each sample is tried under what the ways have for its own task.
 Verdict BudgetSweep::try_ways(std::span<const BudgetWay> ways, std::span<const std::size_t> places,
@@ -50,8 +48,6 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   const Verdict verdict = try_ways(ways, places, samples);
   const Estimate full = verdict.full_score();
   Choice choice;
-  choice.report = {{"full", estimate_json(full)}, {"tolerance", tolerance}};
-
   Table table{str(method.title, ": score against the budget (", verdict.samples().size(),
                   " samples", of_texts(verdict.count().samples, verdict.count().texts),
                   ", full cache ", fixed_text(full.mean, 3), "), and how ", spread),
@@ -60,28 +56,26 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   for (const auto budget : budgets) table.rows.push_back({str(budget)});
   for (std::size_t w = 0; w < ways.size(); ++w) {
     table.columns.push_back(ways[w].title);
-    json curve = json::array();
+    BudgetReport& report = *ways[w].report;
+    report.full = full;
+    report.tolerance = tolerance;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const std::size_t policy = w * budgets.size() + i;
       const Estimate score = verdict.score(policy);
-      curve.push_back({{"budget", budgets[i]},
-                       {"score", score.mean},
-                       {"low", score.low},
-                       {"high", score.high},
-                       {"kept_share", number_json(verdict.kept_share(policy))}});
+      auto& point = report.curve.emplace_back();
+      point.setting = static_cast<double>(budgets[i]);
+      point.score = score;
+      point.kept_share = verdict.kept_share(policy);
       table.rows[i].push_back(estimate_text(score));
     }
     const auto chosen = verdict.least_that_holds(tolerance, w * budgets.size(), budgets.size());
     if (chosen) table.rows[*chosen].back().text += " *";
-    json& of_way = *ways[w].report;
-    of_way["curve"] = curve;
-    if (chosen) of_way["recommended"] = budgets[*chosen];
+    if (chosen) report.recommended = budgets[*chosen];
     choice.smallest.push_back(chosen);
   }
-  table.columns.emplace_back("KV kept");
+  table.columns.push_back({"KV kept", "share"});
   for (std::size_t i = 0; i < budgets.size(); ++i)
-    table.rows[i].push_back(
-        percent_text(number_of((*ways.front().report)["curve"][i]["kept_share"])));
+    table.rows[i].push_back(ways.front().report->curve[i].kept_share);
   out.tables.push_back(std::move(table));
   return choice;
 }
@@ -112,10 +106,10 @@ void BudgetSweep::measure(std::span<const BudgetWay> ways, std::int64_t budget, 
   }
   const std::string where = held_out ? "held-out samples" : "the samples of the choice";
   for (std::size_t w = 0; w < ways.size(); ++w)
-    (*ways[w].report)["measured"] = verdict.measured(w, held_out);
+    ways[w].report->measured = verdict.measured(w, held_out);
   out.tables.push_back(measured_table(
       str(method.title, " at budget ", budget, ", ", ways.front().title, ", on ", where),
-      (*ways.front().report)["measured"]));
+      *ways.front().report->measured));
   if (ways.size() > 1) {
     Table controls{others, {"budgets", "score"}, {}};
     for (std::size_t w = 0; w < ways.size(); ++w)

@@ -16,8 +16,8 @@ namespace kvatlas::calibrate {
 
 /// One way to spread a budget over layers or heads.
 struct BudgetWay {
-  std::string title;       // as tables call it
-  nlohmann::json* report;  // where the section keeps what is found of it
+  std::string title;     // as tables call it
+  BudgetReport* report;  // what is found of it
   /// The part of a budget, by its place in the list, for samples of a task.
   std::function<Part(std::size_t budget, const std::string& task)> part;
 };
@@ -39,7 +39,6 @@ struct BudgetSweep {
     /// [way]: the place of the smallest budget that saves, and keeps the score there and at every
     /// larger one. Empty if a budget was asked for and no sample has a score.
     std::vector<std::optional<std::size_t>> smallest = {};
-    nlohmann::json report = nlohmann::json::object();  // on all ways, for the section
   };
   /// Tries every budget on samples with answers.
   Choice choose(std::span<const BudgetWay> ways, const std::vector<std::size_t>& samples,

@@ -22,18 +22,13 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
 namespace name = profile::name;
 
 using Counts = std::vector<std::int64_t>;
 
 /// Budgets of some samples as the document gives them.
-json budgets_json(const BudgetSummary& summary) {
-  return {{"mean", summary.mean},
-          {"deviation", summary.deviation},
-          {"least", summary.least},
-          {"most", summary.most},
-          {"exact", summary.budgets}};
+DynamicKvReport::Budgets budgets_of(const BudgetSummary& summary) {
+  return {summary.mean, summary.deviation, summary.least, summary.most, summary.budgets};
 }
 
 /// What the layers' budgets are found from.
@@ -65,8 +60,7 @@ class Budgeting {
   void report_level(const Level& level);
   void report_budgets(const Level& level);
   void report_retention(std::int64_t kind);
-  /// Where the section keeps what was found of such budgets.
-  json& report_of(Found found);
+  BudgetReport& report_of(Found found);
 
   const Evidence& evidence_;
   const DynamicRequest& request_;
@@ -74,7 +68,7 @@ class Budgeting {
   WindowBudget select_;        // its budget becomes the document's
   std::vector<Level> levels_;  // never of a text that is held out
   Split split_;
-  json report_ = json::object();
+  DynamicKvReport report_;
   Calibrated out_;
 };
 
@@ -91,10 +85,10 @@ const char* name_of(Found found) {
   return "one for all";
 }
 
-json& Budgeting::report_of(Found found) {
-  const auto& controls = method::kDynamicKv.controls;
-  return found == Found::all_samples ? report_
-                                     : report_[controls[found == Found::prompt ? 0 : 1].member];
+BudgetReport& Budgeting::report_of(Found found) {
+  if (found == Found::all_samples) return report_;
+  auto& control = found == Found::prompt ? report_.by_prompt : report_.by_task;
+  return control ? *control : control.emplace();
 }
 
 void Budgeting::read_levels() {
@@ -130,29 +124,26 @@ DynamicKv Budgeting::part_of_level(const Level& level, const std::vector<std::si
 }
 
 void Budgeting::report_level(const Level& level) {
-  json entry = budgets_json(level.summary(level.positions));
-  entry["budget"] = level.budget;
-  entry["raw"] = summarise_budgets(level.raw).mean;
-  entry["scaled"] = summarise_budgets(level.scaled).mean;
-  entry["tasks"] = json::object();
+  auto& entry = report_.sweep.emplace_back();
+  static_cast<DynamicKvReport::Budgets&>(entry) = budgets_of(level.summary(level.positions));
+  entry.budget = level.budget;
+  entry.raw = summarise_budgets(level.raw).mean;
+  entry.scaled = summarise_budgets(level.scaled).mean;
   for (const auto& [task, members] : by_task(level.positions))
-    entry["tasks"][task] = budgets_json(level.summary(members));
-  report_["sweep"].push_back(entry);
-
-  json savings = json::array();
+    entry.tasks[task] = budgets_of(level.summary(members));
   for (const auto length : evidence_.lengths()) {
-    const double ratio = kv_ratio(part_of_level(level, level.positions), evidence_.shape(), length);
-    savings.push_back({{"length", length}, {"kv_ratio", ratio}});
+    Saving& saving = entry.savings.emplace_back();
+    saving.length = length;
+    saving.kv_ratio = kv_ratio(part_of_level(level, level.positions), evidence_.shape(), length);
   }
-  report_["sweep"].back()["savings"] = savings;
 }
 
 /// The document's budgets.
 void Budgeting::report_budgets(const Level& level) {
-  const json& entry =
-      *std::find_if(report_["sweep"].begin(), report_["sweep"].end(),
-                    [&](const json& of_level) { return of_level["budget"] == level.budget; });
-  report_["savings"] = entry["savings"];
+  const auto& entry =
+      *std::find_if(report_.sweep.begin(), report_.sweep.end(),
+                    [&](const auto& of_level) { return of_level.budget == level.budget; });
+  report_.savings = entry.savings;
   Table table{str("DynamicKV: tokens kept a layer beside the window of ", select_.window,
                   ", budget ", level.budget, " (", level.positions.size(), " samples)"),
               {"layer", "budget", "mean", "spread", "least", "most", "raw", "scaled"},
@@ -167,8 +158,8 @@ void Budgeting::report_budgets(const Level& level) {
   for (std::size_t l = 0; l < summary.budgets.size(); ++l) {
     table.rows.push_back({str(l), str(summary.budgets[l]), fixed_text(summary.mean[l], 1),
                           fixed_text(summary.deviation[l], 1), str(summary.least[l]),
-                          str(summary.most[l]), fixed_text(entry["raw"][l], 1),
-                          fixed_text(entry["scaled"][l], 1)});
+                          str(summary.most[l]), fixed_text(entry.raw[l], 1),
+                          fixed_text(entry.scaled[l], 1)});
     for (const auto& of_task : of_tasks) table.rows.back().push_back(str(of_task.budgets[l]));
   }
   out_.tables.push_back(std::move(table));
@@ -185,18 +176,16 @@ void Budgeting::report_retention(std::int64_t kind) {
     counts[evidence_.sample(position).task].push_back(of_sample);
   }
   if (counts.empty()) return;
-  json retention = json::object();
   Table table{"DynamicKV: where the highest scores lie (128 a layer in the mean)", {"layer"}, {}};
   table.rows.resize(static_cast<std::size_t>(evidence_.header().n_layers));
   for (std::size_t l = 0; l < table.rows.size(); ++l) table.rows[l] = {str(l)};
   for (const auto& [task, of_task] : counts) {
     const auto shares = retention_shares(of_task);
-    retention[task] = shares;
+    report_.retention[task] = shares;
     table.columns.push_back(task.empty() ? "share" : printable(task));
     for (std::size_t l = 0; l < table.rows.size() && l < shares.size(); ++l)
       table.rows[l].push_back(percent_text(shares[l]));
   }
-  report_["retention"] = retention;
   out_.tables.push_back(std::move(table));
 }
 
@@ -238,7 +227,6 @@ bool Budgeting::try_budgets() {
   for (const Level& level : levels_) sweep.budgets.push_back(level.budget);
   const auto of_ways = ways();
   const auto choice = sweep.choose(of_ways, split_.choice, out_);
-  report_.update(choice.report);
   if (!choice.smallest.empty()) {
     const auto budget = sweep.settle(choice.smallest.front(), out_);
     if (!budget) return false;
@@ -261,7 +249,6 @@ Calibrated Budgeting::calibrate() {
     split_ = evidence_.split(answered);
     for (Level& level : levels_) level.keep(evidence_.apart_from(split_.held_out, level.positions));
   }
-  report_["sweep"] = json::array();
   for (const Level& level : levels_) report_level(level);
   if (run_) {
     if (!try_budgets()) return without_policy(method::kDynamicKv, std::move(out_));
@@ -270,11 +257,11 @@ Calibrated Budgeting::calibrate() {
   }
   const Level& chosen = chosen_level();
   report_budgets(chosen);
-  report_["samples"] = chosen.positions.size();
-  json section = section_of(part_of_level(chosen, chosen.positions));
+  report_.samples = std::ssize(chosen.positions);
+  auto section = section_of(part_of_level(chosen, chosen.positions));
   for (const auto& [task, members] : by_task(chosen.positions))
     if (!task.empty()) section["result"]["tasks"][task] = chosen.summary(members).budgets;
-  return with_section(std::move(section), report_, std::move(out_));
+  return with_section(std::move(section), report_json(report_), std::move(out_));
 }
 
 /// The method's options.

@@ -23,7 +23,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
 namespace name = profile::name;
 
 const char* word_of(HeadRule rule) { return rule == HeadRule::gain ? "gain" : "distance"; }
@@ -68,8 +67,9 @@ class HeadBudgeting {
   std::vector<std::int64_t> budgets_;  // ascending
   std::vector<std::size_t> samples_;   // never of a text that is held out
   Split split_;
-  std::map<HeadRule, json> found_;  // what is reported of each rule
-  json even_ = json::object();      // and of SnapKV
+  std::map<HeadRule, BudgetReport> found_;  // what is reported of each rule
+  BudgetReport even_;                       // and of SnapKV
+  HeadKvReport report_;
   Calibrated out_;
 };
 
@@ -136,24 +136,23 @@ bool HeadBudgeting::try_budgets() {
     budget_ = *budget;
   }
   sweep.measure(ways, budget_, split_, out_);
-  found_[rule_].update(choice.report);
-  const auto& controls = method::kHeadKv.controls;
-  found_[rule_][controls[0].member] = even_;
-  found_[rule_][controls[1].member] = found_[other_than(rule_)];
+  report_.even = even_;
+  report_.other = found_[other_than(rule_)];
   return true;
 }
 
 void HeadBudgeting::report_budgets() {
   const HeadKv part = std::get<HeadKv>(part_of(rule_, budget_));
-  json savings = json::array();
-  for (const auto length : evidence_.lengths())
-    savings.push_back(
-        {{"length", length}, {"kv_ratio", kv_ratio(part, evidence_.shape(), length)}});
-  json& report = found_[rule_];
-  report["savings"] = savings;
-  report["rule"] = word_of(rule_);
+  static_cast<BudgetReport&>(report_) = found_[rule_];
+  for (const auto length : evidence_.lengths()) {
+    Saving& saving = report_.savings.emplace_back();
+    saving.length = length;
+    saving.kv_ratio = kv_ratio(part, evidence_.shape(), length);
+  }
+  report_.rule = word_of(rule_);
+  report_.samples = std::ssize(samples_);
   const Masses distant = heads_.distant(samples_);
-  report["distant"] = distant;
+  report_.distant = distant;
   Table table{
       str("HeadKV: tokens kept a KV head beside the window of ", part.select.window, ", budget ",
           budget_, ", by ", word_of(rule_), " (", samples_.size(), " samples)"),
@@ -188,8 +187,7 @@ Calibrated HeadBudgeting::calibrate() {
     out_.notes.push_back("without --model nothing was tried: what the budgets cost is unknown");
   }
   report_budgets();
-  found_[rule_]["samples"] = samples_.size();
-  return with_section(section_of(part_of(rule_, budget_)), found_[rule_], std::move(out_));
+  return with_section(section_of(part_of(rule_, budget_)), report_json(report_), std::move(out_));
 }
 
 /// The method's options.

@@ -101,7 +101,7 @@ void Verdict::require_answers(bool force, Calibrated& out) const {
   require_score(full_score().mean, force, out);
 }
 
-json Verdict::measured(std::size_t policy, bool held_out) const {
+Measured Verdict::measured(std::size_t policy, bool held_out) const {
   const auto judge = [&](const std::vector<std::size_t>& which) {
     std::vector<std::string> groups, tasks;
     std::vector<double> full, score, loss, kept;
@@ -114,13 +114,14 @@ json Verdict::measured(std::size_t policy, bool held_out) const {
       kept.push_back(trials_[policy][s].kept_share);
     }
     const TaskMeans losses = task_means(loss, groups, tasks);
-    return json{
-        {"samples", which.size()},
-        {"texts", count_texts(groups)},
-        {"full", estimate_json(score_over_tasks(full, groups, tasks))},
-        {"score", estimate_json(score_over_tasks(score, groups, tasks))},
-        {"loss", estimate_json(about_tasks(betting_mean(losses.rounds, kDifferenceRange), losses))},
-        {"kept_share", number_json(mean_of(kept))}};
+    Measured out;
+    out.samples = std::ssize(which);
+    out.texts = static_cast<std::int64_t>(count_texts(groups));
+    out.full = score_over_tasks(full, groups, tasks);
+    out.score = score_over_tasks(score, groups, tasks);
+    out.loss = about_tasks(betting_mean(losses.rounds, kDifferenceRange), losses);
+    out.kept_share = mean_of(kept);
+    return out;
   };
   std::vector<std::size_t> all;
   std::map<std::string, std::vector<std::size_t>> by_task;
@@ -128,27 +129,10 @@ json Verdict::measured(std::size_t policy, bool held_out) const {
     all.push_back(s);
     by_task[tasks_[s]].push_back(s);
   }
-  json out = judge(all);
-  out["held_out"] = held_out;
-  out["tasks"] = json::object();
-  for (const auto& [task, members] : by_task) out["tasks"][task] = judge(members);
+  Measured out = judge(all);
+  out.held_out = held_out;
+  for (const auto& [task, members] : by_task) out.tasks[task] = judge(members);
   return out;
-}
-
-Table measured_table(const std::string& title, const json& measured) {
-  Table table{title, {"task", "samples", "full", "score", "loss", "KV kept"}, {}};
-  const auto estimate = [](const json& of) { return estimate_text(estimate_of(of)); };
-  const auto add = [&](const std::string& name, const json& of) {
-    const auto samples = of.at("samples").get<std::size_t>();
-    table.rows.push_back({name, str(samples, of_texts(samples, of.at("texts").get<std::size_t>())),
-                          estimate(of.at("full")), estimate(of.at("score")),
-                          estimate(of.at("loss")), percent_text(number_of(of.at("kept_share")))});
-  };
-  const json& tasks = measured.at("tasks");
-  if (tasks.size() > 1)
-    for (const auto& [task, of] : tasks.items()) add(printable(task), of);
-  add(tasks.size() == 1 ? printable(tasks.begin().key()) : "all (mean of tasks)", measured);
-  return table;
 }
 
 void note_precision(const Evidence& evidence, const Split& split, const Verdict& verdict,

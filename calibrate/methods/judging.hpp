@@ -10,6 +10,7 @@
 
 #include "calibrate/methods/trials.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/report/report.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/evidence.hpp"
 #include "calibrate/rules/rules.hpp"
@@ -57,7 +58,7 @@ class Verdict {
   void require_answers(bool force, Calibrated& out) const;
   /// Compares a policy with the full cache, over all samples and by task. Documents hold this under
   /// "measured".
-  nlohmann::json measured(std::size_t policy, bool held_out) const;
+  Measured measured(std::size_t policy, bool held_out) const;
 
  private:
   std::vector<std::size_t> samples_;
@@ -67,15 +68,13 @@ class Verdict {
   std::vector<std::vector<Trial>> trials_;
 };
 
-/// What a method found: the section of its part, with what it reports and what was forced.
+/// What a method found: the section of its part, with its report.
 Calibrated with_section(nlohmann::json section, const nlohmann::json& report, Calibrated found);
 
 /// What a method hands back that found no setting that saves and keeps the score: its tables, one
 /// more that says so in its title, and its notes.
 Calibrated without_policy(const Method& method, Calibrated found);
 
-/// A table with a row for each task and one for all of them, from measured().
-Table measured_table(const std::string& title, const nlohmann::json& measured);
 /// Says what was held out, and how many texts make the interval of a policy's loss +-5 points where
 /// it is wider.
 void note_precision(const Evidence& evidence, const Split& split, const Verdict& verdict,

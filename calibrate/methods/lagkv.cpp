@@ -23,15 +23,10 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
 namespace name = profile::name;
 
 constexpr std::int64_t kUncutByL2 = 2;  // layers
 constexpr double kWantedUntried = 0.5;  // compression
-
-const char* variant_word(LagVariant variant) {
-  return variant == LagVariant::lag ? "lag" : variant == LagVariant::local ? "local" : "l2";
-}
 
 /// One setting of the sweep, and what is known of it.
 struct Candidate {
@@ -75,7 +70,7 @@ class Sweep {
   const LagRequest& request_;
   const RunTrials& run_;
   std::vector<Candidate> candidates_;
-  json report_ = json::object();
+  LagKvReport report_;
   Calibrated out_;
 };
 
@@ -173,7 +168,7 @@ void Sweep::judge(const Split& split) {
   for (const auto& candidate : candidates_) policies.push_back(policy_of(candidate.part));
   Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  report_["full"] = estimate_json(verdict.full_score());
+  report_.full = verdict.full_score();
   for (std::size_t i = 0; i < candidates_.size(); ++i) judge_candidate(verdict, i);
 }
 
@@ -191,13 +186,13 @@ void Sweep::measure(const Split& split, const LagKv& chosen) {
     out_.notes.push_back("no held-out sample has a score: the loss is not measured");
     return;
   }
-  report_["measured"] = verdict.measured(0, held_out);
-  report_["local"]["measured"] = verdict.measured(1, held_out);
-  report_["l2"]["measured"] = verdict.measured(2, held_out);
+  report_.measured = verdict.measured(0, held_out);
+  report_.local = {verdict.measured(1, held_out)};
+  report_.l2 = {verdict.measured(2, held_out)};
   out_.tables.push_back(
       measured_table(str("LagKV at lag ", chosen.lag, ", ratio ", printable(chosen.ratio), ", on ",
                          held_out ? "held-out samples" : "the samples of the choice"),
-                     report_["measured"]));
+                     *report_.measured));
   for (std::size_t i = 0; i < policies.size(); ++i)
     controls.rows.push_back({policies[i].name, estimate_text(verdict.score(i))});
   out_.tables.push_back(std::move(controls));
@@ -228,12 +223,11 @@ std::optional<std::size_t> Sweep::choose() {
     tokens.push_back(static_cast<double>(candidates_[i].part.keep()));
   }
   const auto indices = [&](const std::vector<std::size_t>& front) {
-    json list = json::array();
-    for (const auto i : front) list.push_back(own[i]);
+    std::vector<std::int64_t> list;
+    for (const auto i : front) list.push_back(static_cast<std::int64_t>(own[i]));
     return list;
   };
-  report_["front"] = {{"compression", indices(pareto_front(kept_share, gain))},
-                      {"tokens", indices(pareto_front(tokens, gain))}};
+  report_.front = {indices(pareto_front(kept_share, gain)), indices(pareto_front(tokens, gain))};
   if (run_ && !request_.compression) {
     std::optional<std::size_t> most;
     for (const auto i : own)
@@ -255,9 +249,8 @@ std::optional<std::size_t> Sweep::choose() {
 
 void Sweep::report(std::optional<std::size_t> chosen) {
   const bool tried = run_ != nullptr;
-  const auto on = [&](const char* front, std::size_t i) {
-    const auto& list = report_["front"][front];
-    return std::find(list.begin(), list.end(), json(i)) != list.end();
+  const auto on = [&](const std::vector<std::int64_t>& front, std::size_t i) {
+    return std::find(front.begin(), front.end(), static_cast<std::int64_t>(i)) != front.end();
   };
   Table table{tried ? "LagKV: score against compression (front: of C, of rL)"
                     : "LagKV: attention kept against compression; no model was run, so that stands "
@@ -266,58 +259,49 @@ void Sweep::report(std::optional<std::size_t> chosen) {
               {}};
   if (tried) table.columns.insert(table.columns.end(), {"full", "score", "digits", "in place"});
   table.columns.insert(table.columns.end(), {"attention", "front"});
-  json sweep = json::array();
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& c = candidates_[i];
-    json entry = {{"variant", variant_word(c.part.variant)},
-                  {"lag", c.part.lag},
-                  {"ratio", c.part.ratio},
-                  {"keep", c.part.keep()},
-                  {"samples", c.positions.size()},
-                  {"compression", c.compression}};
-    const std::string variant = variant_word(c.part.variant);
-    table.rows.push_back({variant + (i == chosen ? " *" : ""), str(c.part.lag),
+    report_.sweep.push_back({.variant = variant_word(c.part.variant),
+                             .ratio = c.part.ratio,
+                             .lag = c.part.lag,
+                             .keep = c.part.keep(),
+                             .samples = std::ssize(c.positions),
+                             .compression = c.compression,
+                             .full = c.full,
+                             .attention = c.attention,
+                             .score = c.score,
+                             .digits_prefix = c.prefix,
+                             .digits_in_place = c.in_place});
+    table.rows.push_back({report_.sweep.back().variant + (i == chosen ? " *" : ""), str(c.part.lag),
                           printable(c.part.ratio), str(c.part.keep()), str(c.positions.size()),
                           percent_text(c.compression)});
     auto& row = table.rows.back();
-    if (tried) {
-      entry.update({{"score", number_json(c.score.mean)},
-                    {"low", number_json(c.score.low)},
-                    {"high", number_json(c.score.high)},
-                    {"full", number_json(c.full)}});
-      if (!std::isnan(c.prefix))
-        entry.update({{"digits_prefix", c.prefix}, {"digits_in_place", c.in_place}});
+    if (tried)
       row.insert(row.end(), {fixed_text(c.full, 3), estimate_text(c.score), fixed_text(c.prefix, 3),
                              fixed_text(c.in_place, 3)});
-    }
-    if (!std::isnan(c.attention)) entry["attention"] = c.attention;
     row.push_back(percent_text(c.attention));
-    row.push_back(std::string(on("compression", i) ? "C" : "") + (on("tokens", i) ? " rL" : ""));
-    sweep.push_back(std::move(entry));
+    row.push_back(std::string(on(report_.front->compression, i) ? "C" : "") +
+                  (on(report_.front->tokens, i) ? " rL" : ""));
   }
-  report_["sweep"] = sweep;
   out_.tables.push_back(std::move(table));
 
   if (!chosen) return;
   const Candidate& best = candidates_[*chosen];
-  report_["recommended"] = sweep[*chosen];
-  if (request_.compression) report_["recommended"]["wanted_compression"] = *request_.compression;
-  json savings = json::array();
+  report_.recommended = report_.sweep[*chosen];
+  report_.recommended->wanted_compression = request_.compression.value_or(kNotKnown);
   Table lengths{
       str("LagKV: savings at lag ", best.part.lag, ", ratio ", printable(best.part.ratio)),
       {"tokens", "kept", "compression", "KV ratio"},
       {}};
   for (const auto length : evidence_.lengths()) {
-    const auto kept = lag_kept_tokens(length, shape_of(best.part));
-    const double ratio = kv_ratio(best.part, evidence_.shape(), length);
-    savings.push_back({{"length", length},
-                       {"kept", kept},
-                       {"compression", compression_at(best.part, length)},
-                       {"kv_ratio", ratio}});
-    lengths.rows.push_back({str(length), str(kept), percent_text(compression_at(best.part, length)),
-                            fixed_text(ratio, 2)});
+    Saving& saving = report_.savings.emplace_back();
+    saving.length = length;
+    saving.kept = lag_kept_tokens(length, shape_of(best.part));
+    saving.compression = compression_at(best.part, length);
+    saving.kv_ratio = kv_ratio(best.part, evidence_.shape(), length);
+    lengths.rows.push_back({str(length), str(saving.kept), percent_text(saving.compression),
+                            fixed_text(saving.kv_ratio, 2)});
   }
-  report_["savings"] = savings;
   out_.tables.push_back(std::move(lengths));
 }
 
@@ -343,8 +327,8 @@ Calibrated Sweep::calibrate() {
   if (!chosen) return without_policy(method::kLagKv, std::move(out_));
   const Candidate& best = candidates_[*chosen];
   if (run_) measure(split, best.part);
-  report_["samples"] = best.positions.size();
-  return with_section(section_of(best.part), report_, std::move(out_));
+  report_.samples = std::ssize(best.positions);
+  return with_section(section_of(best.part), report_json(report_), std::move(out_));
 }
 
 /// The method's options.

@@ -21,7 +21,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
 namespace name = profile::name;
 
 /// first / per, (first + 1) / per, ... last / per.
@@ -76,8 +75,7 @@ class Grouping {
   const RunTrials& run_;
   SimilarityOfSamples similarity_;  // of which blocks are made: never of a held-out text
   std::vector<double> deltas_;
-  json report_ = json::object();
-  std::vector<double> delta_scores_;
+  PodReport report_;
   Calibrated out_;
 };
 
@@ -110,16 +108,13 @@ std::optional<double> Grouping::delta_from_trials(const Split& split) {
     policies.push_back(policy_at(delta, request_.policy.tau, request_.policy.proximal));
   Verdict(evidence_, run_, {}, split.choice).require_answers(evidence_.request().force, out_);
   const Verdict verdict(evidence_, run_, policies, split.choice);
-  json curve = json::array();
   for (std::size_t i = 0; i < deltas_.size(); ++i) {
-    const Estimate score = verdict.score(i);
-    delta_scores_.push_back(score.mean);
-    curve.push_back(
-        {{"delta", deltas_[i]}, {"score", score.mean}, {"low", score.low}, {"high", score.high}});
+    auto& point = report_.curve.emplace_back();
+    point.setting = deltas_[i];
+    point.score = verdict.score(i);
   }
-  report_["curve"] = curve;
-  report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = request_.tolerance;
+  report_.full = verdict.full_score();
+  report_.tolerance = request_.tolerance;
   const auto chosen = verdict.least_that_holds(request_.tolerance, 0, deltas_.size());
   if (!chosen) return std::nullopt;
   return deltas_[*chosen];
@@ -146,26 +141,24 @@ void Grouping::measure(const Split& split, double delta) {
     out_.notes.push_back("no held-out sample has a score: the loss is not measured");
     return;
   }
-  report_["measured"] = verdict.measured(0, held_out);
+  report_.measured = verdict.measured(0, held_out);
   const std::string where = held_out ? "held-out samples" : "the samples of the choice";
   out_.tables.push_back(
       measured_table(str("PoD at delta ", fixed_text(delta, 2), ", without adaptation, on ", where),
-                     report_["measured"]));
-  const auto curve = [&](const char* member, const char* key, const auto& values,
-                         std::size_t first) {
-    json points = json::array();
-    Table table{str("PoD: score against ", member), {key, "score"}, {}};
+                     *report_.measured));
+  const auto draw = [&](const char* against, const char* key, const auto& values, std::size_t first,
+                        auto& curve) {
+    Table table{str("PoD: score against ", against), {key, "score"}, {}};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const Estimate score = verdict.score(first + i);
-      points.push_back(
-          {{key, values[i]}, {"score", score.mean}, {"low", score.low}, {"high", score.high}});
-      table.rows.push_back({str(values[i]), estimate_text(score)});
+      auto& point = curve.emplace_back();
+      point.setting = static_cast<double>(values[i]);
+      point.score = verdict.score(first + i);
+      table.rows.push_back({str(values[i]), estimate_text(point.score)});
     }
     out_.tables.push_back(std::move(table));
-    return points;
   };
-  report_["gate"]["curve"] = curve("the gate", "tau", taus, 1);
-  report_["proximal"] = curve("the proximal tokens", "tokens", counts, 1 + taus.size());
+  draw("the gate", searched::kTau, taus, 1, report_.gate.emplace().curve);
+  draw("the proximal tokens", searched::kTokens, counts, 1 + taus.size(), report_.proximal);
   note_precision(evidence_, split, verdict, 0, out_);
 }
 
@@ -181,28 +174,29 @@ void Grouping::report_sweep(std::optional<double> delta) {
               {}};
   for (const auto length : evidence_.lengths())
     table.columns.push_back(str("KV saved at ", length));
-  if (!delta_scores_.empty()) table.columns.push_back("score");
-  json sweep = json::array();
+  if (!report_.curve.empty()) table.columns.push_back("score");
   for (const double value : shown) {
     const PodPoint point = point_at(value);
     Table::Row row = {fixed_text(value, 2) + (is_chosen(value) ? " *" : ""), str(point.blocks),
                       percent_text(point.dropped)};
-    json saved = json::array();
+    auto& at_delta = report_.sweep.emplace_back();
+    at_delta.delta = value;
+    at_delta.blocks = point.blocks;
+    at_delta.keys_dropped = point.dropped;
     for (const auto length : evidence_.lengths()) {
-      saved.push_back({{"length", length}, {"saved", saved_at(point, length)}});
-      row.push_back(percent_text(saved_at(point, length)));
+      Saving& saving = at_delta.savings.emplace_back();
+      saving.length = length;
+      saving.saved = saved_at(point, length);
+      row.push_back(percent_text(saving.saved));
     }
-    if (!delta_scores_.empty()) {
+    if (!report_.curve.empty()) {
       const auto at = std::find(deltas_.begin(), deltas_.end(), value);
-      row.push_back(at == deltas_.end() ? "-" : fixed_text(delta_scores_[at - deltas_.begin()], 3));
+      row.push_back(at == deltas_.end()
+                        ? "-"
+                        : fixed_text(report_.curve[at - deltas_.begin()].score.mean, 3));
     }
-    sweep.push_back({{"delta", value},
-                     {"blocks", point.blocks},
-                     {"keys_dropped", point.dropped},
-                     {"savings", saved}});
     table.rows.push_back(std::move(row));
   }
-  report_["sweep"] = sweep;
   out_.tables.push_back(std::move(table));
 }
 
@@ -214,25 +208,21 @@ void Grouping::report_batches(const PodPoint& chosen) {
           " of KV cache, prompt and ", fresh, " generated tokens"),
       {"prompt", "KV saved", "full cache", "PoD"},
       {}};
-  json savings = json::array();
   for (const auto length : evidence_.lengths()) {
-    const double saved = saved_at(chosen, length + fresh);
-    const auto full = greatest_batch(request_.memory_bytes, shape, length + fresh);
-    const auto batch = greatest_batch(request_.memory_bytes, shape, length + fresh, saved);
-    savings.push_back(
-        {{"length", length},
-         {"new_tokens", fresh},
-         {"saved", saved_at(chosen, length)},
-         {"kv_ratio", 1 / (1 - saved_at(chosen, length))},
-         {"full_bytes", count_json(shape.full_bytes(length))},
-         {"kept_bytes", count_json(shape.full_bytes(length) * (1 - saved_at(chosen, length)))},
-         {"full_batch", full},
-         {"batch", batch}});
+    Saving& saving = report_.savings.emplace_back();
+    saving.length = length;
+    saving.new_tokens = fresh;
+    saving.saved = saved_at(chosen, length);
+    saving.kv_ratio = 1 / (1 - saving.saved);
+    saving.full_bytes = shape.full_bytes(length);
+    saving.kept_bytes = shape.full_bytes(length) * (1 - saving.saved);
+    saving.full_batch = greatest_batch(request_.memory_bytes, shape, length + fresh);
+    saving.batch = greatest_batch(request_.memory_bytes, shape, length + fresh,
+                                  saved_at(chosen, length + fresh));
     table.rows.push_back(
-        {str(length), percent_text(saved_at(chosen, length)), str(full), str(batch)});
+        {str(length), percent_text(saving.saved), str(*saving.full_batch), str(*saving.batch)});
   }
-  report_["savings"] = savings;
-  report_["memory_bytes"] = count_json(request_.memory_bytes);
+  report_.memory_bytes = request_.memory_bytes;
   out_.tables.push_back(std::move(table));
 }
 
@@ -260,13 +250,12 @@ void Grouping::report_gate(double delta) {
                    "the gate has nothing to skip");
     return;
   }
-  json shares = json::array();
+  auto& gate = report_.gate ? *report_.gate : report_.gate.emplace();
   Table table{"PoD: distant parts skipped by the gate", {"tau", "skipped"}, {}};
   for (const double tau : steps(0, 20, 20)) {
-    shares.push_back({{"tau", tau}, {"skipped", curve.skipped(tau)}});
+    gate.skipped.push_back({tau, curve.skipped(tau)});
     table.rows.push_back({fixed_text(tau, 2), percent_text(curve.skipped(tau))});
   }
-  report_["gate"]["skipped"] = shares;
   out_.tables.push_back(std::move(table));
 }
 
@@ -285,15 +274,13 @@ void Grouping::report_agreement() {
     for (std::size_t i = 0; i < counts.size() && i < of_sample.size(); ++i)
       if (!std::isnan(of_sample[i])) shares[i].push_back(of_sample[i]);
   }
-  json agreement = json::array();
   Table table{"PoD: next tokens that stay the same under proximal attention alone",
               {"tokens", "agreement"},
               {}};
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    agreement.push_back({{"tokens", counts[i]}, {"agreement", number_json(mean_of(shares[i]))}});
+    report_.agreement.push_back({counts[i], mean_of(shares[i])});
     table.rows.push_back({str(counts[i]), percent_text(mean_of(shares[i]))});
   }
-  report_["agreement"] = agreement;
   out_.tables.push_back(std::move(table));
 }
 
@@ -363,10 +350,10 @@ Calibrated Grouping::calibrate() {
   report_agreement();
   report_values();
   if (!delta) return without_policy(method::kPod, std::move(out_));
-  report_["keys_dropped"] = point_at(*delta).dropped;
-  report_["samples"] = similarity_.positions.size();
-  return with_section(section_of(part_at(*delta, request_.policy.tau, proximal)), report_,
-                      std::move(out_));
+  report_.keys_dropped = point_at(*delta).dropped;
+  report_.samples = std::ssize(similarity_.positions);
+  return with_section(section_of(part_at(*delta, request_.policy.tau, proximal)),
+                      report_json(report_), std::move(out_));
 }
 
 /// The method's options.

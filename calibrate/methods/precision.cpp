@@ -19,8 +19,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
-
 /// Allocations that are tried, evenly spread over their sizes.
 constexpr std::size_t kTried = 8;
 
@@ -62,7 +60,7 @@ class FormatSearch {
   std::size_t layers_;
   std::vector<Sides> sides_;  // of each item
   std::vector<StoredItem> items_;
-  json report_ = json::object();
+  PrecisionReport report_;
   Calibrated out_;
 };
 
@@ -170,35 +168,33 @@ std::optional<Precision> FormatSearch::choose(const Split& split) {
                   fixed_text(full, 3), ")"),
               {"size", "score", "KL", "KL expected", "formats"},
               {}};
-  json curve = json::array();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Estimate score = verdict.score(i);
     std::vector<double> kls;
     for (const Trial& trial : verdict.trials(i)) kls.push_back(divergence_of(trial));
     const double kl = mean_of(kls);
-    const json formats = section_of(policies[i].parts.front()).at("result");
-    curve.push_back({{"size", candidates[i].size},
-                     {"score", number_json(score.mean)},
-                     {"low", number_json(score.low)},
-                     {"high", number_json(score.high)},
-                     {"kl", number_json(kl)},
-                     {"expected_kl", candidates[i].cost},
-                     {"keys", formats.at("keys")},
-                     {"values", formats.at("values")}});
+    auto& point = report_.curve.emplace_back();
+    point.size = candidates[i].size;
+    point.score = score;
+    point.kl = kl;
+    point.expected_kl = candidates[i].cost;
+    const auto formats = *part_of(candidates[i].formats).fixed;
+    for (const KvFormats& layer : formats) {
+      point.keys.push_back(word_of(layer.keys));
+      point.values.push_back(word_of(layer.values));
+    }
     table.rows.push_back({percent_text(candidates[i].size), estimate_text(score), fixed_text(kl, 4),
-                          fixed_text(candidates[i].cost, 4),
-                          formats_text(*part_of(candidates[i].formats).fixed)});
+                          fixed_text(candidates[i].cost, 4), formats_text(formats)});
   }
-  report_["curve"] = curve;
-  report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = request_.tolerance;
+  report_.full = verdict.full_score();
+  report_.tolerance = request_.tolerance;
   const auto chosen = request_.size
                           ? std::optional<std::size_t>(0)
                           : verdict.least_that_holds(request_.tolerance, 0, candidates.size());
   if (chosen) table.rows[*chosen].front().text += " *";
   out_.tables.push_back(std::move(table));
   if (!chosen) return std::nullopt;
-  report_["size"] = candidates[*chosen].size;
+  report_.size = candidates[*chosen].size;
   return part_of(candidates[*chosen].formats);
 }
 
@@ -211,24 +207,24 @@ void FormatSearch::measure(const Split& split, const Precision& chosen) {
     out_.notes.push_back("no held-out sample has a score: the loss is not measured");
     return;
   }
-  report_["measured"] = verdict.measured(0, held_out);
+  report_.measured = verdict.measured(0, held_out);
   out_.tables.push_back(measured_table(
       str("Precision as chosen, on ", held_out ? "held-out samples" : "the samples of the choice"),
-      report_["measured"]));
+      *report_.measured));
   Table controls{"Beside it, one format for all layers", {"format", "score", "KV kept"}, {}};
   for (std::size_t i = 0; i < formats_.size(); ++i) {
-    json& control = report_["uniform"][word_of(formats_[i])];
+    Measured& control = report_.uniform[word_of(formats_[i])];
     control = verdict.measured(i + 1, held_out);
     controls.rows.push_back({word_of(formats_[i]), estimate_text(verdict.score(i + 1)),
-                             percent_text(number_of(control.at("kept_share")))});
+                             percent_text(control.kept_share)});
   }
   out_.tables.push_back(std::move(controls));
   note_precision(evidence_, split, verdict, 0, out_);
 }
 
 void FormatSearch::report_sensitivity(const Precision& chosen) {
-  json sensitivity = {{"formats", json::array()}, {"items", json::array()}};
-  for (const KvFormat format : formats_) sensitivity["formats"].push_back(word_of(format));
+  auto& sensitivity = report_.sensitivity.emplace();
+  for (const KvFormat format : formats_) sensitivity.formats.push_back(word_of(format));
   Table table{
       "Precision: KL divergence, in thousandths of a nat, where one layer's keys, or values, "
       "alone have a format",
@@ -241,10 +237,10 @@ void FormatSearch::report_sensitivity(const Precision& chosen) {
         table.columns.push_back(str(apart ? str(side, " ") : "", word_of(format)));
   table.columns.insert(table.columns.end(), {"keys in", "values in"});
   for (std::size_t i = 0; i < items_.size(); ++i)
-    sensitivity["items"].push_back({{"layers", sides_[i].layers},
-                                    {"keys", sides_[i].keys},
-                                    {"values", sides_[i].values},
-                                    {"kl", items_[i].cost}});
+    sensitivity.items.push_back({{sides_[i].layers.begin(), sides_[i].layers.end()},
+                                 sides_[i].keys,
+                                 sides_[i].values,
+                                 items_[i].cost});
   for (std::size_t i = 0; i < items_.size(); i += apart ? 2 : 1) {
     const std::size_t first = sides_[i].layers.front();
     Table::Row row = {sides_[i].layers.size() > 1 ? "all" : str(first)};
@@ -255,25 +251,22 @@ void FormatSearch::report_sensitivity(const Precision& chosen) {
     row.push_back(word_of(formats.values));
     table.rows.push_back(std::move(row));
   }
-  report_["sensitivity"] = std::move(sensitivity);
   out_.tables.insert(out_.tables.begin(), std::move(table));
 }
 
 void FormatSearch::report_savings(const Precision& chosen) {
-  json savings = json::array();
   Table lengths{"Precision: savings", {"tokens", "KV ratio", "full MiB", "kept MiB"}, {}};
   for (const auto length : evidence_.lengths()) {
-    const double ratio = kv_ratio(chosen, evidence_.shape(), length),
-                 full = evidence_.shape().full_bytes(length);
+    Saving& saving = report_.savings.emplace_back();
+    saving.length = length;
+    saving.kv_ratio = kv_ratio(chosen, evidence_.shape(), length);
+    saving.full_bytes = evidence_.shape().full_bytes(length);
+    saving.kept_bytes = saving.full_bytes / saving.kv_ratio;
     constexpr double kMiB = 1 << 20;
-    savings.push_back({{"length", length},
-                       {"kv_ratio", ratio},
-                       {"full_bytes", count_json(full)},
-                       {"kept_bytes", count_json(full / ratio)}});
-    lengths.rows.push_back({str(length), fixed_text(ratio, 2), fixed_text(full / kMiB, 1),
-                            fixed_text(full / ratio / kMiB, 1)});
+    lengths.rows.push_back({str(length), fixed_text(saving.kv_ratio, 2),
+                            fixed_text(saving.full_bytes / kMiB, 1),
+                            fixed_text(saving.kept_bytes / kMiB, 1)});
   }
-  report_["savings"] = savings;
   out_.tables.push_back(std::move(lengths));
 }
 
@@ -301,9 +294,9 @@ Calibrated FormatSearch::calibrate() {
   report_sensitivity(chosen.value_or(part_of(std::vector<KvFormat>(items_.size(), KvFormat::f16))));
   if (!chosen) return without_policy(method::kPrecision, std::move(out_));
   report_savings(*chosen);
-  report_["sensitivity"]["samples"] = looked_at.size();
-  report_["samples"] = split.choice.size();
-  return with_section(section_of(*chosen), report_, std::move(out_));
+  report_.sensitivity->samples = std::ssize(looked_at);
+  report_.samples = std::ssize(split.choice);
+  return with_section(section_of(*chosen), report_json(report_), std::move(out_));
 }
 
 /// The method's options.

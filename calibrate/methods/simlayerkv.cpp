@@ -14,12 +14,12 @@
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/policy_settings.hpp"
 #include "calibrate/policy/setting_option.hpp"
+#include "calibrate/report/lazy_report.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
 namespace name = profile::name;
 
 LazyHeads rows_of_one(const LayerFlags& lazy) {
@@ -70,7 +70,7 @@ class Thresholding {
   const SimLayerRequest& request_;
   const RunTrials& run_;
   MassesOfSamples sighted_;  // what the decisions are made of: never of a held-out text
-  json report_ = json::object();
+  SimLayerKvReport report_;
   Calibrated out_;
 };
 
@@ -109,7 +109,6 @@ std::optional<double> Thresholding::choose(const Split& split) {
   const auto chosen = request_.threshold
                           ? std::optional<std::size_t>(0)
                           : verdict.least_that_holds(request_.tolerance, 0, thresholds.size());
-  json curve = json::array();
   const std::int64_t length = evidence_.lengths().back();
   Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
@@ -120,20 +119,17 @@ std::optional<double> Thresholding::choose(const Split& split) {
     const Estimate score = verdict.score(i);
     const double lazy = lazy_layers_at(thresholds[i]);
     const double ratio = savings_at(thresholds[i], length).kv_ratio;
-    json point = estimate_json(score);
-    point.erase("mean");
-    point.update({{"threshold", thresholds[i]},
-                  {"score", score.mean},
-                  {"lazy_layers", lazy},
-                  {"kv_ratio", ratio}});
-    curve.push_back(point);
+    auto& point = report_.curve.emplace_back();
+    point.setting = thresholds[i];
+    point.score = score;
+    point.lazy_layers = lazy;
+    point.kv_ratio = ratio;
     const bool starred = !request_.threshold && chosen == i;
     table.rows.push_back({fixed_text(thresholds[i], 5) + (starred ? " *" : ""),
                           estimate_text(score), fixed_text(lazy, 1), fixed_text(ratio, 2)});
   }
-  report_["curve"] = curve;
-  report_["full"] = estimate_json(verdict.full_score());
-  report_["tolerance"] = request_.tolerance;
+  report_.full = verdict.full_score();
+  report_.tolerance = request_.tolerance;
   out_.tables.push_back(std::move(table));
   if (!chosen) return std::nullopt;
   return thresholds[*chosen];
@@ -157,16 +153,16 @@ void Thresholding::measure(const Split& split, double threshold) {
     return;
   }
   const std::string where = held_out ? "held-out samples" : "the samples of the choice";
-  report_["measured"] = verdict.measured(0, held_out);
-  report_["static"]["measured"] = verdict.measured(1, held_out);
+  report_.measured = verdict.measured(0, held_out);
+  report_.for_all.emplace().measured = verdict.measured(1, held_out);
   out_.tables.push_back(
       measured_table(str("SimLayerKV at threshold ", fixed_text(threshold, 5), ", on ", where),
-                     report_["measured"]));
+                     *report_.measured));
   Table controls{"Controls, on the same", {"policy", "score"}, {}};
   controls.rows.push_back({"as chosen", estimate_text(verdict.score(0))});
   controls.rows.push_back({"the same layers for every input", estimate_text(verdict.score(1))});
   if (!part.per_head) {
-    report_["opposite"]["measured"] = verdict.measured(2, held_out);
+    report_.opposite.emplace().measured = verdict.measured(2, held_out);
     controls.rows.push_back(
         {"as many layers, of the smallest mass", estimate_text(verdict.score(2))});
   }
@@ -179,17 +175,17 @@ void Thresholding::report(double threshold) {
   const StepMasses steps =
       read_steps(evidence_.profile(), sighted_.positions, request_.policy.keep);
   const bool generated = !steps.empty();
-  report_.merge_patch(lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep},
-                                  threshold, choice(), evidence_.lengths()));
-  if (generated && !report_.contains("consistency"))
+  add_lazy_report({sighted_, steps, evidence_.shape(), request_.policy.keep}, threshold, choice(),
+                  evidence_.lengths(), report_);
+  if (generated && report_.consistency.empty())
     out_.notes.push_back(
         "the profile has the first generated token alone, so how consistent layers stay is not "
         "known; 'kvatlas profile --new 16' takes more");
   else if (generated && request_.policy.identify == SimLayerKv::Identify::prefill)
     out_.notes.push_back("consistency is that of the generated tokens, not of the prompt's rows");
 
-  const auto& rates = report_.at("lazy_rates");
-  const auto& heads = report_.at("per_head").at("lazy_heads");
+  const auto& rates = report_.lazy_rates;
+  const auto& heads = report_.per_head->lazy_heads;
   const StaticView view = static_view(sighted_.layers, threshold, request_.static_share);
   Table layers{str("SimLayerKV: layers at threshold ", fixed_text(threshold, 5)),
                {"layer", "mass", "lazy rate", "static", "streaming KV heads", "consistency"},
@@ -199,11 +195,10 @@ void Thresholding::report(double threshold) {
   const bool of_heads = header.latent_rank == 0;
   for (std::size_t l = 0; l < rates.size(); ++l) {
     const auto streaming = std::count(heads[l].begin(), heads[l].end(), true);
-    const json consistent = report_.contains("consistency") ? report_["consistency"][l] : json();
-    layers.rows.push_back({str(l), fixed_text(means[l], 4), percent_text(rates[l].get<double>()),
-                           view.lazy[l] ? "lazy" : "full",
-                           of_heads ? str(streaming, " of ", heads[l].size()) : "-",
-                           percent_text(number_of(consistent))});
+    layers.rows.push_back(
+        {str(l), fixed_text(means[l], 4), percent_text(rates[l]), view.lazy[l] ? "lazy" : "full",
+         of_heads ? str(streaming, " of ", heads[l].size()) : "-",
+         percent_text(report_.consistency.empty() ? kNotKnown : report_.consistency[l])});
   }
   out_.tables.push_back(std::move(layers));
 
@@ -214,10 +209,9 @@ void Thresholding::report(double threshold) {
                   percent_text(view.disagreement)),
               {"tokens", "layer ratio", "KV ratio", "with 4 bits", "full MiB", "kept MiB"},
               {}};
-  for (const auto length : evidence_.lengths()) {
-    const Savings at = savings_at(threshold, length);
+  for (const Saving& at : report_.savings) {
     constexpr double kMiB = 1 << 20;
-    table.rows.push_back({str(length), fixed_text(at.layer_ratio, 2), fixed_text(at.kv_ratio, 2),
+    table.rows.push_back({str(at.length), fixed_text(at.layer_ratio, 2), fixed_text(at.kv_ratio, 2),
                           fixed_text(at.kv_ratio_4bit, 2), fixed_text(at.full_bytes / kMiB, 1),
                           fixed_text(at.kept_bytes / kMiB, 1)});
   }
@@ -243,7 +237,7 @@ Calibrated Thresholding::calibrate() {
                              fixed_text(*threshold, 2), " costs is unknown"));
   }
   report(*threshold);
-  return with_section(section_of(part_at(*threshold)), report_, std::move(out_));
+  return with_section(section_of(part_at(*threshold)), report_json(report_), std::move(out_));
 }
 
 /// The method's options.

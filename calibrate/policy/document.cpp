@@ -41,6 +41,26 @@ int readable_minor(const json& document) {
   return minor;
 }
 
+/// Gives figures of older documents the names that they have now: a loss in points was one called
+/// loss_points, and what is kept was told by what is saved.
+void bring_up_to_date(json& report) {
+  if (report.is_array())
+    for (json& one : report) bring_up_to_date(one);
+  if (!report.is_object()) return;
+  if (const auto points = report.find("loss_points"); points != report.end()) {
+    json loss = *points;
+    for (json& figure : loss)
+      if (figure.is_number()) figure = figure.get<double>() / 100;
+    report.erase(points);
+    report.emplace("loss", std::move(loss));
+  }
+  if (const auto saved = report.find("kv_saved"); saved != report.end()) {
+    if (saved->is_number()) report.emplace("kept_share", 1 - saved->get<double>());
+    report.erase("kv_saved");
+  }
+  for (json& member : report) bring_up_to_date(member);
+}
+
 /// What a model says of each layer, by its name in a document.
 template <class Info>
 auto lists_of(Info& model) {
@@ -243,6 +263,7 @@ Document parse_document(std::string_view text) {
          kLargestDocument);
   json all = parse_json(text, kDeepestDocument);
   const int minor = readable_minor(all);
+  bring_up_to_date(all);
   const auto complaint = schema_complaint(all);
   if (!complaint.empty()) fail(ErrorCode::unreadable, complaint);
   Document document = from_json(std::move(all), minor);

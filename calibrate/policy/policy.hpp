@@ -216,6 +216,10 @@ struct KvZip {
   bool layerwise = false;  // the heads of each layer share a budget of their own
 };
 
+/// As settings and reports call it.
+constexpr const char* variant_word(LagVariant variant) {
+  return variant == LagVariant::lag ? "lag" : variant == LagVariant::local ? "local" : "l2";
+}
 /// Cuts the cache in partitions, each scored against the next one (docs/lagkv.md).
 struct LagKv {
   std::int64_t sink = 16, lag = 128;

@@ -15,9 +15,9 @@
 
 namespace kvatlas::calibrate {
 
-/// A mean and the interval that holds it.
+/// A mean and the interval that holds it; NaN where they are not known.
 struct Estimate {
-  double mean = 0, low = 0, high = 0;
+  double mean = std::numeric_limits<double>::quiet_NaN(), low = mean, high = mean;
 };
 
 /// How sure an interval is, if nothing else is asked for. Each of its ends is wrong in at most half

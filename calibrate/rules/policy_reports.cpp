@@ -12,17 +12,8 @@
 #include "data/tasks.hpp"
 
 namespace kvatlas::calibrate {
-namespace {
 
 using nlohmann::json;
-
-json flags_json(const std::vector<std::uint8_t>& flags) {
-  json out = json::array();
-  for (const auto flag : flags) out.push_back(flag != 0);
-  return out;
-}
-
-}  // namespace
 
 ModelInfo model_info(const profile::Header& header) {
   return {header.model_name,        header.architecture,
@@ -162,41 +153,6 @@ double number_of(const json& value) {
 
 Estimate estimate_of(const json& value) {
   return {number_of(value.at("mean")), number_of(value.at("low")), number_of(value.at("high"))};
-}
-
-json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,
-                 const std::vector<std::int64_t>& lengths) {
-  const auto& [masses, steps, shape, keep] = evidence;
-  const StaticView view = static_view(masses.layers, threshold, choice.share);
-  const HeadView heads = head_view(masses.heads, threshold, choice.share);
-  json out = {{"lazy_rates", lazy_rates(masses.layers, threshold)},
-              {"static",
-               {{"share", choice.share},
-                {"lazy_layers", flags_json(view.lazy)},
-                {"disagreement", view.disagreement}}},
-              {"per_head", {{"rates", heads.rates}}},
-              {"samples", masses.layers.size()}};
-  for (const auto& row : heads.streaming) out["per_head"]["lazy_heads"].push_back(flags_json(row));
-  double opposite = 0;
-  for (const auto& of_sample : masses.layers)
-    opposite += static_cast<double>(
-        count_lazy(opposite_layers(of_sample, lazy_layers(of_sample, threshold))));
-  out["opposite"]["layers"] = opposite / static_cast<double>(masses.layers.size());
-
-  for (const double share : layer_consistency(steps, threshold))
-    out["consistency"].push_back(number_json(share));
-
-  out["savings"] = json::array();
-  for (const auto length : lengths) {
-    const Savings at = layer_savings(lazy_shares(masses, threshold, choice), shape, length, keep);
-    out["savings"].push_back({{"length", length},
-                              {"layer_ratio", number_json(at.layer_ratio)},
-                              {"kv_ratio", at.kv_ratio},
-                              {"kv_ratio_4bit", at.kv_ratio_4bit},
-                              {"full_bytes", count_json(at.full_bytes)},
-                              {"kept_bytes", count_json(at.kept_bytes)}});
-  }
-  return out;
 }
 
 }  // namespace kvatlas::calibrate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a policy document holds besides the policies: the model and the profile that it was made
-// from, and what a profile alone says about a setting. Calibration and the viewer both write it.
+// from, and how figures are written.
 #pragma once
 
 #include <cstddef>
@@ -40,19 +40,5 @@ nlohmann::json divergence_json(const Divergence& divergence);
 Divergence divergence_from(const nlohmann::json& json);
 double number_of(const nlohmann::json& json);
 Estimate estimate_of(const nlohmann::json& json);
-
-/// What a profile says about SimLayerKV.
-struct LazyEvidence {
-  const SampleMasses& masses;
-  /// Masses of the generated tokens; empty if they were not captured.
-  const StepMasses& steps;
-  CacheShape shape;
-  Proximity keep;
-};
-/// The members of the section that a profile alone can tell: "lazy_rates", "static", "per_head",
-/// "opposite", "savings" at these prompt lengths, "samples", and "consistency" if more than one
-/// generated token is known.
-nlohmann::json lazy_report(const LazyEvidence& evidence, double threshold, const LazyChoice& choice,
-                           const std::vector<std::int64_t>& lengths);
 
 }  // namespace kvatlas::calibrate

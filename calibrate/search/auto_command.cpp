@@ -262,7 +262,7 @@ void run_auto(AutoCommand o) {
   Document document = document_of(candidate, evidence, split.choice);
   document.runtime = o.space.runtime;
   document.provenance.tool_version = KVATLAS_VERSION;
-  add_measured(document, chosen.measured, o.space.runtime);
+  add_measured(document, report_json(*chosen.measured), o.space.runtime);
   document.pareto = front_json(result, candidates, evidence, split.choice);
   document.search = search_json(result, o.search);
   document.search["context"] = o.context;

@@ -16,6 +16,7 @@
 #include "calibrate/methods/trial_journal.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
+#include "calibrate/report/lazy_report.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -371,9 +372,10 @@ Document document_of(const Candidate& candidate, const Evidence& evidence,
     const auto* lazy = std::get_if<SimLayerKv>(&part);
     if (!lazy) continue;
     const auto masses = read_masses(evidence.profile(), samples, *lazy);
-    document.sections[section].update(
-        lazy_report({masses, {}, evidence.shape(), lazy->keep}, lazy->threshold,
-                    {lazy->per_head, lazy->fixed.has_value()}, evidence.lengths()));
+    SimLayerKvReport report;
+    add_lazy_report({masses, {}, evidence.shape(), lazy->keep}, lazy->threshold,
+                    {lazy->per_head, lazy->fixed.has_value()}, evidence.lengths(), report);
+    document.sections[section].update(report_json(std::move(report)));
   }
   return document;
 }

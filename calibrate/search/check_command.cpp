@@ -157,7 +157,7 @@ json verdicts_json(const std::vector<Verdict>& verdicts, const std::vector<LeftO
               {"policies", json::array()}};
   if (!command.request.runtime.empty()) out["runtime"] = command.request.runtime;
   for (const auto& verdict : verdicts) {
-    json one = measured_json(verdict.summary);
+    json one = report_json(measured_of(verdict.summary));
     one["policy"] = verdict.summary.policy;
     one["passed"] = verdict.loss.kind == Kind::passed;
     one["verdict"] = verdict_of_all({verdict});

@@ -271,11 +271,9 @@ std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
   std::vector<DepthScore> out;
   for (const auto& [at, cell] : cells)
     if (cell.score.count() > 0)
-      out.push_back({at.first,
-                     at.second,
-                     cell.score.count(),
-                     cell.score.of_tasks().mean,
-                     {cell.prefix.of_tasks().mean, cell.in_place.of_tasks().mean}});
+      out.push_back({at.first, at.second, static_cast<std::int64_t>(cell.score.count()),
+                     cell.score.of_tasks().mean, cell.prefix.of_tasks().mean,
+                     cell.in_place.of_tasks().mean});
   return out;
 }
 
@@ -288,7 +286,7 @@ std::vector<TurnScore> turn_scores(const Evaluation& evaluation,
   std::vector<TurnScore> out;
   for (const auto& [turn, values] : turns)
     if (values.count() > 0)
-      out.push_back({turn, values.count(),
+      out.push_back({turn, static_cast<std::int64_t>(values.count()),
                      values.over_tasks([](const auto& rounds) { return score_mean(rounds); })});
   return out;
 }
@@ -298,34 +296,11 @@ namespace {
 using nlohmann::json;
 
 json summary_json(const Summary& s) {
-  json out = measured_json(s);
+  json out = report_json(measured_of(s));
   out["full_bytes"] = count_json(s.full_bytes);
   out["kept_bytes"] = count_json(s.kept_bytes);
   out["compression"] = number_json(s.full_bytes / s.kept_bytes);
   out["score_over_prompts"] = number_json(s.score_over_prompts);
-  return out;
-}
-
-/// The scores by length and depth; null where prompts have neither.
-json depths_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
-  json out;
-  for (const auto& cell : depth_scores(evaluation, judged)) {
-    out.push_back({{"length", cell.length},
-                   {"depth", cell.depth},
-                   {"samples", cell.samples},
-                   {"score", cell.score}});
-    if (!std::isnan(cell.digits.prefix))
-      out.back().update(
-          {{"digits_prefix", cell.digits.prefix}, {"digits_in_place", cell.digits.in_place}});
-  }
-  return out;
-}
-
-/// The scores by turn; null where contexts have one question each.
-json turns_json(const Evaluation& evaluation, const std::vector<Judged>& judged) {
-  json out;
-  for (const auto& [turn, samples, score] : turn_scores(evaluation, judged))
-    out.push_back({{"turn", turn}, {"samples", samples}, {"score", estimate_json(score)}});
   return out;
 }
 
@@ -343,69 +318,66 @@ json lazy_rates(const std::vector<Judged>& judged, std::size_t layers) {
 
 /// Of what was held at each token, as many points as a chart shows, the first and the last among
 /// them.
-json over_tokens_json(const std::vector<double>& held) {
+HeldOverTokens over_tokens(const std::vector<double>& held) {
   constexpr std::size_t kMostPoints = 256;
   const std::size_t points = std::min(held.size(), kMostPoints);
-  json tokens = json::array(), bytes = json::array();
+  HeldOverTokens out;
   for (std::size_t i = 0; i < points; ++i) {
     const std::size_t at = points == 1 ? 0 : i * (held.size() - 1) / (points - 1);
-    tokens.push_back(at + 1);
-    bytes.push_back(count_json(held[at]));
+    out.tokens.push_back(static_cast<std::int64_t>(at + 1));
+    out.bytes.push_back(held[at]);
   }
-  return {{"tokens", std::move(tokens)}, {"bytes", std::move(bytes)}};
-}
-
-}  // namespace
-
-json measured_json(const Summary& s) {
-  const Estimate loss{s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
-  json out = {{"samples", s.scored},
-              {"texts", s.texts},
-              {"full", estimate_json(s.full_score)},
-              {"score", estimate_json(s.score)},
-              {"loss", estimate_json(loss)},
-              {"kept_share", number_json(1 - s.saved())},
-              {"kl", divergence_json(s.kl)},
-              {"agreement", estimate_json(s.agreement)},
-              {"read_bytes_per_token", count_json(s.read_bytes)},
-              {"full_read_bytes_per_token", count_json(s.full_read_bytes)},
-              {"prompt_read_share", number_json(s.prompt_read)},
-              {"held_mean_bytes", count_json(s.held_mean_bytes)},
-              {"held_peak_bytes", count_json(s.held_peak_bytes)},
-              {"ms_per_token", number_json(s.ms_per_token)},
-              {"full_ms_per_token", number_json(s.full_ms_per_token)}};
-  if (!std::isnan(s.digits_prefix.mean))
-    out.update({{"digits_prefix", estimate_json(s.digits_prefix)},
-                {"digits_in_place", estimate_json(s.digits_in_place)}});
   return out;
 }
 
-std::vector<json> measured_json(const Evaluation& evaluation) {
-  std::vector<json> out;
+std::string task_key(const std::string& task) { return task.empty() ? "your own" : task; }
+
+}  // namespace
+
+Measured measured_of(const Summary& s) {
+  Measured out;
+  out.samples = static_cast<std::int64_t>(s.scored);
+  out.texts = static_cast<std::int64_t>(s.texts);
+  out.full = s.full_score;
+  out.score = s.score;
+  out.loss = {s.loss.mean / 100, s.loss.low / 100, s.loss.high / 100};
+  out.kept_share = 1 - s.saved();
+  out.kl = s.kl;
+  out.agreement = s.agreement;
+  out.digits_prefix = s.digits_prefix;
+  out.digits_in_place = s.digits_in_place;
+  out.read_bytes = s.read_bytes;
+  out.full_read_bytes = s.full_read_bytes;
+  out.prompt_read_share = s.prompt_read;
+  out.held_mean_bytes = s.held_mean_bytes;
+  out.held_peak_bytes = s.held_peak_bytes;
+  out.ms_per_token = s.ms_per_token;
+  out.full_ms_per_token = s.full_ms_per_token;
+  return out;
+}
+
+std::vector<Measured> measured_of(const Evaluation& evaluation) {
+  std::vector<Measured> out;
   const auto summaries = summarise(evaluation);
-  for (const auto& summary : summaries) {
-    out.push_back(measured_json(summary));
-    out.back()["held_over_tokens"] = over_tokens_json(summary.held_bytes);
-    out.back()["full_held_over_tokens"] = over_tokens_json(summaries.front().held_bytes);
+  const auto turns = turn_scores(evaluation, evaluation.full);
+  for (std::size_t i = 0; i < summaries.size(); ++i) {
+    const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
+    Measured& one = out.emplace_back(measured_of(summaries[i]));
+    one.held = over_tokens(summaries[i].held_bytes);
+    one.full_held = over_tokens(summaries.front().held_bytes);
+    one.depths = depth_scores(evaluation, judged);
+    one.full_depths = depth_scores(evaluation, evaluation.full);
+    if (turns.size() < 2) continue;
+    one.turns = turn_scores(evaluation, judged);
+    one.full_turns = turns;
   }
   const auto tasks = tasks_of(evaluation);
   if (tasks.size() > 1)
     for (const auto& task : tasks) {
       const auto of_task = summarise(evaluation, task);
       for (std::size_t i = 0; i < out.size(); ++i)
-        out[i]["tasks"][task.empty() ? "your own" : task] = measured_json(of_task[i]);
+        out[i].tasks[task_key(task)] = measured_of(of_task[i]);
     }
-  const json full = depths_json(evaluation, evaluation.full);
-  for (std::size_t i = 0; i < out.size() && !full.is_null(); ++i) {
-    out[i]["full_by_length_and_depth"] = full;
-    out[i]["by_length_and_depth"] =
-        i == 0 ? full : depths_json(evaluation, evaluation.judged[i - 1]);
-  }
-  const json turns = turns_json(evaluation, evaluation.full);
-  for (std::size_t i = 0; i < out.size() && turns.size() > 1; ++i) {
-    out[i]["full_by_turn"] = turns;
-    out[i]["by_turn"] = i == 0 ? turns : turns_json(evaluation, evaluation.judged[i - 1]);
-  }
   return out;
 }
 
@@ -422,13 +394,13 @@ json evaluation_json(const Evaluation& evaluation) {
     const auto& judged = i == 0 ? evaluation.full : evaluation.judged[i - 1];
     json one = summary_json(all[i]);
     one["policy"] = all[i].policy;
-    one["held_over_tokens"] = over_tokens_json(all[i].held_bytes);
+    one["held_over_tokens"] = report_json(over_tokens(all[i].held_bytes));
     for (const auto& [task, summaries] : by_task)
-      one["tasks"][task.empty() ? "your own" : task] = summary_json(summaries[i]);
-    if (json depths = depths_json(evaluation, judged); !depths.is_null())
-      one["by_length_and_depth"] = std::move(depths);
-    if (json turns = turns_json(evaluation, judged); !turns.is_null())
-      one["by_turn"] = std::move(turns);
+      one["tasks"][task_key(task)] = summary_json(summaries[i]);
+    for (auto& cell : depth_scores(evaluation, judged))
+      one["by_length_and_depth"].push_back(report_json(std::move(cell)));
+    for (auto& cell : turn_scores(evaluation, judged))
+      one["by_turn"].push_back(report_json(std::move(cell)));
     if (!judged.empty())
       if (json rates = lazy_rates(judged, judged.front().outcome.cache_lengths.size());
           !rates.is_null())
@@ -513,8 +485,8 @@ struct DepthFigure {
 constexpr DepthFigure kDepthFigures[] = {
     {"Score", [](const DepthScore& cell) { return cell.score; }},
     {"Digits right up to the first wrong one",
-     [](const DepthScore& cell) { return cell.digits.prefix; }},
-    {"Digits right at their place", [](const DepthScore& cell) { return cell.digits.in_place; }}};
+     [](const DepthScore& cell) { return cell.digits_prefix; }},
+    {"Digits right at their place", [](const DepthScore& cell) { return cell.digits_in_place; }}};
 
 /// A figure over length and depth of one policy: a row a depth.
 Table depth_table(const std::string& policy, const DepthFigure& figure,

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/model/tokenizer.hpp"
+#include "calibrate/report/report.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "calibrate/simulate/simulate.hpp"
@@ -98,30 +99,18 @@ struct Summary {
 std::vector<Summary> summarise(const Evaluation& evaluation, const std::string& task = {});
 
 /// The mean scores of the prompts that were asked for at one length and depth.
-struct DepthScore {
-  std::int64_t length = 0;
-  double depth = 0;
-  std::size_t samples = 0;
-  double score = 0;
-  data::DigitScores digits;  // of the pass keys among them; NaN if there are none
-};
 std::vector<DepthScore> depth_scores(const Evaluation& evaluation,
                                      const std::vector<Judged>& judged);
 
 /// The mean scores of the prompts that are one turn of their contexts.
-struct TurnScore {
-  std::int64_t turn = 0;
-  std::size_t samples = 0;
-  Estimate score;
-};
 std::vector<TurnScore> turn_scores(const Evaluation& evaluation, const std::vector<Judged>& judged);
 
 /// All that is known, for programs.
 nlohmann::json evaluation_json(const Evaluation& evaluation);
 std::vector<Table> evaluation_tables(const Evaluation& evaluation);
-nlohmann::json measured_json(const Summary& summary);
+Measured measured_of(const Summary& summary);
 /// What policy documents keep under "measured": one entry for each policy, after that of the full
 /// cache.
-std::vector<nlohmann::json> measured_json(const Evaluation& evaluation);
+std::vector<Measured> measured_of(const Evaluation& evaluation);
 
 }  // namespace kvatlas::calibrate

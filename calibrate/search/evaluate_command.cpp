@@ -107,34 +107,32 @@ void print_generations(const Evaluation& evaluation, const model::Tokenizer* tok
 }
 
 /// Keeps what was measured of a policy that is none of the document's, instead of what was before.
-void add_compared(Document& document, const std::string& policy, const std::string& runtime,
-                  const json& measured) {
-  json entry = {{"policy", policy}, {"measured", measured}};
-  if (!runtime.empty()) entry["runtime"] = runtime;
+void add_compared(Document& document, ComparedEntry entry) {
   for (json& before : document.compared)
-    if (before.at("policy") == policy && before.value("runtime", "") == runtime) {
-      before = std::move(entry);
+    if (before.at("policy") == entry.policy && before.value("runtime", "") == entry.runtime) {
+      before = report_json(std::move(entry));
       return;
     }
-  document.compared.push_back(std::move(entry));
+  document.compared.push_back(report_json(std::move(entry)));
 }
 
 /// The document with what was measured.
 void write_measured(const EvaluateCommand& command, const std::vector<Policy>& policies,
                     const Evaluation& evaluation) {
   Document document = read_document(command.request.policies.front());
-  const auto measured = measured_json(evaluation);
+  const auto measured = measured_of(evaluation);
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const std::string& place = policies[i].section;
     if (place.empty()) {  // of --against
-      add_compared(document, policies[i].name, command.request.runtime, measured[i + 1]);
+      add_compared(document, {policies[i].name, command.request.runtime, measured[i + 1]});
       continue;
     }
     const auto places = place == kComposition ? document.compose : std::vector<std::string>{place};
     for (const auto& one : places) {
       json& section = document.sections[json::json_pointer("/" + one)];
       json& of = command.request.runtime.empty() ? section : section["runtimes"];
-      of[command.request.runtime.empty() ? "measured" : command.request.runtime] = measured[i + 1];
+      of[command.request.runtime.empty() ? "measured" : command.request.runtime] =
+          report_json(measured[i + 1]);
     }
   }
   write_document(document, command.output, command.force);

@@ -18,8 +18,6 @@
 namespace kvatlas::calibrate {
 namespace {
 
-using nlohmann::json;
-
 /// Samples in an order in which every beginning has as many texts as it can, and its share of each
 /// task.
 std::vector<std::size_t> interleaved(const Evidence& evidence, std::vector<std::size_t> samples) {
@@ -288,8 +286,7 @@ void StagedSearch::judge_finalists() {
   out_.final_trials = policies.size() * samples.size();
   for (std::size_t i = 0; i < policies.size(); ++i) {
     Tried& tried = out_.tried[out_.finalists[i]];
-    json& measured = tried.measured;
-    measured = verdict.measured(i, out_.held_out);
+    Measured& measured = tried.measured.emplace(verdict.measured(i, out_.held_out));
     if (out_.held_out && !verdict.samples().empty()) {
       std::vector<double> losses;
       for (std::size_t s = 0; s < verdict.samples().size(); ++s)
@@ -300,7 +297,7 @@ void StagedSearch::judge_finalists() {
     }
     std::vector<double> kl;
     for (const auto& trial : verdict.trials(i)) kl.push_back(divergence_of(trial));
-    measured["kl"] = divergence_json(divergence_over(kl, verdict.groups(), verdict.tasks()));
+    measured.kl = divergence_over(kl, verdict.groups(), verdict.tasks());
   }
   Calibrated notes;
   note_precision(evidence_, split_, verdict, 0, notes);
@@ -333,9 +330,9 @@ void StagedSearch::choose() {
 }  // namespace
 
 double loss_of(const Tried& tried) {
-  if (tried.measured.is_null()) return tried.loss.mean;
-  const auto& mean = tried.measured.at("loss").at("mean");
-  return std::max(tried.loss.mean, mean.is_number() ? 100 * mean.get<double>() : INFINITY);
+  if (!tried.measured) return tried.loss.mean;
+  const double unseen = tried.measured->loss.mean;
+  return std::isnan(unseen) ? INFINITY : std::max(tried.loss.mean, 100 * unseen);
 }
 
 SearchResult search(const Evidence& evidence, const Split& split, const Candidates& candidates,

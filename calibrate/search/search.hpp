@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/methods/trials.hpp"
+#include "calibrate/report/report.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/certainty.hpp"
 #include "calibrate/search/candidates.hpp"
@@ -39,9 +40,9 @@ struct SearchStage {
 struct Tried {
   std::size_t candidate = 0;  // index in Candidates::all
   std::size_t samples = 0, texts = 0;
-  Estimate score, loss;     // the loss is in points
-  double kl = 0;            // in nats a token, each text counting as at most 1: the mean
-  nlohmann::json measured;  // on unseen samples; only finalists have it
+  Estimate score, loss;  // the loss is in points
+  double kl = 0;         // in nats a token, each text counting as at most 1: the mean
+  std::optional<Measured> measured = {};  // on unseen samples; only finalists have it
   /// What unseen samples say of the limit, in points, as sure as if it were said of all finalists
   /// together; only finalists that were tried on unseen samples have it.
   std::optional<LossVerdict> certificate = {};

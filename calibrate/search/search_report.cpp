@@ -16,19 +16,11 @@ using nlohmann::json;
 
 std::string bytes_text(double bytes) { return bytes_str(std::llround(bytes)); }
 
-json tried_json(const Tried& tried, const Candidate& candidate) {
-  json out = {{"policy", candidate.policy.name},
-              {"family", candidate.family},
-              {"bytes", count_json(candidate.bytes)},
-              {"kept_share", candidate.kept_share},
-              {"attention_lost", number_json(candidate.lost)},
-              {"samples", tried.samples},
-              {"texts", tried.texts},
-              {"score", estimate_json(tried.score)},
-              {"loss_points", estimate_json(tried.loss)},
-              {"capped_kl", number_json(tried.kl)}};
-  if (!tried.measured.is_null()) out["measured"] = tried.measured;
-  return out;
+Estimate in_points(const Estimate& share) {
+  return {100 * share.mean, 100 * share.low, 100 * share.high};
+}
+Estimate as_share(const Estimate& points) {
+  return {points.mean / 100, points.low / 100, points.high / 100};
 }
 
 /// By the upper end of the losses, so that what few samples say counts for less.
@@ -49,7 +41,7 @@ json certificate_json(const SearchResult& result) {
   const Tried& chosen = result.tried[result.chosen];
   json out = {{"certified", result.certified}, {"unseen_texts", chosen.unseen_texts}};
   if (!chosen.certificate) return out;
-  out["loss_points"] = estimate_json(chosen.certificate->loss);
+  out["loss"] = estimate_json(as_share(chosen.certificate->loss));
   const auto more = chosen.certificate->more;
   out["more_texts"] = more ? json(*more) : json(nullptr);
   return out;
@@ -61,14 +53,24 @@ json front_json(const SearchResult& result, const Candidates& candidates, const 
                 const std::vector<std::size_t>& samples) {
   json front = json::array();
   for (const auto i : front_of(result, candidates)) {
-    const Candidate& candidate = candidates.all[result.tried[i].candidate];
-    json entry = tried_json(result.tried[i], candidate);
-    entry["chosen"] = i == result.chosen;
+    const Tried& tried = result.tried[i];
+    const Candidate& candidate = candidates.all[tried.candidate];
     const Document document = document_of(candidate, evidence, samples);
-    entry["sections"] = document.sections;
-    entry["compose"] = document.compose;
-    entry["kv_bits"] = document.kv_bits;
-    front.push_back(std::move(entry));
+    front.push_back(report_json(FrontEntry{.policy = candidate.policy.name,
+                                           .family = candidate.family,
+                                           .bytes = candidate.bytes,
+                                           .kept_share = candidate.kept_share,
+                                           .attention_lost = candidate.lost,
+                                           .samples = static_cast<std::int64_t>(tried.samples),
+                                           .texts = static_cast<std::int64_t>(tried.texts),
+                                           .score = tried.score,
+                                           .loss = as_share(tried.loss),
+                                           .capped_kl = tried.kl,
+                                           .measured = tried.measured,
+                                           .chosen = i == result.chosen,
+                                           .sections = document.sections,
+                                           .compose = document.compose,
+                                           .kv_bits = document.kv_bits}));
   }
   return front;
 }
@@ -85,19 +87,20 @@ json search_json(const SearchResult& result, const SearchRequest& request) {
                       {"cut", stage.cut}});
     trials += stage.trials;
   }
-  return {{"most_bytes", static_cast<std::int64_t>(request.most_bytes)},
-          {"max_loss_points", request.max_loss},
-          {"exhaustive", request.exhaustive},
-          {"candidates_that_fit", result.fitting},
-          {"stages", stages},
-          {"finalists", result.finalists.size()},
-          {"passed_over", result.passed_over},
-          {"certificate", certificate_json(result)},
-          {"trials", trials},
-          {"full_score", number_json(result.full_score)},
-          {"proxy_rank_correlation",
-           {{"loss", number_json(result.proxy_loss)}, {"capped_kl", number_json(result.proxy_kl)}}},
-          {"met", result.met}};
+  json out = report_json(
+      SearchReport{std::floor(request.most_bytes), request.max_loss, result.full_score});
+  out.update(
+      {{"exhaustive", request.exhaustive},
+       {"candidates_that_fit", result.fitting},
+       {"stages", stages},
+       {"finalists", result.finalists.size()},
+       {"passed_over", result.passed_over},
+       {"certificate", certificate_json(result)},
+       {"trials", trials},
+       {"proxy_rank_correlation",
+        {{"loss", number_json(result.proxy_loss)}, {"capped_kl", number_json(result.proxy_kl)}}},
+       {"met", result.met}});
+  return out;
 }
 
 std::vector<Table> search_tables(const SearchResult& result, const Candidates& candidates) {
@@ -119,12 +122,10 @@ std::vector<Table> search_tables(const SearchResult& result, const Candidates& c
   for (const auto i : result.finalists) {
     const Tried& tried = result.tried[i];
     const Candidate& candidate = candidates.all[tried.candidate];
-    const Estimate loss = estimate_of(tried.measured.at("loss"));
-    finalists.rows.push_back({candidate.policy.name + (i == result.chosen ? " *" : ""),
-                              bytes_text(candidate.bytes), percent_text(candidate.kept_share),
-                              estimate_text({100 * loss.mean, 100 * loss.low, 100 * loss.high}, 1),
-                              quantile_text(divergence_from(tried.measured.at("kl")).median),
-                              estimate_text(tried.loss, 1)});
+    finalists.rows.push_back(
+        {candidate.policy.name + (i == result.chosen ? " *" : ""), bytes_text(candidate.bytes),
+         percent_text(candidate.kept_share), estimate_text(in_points(tried.measured->loss), 1),
+         quantile_text(tried.measured->kl.median), estimate_text(tried.loss, 1)});
   }
   Table front{"The front: least loss for the bytes, as the search measured it",
               {"policy", "a sequence", "of full", "samples", "loss (points)", "KL capped at 1"},

@@ -55,7 +55,7 @@ def main():
         read = json.loads(document.read_text())
         chosen = next(point for point in read["pareto"] if point["chosen"])
         certificate = read["search"]["certificate"]
-        bounds = certificate["loss_points"]
+        bounds = {end: 100 * value for end, value in certificate["loss"].items()}
         holds = bounds["low"] <= loss <= bounds["high"]
         held += holds
         print(

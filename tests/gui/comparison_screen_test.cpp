@@ -11,6 +11,7 @@
 
 #include "calibrate/rules/policy_reports.hpp"
 #include "tests/gui/gui_support.hpp"
+#include "tests/support/measured.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -42,7 +43,7 @@ calibrate::Document document(const profile::Header& header) {
   dynamic.select.budget = 64;
   dynamic.fixed = {{80, 60, 40, 12}};
   section = calibrate::section_of(dynamic);
-  section["measured"] = {{"score", estimate(0.7)}, {"kept_share", 0.2}};
+  section["measured"] = testing_support::measured_json(0.7, 0.2);
   out.sections["dynamickv"] = section;
   return out;
 }
@@ -72,21 +73,19 @@ TEST_F(ComparisonTest, WhatIsReadAndWhatIsHeld) {
   auto out = document(session().profile()->header());
   constexpr double mib = 1 << 20;
   for (const auto& [policy, score, kept, read] :
-       {std::tuple("quest:budget=64", 0.85, 1.0, 0.15), {"tova:budget=64", 0.6, 0.2, 0.2}})
-    out.compared.push_back(
-        {{"policy", policy},
-         {"measured",
-          {{"score", estimate(score)},
-           {"kept_share", kept},
-           {"read_bytes_per_token", 64 * read},
-           {"full_read_bytes_per_token", 64},
-           {"held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {kept * mib, kept * 2 * mib}}}},
-           {"full_held_over_tokens", {{"tokens", {1, 60}}, {"bytes", {mib, 2 * mib}}}},
-           {"by_turn",
-            {{{"turn", 1}, {"score", estimate(score)}}, {{"turn", 2}, {"score", estimate(kept)}}}},
-           {"full_by_turn",
-            {{{"turn", 1}, {"score", estimate(0.95)}},
-             {{"turn", 2}, {"score", estimate(0.9)}}}}}}});
+       {std::tuple("quest:budget=64", 0.85, 1.0, 0.15), {"tova:budget=64", 0.6, 0.2, 0.2}}) {
+    json measured = testing_support::measured_json(score, kept);
+    measured["read_bytes_per_token"] = 64 * read;
+    measured["full_read_bytes_per_token"] = 64;
+    measured["held_over_tokens"] = {{"tokens", {1, 60}}, {"bytes", {kept * mib, kept * 2 * mib}}};
+    measured["full_held_over_tokens"] = {{"tokens", {1, 60}}, {"bytes", {mib, 2 * mib}}};
+    const auto turn = [](int number, double mean) {
+      return json{{"turn", number}, {"samples", 8}, {"score", estimate(mean)}};
+    };
+    measured["by_turn"] = {turn(1, score), turn(2, kept)};
+    measured["full_by_turn"] = {turn(1, 0.95), turn(2, 0.9)};
+    out.compared.push_back({{"policy", policy}, {"measured", measured}});
+  }
   calibrate::write_document(out, small_.folder() / "policy.json", true);
   open_and_wait(session(), {small_.folder() / "policy.json"});
   ComparisonScreen screen(session(), nullptr);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/gui/gui_support.hpp"
+#include "tests/support/measured.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -38,9 +39,9 @@ TEST(NeedleScreen, MapsOfDocuments) {
   document.model.layers = document.model.heads = document.model.kv_heads = 2;
   document.model.head_dim = 8;
   json section = calibrate::section_of(calibrate::LagKv{});
-  section["measured"] = {{"score", {{"mean", 0.5}}},
-                         {"by_length_and_depth", cells(0.9)},
-                         {"full_by_length_and_depth", cells(0)}};
+  section["measured"] = testing_support::measured_json(0.5, 0.6);
+  section["measured"]["by_length_and_depth"] = cells(0.9);
+  section["measured"]["full_by_length_and_depth"] = cells(0);
   document.sections["lagkv"] = section;
   calibrate::write_document(document, folder.path() / "policy.json", false);
   open_and_wait(session, {folder.path() / "policy.json"});

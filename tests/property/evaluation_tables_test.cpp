@@ -187,7 +187,7 @@ TEST(EvaluationTables, DigitsOfPassKeysBesideTheScoreAndOverLengthAndDepth) {
   EXPECT_EQ(tables[7].title, "Digits right at their place over depth and length: snapkv:budget=64");
   EXPECT_THAT(tables[7].rows, ElementsAre(ElementsAre("0.50", "0.75", "0.50", "-")));
 
-  const auto measured = measured_json(evaluation).at(1);
+  const auto measured = report_json(measured_of(evaluation).at(1));
   EXPECT_EQ(measured.at("digits_prefix").at("mean"), 0.25);
   EXPECT_EQ(measured.at("digits_in_place").at("mean"), 0.625);
   const auto& cells = measured.at("by_length_and_depth");
@@ -214,7 +214,7 @@ TEST(EvaluationTables, DivergencesWithoutAnIntervalForTheirMean) {
   EXPECT_EQ(row.at(2), "0.020 [0.020, 5.000]");
   EXPECT_EQ(row.at(3), "5.000 [at least 0.020]");
   EXPECT_THAT(row.at(4).text, testing::StartsWith("0.12 [0.00, 0.5"));
-  const auto kl = measured_json(evaluation).at(1).at("kl");
+  const auto kl = report_json(measured_of(evaluation).at(1)).at("kl");
   EXPECT_EQ(kl.at("median").at("value"), 0.02);
   EXPECT_TRUE(kl.at("p90").at("high").is_null());
   EXPECT_FALSE(kl.contains("low") || kl.contains("high"));
@@ -241,8 +241,8 @@ TEST(EvaluationTables, ScoresByTurn) {
   EXPECT_EQ(by_turn.at(1).at("turn"), 2);
   EXPECT_EQ(by_turn.at(1).at("samples"), 4);
   EXPECT_EQ(by_turn.at(1).at("score").at("mean"), 0.25);
-  EXPECT_EQ(measured_json(evaluation).at(1).at("by_turn"), by_turn);
-  EXPECT_EQ(measured_json(evaluation).at(1).at("full_by_turn").at(1).at("score").at("mean"), 1);
+  EXPECT_EQ(report_json(measured_of(evaluation).at(1)).at("by_turn"), by_turn);
+  EXPECT_EQ(report_json(measured_of(evaluation).at(1)).at("full_by_turn").at(1).at("score").at("mean"), 1);
   EXPECT_FALSE(evaluation_json(Evaluation{}).at("policies").at(0).contains("by_turn"));
 }
 

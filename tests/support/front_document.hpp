@@ -3,6 +3,7 @@
 #pragma once
 
 #include "calibrate/policy/policy.hpp"
+#include "tests/support/measured.hpp"
 
 namespace kvatlas::testing_support {
 
@@ -27,8 +28,9 @@ inline calibrate::Document front_document(const calibrate::ModelInfo& model) {
                 {"bytes", 1000 * kept},
                 {"kept_share", kept},
                 {"score", estimate(score)},
-                {"loss_points", estimate(100 * (1 - score))},
+                {"loss", estimate(1 - score)},
                 {"samples", 12},
+                {"texts", 12},
                 {"chosen", false},
                 {"sections", sections},
                 {"compose", compose},
@@ -46,7 +48,7 @@ inline calibrate::Document front_document(const calibrate::ModelInfo& model) {
             {"simlayerkv", "dynamickv"}),
       point("lagkv", "lagkv:lag=64", 0.4, 0.9, {{"lagkv", calibrate::section_of(lag)}}, {})};
   document.pareto[0]["chosen"] = true;
-  document.pareto[2]["measured"] = {{"samples", 8}, {"score", estimate(0.88)}, {"kept_share", 0.4}};
+  document.pareto[2]["measured"] = measured_json(0.88, 0.4);
   document.search = {
       {"most_bytes", 700}, {"max_loss_points", 10}, {"full_score", 1.0}, {"met", true}};
   return document;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "calibrate/policy/policy.hpp"
+#include "tests/support/measured.hpp"
 
 namespace kvatlas::testing_support {
 
@@ -49,8 +50,8 @@ inline nlohmann::json precision_section() {
   section["measured"] = {{"samples", 8},           {"score", estimate(0.9)},
                          {"full", estimate(0.95)}, {"loss", estimate(0.05)},
                          {"kl", estimate(0.5)},    {"kept_share", 0.4765625}};
-  section["uniform"]["q8_0"] = {{"score", estimate(0.94)}, {"kept_share", 0.53125}};
-  section["uniform"]["int4"] = {{"score", estimate(0.55)}, {"kept_share", 0.3125}};
+  section["uniform"]["q8_0"] = measured_json(0.94, 0.53125);
+  section["uniform"]["int4"] = measured_json(0.55, 0.3125);
   return section;
 }
 

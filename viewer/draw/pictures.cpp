@@ -75,9 +75,12 @@ PicturePtr gate_picture(const Source& source, const Request& request) {
   const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
   const auto model = read_gate_model(source.required_profile(), request.positions,
                                      request.choices.blocks.proximal);
-  const double tau = number_in(
-      member_of(section_in(source.documents, calibrate::method::kPod.name), "settings"), "tau");
-  return chart_picture(gate_view(model, view.blocks, std::isnan(tau) ? 0.9 : tau).chart);
+  const auto& section = section_in(source.documents, calibrate::method::kPod.name);
+  const double tau =
+      section.is_object()
+          ? std::get<calibrate::Pod>(calibrate::part_of(calibrate::method::kPod.name, section)).tau
+          : 0.9;
+  return chart_picture(gate_view(model, view.blocks, tau).chart);
 }
 
 BudgetsView budgets_charts(const Source& source, const Request& request) {

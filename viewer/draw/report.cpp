@@ -64,7 +64,7 @@ std::string facts_list(const std::vector<Fact>& facts) {
   return out + "</dl>\n";
 }
 
-std::string interval_text(const Interval& interval, int decimals) {
+std::string interval_text(const Estimate& interval, int decimals) {
   std::string out = fixed_text(interval.mean, decimals);
   if (std::isfinite(interval.low) && std::isfinite(interval.high))
     out += str(" [", fixed_text(interval.low, decimals), ", ", fixed_text(interval.high, decimals),
@@ -82,8 +82,9 @@ std::string measured_list(const Measured& measured) {
     facts.push_back({"KL from the full cache (nats)", kl});
   if (!std::isnan(measured.agreement.mean))
     facts.push_back({"same top token", interval_text(measured.agreement, 3)});
-  for (const auto& [task, score] : measured.tasks)
-    facts.push_back({"score of " + task, interval_text(score, 3)});
+  if (measured.tasks.size() > 1)
+    for (const auto& [task, of_task] : measured.tasks)
+      facts.push_back({"score of " + task, interval_text(of_task.score, 3)});
   return facts_list(facts);
 }
 
@@ -128,9 +129,7 @@ std::string document_section(const calibrate::Document& document,
   Table table;
   table.columns = {{"policy"}, {"setting"}, {"value"}};
   for (const auto& [name, section] : document.sections.items()) {
-    const auto& settings = member_of(section, "settings");
-    if (!settings.is_object()) continue;
-    for (const auto& [key, value] : settings.items())
+    for (const auto& [key, value] : section.at("settings").items())
       table.rows.push_back(
           {name, key, value.is_string() ? value.get<std::string>() : value.dump()});
   }

@@ -222,7 +222,7 @@ Advice precision_advice(const PrecisionModel& model, std::optional<std::size_t> 
 }
 
 std::string measured_risk(const Measured& measured) {
-  const Interval& change = measured.change;
+  const Estimate change = change_of(measured);
   if (std::isnan(change.mean)) return "";
   if (change.high < 0)
     return "It costs score on these tasks: choose a setting that keeps more of the cache.";

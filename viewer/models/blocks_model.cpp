@@ -176,7 +176,10 @@ BlocksModel read_blocks_model(const profile::Reader& profile,
   model.of_kv_heads = calibrate::of_kv_heads(model.similarity, model.shape.kv_heads);
   model.by_kv_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, false);
   model.by_query_head = calibrate::pod_hundredths(model.similarity, model.shape.kv_heads, true);
-  model.scores = score_curve(section, "delta");
+  if (section.is_object())
+    model.scores = score_curve(
+        report_in<calibrate::PodReport>(section, calibrate::method::kPod),
+        std::get<calibrate::Pod>(calibrate::part_of(calibrate::method::kPod.name, section)).delta);
   return model;
 }
 

@@ -6,8 +6,8 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "calibrate/policy/method.hpp"
+#include "calibrate/report/lazy_report.hpp"
 #include "calibrate/rules/policy_reports.hpp"
-#include "viewer/models/document_numbers.hpp"
 
 namespace kvatlas::viewer {
 namespace {
@@ -41,9 +41,10 @@ json lazy_section(const Source& from) {
   const LazySettings& settings = from.choices.lazy;
   const calibrate::LazyChoice choice{settings.per_head, settings.fixed, settings.share};
   json section = calibrate::section_of(lazy_part(model, settings, choice));
-  section.update(
-      calibrate::lazy_report({model.masses, model.steps, model.shape, model.choices.keep},
-                             settings.threshold, choice, {settings.length}));
+  calibrate::SimLayerKvReport report;
+  calibrate::add_lazy_report({model.masses, model.steps, model.shape, model.choices.keep},
+                             settings.threshold, choice, {settings.length}, report);
+  section.update(calibrate::report_json(std::move(report)));
   return section;
 }
 
@@ -91,9 +92,9 @@ json lag_section(const Source& from) {
   if (!chosen || *chosen >= model.candidates.size())
     fail(ErrorCode::usage, "no setting of LagKV's sweep saves as much as is wanted: choose one");
   const auto& candidate = model.candidates[*chosen];
-  const auto variant = candidate.variant == "local" ? calibrate::LagVariant::local
-                       : candidate.variant == "l2"  ? calibrate::LagVariant::l2
-                                                    : calibrate::LagVariant::lag;
+  auto variant = calibrate::LagVariant::lag;
+  for (const auto known : {calibrate::LagVariant::local, calibrate::LagVariant::l2})
+    if (candidate.variant == calibrate::variant_word(known)) variant = known;
   return calibrate::section_of(
       calibrate::LagKv{model.sink, candidate.lag, candidate.ratio, variant});
 }
@@ -148,8 +149,8 @@ json as_written(const json& value) { return json::parse(calibrate::canonical_jso
 
 /// The same policy: settings and result.
 bool same_policy(const json& a, const json& b) {
-  return as_written(member_of(a, "settings")) == as_written(member_of(b, "settings")) &&
-         as_written(member_of(a, "result")) == as_written(member_of(b, "result"));
+  return as_written(a.value("settings", json())) == as_written(b.value("settings", json())) &&
+         as_written(a.value("result", json())) == as_written(b.value("result", json()));
 }
 
 }  // namespace

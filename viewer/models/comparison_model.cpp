@@ -25,20 +25,24 @@ const char* control_title(const Method& method, const std::string& member) {
   return method.title;
 }
 
+std::string setting_text(const Method& method, double value) {
+  return str(method.setting, " ", str(value));
+}
+
+/// The settings of a section that tell policies of its kind apart.
 std::string setting_text(const Method& method, const json& settings) {
-  if (method.setting) return str(method.setting, " ", str(number_in(settings, method.setting)));
+  if (method.setting) return setting_text(method, settings.at(method.setting).get<double>());
   std::string text;
   for (const char* key : {"lag", "ratio", "budget", "recent", "page"}) {
-    const json& value = member_of(settings, key);
-    if (value.is_null()) continue;
+    const auto value = settings.find(key);
+    if (value == settings.end()) continue;
     text += str(text.empty() ? "" : ", ", key, " ",
-                value.is_string() ? value.get<std::string>() : str(number_in(settings, key)));
+                value->is_string() ? value->get<std::string>() : str(value->get<double>()));
   }
   return text;
 }
 
-std::string size_text(const json& object) {
-  const double size = number_in(object, "size");
+std::string size_text(double size) {
   return std::isnan(size) ? "16 bits" : "size " + percent_text(size);
 }
 
@@ -46,51 +50,71 @@ void add_policy(ComparedPolicy policy, Measured measured, ComparisonModel& model
   policy.kept_share = measured.kept_share;
   policy.score = measured.score;
   policy.prompts = prompts_text(measured.samples, measured.texts, measured.held_out);
-  for (const auto& [task, score] : measured.tasks)
-    if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())
-      model.tasks.push_back(task);
+  if (measured.tasks.size() > 1)
+    for (const auto& [task, of_task] : measured.tasks)
+      if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())
+        model.tasks.push_back(task);
   if (std::isnan(model.full.mean)) model.full = measured.full;
   policy.measured = std::move(measured);
   model.policies.push_back(std::move(policy));
 }
 
 /// What was measured on the prompts that the model is of.
-std::optional<Measured> measured_for(const ComparisonModel& model, const json& holder) {
-  const json& all = member_of(holder, "measured");
-  return measured_of(model.task.empty() ? all
-                                        : member_of(member_of(all, "tasks"), model.task.c_str()));
+const Measured* measured_for(const ComparisonModel& model, const std::optional<Measured>& all) {
+  if (!all || model.task.empty()) return all ? &*all : nullptr;
+  const auto found = all->tasks.find(model.task);
+  return all->tasks.size() > 1 && found != all->tasks.end() ? &found->second : nullptr;
 }
 
 void add_measured(const Method& method, const json& section, const std::string& title,
-                  const json& holder, bool control, ComparisonModel& model) {
-  auto found = measured_for(model, holder);
+                  const std::optional<Measured>& measured, bool control, ComparisonModel& model) {
+  const Measured* found = measured_for(model, measured);
   if (!found) return;
-  const json& settings = member_of(section, "settings");
+  const json settings =
+      calibrate::method::kHeads.is(method.name)
+          ? section.at("settings")
+          : calibrate::section_of(calibrate::part_of(method.name, section)).at("settings");
   ComparedPolicy policy;
   policy.name = policy.method = title;
   if (!control && method.setting) {
     policy.section = method.name;
-    policy.value = number_in(settings, method.setting);
+    policy.value = settings.at(method.setting).get<double>();
   }
-  policy.setting = calibrate::method::kPrecision.is(method.name) ? size_text(section)
-                                                                 : setting_text(method, settings);
+  policy.setting = calibrate::method::kPrecision.is(method.name)
+                       ? size_text(section.value("size", kNoNumber))
+                       : setting_text(method, settings);
   policy.needs_training = method.needs_training;
-  add_policy(std::move(policy), std::move(*found), model);
+  add_policy(std::move(policy), *found, model);
 }
 
-/// Share kept at the settings of a search. Curves say it, or it is between those that a sweep says
-/// it of.
-double kept_of(const Method& method, const json& section, const json& point) {
-  if (const double share = number_in(point, "kept_share"); !std::isnan(share)) return share;
-  if (const double ratio = number_in(point, "kv_ratio"); ratio > 0) return 1 / ratio;
-  const json& sweep = member_of(section, "sweep");
-  if (!sweep.is_array()) return kNoNumber;
-  for (const json& at : sweep) {
-    if (std::abs(number_in(at, method.setting) - number_in(point, method.setting)) > 1e-9) continue;
-    const json& savings = member_of(at, "savings");
-    if (savings.is_array() && !savings.empty()) return 1 - number_in(savings.back(), "saved");
-  }
-  return kNoNumber;
+/// A setting that a search tried, and the share that it keeps.
+struct TriedSetting {
+  calibrate::CurvePoint point;
+  double kept_share = kNoNumber;
+};
+
+template <class Report>
+std::vector<TriedSetting> tried_in(const Report& report, const auto& kept_share) {
+  std::vector<TriedSetting> out;
+  for (const calibrate::CurvePoint& point : report.curve) out.push_back({point, kept_share(point)});
+  return out;
+}
+
+/// Curves say the share kept, or it is what a sweep says of the same setting.
+std::vector<TriedSetting> tried_settings(const Method& method, const json& section) {
+  if (calibrate::method::kSimLayerKv.is(method.name))
+    return tried_in(report_in<calibrate::SimLayerKvReport>(section, method),
+                    [](const auto& point) { return 1 / point.kv_ratio; });
+  if (!calibrate::method::kPod.is(method.name))
+    return tried_in(report_in<calibrate::BudgetReport>(section, method),
+                    [](const auto& point) { return point.kept_share; });
+  const auto pod = report_in<calibrate::PodReport>(section, method);
+  return tried_in(pod, [&](const auto& point) {
+    for (const auto& at : pod.sweep)
+      if (std::abs(at.delta - point.setting) <= 1e-9 && !at.savings.empty())
+        return 1 - at.savings.back().saved;
+    return kNoNumber;
+  });
 }
 
 void add_searched(const Method& method, const json& section, ComparisonModel& model) {
@@ -100,23 +124,20 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
     policy.prompts = "the samples of the choice";
     model.searched.push_back(std::move(policy));
   };
-  const json& full = member_of(section, "full");
-  if (std::isnan(model.full.mean)) model.full = interval_of(full);
+  const auto full = report_in<calibrate::MethodReport>(section, method).full;
+  if (std::isnan(model.full.mean) && full) model.full = *full;
   if (method.setting) {
-    const json& curve = member_of(section, "curve");
-    if (!curve.is_array()) return;
-    for (const json& point : curve) {
+    for (const auto& [point, kept_share] : tried_settings(method, section)) {
       ComparedPolicy policy;
       policy.name = policy.method = method.title;
       policy.section = method.name;
-      policy.value = number_in(point, method.setting);
-      policy.setting = setting_text(method, point);
-      policy.kept_share = kept_of(method, section, point);
-      policy.score = {number_in(point, "score"), number_in(point, "low"), number_in(point, "high")};
+      policy.value = point.setting;
+      policy.setting = setting_text(method, point.setting);
+      policy.kept_share = kept_share;
+      policy.score = point.score;
       add(std::move(policy));
     }
-  } else if (calibrate::method::kLagKv.is(method.name) && member_of(section, "sweep").is_array() &&
-             !member_of(section, "sweep").empty()) {
+  } else if (calibrate::method::kLagKv.is(method.name) && section.contains("sweep")) {
     const SweepModel sweep = sweep_model(section);
     for (std::size_t i = 0; i < sweep.candidates.size(); ++i) {
       const auto& candidate = sweep.candidates[i];
@@ -130,15 +151,14 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
       policy.score = candidate.score;
       add(std::move(policy));
     }
-  } else if (calibrate::method::kPrecision.is(method.name) &&
-             member_of(section, "curve").is_array()) {
+  } else if (calibrate::method::kPrecision.is(method.name) && section.contains("curve")) {
     const PrecisionModel precision = precision_model(section);
     for (std::size_t i = 0; i < precision.curve.size(); ++i) {
       const auto& point = precision.curve[i];
       ComparedPolicy policy;
       policy.method = policy.name = method.title;
       policy.section = method.name;
-      policy.setting = size_text({{"size", point.size}});
+      policy.setting = size_text(point.size);
       policy.candidate = static_cast<int>(i);
       policy.kept_share = point.size;
       policy.score = point.score;
@@ -153,64 +173,80 @@ void add_searched(const Method& method, const json& section, ComparisonModel& mo
   }
 }
 
-std::vector<double> flags_of(const json& list) {
-  std::vector<double> out;
-  if (list.is_array())
-    for (const json& value : list) out.push_back(value == true ? 1 : 0);
-  return out;
-}
-
 /// Of [head][layer], the lowest layers of blocks: the share of heads whose layer keeps its own
 /// keys.
-std::vector<double> own_keys(const json& lowest, std::size_t layers) {
+std::vector<double> own_keys(const calibrate::Blocks& lowest, std::size_t layers) {
+  if (lowest.empty()) return {};
   std::vector<double> out(layers, 0);
-  if (!lowest.is_array() || lowest.empty()) return {};
-  for (const json& head : lowest) {
-    const auto blocks = numbers_of(head);
-    for (std::size_t l = 0; l < layers && l < blocks.size(); ++l)
-      if (blocks[l] == static_cast<double>(l)) out[l] += 1 / static_cast<double>(lowest.size());
-  }
+  for (const auto& head : lowest)
+    for (std::size_t l = 0; l < layers && l < head.size(); ++l)
+      if (head[l] == static_cast<std::int64_t>(l)) out[l] += 1 / static_cast<double>(lowest.size());
   return out;
 }
 
-/// What the section's policy keeps of each layer; nothing where it tells none apart.
-std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json& section,
-                                               std::int64_t layers) {
-  ComparisonModel::Strip strip{method.title, {}, {}, {}};
-  if (calibrate::method::kSimLayerKv.is(method.name)) {
+/// Tokens of each layer as a share of the most.
+std::vector<double> shares_of_most(std::vector<double> tokens) {
+  const double most = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
+  for (double& value : tokens) value = most > 0 ? value / most : 0;
+  return tokens;
+}
+
+/// What a part keeps of each layer.
+struct StripOf {
+  ComparisonModel::Strip& strip;
+  const json& section;
+  std::size_t layers;
+
+  void operator()(const calibrate::SimLayerKv& part) const {
+    const auto report =
+        report_in<calibrate::SimLayerKvReport>(section, calibrate::method::kSimLayerKv);
     strip.word = "samples";
     strip.unit = "share of samples in which the layer stays full";
-    if (const auto samples = whole_in(section, "samples"); samples > 0)
-      strip.unit += str(", of ", samples);
-    for (const double rate : numbers_of(member_of(section, "lazy_rates")))
-      strip.values.push_back(1 - rate);
-    if (strip.values.empty())
-      for (const double lazy : flags_of(member_of(member_of(section, "result"), "lazy_layers")))
-        strip.values.push_back(1 - lazy);
-  } else if (calibrate::method::kPod.is(method.name)) {
+    if (report.samples > 0) strip.unit += str(", of ", report.samples);
+    for (const double rate : report.lazy_rates) strip.values.push_back(1 - rate);
+    if (!strip.values.empty() || !part.fixed) return;
+    for (const auto& row : *part.fixed)
+      if (row.size() == 1) strip.values.push_back(row.front() != 0 ? 0 : 1);
+  }
+  void operator()(const calibrate::Pod& part) const {
     strip.word = "heads";
     strip.unit = "share of heads that keep keys of their own";
-    strip.values = own_keys(member_of(member_of(section, "result"), "lowest"),
-                            static_cast<std::size_t>(layers));
-  } else if (calibrate::method::kDynamicKv.is(method.name) ||
-             calibrate::method::kHeadKv.is(method.name)) {
-    strip.word = "tokens";
-    strip.unit = "tokens, as a share of the most";
-    for (const json& budget : member_of(member_of(section, "result"), "budgets"))
-      strip.values.push_back(budget.is_array() ? calibrate::mean_of(numbers_of(budget))
-                                               : budget.get<double>());
-    const double most =
-        strip.values.empty() ? 0 : *std::max_element(strip.values.begin(), strip.values.end());
-    for (double& value : strip.values) value = most > 0 ? value / most : 0;
-  } else if (calibrate::method::kPrecision.is(method.name)) {
+    strip.values = own_keys(part.lowest, layers);
+  }
+  void operator()(const calibrate::DynamicKv& part) const {
+    if (part.fixed) set_budgets({part.fixed->begin(), part.fixed->end()});
+  }
+  void operator()(const calibrate::HeadKv& part) const {
+    std::vector<double> means;
+    for (const auto& row : part.fixed.value_or(calibrate::HeadBudgets{}))
+      means.push_back(calibrate::mean_of(std::vector<double>(row.begin(), row.end())));
+    set_budgets(std::move(means));
+  }
+  void operator()(const calibrate::Precision& part) const {
     strip.word = "bytes";
     strip.unit = "bytes, as a share of those at 16 bits";
-    const auto part = std::get<calibrate::Precision>(calibrate::part_of(method.name, section));
     for (const auto& layer : part.fixed.value_or(LayerFormats{}))
       strip.values.push_back((calibrate::facts_of(layer.keys).bytes_per_value +
                               calibrate::facts_of(layer.values).bytes_per_value) /
                              (2 * calibrate::facts_of(calibrate::KvFormat::f16).bytes_per_value));
   }
+  void operator()(const auto&) const {}
+
+ private:
+  void set_budgets(std::vector<double> tokens) const {
+    strip.word = "tokens";
+    strip.unit = "tokens, as a share of the most";
+    strip.values = shares_of_most(std::move(tokens));
+  }
+};
+
+/// What the section's policy keeps of each layer; nothing where it tells none apart.
+std::optional<ComparisonModel::Strip> strip_of(const Method& method, const json& section,
+                                               std::int64_t layers) {
+  if (calibrate::method::kHeads.is(method.name)) return std::nullopt;  // as they were imported
+  ComparisonModel::Strip strip{method.title, {}, {}, {}};
+  std::visit(StripOf{strip, section, static_cast<std::size_t>(layers)},
+             calibrate::part_of(method.name, section));
   if (strip.values.size() != static_cast<std::size_t>(layers)) return std::nullopt;
   return strip;
 }
@@ -233,46 +269,43 @@ std::string parts_title(const std::string& text, int kv_bits = 16) {
 }
 
 /// A policy that was tried beside the document's own.
-void add_compared(const json& entry, ComparisonModel& model) {
-  auto found = measured_for(model, entry);
+void add_compared(const json& json_of_entry, ComparisonModel& model) {
+  const auto entry = calibrate::read_report<calibrate::ComparedEntry>(json_of_entry, "compared");
+  const Measured* found = measured_for(model, entry.measured);
   if (!found) return;
   ComparedPolicy policy;
-  policy.setting = text_in(entry, "policy");
+  policy.setting = entry.policy;
   policy.name = policy.method = parts_title(policy.setting);
-  if (const auto runtime = text_in(entry, "runtime"); !runtime.empty())
-    policy.name += " as " + runtime;
-  add_policy(std::move(policy), std::move(*found), model);
+  if (!entry.runtime.empty()) policy.name += " as " + entry.runtime;
+  add_policy(std::move(policy), *found, model);
 }
 
 /// The points of a search's front, and what was asked of it.
 void add_front(const calibrate::Document& document, std::size_t index, ComparisonModel& model) {
+  double bytes_of_whole = kNoNumber;  // every point says its bytes and their share
   for (std::size_t i = 0; i < document.pareto.size(); ++i) {
-    const json& entry = document.pareto[i];
+    const auto entry =
+        calibrate::read_report<calibrate::FrontEntry>(document.pareto[i], str("pareto.", i));
     ComparedPolicy policy;
-    const double bits = number_in(entry, "kv_bits");
-    policy.method = parts_title(text_in(entry, "family"), bits > 0 && bits < 16 ? int(bits) : 16);
+    policy.method = parts_title(entry.family, entry.kv_bits);
     policy.name = policy.method;
-    policy.setting = text_in(entry, "policy");
-    policy.kept_share = number_in(entry, "kept_share");
-    policy.score = interval_of(member_of(entry, "score"));
-    policy.prompts = prompts_text(whole_in(entry, "samples"), whole_in(entry, "texts"));
+    policy.setting = entry.policy;
+    policy.kept_share = entry.kept_share;
+    policy.score = entry.score;
+    policy.prompts = prompts_text(entry.samples, entry.texts);
     policy.front_point = {{index, i}};
-    policy.chosen = member_of(entry, "chosen") == true;
-    policy.needs_training =
-        member_of(member_of(entry, "sections"), calibrate::method::kPod.name).is_object();
+    policy.chosen = entry.chosen;
+    policy.needs_training = entry.sections.contains(calibrate::method::kPod.name);
+    if (i == 0) bytes_of_whole = entry.bytes / entry.kept_share;
     if (!std::isnan(policy.kept_share) && !std::isnan(policy.score.mean))
       model.searched.push_back(std::move(policy));
   }
-  const json& search = document.search;
-  const double full = number_in(search, "full_score");
-  if (std::isnan(model.full.mean)) model.full.mean = full;
+  if (document.search.empty()) return;
+  const auto search = calibrate::read_report<calibrate::SearchReport>(document.search, "search");
+  if (std::isnan(model.full.mean)) model.full.mean = search.full_score;
   if (std::isnan(model.least_score))
-    model.least_score = full - number_in(search, "max_loss_points") / 100;
-  // Bytes that were allowed, as a share: every point says both.
-  if (!document.pareto.empty() && std::isnan(model.most_share))
-    model.most_share = number_in(search, "most_bytes") *
-                       number_in(document.pareto[0], "kept_share") /
-                       number_in(document.pareto[0], "bytes");
+    model.least_score = search.full_score - search.max_loss_points / 100;
+  if (std::isnan(model.most_share)) model.most_share = search.most_bytes / bytes_of_whole;
 }
 
 }  // namespace
@@ -299,7 +332,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
       const auto found = document.sections.find(method.name);
       if (found == document.sections.end()) continue;
       const bool composed = document.compose.size() > 1;
-      const std::string name = text_in(*found, "name");
+      const std::string name = found->value("name", "");
       sections.push_back({&method, &*found,
                           composed       ? parts_title(family, document.kv_bits)
                           : name.empty() ? method.title
@@ -309,10 +342,17 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
     if (task.empty()) add_front(document, d, model);
   }
   for (const auto& [method, section, title, measured_whole] : sections)
-    if (measured_whole) add_measured(*method, *section, title, *section, false, model);
+    if (measured_whole)
+      add_measured(*method, *section, title,
+                   report_in<calibrate::MethodReport>(*section, *method).measured, false, model);
   for (const auto& [method, section, title, measured_whole] : sections) {
     for (const auto& [member, beside] : method->controls)
-      if (member) add_measured(*method, *section, beside, member_of(*section, member), true, model);
+      if (member && section->contains(member))
+        add_measured(*method, *section, beside,
+                     calibrate::read_report<calibrate::ControlReport>(
+                         section->at(member), str(method->name, ".", member))
+                         .measured,
+                     true, model);
     if (task.empty()) add_searched(*method, *section, model);
     if (auto strip = strip_of(*method, *section, model.shape.layers))
       model.strips.push_back(std::move(*strip));

@@ -23,7 +23,7 @@ struct ComparedPolicy {
   std::string section;  // the method whose setting it is; empty for a control or a baseline
   std::string setting;  // "threshold 0.882"
   double kept_share = kNoNumber;
-  Interval score;
+  Estimate score;
   std::string prompts;  // that the score is of: "10 prompts, held out"; empty if not known
   std::optional<Measured> measured;  // none if only a search has tried it
   bool needs_training = false;
@@ -47,7 +47,7 @@ struct ComparisonModel {
   std::vector<ComparedPolicy> policies;
   std::vector<ComparedPolicy> searched;  // all settings of searches that have a score
   std::vector<std::string> tasks;        // tasks for which there are scores of their own
-  Interval full;
+  Estimate full;
   calibrate::CacheShape shape;     // of the model that all of them are for
   double most_share = kNoNumber;   // share of the cache that a search was allowed to keep
   double least_score = kNoNumber;  // score that it had to reach

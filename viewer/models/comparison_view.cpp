@@ -28,7 +28,7 @@ std::string point_label(const ComparedPolicy& policy) {
 
 double cost_of(const ComparedPolicy& policy, CostAxis axis) {
   if (axis == CostAxis::kept) return policy.kept_share;
-  return policy.measured ? policy.measured->read_share : kNoNumber;
+  return policy.measured ? read_share(*policy.measured) : kNoNumber;
 }
 
 /// Whether a policy keeps less, reads less or scores more than each of the others. Where it is not
@@ -148,9 +148,9 @@ Chart pareto_chart(const ComparisonModel& model, const ComparisonSettings& setti
     row = {policy->name,       policy->setting,
            policy->kept_share, bytes_at(policy->kept_share, model, settings),
            policy->score.mean, policy->score.low,
-           policy->score.high, measured ? measured->change.mean : kNoNumber};
+           policy->score.high, measured ? change_of(*measured).mean : kNoNumber};
     for (const auto& task : model.tasks)
-      row.push_back(measured && measured->tasks.count(task) ? measured->tasks.at(task).mean
+      row.push_back(measured && measured->tasks.count(task) ? measured->tasks.at(task).score.mean
                                                             : kNoNumber);
     row.push_back(measured ? measured->kl.median.value : kNoNumber);
     row.push_back(measured ? measured->kl.mean : kNoNumber);
@@ -259,9 +259,9 @@ Chart turns_chart(const ComparisonModel& model) {
   Chart chart;
   chart.table.columns = {{"policy"}, {"setting"}, {"turn"}, {"score"}, {"low"}, {"high"}};
   const auto add = [&](const std::string& name, const std::string& setting,
-                       const std::vector<Measured::Turn>& turns, Emphasis emphasis) {
+                       const std::vector<calibrate::TurnScore>& turns, Emphasis emphasis) {
     Line line{setting.empty() ? name : name + ", " + setting, {}, emphasis};
-    for (const auto& [turn, score] : turns) {
+    for (const auto& [turn, samples, score] : turns) {
       const auto at = static_cast<double>(turn);
       line.points.push_back({at, score.mean, line.label, score.low, score.high});
       chart.table.rows.push_back({name, setting, at, score.mean, score.low, score.high});
@@ -291,18 +291,20 @@ Chart memory_chart(const ComparisonModel& model) {
   Chart chart;
   chart.table.columns = {{"policy"}, {"setting"}, {"generated tokens"}, {"held", "MiB"}};
   const auto add = [&](const std::string& name, const std::string& setting,
-                       const std::vector<Measured::Held>& held, Emphasis emphasis) {
+                       const calibrate::HeldOverTokens& held, Emphasis emphasis) {
     Line line{setting.empty() ? name : name + ", " + setting, {}, emphasis};
-    for (const auto& at : held) {
-      line.points.push_back({at.tokens, at.bytes / kMiB, line.label});
-      chart.table.rows.push_back({name, setting, at.tokens, at.bytes / kMiB});
+    for (std::size_t i = 0; i < std::min(held.tokens.size(), held.bytes.size()); ++i) {
+      const auto tokens = static_cast<double>(held.tokens[i]);
+      line.points.push_back({tokens, held.bytes[i] / kMiB, line.label});
+      chart.table.rows.push_back({name, setting, tokens, held.bytes[i] / kMiB});
     }
     chart.lines.push_back(std::move(line));
   };
   for (const auto& policy : model.policies) {
-    if (!policy.measured || policy.measured->held.empty()) continue;
-    if (chart.lines.empty()) add("full cache", "", policy.measured->full_held, Emphasis::reference);
-    add(policy.name, policy.setting, policy.measured->held, Emphasis::normal);
+    if (!policy.measured || !policy.measured->held || !policy.measured->full_held) continue;
+    if (chart.lines.empty())
+      add("full cache", "", *policy.measured->full_held, Emphasis::reference);
+    add(policy.name, policy.setting, *policy.measured->held, Emphasis::normal);
   }
   if (chart.lines.empty()) return {};
   chart.title = "KV cache held while generating";

@@ -154,7 +154,7 @@ Chart scores_chart(const LazyModel& model, const LazySettings& settings, const L
     const auto savings =
         calibrate::layer_savings(curve.shares[i], model.shape, settings.length, model.choices.keep);
     const double lazy = sum_of(curve.shares[i]);
-    Interval score;
+    Estimate score;
     while (measured != model.scores.points.end() && measured->setting <= threshold)
       score = (measured++)->score;
     kept.points.push_back({threshold, 1 / savings.kv_ratio});
@@ -182,7 +182,12 @@ LazyModel read_lazy_model(const profile::Reader& profile, const std::vector<std:
   LazyModel model;
   model.choices = choices;
   model.shape = calibrate::cache_shape(profile.header());
-  model.scores = score_curve(section, "threshold");
+  if (section.is_object())
+    model.scores =
+        score_curve(report_in<calibrate::SimLayerKvReport>(section, calibrate::method::kSimLayerKv),
+                    std::get<calibrate::SimLayerKv>(
+                        calibrate::part_of(calibrate::method::kSimLayerKv.name, section))
+                        .threshold);
   const auto kept = choices.keep.initial + choices.keep.recent;
   auto found =
       calibrate::read_masses(profile, calibrate::longer_than(profile, positions, kept), policy);

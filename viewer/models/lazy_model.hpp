@@ -11,7 +11,7 @@
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/rules.hpp"
 #include "viewer/models/chart.hpp"
-#include "viewer/models/document_numbers.hpp"
+#include "viewer/models/measured.hpp"
 
 namespace kvatlas::viewer {
 

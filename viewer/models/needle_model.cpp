@@ -22,7 +22,7 @@ std::string composition_title(const calibrate::Document& document) {
 }
 
 using MeasuredCells =
-    std::map<std::pair<double, std::int64_t>, Measured::At>;  // by depth and length
+    std::map<std::pair<double, std::int64_t>, calibrate::DepthScore>;  // by depth and length
 
 MeasuredCells cells_of(const NeedleModel::Map& map) {
   MeasuredCells cells;
@@ -42,7 +42,7 @@ NeedleModel needle_model(std::span<const calibrate::Document> documents) {
       if (found == document.sections.end() ||
           (composed && document.compose.front() != section.name))
         continue;
-      auto measured = measured_of(member_of(*found, "measured"));
+      auto measured = report_in<calibrate::MethodReport>(*found, section).measured;
       if (!measured || measured->depths.empty()) continue;
       if (model.maps.empty() && !measured->full_depths.empty())
         model.maps.push_back({"full cache", std::move(measured->full_depths)});
@@ -60,7 +60,7 @@ NeedleModel needle_model(std::span<const calibrate::Document> documents) {
 bool NeedleModel::has_digits() const {
   return std::any_of(maps.begin(), maps.end(), [](const Map& map) {
     return std::any_of(map.cells.begin(), map.cells.end(),
-                       [](const Measured::At& at) { return !std::isnan(at.digits_prefix); });
+                       [](const auto& at) { return !std::isnan(at.digits_prefix); });
   });
 }
 
@@ -95,8 +95,8 @@ Chart needle_chart(const NeedleModel& model, ShownScore score, bool difference) 
       for (const auto length : lengths) {
         const auto found = cells.find({depth, length});
         const auto other = full.find({depth, length});
-        const double shown = found == cells.end() ? kNoNumber : found->second.shown(score);
-        const double of_full = other == full.end() ? kNoNumber : other->second.shown(score);
+        const double shown = found == cells.end() ? kNoNumber : shown_of(found->second, score);
+        const double of_full = other == full.end() ? kNoNumber : shown_of(other->second, score);
         matrix.values.push_back(difference ? shown - of_full : shown);
         if (found != cells.end())
           chart.table.rows.push_back(

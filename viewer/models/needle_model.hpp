@@ -17,7 +17,7 @@ namespace kvatlas::viewer {
 struct NeedleModel {
   struct Map {
     std::string policy;
-    std::vector<Measured::At> cells;
+    std::vector<calibrate::DepthScore> cells;
   };
   std::vector<Map> maps;  // the full cache comes first
   /// Whether some prompts ask for pass keys, whose digits are counted.

@@ -78,10 +78,6 @@ std::vector<Fact> provenance_facts(const profile::Reader& profile) {
   return facts;
 }
 
-bool is_number(const json& settings, const char* member, double value) {
-  return std::abs(number_in(settings, member) - value) < 1e-9;
-}
-
 /// Share, bytes and their text.
 void set_kept(double share, const calibrate::CacheShape& shape, std::int64_t length,
               PolicyCard& card) {
@@ -271,48 +267,51 @@ void show_precision(const PrecisionModel& model, const Choices& choices,
 }
 
 /// Whether what a document measured is of the present setting.
-bool is_present(const json& settings, const Choices& choices, const OverviewModel& model,
-                std::size_t kind) {
-  const auto proximity = [&](calibrate::Proximity keep) {
-    return is_number(settings, "initial", static_cast<double>(keep.initial)) &&
-           is_number(settings, "recent", static_cast<double>(keep.recent));
-  };
-  switch (kind) {
-    case 0:
-      return is_number(settings, "threshold", choices.lazy.threshold) &&
-             proximity(choices.lazy_arrays.keep) &&
-             (text_in(settings, "granularity") == "head") == choices.lazy.per_head;
-    case 1:
-      return is_number(settings, "delta", choices.blocks.delta) &&
-             proximity(choices.blocks.proximal) &&
-             (text_in(settings, "granularity") == "head") == choices.blocks.per_query_head;
-    case 2:
-      return is_number(settings, "budget", static_cast<double>(choices.budgets.budget)) &&
-             is_number(settings, "window", static_cast<double>(choices.budget_counts.window));
-    case 3:
-      return true;  // nothing in the window changes it
-    case 5: {
-      if (!model.precision.model) return false;
-      const auto chosen = curve_point(*model.precision.model, choices.precision_point);
-      return !chosen || chosen == model.precision.model->calibrated;
-    }
-    default:
-      break;
+struct IsPresent {
+  const Choices& choices;
+  const OverviewModel& model;
+
+  bool operator()(const calibrate::SimLayerKv& known) const {
+    return is_near(known.threshold, choices.lazy.threshold) &&
+           known.keep == choices.lazy_arrays.keep && known.per_head == choices.lazy.per_head;
   }
-  if (!model.sweep.model) return false;
-  std::optional<std::size_t> chosen = sweep_view(*model.sweep.model, choices.sweep).recommended;
-  if (choices.lag_candidate >= 0) chosen = static_cast<std::size_t>(choices.lag_candidate);
-  if (!chosen || *chosen >= model.sweep.model->candidates.size()) return false;
-  const auto& candidate = model.sweep.model->candidates[*chosen];
-  return is_number(settings, "lag", static_cast<double>(candidate.lag)) &&
-         text_in(settings, "ratio") == candidate.ratio &&
-         text_in(settings, "variant") == candidate.variant;
-}
+  bool operator()(const calibrate::Pod& known) const {
+    return is_near(known.delta, choices.blocks.delta) &&
+           known.proximal == choices.blocks.proximal &&
+           known.per_query_head == choices.blocks.per_query_head;
+  }
+  bool operator()(const calibrate::DynamicKv& known) const {
+    return known.select.budget == choices.budgets.budget &&
+           known.select.window == choices.budget_counts.window;
+  }
+  bool operator()(const calibrate::HeadKv&) const {
+    return true;  // nothing in the window changes it
+  }
+  bool operator()(const calibrate::LagKv& known) const {
+    if (!model.sweep.model) return false;
+    std::optional<std::size_t> chosen = sweep_view(*model.sweep.model, choices.sweep).recommended;
+    if (choices.lag_candidate >= 0) chosen = static_cast<std::size_t>(choices.lag_candidate);
+    if (!chosen || *chosen >= model.sweep.model->candidates.size()) return false;
+    const auto& candidate = model.sweep.model->candidates[*chosen];
+    return known.lag == candidate.lag && known.ratio == candidate.ratio &&
+           calibrate::variant_word(known.variant) == candidate.variant;
+  }
+  bool operator()(const calibrate::Precision&) const {
+    if (!model.precision.model) return false;
+    const auto chosen = curve_point(*model.precision.model, choices.precision_point);
+    return !chosen || chosen == model.precision.model->calibrated;
+  }
+  bool operator()(const auto&) const { return false; }
+
+ private:
+  static bool is_near(double a, double b) { return std::abs(a - b) < 1e-9; }
+};
 
 void show_measured(const OverviewModel& model, const Choices& choices, std::size_t kind,
                    PolicyCard& card) {
   const auto& measured = model.measured[kind];
-  if (measured && is_present(model.known[kind], choices, model, kind)) {
+  const auto& known = model.known[kind];
+  if (measured && known && std::visit(IsPresent{choices, model}, *known)) {
     card.measured = measured;
     card.score = change_text(*measured);
     const std::string risk = measured_risk(*measured);
@@ -378,8 +377,10 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
       precision_model);
   for (std::size_t kind = 0; kind < model.measured.size(); ++kind) {
     const json known = section_alone_in(documents, calibrate::kMethods[kind].name);
-    model.measured[kind] = measured_of(member_of(known, "measured"));
-    model.known[kind] = member_of(known, "settings");
+    if (!known.is_object()) continue;
+    model.measured[kind] =
+        report_in<calibrate::MethodReport>(known, calibrate::kMethods[kind]).measured;
+    model.known[kind] = calibrate::part_of(calibrate::kMethods[kind].name, known);
   }
   return model;
 }

@@ -30,8 +30,8 @@ struct OverviewModel {
   OrReason<PrecisionModel> precision;
   /// What a document holds of each policy's score.
   std::array<std::optional<Measured>, calibrate::kMethods.size()> measured;
-  /// The settings that each was measured at.
-  std::array<nlohmann::json, calibrate::kMethods.size()> known;
+  /// The policy that each was measured of.
+  std::array<std::optional<calibrate::Part>, calibrate::kMethods.size()> known;
 };
 
 /// When the file was last written. When the profile was begun is not stored.

@@ -24,71 +24,39 @@ constexpr double kLeastKl = 1e-6;
 
 std::string word_of(KvFormat format) { return std::string(calibrate::facts_of(format).word); }
 
-std::optional<KvFormat> find_format(const json& word) {
-  if (!word.is_string()) return std::nullopt;
+KvFormat format_called(const std::string& word, const char* place) {
   for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f)
-    if (calibrate::kKvFormats[f].word == word.get_ref<const std::string&>())
-      return static_cast<KvFormat>(f);
-  return std::nullopt;
+    if (calibrate::kKvFormats[f].word == word) return static_cast<KvFormat>(f);
+  fail(ErrorCode::unreadable, place, ": there is no format ", quoted(word));
 }
 
 calibrate::Precision part_in(const json& section) {
   return std::get<calibrate::Precision>(calibrate::part_of(kName, section));
 }
 
-void read_sensitivity(const json& sensitivity, PrecisionModel& model) {
-  const json& words = member_of(sensitivity, "formats");
-  if (!words.is_array()) return;
-  for (const json& word : words) {
-    const auto format = find_format(word);
-    if (!format)
-      fail(ErrorCode::unreadable, "sensitivity.formats: there is no format ",
-           printable(word.dump()));
-    model.formats.push_back(*format);
-  }
-  const json& samples = member_of(sensitivity, "samples");
-  if (samples.is_number_integer()) model.samples = samples.get<std::int64_t>();
-  const json& items = member_of(sensitivity, "items");
-  if (!items.is_array()) return;
-  const auto in_model = [&](const json& layer) {
-    const auto number = layer.is_number_integer() ? layer.get<std::int64_t>() : -1;
-    return number >= 0 && number < static_cast<std::int64_t>(model.layers());
+void read_sensitivity(calibrate::PrecisionReport::Sensitivity sensitivity, PrecisionModel& model) {
+  for (const auto& word : sensitivity.formats)
+    model.formats.push_back(format_called(word, "precision.sensitivity.formats"));
+  model.samples = sensitivity.samples;
+  model.items = std::move(sensitivity.items);
+  const auto in_model = [&](std::int64_t layer) {
+    return layer >= 0 && layer < static_cast<std::int64_t>(model.layers());
   };
-  for (const json& entry : items) {
-    const json& layers = member_of(entry, "layers");
-    Item item{{},
-              member_of(entry, "keys") == true,
-              member_of(entry, "values") == true,
-              numbers_of(member_of(entry, "kl"))};
-    if (!layers.is_array() || layers.empty() || !(item.keys || item.values) ||
+  for (const Item& item : model.items)
+    if (item.layers.empty() || !(item.keys || item.values) ||
         item.kl.size() != model.formats.size() ||
-        !std::all_of(layers.begin(), layers.end(), in_model))
-      continue;  // not an entry of a search
-    item.layers = layers.get<std::vector<std::int64_t>>();
-    model.items.push_back(std::move(item));
-  }
+        !std::all_of(item.layers.begin(), item.layers.end(), in_model))
+      fail(ErrorCode::unreadable, "precision.sensitivity.items: not of this model's layers");
 }
 
-void read_curve(const json& section, PrecisionModel& model) {
-  const json& curve = member_of(section, "curve");
-  if (!curve.is_array()) return;
-  for (const json& entry : curve) {
-    PrecisionModel::Point point{
-        number_in(entry, "size"),
-        {number_in(entry, "score"), number_in(entry, "low"), number_in(entry, "high")},
-        number_in(entry, "kl"),
-        number_in(entry, "expected_kl"),
-        {}};
-    try {
-      const auto part =
-          part_in({{"settings", member_of(section, "settings")},
-                   {"result",
-                    {{"keys", member_of(entry, "keys")}, {"values", member_of(entry, "values")}}}});
-      point.formats = part.fixed.value_or(LayerFormats{});
-    } catch (const Error&) {
-      continue;  // no formats
-    }
-    if (std::isnan(point.size) || point.formats.size() != model.layers()) continue;
+void read_curve(const calibrate::PrecisionReport& report, PrecisionModel& model) {
+  for (const auto& entry : report.curve) {
+    PrecisionModel::Point point{entry.size, entry.score, entry.kl, entry.expected_kl, {}};
+    if (entry.keys.size() != model.layers() || entry.values.size() != model.layers())
+      fail(ErrorCode::unreadable, "precision.curve: formats of another number of layers");
+    for (std::size_t l = 0; l < model.layers(); ++l)
+      point.formats.push_back({format_called(entry.keys[l], "precision.curve.keys"),
+                               format_called(entry.values[l], "precision.curve.values")});
     model.curve.push_back(std::move(point));
   }
   std::stable_sort(model.curve.begin(), model.curve.end(),
@@ -184,8 +152,8 @@ std::string point_text(const PrecisionModel::Point& point) {
 }
 
 void draw_full(const PrecisionModel& model, Chart& chart) {
-  const double full = model.full.mean;
-  if (std::isnan(full)) return;
+  if (!model.full) return;
+  const double full = model.full->mean;
   if (model.tolerance > 0)
     chart.bands.push_back({"tolerance",
                            {{0, full, {}, full - model.tolerance, full},
@@ -269,20 +237,19 @@ PrecisionModel precision_model(const json& section) {
   if (!model.part.fixed || model.part.fixed->empty())
     fail(ErrorCode::usage,
          "the document has no number formats by layer; 'kvatlas calibrate precision' finds them");
-  read_sensitivity(member_of(section, "sensitivity"), model);
-  read_curve(section, model);
+  auto report = report_in<calibrate::PrecisionReport>(section, calibrate::method::kPrecision);
+  if (report.sensitivity) read_sensitivity(std::move(*report.sensitivity), model);
+  read_curve(report, model);
   if (model.items.empty() && model.curve.empty())
     fail(ErrorCode::usage,
          "the document does not say how its number formats were found; 'kvatlas calibrate "
          "precision' makes one that does");
-  model.full = interval_of(member_of(section, "full"));
-  model.tolerance = number_in(section, "tolerance");
+  model.full = report.full;
+  model.tolerance = report.tolerance;
   for (std::size_t f = 0; f < calibrate::kKvFormats.size(); ++f) {
     const auto format = static_cast<KvFormat>(f);
-    const json& uniform = member_of(section, "uniform");
-    if (auto measured = measured_of(member_of(uniform, word_of(format).c_str())))
-      if (!std::isnan(measured->kept_share))
-        model.uniform.push_back({format, std::move(*measured)});
+    if (const auto found = report.uniform.find(word_of(format)); found != report.uniform.end())
+      model.uniform.push_back({format, std::move(found->second)});
   }
   return model;
 }

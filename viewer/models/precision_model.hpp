@@ -20,25 +20,21 @@ using LayerFormats = std::vector<calibrate::KvFormats>;  // [layer]
 struct PrecisionModel {
   /// Keys, values or both of some layers, and what they cost where they alone are stored in each of
   /// the formats.
-  struct Item {
-    std::vector<std::int64_t> layers;
-    bool keys = false, values = false;
-    std::vector<double> kl;
-  };
+  using Item = calibrate::PrecisionReport::Item;
   std::vector<calibrate::KvFormat> formats;  // that were tried
   std::vector<Item> items;
   std::int64_t samples = 0;  // on which they were tried
   /// A policy that was tried as a whole.
   struct Point {
     double size = kNoNumber;  // bytes, as a share of those at 16 bits
-    Interval score;
+    Estimate score;
     double kl = kNoNumber, expected_kl = kNoNumber;
     LayerFormats formats;
   };
   std::vector<Point> curve;               // by ascending size
   calibrate::Precision part;              // as the document has it, with formats of layers
   std::optional<std::size_t> calibrated;  // the point that is this part
-  Interval full;
+  std::optional<Estimate> full;
   double tolerance = kNoNumber;
   /// One format in all layers, measured beside the calibrated policy.
   struct Uniform {

@@ -13,18 +13,18 @@ namespace {
 
 using Candidate = SweepModel::Candidate;
 
-Interval shown_score(const Candidate& candidate, ShownScore score) {
+Estimate shown_score(const Candidate& candidate, ShownScore score) {
   switch (score) {
     case ShownScore::score:
       return candidate.score;
     case ShownScore::digits_prefix:
-      return {candidate.digits_prefix};
+      return {candidate.digits_prefix, kNoNumber, kNoNumber};
     case ShownScore::digits_in_place:
-      return {candidate.digits_in_place};
+      return {candidate.digits_in_place, kNoNumber, kNoNumber};
     case ShownScore::attention:
       break;
   }
-  return {candidate.attention};
+  return {candidate.attention, kNoNumber, kNoNumber};
 }
 
 /// As calibration weighs them: what is lost of the full cache's score on the same samples, for
@@ -99,7 +99,7 @@ void draw(const SweepModel& model, const SweepSettings& settings, std::optional<
                          {"cache kept", "tokens"}};
   for (std::size_t i = 0; i < model.candidates.size(); ++i) {
     const Candidate& candidate = model.candidates[i];
-    const Interval shown = shown_score(candidate, settings.score);
+    const Estimate shown = shown_score(candidate, settings.score);
     const bool on_front = std::find(view.front.begin(), view.front.end(), i) != view.front.end();
     const double kept = static_cast<double>(
         calibrate::lag_kept_tokens(settings.length, {model.sink, candidate.lag, candidate.keep}));
@@ -194,28 +194,20 @@ Chart pattern_chart(const SweepModel& model, const Candidate& candidate, std::in
 }  // namespace
 
 SweepModel sweep_model(const nlohmann::json& section) {
-  const auto& sweep = member_of(section, "sweep");
-  if (!sweep.is_array() || sweep.empty())
+  SweepModel model;
+  auto report = report_in<calibrate::LagKvReport>(section, calibrate::method::kLagKv);
+  if (report.sweep.empty())
     fail(ErrorCode::usage,
          "the document has no sweep of LagKV; 'kvatlas calibrate lagkv' makes one");
-  SweepModel model;
-  const auto& settings = member_of(section, "settings");
-  if (member_of(settings, "sink").is_number_integer()) model.sink = whole_in(settings, "sink");
-  model.full = interval_of(member_of(section, "full"));
-  for (const auto& entry : sweep) {
-    Candidate candidate{text_in(entry, "variant"),       text_in(entry, "ratio"),
-                        whole_in(entry, "lag"),          whole_in(entry, "keep"),
-                        number_in(entry, "compression"), number_in(entry, "full")};
+  model.sink =
+      std::get<calibrate::LagKv>(calibrate::part_of(calibrate::method::kLagKv.name, section)).sink;
+  model.full = report.full;
+  model.candidates = std::move(report.sweep);
+  for (const auto& candidate : model.candidates)
     if (candidate.lag < 1 || candidate.keep < 0 || candidate.keep > candidate.lag ||
         candidate.lag > (std::int64_t{1} << 24))
-      continue;  // not an entry of a sweep
-    candidate.score = {number_in(entry, "score"), number_in(entry, "low"),
-                       number_in(entry, "high")};
-    candidate.digits_prefix = number_in(entry, "digits_prefix");
-    candidate.digits_in_place = number_in(entry, "digits_in_place");
-    candidate.attention = number_in(entry, "attention");
-    model.candidates.push_back(std::move(candidate));
-  }
+      fail(ErrorCode::unreadable, "lagkv.sweep keeps ", candidate.keep, " tokens of ",
+           candidate.lag);
   return model;
 }
 
@@ -253,19 +245,19 @@ SweepView sweep_view(const SweepModel& model, const SweepSettings& asked,
   chart.x = settings.against_kept ? Axis{"tokens kept of a partition", "tokens"}
                                   : Axis{"compression", "share", {}, {{0, 1}}};
   chart.y = {score_word(settings.score), "", {}, {{0, 1}}};
-  if (settings.score == ShownScore::score && !std::isnan(model.full.mean)) {
+  if (settings.score == ShownScore::score && model.full) {
     std::int64_t most = 1;
     for (const auto& candidate : model.candidates) most = std::max(most, candidate.keep);
     const double end = settings.against_kept ? static_cast<double>(most) : 1;
     chart.bands.push_back({"",
-                           {{0, model.full.mean, {}, model.full.low, model.full.high},
-                            {end, model.full.mean, {}, model.full.low, model.full.high}},
+                           {{0, model.full->mean, {}, model.full->low, model.full->high},
+                            {end, model.full->mean, {}, model.full->low, model.full->high}},
                            static_cast<int>(chart.lines.size())});
     chart.lines.push_back({"full cache, and its 95 % interval",
-                           {{0, model.full.mean}, {end, model.full.mean}},
+                           {{0, model.full->mean}, {end, model.full->mean}},
                            Emphasis::reference});
     chart.marks.push_back(
-        {"at least", settings.least_share * model.full.mean, false, Handle::least_score});
+        {"at least", settings.least_share * model.full->mean, false, Handle::least_score});
   }
   if (!settings.against_kept)
     chart.marks.push_back(

@@ -17,17 +17,10 @@
 namespace kvatlas::viewer {
 
 struct SweepModel {
-  struct Candidate {
-    std::string variant, ratio;  // "lag", "local" or "l2"; "1/4"
-    std::int64_t lag = 0, keep = 0;
-    double compression = kNoNumber, full = kNoNumber;
-    Interval score = {};
-    double digits_prefix = kNoNumber, digits_in_place = kNoNumber, attention = kNoNumber;
-    bool own() const { return variant == "lag"; }
-  };
+  using Candidate = calibrate::LagKvReport::Candidate;
   std::int64_t sink = calibrate::LagKv{}.sink;
   std::vector<Candidate> candidates;  // in the order of the document
-  Interval full;
+  std::optional<Estimate> full;
 };
 /// `section` is the section "lagkv" of a document. Error(usage) if it has no sweep.
 SweepModel sweep_model(const nlohmann::json& section);

@@ -137,15 +137,5 @@ TEST(OwnWindows, AreNoneIfNoLayerHasOne) {
   EXPECT_THAT(own_windows({0, 1}), ElementsAre(0, 1));
 }
 
-TEST(LazyReport, CountsTheLayersOfTheControlExperiment) {
-  SampleMasses masses;
-  // Of four layers one and two are lazy, so that as many others stand against them: 1.5.
-  for (const Masses& of_sample : {Masses{{0.9}, {0.1}, {0.2}, {0.3}}, {{0.9}, {0.9}, {0.2}, {0.3}}})
-    masses.add(of_sample);
-  const auto report = lazy_report({masses, {}, {4, 1, 8}, {}}, 0.5, {}, {});
-  EXPECT_EQ(report["opposite"]["layers"], 1.5);
-  EXPECT_TRUE(report["savings"].is_array());
-}
-
 }  // namespace
 }  // namespace kvatlas::calibrate

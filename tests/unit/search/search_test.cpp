@@ -165,9 +165,10 @@ TEST_F(SearchOf, FindsThePolicyThatFitsAndKeepsTheScore) {
   const Tried& chosen = result.tried[result.chosen];
   const Candidate& policy = list.all[chosen.candidate];
   EXPECT_LE(policy.bytes, request.most_bytes);
-  EXPECT_EQ(chosen.measured.at("loss").at("mean"), 0);
-  EXPECT_EQ(chosen.measured.at("held_out"), true);
-  EXPECT_EQ(chosen.measured.at("samples"), split_.held_out.size());
+  ASSERT_TRUE(chosen.measured);
+  EXPECT_EQ(chosen.measured->loss.mean, 0);
+  EXPECT_TRUE(chosen.measured->held_out);
+  EXPECT_EQ(chosen.measured->samples, std::ssize(split_.held_out));
   // Its cost: fewer trials than every policy on every sample.
   std::size_t counted = result.final_trials;
   for (const auto& stage : result.stages) counted += stage.trials;
@@ -321,7 +322,7 @@ TEST_F(SearchOf, ALossThatUnseenSamplesDoNotShowIsSaid) {
   request.most_bytes = full_bytes_;
   const SearchResult result = run(list, request, unlucky);
   EXPECT_FALSE(result.met);
-  EXPECT_EQ(result.tried[result.chosen].measured.at("loss").at("mean"), 0);
+  EXPECT_EQ(result.tried[result.chosen].measured.value().loss.mean, 0);
   const auto lines = advice(result, list, request);
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines[0], HasSubstr("which loses 50.0"));

@@ -104,16 +104,16 @@ TEST(MeasuredRisk, GoesByTheInterval) {
   Measured measured;
   measured.samples = 100;
   EXPECT_EQ(measured_risk(measured), "");
-  measured.change = {-5, -9, -1};
+  measured.loss = {0.05, 0.01, 0.09};
   EXPECT_THAT(measured_risk(measured), StartsWith("It costs score"));
-  measured.change = {-5, -9, 1};
+  measured.loss = {0.05, -0.01, 0.09};
   EXPECT_THAT(measured_risk(measured), StartsWith("It may cost score"));
-  measured.change = {0, -2, 2};
+  measured.loss = {0, -0.02, 0.02};
   EXPECT_EQ(measured_risk(measured), "");
   measured.samples = 1;
   EXPECT_THAT(measured_risk(measured), StartsWith("The score was measured on 1 sample alone"));
   measured.samples = 50;
-  measured.change = {0, -7.28, 7.28};
+  measured.loss = {0, -0.0728, 0.0728};
   EXPECT_EQ(
       measured_risk(measured),
       "The score was measured on 50 samples alone: losses of up to 7.3 points would not show.");

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/front_document.hpp"
+#include "tests/support/measured.hpp"
 #include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing_support::measured_json;
 
 json estimate(double mean) { return {{"mean", mean}, {"low", mean - 0.1}, {"high", mean + 0.1}}; }
 
@@ -44,15 +46,18 @@ calibrate::Document document() {
         {"loss", estimate(0.1)},
         {"kl", estimate(0.2)},
         {"kept_share", 0.8},
-        {"tasks",
-         {{"needle", {{"score", estimate(1)}}}, {"passkey", {{"score", estimate(0.7)}}}}}}},
-      {"opposite", {{"measured", {{"score", estimate(0.3)}, {"kept_share", 0.8}}}}}};
+        {"tasks", {{"needle", measured_json(1, 0.8)}, {"passkey", measured_json(0.7, 0.8)}}}}},
+      {"opposite", {{"measured", measured_json(0.3, 0.8)}}}};
   out.sections["pod"] = {{"settings", {{"delta", 0.4}}},
                          {"result", {{"lowest", {{0, 0, 2, 2}, {0, 1, 2, 2}}}}},
                          {"curve", {curve_point("delta", 0.4, 0.2)}},
-                         {"sweep", {{{"delta", 0.4}, {"savings", {{{"saved", 0.3}}}}}}}};
+                         {"sweep",
+                          {{{"delta", 0.4},
+                            {"blocks", 4},
+                            {"keys_dropped", 0.6},
+                            {"savings", {{{"length", 1000}, {"saved", 0.3}}}}}}}};
   out.sections["lagkv"] = {{"settings", {{"lag", 64}, {"ratio", "1/4"}}},
-                           {"measured", {{"score", estimate(0.7)}, {"kept_share", 0.35}}},
+                           {"measured", measured_json(0.7, 0.35)},
                            {"sweep",
                             {{{"variant", "lag"},
                               {"lag", 64},
@@ -102,8 +107,8 @@ TEST(ComparisonModel, PoliciesAndControlsBesideEachOther) {
   // Scores of different prompts say so, at each point and for all.
   EXPECT_EQ(view.pareto.points[0].points[0].label, "SimLayerKV, threshold 0.9, on 8 prompts");
   EXPECT_THAT(view.pareto.notes.back(),
-              HasSubstr("small differences say nothing: 1 of 8 prompts; 2 of prompts that are not "
-                        "known; 6 of the samples of the choice"));
+              HasSubstr("small differences say nothing: 3 of 8 prompts; 6 of the "
+                        "samples of the choice"));
   // Series and points are those of the chart.
   ASSERT_EQ(view.series.size(), view.pareto.points.size());
   for (std::size_t s = 0; s < view.series.size(); ++s) {
@@ -135,12 +140,10 @@ TEST(ComparisonModel, ScoresAgainstWhatIsRead) {
   EXPECT_TRUE(comparison_view(comparison_model({&doc, 1}), {1000, {}, {}, CostAxis::read})
                   .pareto.points.empty());
   const auto entry = [](const char* policy, double score, double kept, double read) {
-    return json{{"policy", policy},
-                {"measured",
-                 {{"score", estimate(score)},
-                  {"kept_share", kept},
-                  {"read_bytes_per_token", 64 * read},
-                  {"full_read_bytes_per_token", 64}}}};
+    json measured = measured_json(score, kept);
+    measured["read_bytes_per_token"] = 64 * read;
+    measured["full_read_bytes_per_token"] = 64;
+    return json{{"policy", policy}, {"measured", measured}};
   };
   doc.compared = {entry("quest:budget=64", 0.8, 1, 0.1),
                   entry("streaming:recent=64", 0.5, 0.2, 0.2),
@@ -160,16 +163,12 @@ TEST(ComparisonModel, ScoresAgainstWhatIsRead) {
 
 TEST(ComparisonModel, PoliciesThatWereTriedBesideIt) {
   auto doc = document();
-  const auto measured = [](double score, double kept) {
-    return json{{"score", estimate(score)}, {"kept_share", kept}, {"kl", estimate(0.1)}};
-  };
   doc.compared = {
-      {{"policy", "adakv:budget=64,safeguard=0.5+kv4"}, {"measured", measured(0.8, 0.2)}},
-      {{"policy", "streaming:recent=32"}, {"measured", measured(0.1, 0.1)}},
+      {{"policy", "adakv:budget=64,safeguard=0.5+kv4"}, {"measured", measured_json(0.8, 0.2)}},
+      {{"policy", "streaming:recent=32"}, {"measured", measured_json(0.1, 0.1)}},
       {{"policy", "simlayerkv:threshold=0.9+tova"},
        {"runtime", "kvpress"},
-       {"measured", measured(0.6, 0.3)}},
-      {{"policy", "tova"}, {"measured", json::object()}}};
+       {"measured", measured_json(0.6, 0.3)}}};
   const auto model = comparison_model({&doc, 1});
   ASSERT_EQ(model.policies.size(), 6u);
   const auto& ada = model.policies[3];
@@ -240,7 +239,7 @@ TEST(ComparisonModel, NumberFormats) {
 
 TEST(ComparisonModel, TheFrontOfASearch) {
   auto doc = testing_support::front_document({"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8});
-  doc.sections["simlayerkv"]["measured"] = {{"score", estimate(0.9)}, {"kept_share", 0.6}};
+  doc.sections["simlayerkv"]["measured"] = measured_json(0.9, 0.6);
   const auto model = comparison_model({&doc, 1});
   ASSERT_EQ(model.searched.size(), 3u);
   EXPECT_EQ(model.searched[1].method, "SimLayerKV + DynamicKV");
@@ -277,18 +276,31 @@ TEST(ComparisonModel, TheFrontOfASearch) {
   EXPECT_EQ(with_policy(chosen, model.policies[0]).front.document, nullptr);
 }
 
-TEST(ComparisonModel, AFrontOfOtherKindIsPassedOver) {
-  auto doc = testing_support::front_document({"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8});
-  doc.pareto[0] = json::object();
-  doc.pareto[1]["kept_share"] = "little";
-  doc.pareto[2]["family"] = "+x+";
-  doc.pareto[2]["kv_bits"] = 1e300;
-  doc.search = {{"full_score", "x"}};
-  const auto model = comparison_model({&doc, 1});
-  ASSERT_EQ(model.searched.size(), 1u);
-  EXPECT_EQ(model.searched[0].method, "x");
-  EXPECT_TRUE(std::isnan(model.most_share));
-  EXPECT_NO_THROW(comparison_view(model, {1000, 0.5}));
+TEST(ComparisonModel, AFigureThatIsMissingOrNoNumberIsNamed) {
+  const auto doc =
+      testing_support::front_document({"Tiny", "llama", "0123456789abcdef", 4, 4, 2, 8});
+  const auto refused = [&](const char* place, const json& value) {
+    auto odd = doc;
+    json all = {{"pareto", odd.pareto}, {"search", odd.search}, {"sections", odd.sections}};
+    if (value.is_discarded())
+      all = all.patch({{{"op", "remove"}, {"path", place}}});
+    else
+      all[json::json_pointer(place)] = value;
+    odd.pareto = all["pareto"];
+    odd.search = all["search"];
+    odd.sections = all["sections"];
+    return refusal([&] { comparison_model({&odd, 1}); });
+  };
+  const json gone(json::value_t::discarded);
+  EXPECT_EQ(refused("/pareto/1/kept_share", "little"),
+            "pareto.1.kept_share is \"little\", expected a number or null");
+  EXPECT_EQ(refused("/pareto/0/bytes", gone), "pareto.0.bytes is missing");
+  EXPECT_EQ(refused("/search/full_score", gone), "search.full_score is missing");
+  json measured = measured_json(0.9, 0.6);
+  measured.erase("loss");
+  EXPECT_EQ(refused("/sections/simlayerkv/measured", measured),
+            "simlayerkv.measured.loss is missing");
+  EXPECT_EQ(refused("/sections/simlayerkv/measured", 7), "simlayerkv.measured is no object");
 }
 
 TEST(ComparisonModel, ACompositionIsOnePolicy) {
@@ -296,7 +308,7 @@ TEST(ComparisonModel, ACompositionIsOnePolicy) {
   doc.compose = {"lagkv", "simlayerkv"};
   doc.sections.erase("pod");
   for (const char* section : {"simlayerkv", "lagkv"})
-    doc.sections[section]["measured"] = {{"score", estimate(0.7)}, {"kept_share", 0.35}};
+    doc.sections[section]["measured"] = measured_json(0.7, 0.35);
   const auto model = comparison_model({&doc, 1});
   int whole = 0;
   for (const auto& policy : model.policies) whole += policy.name == "LagKV + SimLayerKV" ? 1 : 0;
@@ -305,25 +317,22 @@ TEST(ComparisonModel, ACompositionIsOnePolicy) {
 
 TEST(ComparisonModel, SaysWhatIsMissing) {
   EXPECT_THAT(refusal([] { comparison_model({}); }), HasSubstr("kvatlas calibrate --model"));
-  // Foreign numbers are passed over.
+  // No sweep is no sweep; another thing in its place is named.
   calibrate::Document odd = document();
-  odd.sections["simlayerkv"]["curve"] = "none";
-  odd.sections["lagkv"]["sweep"] = json::array();
-  odd.sections["pod"]["result"]["lowest"] = {1, "x", json::array()};
+  odd.sections["lagkv"].erase("sweep");
   EXPECT_NO_THROW(comparison_view(comparison_model({&odd, 1}), {1000, 0.5}));
+  odd.sections["simlayerkv"]["curve"] = "none";
+  EXPECT_EQ(refusal([&] { comparison_model({&odd, 1}); }), "simlayerkv.curve is no list");
 }
 
 TEST(ComparisonModel, MemoryOverGeneratedTokensIsALineAPolicy) {
   auto doc = document();
   EXPECT_TRUE(comparison_view(comparison_model({&doc, 1}), {1000, {}}).memory.lines.empty());
   const double mib = 1024.0 * 1024.0;
-  doc.compared.push_back(
-      {{"policy", "decoding:budget=64"},
-       {"measured",
-        {{"score", estimate(0.5)},
-         {"kept_share", 0.5},
-         {"held_over_tokens", {{"tokens", {1, 2, 3}}, {"bytes", {mib, 2 * mib, mib}}}},
-         {"full_held_over_tokens", {{"tokens", {1, 3}}, {"bytes", {4 * mib, 6 * mib}}}}}}});
+  json measured = measured_json(0.5, 0.5);
+  measured["held_over_tokens"] = {{"tokens", {1, 2, 3}}, {"bytes", {mib, 2 * mib, mib}}};
+  measured["full_held_over_tokens"] = {{"tokens", {1, 3}}, {"bytes", {4 * mib, 6 * mib}}};
+  doc.compared.push_back({{"policy", "decoding:budget=64"}, {"measured", measured}});
   const Chart chart = comparison_view(comparison_model({&doc, 1}), {1000, {}}).memory;
   ASSERT_EQ(chart.lines.size(), 2u);
   EXPECT_EQ(chart.lines[0].label, "full cache");

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/measured.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 
 namespace kvatlas::viewer {
@@ -20,10 +21,11 @@ json cell(int length, double depth, double score) {
 
 calibrate::Document document() {
   calibrate::Document out;
-  out.sections["lagkv"]["measured"] = {
-      {"score", {{"mean", 0.5}}},
-      {"by_length_and_depth", {cell(512, 0, 1), cell(1024, 0.5, 0.25), cell(512, 0.5, 0.5)}},
-      {"full_by_length_and_depth", {cell(512, 0, 1), cell(1024, 0.5, 0.75), cell(512, 0.5, 1)}}};
+  json& measured = out.sections["lagkv"]["measured"];
+  measured = testing_support::measured_json(0.5, 0.6);
+  measured["by_length_and_depth"] = {cell(512, 0, 1), cell(1024, 0.5, 0.25), cell(512, 0.5, 0.5)};
+  measured["full_by_length_and_depth"] = {cell(512, 0, 1), cell(1024, 0.5, 0.75),
+                                          cell(512, 0.5, 1)};
   return out;
 }
 

@@ -132,31 +132,28 @@ TEST(PrecisionModel, AdviceNamesTheCostliestLayerAndTheSumThatFailed) {
   EXPECT_THAT(precision_advice(model, 0).risk, HasSubstr("2.5000, where their sum is 1.1000"));
 }
 
-TEST(PrecisionModel, WhatIsNoEntryIsLeftOut) {
-  json section = precision_section();
-  json& items = section["sensitivity"]["items"];
-  items.push_back(7);
-  items.push_back({{"layers", {4}}, {"keys", true}, {"values", false}, {"kl", {0, 0}}});
-  items.push_back({{"layers", {-1}}, {"keys", true}, {"values", false}, {"kl", {0, 0}}});
-  items.push_back({{"layers", {0.5}}, {"keys", true}, {"values", false}, {"kl", {0, 0}}});
-  items.push_back({{"layers", json::array()}, {"keys", true}, {"values", false}, {"kl", {0, 0}}});
-  items.push_back({{"layers", {0}}, {"keys", true}, {"values", false}, {"kl", {0}}});
-  items.push_back({{"layers", {0}}, {"keys", 1}, {"values", nullptr}, {"kl", {0, 0}}});
-  json& curve = section["curve"];
-  curve.push_back("no point");
-  curve.push_back({{"size", 0.5}, {"keys", {"q8_0"}}, {"values", {"q8_0"}}});
-  curve.push_back({{"size", 0.5}, {"keys", 3}, {"values", {"?", "?", "?", "?"}}});
-  json nameless = curve[0];
-  nameless["size"] = "half";
-  curve.push_back(nameless);
-  section["uniform"]["q5"] = {{"score", {{"mean", 1}}}};
-  section["uniform"]["q8_0"] = 3;
-  const PrecisionModel model = precision_model(section);
-  EXPECT_EQ(model.items.size(), 8u);
-  EXPECT_EQ(model.curve.size(), 3u);
-  EXPECT_EQ(model.uniform.size(), 1u);
+TEST(PrecisionModel, WhatIsNoEntryIsNamed) {
+  const auto refused = [](const char* place, const json& value) {
+    json section = precision_section();
+    section[json::json_pointer(place)] = value;
+    return error_of([&] { precision_model(section); });
+  };
+  const auto item = [](const json& layers, const json& kl) {
+    return json{{"layers", layers}, {"keys", true}, {"values", false}, {"kl", kl}};
+  };
+  EXPECT_EQ(refused("/sensitivity/items/0", 7), "precision.sensitivity.items.0 is no object");
+  for (const json& odd :
+       {item({4}, {0, 0}), item({-1}, {0, 0}), item(json::array(), {0, 0}), item({0}, {0})})
+    EXPECT_THAT(refused("/sensitivity/items/0", odd), HasSubstr("not of this model's layers"));
+  EXPECT_THAT(refused("/sensitivity/items/0", item({0.5}, {0, 0})), HasSubstr("a whole number"));
+  EXPECT_EQ(refused("/curve/0", "no point"), "precision.curve.0 is no object");
+  EXPECT_THAT(refused("/curve/0/keys", {"q8_0"}), HasSubstr("another number of layers"));
+  EXPECT_THAT(refused("/curve/0/keys", {"?", "?", "?", "?"}), HasSubstr("no format '?'"));
+  EXPECT_THAT(refused("/curve/0/size", "half"), HasSubstr("precision.curve.0.size is \"half\""));
+  EXPECT_EQ(refused("/uniform/q8_0", 3), "precision.uniform.q8_0 is no object");
   // A divergence that is missing is a gap.
-  section["sensitivity"]["items"][0]["kl"] = {nullptr, "1"};
+  json section = precision_section();
+  section["sensitivity"]["items"][0]["kl"] = {nullptr, nullptr};
   const Chart gap = precision_view(precision_model(section), {}).strip;
   EXPECT_TRUE(std::isnan(gap.matrices.front().at(0, 0)));
   EXPECT_TRUE(std::isnan(gap.matrices.front().at(1, 0)));
@@ -165,11 +162,11 @@ TEST(PrecisionModel, WhatIsNoEntryIsLeftOut) {
 
 TEST(PrecisionModel, OneHalfAlone) {
   json section = precision_section();
-  section["sensitivity"] = "none";
+  section.erase("sensitivity");
   EXPECT_FALSE(has_content(precision_view(precision_model(section), {}).strip));
   section = precision_section();
-  section["curve"] = 3;
-  section["uniform"] = json::array();
+  section.erase("curve");
+  section.erase("uniform");
   EXPECT_FALSE(has_content(precision_view(precision_model(section), {}).curve));
 }
 

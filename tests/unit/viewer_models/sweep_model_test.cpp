@@ -46,8 +46,7 @@ SweepModel small_sweep() {
       {"variant": "lag", "lag": 64, "ratio": "1/4", "keep": 16, "compression": 0.6, "score": 0.86, "full": 0.9},
       {"variant": "lag", "lag": 128, "ratio": "1/2", "keep": 64, "compression": 0.3, "score": 0.7, "full": 0.9},
       {"variant": "lag", "lag": 128, "ratio": "1/8", "keep": 16, "compression": 0.8, "score": 0.5, "full": 0.9},
-      {"variant": "local", "lag": 64, "ratio": "1/8", "keep": 8, "compression": 0.7, "score": 0.9, "full": 0.9},
-      {"variant": "lag", "lag": 0}, 7]})"));
+      {"variant": "local", "lag": 64, "ratio": "1/8", "keep": 8, "compression": 0.7, "score": 0.9, "full": 0.9}]})"));
 }
 
 TEST(SweepModel, DominatedPointsFadeAndOthersStandApart) {
