@@ -11,12 +11,12 @@
 #include "calibrate/policy/method.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/draw/text_flow.hpp"
-#include "viewer/models/choices_document.hpp"
-#include "viewer/models/comparison_model.hpp"
+#include "viewer/methods/choices_document.hpp"
+#include "viewer/methods/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
 #include "viewer/models/needle_model.hpp"
-#include "viewer/models/overview_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 
 namespace kvatlas::viewer {
 

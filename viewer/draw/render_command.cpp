@@ -16,6 +16,7 @@
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/draw/pictures.hpp"
+#include "viewer/methods/choices_document.hpp"
 
 namespace kvatlas::viewer {
 

@@ -12,7 +12,7 @@
 #include "base/text_count.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
-#include "viewer/models/overview_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 
 namespace kvatlas::viewer {
 
@@ -150,8 +150,8 @@ struct Charts {
 
 /// Which share of each layer is lazy at every row of the table of thresholds.
 std::string lazy_layers(const OverviewModel& model, const PictureRequest& request) {
-  if (!model.methods.lazy.model) return "";
-  const LazyCurve curve = lazy_curve(*model.methods.lazy.model, request.choices.lazy);
+  if (!model.evidence.lazy.model) return "";
+  const LazyCurve curve = lazy_curve(*model.evidence.lazy.model, request.choices.lazy);
   return data_element("class=\"layers\"", curve.shares);
 }
 

@@ -13,6 +13,7 @@
 #include "viewer/draw/commands.hpp"
 #include "viewer/draw/headless.hpp"
 #include "viewer/draw/report.hpp"
+#include "viewer/methods/choices_document.hpp"
 
 namespace kvatlas::viewer {
 

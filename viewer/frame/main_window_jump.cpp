@@ -8,7 +8,7 @@
 #include "viewer/models/fuzzy.hpp"
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
-#include "viewer/models/method_models.hpp"
+#include "viewer/methods/method_row.hpp"
 
 namespace kvatlas::viewer {
 
@@ -21,8 +21,8 @@ JumpContext MainWindow::jump_context() const {
   for (const auto& entry : entries_)
     context.screens.push_back(
         {entry.id, QCoreApplication::translate("Screens", entry.title).toStdString()});
-  for (std::size_t i = 0; i < kMethodScreens.size(); ++i)
-    context.policies.push_back({calibrate::kMethods[i].name, kMethodScreens[i]});
+  for (const MethodRow& row : method_rows())
+    context.policies.push_back({row.method->name, row.screen});
   const auto* profile = session_.profile();
   if (!profile) return context;
   const auto& selection = session_.selection().current();

@@ -22,7 +22,7 @@
 #include "base/error.hpp"
 #include "base/whole_file.hpp"
 #include "viewer/frame/dialog_parts.hpp"
-#include "viewer/models/choices_document.hpp"
+#include "viewer/methods/choices_document.hpp"
 #include "viewer/models/text_diff.hpp"
 
 namespace kvatlas::viewer {

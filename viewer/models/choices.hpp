@@ -38,14 +38,9 @@ struct Choices {
   Front front;
 };
 
-/// The settings of the documents, moved to the nearest that the profile has statistics for.
-Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
-                        std::span<const calibrate::Document> documents);
 /// Sets the prompt length of all methods at once.
-void set_length(Choices& choices, std::int64_t length);
-/// Takes each method's settings from the first document that has the method; methods in no document
-/// keep theirs.
-void take_settings(Choices& choices, const profile::Header& header,
-                   std::span<const calibrate::Document> documents);
+inline void set_length(Choices& choices, std::int64_t length) {
+  choices.length = choices.lazy.length = choices.blocks.length = choices.sweep.length = length;
+}
 
 }  // namespace kvatlas::viewer

@@ -2,7 +2,6 @@
 // The models of the methods that a profile is evidence for, or the reasons why there are none.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "calibrate/policy/method.hpp"
 #include "viewer/models/choices.hpp"
 
 namespace kvatlas::viewer {
@@ -37,11 +35,6 @@ auto try_read(Read read) -> OrReason<decltype(read())> {
   }
 }
 
-/// The screen on which each of calibrate::kMethods is set, in their order.
-inline constexpr auto kMethodScreens =
-    std::to_array<const char*>({"lazy", "blocks", "budgets", "budgets", "sweep", "precision"});
-static_assert(kMethodScreens.size() == calibrate::kMethods.size());
-
 struct MethodModels {
   OrReason<LazyModel> lazy;
   OrReason<BlocksModel> blocks;
@@ -51,5 +44,13 @@ struct MethodModels {
 MethodModels read_method_models(const profile::Reader& profile,
                                 const std::vector<std::size_t>& positions, const Choices& choices,
                                 std::span<const calibrate::Document> documents);
+
+/// The section of this name in the first document that has it, or null.
+const nlohmann::json& section_in(std::span<const calibrate::Document> documents,
+                                 const std::string& name);
+/// The same, but without "measured" if the document is a composition: then the score is that of all
+/// its sections together.
+nlohmann::json section_alone_in(std::span<const calibrate::Document> documents,
+                                const std::string& name);
 
 }  // namespace kvatlas::viewer

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/models/comparison_model.hpp"
+#include "viewer/methods/comparison_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/screens/live_screen.hpp"
 

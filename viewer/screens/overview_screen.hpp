@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "viewer/models/overview_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 #include "viewer/screens/live_screen.hpp"
 
 class QGridLayout;

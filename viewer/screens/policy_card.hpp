@@ -6,7 +6,7 @@
 #include <QFrame>
 #include <vector>
 
-#include "viewer/models/overview_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 
 class QFormLayout;
 class QLabel;

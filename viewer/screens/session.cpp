@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/str.hpp"
 #include "calibrate/rules/policy_reports.hpp"
+#include "viewer/methods/choices_document.hpp"
 
 namespace kvatlas::viewer {
 

@@ -58,16 +58,20 @@ const std::vector<Folder> kFolders = {
     {"viewer/models",
      {"analyzer/profile", "calibrate/policy", "calibrate/runtimes", "calibrate/rules",
       "calibrate/report", "viewer/maps"}},
+    {"viewer/methods",
+     {"analyzer/profile", "calibrate/policy", "calibrate/rules", "calibrate/report", "viewer/maps",
+      "viewer/models"}},
     {"viewer/threads", {}},
     {"viewer/draw",
      {"analyzer/profile", "calibrate/policy", "calibrate/rules", "calibrate/report", "viewer/maps",
-      "viewer/models"}},
+      "viewer/models", "viewer/methods"}},
     {"viewer/screens",
      {"analyzer/profile", "calibrate/policy", "calibrate/rules", "viewer/maps", "viewer/models",
-      "viewer/threads", "viewer/draw"}},
+      "viewer/methods", "viewer/threads", "viewer/draw"}},
     {"viewer/frame",
      {"analyzer/profile", "calibrate/policy", "calibrate/runtimes", "calibrate/rules", "export",
-      "viewer/maps", "viewer/models", "viewer/threads", "viewer/draw", "viewer/screens"}},
+      "viewer/maps", "viewer/models", "viewer/methods", "viewer/threads", "viewer/draw",
+      "viewer/screens"}},
 };
 
 // Headers of others that take long to compile or bring a library along: the folders that may

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/choices_document.hpp"
+#include "viewer/methods/choices_document.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/comparison_model.hpp"
+#include "viewer/methods/comparison_model.hpp"
 
 #include <cmath>
 

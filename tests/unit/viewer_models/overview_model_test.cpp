@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "viewer/models/overview_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include "base/str.hpp"
 #include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
-#include "viewer/models/choices_document.hpp"
+#include "viewer/methods/choices_document.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {

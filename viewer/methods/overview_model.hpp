@@ -20,18 +20,26 @@ struct Fact {
   std::string name, value;
 };
 
+/// What the cards of all methods are made of.
+struct Evidence : MethodModels {
+  calibrate::CacheShape shape;
+  OrReason<calibrate::HeadKv> head_budgets;
+  OrReason<SweepModel> sweep;
+  OrReason<PrecisionModel> precision;
+};
+
+/// What a document holds of a policy's score, and the policy that it was measured of.
+struct MeasuredPart {
+  std::optional<Measured> measured;
+  calibrate::Part part;
+};
+
 struct OverviewModel {
   std::vector<Fact> facts;       // about the model
   std::vector<Fact> provenance;  // about the profile
   calibrate::CacheShape shape;
-  MethodModels methods;
-  OrReason<calibrate::HeadKv> head_budgets;
-  OrReason<SweepModel> sweep;
-  OrReason<PrecisionModel> precision;
-  /// What a document holds of each policy's score.
-  std::array<std::optional<Measured>, calibrate::kMethods.size()> measured;
-  /// The policy that each was measured of.
-  std::array<std::optional<calibrate::Part>, calibrate::kMethods.size()> known;
+  Evidence evidence;
+  std::vector<MeasuredPart> known;  // of each row of method_rows()
 };
 
 /// When the file was last written. When the profile was begun is not stored.

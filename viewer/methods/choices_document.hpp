@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choices made in the window as a policy document, to be saved and exported.
+// The choices made in the window as a policy document, to be saved and exported, and the way back.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,12 @@ calibrate::Document choices_document(const profile::Reader& profile,
 std::vector<std::string> possible_sections(const profile::Reader& profile,
                                            std::span<const calibrate::Document> documents);
 
-/// The section of this name in the first document that has it, or null.
-const nlohmann::json& section_in(std::span<const calibrate::Document> documents,
-                                 const std::string& name);
-/// The same, but without "measured" if the document is a composition: then the score is that of all
-/// its sections together.
-nlohmann::json section_alone_in(std::span<const calibrate::Document> documents,
-                                const std::string& name);
+/// The settings of the documents, moved to the nearest that the profile has statistics for.
+Choices initial_choices(const profile::Header& header, const std::vector<profile::Sample>& samples,
+                        std::span<const calibrate::Document> documents);
+/// Takes each method's settings from the first document that has the method; methods in no document
+/// keep theirs.
+void take_settings(Choices& choices, const profile::Header& header,
+                   std::span<const calibrate::Document> documents);
 
 }  // namespace kvatlas::viewer

@@ -9,7 +9,7 @@
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/rules/rules.hpp"
-#include "viewer/models/comparison_model.hpp"
+#include "viewer/methods/comparison_model.hpp"
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
