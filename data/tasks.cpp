@@ -239,6 +239,8 @@ const TaskInfo& task_info(std::string_view task) {
 
 std::int64_t turns_of(std::string_view task) { return turns_of(parse_task(task)); }
 
+bool is_generated(std::int64_t seed, std::string_view task) { return seed >= 0 && is_task(task); }
+
 bool is_task(std::string_view task) {
   const auto name = task.substr(0, task.find(':'));
   return std::any_of(tasks().begin(), tasks().end(),

@@ -58,6 +58,8 @@ std::int64_t turns_of(std::string_view task);
 
 /// Whether a prompt's task is one of tasks(), with options or without.
 bool is_task(std::string_view task);
+/// Whether a seed makes the prompt again: those of files have a task or a seed at most.
+bool is_generated(std::int64_t seed, std::string_view task);
 
 /// How many tokens to generate for the answer of a task, given with its options, or of a LongBench
 /// dataset. 0: it has none.

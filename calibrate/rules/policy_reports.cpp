@@ -74,7 +74,7 @@ Provenance provenance_of(const profile::Reader& profile,
     const auto& sample = profile.samples()[position];
     lengths.insert(sample.n_tokens);
     if (!sample.task.empty()) tasks.insert(sample.task);
-    if (sample.seed >= 0 && data::is_task(sample.task)) {
+    if (data::is_generated(sample.seed, sample.task)) {
       auto& [least, most] =
           out.seeds.try_emplace(sample.task, std::array{sample.seed, sample.seed}).first->second;
       least = std::min(least, sample.seed);

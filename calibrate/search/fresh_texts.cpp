@@ -12,7 +12,7 @@ namespace kvatlas::calibrate {
 namespace {
 
 bool is_generated(const Question& question) {
-  return question.prompt.seed >= 0 && data::is_task(question.prompt.task);
+  return data::is_generated(question.prompt.seed, question.prompt.task);
 }
 
 }  // namespace
