@@ -9,6 +9,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace dynamickv_method {
 namespace {
 
 using calibrate::Document;
@@ -105,8 +106,10 @@ void strip(const calibrate::Part& part, const json&, std::size_t, ComparisonMode
 }
 
 }  // namespace
+}  // namespace dynamickv_method
 
 MethodRow dynamickv_row() {
+  using namespace dynamickv_method;
   return {&kMethod, "budgets", nullptr,      show,   is_present, can_be_saved,
           section,  take,      add_searched, choose, strip};
 }

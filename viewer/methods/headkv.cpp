@@ -10,6 +10,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace headkv_method {
 namespace {
 
 using calibrate::Document;
@@ -91,8 +92,10 @@ void strip(const calibrate::Part& part, const json&, std::size_t, ComparisonMode
 }
 
 }  // namespace
+}  // namespace headkv_method
 
 MethodRow headkv_row() {
+  using namespace headkv_method;
   return {&kMethod, "budgets", read,         show,   is_present, can_be_saved,
           section,  take,      add_searched, choose, strip};
 }

@@ -9,6 +9,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace lagkv_method {
 namespace {
 
 using calibrate::Document;
@@ -114,8 +115,10 @@ void choose(const ComparedPolicy& policy, Choices& choices) {
 }
 
 }  // namespace
+}  // namespace lagkv_method
 
 MethodRow lagkv_row() {
+  using namespace lagkv_method;
   return {&kMethod, "sweep", read,         show,   is_present, can_be_saved,
           section,  take,    add_searched, choose, nullptr};
 }

@@ -9,6 +9,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace pod_method {
 namespace {
 
 using calibrate::Document;
@@ -101,8 +102,10 @@ void strip(const calibrate::Part& part, const json&, std::size_t layers,
 }
 
 }  // namespace
+}  // namespace pod_method
 
 MethodRow pod_row() {
+  using namespace pod_method;
   return {&kMethod, "blocks", nullptr,      show,   is_present, can_be_saved,
           section,  take,     add_searched, choose, strip};
 }

@@ -11,6 +11,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace precision_method {
 namespace {
 
 using calibrate::Document;
@@ -117,8 +118,10 @@ void strip(const calibrate::Part& part, const json&, std::size_t, ComparisonMode
 }
 
 }  // namespace
+}  // namespace precision_method
 
 MethodRow precision_row() {
+  using namespace precision_method;
   return {&kMethod, "precision", read,         show,   is_present, can_be_saved,
           section,  take,        add_searched, choose, strip};
 }

@@ -10,6 +10,7 @@
 #include "viewer/models/model_axes.hpp"
 
 namespace kvatlas::viewer {
+namespace simlayerkv_method {
 namespace {
 
 using calibrate::Document;
@@ -116,8 +117,10 @@ void strip(const calibrate::Part& part, const json& section, std::size_t,
 }
 
 }  // namespace
+}  // namespace simlayerkv_method
 
 MethodRow simlayerkv_row() {
+  using namespace simlayerkv_method;
   return {&kMethod, "lazy", nullptr,      show,   is_present, can_be_saved,
           section,  take,   add_searched, choose, strip};
 }
