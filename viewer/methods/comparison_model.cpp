@@ -97,7 +97,8 @@ std::string parts_title(const std::string& text, int kv_bits = 16) {
 /// A policy that was tried beside the document's own.
 void add_compared(const json& json_of_entry, ComparisonModel& model) {
   const auto entry = calibrate::read_report<calibrate::ComparedEntry>(json_of_entry, "compared");
-  const Measured* found = measured_for(model, entry.measured);
+  const std::optional<Measured> measured = entry.measured;
+  const Measured* found = measured_for(model, measured);
   if (!found) return;
   ComparedPolicy policy;
   policy.setting = entry.policy;
