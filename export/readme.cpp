@@ -103,8 +103,13 @@ std::string cost(const PartRequest& request, const json& section, bool is_static
   else if (at_once && request.theirs.not_simulated.empty() && request.form != Form::pod)
     out += item("How much is kept depends on the input.");
   const json view = is_static ? found(section, {"static"}) : section;
-  if (const auto text = measured_text(found(view, {"measured"})); !text.empty())
-    out += item("The policy itself: " + text + ".");
+  if (const auto text = measured_text(found(view, {"measured"})); !text.empty()) {
+    const bool held_out = is_static && found(view, {"measured", "held_out"}) == true;
+    out += item((is_static ? "The same layers for every input: " : "The policy itself: ") + text +
+                (held_out ? " (held-out samples of the calibration)." : "."));
+  }
+  if (const auto text = measured_text(found(section, {"measured"})); is_static && !text.empty())
+    out += item("The policy as calibrated, which decides for each input: " + text + ".");
   const auto theirs = measured_text(found(view, {"runtimes", runtime.c_str()}));
   if (!theirs.empty())
     out += item("As the runtime runs it: " + theirs + ".");
