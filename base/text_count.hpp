@@ -8,9 +8,6 @@
 
 namespace kvatlas {
 
-/// From prompts with answers of fewer texts than these nothing is calibrated or judged.
-inline constexpr std::size_t kLeastTexts = 5;
-
 /// How many different texts prompts of these groups are made of. Prompts without a group have a
 /// text of their own.
 std::size_t count_texts(std::span<const std::string> groups);

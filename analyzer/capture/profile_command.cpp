@@ -36,6 +36,9 @@ namespace {
 using capture::ProfilePlan;
 using capture::ProfileRequest;
 
+/// From fewer texts nothing is calibrated (kLeastTexts of calibrate/rules/evidence.hpp).
+constexpr std::size_t kTextsToCalibrate = 5;
+
 std::int64_t total_tokens(const ProfilePlan& plan, const std::set<std::int64_t>& finished) {
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < plan.prompts.size(); ++i)
@@ -115,16 +118,16 @@ void say_next_of(const ProfileRequest& command, const ProfilePlan& plan) {
   const NextStep view{"kvatlas view " + profile, "look at it"};
   const bool own = command.run.has_own_prompts();
   const std::size_t texts = count_texts(answered);
-  if (texts >= kLeastTexts)
+  if (texts >= kTextsToCalibrate)
     return say_next({{str(calibrate, " ", model_words(command.run), " -o policy.json"),
                       "what the cache can do without"},
                      view});
   std::cerr << "kvatlas: note: prompts with answers of " << texts
             << (texts == 1 ? " text" : " texts") << " are too few to calibrate from; "
-            << (own ? str("for calibration: prompts with answers of ", kLeastTexts, " texts")
-                    : str("for calibration: --seeds ", kLeastTexts))
+            << (own ? str("for calibration: prompts with answers of ", kTextsToCalibrate, " texts")
+                    : str("for calibration: --seeds ", kTextsToCalibrate))
             << " or more\n";
-  if (own && count_texts(groups) >= kLeastTexts)  // statistics need no answers
+  if (own && count_texts(groups) >= kTextsToCalibrate)  // statistics need no answers
     say_next({view, {calibrate + " -o policy.json", "by the statistics alone, tried on nothing"}});
   else
     say_next({view});

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "analyzer/profile/profile.hpp"
-#include "base/text_count.hpp"
 #include "calibrate/policy/policy.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/policy_reports.hpp"
@@ -17,6 +16,8 @@
 
 namespace kvatlas::calibrate {
 
+/// With fewer texts nothing can be chosen.
+inline constexpr std::size_t kLeastTexts = 5;
 /// If the full model scores less, what a policy loses cannot be told from what the model gets wrong
 /// anyway.
 inline constexpr double kLeastFullScore = 0.5;
