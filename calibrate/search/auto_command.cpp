@@ -107,8 +107,7 @@ void check(const AutoCommand& o) {
 }
 
 void say_refused(const Candidates& candidates, const std::string& runtime) {
-  for (const auto& [reason, count] : candidates.refused)
-    say(str(count, count == 1 ? " candidate is" : " candidates are", " left out: ", reason));
+  for (const auto& line : refused_lines(candidates, runtime)) say(line);
   if (candidates.all.empty())
     fail(ErrorCode::usage, runtime.empty() ? "the profile" : runtime_named(runtime).title,
          runtime.empty()
