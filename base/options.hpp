@@ -13,17 +13,21 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/str.hpp"
+
 namespace kvatlas {
 
 /// The check of an option that takes a real number from `low` to `high`, both included. CLI11's own
-/// check lets NaN pass, because NaN is neither below `low` nor above `high`.
+/// check lets NaN pass, because NaN is neither below `low` nor above `high`, and names the range as
+/// "0.000000 to 100.000000".
 inline CLI::Validator real_range(double low, double high) {
   const CLI::Range range(low, high);
   return CLI::Validator(
-      [range](std::string& text) {
+      [range, low, high](std::string& text) {
         if (std::isnan(std::strtod(text.c_str(), nullptr)))
           return std::string("Value nan is no number");
-        return range(text);
+        if (range(text).empty()) return std::string();
+        return str("Value ", text, " not in range ", low, " to ", high);
       },
       range.get_description());
 }

@@ -97,11 +97,11 @@ std::string cost(const PartRequest& request, const json& section, bool is_static
   if (section.is_object())
     report = calibrate::read_report<calibrate::MethodReport>(section, "section");
   const auto for_all = is_static ? report_for_all(section) : std::nullopt;
-  if (const auto text = for_all ? measured_text(for_all->measured) : ""; !text.empty())
-    out += item(
-        "The same layers for every input" +
-        std::string(for_all->measured->held_out ? ", on held-out samples of the calibration" : "") +
-        ": " + text + ".");
+  if (const auto text = for_all ? measured_text(for_all->measured) : ""; !text.empty()) {
+    const bool held_out = for_all->measured->held_out.value_or(false);
+    out += item("The same layers for every input: " + text +
+                (held_out ? " (held-out samples of the calibration)." : "."));
+  }
   if (const auto text = measured_text(report.measured); !text.empty())
     out += item((is_static ? "The policy as calibrated, which decides for each input: "
                            : "The policy itself: ") +

@@ -36,6 +36,9 @@ namespace {
 using capture::ProfilePlan;
 using capture::ProfileRequest;
 
+/// From fewer texts nothing is calibrated (kLeastTexts of calibrate/rules/evidence.hpp).
+constexpr std::size_t kTextsToCalibrate = 5;
+
 std::int64_t total_tokens(const ProfilePlan& plan, const std::set<std::int64_t>& finished) {
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < plan.prompts.size(); ++i)
@@ -103,6 +106,33 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
         model.config().context_length);
 }
 
+/// What is usually done with the profile, and what it lacks to be calibrated from.
+void say_next_of(const ProfileRequest& command, const ProfilePlan& plan) {
+  std::vector<std::string> groups, answered;
+  for (const auto& one : plan.prompts) {
+    groups.push_back(one.prompt.group);
+    if (!one.prompt.answers.empty()) answered.push_back(one.prompt.group);
+  }
+  const std::string profile = shell_word(command.output);
+  const std::string calibrate = "kvatlas calibrate all -p " + profile;
+  const NextStep view{"kvatlas view " + profile, "look at it"};
+  const bool own = command.run.has_own_prompts();
+  const std::size_t texts = count_texts(answered);
+  if (texts >= kTextsToCalibrate)
+    return say_next({{str(calibrate, " ", model_words(command.run), " -o policy.json"),
+                      "what the cache can do without"},
+                     view});
+  std::cerr << "kvatlas: note: prompts with answers of " << texts
+            << (texts == 1 ? " text" : " texts") << " are too few to calibrate from; "
+            << (own ? str("for calibration: prompts with answers of ", kTextsToCalibrate, " texts")
+                    : str("for calibration: --seeds ", kTextsToCalibrate))
+            << " or more\n";
+  if (own && count_texts(groups) >= kTextsToCalibrate)  // statistics need no answers
+    say_next({view, {calibrate + " -o policy.json", "by the statistics alone, tried on nothing"}});
+  else
+    say_next({view});
+}
+
 void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::int64_t run,
                   double seconds) {
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(command.output));
@@ -118,11 +148,7 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
               << (run == 0 ? "; nothing was left to do"
                            : str("; took ", capture::duration_str(seconds)))
               << '\n';
-    const std::string profile = shell_word(command.output);
-    say_next({{str("kvatlas calibrate all -p ", profile, " ", model_words(command.run),
-                   " -o policy.json"),
-               "what the cache can do without"},
-              {"kvatlas view " + profile, "look at it"}});
+    say_next_of(command, plan);
   }
 }
 
@@ -249,7 +275,7 @@ void run_ranks(ProfileRequest command, capture::Ranks& ranks) {
       !command.run.has_own_prompts() && command.prompts.tasks.empty() && !command.prompts.quick;
   if (leads && all_is_standard && !command.resume)
     std::cerr << "kvatlas: note: this is the whole mixture of generated prompts; for a first look "
-                 "--quick takes fewer and shorter ones\n";
+                 "--quick takes fewer and shorter ones, of too few texts to calibrate from\n";
   if (command.dry_run) return;
   const profile::Header header = capture::profile_header(plan, *model, prompts);
   (leads ? lead : follow)(command, plan, header, model, ranks);

@@ -96,8 +96,10 @@ void add_prompt_options(CLI::App& command, PromptOptions& options, RunOptions& r
       ->check(whole_range(1, std::int64_t{1} << 20));
   add_number(command, "--seed", options.seed, "N", "seed of the first text", 0,
              std::int64_t{1} << 40);
-  command.add_flag("--quick", options.quick,
-                   "fewer and shorter generated prompts, for a first look");
+  command.add_flag(
+      "--quick", options.quick,
+      "fewer and shorter generated prompts, for a first look: too few to calibrate from without "
+      "--seeds 5 or more");
   add_option(command, "-p,--prompt", run.prompt_texts, "TEXT",
              "a prompt of your own; may be repeated")
       ->expected(1)

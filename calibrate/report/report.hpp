@@ -54,7 +54,7 @@ struct Measured {
   std::int64_t samples = 0, texts = 0;
   Estimate score, full, loss;  // 0 to 1; the loss from -1 to 1
   double kept_share = kNotKnown;
-  bool held_out = false;  // from the choice of the policy
+  std::optional<bool> held_out;  // from the choice of the policy; what calibration says
   Divergence kl;
   Estimate agreement, digits_prefix, digits_in_place;
   double read_bytes = kNotKnown, full_read_bytes = kNotKnown;  // in a step of decoding

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas calibrate auto`: the best policy for a memory, a context and a runtime.
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -106,8 +107,7 @@ void check(const AutoCommand& o) {
 }
 
 void say_refused(const Candidates& candidates, const std::string& runtime) {
-  for (const auto& [reason, count] : candidates.refused)
-    say(str(count, count == 1 ? " candidate is" : " candidates are", " left out: ", reason));
+  for (const auto& line : refused_lines(candidates, runtime)) say(line);
   if (candidates.all.empty())
     fail(ErrorCode::usage, runtime.empty() ? "the profile" : runtime_named(runtime).title,
          runtime.empty()
@@ -122,6 +122,26 @@ std::string needs_text(const AutoCommand& o) {
   if (!needed) return str("no number of texts certifies ", limit);
   return str("to certify ", limit, " for one of ", o.search.finalists, " finalists takes ", *needed,
              " unseen texts without any loss, and more if some text loses");
+}
+
+/// How many unseen texts the profile leaves, and, if these are too few, which limit they certify.
+std::string unseen_text(const AutoCommand& o, const Evidence& evidence,
+                        const std::vector<std::size_t>& held_out) {
+  std::string out =
+      str("the profile's split leaves ", evidence.count(held_out).texts, " unseen texts");
+  std::vector<std::string> tasks;
+  for (const auto position : held_out) tasks.push_back(evidence.sample(position).task);
+  // As if no text lost anything.
+  const TaskMeans none =
+      task_means(std::vector<double>(held_out.size(), 0), evidence.groups(held_out), tasks);
+  if (none.rounds.empty()) return out;
+  const double least =
+      judge_losses(none.rounds, kPointRange, kPointRange.most, jointly_sure(o.search.finalists))
+          .loss.high;
+  if (least > o.search.max_loss)
+    out += str(", and the least --max-loss that these can certify is ",
+               fixed_text(std::ceil(10 * least) / 10, 1));
+  return out;
 }
 
 /// Each layer's keys and values are tried by themselves in fewer bits, on a few samples.
@@ -209,8 +229,7 @@ void run_auto(AutoCommand o) {
   require_samples(evidence.count(answered), "with answers", o.force, forced);
   for (const auto& note : forced.notes) say(note);
   Split split = evidence.split(answered);
-  const std::string needs = str(needs_text(o), "; the profile's split leaves ",
-                                evidence.count(split.held_out).texts, " unseen texts");
+  const std::string needs = str(needs_text(o), "; ", unseen_text(o, evidence, split.held_out));
   if (!o.dry_run) say(needs);
   CacheLoad load;
   load.shape = evidence.shape();

@@ -128,6 +128,7 @@ class Listing {
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
       ++out_.refused[refusal(error.what(), one.policy.name)];
+      out_.refused_families.insert(family_of(one.policy));
       return;
     }
     if (one.real.kv_bits != bits) return;  // the runtime stores nothing in so few bits
@@ -357,6 +358,24 @@ bool SearchSpace::has(std::string_view method) const {
 Candidates list_candidates(const Evidence& evidence, const std::vector<std::size_t>& samples,
                            const SearchSpace& space, const CacheLoad& load) {
   return Listing(evidence, samples, space, load).list();
+}
+
+std::vector<std::string> refused_lines(const Candidates& candidates, const std::string& runtime) {
+  const auto counted = [](std::size_t count, const char* one, const char* more) {
+    return str(count, ' ', count == 1 ? one : more);
+  };
+  std::vector<std::string> lines;
+  std::size_t all = 0;
+  for (const auto& [reason, count] : candidates.refused) {
+    lines.push_back(str(counted(count, "candidate is", "candidates are"), " left out: ", reason));
+    all += count;
+  }
+  if (runtime.empty() || all == 0) return lines;
+  return {str(counted(all, "candidate", "candidates"), " of ",
+              counted(candidates.refused_families.size(), "family", "families"),
+              all == 1 ? " is" : " are", " left out: ", runtime_named(runtime).title,
+              all == 1 ? " does not take it" : " takes none of them",
+              " (kvatlas export --list says what it takes)")};
 }
 
 Document document_of(const Candidate& candidate, const Evidence& evidence,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,12 +44,16 @@ struct Candidate {
 
 struct Candidates {
   std::vector<Candidate> all;
-  std::map<std::string, std::size_t> refused;  // how many, by the runtime's reason
+  std::map<std::string, std::size_t> refused;  // how many, by the reason
+  std::set<std::string> refused_families;
 };
 /// Lists what the profile's samples at these positions allow. `load` says at which context bytes
 /// are counted; its lazy rates are not read.
 Candidates list_candidates(const Evidence& evidence, const std::vector<std::size_t>& samples,
                            const SearchSpace& space, const CacheLoad& load);
+
+/// What was left out, in lines: with a runtime how many it refuses, else the reason of each.
+std::vector<std::string> refused_lines(const Candidates& candidates, const std::string& runtime);
 
 /// A document with the candidate's policy, and with what the profile says of lazy layers.
 Document document_of(const Candidate& candidate, const Evidence& evidence,

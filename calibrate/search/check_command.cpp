@@ -60,9 +60,11 @@ std::string line_of(const Verdict& verdict, const CheckCommand& command) {
                          fixed_text(command.max_loss, 1), " allowed");
   if (command.by_mean) line += " (by the mean alone)";
   if (loss.kind != Kind::undecided) return line;
-  line += loss.more ? str("; about ", *loss.more * static_cast<std::int64_t>(summary.tasks),
-                          " more texts are needed")
-                    : "; its loss is too near to that for any number of texts to tell";
+  const std::int64_t more = loss.more.value_or(0) * static_cast<std::int64_t>(summary.tasks);
+  line += loss.more
+              ? str("; about ", more, more == 1 ? " more text is needed" : " more texts are needed")
+              : "; its loss is too near to that for any number of texts to tell";
+  if (loss.loss.high > 99) return line;  // a limit of nearly 100 points allows everything
   return line + str(", and --max-loss ", limit_text(loss.loss.high), " passes with these");
 }
 
@@ -369,7 +371,7 @@ void add_check_command(CLI::App& app) {
   command->get_option("--seeds")->default_str(
       str(kLeastTexts, ", and more while the verdict is open"));
   add_number(*command, "--max-loss", o.max_loss, "POINTS", "points of the score that may be lost",
-             -100.0, 100.0);
+             0.0, 100.0);
   add_number(
       *command, "--most-samples", o.most_samples, "N",
       "most generated prompts that are judged: while the verdict is open, more are made, seed "

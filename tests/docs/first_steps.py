@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 import tiny_checkpoint  # noqa: E402
 
 START_PAGE = ROOT / "viewer/frame/start_page.cpp"
+GENERATED = " --task needle --lengths 512 --depths 0.5 --seeds 10"  # prompts that a random model cannot answer
 METHODS = ("simlayerkv", "pod", "dynamickv", "headkv", "lagkv", "precision")
 
 
@@ -55,8 +56,9 @@ def main() -> None:
         tiny_checkpoint.write(Path(name) / "MODEL", seed=3, layers=4)
         runner.write_prompts(tokens=600)
         profile, calibrate = start_page_commands()
-        assert re.match(r"kvatlas profile --model MODEL -o \S+$", profile), profile
-        runner.must(f"{profile} --prompts mine.jsonl")
+        assert re.match(rf"kvatlas profile --model MODEL{re.escape(GENERATED)} -o p.h5$", profile), profile
+        assert f"kvatlas profile --model M{GENERATED} -o p.h5 " in (ROOT / "README.md").read_text()
+        runner.must(f"{profile.replace(GENERATED, '')} --prompts mine.jsonl")
         done = runner.must(calibrate)
         said = done.stderr
         # The published windows are longer than these prompts: what is taken instead is said.

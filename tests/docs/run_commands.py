@@ -35,7 +35,8 @@ WORDS = {
 }
 # Sizes that would take minutes, and what is run instead: patterns over the whole command.
 SMALLER = [
-    (r"^kvatlas profile --model M -o (\S+)$", r"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 -o \1"),
+    (r"^kvatlas profile --model M(?: --task needle --lengths 512 --depths 0.5 --seeds 10)? -o (\S+)$",
+     r"kvatlas profile --model M --task needle --task passkey --lengths 600 --seeds 1 -o \1"),
     (r"(?<=--lengths )4096,32768 --seeds 20", "512,1024 --seeds 1"),
     (r"(?<=--lengths )4096 --depths 0.5 --seeds 30", "600 --seeds 1"),
     (r"^(kvatlas check .*) --lengths 4096", r"\1"),

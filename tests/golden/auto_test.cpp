@@ -141,6 +141,8 @@ TEST_F(Auto, SaysBeforehandWhatItTakes) {
   EXPECT_THAT(planned.out, AllOf(HasSubstr("unseen texts\nthe search takes about "),
                                  HasSubstr(": 10 prompts are read, and ")));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "planned.json"));
+  EXPECT_THAT(search("planned.json", {.max_loss = "5"}, {"--dry-run"}).out,
+              HasSubstr(" unseen texts, and the least --max-loss that these can certify is "));
 }
 
 TEST_F(Auto, EndsBeforeThePoliciesWhereTheModelFails) {

@@ -41,6 +41,8 @@ TEST(MainWindow, StartPageUntilSomethingIsOpen) {
   EXPECT_FALSE(window.show_screen("one"));
   EXPECT_TRUE(window.findChild<StartPage*>()->isVisible());
   EXPECT_FALSE(window.actions()["file.export_view"]->isEnabled());
+  const auto* length = window.findChild<QSpinBox*>("length");
+  EXPECT_FALSE(length->isVisible());  // there is nothing yet whose savings it could give
   const auto path = folder.path() / "p.h5";
   calibrate::testing_profile::write_profile(path);
   window.open_all({QString::fromStdString(path.string())});
@@ -48,6 +50,7 @@ TEST(MainWindow, StartPageUntilSomethingIsOpen) {
   EXPECT_EQ(window.screen()->id(), "one");
   EXPECT_TRUE(window.windowTitle().contains("small"));
   EXPECT_EQ(window.findChild<QLabel*>("profile")->text(), "p.h5");
+  EXPECT_TRUE(wait_until([&] { return length->isVisible(); }));
 }
 
 TEST(MainWindow, ScreensAreMadeWhenFirstShown) {

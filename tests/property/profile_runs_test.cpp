@@ -22,6 +22,7 @@ namespace {
 using namespace testing_support;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kModel = "llama3_gqa_f32";
 
@@ -56,6 +57,9 @@ TEST_F(ProfileRuns, SaysThePlanAndTheResult) {
   const Finished done = profile(prompts, "p.h5");
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("3 samples"));
+  EXPECT_THAT(done.err,
+              AllOf(HasSubstr("for calibration: prompts with answers of 5 texts or more\n"),
+                    HasSubstr("next: kvatlas view "), Not(HasSubstr("calibrate all"))));
   EXPECT_FALSE(std::filesystem::exists(command.path("p.h5.parts")));
   const Reader reader(command.path("p.h5"));
   EXPECT_TRUE(reader.complete());

@@ -257,8 +257,12 @@ void MainWindow::refresh_top_bar() {
   documents_label_->setToolTip(paths.join("\n"));
   const QSignalBlocker quiet_task(task_), quiet_length(length_);
   task_->clear();
-  task_->setEnabled(profile != nullptr);
-  length_->setEnabled(profile != nullptr);
+  for (auto* action : top_->actions()) {
+    const auto* widget = top_->widgetForAction(action);
+    const auto* label = qobject_cast<const QLabel*>(widget);
+    const auto* control = label && label->buddy() ? label->buddy() : widget;
+    if (control == task_ || control == length_) action->setVisible(profile != nullptr);
+  }
   if (!profile) return;
   std::map<std::string, int> tasks;
   for (const auto& sample : profile->samples()) ++tasks[sample.task];

@@ -10,7 +10,7 @@
 namespace kvatlas::viewer {
 
 namespace {
-constexpr int kWidth = 620, kMostFiles = 6;
+constexpr int kWidth = 720, kMostFiles = 6;
 }
 
 StartPage::StartPage(QWidget* parent) : QWidget(parent) {
@@ -42,15 +42,21 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   recent_->setSpacing(2);
   column->addLayout(recent_);
   add_text(tr("No profile yet? These two commands make both files:"), 0, true);
-  auto* commands =
-      add_text(QStringLiteral("kvatlas profile --model MODEL -o p.h5\n"
-                              "kvatlas calibrate all -p p.h5 --model MODEL -o policy.json"),
-               0, false);
+  auto* commands = add_text(
+      QStringLiteral("kvatlas profile --model MODEL --task needle --lengths 512 --depths 0.5 "
+                     "--seeds 10 -o p.h5\n"
+                     "kvatlas calibrate all -p p.h5 --model MODEL -o policy.json"),
+      0, false);
   commands->setFont(QFontDatabase::systemFont(QFontDatabase::FixedFont));
   commands->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   commands->setAccessibleName(tr("Commands that make a profile and a policy"));
-  add_text(tr("Attention maps are recorded with --capture maps. ? shows all keys, Ctrl+P jumps "
-              "anywhere, Ctrl+Shift+P finds every command."),
+  add_text(
+      tr("With a model of 135M parameters the first takes a minute or two on two cores. Without "
+         "--task, --lengths, --depths and --seeds it takes more kinds of prompts, and about 25 "
+         "minutes."),
+      0, false);
+  add_text(tr("Attention maps of the first two prompts are recorded; --map-samples takes more. "
+              "? shows all keys, Ctrl+P jumps anywhere, Ctrl+Shift+P finds every command."),
            0, false);
   auto* layout = new QVBoxLayout(this);
   layout->addStretch(1);

@@ -140,7 +140,8 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
 void add_policy(ComparedPolicy policy, Measured measured, ComparisonModel& model) {
   policy.kept_share = measured.kept_share;
   policy.score = measured.score;
-  policy.prompts = prompts_text(measured.samples, measured.texts, measured.held_out);
+  policy.prompts =
+      prompts_text(measured.samples, measured.texts, measured.held_out.value_or(false));
   if (measured.tasks.size() > 1)
     for (const auto& [task, of_task] : measured.tasks)
       if (std::find(model.tasks.begin(), model.tasks.end(), task) == model.tasks.end())

@@ -24,8 +24,8 @@ SweepScreen::SweepScreen(Session& session, QWidget* parent) : LiveScreen(session
       drag(tr("Wanted compression"), done, [&](Choices& choices) {
         choices.sweep.wanted_compression = std::clamp(value, 0.0, 1.0);
       });
-    } else if (model_ && model_->full.mean > 0) {
-      const double share = std::clamp(value / model_->full.mean, 0.0, 1.0);
+    } else if (model_ && model_->full && model_->full->mean > 0) {
+      const double share = std::clamp(value / model_->full->mean, 0.0, 1.0);
       drag(tr("Least score"), done, [&](Choices& choices) { choices.sweep.least_share = share; });
     }
   });

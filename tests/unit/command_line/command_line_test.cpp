@@ -89,6 +89,8 @@ TEST_F(CommandLine, NanIsNoShare) {
               HasSubstr("--tau: Value nan is no number"));
   EXPECT_THAT(refusal(2, {"calibrate", "simlayerkv", "-p", "x.h5", "--threshold", "-NaN"}),
               HasSubstr("--threshold: Value nan is no number"));
+  EXPECT_THAT(refusal(2, {"calibrate", "pod", "-p", "x.h5", "--save", "0.7"}),
+              HasSubstr("--save: Value 0.7 not in range 0 to 0.5"));
   EXPECT_THAT(refusal(2, {"calibrate", "pod", "-p", "x.h5", "--deltas", "0.1,nan"}),
               HasSubstr("--deltas: Value nan is no number"));
 }

@@ -3,6 +3,7 @@
 """demo_test.py: what `kvatlas demo` shows, without a model (wheel_test.py runs it on a tiny one)."""
 import fcntl
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -54,6 +55,15 @@ class Demo(unittest.TestCase):
             self.assertIn(words, said)
         losing = {"texts": 52, "policies": EVALUATION["policies"][:2]}
         self.assertIn("every policy loses", demo.summary(losing, [], "kvatlas", Path("d")))
+
+    def test_dev_refuses_what_it_would_ignore(self):
+        dev = Path(__file__).resolve().parents[3] / "dev"
+        for words, reason in ((["demo", "--foo"], "demo takes no arguments, not '--foo'"), (["wheel", "x"], "wheel takes no arguments"),
+                              (["setup", "x"], "setup takes no arguments"), (["clean", "--deps", "x"], "clean takes one argument"),
+                              (["fuzz", "-1"], "a number of seconds, not '-1'")):
+            done = subprocess.run([str(dev), *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(reason, done.stderr)
 
     def test_replaces_its_own_files_alone(self):
         with tempfile.TemporaryDirectory() as name:

@@ -20,6 +20,7 @@ namespace kvatlas::calibrate {
 namespace {
 
 using nlohmann::json;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -136,6 +137,11 @@ TEST_F(SearchOf, OnlyWhatIsAskedFor) {
   const Candidates vllm = candidates({.runtime = "vllm"});
   EXPECT_THAT(vllm.all, Not(IsEmpty()));
   EXPECT_THAT(vllm.refused, Not(IsEmpty()));
+  EXPECT_THAT(vllm.refused_families, Contains("h2o"));
+  const auto lines = refused_lines(vllm, "vllm");
+  ASSERT_THAT(lines, SizeIs(1));
+  EXPECT_THAT(lines[0], HasSubstr(str(" candidates of ", vllm.refused_families.size(),
+                                      " families are left out: vLLM takes none of them")));
   for (const auto& one : vllm.all) {
     EXPECT_EQ(one.family, "simlayerkv") << one.policy.name;
     EXPECT_TRUE(std::get<SimLayerKv>(one.policy.parts.at(0)).fixed);
@@ -167,7 +173,7 @@ TEST_F(SearchOf, FindsThePolicyThatFitsAndKeepsTheScore) {
   EXPECT_LE(policy.bytes, request.most_bytes);
   ASSERT_TRUE(chosen.measured);
   EXPECT_EQ(chosen.measured->loss.mean, 0);
-  EXPECT_TRUE(chosen.measured->held_out);
+  EXPECT_EQ(chosen.measured->held_out, true);
   EXPECT_EQ(chosen.measured->samples, std::ssize(split_.held_out));
   // Its cost: fewer trials than every policy on every sample.
   std::size_t counted = result.final_trials;

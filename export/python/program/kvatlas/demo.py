@@ -57,7 +57,7 @@ def steps(model: str, folder: pathlib.Path, force: bool = False) -> list[Step]:
         ),
         Step("what the profile holds", ("inspect", profile), "profile.txt"),
         Step(
-            "what the cache can do without, tried on the model (the longest step)",
+            "what the cache can do without, tried on the model",
             ("calibrate", "all", "--model", model, "-p", profile, "--recent", str(RECENT), "--pod-initial", "16")
             + ("--pod-recent", str(PROXIMAL), "--lags", "32,64", "--ratios", "1/2,1/4", "--sensitivity-texts", "2", "-o", calibrated)
             + (("--force",) if force else ()),
