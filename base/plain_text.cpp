@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/plain_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -16,6 +17,42 @@ std::string fixed_text(double value, int digits) {
 
 std::string percent_text(double share) {
   return std::isnan(share) ? "-" : fixed_text(100 * share, 1) + " %";
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const ColumnCell& cell) {
+  std::vector<std::string> lines;
+  std::istringstream words(cell.text);
+  for (std::string word; words >> word;)
+    if (!lines.empty() && lines.back().size() + 1 + word.size() <= cell.width)
+      lines.back() += ' ' + word;
+    else
+      lines.push_back(word);
+  return lines;
+}
+
+}  // namespace
+
+std::string row_text(const std::vector<ColumnCell>& cells, std::size_t indent) {
+  std::vector<std::vector<std::string>> columns;
+  std::size_t height = 1;
+  for (const auto& cell : cells) {
+    columns.push_back(lines_of(cell));
+    height = std::max(height, columns.back().size());
+  }
+  std::string out;
+  for (std::size_t i = 0; i < height; ++i) {
+    std::string line(indent, ' ');
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const std::string text = i < columns[c].size() ? columns[c][i] : "";
+      const std::size_t space = cells[c].width > text.size() ? cells[c].width - text.size() : 0;
+      line += text + std::string(space + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + '\n';
+  }
+  return out;
 }
 
 }  // namespace kvatlas

@@ -2,10 +2,12 @@
 // How lists and numbers are written for people.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvatlas {
 
@@ -27,5 +29,15 @@ std::string join(const Parts& parts, std::string_view separator = ", ", WordOf w
 std::string fixed_text(double value, int digits);
 /// "37.5 %" for 0.375; "-" for NaN.
 std::string percent_text(double share);
+
+/// A text in a column of a table.
+struct ColumnCell {
+  std::string text;
+  std::size_t width = 0;
+};
+/// A row of a table, behind `indent` spaces: texts that are longer than their columns go on below
+/// themselves. Between two columns are two spaces. A word that is longer than its column stays
+/// whole.
+std::string row_text(const std::vector<ColumnCell>& cells, std::size_t indent = 0);
 
 }  // namespace kvatlas

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/options.hpp"
+#include "base/plain_text.hpp"
 #include "data/commands.hpp"
 #include "data/longbench.hpp"
 #include "data/tasks.hpp"
@@ -19,12 +20,6 @@ struct TasksOptions {
   data::TaskRequest request;
   bool as_json = false;
 };
-
-/// Pads a cell to `width`; the last column needs no padding.
-std::string column(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
 
 json option_json(const data::TaskOption& option) {
   json out = {{"name", option.name}, {"meaning", option.meaning}};
@@ -61,22 +56,28 @@ json tasks_json() {
 }
 
 void print_longbench() {
-  std::cout << "\nDatasets of LongBench, read from its files (docs/tasks.md)\n  "
-            << column("name", 22) << column("language", 10) << column("metric", 17)
-            << column("answer tokens", 15) << "about\n";
+  const auto row = [](const std::string& name, const std::string& language,
+                      const std::string& metric, const std::string& answer_tokens,
+                      const std::string& about) {
+    std::cout << row_text(
+        {{name, 20}, {language, 8}, {metric, 15}, {answer_tokens, 6}, {about, 41}}, 2);
+  };
+  std::cout << "\nDatasets of LongBench, read from its files (docs/tasks.md)\n";
+  row("name", "language", "metric", "answer tokens", "about");
   for (const auto& dataset : data::longbench_datasets())
-    std::cout << "  " << column(dataset.name, 22) << column(dataset.language, 10)
-              << column(dataset.metric, 17) << column(std::to_string(dataset.answer_tokens), 15)
-              << dataset.about << '\n';
+    row(dataset.name, dataset.language, dataset.metric, std::to_string(dataset.answer_tokens),
+        dataset.about);
 }
 
 void print_tasks() {
   for (const auto& task : data::tasks()) {
     std::cout << task.name << '\n' << "  " << task.summary << '\n';
-    for (const auto& option : task.options) {
-      std::cout << "    " << column(std::string(option.name), 12) << option.meaning << " ("
-                << values_text(option) << "; default " << option.standard << ")\n";
-    }
+    for (const auto& option : task.options)
+      std::cout << row_text(
+          {{std::string(option.name), 10},
+           {str(option.meaning, " (", values_text(option), "; default ", option.standard, ")"),
+            84}},
+          4);
     if (!task.options.empty()) std::cout << "  Example: " << task.example << '\n';
   }
   print_longbench();

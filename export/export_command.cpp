@@ -234,7 +234,8 @@ void run_export(Options options) {
       results.emplace_back(name, std::move(result));
     } catch (const Error& error) {
       if (!all || error.code() != ErrorCode::usage) throw;
-      std::cerr << "kvatlas: " << name << ": nothing: " << error.what() << '\n';
+      std::cerr << "kvatlas: " << name << ": nothing (kvatlas export ... --to " << name
+                << " says why)\n";
     }
   }
   if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");

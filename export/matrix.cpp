@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "export/exporters.hpp"
 
@@ -22,26 +23,31 @@ std::string cell(const Expression& expression) {
          (expression.losses.empty() ? "" : " " + loss_letters(expression.losses));
 }
 
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(width, text.size()), ' ');
-  return text;
-}
+constexpr std::size_t kNameWidth = 18, kFormWidth = 11, kVersionsWidth = 15;
+constexpr std::size_t kFormsBeside = 6;  // so many fit into 100 columns
 
 }  // namespace
 
 std::string matrix_text() {
-  std::string out = padded("runtime", 20);
-  for (const auto& form : kForms) out += padded(form.column, 13);
-  out += "versions\n";
+  std::string out;
   calibrate::Losses used;
-  for (const auto& runtime : calibrate::runtimes()) {
-    out += padded(runtime.name, 20);
-    for (const auto& form : kForms) {
-      const auto& expression = runtime.form(form.form);
-      out += padded(cell(expression), 13);
-      used.insert(expression.losses.begin(), expression.losses.end());
+  for (std::size_t first = 0; first < kForms.size(); first += kFormsBeside) {
+    const std::size_t end = std::min(first + kFormsBeside, kForms.size());
+    const bool is_last = end == kForms.size();
+    std::vector<ColumnCell> titles = {{"runtime", kNameWidth}};
+    for (std::size_t i = first; i < end; ++i) titles.push_back({kForms[i].column, kFormWidth});
+    if (is_last) titles.push_back({"versions", kVersionsWidth});
+    out += (first > 0 ? "\n" : "") + row_text(titles);
+    for (const auto& runtime : calibrate::runtimes()) {
+      std::vector<ColumnCell> cells = {{runtime.name, kNameWidth}};
+      for (std::size_t i = first; i < end; ++i) {
+        const auto& expression = runtime.form(kForms[i].form);
+        cells.push_back({cell(expression), kFormWidth});
+        used.insert(expression.losses.begin(), expression.losses.end());
+      }
+      if (is_last) cells.push_back({runtime.versions, kVersionsWidth});
+      out += row_text(cells);
     }
-    out += runtime.versions + '\n';
   }
   out += "\nE: exact.  A: approximate.  -: the runtime has no means for it.  Losses:\n";
   for (const auto loss : used)

@@ -144,7 +144,8 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
                                            {"bytes", bytes}};
     std::cout << result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    std::cout << command.output << ": " << plan.prompts.size() << " samples, " << bytes_str(bytes)
+    std::cout << command.output << ": " << plan.prompts.size()
+              << (plan.prompts.size() == 1 ? " sample, " : " samples, ") << bytes_str(bytes)
               << (run == 0 ? "; nothing was left to do"
                            : str("; took ", capture::duration_str(seconds)))
               << '\n';

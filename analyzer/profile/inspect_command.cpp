@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -413,9 +414,8 @@ void inspect_model(const std::string& path, const InspectOptions& o,
   for (const auto& note : cache->notes) std::cerr << "kvatlas: note: " << note << '\n';
 }
 
-void inspect(const std::string& path, const InspectOptions& o,
-             const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
-  o.check();
+void inspect_kind(const std::string& path, const InspectOptions& o,
+                  const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
   const bool model_header =
       std::filesystem::path(path).filename().string().ends_with("config.json");
   const auto other = std::find_if(others.begin(), others.end(), [&](const InspectedKind& kind) {
@@ -430,6 +430,38 @@ void inspect(const std::string& path, const InspectOptions& o,
     inspect_profile(path, o.as_json);
   } else {
     inspect_model(path, o, in_runtime);
+  }
+}
+
+/// Whether the message is of a file whose end is missing.
+bool is_of_cut_file(const std::string& message) {
+  constexpr const char* kSigns[] = {
+      "the file ends inside", "not a whole HDF5 file", "it is cut",
+      "the file is cut",      "missing closing quote", "unexpected end of input"};
+  return std::any_of(std::begin(kSigns), std::end(kSigns),
+                     [&](const char* sign) { return message.find(sign) != message.npos; });
+}
+
+/// The message with the file, or a file in the folder, in quotes where it begins with its name.
+std::string with_quoted_path(const std::string& message, const std::string& path) {
+  const auto end = message.starts_with(path) ? message.find(": ", path.size()) : message.npos;
+  if (end == message.npos ||
+      message.substr(path.size(), end - path.size()).find(' ') != message.npos)
+    return message;
+  return quoted(message.substr(0, end), 400) + message.substr(end);
+}
+
+void inspect(const std::string& path, const InspectOptions& o,
+             const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
+  o.check();
+  try {
+    inspect_kind(path, o, others, in_runtime);
+  } catch (const Error& error) {
+    const std::string message = with_quoted_path(error.what(), path);
+    fail(error.code(), message,
+         error.code() == ErrorCode::unreadable && is_of_cut_file(message)
+             ? "; the file seems to be cut off: copy or download it again"
+             : "");
   }
 }
 

@@ -103,16 +103,35 @@ json profile_card(const std::string& path, const Reader& file) {
           {"arrays", arrays_json(file)}};
 }
 
+/// "needle/prose" for a list; words have no quotes.
+std::string value_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array() && !value.empty()) return join(value, "/", value_text);
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 /// "maps.block = 64, rows = 64" of nested settings.
 std::string settings_text(const json& settings, const std::string& prefix = {}) {
-  std::string text;
-  for (const auto& [name, value] : settings.items())
-    text +=
-        (text.empty() ? "" : ", ") +
-        (value.is_object() && !value.empty()
-             ? settings_text(value, prefix + name + ".")
-             : prefix + name + " = " + value.dump(-1, ' ', false, json::error_handler_t::replace));
-  return text;
+  return join(settings.items(), ", ", [&](const auto& of) {
+    const json& value = of.value();
+    return value.is_object() && !value.empty() ? settings_text(value, prefix + of.key() + ".")
+                                               : prefix + of.key() + " = " + value_text(value);
+  });
+}
+
+/// What says most of the settings stands first, and what is too long for a line is in the JSON.
+std::string shortened_settings(json settings) {
+  if (!settings.is_object()) return "none";
+  settings.erase("fingerprint");
+  json ordered = json::object();
+  for (const char* first : {"capture", "tasks", "lengths", "depths", "seeds"})
+    if (settings.contains(first)) {
+      ordered[first] = settings[first];
+      settings.erase(first);
+    }
+  ordered.update(settings);
+  const std::string text = settings_text(ordered);
+  return text.empty() ? "none" : printable(text, 77);
 }
 
 /// "map/mean" for "map/mean/3"; a name that does not end in a number as it is.
@@ -120,6 +139,10 @@ std::string without_number(const std::string& name) {
   const auto last = name.find_last_not_of("0123456789");
   const bool numbered = last != name.npos && last + 1 < name.size() && name[last] == '/';
   return numbered ? name.substr(0, last) : name;
+}
+
+std::string counted_samples(std::int64_t count) {
+  return str(count, count == 1 ? " sample" : " samples");
 }
 
 void print_card(const json& card, const profile::Header& header) {
@@ -156,8 +179,8 @@ void print_card(const json& card, const profile::Header& header) {
   line("fingerprint", shown(header.model_fingerprint));
   line("tokenizer", shown(header.tokenizer_fingerprint));
   line("backend", shown(header.backend));
-  line("capture", shown(settings_text(card.at("capture"))));
-  line("prompts", shown(settings_text(card.at("prompts"))));
+  line("capture", shortened_settings(card.at("capture")));
+  line("prompts", shortened_settings(card.at("prompts")));
   std::cout << "  captured\n";
   std::map<std::string, int> members;  // levels of a map and layers of raw data are told together
   for (const auto& array : card.at("arrays"))
@@ -173,7 +196,7 @@ void print_card(const json& card, const profile::Header& header) {
     std::cout << "    "
               << printable(str(count > 1 ? str(group, "/*, ", count, " of them") : name, ": ", axes,
                                ", ", array.at("unit").get<std::string>(), ", in ",
-                               array.at("samples").get<std::int64_t>(), " samples"),
+                               counted_samples(array.at("samples").get<std::int64_t>())),
                            300)
               << '\n';
   }

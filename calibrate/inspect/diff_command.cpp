@@ -26,8 +26,8 @@ Diff diff_files(const DiffCommand& command) {
       fail(ErrorCode::unreadable, "there is no file ", quoted(path, 400));
   const bool first = profile::is_profile(command.first);
   if (first != profile::is_profile(command.second))
-    fail(ErrorCode::usage, printable(command.first), " is a ", first ? "profile" : "policy",
-         " and ", printable(command.second), " is a ", first ? "policy" : "profile",
+    fail(ErrorCode::usage, quoted(command.first, 400), " is a ", first ? "profile" : "policy",
+         " and ", quoted(command.second, 400), " is a ", first ? "policy" : "profile",
          ": give two profiles or two policy documents");
   if (!first) return diff_documents(read_document(command.first), read_document(command.second));
   const profile::Reader a(command.first), b(command.second);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/policy/policy_settings.hpp"
@@ -23,13 +24,11 @@ namespace kvatlas::viewer {
 namespace {
 
 void print_list() {
-  std::cout << "what             shows                                            needs\n";
-  const auto column = [](std::string text, std::size_t width) {
-    text.resize(std::max(width, text.size() + 1), ' ');
-    return text;
+  const auto row = [](const std::string& name, const std::string& title, const std::string& needs) {
+    std::cout << row_text({{name, 17}, {title, 46}, {needs, 33}});
   };
-  for (const auto& picture : picture_list())
-    std::cout << column(picture.name, 17) << column(picture.title, 49) << picture.needs << '\n';
+  row("what", "shows", "needs");
+  for (const auto& picture : picture_list()) row(picture.name, picture.title, picture.needs);
 }
 
 QSizeF parse_size(const std::string& text) {

@@ -35,5 +35,14 @@ TEST(PlainText, NumbersAreWrittenWithFixedDigits) {
   EXPECT_EQ(percent_text(std::numeric_limits<double>::quiet_NaN()), "-");
 }
 
+TEST(PlainText, LongTextsOfARowGoOnBelowThemselves) {
+  EXPECT_EQ(row_text({{"a", 3}, {"b", 1}}), "a    b\n");
+  EXPECT_EQ(row_text({{"name", 4}, {"one two three", 8}, {"end", 3}}, 2),
+            "  name  one two   end\n"
+            "        three\n");
+  EXPECT_EQ(row_text({{"longer than it", 6}, {"x", 1}}), "longer  x\nthan\nit\n");
+  EXPECT_EQ(row_text({{"", 2}, {"unbreakable", 3}}), "    unbreakable\n");
+}
+
 }  // namespace
 }  // namespace kvatlas

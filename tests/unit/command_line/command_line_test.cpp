@@ -102,7 +102,16 @@ TEST_F(CommandLine, RefusesWhatIsNoModel) {
   EXPECT_THAT(refusal(3, {"inspect", write_file("text.gguf", "hello")}),
               HasSubstr("not a GGUF file"));
   write_file("model/model.safetensors", std::string(7, '\xff'));
-  EXPECT_THAT(refusal(3, {"inspect", model()}), HasSubstr("model.safetensors"));
+  EXPECT_THAT(refusal(3, {"inspect", model()}), HasSubstr("/model.safetensors': "));
+}
+
+TEST_F(CommandLine, InspectSaysWhatToDoWithFilesThatAreCut) {
+  for (const auto& file :
+       {write_file("cut", "abc"), write_file("cut.gguf", "GGUF"),
+        write_file("cut.json", R"({"schema": "kvatlas.policy/1.0", "model": {"name": "Ti)")})
+    EXPECT_THAT(refusal(3, {"inspect", file}),
+                AllOf(StartsWith("kvatlas: '" + file + "': "),
+                      HasSubstr("; the file seems to be cut off: copy or download it again")));
 }
 
 TEST_F(CommandLine, InspectPrintsTheCard) {
@@ -220,6 +229,7 @@ TEST_F(CommandLine, ProfilesAreInspectedAndMerged) {
               AllOf(HasSubstr("3 of 2 texts, complete"), HasSubstr("2 x needle, 300 tokens"),
                     HasSubstr("rows = 64"), HasSubstr("js/divergence: head x layer x layer")));
   EXPECT_THAT(run_kvatlas({"inspect", a}).out, HasSubstr("2 of 3, unfinished"));
+  EXPECT_THAT(run_kvatlas({"inspect", b}).out, HasSubstr(", in 1 sample\n"));
 
   EXPECT_THAT(refusal(2, {"merge", a, b, "-o", both}), HasSubstr("--force"));
   EXPECT_EQ(run_kvatlas({"merge", a, b, "-o", both, "--force"}).status, 0);

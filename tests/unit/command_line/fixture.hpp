@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ class CommandLine : public ::testing::Test {
     EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
     EXPECT_THAT(finished.err, ::testing::StartsWith("kvatlas: "));
     return finished.err;
+  }
+
+  /// What is printed fits a terminal of 100 columns.
+  static void expect_narrow(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
 
  private:

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvatlas tasks` as a user runs it.
+#include <algorithm>
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -22,6 +25,12 @@ TEST(TasksCommand, ListsEveryTaskAndOption) {
   const auto finished = run_kvatlas({"tasks"});
   EXPECT_EQ(finished.status, 0);
   EXPECT_THAT(finished.err, IsEmpty());
+  std::istringstream lines(finished.out);
+  std::string words;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 100u) << line;
+    words += line.substr(std::min(line.size(), line.find_first_not_of(' '))) + ' ';
+  }
   for (const auto& task : tasks()) {
     EXPECT_THAT(finished.out, HasSubstr(std::string(task.summary)));
     for (const auto& option : task.options)
@@ -29,7 +38,7 @@ TEST(TasksCommand, ListsEveryTaskAndOption) {
   }
   for (const auto& dataset : longbench_datasets()) {
     EXPECT_THAT(finished.out, HasSubstr("\n  " + dataset.name + " "));
-    EXPECT_THAT(finished.out, HasSubstr(" " + dataset.about + "\n"));
+    EXPECT_THAT(words, HasSubstr(" " + dataset.about + " "));
   }
 }
 

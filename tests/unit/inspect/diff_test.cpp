@@ -100,6 +100,7 @@ TEST_F(DiffOf, Documents) {
   ASSERT_THAT(worse.changes, SizeIs(1));
   EXPECT_EQ(worse.changes[0].what, "simlayerkv.measured.score");
   EXPECT_NEAR(worse.changes[0].difference->mean, -0.3, 1e-9);
+  EXPECT_EQ(table_text(diff_table({}, 30)), "Nothing changed\n");
   const Table table = diff_table(diff, 1);
   EXPECT_THAT(table.rows, SizeIs(1));
   EXPECT_THAT(table.title, HasSubstr("2 changes, of which 1"));
