@@ -8,6 +8,7 @@
 #include "calibrate/methods/pod.hpp"
 #include "calibrate/methods/simlayerkv.hpp"
 #include "export/exporters.hpp"
+#include "tests/support/measured.hpp"
 #include "tests/support/precision_section.hpp"
 #include "tests/unit/viewer_models/open_profile.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -138,7 +139,7 @@ TEST_F(ChoicesDocument, NumberFormatsOfAPointAsChosen) {
 
 TEST_F(ChoicesDocument, WhatIsKnownOfThePolicyStays) {
   Document measured = read_again(made({"simlayerkv"}));
-  measured.sections["simlayerkv"]["measured"] = {{"score", {{"mean", 0.9}}}};
+  measured.sections["simlayerkv"]["measured"] = testing_support::measured_json(0.9, 0.6);
   EXPECT_TRUE(made({"simlayerkv"}, {measured}).sections["simlayerkv"].contains("measured"));
   Document composed = measured;
   composed.compose = {"simlayerkv", "lagkv"};

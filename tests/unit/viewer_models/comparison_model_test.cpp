@@ -289,7 +289,7 @@ TEST(ComparisonModel, AFigureThatIsMissingOrNoNumberIsNamed) {
     odd.pareto = all["pareto"];
     odd.search = all["search"];
     odd.sections = all["sections"];
-    return refusal([&] { comparison_model({&odd, 1}); });
+    return error_of([&] { comparison_model({&odd, 1}); });
   };
   const json gone(json::value_t::discarded);
   EXPECT_EQ(refused("/pareto/1/kept_share", "little"),
@@ -322,7 +322,7 @@ TEST(ComparisonModel, SaysWhatIsMissing) {
   odd.sections["lagkv"].erase("sweep");
   EXPECT_NO_THROW(comparison_view(comparison_model({&odd, 1}), {1000, 0.5}));
   odd.sections["simlayerkv"]["curve"] = "none";
-  EXPECT_EQ(refusal([&] { comparison_model({&odd, 1}); }), "simlayerkv.curve is no list");
+  EXPECT_EQ(error_of([&] { comparison_model({&odd, 1}); }), "simlayerkv.curve is no list");
 }
 
 TEST(ComparisonModel, MemoryOverGeneratedTokensIsALineAPolicy) {

@@ -123,7 +123,7 @@ TEST(LazyModel, ScoresOfTheDocumentBesideWhatIsKept) {
   const auto section = json::parse(
       R"({"curve": [{"threshold": 0.555, "score": 0.5, "low": 0.25, "high": 0.75},
                     {"threshold": 0.85, "score": 1, "low": 1, "high": 1}],
-          "full": {"mean": 1}, "tolerance": 0.1, "settings": {"threshold": 0.85}})");
+          "full": {"mean": 1, "low": 0.9, "high": 1}, "tolerance": 0.1, "settings": {"threshold": 0.85}})");
   const LazyView view = lazy_view(model_of(open.reader(), Identify::decode, section), at(0.7));
   ASSERT_EQ(view.scores.lines.size(), 3u);  // score, full cache, KV kept
   const Line& kept = view.scores.lines.back();

@@ -26,6 +26,7 @@ class OpenProfile {
   profile::Reader reader_;
 };
 
+using testing_support::error_of;
 using testing_support::refusal;
 
 }  // namespace kvatlas::viewer

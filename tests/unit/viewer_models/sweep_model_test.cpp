@@ -146,7 +146,7 @@ TEST(SweepModel, WithoutScoresItsAttentionIsShown) {
 
 TEST(SweepModel, RefusesADocumentWithoutASweep) {
   EXPECT_THAT(refusal([] { sweep_model({}); }), HasSubstr("no sweep"));
-  EXPECT_THAT(refusal([] { sweep_model({{"sweep", 3}}); }), HasSubstr("no sweep"));
+  EXPECT_EQ(error_of([] { sweep_model({{"sweep", 3}}); }), "lagkv.sweep is no list");
 }
 
 }  // namespace
