@@ -358,7 +358,7 @@ TEST_F(CommandLine, DiffTellsChangesAndRefusesUnlikeFiles) {
       calibrate::section_of(calibrate::LagKv{.sink = 2, .lag = 8, .ratio = "1/2"});
   calibrate::write_document(document, two, true);
   EXPECT_THAT(refusal(2, {"diff", one, a}),
-              AllOf(HasSubstr("one.json is a policy"), HasSubstr("a.h5 is a profile")));
+              AllOf(HasSubstr("one.json' is a policy"), HasSubstr("a.h5' is a profile")));
   const Finished changed = run_kvatlas({"diff", one, two, "--exit-code", "--json"});
   EXPECT_EQ(changed.status, 4);
   EXPECT_THAT(changed.out, AllOf(HasSubstr("lag"), HasSubstr("\"changes\"")));

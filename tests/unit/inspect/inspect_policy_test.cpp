@@ -103,7 +103,7 @@ TEST_F(InspectPolicy, DamagedAndForeign) {
   auto shown = run_kvatlas({"inspect", path_});
   EXPECT_EQ(shown.status, 3);
   EXPECT_THAT(shown.err,
-              AllOf(HasSubstr("DamagedAndForeign-policy.json: "), HasSubstr("newer major")));
+              AllOf(HasSubstr("DamagedAndForeign-policy.json': "), HasSubstr("newer major")));
   std::ofstream(path_) << R"({"architectures": ["LlamaForCausalLM"]})";
   shown = run_kvatlas({"inspect", path_});
   EXPECT_EQ(shown.status, 3);
