@@ -234,8 +234,12 @@ void run_export(Options options) {
       results.emplace_back(name, std::move(result));
     } catch (const Error& error) {
       if (!all || error.code() != ErrorCode::usage) throw;
-      std::cerr << "kvatlas: " << name << ": nothing (kvatlas export ... --to " << name
-                << " says why)\n";
+      // Why all that were not asked for by name are given nothing would fill the screen.
+      std::cerr << "kvatlas: " << name << ": nothing"
+                << (options.runtimes == std::vector<std::string>{"all"}
+                        ? str(" (kvatlas export ... --to ", name, " says why)")
+                        : str(": ", error.what()))
+                << '\n';
     }
   }
   if (targets.empty()) fail(ErrorCode::usage, "none of the runtimes can take the policy");
