@@ -15,8 +15,8 @@
 #include "tests/gui/gui_support.hpp"
 #include "tests/gui/map_profile.hpp"
 #include "tests/support/small_profile.hpp"
-#include "viewer/methods/choices_document.hpp"
 #include "viewer/maps/tiles.hpp"
+#include "viewer/methods/choices_document.hpp"
 
 namespace kvatlas::viewer {
 namespace {

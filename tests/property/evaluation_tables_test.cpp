@@ -242,7 +242,9 @@ TEST(EvaluationTables, ScoresByTurn) {
   EXPECT_EQ(by_turn.at(1).at("samples"), 4);
   EXPECT_EQ(by_turn.at(1).at("score").at("mean"), 0.25);
   EXPECT_EQ(report_json(measured_of(evaluation).at(1)).at("by_turn"), by_turn);
-  EXPECT_EQ(report_json(measured_of(evaluation).at(1)).at("full_by_turn").at(1).at("score").at("mean"), 1);
+  EXPECT_EQ(
+      report_json(measured_of(evaluation).at(1)).at("full_by_turn").at(1).at("score").at("mean"),
+      1);
   EXPECT_FALSE(evaluation_json(Evaluation{}).at("policies").at(0).contains("by_turn"));
 }
 

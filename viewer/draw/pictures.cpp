@@ -13,10 +13,10 @@
 #include "viewer/draw/text_flow.hpp"
 #include "viewer/methods/choices_document.hpp"
 #include "viewer/methods/comparison_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
 #include "viewer/models/needle_model.hpp"
-#include "viewer/methods/overview_model.hpp"
 
 namespace kvatlas::viewer {
 

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "viewer/frame/main_window.hpp"
+#include "viewer/methods/method_row.hpp"
 #include "viewer/models/fuzzy.hpp"
 #include "viewer/models/jump.hpp"
 #include "viewer/models/link.hpp"
-#include "viewer/methods/method_row.hpp"
 
 namespace kvatlas::viewer {
 
