@@ -7,26 +7,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/plain_text.hpp"
 #include "base/str.hpp"
 
 namespace kvatlas {
 namespace {
 
 constexpr std::size_t kColumn = 30, kWidth = 100;  // where descriptions begin, and lines end
-
-/// The text in lines of at most `width` characters, but for longer words.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string out;
-  std::size_t line = 0;
-  for (std::string word; words >> word;) {
-    const bool fits = line + 1 + word.size() <= width;
-    if (line > 0) out += fits ? ' ' : '\n';
-    line = (line > 0 && fits ? line + 1 : 0) + word.size();
-    out += word;
-  }
-  return out;
-}
 
 /// Where a long list of all values stands in what the help says of an option; 0, 0: nowhere.
 std::pair<std::size_t, std::size_t> long_list(const std::string& text) {
@@ -78,10 +65,12 @@ class HelpFormatter : public CLI::Formatter {
     std::string list = all.substr(from, to - from);
     for (std::size_t at = 0; (at = list.find(',', at)) != list.npos; at += 2)
       list.insert(at + 1, " ");
-    return wrapped(
-        str(CLI::Formatter::make_option_desc(option), list.empty() ? "" : " (one of ",
-            list.empty() ? "" : list.substr(2, list.size() - 3), list.empty() ? "" : ")"),
-        kWidth - kColumn);
+    return join(
+        wrapped_lines(
+            str(CLI::Formatter::make_option_desc(option), list.empty() ? "" : " (one of ",
+                list.empty() ? "" : list.substr(2, list.size() - 3), list.empty() ? "" : ")"),
+            kWidth - kColumn),
+        "\n");
   }
 };
 

@@ -19,26 +19,22 @@ std::string percent_text(double share) {
   return std::isnan(share) ? "-" : fixed_text(100 * share, 1) + " %";
 }
 
-namespace {
-
-std::vector<std::string> lines_of(const ColumnCell& cell) {
+std::vector<std::string> wrapped_lines(const std::string& text, std::size_t width) {
   std::vector<std::string> lines;
-  std::istringstream words(cell.text);
+  std::istringstream words(text);
   for (std::string word; words >> word;)
-    if (!lines.empty() && lines.back().size() + 1 + word.size() <= cell.width)
+    if (!lines.empty() && lines.back().size() + 1 + word.size() <= width)
       lines.back() += ' ' + word;
     else
       lines.push_back(word);
   return lines;
 }
 
-}  // namespace
-
 std::string row_text(const std::vector<ColumnCell>& cells, std::size_t indent) {
   std::vector<std::vector<std::string>> columns;
   std::size_t height = 1;
   for (const auto& cell : cells) {
-    columns.push_back(lines_of(cell));
+    columns.push_back(wrapped_lines(cell.text, cell.width));
     height = std::max(height, columns.back().size());
   }
   std::string out;

@@ -30,6 +30,9 @@ std::string fixed_text(double value, int digits);
 /// "37.5 %" for 0.375; "-" for NaN.
 std::string percent_text(double share);
 
+/// The words of the text in lines of at most `width` characters. A longer word is a line by itself.
+std::vector<std::string> wrapped_lines(const std::string& text, std::size_t width);
+
 /// A text in a column of a table.
 struct ColumnCell {
   std::string text;

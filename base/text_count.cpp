@@ -8,6 +8,10 @@
 
 namespace kvatlas {
 
+std::string count_of(std::int64_t count, const char* one, const char* many) {
+  return str(count, ' ', count == 1 ? one : many);
+}
+
 std::size_t count_texts(std::span<const std::string> groups) {
   const auto alone = static_cast<std::size_t>(std::count(groups.begin(), groups.end(), ""));
   const std::set<std::string> named(groups.begin(), groups.end());

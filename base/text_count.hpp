@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 namespace kvatlas {
 
+/// "1 layer", "2 layers".
+std::string count_of(std::int64_t count, const char* one, const char* many);
 /// How many different texts prompts of these groups are made of. Prompts without a group have a
 /// text of their own.
 std::size_t count_texts(std::span<const std::string> groups);

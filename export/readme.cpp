@@ -19,21 +19,10 @@ using calibrate::Form;
 using calibrate::Loss;
 using nlohmann::json;
 
-/// The text in lines of at most 96 characters. `first` begins the first line, `others` the others.
+/// The text in lines of at most 96 characters. `first` begins the first line; `others`, which is as
+/// long, the others.
 std::string wrapped(const std::string& text, const std::string& first, const std::string& others) {
-  std::istringstream words(text);
-  std::string out, line = first, word;
-  bool empty = true;
-  while (words >> word) {
-    if (!empty && line.size() + 1 + word.size() > 96) {
-      out += line + '\n';
-      line = others;
-      empty = true;
-    }
-    line += (empty ? "" : " ") + word;
-    empty = false;
-  }
-  return out + line + '\n';
+  return first + join(wrapped_lines(text, 96 - others.size()), '\n' + others) + '\n';
 }
 
 std::string item(const std::string& text) { return wrapped(text, "  - ", "    "); }

@@ -24,6 +24,7 @@
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
 #include "base/table.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas {
 namespace {
@@ -166,10 +167,6 @@ json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
 
 void line(const char* label, const std::string& value) {
   std::cout << "  " << label << std::string(18 - std::string(label).size(), ' ') << value << '\n';
-}
-
-std::string count_of(std::int64_t count, const char* one, const char* many) {
-  return str(count, ' ', count == 1 ? one : many);
 }
 
 /// "4 KiB a token at 16 bits, 2 GiB at full context".

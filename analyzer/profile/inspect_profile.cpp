@@ -141,10 +141,6 @@ std::string without_number(const std::string& name) {
   return numbered ? name.substr(0, last) : name;
 }
 
-std::string counted_samples(std::int64_t count) {
-  return str(count, count == 1 ? " sample" : " samples");
-}
-
 void print_card(const json& card, const profile::Header& header) {
   const auto line = [](const std::string& label, const auto& value) {
     std::cout << "  " << label << std::string(label.size() < 18 ? 18 - label.size() : 1, ' ')
@@ -194,10 +190,11 @@ void print_card(const json& card, const profile::Header& header) {
     const std::string axes =
         join(array.at("axes"), " x ", [](const json& axis) { return axis.get<std::string>(); });
     std::cout << "    "
-              << printable(str(count > 1 ? str(group, "/*, ", count, " of them") : name, ": ", axes,
-                               ", ", array.at("unit").get<std::string>(), ", in ",
-                               counted_samples(array.at("samples").get<std::int64_t>())),
-                           300)
+              << printable(
+                     str(count > 1 ? str(group, "/*, ", count, " of them") : name, ": ", axes, ", ",
+                         array.at("unit").get<std::string>(), ", in ",
+                         count_of(array.at("samples").get<std::int64_t>(), "sample", "samples")),
+                     300)
               << '\n';
   }
 }
