@@ -48,6 +48,7 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   const Verdict verdict = try_ways(ways, places, samples);
   const Estimate full = verdict.full_score();
   Choice choice;
+  choice.full = full;
   Table table{str(method.title, ": score against the budget (", verdict.samples().size(),
                   " samples", of_texts(verdict.count().samples, verdict.count().texts),
                   ", full cache ", fixed_text(full.mean, 3), "), and how ", spread),
@@ -57,8 +58,6 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   for (std::size_t w = 0; w < ways.size(); ++w) {
     table.columns.push_back(ways[w].title);
     BudgetReport& report = *ways[w].report;
-    report.full = full;
-    report.tolerance = tolerance;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const std::size_t policy = w * budgets.size() + i;
       const Estimate score = verdict.score(policy);

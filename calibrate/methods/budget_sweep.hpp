@@ -39,6 +39,7 @@ struct BudgetSweep {
     /// [way]: the place of the smallest budget that saves, and keeps the score there and at every
     /// larger one. Empty if a budget was asked for and no sample has a score.
     std::vector<std::optional<std::size_t>> smallest = {};
+    std::optional<Estimate> full = {};  // the full cache's score
   };
   /// Tries every budget on samples with answers.
   Choice choose(std::span<const BudgetWay> ways, const std::vector<std::size_t>& samples,

@@ -227,6 +227,8 @@ bool Budgeting::try_budgets() {
   for (const Level& level : levels_) sweep.budgets.push_back(level.budget);
   const auto of_ways = ways();
   const auto choice = sweep.choose(of_ways, split_.choice, out_);
+  report_.full = choice.full;
+  if (choice.full) report_.tolerance = sweep.tolerance;
   if (!choice.smallest.empty()) {
     const auto budget = sweep.settle(choice.smallest.front(), out_);
     if (!budget) return false;

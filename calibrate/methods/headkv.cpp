@@ -136,6 +136,8 @@ bool HeadBudgeting::try_budgets() {
     budget_ = *budget;
   }
   sweep.measure(ways, budget_, split_, out_);
+  found_[rule_].full = choice.full;
+  if (choice.full) found_[rule_].tolerance = sweep.tolerance;
   report_.even = even_;
   report_.other = found_[other_than(rule_)];
   return true;
