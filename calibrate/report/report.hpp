@@ -139,6 +139,7 @@ struct Saving {
 
 /// What the sections of all methods of calibration report.
 struct MethodReport {
+  std::string name;              // of a baseline, which its section has beside its settings
   std::optional<Estimate> full;  // the full cache's score on the samples of the choice
   double tolerance = kNotKnown;  // the share of the score that may be lost
   std::int64_t samples = 0;      // that the choice was made on
@@ -147,7 +148,8 @@ struct MethodReport {
   std::vector<Saving> savings;
 
   void fields(auto& field) {
-    field.maybe("full", full)
+    field.maybe("name", name)
+        .maybe("full", full)
         .maybe("tolerance", tolerance)
         .maybe("samples", samples)
         .maybe("measured", measured)

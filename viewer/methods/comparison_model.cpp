@@ -59,7 +59,7 @@ void add_measured(const Method& method, const json& section, const std::string& 
     policy.value = settings.at(method.setting).get<double>();
   }
   policy.setting = calibrate::method::kPrecision.is(method.name)
-                       ? size_text(section.value("size", kNoNumber))
+                       ? size_text(report_in<calibrate::PrecisionReport>(section, method).size)
                        : setting_text(method, settings);
   policy.needs_training = method.needs_training;
   add_policy(std::move(policy), *found, model);
@@ -122,7 +122,9 @@ void add_front(const calibrate::Document& document, std::size_t index, Compariso
     policy.prompts = prompts_text(entry.samples, entry.texts);
     policy.front_point = {{index, i}};
     policy.chosen = entry.chosen;
-    policy.needs_training = entry.sections.contains(calibrate::method::kPod.name);
+    for (const Method& method : calibrate::kSections)
+      if (method.needs_training && entry.sections.contains(method.name))
+        policy.needs_training = true;
     if (i == 0) bytes_of_whole = entry.bytes / entry.kept_share;
     if (!std::isnan(policy.kept_share) && !std::isnan(policy.score.mean))
       model.searched.push_back(std::move(policy));
@@ -158,6 +160,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
   struct Section {
     const Method* method;
     const json* content;
+    calibrate::MethodReport report;
     std::string title;
     bool measured_whole;  // in a composition the first section alone stands for what was measured
   };
@@ -173,20 +176,18 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
       const auto found = document.sections.find(method.name);
       if (found == document.sections.end()) continue;
       const bool composed = document.compose.size() > 1;
-      const std::string name = found->value("name", "");
-      sections.push_back({&method, &*found,
-                          composed       ? parts_title(family, document.kv_bits)
-                          : name.empty() ? method.title
-                                         : parts_title(name),
+      auto report = report_in<calibrate::MethodReport>(*found, method);
+      std::string title = composed              ? parts_title(family, document.kv_bits)
+                          : report.name.empty() ? method.title
+                                                : parts_title(report.name);
+      sections.push_back({&method, &*found, std::move(report), std::move(title),
                           !composed || document.compose.front() == method.name});
     }
     if (task.empty()) add_front(document, d, model);
   }
-  for (const auto& [method, section, title, measured_whole] : sections)
-    if (measured_whole)
-      add_measured(*method, *section, title,
-                   report_in<calibrate::MethodReport>(*section, *method).measured, false, model);
-  for (const auto& [method, section, title, measured_whole] : sections) {
+  for (const auto& [method, section, report, title, measured_whole] : sections)
+    if (measured_whole) add_measured(*method, *section, title, report.measured, false, model);
+  for (const auto& [method, section, report, title, measured_whole] : sections) {
     for (const auto& [member, beside] : method->controls)
       if (member && section->contains(member))
         add_measured(*method, *section, beside,
@@ -196,8 +197,7 @@ ComparisonModel comparison_model(std::span<const calibrate::Document> documents,
                      true, model);
     const MethodRow* row = find_row(method->name);
     if (task.empty() && row) {
-      const auto full = report_in<calibrate::MethodReport>(*section, *method).full;
-      if (std::isnan(model.full.mean) && full) model.full = *full;
+      if (std::isnan(model.full.mean) && report.full) model.full = *report.full;
       row->add_searched(*section, model);
     }
     if (auto strip = strip_of(*method, *section, model.shape.layers))

@@ -108,11 +108,10 @@ Fact file_date(const std::filesystem::path& path) {
 OverviewModel read_overview_model(const profile::Reader& profile, MethodModels methods,
                                   std::span<const calibrate::Document> documents) {
   OverviewModel model;
-  model.shape = calibrate::cache_shape(profile.header());
-  model.facts = model_facts(profile.header(), model.shape);
+  model.evidence.shape = calibrate::cache_shape(profile.header());
+  model.facts = model_facts(profile.header(), model.evidence.shape);
   model.provenance = provenance_facts(profile);
   static_cast<MethodModels&>(model.evidence) = std::move(methods);
-  model.evidence.shape = model.shape;
   for (const MethodRow& row : method_rows()) {
     if (row.read) row.read(profile, documents, model.evidence);
     auto& known = model.known.emplace_back();
@@ -133,7 +132,7 @@ OverviewModel read_overview_model(const profile::Reader& profile,
 
 OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   OverviewView view;
-  const double full = model.shape.full_bytes(choices.length);
+  const double full = model.evidence.shape.full_bytes(choices.length);
   view.cache = {{"whole cache", str(bytes_text(full), " at ", choices.length, " tokens")}};
   for (std::size_t i = 0; i < method_rows().size(); ++i) {
     const MethodRow& row = method_rows()[i];

@@ -37,7 +37,6 @@ struct MeasuredPart {
 struct OverviewModel {
   std::vector<Fact> facts;       // about the model
   std::vector<Fact> provenance;  // about the profile
-  calibrate::CacheShape shape;
   Evidence evidence;
   std::vector<MeasuredPart> known;  // of each row of method_rows()
 };

@@ -232,6 +232,11 @@ TEST(ComparisonModel, NumberFormats) {
   EXPECT_EQ(with_policy({}, model.searched[2]).precision_point, 2);
   ASSERT_EQ(model.strips.size(), 1u);
   EXPECT_THAT(model.strips[0].values, ElementsAre(8.5 / 16, 6.75 / 16, 6.75 / 16, 8.5 / 16));
+  doc.sections["precision"]["size"] = "x";
+  EXPECT_EQ(error_of([&] {
+              comparison_model({&doc, 1});
+            }),
+            "precision.size is \"x\", expected a number or null");
   // Nothing held: there is no size.
   doc.sections["precision"].erase("size");
   EXPECT_EQ(comparison_model({&doc, 1}).policies[0].setting, "16 bits");
@@ -296,6 +301,7 @@ TEST(ComparisonModel, AFigureThatIsMissingOrNoNumberIsNamed) {
             "pareto.1.kept_share is \"little\", expected a number or null");
   EXPECT_EQ(refused("/pareto/0/bytes", gone), "pareto.0.bytes is missing");
   EXPECT_EQ(refused("/search/full_score", gone), "search.full_score is missing");
+  EXPECT_EQ(refused("/sections/simlayerkv/name", 7), "simlayerkv.name is 7, expected a text");
   json measured = measured_json(0.9, 0.6);
   measured.erase("loss");
   EXPECT_EQ(refused("/sections/simlayerkv/measured", measured),
