@@ -51,9 +51,9 @@ std::string measured_text(const std::optional<calibrate::Measured>& measured) {
 }
 
 /// What the section says of the same layers for every input; none where it does not.
-std::optional<calibrate::SimLayerKvReport::Static> report_for_all(const json& section) {
+std::optional<calibrate::StaticLayersReport> report_for_all(const json& section) {
   if (!section.is_object() || !section.contains("static")) return std::nullopt;
-  return calibrate::read_report<calibrate::SimLayerKvReport::Static>(
+  return calibrate::read_report<calibrate::StaticLayersReport>(
       section.at("static"), calibrate::method::kSimLayerKv.name + std::string(".static"));
 }
 

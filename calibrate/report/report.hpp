@@ -165,38 +165,41 @@ struct ControlReport {
   void fields(auto& field) { field.maybe("measured", measured); }
 };
 
+/// The layers that are lazy for most inputs, whatever the input.
+struct StaticLayersReport : ControlReport {
+  double share = kNotKnown, disagreement = kNotKnown;
+  std::vector<bool> lazy_layers;
+
+  void fields(auto& field) {
+    ControlReport::fields(field);
+    field.maybe("share", share)
+        .maybe("disagreement", disagreement)
+        .maybe("lazy_layers", lazy_layers);
+  }
+};
+
+struct LazyHeadsReport {
+  std::vector<std::vector<double>> rates;
+  std::vector<std::vector<bool>> lazy_heads;
+
+  void fields(auto& field) { field.maybe("rates", rates).maybe("lazy_heads", lazy_heads); }
+};
+
+struct OppositeLayersReport : ControlReport {
+  double layers = kNotKnown;
+
+  void fields(auto& field) {
+    ControlReport::fields(field);
+    field.maybe("layers", layers);
+  }
+};
+
 struct SimLayerKvReport : MethodReport {
   std::vector<PointOf<searched::kThreshold>> curve;
   std::vector<double> lazy_rates, consistency;  // by layer
-  /// The layers that are lazy for most inputs, whatever the input.
-  struct Static : ControlReport {
-    double share = kNotKnown, disagreement = kNotKnown;
-    std::vector<bool> lazy_layers;
-
-    void fields(auto& field) {
-      ControlReport::fields(field);
-      field.maybe("share", share)
-          .maybe("disagreement", disagreement)
-          .maybe("lazy_layers", lazy_layers);
-    }
-  };
-  struct PerHead {
-    std::vector<std::vector<double>> rates;
-    std::vector<std::vector<bool>> lazy_heads;
-
-    void fields(auto& field) { field.maybe("rates", rates).maybe("lazy_heads", lazy_heads); }
-  };
-  struct Opposite : ControlReport {
-    double layers = kNotKnown;
-
-    void fields(auto& field) {
-      ControlReport::fields(field);
-      field.maybe("layers", layers);
-    }
-  };
-  std::optional<Static> for_all;
-  std::optional<PerHead> per_head;
-  std::optional<Opposite> opposite;
+  std::optional<StaticLayersReport> for_all;
+  std::optional<LazyHeadsReport> per_head;
+  std::optional<OppositeLayersReport> opposite;
 
   void fields(auto& field) {
     MethodReport::fields(field);
@@ -209,6 +212,19 @@ struct SimLayerKvReport : MethodReport {
   }
 };
 
+struct GateSkipped {
+  double tau = kNotKnown, skipped = kNotKnown;
+
+  void fields(auto& field) { field("tau", tau)("skipped", skipped); }
+};
+
+struct GateReport {
+  std::vector<PointOf<searched::kTau>> curve;
+  std::vector<GateSkipped> skipped;
+
+  void fields(auto& field) { field.maybe("curve", curve).maybe("skipped", skipped); }
+};
+
 struct PodReport : MethodReport {
   struct Delta {
     double delta = kNotKnown, keys_dropped = kNotKnown;
@@ -218,17 +234,6 @@ struct PodReport : MethodReport {
     void fields(auto& field) {
       field("delta", delta)("blocks", blocks)("keys_dropped", keys_dropped)("savings", savings);
     }
-  };
-  struct Skipped {
-    double tau = kNotKnown, skipped = kNotKnown;
-
-    void fields(auto& field) { field("tau", tau)("skipped", skipped); }
-  };
-  struct Gate {
-    std::vector<PointOf<searched::kTau>> curve;
-    std::vector<Skipped> skipped;
-
-    void fields(auto& field) { field.maybe("curve", curve).maybe("skipped", skipped); }
   };
   struct Agreement {
     std::int64_t tokens = 0;
@@ -240,7 +245,7 @@ struct PodReport : MethodReport {
   std::vector<Delta> sweep;
   std::vector<PointOf<searched::kTokens>> proximal;
   std::vector<Agreement> agreement;
-  std::optional<Gate> gate;
+  std::optional<GateReport> gate;
   double keys_dropped = kNotKnown, memory_bytes = kNotKnown;
 
   void fields(auto& field) {
@@ -311,37 +316,39 @@ struct HeadKvReport : BudgetReport {
   }
 };
 
+struct LagCandidate {
+  std::string variant, ratio;  // "lag", "local" or "l2"; "1/4"
+  std::int64_t lag = 0, keep = 0, samples = 0;
+  double compression = kNotKnown, full = kNotKnown, attention = kNotKnown;
+  Estimate score;
+  double digits_prefix = kNotKnown, digits_in_place = kNotKnown;
+  double wanted_compression = kNotKnown;
+  bool own() const { return variant == "lag"; }
+
+  void fields(auto& field) {
+    field("variant", variant)("ratio", ratio)("lag", lag)("keep", keep)
+        .maybe("samples", samples)("compression", compression)
+        .maybe("full", full)
+        .maybe("attention", attention)
+        .maybe("score", score.mean)
+        .maybe("low", score.low)
+        .maybe("high", score.high)
+        .maybe("digits_prefix", digits_prefix)
+        .maybe("digits_in_place", digits_in_place)
+        .maybe("wanted_compression", wanted_compression);
+  }
+};
+
+struct LagFront {
+  std::vector<std::int64_t> compression, tokens;  // places in the sweep
+
+  void fields(auto& field) { field("compression", compression)("tokens", tokens); }
+};
+
 struct LagKvReport : MethodReport {
-  struct Candidate {
-    std::string variant, ratio;  // "lag", "local" or "l2"; "1/4"
-    std::int64_t lag = 0, keep = 0, samples = 0;
-    double compression = kNotKnown, full = kNotKnown, attention = kNotKnown;
-    Estimate score;
-    double digits_prefix = kNotKnown, digits_in_place = kNotKnown;
-    double wanted_compression = kNotKnown;
-    bool own() const { return variant == "lag"; }
-
-    void fields(auto& field) {
-      field("variant", variant)("ratio", ratio)("lag", lag)("keep", keep)
-          .maybe("samples", samples)("compression", compression)
-          .maybe("full", full)
-          .maybe("attention", attention)
-          .maybe("score", score.mean)
-          .maybe("low", score.low)
-          .maybe("high", score.high)
-          .maybe("digits_prefix", digits_prefix)
-          .maybe("digits_in_place", digits_in_place)
-          .maybe("wanted_compression", wanted_compression);
-    }
-  };
-  struct Front {
-    std::vector<std::int64_t> compression, tokens;  // places in the sweep
-
-    void fields(auto& field) { field("compression", compression)("tokens", tokens); }
-  };
-  std::vector<Candidate> sweep;
-  std::optional<Candidate> recommended;
-  std::optional<Front> front;
+  std::vector<LagCandidate> sweep;
+  std::optional<LagCandidate> recommended;
+  std::optional<LagFront> front;
   std::optional<ControlReport> local, l2;
 
   void fields(auto& field) {
@@ -352,6 +359,23 @@ struct LagKvReport : MethodReport {
         .maybe("local", local)
         .maybe("l2", l2);
   }
+};
+
+/// What fewer bits cost one side of some layers alone.
+struct FormatItem {
+  std::vector<std::int64_t> layers;
+  bool keys = false, values = false;
+  std::vector<double> kl;  // of each format
+
+  void fields(auto& field) { field("layers", layers)("keys", keys)("values", values)("kl", kl); }
+};
+
+struct FormatSensitivity {
+  std::vector<std::string> formats;
+  std::vector<FormatItem> items;
+  std::int64_t samples = 0;
+
+  void fields(auto& field) { field("formats", formats)("items", items).maybe("samples", samples); }
 };
 
 struct PrecisionReport : MethodReport {
@@ -366,27 +390,10 @@ struct PrecisionReport : MethodReport {
           "expected_kl", expected_kl)("keys", keys)("values", values);
     }
   };
-  /// What fewer bits cost one side of some layers alone.
-  struct Item {
-    std::vector<std::int64_t> layers;
-    bool keys = false, values = false;
-    std::vector<double> kl;  // of each format
-
-    void fields(auto& field) { field("layers", layers)("keys", keys)("values", values)("kl", kl); }
-  };
-  struct Sensitivity {
-    std::vector<std::string> formats;
-    std::vector<Item> items;
-    std::int64_t samples = 0;
-
-    void fields(auto& field) {
-      field("formats", formats)("items", items).maybe("samples", samples);
-    }
-  };
   std::vector<Point> curve;
   double size = kNotKnown;                  // the chosen point's
   std::map<std::string, Measured> uniform;  // one format in all layers, by its name
-  std::optional<Sensitivity> sensitivity;
+  std::optional<FormatSensitivity> sensitivity;
 
   void fields(auto& field) {
     MethodReport::fields(field);

@@ -34,7 +34,7 @@ calibrate::Precision part_in(const json& section) {
   return std::get<calibrate::Precision>(calibrate::part_of(kName, section));
 }
 
-void read_sensitivity(calibrate::PrecisionReport::Sensitivity sensitivity, PrecisionModel& model) {
+void read_sensitivity(calibrate::FormatSensitivity sensitivity, PrecisionModel& model) {
   for (const auto& word : sensitivity.formats)
     model.formats.push_back(format_called(word, "precision.sensitivity.formats"));
   model.samples = sensitivity.samples;

@@ -20,7 +20,7 @@ using LayerFormats = std::vector<calibrate::KvFormats>;  // [layer]
 struct PrecisionModel {
   /// Keys, values or both of some layers, and what they cost where they alone are stored in each of
   /// the formats.
-  using Item = calibrate::PrecisionReport::Item;
+  using Item = calibrate::FormatItem;
   std::vector<calibrate::KvFormat> formats;  // that were tried
   std::vector<Item> items;
   std::int64_t samples = 0;  // on which they were tried

@@ -17,7 +17,7 @@
 namespace kvatlas::viewer {
 
 struct SweepModel {
-  using Candidate = calibrate::LagKvReport::Candidate;
+  using Candidate = calibrate::LagCandidate;
   std::int64_t sink = calibrate::LagKv{}.sink;
   std::vector<Candidate> candidates;  // in the order of the document
   std::optional<Estimate> full;
