@@ -70,8 +70,7 @@ std::vector<std::vector<std::int64_t>> kept_tokens(const PartRequest& request,
       for (auto& tokens : row) tokens = std::min(tokens + by_head->select.window, request.length);
     return kept;
   }
-  const auto keep = calibrate::in_whole_blocks(*calibrate::kept_window(part), request.length,
-                                               request.theirs.policy.block_tokens);
+  const auto keep = *calibrate::kept_window(part);
   const auto trimmed = std::min(keep.initial + keep.recent, request.length);
   for (const auto& row : lazy_heads_of(part, request.document.model)) {
     auto& layer = kept.emplace_back();

@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "base/text_count.hpp"
+#include "calibrate/rules/rules.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 #include "export/shared_impl.hpp"
 
 namespace kvatlas::exporting {
+
+using nlohmann::json;
+
 namespace {
 
 /// Says what memory is lost because vLLM puts layers of a kind into groups of equal size, and pads
-/// the last group.
-std::string padding_note(const std::vector<bool>& layers) {
-  const auto lazy = std::count(layers.begin(), layers.end(), true);
-  const auto full = static_cast<std::ptrdiff_t>(layers.size()) - lazy;
-  if (full == 0) return "";
-  const auto padding = calibrate::padded_layers(full, lazy);
-  const std::string groups = str("vLLM puts the ", full, " full and ", lazy,
-                                 " lazy layers into groups of ", padding.group);
-  const auto padded = padding.full + padding.sliding;
+/// the last group of each.
+std::string padding_note(const json& cuts, std::int64_t layers) {
+  std::vector<std::int64_t> kinds;
+  std::int64_t cut = 0;
+  for (const auto& one : cuts) {
+    kinds.push_back(std::ssize(one.at("layers")));
+    cut += kinds.back();
+  }
+  if (layers > cut) kinds.push_back(layers - cut);
+  if (kinds.size() == 1) return "";
+  const auto padding = calibrate::padded_layers(kinds);
+  const auto padded = std::accumulate(padding.of_kinds.begin(), padding.of_kinds.end(), 0L);
+  const std::string groups = str("vLLM puts layers that are cut alike (here ", kinds.size(),
+                                 " kinds) into groups of ", padding.group);
   if (padded == 0) return groups + ", and none is padded.";
-  return str(groups, " and pads them by ", padded, padded == 1 ? " layer" : " layers",
-             ": memory that holds nothing. A set of lazy layers whose number divides that of the "
-             "full ones, or is a multiple of it, wastes none.");
+  return str(groups, " and pads them by ", count_of(padded, "layer", "layers"),
+             ": memory that holds nothing. Kinds whose numbers of layers divide each other waste "
+             "none.");
 }
 
 /// The lazy layers, without those whose window of the model's own is the narrower one anyway.
@@ -49,8 +60,8 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
   for (std::int64_t layer = 0; layer < request.document.model.layers; ++layer)
     if (part.fixed && part.fixed->at(static_cast<std::size_t>(layer)).plain())
       plain.push_back(std::to_string(layer));
-  nlohmann::json options = {{"kv-cache-dtype", "fp8"},
-                            {"block-size", request.runtime.formats_taken.page_tokens}};
+  json options = {{"kv-cache-dtype", "fp8"},
+                  {"block-size", request.runtime.formats_taken.page_tokens}};
   if (!plain.empty()) options["kv-cache-dtype-skip-layers"] = plain;
   Exported out;
   out.files.push_back({"vllm.yaml", yaml_text(options)});
@@ -64,23 +75,118 @@ Exported formats_of_layers(const PartRequest& request, const calibrate::Precisio
   return out;
 }
 
+json window_scores(const calibrate::WindowBudget& select, std::int64_t budget) {
+  return {{"budget", budget},
+          {"window", select.window},
+          {"kernel", select.kernel},
+          {"pooling", select.pooling == calibrate::Pooling::average ? "avg" : "max"}};
+}
+
+/// The plugin's name for how a layer is cut, and its settings (export/python/vllm, cuts.py).
+json named(const char* method, json settings) {
+  settings["method"] = method;
+  return settings;
+}
+
+/// How each layer is cut; null for those that stay whole.
+struct CutsOfLayers {
+  const PartRequest& request;
+  std::int64_t layers = request.document.model.layers;
+
+  std::vector<json> all(const json& cut) const {
+    return std::vector<json>(static_cast<std::size_t>(layers), cut);
+  }
+  std::vector<json> with_budgets(const calibrate::WindowBudget& select,
+                                 const std::vector<std::int64_t>& budgets) const {
+    std::vector<json> cuts;
+    for (const auto budget : budgets)
+      cuts.push_back(named("snapkv", window_scores(select, budget + select.window)));
+    return cuts;
+  }
+  std::vector<json> windows() const {
+    const auto keep = proximal(request);
+    const auto trimmed = layers_to_trim(request);
+    std::vector<json> cuts;
+    for (const bool trim : trimmed)
+      cuts.push_back(trim ? named("streaming", {{"initial", keep.initial},
+                                                {"recent", keep.recent},
+                                                {"rolling", request.theirs.policy.rolling}})
+                          : json());
+    return cuts;
+  }
+
+  std::vector<json> operator()(const calibrate::Streaming&) const { return windows(); }
+  std::vector<json> operator()(const calibrate::SimLayerKv&) const { return windows(); }
+  std::vector<json> operator()(const calibrate::LagKv& part) const {
+    auto cuts = all(named("lagkv", {{"sink", part.sink},
+                                    {"lag", part.lag},
+                                    {"keep", part.keep()},
+                                    {"variant", calibrate::variant_word(part.variant)}}));
+    if (part.variant == calibrate::LagVariant::l2)
+      for (std::size_t l = 0; l < 2 && l < cuts.size(); ++l) cuts[l] = nullptr;
+    return cuts;
+  }
+  std::vector<json> operator()(const calibrate::DynamicKv& part) const {
+    return with_budgets(part.select, budgets(request));
+  }
+  std::vector<json> operator()(const calibrate::SnapKv& part) const {
+    const std::int64_t mean = part.select.budget - part.select.window;
+    if (part.pyramid) return with_budgets(part.select, calibrate::pyramid_budgets(mean, layers));
+    return all(named("snapkv", window_scores(part.select, part.select.budget)));
+  }
+  std::vector<json> operator()(const calibrate::ChunkKv& part) const {
+    json settings = window_scores(part.select, part.select.budget);
+    settings["chunk"] = part.chunk;
+    return all(named("chunkkv", settings));
+  }
+  std::vector<json> operator()(const calibrate::H2o& part) const {
+    return all(named("h2o", {{"budget", part.budget}, {"heavy", part.heaviest()}}));
+  }
+  std::vector<json> operator()(const calibrate::Tova& part) const {
+    return all(named("tova", {{"budget", part.budget}}));
+  }
+  std::vector<json> operator()(const calibrate::KeyDiff& part) const {
+    return all(named("keydiff", {{"budget", part.budget}}));
+  }
+  template <class Part>
+  std::vector<json> operator()(const Part&) const {
+    fail(ErrorCode::internal, "the plugin of vLLM is given a part that it does not know");
+  }
+};
+
+/// Layers that are cut alike stand together.
+json cuts_of(const PartRequest& request) {
+  json out = json::array();
+  const auto cuts = std::visit(CutsOfLayers{request}, request.part);
+  for (std::size_t l = 0; l < cuts.size(); ++l) {
+    if (cuts[l].is_null()) continue;
+    const auto alike = std::find(cuts.begin(), cuts.end(), cuts[l]) - cuts.begin();
+    if (static_cast<std::size_t>(alike) == l) {
+      out.push_back(cuts[l]);
+      out.back()["layers"] = json::array();
+    }
+    for (auto& one : out) {
+      json settings = one;
+      settings.erase("layers");
+      if (settings == cuts[l]) one["layers"].push_back(l);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Exported export_vllm(const PartRequest& request) {
   if (const auto* formats = std::get_if<calibrate::Precision>(&request.part))
     return formats_of_layers(request, *formats);
-  const auto layers = layers_to_trim(request);
-  const auto keep = proximal(request);
+  const json cuts = cuts_of(request);
   const auto& model = request.document.model;
-  const nlohmann::json policy = {{"model",
-                                  {{"layers", model.layers},
-                                   {"heads", model.heads},
-                                   {"kv_heads", model.kv_heads},
-                                   {"head_dim", model.head_dim}}},
-                                 {"lazy_layers", layers},
-                                 {"initial", keep.initial},
-                                 {"recent", keep.recent},
-                                 {"rolling", request.theirs.policy.rolling}};
+  const json policy = {{"model",
+                        {{"layers", model.layers},
+                         {"heads", model.heads},
+                         {"kv_heads", model.kv_heads},
+                         {"head_dim", model.head_dim}}},
+                       {"cuts", cuts}};
   Exported out;
   out.files.push_back(
       {"vllm.yaml", yaml_text({{"additional-config", {{"kvatlas", policy}}},
@@ -89,7 +195,7 @@ Exported export_vllm(const PartRequest& request) {
   out.use =
       "pip install kvatlas_vllm-0.1.0-py3-none-any.whl   # './dev wheel' leaves it in build/\n"
       "vllm serve $MODEL --config vllm.yaml";
-  if (const auto note = padding_note(layers); !note.empty()) out.notes.push_back(note);
+  if (const auto note = padding_note(cuts, model.layers); !note.empty()) out.notes.push_back(note);
   out.notes.push_back(
       "Without the plugin vLLM ends at start, for 'worker-extension-cls' names a class of it. Do "
       "not add --disable-hybrid-kv-cache-manager, with which no memory is freed.");

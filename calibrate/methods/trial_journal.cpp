@@ -56,7 +56,7 @@ std::string policy_key(const Policy& policy) {
   json parts = json::array();
   for (const auto& part : policy.parts) parts.push_back({section_name(part), section_of(part)});
   const json key = {parts,          policy.kv_bits,       policy.kv_residual,
-                    policy.rolling, policy.masks_prefill, policy.block_tokens};
+                    policy.rolling, policy.masks_prefill};
   return key.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -339,9 +339,6 @@ struct Policy {
   bool rolling = false;          // windows keep their size while tokens are generated
   /// The runtime's windows hide tokens from the prompt's own rows too (docs/runtimes.md, loss b).
   bool masks_prefill = false;
-  /// The runtime's windows keep whole blocks of so many tokens, counted from the first token on
-  /// (docs/runtimes.md, loss h).
-  std::int64_t block_tokens = 1;
   /// Where a document describes this policy: "lagkv", "simlayerkv/static" or kComposition. Empty if
   /// the policy is not from a document.
   std::string section = {};
@@ -357,10 +354,6 @@ const P* part_of_type(const Policy& policy) {
 
 /// The formats in which a layer stores what it keeps.
 KvFormats formats_of(const Policy& policy, std::int64_t layer);
-
-/// What whole blocks of so many tokens, counted from the first token on, keep of `tokens` tokens:
-/// every block that holds one of the first or of the last tokens.
-Proximity in_whole_blocks(Proximity keep, std::int64_t tokens, std::int64_t block_tokens);
 
 /// Reads a text such as "simlayerkv:threshold=0.7,initial=4,recent=256+lagkv:lag=128". Error(usage)
 /// names the part and the key that are wrong, what was found, and what is known.

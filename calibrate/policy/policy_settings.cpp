@@ -266,7 +266,8 @@ std::vector<PartName> make_names() {
       {method::kLagKv.name, "partitions cut by their scores against the next one", LagKv{},
        lagkv_settings(), PartTraits{.form = Form::lagkv}},
       {"snapkv", "the same budget of best scored tokens in every layer", SnapKv{},
-       window_budget_settings(&SnapKv::select), PartTraits{.title = "SnapKV"}},
+       window_budget_settings(&SnapKv::select),
+       PartTraits{.form = Form::selected, .title = "SnapKV"}},
       {"pyramidkv", "budgets that fall linearly over the layers", pyramid,
        window_budget_settings(&SnapKv::select), PartTraits{.title = "PyramidKV"}},
       {"adakv", "the best scored tokens of all heads of a layer, more in some heads than in others",
@@ -288,7 +289,7 @@ std::vector<PartName> make_names() {
                          "of them those that took most attention, the rest the most recent; "
                          "without: half",
                          &H2o::heavy)},
-       PartTraits{.title = "H2O"}},
+       PartTraits{.form = Form::selected, .title = "H2O"}},
       {"tova",
        "the tokens that the last one attends to most, the same in all heads of a layer",
        Tova{},

@@ -217,13 +217,6 @@ KvFormats formats_of(const Policy& policy, std::int64_t layer) {
   return {format, format};
 }
 
-Proximity in_whole_blocks(Proximity keep, std::int64_t tokens, std::int64_t block_tokens) {
-  if (block_tokens == 1) return keep;
-  const std::int64_t recent = std::max<std::int64_t>(0, tokens - keep.recent);
-  return {(keep.initial + block_tokens - 1) / block_tokens * block_tokens,
-          tokens - recent / block_tokens * block_tokens};
-}
-
 Policy parse_policy(std::string_view text) {
   if (text.size() > kLongestText)
     fail(ErrorCode::usage, "a policy of ", text.size(), " characters; at most ", kLongestText,

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "calibrate/policy/method.hpp"
@@ -29,6 +31,7 @@ class Accounting {
     const auto heads = static_cast<std::size_t>(shape().kv_heads);
     const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
     held_.assign(layers, std::vector<Held>(heads, all));
+    kinds_.assign(layers, 0);
     trimmed_.assign(layers, std::vector<double>(heads, 0));
   }
 
@@ -111,6 +114,7 @@ class Accounting {
   }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
+      kinds_[l] = 1;
       const std::int64_t kept = lag_kept(part, held_at(l));
       // What is generated is cut last.
       const std::int64_t generated = std::min(load_.new_tokens, kept);
@@ -156,8 +160,9 @@ class Accounting {
   /// How many of the last `seen` tokens LagKV keeps, at most: of a partition that is seen in part,
   /// those that it keeps may all be seen.
   std::int64_t lag_kept(const LagKv& part, std::int64_t seen) const {
+    const std::int64_t seen_by_cuts = all_tokens() - (frees_late() ? kTokensLate : 0);
     const std::int64_t of_partitions =
-        kernels::lag_cut_partitions(all_tokens(), part.sink, part.lag) * part.lag;
+        kernels::lag_cut_partitions(seen_by_cuts, part.sink, part.lag) * part.lag;
     const std::int64_t uncut = all_tokens() - part.sink - of_partitions;
     if (seen <= uncut) return seen;
     const std::int64_t cut = std::min(seen - uncut, of_partitions), of_sink = seen - uncut - cut;
@@ -231,6 +236,7 @@ class Accounting {
     for (std::size_t l = 0; l < held_.size(); ++l)
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
         Held& head = held_[l][g];
+        kinds_[l] = 1 + budgets[l].at(g);
         head.prompt = std::min(static_cast<double>(budgets[l].at(g)),
                                static_cast<double>(load_.prompt) - on_top) +
                       on_top;
@@ -275,9 +281,7 @@ class Accounting {
 
   /// What a trimmed head of the layer keeps.
   Held trimmed_to(const Proximity& of_part, std::size_t layer) const {
-    const Proximity keep =
-        in_whole_blocks(windows_.empty() ? of_part : windows_[layer],
-                        policy_.rolling ? all_tokens() : load_.prompt, policy_.block_tokens);
+    const Proximity keep = windows_.empty() ? of_part : windows_[layer];
     const std::int64_t all = all_tokens(), first = all - held_at(layer);
     const std::int64_t behind_prompt = std::max(load_.prompt, first);
     if (!policy_.rolling)
@@ -378,8 +382,12 @@ class Accounting {
       layer.bytes *= shape().share(static_cast<std::int64_t>(l));
       if (layer.tokens > 0) {
         // Pages hold all KV heads of a layer.
-        const double room = std::min(static_cast<double>(all_tokens()), layer.tokens + spare(l)),
-                     rounded = std::ceil(room / block) * block;
+        const auto all = static_cast<double>(all_tokens());
+        const double room = std::min(all, layer.tokens + spare(l));
+        double rounded = std::ceil(room / block) * block;
+        if (load_.runtime && load_.runtime->moves_rows && held_at(l) == all_tokens())
+          rounded = std::ceil(all / block) * block -
+                    std::floor((all - layer.tokens - late(l)) / block) * block;
         layer.bytes *= rounded / layer.tokens;
         layer.tokens = rounded;
       }
@@ -413,15 +421,29 @@ class Accounting {
     return form && load_.runtime->form(*form).losses.contains(Loss::memory_not_freed);
   }
 
+  /// A runtime that moves rows frees what a token drops so many tokens later.
+  static constexpr std::int64_t kTokensLate = 2;
+  bool frees_late() const {
+    return load_.runtime && load_.runtime->moves_rows && load_.new_tokens >= kTokensLate;
+  }
+  /// Tokens of a layer that are dropped and still held. A cut partition counts them by itself; a
+  /// window that rolls drops one before each token is read.
+  double late(std::size_t layer) const {
+    return frees_late() && policy_.rolling && trimmed_[layer].front() > 0 ? kTokensLate - 1 : 0;
+  }
+
   double group_padding(const std::vector<LayerBytes>& layers) const {
-    std::vector<const LayerBytes*> full, sliding;
+    // Layers of a kind keep as many tokens, or have a window of the model's own of one size.
+    std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::vector<const LayerBytes*>> kinds;
     for (std::size_t l = 0; l < layers.size(); ++l)
-      (slides(l) ? sliding : full).push_back(&layers[l]);
-    const auto padding = padded_layers(static_cast<std::int64_t>(full.size()),
-                                       static_cast<std::int64_t>(sliding.size()));
+      kinds[{trimmed_[l].front() > 0, kinds_[l], held_at(l)}].push_back(&layers[l]);
+    std::vector<std::int64_t> counts;
+    for (const auto& [kind, of_kind] : kinds) counts.push_back(std::ssize(of_kind));
+    const auto padding = padded_layers(counts);
     double bytes = 0;
-    if (!full.empty()) bytes += static_cast<double>(padding.full) * full.front()->bytes;
-    if (!sliding.empty()) bytes += static_cast<double>(padding.sliding) * sliding.front()->bytes;
+    std::size_t number = 0;
+    for (const auto& [kind, of_kind] : kinds)
+      bytes += static_cast<double>(padding.of_kinds[number++]) * of_kind.front()->bytes;
     return bytes;
   }
 
@@ -431,6 +453,7 @@ class Accounting {
   std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
   std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
   std::vector<Proximity> windows_;            // of the layers, where they differ
+  std::vector<std::int64_t> kinds_;           // of the layers: alike where they are cut alike
   const Pod* pod_ = nullptr;
   const MiniCache* merged_ = nullptr;
   bool by_input_ = false;

@@ -171,12 +171,12 @@ const Expression& Runtime::form(Form form) const {
   return found == forms.end() ? impossible : found->second;
 }
 
-PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding) {
-  if (full == 0 || sliding == 0) return {full + sliding, 0, 0};
-  const auto [fewer, more] = std::minmax(full, sliding);
-  const std::int64_t group = 2 * more < 3 * fewer ? more : fewer;
-  const auto padding = [&](std::int64_t layers) { return (group - layers % group) % group; };
-  return {group, padding(full), padding(sliding)};
+PaddedLayers padded_layers(const std::vector<std::int64_t>& kinds) {
+  const auto [fewest, most] = std::minmax_element(kinds.begin(), kinds.end());
+  PaddedLayers out{2 * *most < 3 * *fewest ? *most : *fewest, {}};
+  for (const auto layers : kinds)
+    out.of_kinds.push_back((out.group - layers % out.group) % out.group);
+  return out;
 }
 
 const Runtime& runtime_named(std::string_view name) {

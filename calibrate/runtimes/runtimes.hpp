@@ -110,6 +110,9 @@ struct Runtime {
   std::int64_t window_spare_tokens = 0;
   /// Layers of a kind lie in groups of equal size, and the last group is padded.
   bool equal_groups = false;
+  /// What is kept of a layer is moved together, to the end of its pages, and those in front are
+  /// free two tokens later.
+  bool moves_rows = false;
   /// Layers with a window of the model's own hold all tokens there, not their window alone.
   bool keeps_windows_whole = false;
   Bend bend = bend_window;
@@ -121,12 +124,13 @@ struct Runtime {
 /// Tokens rounded up to whole pages; one page at least.
 std::int64_t whole_pages(std::int64_t tokens, std::int64_t page_tokens);
 
-/// The layers that `equal_groups` adds and that hold nothing.
+/// The layers that `equal_groups` adds to each kind and that hold nothing.
 struct PaddedLayers {
-  std::int64_t group = 0;  // layers in a group
-  std::int64_t full = 0, sliding = 0;
+  std::int64_t group = 0;              // layers in a group
+  std::vector<std::int64_t> of_kinds;  // in their order
 };
-PaddedLayers padded_layers(std::int64_t full, std::int64_t sliding);
+/// For kinds of so many layers each.
+PaddedLayers padded_layers(const std::vector<std::int64_t>& kinds);
 
 /// All runtimes, in the order in which lists show them.
 const std::vector<Runtime>& runtimes();

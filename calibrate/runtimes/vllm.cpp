@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "base/error.hpp"
 #include "base/str.hpp"
 #include "calibrate/runtimes/runtime_impl.hpp"
 
@@ -11,22 +14,49 @@ constexpr std::int64_t kBlockTokens = 32;
 /// larger number.
 constexpr std::int64_t kBlockTokensOfFormats = 64;
 
+/// A selection is made from keys, values and queries as vLLM's attention has them.
+void require_scores(const Part& part, const ModelInfo& model) {
+  if (std::holds_alternative<CriticalKv>(part))
+    fail(ErrorCode::usage, "its scores need the output projection, which attention does not see");
+  if (std::holds_alternative<ExpectedAttention>(part))
+    fail(ErrorCode::usage, "its scores need queries before RoPE, which attention does not see");
+  if (const auto* chunks = std::get_if<ChunkKv>(&part);
+      chunks && 2 * chunks->select.window < chunks->chunk - 1)
+    fail(ErrorCode::usage, "with chunks of ", chunks->chunk, " tokens and a window of ",
+         chunks->select.window,
+         " the number of tokens kept depends on the prompt's text, and vLLM's "
+         "scheduler does not see it: chunk=",
+         2 * chunks->select.window + 1, " is the most");
+  if (const auto own = std::find_if(model.windows.begin(), model.windows.end(),
+                                    [](const auto window) { return window > 0; });
+      own != model.windows.end())
+    fail(ErrorCode::usage, "layer ", own - model.windows.begin(),
+         " has a window of the model's own, of ", *own,
+         " tokens, and vLLM knows windows by the places of tokens, which a selection changes");
+}
+
 }  // namespace
 
 Runtime vllm() {
   Runtime r{"vllm", "vLLM", "0.32 and 0.33"};
-  r.forms[Form::lazy_layers] = {Fit::exact, {Loss::whole_blocks}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::lazy_layers] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::dynamickv] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::lagkv] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::selected] = {
+      Fit::exact, {}, "by the plugin: SnapKV, PyramidKV, ChunkKV, TOVA, KeyDiff, H2O"};
   r.forms[Form::precision] = {Fit::approximate,
                               {Loss::rounds_otherwise},
                               "as its dtype of the cache and the layers without it"};
   r.formats_taken = {{KvFormat::fp8}, true, false, kBlockTokensOfFormats};
   r.page_tokens = kBlockTokens;
   r.equal_groups = true;
-  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo&) {
+  r.moves_rows = true;
+  r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo& model) {
     set(theirs, theirs.policy.masks_prefill, false, "the prompt sees all of itself");
-    theirs.changes.push_back(
-        str("whole blocks are kept, so up to ", 2 * (kBlockTokens - 1), " tokens more a layer"));
-    theirs.policy.block_tokens = kBlockTokens;
+    const Part& part = theirs.policy.parts.front();
+    if (kept_window(part)) return;
+    require_scores(part, model);
+    if (std::holds_alternative<DynamicKv>(part)) require_budgets(part);
   };
   return r;
 }

@@ -87,7 +87,7 @@ void Continuations::State::copy_prompt(Stream& stream) {
     std::vector<std::vector<std::int64_t>> tokens;
     for (const auto& cut : cuts) {
       layer.heads.push_back(
-          {Ranges(cut.ranges), {}, {}, cut.window, cut.rolling, cut.block_tokens});
+          {Ranges(cut.ranges), {}, {}, cut.window, cut.rolling});
       layer.heads.back().mass = cut.mass;
       tokens.push_back(cut.tokens);
     }

@@ -37,10 +37,9 @@ Ranges Continuations::State::Head::seen_from(std::int64_t position, KeyWindow mo
   Ranges seen{{model_window.first_key(position), position + 1}};
   if (!window) return seen;
   const std::int64_t end = rolling ? position + 1 : first;
-  const Proximity keep = in_whole_blocks(*window, end, block_tokens);
-  const std::int64_t recent = std::max(keep.initial, end - keep.recent);
+  const std::int64_t recent = std::max(window->initial, end - window->recent);
   Ranges kept;
-  add_range(kept, {0, std::min(keep.initial, position + 1)});
+  add_range(kept, {0, std::min(window->initial, position + 1)});
   add_range(kept, {recent, position + 1});
   return intersect(seen, kept);
 }

@@ -69,7 +69,6 @@ struct Continuations::State {
     std::vector<CopiedRows> by_query_head;  // where each query head keeps tokens of its own
     std::optional<Proximity> window;
     bool rolling = false;
-    std::int64_t block_tokens = 1;
     std::int64_t generated_from = 0;  // generated rows before this one have been copied
     // Where a budget is held while decoding (decoding.cpp): the first of the rows that nobody else
     // reads, which are written anew, and as in HeldHead.

@@ -82,9 +82,8 @@ std::int64_t HeadCut::copied() const {
   return count;
 }
 
-void Draft::keep_window(std::int64_t layer, std::int64_t g, const Proximity& of_part) {
+void Draft::keep_window(std::int64_t layer, std::int64_t g, const Proximity& keep) {
   HeadCut cut;
-  const Proximity keep = in_whole_blocks(of_part, n, policy.block_tokens);
   const std::int64_t recent = std::max<std::int64_t>(0, n - keep.recent);
   if (keep.initial >= recent) {
     cut.ranges = {{0, n}};
@@ -92,9 +91,8 @@ void Draft::keep_window(std::int64_t layer, std::int64_t g, const Proximity& of_
     if (keep.initial > 0) cut.ranges.push_back({0, keep.initial});
     cut.ranges.push_back({recent, n});
   }
-  cut.window = of_part;
+  cut.window = keep;
   cut.rolling = policy.rolling;
-  cut.block_tokens = policy.block_tokens;
   plan.heads[layer][g] = cut;
 }
 

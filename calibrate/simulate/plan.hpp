@@ -36,7 +36,6 @@ struct HeadCut {
   std::vector<std::vector<std::int64_t>> by_query_head;
   std::optional<Proximity> window;  // set if what is kept is a window
   bool rolling = false;             // the window also moves along while decoding
-  std::int64_t block_tokens = 1;    // the window is of whole blocks of so many tokens
   /// [token that is kept]: the attention that it took so far, where a part goes on adding to it.
   std::vector<float> mass;
   bool operator==(const HeadCut&) const = default;

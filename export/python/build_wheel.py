@@ -60,6 +60,7 @@ def entry_points(projects: list[dict]) -> str:
 def package_files(folder: pathlib.Path, project: dict) -> dict[str, bytes]:
     (package,) = project["tool"]["setuptools"]["packages"]
     sources = sorted(path for path in (folder / package).iterdir() if path.suffix in (".py", ".json", ".typed"))
+    sources += [folder / path for path in project["tool"].get("kvatlas", {}).get("shared", ())]
     return {f"{package}/{path.name}": path.read_bytes() for path in sources}
 
 

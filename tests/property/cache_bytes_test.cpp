@@ -12,7 +12,7 @@ class CacheBytesOf : public OnCheckpoint {};
 
 TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
   constexpr std::int64_t kTokens = 130, kNew = 7;
-  auto tried = policies({
+  const auto tried = policies({
       "streaming:initial=4,recent=32",
       "window:recent=40",
       "dynamickv:window=8,budget=40",
@@ -63,12 +63,6 @@ TEST_P(CacheBytesOf, AreThoseOfTheSimulation) {
       "streaming:initial=4,recent=32+precision:keys=16,values=int2",
       "snapkv:window=8,budget=40,heads=query+precision:keys=int4,values=fp8",
   });
-  for (const auto& policy : policies({"streaming:initial=4,recent=32", "window:recent=40+rolling",
-                                      "streaming:initial=4,recent=32+kv4"})) {
-    tried.push_back(policy);
-    tried.back().block_tokens = 16;
-    tried.back().name += " in blocks";
-  }
   const Simulated found = run(random_ids(kTokens, 3), tried, {.max_new = kNew});
   CacheLoad load;
   load.shape = {config.n_layers, config.n_kv_heads, config.head_dim, config.window, config.n_heads};

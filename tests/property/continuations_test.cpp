@@ -236,21 +236,6 @@ TEST_P(ContinuationsOf, AreOneInTheLayersInWhichTheyAreAlike) {
   expect_what_they_mean(prompt.sequence, n, plans, 20, 30, plans.size() / 10, true);
 }
 
-TEST_P(ContinuationsOf, FollowWindowsOfWholeBlocks) {
-  const std::int64_t n = 101;
-  auto asked = policies({
-      "streaming:initial=4,recent=20",
-      "streaming:initial=9,recent=20+rolling",
-      "window:recent=1+rolling",
-      "streaming:initial=4,recent=96",
-      "streaming:initial=4,recent=96+rolling",
-      "simlayerkv:threshold=0.4,recent=24,granularity=head+pod:delta=0.3,initial=4,recent=24",
-      "random-layers:layers=2,initial=4,recent=24",
-  });
-  for (std::size_t i = 0; i < asked.size(); ++i) asked[i].block_tokens = i % 2 == 0 ? 8 : 11;
-  expect_policies(asked, random_ids(n, 6), 40);
-}
-
 /// Formats that round each token by itself do so as soon as it is there; each layer, and keys and
 /// values, may have another.
 TEST_P(ContinuationsOf, RoundByTheFormatsOfLayers) {

@@ -66,7 +66,6 @@ NaiveDecode::NaiveDecode(capture::Engine& engine, const capture::Sequence& promp
           kept.by_query_head.empty() ? kept.tokens : kept.by_query_head[at(h % group_)];
       to.window = kept.window;
       to.rolling = kept.rolling;
-      to.block = kept.block_tokens;
       for (std::int64_t j = 0; j < first_; ++j) {
         to.key.push_back(row_of(cache.key, g, j));
         to.value.push_back(row_of(cache.value, g, j));
@@ -280,10 +279,7 @@ void NaiveDecode::attend(const capture::ContinuationRows& in) {
 }
 
 bool NaiveDecode::Head::in_window(std::int64_t j, std::int64_t last) const {
-  const std::int64_t first_of_block = j / block * block;
-  for (std::int64_t t = first_of_block; t < first_of_block + block; ++t)
-    if (t < window->initial || t > last - window->recent) return true;
-  return false;
+  return j < window->initial || j > last - window->recent;
 }
 
 /// A window that rolls.

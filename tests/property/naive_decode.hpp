@@ -36,9 +36,8 @@ class NaiveDecode {
     std::vector<std::int64_t> held;  // positions, ascending
     std::optional<Proximity> window;
     bool rolling = false;
-    std::int64_t block = 1;
 
-    /// Whether a window whose last token is `last` holds it, or another token of its block.
+    /// Whether a window whose last token is `last` holds it.
     bool in_window(std::int64_t j, std::int64_t last) const;
   };
   struct Scored {

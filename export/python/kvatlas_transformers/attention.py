@@ -9,6 +9,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from .errors import PolicyError
+from .selection import capped
 
 NAME = "kvatlas"
 MARK = "_kvatlas_cache"  # attribute of keys that one of our caches handed out: that cache
@@ -48,35 +49,6 @@ def usual_attention(module, query, key, value, attention_mask, scaling, dropout,
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
     weights = torch.nn.functional.dropout(weights, p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2).contiguous(), None
-
-
-def capped(scores: torch.Tensor, softcap: float | None) -> torch.Tensor:
-    return softcap * torch.tanh(scores / softcap) if softcap else scores
-
-
-def last_rows(query, keys, first: int, scaling: float, softcap, window) -> torch.Tensor:
-    """The attention rows of some queries, [heads, rows, tokens] in float32. The queries [heads, rows, channels] are at
-    the positions from `first` on, the keys [KV heads, tokens, channels] at the positions from 0 on."""
-    heads, count, channels = query.shape
-    grouped = query.float().reshape(keys.shape[0], -1, channels)
-    scores = capped((grouped @ keys.float().transpose(1, 2)).view(heads, count, -1) * scaling, softcap)
-    row = torch.arange(first, first + count, device=query.device)[:, None]
-    key = torch.arange(keys.shape[1], device=query.device)[None, :]
-    hidden = key > row
-    if window:
-        hidden |= key <= row - window
-    return torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
-
-
-def column_sums(query, keys, scaling: float, softcap, window) -> torch.Tensor:
-    """How much attention each key gets from all rows together, as the mean over the query heads of a KV head:
-    [KV heads, tokens]."""
-    heads, tokens, _ = query.shape
-    precise = torch.float32 if query.device.type == "mps" else torch.float64
-    sums = torch.zeros(heads, tokens, dtype=precise, device=query.device)
-    for first in range(0, tokens, 256):
-        sums += last_rows(query[:, first : first + 256], keys, first, scaling, softcap, window).sum(1, dtype=precise)
-    return sums.view(keys.shape[0], -1, tokens).mean(1).float()
 
 
 AttentionInterface.register(NAME, attention)

@@ -7,7 +7,7 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from . import attention
+from . import attention, selection
 from .band import Band
 from .errors import PolicyError
 from .parts import ModelShape, Part
@@ -189,9 +189,9 @@ class PolicyCache(Cache):
     def _take_prompt(self, layer: int, query, key, value, scaling, softcap, window) -> None:
         length, rows, columns = key.shape[1], None, None
         if (needed := min(self.plan.rows, length)) > 0:
-            rows = attention.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
+            rows = selection.last_rows(query[:, length - needed :], key, length - needed, scaling, softcap, window)
         if self.plan.columns:
-            columns = attention.column_sums(query, key, scaling, softcap, window)
+            columns = selection.column_sums(query, key, scaling, softcap, window)
         self.plan.observe(rows, columns)
         positions = torch.arange(length).expand(self.shape.kv_heads, -1)
         self.bands[layer] = [Band(0, Rows(_own(key)), Rows(_own(value)), positions)]
@@ -230,7 +230,7 @@ class PolicyCache(Cache):
         heads, tokens, channels = query.shape
         mine = query[band.first * self.shape.group : (band.first + band.count) * self.shape.group]
         grouped = mine.reshape(band.count, self.shape.group * tokens, channels)
-        scores = attention.capped(grouped @ band.keys.all().transpose(1, 2) * scaling, softcap)
+        scores = selection.capped(grouped @ band.keys.all().transpose(1, 2) * scaling, softcap)
         scores = scores.view(band.count, self.shape.group, tokens, -1)
         if tokens > 1 or window and int(band.key_positions[:, 0].min()) <= self.seen - window:
             row = torch.arange(self.seen, self.seen + tokens)[None, :, None]

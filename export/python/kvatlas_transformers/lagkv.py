@@ -35,13 +35,11 @@ class LagKv(Planner):
             row = int((positions[0] < begin).sum())
             return rows[:, row : row + length + size].reshape(shape)
 
-        scores = selection.lag_scores(
+        return selection.lag_kept(
             partitions(band.keys.all(), band.key_positions),
             partitions(band.values.all(), band.value_positions),
+            part["keep"],
             part["variant"],
+            int((band.key_positions[0] < begin).sum()),
+            len(band.keys),
         )
-        best = selection.largest(scores, part["keep"]).cpu() + torch.arange(wanted - done)[:, None] * size
-        row = int((band.key_positions[0] < begin).sum())
-        before = torch.arange(row).expand(band.count, -1)
-        behind = torch.arange(row + length, len(band.keys)).expand(band.count, -1)
-        return torch.cat([before, row + best.reshape(band.count, -1), behind], dim=1)

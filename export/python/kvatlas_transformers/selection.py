@@ -9,6 +9,39 @@ import torch
 import torch.nn.functional as F
 
 
+def capped(scores: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    return softcap * torch.tanh(scores / softcap) if softcap else scores
+
+
+def last_rows(query, keys, first: int, scaling: float, softcap, window, sinks=None) -> torch.Tensor:
+    """The attention rows of some queries, [heads, rows, tokens] in float32. The queries [heads, rows, channels] are at
+    the positions from `first` on, the keys [KV heads, tokens, channels] at the positions from 0 on. `sinks` [heads]
+    stand in each row's softmax like the score of one token more."""
+    heads, count, channels = query.shape
+    grouped = query.float().reshape(keys.shape[0], -1, channels)
+    scores = capped((grouped @ keys.float().transpose(1, 2)).view(heads, count, -1) * scaling, softcap)
+    row = torch.arange(first, first + count, device=query.device)[:, None]
+    key = torch.arange(keys.shape[1], device=query.device)[None, :]
+    hidden = key > row
+    if window:
+        hidden |= key <= row - window
+    scores = scores.masked_fill(hidden, float("-inf"))
+    if sinks is None:
+        return torch.softmax(scores, dim=-1)
+    return torch.softmax(torch.cat([scores, sinks.float()[:, None, None].expand(-1, count, 1)], dim=-1), dim=-1)[..., :-1]
+
+
+def column_sums(query, keys, scaling: float, softcap, window) -> torch.Tensor:
+    """How much attention each key gets from all rows together, as the mean over the query heads of a KV head:
+    [KV heads, tokens]."""
+    heads, tokens, _ = query.shape
+    precise = torch.float32 if query.device.type == "mps" else torch.float64
+    sums = torch.zeros(heads, tokens, dtype=precise, device=query.device)
+    for first in range(0, tokens, 256):
+        sums += last_rows(query[:, first : first + 256], keys, first, scaling, softcap, window).sum(1, dtype=precise)
+    return sums.view(keys.shape[0], -1, tokens).mean(1).float()
+
+
 def largest(scores: torch.Tensor, count: int) -> torch.Tensor:
     """The places of the `count` largest scores along the last axis, ascending. Of equal scores the earlier one
     counts."""
@@ -50,6 +83,24 @@ def window_scores(rows: torch.Tensor, kernel: int, pooling: str) -> torch.Tensor
     else:
         pooled = F.max_pool1d(mean, kernel, stride=1, padding=kernel // 2)
     return pooled.squeeze(1)
+
+
+def unlike_mean_scores(keys: torch.Tensor) -> torch.Tensor:
+    """KeyDiff's scores of keys [heads, tokens, channels]: the less a key is like the mean of all, each at length 1, the
+    more."""
+    mean = F.normalize(keys.float(), dim=-1).mean(1, keepdim=True)
+    return -F.cosine_similarity(keys.float(), mean, dim=-1)
+
+
+def best_chunks(scores: torch.Tensor, window: int, chunk: int, count: int) -> torch.Tensor:
+    """ChunkKV's choice among chunks of neighbouring tokens, by the scores [heads, tokens] of those before the window. Of
+    equal chunks the later counts."""
+    tokens = torch.cat([scores, (scores.max() + 1).expand(len(scores), window)], dim=1).sum(0)
+    whole = tokens.shape[0] // chunk * chunk
+    chunks = tokens[:whole].view(-1, chunk).mean(1)
+    if whole < tokens.shape[0]:
+        chunks = torch.cat([chunks, tokens[whole:].mean(0, keepdim=True)])
+    return len(chunks) - 1 - largest(chunks.flip(0), count)
 
 
 def top_counts(scores: list[torch.Tensor], count: int) -> list[int]:
@@ -155,6 +206,16 @@ def lag_scores(keys: torch.Tensor, values: torch.Tensor, variant: str) -> torch.
         return torch.softmax(normal.std(-1), dim=-1)
 
     return of(keys) + of(values)
+
+
+def lag_kept(keys: torch.Tensor, values: torch.Tensor, keep: int, variant: str, first: int, length: int) -> torch.Tensor:
+    """The rows that stay, [heads, rows], of `length` rows whose partitions begin at row `first`: `keep` of each partition
+    of keys and values [heads, partitions + 1, lag, channels] but the last, and all rows before and behind."""
+    partitions, lag = keys.shape[1] - 1, keys.shape[2]
+    best = largest(lag_scores(keys, values, variant), keep).cpu() + torch.arange(partitions)[:, None] * lag
+    before = torch.arange(first).expand(len(keys), -1)
+    behind = torch.arange(first + partitions * lag, length).expand(len(keys), -1)
+    return torch.cat([before, first + best.reshape(len(keys), -1), behind], dim=1)
 
 
 def entropy(rows: torch.Tensor) -> torch.Tensor:

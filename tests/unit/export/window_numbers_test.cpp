@@ -244,11 +244,11 @@ TEST(ExportWindows, Config) {
 TEST(ExportVllm, LayersOfThePolicyAndOfTheModel) {
   auto document = lazy_document("gemma3", {1, 1, 0, 1});
   const auto text = exported(document, "vllm");
-  EXPECT_THAT(text, HasSubstr("lazy_layers: [true, true, false, true]"));
+  EXPECT_THAT(text, HasSubstr("layers: [0, 1, 3]"));
   EXPECT_THAT(text, HasSubstr("block-size: 32"));
   // What vLLM frees by itself needs no policy, and must not be narrowed by one.
   document.model.windows = {256, 0, 256, 0};
-  EXPECT_THAT(exported(document, "vllm"), HasSubstr("lazy_layers: [false, true, false, true]"));
+  EXPECT_THAT(exported(document, "vllm"), HasSubstr("layers: [1, 3]"));
   document.model.windows = {257, 0, 256, 0};
   EXPECT_THAT(refusal(document, "vllm"), HasSubstr("layer 0 has a window of the model's own"));
   EXPECT_THAT(refusal(lazy_document("llama", {0, 0}), "vllm"), HasSubstr("trims no layer"));

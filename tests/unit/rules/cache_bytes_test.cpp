@@ -396,21 +396,29 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   CacheLoad load = load_of(1000);
   load.runtime = &runtime_named("vllm");
   Policy policy = lazy_policy({1, 1, 1, 0, 0, 0, 0, 0});
-  policy.block_tokens = 32;
   const CacheBytes bytes = cache_bytes(policy, load);
-  // One block of first tokens, and those from the one that token 940 is in to the last.
-  EXPECT_EQ(bytes.layers[0].tokens, 128);
+  // Of 32 blocks for 1000 tokens those are free that 936 of them filled.
+  EXPECT_EQ(bytes.layers[0].tokens, 96);
   EXPECT_EQ(bytes.layers[7].tokens, 1024);
   // 5 full and 3 lazy layers: groups of 3, one full layer too many.
   EXPECT_EQ(bytes.padding, kRow * 1024);
-  EXPECT_EQ(bytes.total(), kRow * (6 * 1024 + 3 * 128));
+  EXPECT_EQ(bytes.total(), kRow * (6 * 1024 + 3 * 96));
   // What is generated fills the last block, and then another one.
   load.new_tokens = 24;
-  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 128);
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 96);
   load.new_tokens = 25;
-  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 160);
-  policy.rolling = true;
   EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 128);
+  // A window that rolls has dropped 961 of 1025 tokens, and 960 of them fill blocks.
+  policy.rolling = true;
+  EXPECT_EQ(cache_bytes(policy, load).layers[0].tokens, 96);
+  // A partition is free two tokens after it was cut: 1008 is 16 + 31 * 32.
+  const auto lag = [&](std::int64_t generated) {
+    load.new_tokens = generated;
+    return cache_bytes(parse_policy("lagkv:lag=32,ratio=1/4"), load).layers[0].tokens;
+  };
+  EXPECT_EQ(lag(9), 1024 - 29 * 24 / 32 * 32);
+  EXPECT_EQ(lag(10), 1024 - 30 * 24 / 32 * 32);
+  load.new_tokens = 25;
   // What masks alone frees nothing.
   load.runtime = &runtime_named("minference");
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);
@@ -449,13 +457,16 @@ TEST(CacheBytes, InLlamaCppsCells) {
 }
 
 TEST(CacheBytes, GroupsOfLayers) {
-  for (const auto& [full, sliding, group, more_full, more_sliding] :
-       {std::tuple{20, 12, 12, 4, 0}, std::tuple{16, 16, 16, 0, 0}, std::tuple{9, 8, 9, 0, 1},
-        std::tuple{8, 0, 8, 0, 0}, std::tuple{0, 8, 8, 0, 0}, std::tuple{4, 20, 4, 0, 0}}) {
-    const PaddedLayers padded = padded_layers(full, sliding);
-    EXPECT_EQ(padded.group, group) << full;
-    EXPECT_EQ(padded.full, more_full) << full;
-    EXPECT_EQ(padded.sliding, more_sliding) << full;
+  using Counts = std::vector<std::int64_t>;
+  for (const auto& [kinds, group, padding] :
+       {std::tuple{Counts{20, 12}, 12, Counts{4, 0}}, std::tuple{Counts{16, 16}, 16, Counts{0, 0}},
+        std::tuple{Counts{9, 8}, 9, Counts{0, 1}}, std::tuple{Counts{8}, 8, Counts{0}},
+        std::tuple{Counts{4, 20}, 4, Counts{0, 0}},
+        std::tuple{Counts{3, 7, 20}, 3, Counts{0, 2, 1}},
+        std::tuple{Counts{8, 9, 10}, 10, Counts{2, 1, 0}}}) {
+    const PaddedLayers padded = padded_layers(kinds);
+    EXPECT_EQ(padded.group, group) << kinds.front();
+    EXPECT_EQ(padded.of_kinds, padding) << kinds.front();
   }
 }
 

@@ -55,7 +55,7 @@ TEST(Runtimes, Matrix) {
   const std::pair<const char*, const char*> rows[] = {
       {"kvpress", "Ee A Ef - Ee Eef Ee - Ee Eef A"},
       {"duo-attention", "Ec - Ec - - - - - - - -"},
-      {"vllm", "Eh - - - - - - Ai - - -"},
+      {"vllm", "E - - - E - E Ai E - -"},
       {"tensorrt-llm", "Aabcd - - - Ag - - Ai - - Ag"},
       {"transformers", "Aabcd - - - Aacg - - Ai - - -"},
       {"sglang", "Aabcd - - - - - - Ai - - -"},
@@ -105,7 +105,8 @@ TEST(Runtimes, FormsOfParts) {
   EXPECT_EQ(form_of(HeadKv{}), Form::headkv);
   EXPECT_EQ(form_of(AdaKv{}), Form::selected_by_head);
   EXPECT_EQ(form_of(KvZip{}), Form::selected_by_head);
-  EXPECT_EQ(form_of(H2o{}), std::nullopt);
+  EXPECT_EQ(form_of(H2o{}), Form::selected);
+  EXPECT_EQ(form_of(Quest{}), std::nullopt);
 }
 
 /// The engines that know one window and no first tokens.
@@ -132,13 +133,28 @@ TEST(Runtimes, WindowEngines) {
   EXPECT_THAT(as_runtime_behaves(honest, "sglang", model_of("llama")).changes, IsEmpty());
 }
 
-TEST(Runtimes, VllmKeepsWholeBlocks) {
+TEST(Runtimes, VllmRunsThePolicyItself) {
   const auto [policy, changes, unsaid] =
       as_runtime_behaves(lazy_layers(), "vllm", model_of("llama"));
-  EXPECT_EQ(policy.block_tokens, 32);
   EXPECT_FALSE(policy.masks_prefill || policy.rolling);
   EXPECT_EQ(std::get<SimLayerKv>(policy.parts[0]).keep.initial, 4);
-  EXPECT_THAT(changes, ElementsAre(HasSubstr("whole blocks are kept")));
+  EXPECT_THAT(changes, IsEmpty());
+  for (const char* text : {"lagkv", "snapkv", "pyramidkv", "chunkkv", "tova", "keydiff", "h2o"})
+    EXPECT_THAT(as_runtime_behaves(parse_policy(text), "vllm", model_of("llama")).changes,
+                IsEmpty())
+        << text;
+  EXPECT_THAT(refusal(parse_policy("criticalkv"), "vllm"), HasSubstr("output projection"));
+  EXPECT_THAT(refusal(parse_policy("expected-attention"), "vllm"), HasSubstr("before RoPE"));
+  EXPECT_THAT(refusal(parse_policy("chunkkv:window=8,chunk=20"), "vllm"), HasSubstr("chunk=17"));
+  EXPECT_THAT(refusal(parse_policy("dynamickv"), "vllm"), HasSubstr("budgets found beforehand"));
+  ModelInfo windows = model_of("gemma3");
+  windows.windows = {0, 512, 0, 0};
+  try {
+    as_runtime_behaves(parse_policy("tova"), "vllm", windows);
+    ADD_FAILURE() << "a selection in windows of the model's own was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer 1 has a window of the model's own, of 512"));
+  }
   Policy rolling = lazy_layers();
   rolling.rolling = true;
   EXPECT_TRUE(as_runtime_behaves(rolling, "vllm", model_of("llama")).policy.rolling);

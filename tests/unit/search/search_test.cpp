@@ -134,15 +134,19 @@ TEST_F(SearchOf, OnlyWhatIsAskedFor) {
   const Candidates list = candidates({.methods = {"lagkv"}, .runtime = {}});
   EXPECT_THAT(list.all, SizeIs(4));
   // A runtime that takes fixed layers alone, and no 4 bits.
-  const Candidates vllm = candidates({.runtime = "vllm"});
-  EXPECT_THAT(vllm.all, Not(IsEmpty()));
-  EXPECT_THAT(vllm.refused, Not(IsEmpty()));
-  EXPECT_THAT(vllm.refused_families, Contains("h2o"));
-  const auto lines = refused_lines(vllm, "vllm");
+  const Candidates sglang = candidates({.runtime = "sglang"});
+  EXPECT_THAT(sglang.all, Not(IsEmpty()));
+  EXPECT_THAT(sglang.refused, Not(IsEmpty()));
+  EXPECT_THAT(sglang.refused_families, Contains("h2o"));
+  const auto lines = refused_lines(sglang, "sglang");
   ASSERT_THAT(lines, SizeIs(1));
-  EXPECT_THAT(lines[0], HasSubstr(str(" candidates of ", vllm.refused_families.size(),
-                                      " families are left out: vLLM takes none of them")));
-  for (const auto& one : vllm.all) {
+  EXPECT_THAT(lines[0], HasSubstr(str(" candidates of ", sglang.refused_families.size(),
+                                      " families are left out: SGLang takes none of them")));
+  // vLLM takes selections too.
+  const Candidates vllm = candidates({.runtime = "vllm"});
+  EXPECT_THAT(vllm.refused_families, Not(Contains("h2o")));
+  EXPECT_GT(vllm.all.size(), sglang.all.size());
+  for (const auto& one : sglang.all) {
     EXPECT_EQ(one.family, "simlayerkv") << one.policy.name;
     EXPECT_TRUE(std::get<SimLayerKv>(one.policy.parts.at(0)).fixed);
     EXPECT_EQ(one.policy.kv_bits, 16);

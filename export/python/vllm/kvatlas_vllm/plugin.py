@@ -12,8 +12,9 @@ registered = False
 
 
 def register() -> None:
-    """Registers the lazy layers' kind of cache and the attention backends that serve it. vLLM tells no extension which
-    layer it asks about, and no backend how long a prompt is, so two of its functions are wrapped."""
+    """Registers the kind of cache of layers that are cut, and the attention backends that serve it. Three functions of
+    vLLM are wrapped, for it tells no extension which layer it asks about, no kind of cache whose prefix it looks for, and
+    nobody when a configuration is complete."""
     global registered
     if registered:
         return
@@ -21,16 +22,18 @@ def register() -> None:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.layers.attention import Attention
     from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
 
-    from .blocks import LazyManager, LazySpec
+    from .blocks import CutManager, CutSpec
 
     KVCacheSpecRegistry._ensure_registered()
-    KVCacheSpecRegistry.register(LazySpec, LazyManager, uniform_type_base_spec=LazySpec)
+    KVCacheSpecRegistry.register(CutSpec, CutManager, uniform_type_base_spec=CutSpec)
     register_backend(AttentionBackendEnum.CPU_ATTN, "kvatlas_vllm.backends.Cpu")
     register_backend(AttentionBackendEnum.FLASH_ATTN, "kvatlas_vllm.backends.Flash")
     EngineArgs.create_engine_config = _checked(EngineArgs.create_engine_config)
-    Attention.get_kv_cache_spec = _with_lazy_layers(Attention.get_kv_cache_spec)
+    Attention.get_kv_cache_spec = _with_cuts(Attention.get_kv_cache_spec)
+    KVCacheManager.get_computed_blocks = _for_the_prompt(KVCacheManager.get_computed_blocks)
 
 
 def _checked(original):
@@ -55,13 +58,27 @@ def _checked(original):
     return create_engine_config
 
 
-def _with_lazy_layers(original):
+def _for_the_prompt(original):
+    @functools.wraps(original)
+    def get_computed_blocks(self, request, *args, **kwargs):
+        from .blocks import looked_up
+
+        before = looked_up.set(request.num_prompt_tokens)
+        try:
+            return original(self, request, *args, **kwargs)
+        finally:
+            looked_up.reset(before)
+
+    return get_computed_blocks
+
+
+def _with_cuts(original):
     @functools.wraps(original)
     def get_kv_cache_spec(self, vllm_config):
         from vllm.model_executor.models.utils import extract_layer_index
         from vllm.v1.kv_cache_interface import FullAttentionSpec
 
-        from .blocks import LazySpec
+        from .blocks import CutSpec
 
         spec = original(self, vllm_config)
         settings = read(vllm_config.additional_config)
@@ -69,17 +86,20 @@ def _with_lazy_layers(original):
             return spec
         # With this set, the model runner hands prompt lengths to the backends. It stands for another kind of
         # attention, which ours leaves out again.
-        vllm_config.model_config.model_arch_config.rswa_window = settings.recent
+        vllm_config.model_config.model_arch_config.rswa_window = 1
         backend = self.get_attn_backend()
-        if not getattr(backend, "serves_lazy_layers", False):
+        if not getattr(backend, "serves_cuts", False):
             raise PolicyError(
-                f"lazy layers are served by vLLM's attention on CPUs and by FlashAttention, not by {backend.get_name()}: "
+                f"policies are served by vLLM's attention on CPUs and by FlashAttention, not by {backend.get_name()}: "
                 "choose --attention-backend"
             )
-        if not settings.lazy[extract_layer_index(self.layer_name)]:
+        cut = settings.cuts[extract_layer_index(self.layer_name)]
+        if cut is None:
             return spec
         if type(spec) is not FullAttentionSpec:
-            raise PolicyError(f"{self.layer_name} has a window of the model's own and cannot be lazy: export without it")
-        return LazySpec.of(spec, settings)
+            raise PolicyError(f"{self.layer_name} has a window of the model's own and cannot be cut: export without it")
+        if getattr(self.impl, "alibi_slopes", None) is not None:
+            raise PolicyError(f"{self.layer_name} tells positions by their places in the cache (ALiBi) and cannot be cut")
+        return CutSpec.of(spec, cut)
 
     return get_kv_cache_spec

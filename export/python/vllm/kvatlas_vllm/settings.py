@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from .cuts import METHODS, Cut
 
 EXPORT = "'kvatlas export --to vllm'"
 NAME = "kvatlas"  # the member of vLLM's additional configuration
-MOST = 1 << 40  # tokens
 EXTENSION = "kvatlas_vllm.worker.KvatlasPolicy"  # the exported file names it beside the policy
 
 
@@ -18,25 +19,13 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Which layers are lazy. Once the prompt is read, a lazy layer keeps its first `initial` tokens, its last `recent`
-    ones, and what is generated; with `rolling`, the last `recent` tokens of all."""
+    """The model that the policy is for, and how each of its layers is cut: None if it stays whole."""
 
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
-    lazy: tuple[bool, ...]
-    initial: int
-    recent: int
-    rolling: bool
-
-    def kept_first(self, block: int) -> int:
-        """How many of the first blocks are kept: those with an initial token."""
-        return -(-self.initial // block)
-
-    def window_begin(self, position: int, prompt: int, block: int) -> int:
-        """The first block of the window that a generated token at this position sees."""
-        return max(0, (position + 1 if self.rolling else prompt) - self.recent) // block
+    cuts: tuple[Cut | None, ...]
 
 
 def read(additional_config, extension: str = "") -> Settings | None:
@@ -51,23 +40,52 @@ def read(additional_config, extension: str = "") -> Settings | None:
         return None
     if not isinstance(given, dict):
         raise PolicyError(f"additional-config.{NAME}: expected an object, as {EXPORT} writes it")
-    known = {"model", "lazy_layers", "initial", "recent", "rolling"}
-    for key in sorted(set(given) ^ known, key=_shown):
-        what = "missing" if key in known else "unknown"
-        raise PolicyError(f"additional-config.{NAME}: {_shown(key)} is {what}; export the policy anew")
+    _check_members(given, {"model", "cuts"}, NAME)
     model = given["model"]
-    if not isinstance(model, dict) or set(model) != {"layers", "heads", "kv_heads", "head_dim"}:
-        raise PolicyError(f"additional-config.{NAME}.model: expected layers, heads, kv_heads and head_dim")
+    _check_members(model, {"layers", "heads", "kv_heads", "head_dim"}, f"{NAME}.model")
     shape = {key: _count(model[key], f"model.{key}", 1, 1 << 16) for key in model}
-    lazy = given["lazy_layers"]
-    if not isinstance(lazy, list) or not all(isinstance(one, bool) for one in lazy) or len(lazy) != shape["layers"]:
-        raise PolicyError(f"additional-config.{NAME}.lazy_layers: expected true or false for each layer of the model")
-    if not any(lazy):
-        raise PolicyError(f"additional-config.{NAME}.lazy_layers: no layer is lazy, and nothing would be saved")
-    if not isinstance(given["rolling"], bool):
-        raise PolicyError(f"additional-config.{NAME}.rolling: expected true or false")
-    initial, recent = (_count(given[key], key, least, MOST) for key, least in (("initial", 0), ("recent", 1)))
-    return Settings(**shape, lazy=tuple(lazy), initial=initial, recent=recent, rolling=given["rolling"])
+    cuts: list[Cut | None] = [None] * shape["layers"]
+    rows = given["cuts"]
+    if not isinstance(rows, list) or not rows:
+        raise PolicyError(f"additional-config.{NAME}.cuts: expected a list of what is cut, at least of one layer")
+    for number, row in enumerate(rows):
+        place = f"cuts[{number}]"
+        _check_members(row, None, f"{NAME}.{place}")
+        cut = _cut(row, place)
+        layers = row["layers"]
+        if not isinstance(layers, list) or not layers:
+            raise PolicyError(f"additional-config.{NAME}.{place}.layers: expected numbers of layers")
+        for layer in layers:
+            _count(layer, f"{place}.layers", 0, shape["layers"] - 1)
+            if cuts[layer] is not None:
+                raise PolicyError(f"additional-config.{NAME}.{place}.layers: layer {layer} is cut twice")
+            cuts[layer] = cut
+    return Settings(**shape, cuts=tuple(cuts))
+
+
+def _check_members(given, known: set[str] | None, place: str) -> None:
+    if not isinstance(given, dict):
+        raise PolicyError(f"additional-config.{place}: expected an object, as {EXPORT} writes it")
+    for key in sorted(set(given) ^ known if known else (), key=_shown):
+        what = "missing" if key in known else "unknown"
+        raise PolicyError(f"additional-config.{place}: {_shown(key)} is {what}; export the policy anew")
+
+
+def _cut(row: dict, place: str) -> Cut:
+    method = row.get("method")
+    if not isinstance(method, str) or method not in METHODS:
+        raise PolicyError(f"additional-config.{NAME}.{place}.method: found {_shown(method)}, expected one of {', '.join(METHODS)}")
+    settings = fields(METHODS[method])
+    _check_members(row, {"layers", "method", *(one.name for one in settings)}, f"{NAME}.{place}")
+    for one in settings:
+        value = row[one.name]
+        if not one.metadata["takes"](value):
+            what = f"found {_shown(value)}, expected {one.metadata['expected']}"
+            raise PolicyError(f"additional-config.{NAME}.{place}.{one.name}: {what}")
+    cut = METHODS[method](**{one.name: row[one.name] for one in settings})
+    if why := cut.wrong():
+        raise PolicyError(f"additional-config.{NAME}.{place}: {why}")
+    return cut
 
 
 def _count(value, place: str, least: int, most: int) -> int:
@@ -103,9 +121,16 @@ def check(settings: Settings, config) -> None:
     # Where the model does not name each layer's kind, a window is that of all layers.
     same = "sliding_attention" if cache.sliding_window else "full_attention"
     kinds = getattr(text, "layer_types", None) or [same] * settings.layers
-    for layer, (lazy, kind) in enumerate(zip(settings.lazy, kinds)):
-        if lazy and kind not in ("attention", "full_attention"):
-            raise PolicyError(f"layer {layer} of {model.model} has {kind} and cannot be lazy: export without it")
+    parts = parallel.tensor_parallel_size
+    for layer, (cut, kind) in enumerate(zip(settings.cuts, kinds)):
+        if cut is None:
+            continue
+        if kind not in ("attention", "full_attention"):
+            raise PolicyError(f"layer {layer} of {model.model} has {kind} and cannot be cut: export without it")
+        if parts > 1 and cut.together:
+            raise PolicyError(f"layer {layer} is cut by all heads together, which --tensor-parallel-size {parts} takes apart")
+        if parts > settings.kv_heads and cut.queries:
+            raise PolicyError(f"--tensor-parallel-size {parts} gives several workers the same KV head: at most {settings.kv_heads}")
     refused = {
         "pipeline parallelism": parallel.pipeline_parallel_size > 1,
         "context parallelism": max(parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size) > 1,
@@ -119,4 +144,4 @@ def check(settings: Settings, config) -> None:
     }
     for what, is_used in refused.items():
         if is_used:
-            raise PolicyError(f"lazy layers are not served with {what}: leave it out, or serve without the policy")
+            raise PolicyError(f"policies are not served with {what}: leave it out, or serve without the policy")
