@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM serves exported policies with our plugin: the tokens and the blocks are those that kvatlas computes."""
 
+import contextlib
 import json
 import os
 import random
@@ -33,6 +34,72 @@ def lazy_document(lazy: list[bool], initial: int, recent: int, **shape) -> dict:
         "provenance": {"lengths": [1000]},
         "simlayerkv": {"settings": {"initial": initial, "recent": recent}, "result": {"lazy_layers": lazy}},
     }
+
+
+def budgets_document(budgets: list[int], window: int = 8, **shape) -> dict:
+    """DynamicKV with the tokens that each layer keeps beside its window."""
+    document = lazy_document([], 4, 4, **shape)
+    del document["simlayerkv"]
+    settings = {"window": window, "budget": max(budgets) + window}
+    return document | {"dynamickv": {"settings": settings, "result": {"budgets": budgets}}}
+
+
+def heads_documents(layers: int, kv_heads: int, **shape) -> list[dict]:
+    """Policies whose KV heads keep different numbers of tokens: HeadKV, lazy heads. One layer has heads that are alike."""
+    budgets = [[10 + 9 * ((layer * 5 + head * 3) % 7) for head in range(kv_heads)] for layer in range(layers)]
+    budgets[1] = [20] * kv_heads
+    lazy = [[(layer + head) % 2 == 0 for head in range(kv_heads)] for layer in range(layers)]
+    lazy[1] = [True] * kv_heads
+    empty = lazy_document([], 4, 4, layers=layers, kv_heads=kv_heads, **shape)
+    del empty["simlayerkv"]
+    return [
+        empty | {"headkv": {"settings": {"window": 8, "budget": 50}, "result": {"budgets": budgets}}},
+        empty | {"heads": {"settings": {"initial": 4, "recent": 40}, "result": {"lazy_heads": lazy}}},
+    ]
+
+
+# As text, of each method what has something to drop of prompts of 100 tokens.
+SELECTIONS = (
+    "lagkv:sink=4,lag=16,ratio=1/4",
+    "local:sink=4,lag=16,ratio=1/2",
+    "l2:sink=4,lag=16,ratio=1/4",
+    "snapkv:window=4,budget=37,kernel=3,pooling=max",
+    "pyramidkv:budget=50",
+    "chunkkv:budget=60",
+    "tova:budget=50",
+    "keydiff:budget=50",
+    "h2o:budget=50,heavy=20",
+    "streaming:initial=4,recent=60",
+    "streaming:initial=4,recent=60+rolling",
+)
+
+
+def exported_text(policy: str, model: Path) -> Path:
+    """The file for a policy as text, for the model in this folder."""
+    return exported(policy, "--config", model / "config.json", "--length", 1000)
+
+
+@contextlib.contextmanager
+def choices():
+    """What is kept at each cut, in the order in which they are made: rows of what is held, [KV heads, rows]."""
+    from kvatlas_vllm.cuts import METHODS
+
+    made, before = [], {method: method.choose for method in METHODS.values()}
+
+    def recorded(choose):
+        def recording(self, *given):
+            made.append(choose(self, *given))
+            return made[-1]
+
+        return recording
+
+    for method, choose in before.items():
+        method.choose = recorded(choose)
+    try:
+        yield made
+    finally:
+        for method, choose in before.items():
+            method.choose = choose
 
 
 def streaming_document(initial: int, recent: int) -> dict:
@@ -69,13 +136,12 @@ def promised_bytes(policy, prompt: int, new: int) -> int:
 class DemoModel(unittest.TestCase):
     """The tokens of the real model, and the bytes of its cache."""
 
-    def check(self, document: dict, *options, lengths: tuple[int, ...] = (396, 300, 1004, 236, 33)):
+    def check(self, document: dict):
         policy = support.written(document)
-        prompts = demo_prompts(list(lengths))
-        with engine(support.MODEL_DIR, **arguments(exported(policy, *options))) as llm:
+        prompts = demo_prompts([396, 300, 1004, 236, 33])
+        with engine(support.MODEL_DIR, **arguments(exported(policy))) as llm:
             served = generate(llm, prompts, COUNT)
-        self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT, "--as", "vllm"))
-        return policy, prompts, served
+        self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
 
     def test_full(self):
         prompts = demo_prompts([396, 300])
@@ -90,29 +156,71 @@ class DemoModel(unittest.TestCase):
     def test_every_layer_lazy(self):
         self.check(streaming_document(4, 100))
 
-    def test_whole_blocks_are_the_policy_itself(self):
-        # 32 first tokens are a block, and of prompts of 108 more than whole blocks the window begins with one.
-        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108)
-        policy, prompts, served = self.check(document, lengths=(396, 300, 1004, 236))
-        self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
+    def test_selections(self):
+        """The tokens, and at the end of a prompt the positions that each layer and KV head keeps."""
+        budgets = support.written(budgets_document([20 + 5 * (layer * 7 % LAYERS) for layer in range(LAYERS)]))
+        prompts = demo_prompts([396, 300, 1004, 33])
+        for policy in (budgets, "lagkv:lag=32,ratio=1/4", "snapkv:budget=128", "chunkkv:budget=128", "h2o:budget=128"):
+            file = exported(policy) if isinstance(policy, Path) else exported_text(policy, support.MODEL_DIR)
+            with self.subTest(policy), engine(support.MODEL_DIR, **arguments(file)) as llm:
+                served = generate(llm, prompts, COUNT)
+                self.assertEqual(served, evaluated(support.MODEL_DIR, policy, prompts, COUNT))
+                with choices() as made:
+                    generate(llm, prompts[:1], 3)
+                layers = {}
+                for group in blocks(llm).kv_cache_config.kv_cache_groups:
+                    layers |= {int(name.split(".")[2]): made.pop(0).tolist() for name in group.layer_names}
+                self.assertEqual([layers[layer] for layer in range(LAYERS)], kept_positions(policy, prompts[0]))
+
+    def test_heads(self):
+        prompts = demo_prompts([396, 300, 1004, 33])
+        for document in heads_documents(LAYERS, 3):
+            policy = support.written(document)
+            with self.subTest(list(document)[-1]), engine(support.MODEL_DIR, **arguments(exported(policy))) as llm:
+                self.assertEqual(generate(llm, prompts, COUNT), evaluated(support.MODEL_DIR, policy, prompts, COUNT))
+
+    def test_ties(self):
+        """Of equal scores the earlier token is kept: here all keys of the prompt but the last are one token's at one
+        position's distance, which only their order tells apart."""
+        from kvatlas_vllm.cuts import METHODS, Layer
+        import torch
+
+        layer = Layer(torch.ones(2, 40, 8), torch.ones(2, 40, 8), torch.ones(4, 1, 8), 1.0, None, None)
+        self.assertEqual(METHODS["tova"](budget=5).choose(layer, 40, 40).tolist(), [[0, 1, 2, 3, 39]] * 2)
+        self.assertEqual(METHODS["keydiff"](budget=3).choose(layer, 40, 40).tolist(), [[0, 1, 2]] * 2)
 
     def test_blocks_held(self):
-        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 128)
-        policy = support.written(document)
+        lazy = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 128)
+        budgets = budgets_document([20 + 9 * (layer % 4) for layer in range(LAYERS)])
+        lag = lazy_document([], 4, 4)
+        del lag["simlayerkv"]
+        lag |= {"lagkv": {"settings": {"sink": 4, "lag": 16, "ratio": "1/4"}}}
         (prompt,) = demo_prompts([500])
-        with engine(support.MODEL_DIR, **arguments(exported(policy))) as llm:
-            core = llm.llm_engine
-            core.add_request("one", {"prompt_token_ids": prompt}, sampling(40))
-            compared = 0
-            while core.has_unfinished_requests():
-                core.step()
-                (running,) = blocks(llm).coordinator.single_type_managers[0].req_to_blocks or (None,)
-                request = core.engine_core.engine_core.scheduler.requests.get(running)
-                # The last step's token is in the cache; its own is not.
-                if request and (new := request.num_computed_tokens - len(prompt)) > 0:
-                    self.assertEqual(held_bytes(llm, running), promised_bytes(policy, len(prompt), new), new)
-                    compared += 1
-            self.assertGreater(compared, 30)
+        for document in (lazy, budgets, lag, *heads_documents(LAYERS, 3)):
+            policy = support.written(document)
+            with self.subTest(list(document)[-1]), engine(support.MODEL_DIR, **arguments(exported(policy))) as llm:
+                core = llm.llm_engine
+                core.add_request("one", {"prompt_token_ids": prompt}, sampling(40))
+                compared = 0
+                while core.has_unfinished_requests():
+                    core.step()
+                    (running,) = blocks(llm).coordinator.single_type_managers[0].req_to_blocks or (None,)
+                    request = core.engine_core.engine_core.scheduler.requests.get(running)
+                    # The last step's token is in the cache; its own is not. The step behind the prompt still holds it.
+                    if request and (new := request.num_computed_tokens - len(prompt)) > 1:
+                        self.assertEqual(held_bytes(llm, running), promised_bytes(policy, len(prompt), new), new)
+                        compared += 1
+                self.assertGreater(compared, 30)
+
+
+def kept_positions(policy, prompt: list[int]) -> list[list[list[int]]]:
+    """[layer][KV head]: what 'kvatlas evaluate' keeps of a prompt."""
+    file = Path(tempfile.mkdtemp(prefix="kvatlas-interop-")) / "prompts.jsonl"
+    file.write_text(json.dumps({"tokens": prompt}), encoding="utf-8")
+    words = ("--prompts", file, "--new", 1, "--ignore-eos", "--generations", "--positions", "--no-comparison")
+    printed = support.run("evaluate", "--model", support.MODEL_DIR, "--policy", policy, *words)
+    (line,) = [one for one in map(json.loads, printed.splitlines()) if one["policy"] != "full"]
+    return [[[at for first, last in head for at in range(first, last + 1)] for head in layer] for layer in line["positions"]]
 
 
 def random_model(kind: str) -> Path:
@@ -140,6 +248,7 @@ def random_model(kind: str) -> Path:
         "Gemma2": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
         "Gemma3": {"sliding_window": 48, "query_pre_attn_scalar": 32, "tie_word_embeddings": True},
         "Mistral": {"sliding_window": None},
+        "Qwen3Moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True},
     }
     name = {"Gemma3": "Gemma3Text"}.get(kind, kind)
     config = getattr(transformers, f"{name}Config")(**(shared | own.get(kind, {})))
@@ -174,8 +283,46 @@ class Architectures(unittest.TestCase):
         policy = support.written(lazy_document(lazy, 4, 60, **(SMALL | {"architecture": kind.lower()} | shape)))
         with engine(model, **arguments(exported(policy)), skip_tokenizer_init=True) as llm:
             served = generate(llm, prompts, 50)
-        self.assertEqual(served, evaluated(model, policy, prompts, 50, "--as", "vllm"))
+        self.assertEqual(served, evaluated(model, policy, prompts, 50))
         self.assertNotEqual(served, evaluated(model, "streaming:recent=9999", prompts, 50))
+
+    def check_selections(self, kind: str, policies: tuple[str, ...]):
+        model = random_model(kind)
+        prompts = random_prompts(random.Random(kind), [150, 77, 301, 40, 64, 5])
+        for policy in policies:
+            for options in ({}, {"max_num_batched_tokens": 96, "enable_prefix_caching": False}):
+                file = arguments(exported_text(policy, model))
+                with self.subTest(f"{kind} {policy} {options}"), engine(model, **file, **options, skip_tokenizer_init=True) as llm:
+                    self.assertEqual(generate(llm, prompts, 50), evaluated(model, policy, prompts, 50))
+
+    def test_lazy_layers_and_a_selection_in_the_others(self):
+        model = random_model("Llama")
+        prompts = random_prompts(random.Random(8), [150, 77, 301, 40])
+        lazy = lazy_document([False, True, False, False, True, False], 4, 20, **SMALL)
+        for other in (
+            budgets_document([30, 50, 40, 30, 60, 20], **SMALL),
+            lazy | {"lagkv": {"settings": {"sink": 4, "lag": 16, "ratio": "1/4"}}},
+        ):
+            name = list(other)[-1]
+            policy = support.written(lazy | {name: other[name], "compose": ["simlayerkv", name]})
+            file = arguments(exported(policy, "--method", "composition"))
+            with self.subTest(name), engine(model, **file, skip_tokenizer_init=True) as llm:
+                self.assertEqual(generate(llm, prompts, 50), evaluated(model, policy, prompts, 50))
+
+    def test_heads(self):
+        model = random_model("Llama")
+        prompts = random_prompts(random.Random(6), [150, 77, 301, 40, 64, 5])
+        for document in heads_documents(**SMALL):
+            policy = support.written(document)
+            for options in ({}, {"max_num_batched_tokens": 96, "enable_prefix_caching": False}):
+                file = arguments(exported(policy)) | options | {"skip_tokenizer_init": True}
+                with self.subTest(f"{list(document)[-1]} {options}"), engine(model, **file) as llm:
+                    self.assertEqual(generate(llm, prompts, 50), evaluated(model, policy, prompts, 50))
+
+    def test_selections(self):
+        self.check_selections("Llama", SELECTIONS)
+        for kind in ("Qwen2", "Qwen3", "Mistral", "Phi3", "Qwen3Moe"):
+            self.check_selections(kind, ("lagkv:sink=4,lag=16,ratio=1/4", "snapkv:budget=50"))
 
     def test_qwen(self):
         for kind in ("Qwen2", "Qwen3"):
@@ -244,11 +391,35 @@ class NumberFormats(unittest.TestCase):
         self.assertLess((got.exp() * (got - expected)).sum(), 1e-3)
 
 
-def lazy_options(rolling: bool) -> dict:
-    """Of LLM(), for a small model, four of whose six layers are lazy."""
-    given = arguments(exported(lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)))
-    given["additional_config"]["kvatlas"]["rolling"] = rolling
-    return given | {"skip_tokenizer_init": True}
+class WarmingUp(unittest.TestCase):
+    def test_batches_without_requests(self):
+        """Captures of graphs and idle ranks run batches that stand for no request, also between real ones, and drop
+        nothing."""
+        model, policy = random_model("Llama"), "snapkv:budget=50"
+        prompts = random_prompts(random.Random(4), [150, 77])
+        with engine(model, **arguments(exported_text(policy, model)), skip_tokenizer_init=True) as llm:
+            runner = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+            expected = evaluated(model, policy, prompts, 20)
+            for _ in range(2):
+                runner._dummy_run(64, force_attention=True)
+                self.assertEqual(generate(llm, prompts, 20), expected)
+
+    def test_no_prompt_lengths(self):
+        from kvatlas_vllm.backends import Cpu
+
+        given = []
+
+        class Metadata:
+            rswa_prefix_lens = None
+            block_table_tensor = None
+
+        builder = Cpu.get_builder_cls()
+        base = builder.__mro__[1]
+        with unittest.mock.patch.object(base, "build", lambda self, prefix, common, *rest: given.append(common)):
+            fake = unittest.mock.Mock(spec=builder, cut=object(), kv_cache_spec=unittest.mock.Mock(block_size=32))
+            with unittest.mock.patch("kvatlas_vllm.attention.replace", lambda common, **changes: common):
+                builder.build(fake, 0, Metadata)
+        self.assertEqual(given, [Metadata])
 
 
 class Conversation(unittest.TestCase):
@@ -256,7 +427,8 @@ class Conversation(unittest.TestCase):
         """Its prompt holds what was generated, which a prompt sees in full: no generated block may serve it."""
         (first,) = random_prompts(random.Random(9), [200])
         (question,) = random_prompts(random.Random(10), [30])
-        model, options = random_model("Llama"), lazy_options(rolling=False)
+        model = random_model("Llama")
+        options = arguments(exported_text("streaming:initial=4,recent=60", model)) | {"skip_tokenizer_init": True}
         with engine(model, **options, enable_prefix_caching=False) as llm:
             (answer,) = generate(llm, [first], 80)
             (expected,) = generate(llm, [first + answer + question], 20)
@@ -264,7 +436,8 @@ class Conversation(unittest.TestCase):
             self.assertEqual(generate(llm, [first], 80), [answer])
             output = llm.generate([{"prompt_token_ids": first + answer + question}], sampling(20), use_tqdm=False)[0]
             self.assertEqual(list(output.outputs[0].token_ids), expected)
-            self.assertEqual(output.num_cached_tokens, len(first) // 32 * 32)
+            # Of the 200 tokens 136 are dropped at the cut, which leaves the blocks before as they were.
+            self.assertEqual(output.num_cached_tokens, 136 // 32 * 32)
 
 
 class Refusals(unittest.TestCase):
@@ -303,16 +476,31 @@ class Refusals(unittest.TestCase):
             deep = [deep]
         numbers = (-1, 1.0, float("nan"), float("inf"), 1 << 41, -(10**5000), 10**5000)
         other = (None, "", "6", "\u202e\n\ud800", True, [], {}, [True], {"kvatlas": {}}, deep, [10**5000], "x" * 10**6)
+        (cut,) = policy["cuts"]
         wrong = {
-            "model": (*numbers, *other, policy["model"] | {"window": 3}, policy["model"] | {None: 3}),
-            "lazy_layers": (*numbers, *other, [True] * 5, [True] * 7, [False] * 6, [1] * 6, [True] * 10**6),
+            "layers": (*numbers, *other, [6], [-1], [1, 1], [1.0], list(range(10**6))),
+            "method": (*numbers, *other, "full"),
             "initial": (*numbers, *other),
             "recent": (0, *numbers, *other),
             "rolling": (0, 1, *numbers, *(value for value in other if value is not True)),
         }
-        self.assertEqual(set(wrong), set(policy))
-        changed = [(name, policy | {name: value}) for name, values in wrong.items() for value in values]
+        self.assertEqual(set(wrong), set(cut))
+        changed = [(name, policy | {"cuts": [cut | {name: value}]}) for name, values in wrong.items() for value in values]
+        changed += [(name, policy | {"cuts": [{key: cut[key] for key in cut if key != name}]}) for name in cut]
+        changed += [("cuts", policy | {"cuts": value}) for value in (*numbers, *other, [cut, cut], [cut | {"window": 3}])]
+        changed += [("model", policy | {"model": value}) for value in (*numbers, *other, policy["model"] | {None: 3})]
         changed += [(name, {key: policy[key] for key in policy if key != name}) for name in policy]
+        snapkv = {"layers": [0], "method": "snapkv", "budget": 50, "window": 16, "kernel": 7, "pooling": "avg"}
+        chunks = snapkv | {"method": "chunkkv", "chunk": 34}
+        for said, one in (
+            ("kernel is 6", snapkv | {"kernel": 6}),
+            ("pooling", snapkv | {"pooling": "mean"}),
+            ("budget is 16", snapkv | {"budget": 16}),
+            ("chunk is 34", chunks),
+            ("keep is 8", {"layers": [0], "method": "lagkv", "sink": 4, "lag": 8, "keep": 8, "variant": "lag"}),
+            ("heavy is 51", {"layers": [0], "method": "h2o", "budget": 50, "heavy": 51}),
+        ):
+            changed.append((said, policy | {"cuts": [one]}))
         shape = policy["model"]
         for name, count in shape.items():
             # Also counts that another model may have.
@@ -357,7 +545,7 @@ class Refusals(unittest.TestCase):
             check=False,
         )
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("has a window of the model's own and cannot be lazy", done.stderr)
+        self.assertIn("has a window of the model's own and cannot be cut", done.stderr)
 
 
 class OpenAiServer(unittest.TestCase):
@@ -387,7 +575,7 @@ class OpenAiServer(unittest.TestCase):
             return json.load(answer)
 
     def test_completions(self):
-        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108)
+        document = lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 108)
         policy, prompts = support.written(document), demo_prompts([396, 300])
         server = self.serve("--config", exported(policy), "--dtype", "float32", "--max-model-len", 2048)
         try:
@@ -415,7 +603,7 @@ class OpenAiServer(unittest.TestCase):
         itself = support.written(document).rename(file.with_name("document.yaml"))
         for words, said in (
             (("--config", other_model), "kvatlas: the policy is for a model of 2 layers"),
-            (("--config", changed), "kvatlas: additional-config.kvatlas.recent: found nan"),
+            (("--config", changed), "kvatlas: additional-config.kvatlas.cuts[0].recent: found nan"),
             (("--config", file, "--additional-config", "{}"), "kvatlas: additional-config.kvatlas: missing"),
             (("--additional-config", json.dumps(document)), "kvatlas: additional-config: found a policy document itself"),
             (("--config", itself), "vllm: error: unrecognized arguments: --schema"),
@@ -427,7 +615,7 @@ class OpenAiServer(unittest.TestCase):
                 self.assertNotIn("Traceback", self.said())
 
     def test_ends_without_the_plugin(self):
-        file = exported(lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 32, 108))
+        file = exported(lazy_document([layer % 3 != 0 for layer in range(LAYERS)], 4, 108))
         os.environ["VLLM_PLUGINS"] = "none"
         try:
             server = self.serve("--config", file, "--dtype", "float32", "--max-model-len", 2048)

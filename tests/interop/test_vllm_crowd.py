@@ -15,8 +15,8 @@ from pathlib import Path
 
 import support
 import vllm_support
-from test_vllm import SMALL, lazy_document, lazy_options, random_model, random_prompts
-from vllm_support import blocks, engine, evaluated, generate, sampling
+from test_vllm import SMALL, budgets_document, exported_text, heads_documents, lazy_document, random_model, random_prompts
+from vllm_support import arguments, blocks, engine, evaluated, exported, generate, sampling
 
 # Threads that wait awake keep a busy machine from its work.
 os.environ["OMP_WAIT_POLICY"] = "passive"
@@ -87,16 +87,26 @@ class Crowd(unittest.TestCase):
                 prompt = shared[: source.randrange(30, 300)] + prompt
             cls.requests.append((prompt, source.randrange(1, 90)))
 
-    def alone(self, rolling: bool) -> list[list[int]]:
-        """Each request's tokens when no other runs, as kvatlas computes them too."""
-        with engine(self.model, **lazy_options(rolling), max_num_seqs=1, enable_prefix_caching=False) as llm:
-            return [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
+    def options(self, policy) -> dict:
+        """Of LLM(), for a policy as text or a document's file."""
+        file = exported(policy) if isinstance(policy, Path) else exported_text(policy, self.model)
+        return arguments(file) | {"skip_tokenizer_init": True}
+
+    def alone(self, policy) -> list[list[int]]:
+        """Each request's tokens when no other runs; those of some are compared with what kvatlas computes."""
+        with engine(self.model, **self.options(policy), max_num_seqs=1, enable_prefix_caching=False) as llm:
+            served = [generate(llm, [prompt], count)[0] for prompt, count in self.requests]
+        few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
+        prompts, most = [self.requests[i][0] for i in few], max(self.requests[i][1] for i in few)
+        computed = evaluated(self.model, policy, prompts, most)
+        self.assertEqual([served[i] for i in few], [one[: self.requests[i][1]] for i, one in zip(few, computed)])
+        return served
 
     @contextlib.contextmanager
-    def crowded(self, rolling: bool, caching: bool, counts: collections.Counter):
+    def crowded(self, policy, caching: bool, counts: collections.Counter, **more):
         """An engine whose cache is small, with poison in what nobody may read. Preemptions are counted."""
         tight = {"max_num_batched_tokens": 96, "max_num_seqs": 24, "num_gpu_blocks_override": 90, "max_model_len": 896}
-        with engine(self.model, **lazy_options(rolling), **tight, enable_prefix_caching=caching) as llm:
+        with engine(self.model, **self.options(policy), **tight, enable_prefix_caching=caching, **more) as llm:
             scheduler = llm.llm_engine.engine_core.engine_core.scheduler
             preempt = scheduler._preempt_request
 
@@ -148,29 +158,31 @@ class Crowd(unittest.TestCase):
             self.assertGreater(counts[what], 0, what)
 
     def test_a_thousand_requests(self):
-        for rolling, waves in ((False, 8), (True, 1)):
-            expected = self.alone(rolling)
-            document = lazy_document([False, True, True, False, True, True], 4, 60, **SMALL)
-            few = [i for i, (prompt, _) in enumerate(self.requests) if len(prompt) > 300][:6]
-            computed = evaluated(
-                self.model,
-                support.written(document),
-                [self.requests[i][0] for i in few],
-                max(self.requests[i][1] for i in few),
-                *("--as", "vllm", *(["--rolling"] if rolling else [])),
-            )
-            self.assertEqual([expected[i] for i in few], [computed[j][: self.requests[i][1]] for j, i in enumerate(few)])
-            for caching in (False, True):
+        lazy = support.written(lazy_document([False, True, True, False, True, True], 4, 60, **SMALL))
+        budgets = support.written(budgets_document([30, 50, 40, 30, 60, 20], **SMALL))
+        heads = support.written(heads_documents(**SMALL)[0])
+        for policy in (lazy, budgets, heads, "lagkv:sink=4,lag=16,ratio=1/4", "h2o:budget=60", "chunkkv:budget=60"):
+            expected = self.alone(policy)
+            for caching, waves in ((False, 2), (True, 1)):
                 counts = collections.Counter()
-                with self.crowded(rolling, caching, counts) as llm:
-                    for wave in range(1 if caching else waves):
+                with self.subTest(policy), self.crowded(policy, caching, counts) as llm:
+                    for wave in range(waves):
                         self.wave(llm, expected, 120, random.Random(wave), counts)
                 self.check_counts(counts)
 
+    def test_steps_that_overlap(self):
+        """The scheduler is a step ahead of the worker."""
+        policy, counts = "lagkv:sink=4,lag=16,ratio=1/4", collections.Counter()
+        expected = self.alone(policy)
+        with self.crowded(policy, True, counts, async_scheduling=True) as llm:
+            self.wave(llm, expected, 120, random.Random(5), counts)
+        self.check_counts(counts)
+
     def test_for_so_many_seconds(self):
-        expected, counts, source, memory = self.alone(False), collections.Counter(), random.Random(3), []
+        policy, counts, source, memory = "snapkv:budget=60", collections.Counter(), random.Random(3), []
+        expected = self.alone(policy)
         started = time.monotonic()
-        with self.crowded(False, True, counts) as llm:
+        with self.crowded(policy, True, counts) as llm:
             while not memory or memory[-1][0] < SECONDS:
                 self.wave(llm, expected, source.randrange(1, 200), source, counts)
                 memory.append((time.monotonic() - started, resident() / 2**20))

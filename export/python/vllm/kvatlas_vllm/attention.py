@@ -8,6 +8,7 @@ h // block * block + l, and the token at position p is written to slot p - h % b
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ import torch
 
 from .blocks import CutSpec
 from .cuts import Cut, Layer
+from .pages import Pages
 from .settings import PolicyError
 
 
@@ -28,7 +30,7 @@ class Span:
     token: int  # the place of the first one in the batch
     prompt: int
     hidden: int
-    dropped: int = 0  # how many tokens are dropped before the first one is computed
+    before: int  # how many are hidden when the token before the first one is computed
 
     def slots(self, table: torch.Tensor, block: int, hidden: int, begin: int, end: int) -> torch.Tensor:
         """Where the rows from `begin` to end - 1 of the request lie while so many tokens are hidden."""
@@ -36,7 +38,7 @@ class Span:
         return table[self.row, places // block].long() * block + places % block
 
 
-def spans_of(cut: Cut, common, block: int) -> list[list[Span]]:
+def spans_of(cut: Cut, common) -> list[list[Span]]:
     """The batch in phases: the first spans of all requests, then the second ones, and so on. A request has several if it
     is computed anew, up to behind its prompt, after it was preempted."""
     starts = common.query_start_loc_cpu[: common.num_reqs + 1].tolist()
@@ -56,37 +58,132 @@ def spans_of(cut: Cut, common, block: int) -> list[list[Span]]:
             until = behind[0] if behind else end
             if phase == len(phases):
                 phases.append([])
-            phases[phase].append(Span(row, begin, until, token + begin - first, prompt, hidden, hidden - before))
+            phases[phase].append(Span(row, begin, until, token + begin - first, prompt, hidden, before))
             before = hidden
     return phases
 
 
-def seen_by(common, spans: list[Span], block: int):
-    """The metadata of a batch of these spans, as layers that are cut see it."""
-    table, device = common.block_table_tensor, common.block_table_tensor.device
-    queries = torch.tensor([0] + [span.end - span.first for span in spans], dtype=torch.int32)
-    lengths = torch.tensor([span.end - span.hidden for span in spans], dtype=torch.int32)
-    shift = torch.tensor([span.hidden // block for span in spans])[:, None]
-    rows = torch.tensor([span.row for span in spans])
-    columns = torch.arange(-(-int(lengths.max()) // block))[None, :] + shift
-    columns = columns.clamp(max=table.shape[1] - 1).to(device)
-    starts = queries.cumsum(0, dtype=torch.int32)
-    return replace(
-        common,
-        num_reqs=len(spans),
-        num_actual_tokens=int(starts[-1]),
-        query_start_loc=starts.to(device),
-        query_start_loc_cpu=starts,
-        seq_lens=lengths.to(device),
-        seq_lens_cpu_upper_bound=lengths,
-        max_query_len=int(queries.max()),
-        max_seq_len=int(lengths.max()),
-        block_table_tensor=torch.gather(table[rows.to(device)], 1, columns).to(table.dtype).contiguous(),
-        is_prefilling=None if common.is_prefilling is None else common.is_prefilling[rows],
-        rswa_prefix_lens=None,
-        _num_computed_tokens_cache=None,
-        _token_to_req_indices_cache=None,
-    )
+class Sequences:
+    """Spans as one kernel sees them: a sequence for each span, over blocks from the first one that holds something."""
+
+    def __init__(self, cut: Cut, table: torch.Tensor, block: int, spans: list[Span]):
+        self.cut, self.table, self.block, self.spans = cut, table, block, spans
+        self.counts = torch.tensor([one.end - one.first for one in spans])
+        self.tokens = self.counted([one.token for one in spans])
+        self.slots = self.written()
+
+    def counted(self, begin: list[int]) -> torch.Tensor:
+        """For the tokens of all spans, numbers that count up from `begin` in each span."""
+        before = self.counts.cumsum(0) - self.counts
+        return torch.arange(int(self.counts.sum())) + (torch.tensor(begin) - before).repeat_interleave(self.counts)
+
+    def written(self) -> torch.Tensor:
+        """Where the keys and values of the tokens go."""
+        places = self.counted([one.first - one.hidden % self.block for one in self.spans]).to(self.table.device)
+        rows = torch.tensor([one.row for one in self.spans]).repeat_interleave(self.counts).to(self.table.device)
+        return self.table[rows, places // self.block].long() * self.block + places % self.block
+
+    def sizes(self) -> tuple[list[int], list[int], list[int]]:
+        """Of each sequence its row in the batch, how many tokens are computed, and how many it has then."""
+        spans = self.spans
+        return [one.row for one in spans], [one.end - one.first for one in spans], [one.end - one.hidden for one in spans]
+
+    def tables(self, columns: int) -> torch.Tensor:
+        shift = torch.tensor([one.hidden // self.block for one in self.spans])[:, None]
+        rows = torch.tensor([one.row for one in self.spans], device=self.table.device)
+        places = (torch.arange(columns)[None, :] + shift).clamp(max=self.table.shape[1] - 1).to(self.table.device)
+        return torch.gather(self.table[rows], 1, places)
+
+    def seen_by(self, common):
+        """The batch's metadata for these sequences alone."""
+        rows, queries, lengths = self.sizes()
+        starts = torch.tensor([0, *queries]).cumsum(0, dtype=torch.int32)
+        held = torch.tensor(lengths, dtype=torch.int32)
+        return replace(
+            common,
+            num_reqs=len(rows),
+            num_actual_tokens=int(starts[-1]),
+            query_start_loc=starts.to(self.table.device),
+            query_start_loc_cpu=starts,
+            seq_lens=held.to(self.table.device),
+            seq_lens_cpu_upper_bound=held,
+            max_query_len=max(queries),
+            max_seq_len=max(lengths),
+            block_table_tensor=self.tables(-(-max(lengths) // self.block)).to(self.table.dtype).contiguous(),
+            is_prefilling=None if common.is_prefilling is None else common.is_prefilling[rows],
+            rswa_prefix_lens=None,
+            _num_computed_tokens_cache=None,
+            _token_to_req_indices_cache=None,
+        )
+
+    def written_by(self, mapping: torch.Tensor) -> None:
+        """Into vLLM's own array, from which each layer's new keys and values are written."""
+        mapping[self.tokens.to(mapping.device)] = self.slots.to(mapping.dtype)
+
+    def run(self, forward, impl: Impl, query, key, value, cache, output) -> None:
+        tokens = self.tokens.to(query.device)
+        impl.write(key[tokens], value[tokens], cache, self.slots)
+        out = torch.empty_like(output[tokens])
+        forward(query[tokens], key[tokens], value[tokens], cache, out)
+        output[tokens] = out
+
+
+class HeadSequences(Sequences):
+    """Spans whose heads keep different numbers of tokens: a sequence for each span and KV head, over an array of pages that
+    hold one head each."""
+
+    def written(self) -> torch.Tensor:
+        slots, self.order, token = [], [], 0
+        for one in self.spans:
+            count = one.end - one.first
+            for head, rows in enumerate(self.pages(one).kept):
+                of_head = torch.arange(rows + one.first - one.prompt, rows + one.end - one.prompt)
+                slots.append(self.pages(one).slots(self.table[one.row].cpu(), head, of_head))
+                self.order.append((torch.arange(token, token + count), head))
+            token += count
+        return torch.cat(slots)
+
+    def pages(self, span: Span) -> Pages:
+        return Pages.of(tuple(self.cut.kept_of_heads(span.prompt)), span.prompt, self.block)
+
+    def sizes(self) -> tuple[list[int], list[int], list[int]]:
+        each = [(one, kept) for one in self.spans for kept in self.pages(one).kept]
+        return [one.row for one, _ in each], [one.end - one.first for one, _ in each], [kept + one.end - one.prompt for one, kept in each]
+
+    def tables(self, columns: int) -> torch.Tensor:
+        numbers = torch.arange(columns)
+        each = [(self.pages(one), self.table[one.row].cpu(), head) for one in self.spans for head in range(len(self.pages(one).kept))]
+        return torch.stack([pages.numbers(blocks, head, numbers) for pages, blocks, head in each]).to(self.table.device)
+
+    def written_by(self, mapping: torch.Tensor) -> None:
+        mapping[self.tokens.to(mapping.device)] = -1  # run() writes them
+
+    def run(self, forward, impl: Impl, query, key, value, cache, output) -> None:
+        tokens, heads = self.tokens.to(query.device), key.shape[1]
+        order = torch.cat([token * heads + head for token, head in self.order])
+
+        def apart(rows: torch.Tensor) -> torch.Tensor:
+            return rows[tokens].reshape(len(tokens) * heads, -1, key.shape[2])[order].contiguous()
+
+        pages = paged(cache)
+        impl.write(apart(key), apart(value), pages, self.slots)
+        queries = apart(query)
+        out = torch.empty_like(queries)
+        forward(queries, apart(key), apart(value), pages, out)
+        together = torch.empty_like(out)
+        together[order] = out
+        output[tokens] = together.view(output[tokens].shape)
+
+
+def paged(cache: torch.Tensor) -> torch.Tensor:
+    """An array of blocks as one of pages, each of one KV head."""
+    return cache.view(cache.shape[0] * cache.shape[1], 1, *cache.shape[2:])
+
+
+def stands_for_nothing(common) -> bool:
+    """Whether a batch is one of those that vLLM runs for captures of graphs and on idle ranks: its tokens go nowhere, and
+    what else it says is left from other batches."""
+    return common.rswa_prefix_lens is None or int(common.slot_mapping[0]) < 0
 
 
 class Batch:
@@ -94,22 +191,23 @@ class Batch:
 
     def __init__(self, cut: Cut, common, block: int):
         self.cut, self.block, self.table = cut, block, common.block_table_tensor
-        self.phases = spans_of(cut, common, block)
-        self.slots = [self.written(phase) for phase in self.phases]  # [phase] of [tokens]
+        self.phases = spans_of(cut, common)
+        self.calls: list[tuple[int, Sequences]] = []  # of a kernel, each with its phase
+        for phase, spans in enumerate(self.phases):
+            for kind in (Sequences, HeadSequences):
+                if some := [one for one in spans if (kind is HeadSequences) == (cut.by_head and one.hidden > 0)]:
+                    self.calls.append((phase, kind(cut, self.table, block, some)))
 
-    def written(self, spans: list[Span]) -> torch.Tensor:
-        return torch.cat([one.slots(self.table, self.block, one.hidden, one.first - one.hidden, one.end - one.hidden) for one in spans])
-
-    def tokens(self, phase: int) -> torch.Tensor:
-        """The places in the batch of a phase's tokens."""
-        return torch.cat([torch.arange(one.token, one.token + one.end - one.first) for one in self.phases[phase]])
+    @property
+    def is_plain(self) -> bool:
+        """Whether vLLM's own call does, with the metadata of the only one."""
+        return len(self.calls) == 1 and type(self.calls[0][1]) is Sequences
 
     def write_slots(self, mapping: torch.Tensor) -> None:
-        """Into vLLM's own array, from which each layer's new keys and values are written. What belongs to a later phase
-        has to wait."""
-        if len(self.phases) > 1:
-            mapping.fill_(-1)
-        mapping[self.tokens(0).to(mapping.device)] = self.slots[0].to(mapping.dtype)
+        if not self.is_plain:
+            mapping.fill_(-1)  # a later phase has to wait; run() writes all
+            return
+        self.calls[0][1].written_by(mapping)
 
     def key(self, span: Span) -> int:
         """What names a request in all steps from the first query that is kept of it until its cut: a block that no other
@@ -117,7 +215,7 @@ class Batch:
         place = 0 if self.cut.columns else span.prompt - self.cut.queries
         return int(self.table[span.row, place // self.block])
 
-    def observe(self, impl: Impl, query: torch.Tensor) -> None:
+    def observe(self, impl: Impl, query: torch.Tensor, cache: torch.Tensor) -> None:
         """Keeps what the cut needs of the prompt's queries [tokens, heads, channels]."""
         cut = self.cut
         if not (cut.queries or cut.columns):
@@ -129,21 +227,16 @@ class Batch:
                 continue
             mine = query[span.token + first - span.first : span.token + end - span.first].transpose(0, 1)
             if cut.columns:
-                impl.add_columns(self.key(span), mine, first, span.prompt, span.slots(self.table, self.block, 0, 0, end))
+                layer = impl.held(cache, span.slots(self.table, self.block, 0, 0, end), None)
+                impl.add_columns(self.key(span), mine, first, span.prompt, layer)
             else:
                 impl.keep_queries(self.key(span), mine, first - begin, cut.queries)
 
     def make_cuts(self, phase: int, impl: Impl, cache: torch.Tensor) -> None:
         """Drops what is due before the phase's tokens are computed."""
         for span in self.phases[phase]:
-            if span.dropped == 0:
-                continue
-            before, held = span.hidden - span.dropped, span.first - span.hidden
-            slots = span.slots(self.table, self.block, before, 0, span.first - before)
-            seen = impl.seen.pop(self.key(span)) if self.cut.queries or self.cut.columns else None
-            layer = impl.layer(cache, slots, seen)
-            rows = self.cut.choose(layer, span.first, span.prompt).to(slots.device)
-            impl.layout(cache).move(slots[rows], span.slots(self.table, self.block, span.hidden, 0, held))
+            if span.hidden > span.before:
+                impl.cut(self, span, cache)
 
 
 class Impl:
@@ -170,33 +263,53 @@ class Impl:
         seen = self.kept_seen(key, (heads, count, channels), queries.dtype, queries.device, place == 0)
         seen[:, place : place + rows] = queries
 
-    def add_columns(self, key: int, queries: torch.Tensor, first: int, prompt: int, slots: torch.Tensor) -> None:
-        layer = self.layer(self.cache, slots, None)
+    def add_columns(self, key: int, queries: torch.Tensor, first: int, prompt: int, layer: Layer) -> None:
         seen = self.kept_seen(key, (len(layer.keys), prompt), torch.float64, queries.device, first == 0)
         for begin in range(0, queries.shape[1], 256):
             rows = layer.attention(queries[:, begin : begin + 256], first + begin).sum(1, dtype=torch.float64)
             seen[:, : rows.shape[1]] += rows.view(len(layer.keys), -1, rows.shape[1]).mean(1)
 
-    def layer(self, cache: torch.Tensor, slots: torch.Tensor, seen: torch.Tensor | None) -> Layer:
+    def cut(self, batch: Batch, span: Span, cache: torch.Tensor) -> None:
+        """Drops what is due of the request before the span's first token is computed."""
+        cut, table, block = batch.cut, batch.table, batch.block
+        slots = span.slots(table, block, span.before, 0, span.first - span.before)
+        seen = self.seen.pop(batch.key(span)) if cut.queries or cut.columns else None
+        rows = cut.choose(self.held(cache, slots, seen), span.first, span.prompt)
+        if not cut.by_head:
+            target = span.slots(table, block, span.hidden, 0, span.first - span.hidden)
+            self.layout(cache).move(slots[rows.to(slots.device)], target)
+            return
+        pages = Pages.of(tuple(cut.kept_of_heads(span.prompt)), span.prompt, block)
+        source, target = [], []
+        for head, kept in enumerate(rows):
+            held = slots[kept.to(slots.device)]
+            source.append((held // block * len(rows) + head) * block + held % block)
+            target.append(pages.slots(table[span.row].cpu(), head, torch.arange(len(kept))).to(slots.device))
+        self.layout(paged(cache)).move(torch.cat(source)[None], torch.cat(target))
+
+    def held(self, cache: torch.Tensor, slots: torch.Tensor, seen: torch.Tensor | None) -> Layer:
         keys, values = self.layout(cache).keys_and_values(slots)
         return Layer(keys.float(), values.float(), seen, self.scale, getattr(self, "logits_soft_cap", None), self.sinks)
 
     def forward(self, layer, query, key, value, kv_cache, attn_metadata, output, *args, **kwargs):
         batch: Batch | None = getattr(attn_metadata, "kvatlas", None)
-        if batch is None:
+        if batch is None or batch.is_plain:
+            if batch is not None:
+                batch.observe(self, query, kv_cache)
             return super().forward(layer, query, key, value, kv_cache, attn_metadata, output, *args, **kwargs)
-        self.cache = kv_cache
-        batch.observe(self, query)
-        if len(batch.phases) == 1:
-            return super().forward(layer, query, key, value, kv_cache, attn_metadata, output, *args, **kwargs)
-        for phase, metadata in enumerate(attn_metadata.kvatlas_phases):
-            tokens = batch.tokens(phase).to(query.device)
-            if phase:
+        self.write = functools.partial(self.do_kv_cache_update, layer)
+        done = 0
+        for (phase, sequences), metadata in zip(batch.calls, attn_metadata.kvatlas_calls):
+            if phase > done:
                 batch.make_cuts(phase, self, kv_cache)
-                self.do_kv_cache_update(layer, key[tokens], value[tokens], kv_cache, batch.slots[phase])
-            out = torch.empty_like(output[tokens])
-            super().forward(layer, query[tokens], key[tokens], value[tokens], kv_cache, metadata, out, *args, **kwargs)
-            output[tokens] = out
+                done = phase
+
+            def kernel(queries, keys, values, cache, out, metadata=metadata):
+                super(Impl, self).forward(layer, queries, keys, values, cache, metadata, out, *args, **kwargs)
+
+            sequences.run(kernel, self, query, key, value, kv_cache, output)
+            if phase == 0 and type(sequences) is Sequences:
+                batch.observe(self, query, kv_cache)
         return output
 
 
@@ -227,24 +340,37 @@ def serving_cuts(backend: type, layout: type) -> type:
                 context = vllm_config.compilation_config.static_forward_context
                 self.cut_layers = [context[name] for name in layer_names]
                 for layer in self.cut_layers:
+                    if self.cut.by_head and (layer.impl.sinks is not None or not layout.counts_of_heads):
+                        raise PolicyError(f"{layer.layer_name}: KV heads with numbers of tokens of their own are served by "
+                                          "vLLM's attention on CPUs alone, and without sinks")  # fmt: skip
                     if getattr(layer, "isa", None) == "amx":
                         raise PolicyError("vLLM packs bfloat16 keys for AMX, whose rows cannot be moved: serve with --dtype float32")
                     layer.impl.most_seen = 2 * vllm_config.scheduler_config.max_num_seqs
 
         def build(self, common_prefix_len, common_attn_metadata, *args, **kwargs):
-            # Prompt lengths would mean another kind of attention to vLLM. Batches that warm a model up have none, and
-            # stand in the null block.
+            # Prompt lengths would mean another kind of attention to vLLM.
             common = common_attn_metadata
             block = self.kv_cache_spec.block_size
-            if self.cut is None or common.rswa_prefix_lens is None or not common.block_table_tensor[:, 0].any():
+            if self.cut is None or stands_for_nothing(common):
                 return super().build(common_prefix_len, replace(common, rswa_prefix_lens=None), *args, **kwargs)
             batch = Batch(self.cut, common, block)
             for layer in self.cut_layers:
                 batch.make_cuts(0, layer.impl, layer.kv_cache)
             batch.write_slots(common.slot_mapping)
-            phases = [super(Builder, self).build(0, seen_by(common, spans, block), *args, **kwargs) for spans in batch.phases]
-            phases[0].kvatlas, phases[0].kvatlas_phases = batch, phases
-            return phases[0]
+            calls = [self.build_for(sequences, common, *args, **kwargs) for _, sequences in batch.calls]
+            calls[0].kvatlas, calls[0].kvatlas_calls = batch, calls
+            return calls[0]
+
+        def build_for(self, sequences, common, *args, **kwargs):
+            heads = {name: getattr(self, name, None) for name in layout.counts_of_heads}
+            if isinstance(sequences, HeadSequences):
+                for name, count in zip(heads, (self.num_heads // self.num_kv_heads, 1)):
+                    setattr(self, name, count)
+            try:
+                return super().build(0, sequences.seen_by(common), *args, **kwargs)
+            finally:
+                for name, count in heads.items():
+                    setattr(self, name, count)
 
     class Backend(backend):
         serves_cuts = True

@@ -47,8 +47,8 @@ class CutManager(FullAttentionManager):
         """Frees what the last step has moved. The cut that this step makes still reads the blocks."""
         if num_prompt_tokens is None:
             return
-        hidden = self.kv_cache_spec.cut.hidden(processed_computed_tokens - 1, num_prompt_tokens)
-        self._remove_blocks_in_range(request_id, 0, hidden // self.block_size)
+        freed = self.kv_cache_spec.cut.freed(processed_computed_tokens - 1, num_prompt_tokens, self.block_size)
+        self._remove_blocks_in_range(request_id, 0, freed)
 
     def cache_blocks(self, request, num_tokens: int, *args, **kwargs) -> None:
         """Only blocks of the prompt serve other requests, for what is generated has seen less than a prompt would, and
@@ -57,7 +57,7 @@ class CutManager(FullAttentionManager):
 
     @staticmethod
     def shared(spec: CutSpec, prompt: int) -> int:
-        shared = spec.cut.shared(prompt)
+        shared = spec.cut.shared(prompt, spec.block_size)
         return prompt if shared is None else min(prompt, shared)
 
     @classmethod

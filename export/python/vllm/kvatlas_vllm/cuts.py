@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from . import selection
+from .pages import Pages
 
 MOST = 1 << 40  # tokens
 
@@ -20,6 +21,13 @@ def whole(least: int, most: int = MOST):
 
 def word(*words: str):
     return field(metadata={"expected": f"one of {', '.join(words)}", "takes": lambda value: value in words})
+
+
+def each(of):
+    """A setting that is a list, with an entry for each KV head."""
+    takes = of.metadata["takes"]
+    expected = f"a list, for each KV head {of.metadata['expected']}"
+    return field(metadata={"expected": expected, "takes": lambda value: isinstance(value, list) and all(map(takes, value))})
 
 
 def flag():
@@ -50,6 +58,7 @@ class Cut:
     queries = 0  # how many of the prompt's last queries it scores by
     columns = False  # whether it scores by the attention of all queries of the prompt
     together = False  # whether all heads of a layer decide together
+    by_head = False  # whether KV heads keep different numbers of tokens
 
     def wrong(self) -> str:
         """What is wrong with the settings together."""
@@ -63,18 +72,23 @@ class Cut:
         """How many of the first `count` tokens are dropped before the next one is computed."""
         return prompt - self.kept(prompt) if count >= prompt else 0
 
+    def freed(self, count: int, prompt: int, block: int) -> int:
+        """How many of the request's first blocks hold nothing then."""
+        return self.hidden(count, prompt) // block
+
     def due(self, begin: int, end: int, prompt: int) -> list[int]:
         """The counts of tokens from `begin` to end - 1 at which some are dropped."""
         if begin > prompt and type(self).hidden is Cut.hidden:
             return []
-        counts = range(max(begin, prompt), end)
+        counts = range(max(begin, prompt), end if type(self).hidden is not Cut.hidden else min(end, prompt + 1))
         return [count for count in counts if self.hidden(count, prompt) > self.hidden(count - 1, prompt)]
 
-    def shared(self, prompt: int) -> int | None:
-        """How many of the first tokens stay in their places until they are dropped; None for all, as nothing ever is."""
+    def shared(self, prompt: int, block: int) -> int | None:
+        """How many of the first tokens stay in their places until their blocks are free; None for all, as nothing is ever
+        dropped."""
         if self.columns:
             return 0
-        return self.hidden(prompt, prompt) or None
+        return self.freed(prompt, prompt, block) * block if self.hidden(prompt, prompt) else None
 
     def choose(self, layer: Layer, count: int, prompt: int) -> torch.Tensor:
         """The rows that stay, [KV heads, rows], ascending."""
@@ -97,10 +111,8 @@ class Streaming(Cut):
             return 0
         return max(0, (count + 1 if self.rolling else prompt) - self.initial - self.recent)
 
-    def shared(self, prompt: int) -> int | None:
-        if self.rolling:
-            return max(1, self.hidden(prompt, prompt))
-        return super().shared(prompt)
+    def shared(self, prompt: int, block: int) -> int | None:
+        return self.hidden(prompt, prompt) // block * block if self.rolling else super().shared(prompt, block)
 
     def choose(self, layer: Layer, count: int, prompt: int) -> torch.Tensor:
         rows = layer.keys.shape[1]
@@ -128,8 +140,8 @@ class LagKv(Cut):
     def hidden(self, count: int, prompt: int) -> int:
         return self.partitions(count) * (self.lag - self.keep) if count >= prompt else 0
 
-    def shared(self, prompt: int) -> int | None:
-        return max(self.hidden(prompt, prompt), self.lag - self.keep)
+    def shared(self, prompt: int, block: int) -> int | None:
+        return max(self.hidden(prompt, prompt), self.lag - self.keep) // block * block
 
     def choose(self, layer: Layer, count: int, prompt: int) -> torch.Tensor:
         heads, rows, _ = layer.keys.shape
@@ -245,7 +257,70 @@ class ChunkKv(SnapKv):
         return tokens[torch.isin(tokens // self.chunk, best)].expand(len(layer.keys), -1)
 
 
+@dataclass(frozen=True)
+class ByHead(Cut):
+    """Each KV head keeps a number of tokens of its own. What all of them keep is packed into the same blocks."""
+
+    together = True  # for the workers of a tensor parallel group have other heads each
+    by_head = True
+
+    def kept_of_heads(self, prompt: int) -> list[int]:
+        raise NotImplementedError
+
+    def hidden(self, count: int, prompt: int) -> int:
+        """Not in tokens: whether any head has dropped some."""
+        return int(count >= prompt and min(self.kept_of_heads(prompt)) < prompt)
+
+    def freed(self, count: int, prompt: int, block: int) -> int:
+        return Pages.of(tuple(self.kept_of_heads(prompt)), prompt, block).freed if self.hidden(count, prompt) else 0
+
+
+@dataclass(frozen=True)
+class LazyHeads(ByHead):
+    """Lazy KV heads keep the first tokens and the last ones of the prompt, the others all."""
+
+    lazy: tuple[bool, ...] = each(flag())
+    initial: int = whole(0)
+    recent: int = whole(1)
+
+    def kept_of_heads(self, prompt: int) -> list[int]:
+        return [min(prompt, self.initial + self.recent) if one else prompt for one in self.lazy]
+
+    def choose(self, layer: Layer, count: int, prompt: int) -> list[torch.Tensor]:
+        near = selection.proximal(prompt, self.initial, self.recent)
+        return [near if one else torch.arange(prompt) for one in self.lazy]
+
+
+@dataclass(frozen=True)
+class HeadKv(ByHead):
+    """SnapKV with a budget for each KV head."""
+
+    budgets: tuple[int, ...] = each(whole(1))
+    window: int = whole(1, 4096)
+    kernel: int = whole(1, 4095)
+    pooling: str = word("avg", "max")
+
+    @property
+    def queries(self) -> int:
+        return self.window
+
+    def wrong(self) -> str:
+        return next(filter(None, (self.of_head(budget).wrong() for budget in self.budgets)), "")
+
+    def of_head(self, budget: int) -> SnapKv:
+        return SnapKv(budget, self.window, self.kernel, self.pooling)
+
+    def kept_of_heads(self, prompt: int) -> list[int]:
+        return [min(prompt, budget) for budget in self.budgets]
+
+    def choose(self, layer: Layer, count: int, prompt: int) -> list[torch.Tensor]:
+        scores, window = self.of_head(self.window).scores(layer, prompt), prompt - self.window
+        return [selection.best_and_rest(row[None], most - self.window, window, prompt)[0] for row, most in zip(scores, self.budgets)]
+
+
 METHODS = {
+    "heads": LazyHeads,
+    "headkv": HeadKv,
     "streaming": Streaming,
     "lagkv": LagKv,
     "snapkv": SnapKv,

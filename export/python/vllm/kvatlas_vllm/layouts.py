@@ -10,6 +10,9 @@ import torch
 class Joined:
     """[blocks, KV heads, slots, channels of the key and then of the value]: FlashAttention."""
 
+    # What a builder of metadata calls the numbers of query heads and of KV heads; none where no head is served apart.
+    counts_of_heads: tuple[str, ...] = ()
+
     def __init__(self, cache: torch.Tensor):
         self.cache = cache
         self.block = cache.shape[2]
@@ -33,6 +36,8 @@ class Joined:
 class KeysTransposed(Joined):
     """As vLLM's attention on CPUs has it: of each block and KV head first the keys, [channels, slots], and then the
     values, [slots, channels]."""
+
+    counts_of_heads = ("num_heads", "num_kv_heads")
 
     def parts(self) -> list[torch.Tensor]:
         blocks, heads, slots, both = self.cache.shape

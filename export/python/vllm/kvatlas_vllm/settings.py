@@ -52,11 +52,18 @@ def read(additional_config, extension: str = "") -> Settings | None:
         place = f"cuts[{number}]"
         _check_members(row, None, f"{NAME}.{place}")
         cut = _cut(row, place)
+        for one in fields(cut):
+            value = getattr(cut, one.name)
+            if isinstance(value, tuple) and len(value) != shape["kv_heads"]:
+                what = f"found {len(value)} entries, expected {shape['kv_heads']}, one for each KV head"
+                raise PolicyError(f"additional-config.{NAME}.{place}.{one.name}: {what}")
         layers = row["layers"]
         if not isinstance(layers, list) or not layers:
             raise PolicyError(f"additional-config.{NAME}.{place}.layers: expected numbers of layers")
         for layer in layers:
-            _count(layer, f"{place}.layers", 0, shape["layers"] - 1)
+            if type(layer) is not int or not 0 <= layer < shape["layers"]:
+                what = f"found {_shown(layer)}, expected a layer of the model, 0 to {shape['layers'] - 1}"
+                raise PolicyError(f"additional-config.{NAME}.{place}.layers: {what}")
             if cuts[layer] is not None:
                 raise PolicyError(f"additional-config.{NAME}.{place}.layers: layer {layer} is cut twice")
             cuts[layer] = cut
@@ -82,7 +89,8 @@ def _cut(row: dict, place: str) -> Cut:
         if not one.metadata["takes"](value):
             what = f"found {_shown(value)}, expected {one.metadata['expected']}"
             raise PolicyError(f"additional-config.{NAME}.{place}.{one.name}: {what}")
-    cut = METHODS[method](**{one.name: row[one.name] for one in settings})
+    values = {one.name: row[one.name] for one in settings}
+    cut = METHODS[method](**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     if why := cut.wrong():
         raise PolicyError(f"additional-config.{NAME}.{place}: {why}")
     return cut
