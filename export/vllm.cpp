@@ -105,18 +105,49 @@ struct CutsOfLayers {
   }
   std::vector<json> windows() const {
     const auto keep = proximal(request);
-    const auto trimmed = layers_to_trim(request);
+    json settings = {{"initial", keep.initial},
+                     {"recent", keep.recent},
+                     {"rolling", request.theirs.policy.rolling}};
     std::vector<json> cuts;
-    for (const bool trim : trimmed)
-      cuts.push_back(trim ? named("streaming", {{"initial", keep.initial},
-                                                {"recent", keep.recent},
-                                                {"rolling", request.theirs.policy.rolling}})
-                          : json());
+    for (const bool trim : layers_to_trim(request))
+      cuts.push_back(trim ? named("streaming", settings) : json());
     return cuts;
   }
-
+  /// Lazy heads. Where all heads of a layer are lazy, it is a lazy layer.
+  std::vector<json> windows_of_heads() const {
+    const auto keep = proximal(request);
+    const json settings = {{"initial", keep.initial}, {"recent", keep.recent}};
+    std::vector<json> cuts;
+    for (const auto& row : lazy_heads(request)) {
+      const auto lazy = std::count(row.begin(), row.end(), 1);
+      json cut =
+          lazy == 0 ? json() : named(lazy == std::ssize(row) ? "streaming" : "heads", settings);
+      if (lazy == std::ssize(row)) cut["rolling"] = false;
+      if (lazy > 0 && lazy < std::ssize(row))
+        for (const auto flag : row) cut["lazy"].push_back(flag != 0);
+      cuts.push_back(cut);
+    }
+    return cuts;
+  }
   std::vector<json> operator()(const calibrate::Streaming&) const { return windows(); }
-  std::vector<json> operator()(const calibrate::SimLayerKv&) const { return windows(); }
+  std::vector<json> operator()(const calibrate::SimLayerKv& part) const {
+    return form_of(part) == calibrate::Form::lazy_heads ? windows_of_heads() : windows();
+  }
+  std::vector<json> operator()(const calibrate::HeadKv& part) const {
+    std::vector<json> cuts;
+    for (auto budgets : head_budgets(request)) {
+      for (auto& budget : budgets) budget += part.select.window;
+      json cut = window_scores(part.select, budgets.front());
+      const bool alike = std::all_of(budgets.begin(), budgets.end(),
+                                     [&](const auto budget) { return budget == budgets.front(); });
+      if (!alike) {
+        cut.erase("budget");
+        cut["budgets"] = budgets;
+      }
+      cuts.push_back(named(alike ? "snapkv" : "headkv", cut));
+    }
+    return cuts;
+  }
   std::vector<json> operator()(const calibrate::LagKv& part) const {
     auto cuts = all(named("lagkv", {{"sink", part.sink},
                                     {"lag", part.lag},
@@ -157,7 +188,16 @@ struct CutsOfLayers {
 /// Layers that are cut alike stand together.
 json cuts_of(const PartRequest& request) {
   json out = json::array();
-  const auto cuts = std::visit(CutsOfLayers{request}, request.part);
+  std::vector<json> cuts;
+  // Lazy layers stand before what selects in the others.
+  for (const auto& part : request.theirs.policy.parts) {
+    PartRequest of_part = request;
+    of_part.part = part;
+    const auto more = std::visit(CutsOfLayers{of_part}, part);
+    cuts.resize(more.size());
+    for (std::size_t l = 0; l < cuts.size(); ++l)
+      if (cuts[l].is_null()) cuts[l] = more[l];
+  }
   for (std::size_t l = 0; l < cuts.size(); ++l) {
     if (cuts[l].is_null()) continue;
     const auto alike = std::find(cuts.begin(), cuts.end(), cuts[l]) - cuts.begin();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -31,7 +32,7 @@ class Accounting {
     const auto heads = static_cast<std::size_t>(shape().kv_heads);
     const Held all{static_cast<double>(load.prompt), static_cast<double>(load.new_tokens)};
     held_.assign(layers, std::vector<Held>(heads, all));
-    kinds_.assign(layers, 0);
+    kinds_.assign(layers, {});
     trimmed_.assign(layers, std::vector<double>(heads, 0));
   }
 
@@ -114,7 +115,7 @@ class Accounting {
   }
   void operator()(const LagKv& part) {
     for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
-      kinds_[l] = 1;
+      kinds_[l] = {part.lag};
       const std::int64_t kept = lag_kept(part, held_at(l));
       // What is generated is cut last.
       const std::int64_t generated = std::min(load_.new_tokens, kept);
@@ -236,7 +237,7 @@ class Accounting {
     for (std::size_t l = 0; l < held_.size(); ++l)
       for (std::size_t g = 0; g < held_[l].size(); ++g) {
         Held& head = held_[l][g];
-        kinds_[l] = 1 + budgets[l].at(g);
+        if (g == 0) kinds_[l] = budgets[l];
         head.prompt = std::min(static_cast<double>(budgets[l].at(g)),
                                static_cast<double>(load_.prompt) - on_top) +
                       on_top;
@@ -385,7 +386,12 @@ class Accounting {
         const auto all = static_cast<double>(all_tokens());
         const double room = std::min(all, layer.tokens + spare(l));
         double rounded = std::ceil(room / block) * block;
-        if (load_.runtime && load_.runtime->moves_rows && held_at(l) == all_tokens())
+        if (load_.runtime && load_.runtime->moves_rows && !heads_alike(l)) {
+          rounded = std::ceil(all / block) * block - freed_of_pages(l, block) * block;
+          layer.bytes = layer.tokens * static_cast<double>(2 * shape().kv_heads) *
+                        shape().bytes_of_row(KvFormat::f16) *
+                        shape().share(static_cast<std::int64_t>(l));
+        } else if (load_.runtime && load_.runtime->moves_rows && held_at(l) == all_tokens())
           rounded = std::ceil(all / block) * block -
                     std::floor((all - layer.tokens - late(l)) / block) * block;
         layer.bytes *= rounded / layer.tokens;
@@ -432,11 +438,32 @@ class Accounting {
     return frees_late() && policy_.rolling && trimmed_[layer].front() > 0 ? kTokensLate - 1 : 0;
   }
 
+  bool heads_alike(std::size_t layer) const {
+    const auto& heads = held_[layer];
+    return std::all_of(heads.begin(), heads.end(),
+                       [&](const Held& head) { return head.prompt == heads.front().prompt; });
+  }
+  /// The first blocks of a request that are free where heads keep different numbers of tokens, in
+  /// pages of one head each (export/python/vllm, pages.py).
+  double freed_of_pages(std::size_t layer, double block) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (double more = 0; more < block; ++more) {
+      double pages = 0;
+      for (const Held& head : held_[layer]) pages += std::ceil((head.prompt + more) / block);
+      least = std::min(least, std::ceil((static_cast<double>(load_.prompt) + more) / block) -
+                                  std::ceil(pages / static_cast<double>(held_[layer].size())));
+    }
+    return least;
+  }
+
   double group_padding(const std::vector<LayerBytes>& layers) const {
-    // Layers of a kind keep as many tokens, or have a window of the model's own of one size.
-    std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::vector<const LayerBytes*>> kinds;
+    // Layers of a kind keep as many tokens in each head, or have a window of the model's own of one
+    // size.
+    std::map<std::tuple<std::vector<double>, std::vector<std::int64_t>, std::int64_t>,
+             std::vector<const LayerBytes*>>
+        kinds;
     for (std::size_t l = 0; l < layers.size(); ++l)
-      kinds[{trimmed_[l].front() > 0, kinds_[l], held_at(l)}].push_back(&layers[l]);
+      kinds[{trimmed_[l], kinds_[l], held_at(l)}].push_back(&layers[l]);
     std::vector<std::int64_t> counts;
     for (const auto& [kind, of_kind] : kinds) counts.push_back(std::ssize(of_kind));
     const auto padding = padded_layers(counts);
@@ -453,7 +480,7 @@ class Accounting {
   std::vector<std::vector<Held>> held_;       // [layer][KV head], of heads that are not trimmed
   std::vector<std::vector<double>> trimmed_;  // likewise, the share of inputs
   std::vector<Proximity> windows_;            // of the layers, where they differ
-  std::vector<std::int64_t> kinds_;           // of the layers: alike where they are cut alike
+  HeadBudgets kinds_;                         // of the layers: alike where they select alike
   const Pod* pod_ = nullptr;
   const MiniCache* merged_ = nullptr;
   bool by_input_ = false;

@@ -109,6 +109,12 @@ void bend_formats(RuntimePolicy& theirs, const Runtime& runtime, const ModelInfo
   set(theirs, part.rounded_prefill, true, "the prompt's tokens attend to rounded keys and values");
 }
 
+/// Whether it is of lazy layers, and of a selection in the others.
+bool trims_and_selects(const Policy& policy) {
+  return policy.parts.size() == 2 && traits_of(policy.parts[0]).kind == PartKind::trims &&
+         traits_of(policy.parts[1]).kind == PartKind::selects;
+}
+
 void drop_bits(RuntimePolicy& theirs) {
   if (theirs.policy.kv_bits == 16) return;
   theirs.changes.push_back(
@@ -253,17 +259,25 @@ RuntimePolicy as_runtime_behaves(const Policy& policy, std::string_view name,
     drop_bits(theirs);
     return theirs;
   }
-  if (policy.parts.size() != 1)
-    fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(policy),
-         "': it takes one method, and the policy has ", policy.parts.size());
+  if (policy.parts.size() != 1 && !(runtime.composes && trims_and_selects(policy)))
+    fail(ErrorCode::usage, runtime.title, " cannot run '", policy_text(policy), "': it takes ",
+         runtime.composes ? "one method, or lazy layers and a selection in the others"
+                          : "one method",
+         ", and the policy has ", policy.parts.size());
   const auto form = form_of(policy.parts[0]);
   const bool by_architecture = form && (runtime.architecture_decides || *form <= Form::lazy_heads);
   if (by_architecture) require_architecture();
-  try {
-    bend(theirs, runtime, model);
-  } catch (Error& error) {
-    error.in(str(runtime.title, " cannot run '", policy_text(theirs.policy), "'"));
-    throw;
+  theirs.policy.parts.clear();
+  for (const Part& part : policy.parts) {
+    auto bent = std::exchange(theirs.policy.parts, {part});
+    try {
+      bend(theirs, runtime, model);
+    } catch (Error& error) {
+      error.in(str(runtime.title, " cannot run '", policy_text(policy), "'"));
+      throw;
+    }
+    bent.push_back(std::move(theirs.policy.parts.front()));
+    theirs.policy.parts = std::move(bent);
   }
   const auto note = runtime.notes.find(model.architecture);
   if (by_architecture && note != runtime.notes.end())

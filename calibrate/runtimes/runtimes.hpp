@@ -105,6 +105,8 @@ struct Runtime {
   bool architecture_decides = false;
   /// It runs every policy as it is: compositions, bits, and layers and heads found by input.
   bool runs_everything = false;
+  /// It runs lazy layers together with a selection in the others.
+  bool composes = false;
   std::int64_t page_tokens = 1;  // its cache is handed out in pages of so many tokens
   /// Tokens that it holds beyond the window of a layer: as many as it reads at a time.
   std::int64_t window_spare_tokens = 0;

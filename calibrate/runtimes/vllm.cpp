@@ -32,7 +32,7 @@ void require_scores(const Part& part, const ModelInfo& model) {
       own != model.windows.end())
     fail(ErrorCode::usage, "layer ", own - model.windows.begin(),
          " has a window of the model's own, of ", *own,
-         " tokens, and vLLM knows windows by the places of tokens, which a selection changes");
+         " tokens, and vLLM knows windows by the places of tokens, which this policy changes");
 }
 
 }  // namespace
@@ -40,7 +40,9 @@ void require_scores(const Part& part, const ModelInfo& model) {
 Runtime vllm() {
   Runtime r{"vllm", "vLLM", "0.32 and 0.33"};
   r.forms[Form::lazy_layers] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::lazy_heads] = {Fit::exact, {}, "by the plugin, heads packed into the same blocks"};
   r.forms[Form::dynamickv] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
+  r.forms[Form::headkv] = {Fit::exact, {}, "by the plugin, heads packed into the same blocks"};
   r.forms[Form::lagkv] = {Fit::exact, {}, "by the plugin kvatlas_vllm"};
   r.forms[Form::selected] = {
       Fit::exact, {}, "by the plugin: SnapKV, PyramidKV, ChunkKV, TOVA, KeyDiff, H2O"};
@@ -51,12 +53,14 @@ Runtime vllm() {
   r.page_tokens = kBlockTokens;
   r.equal_groups = true;
   r.moves_rows = true;
+  r.composes = true;
   r.bend = [](RuntimePolicy& theirs, const Losses&, const ModelInfo& model) {
     set(theirs, theirs.policy.masks_prefill, false, "the prompt sees all of itself");
     const Part& part = theirs.policy.parts.front();
-    if (kept_window(part)) return;
+    const Form form = form_of(part).value();
+    if (form == Form::lazy_layers) return;
     require_scores(part, model);
-    if (std::holds_alternative<DynamicKv>(part)) require_budgets(part);
+    if (form == Form::dynamickv || form == Form::headkv) require_budgets(part);
   };
   return r;
 }

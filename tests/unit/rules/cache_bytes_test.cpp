@@ -419,6 +419,13 @@ TEST(CacheBytes, InARuntimesBlocksAndPools) {
   EXPECT_EQ(lag(9), 1024 - 29 * 24 / 32 * 32);
   EXPECT_EQ(lag(10), 1024 - 30 * 24 / 32 * 32);
   load.new_tokens = 25;
+  // Heads that keep 100 and 300 tokens have 4 and 10 pages of 32 in 7 blocks, and need 8 before the
+  // request has another block.
+  HeadKv heads;
+  heads.select.window = 0;
+  heads.fixed = HeadBudgets(8, {100, 300});
+  load.new_tokens = 2;
+  EXPECT_EQ(cache_bytes({.name = "heads", .parts = {heads}}, load).total(), 8 * 8 * 32 * kRow);
   // What masks alone frees nothing.
   load.runtime = &runtime_named("minference");
   EXPECT_EQ(cache_bytes(policy, load).total(), kRow * 8 * 1025);

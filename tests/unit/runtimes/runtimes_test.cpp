@@ -55,7 +55,7 @@ TEST(Runtimes, Matrix) {
   const std::pair<const char*, const char*> rows[] = {
       {"kvpress", "Ee A Ef - Ee Eef Ee - Ee Eef A"},
       {"duo-attention", "Ec - Ec - - - - - - - -"},
-      {"vllm", "E - - - E - E Ai E - -"},
+      {"vllm", "E - E - E E E Ai E - -"},
       {"tensorrt-llm", "Aabcd - - - Ag - - Ai - - Ag"},
       {"transformers", "Aabcd - - - Aacg - - Ai - - -"},
       {"sglang", "Aabcd - - - - - - Ai - - -"},
@@ -147,6 +147,14 @@ TEST(Runtimes, VllmRunsThePolicyItself) {
   EXPECT_THAT(refusal(parse_policy("expected-attention"), "vllm"), HasSubstr("before RoPE"));
   EXPECT_THAT(refusal(parse_policy("chunkkv:window=8,chunk=20"), "vllm"), HasSubstr("chunk=17"));
   EXPECT_THAT(refusal(parse_policy("dynamickv"), "vllm"), HasSubstr("budgets found beforehand"));
+  // Lazy layers, and a selection in the others.
+  Policy composed = lazy_layers();
+  composed.parts.push_back(LagKv{});
+  EXPECT_THAT(as_runtime_behaves(composed, "vllm", model_of("llama")).policy.parts, SizeIs(2));
+  EXPECT_THAT(refusal(composed, "sglang"), HasSubstr("it takes one method, and the policy has 2"));
+  composed.parts[1] = Pod{};
+  EXPECT_THAT(refusal(composed, "vllm"),
+              HasSubstr("one method, or lazy layers and a selection in the others, and"));
   ModelInfo windows = model_of("gemma3");
   windows.windows = {0, 512, 0, 0};
   try {
@@ -234,7 +242,8 @@ TEST(Runtimes, BudgetsOfHeads) {
   EXPECT_EQ(factorys.select.window, 8);
   EXPECT_EQ(factorys.select.pooling, Pooling::maximum);
   EXPECT_EQ(factorys.fixed, part.fixed);
-  EXPECT_THAT(refusal(policy(), "vllm"), HasSubstr("HeadKV"));
+  EXPECT_EQ(part_as<HeadKv>(policy(), "vllm").fixed, part.fixed);
+  EXPECT_THAT(refusal(policy(), "sglang"), HasSubstr("HeadKV"));
 }
 
 TEST(Runtimes, Kvpress) {
