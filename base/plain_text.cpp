@@ -19,6 +19,18 @@ std::string percent_text(double share) {
   return std::isnan(share) ? "-" : fixed_text(100 * share, 1) + " %";
 }
 
+std::string ranges_text(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += (text.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (last > i) text += '-' + std::to_string(numbers[last]);
+    i = last + 1;
+  }
+  return text.empty() ? "none" : text;
+}
+
 std::vector<std::string> wrapped_lines(const std::string& text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words(text);

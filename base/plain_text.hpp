@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -29,6 +30,9 @@ std::string join(const Parts& parts, std::string_view separator = ", ", WordOf w
 std::string fixed_text(double value, int digits);
 /// "37.5 %" for 0.375; "-" for NaN.
 std::string percent_text(double share);
+
+/// "0-3, 7" of ascending numbers; "none".
+std::string ranges_text(const std::vector<std::int64_t>& numbers);
 
 /// The words of the text in lines of at most `width` characters. A longer word is a line by itself.
 std::vector<std::string> wrapped_lines(const std::string& text, std::size_t width);

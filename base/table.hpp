@@ -65,7 +65,9 @@ class ColumnText {
   int digits_ = 0;
 };
 
-/// The table in columns as wide as they need, with its title above.
+/// The table in columns as wide as they need, with its title above. What is wider than 100 columns
+/// is broken: titles, sentences and cells go on below themselves, and the last columns stand below
+/// the first ones.
 std::string table_text(const Table& table);
 /// Its columns and rows as CSV (RFC 4180, but lines end with "\n"). Numbers have up to nine
 /// significant digits; NaN is an empty field, infinity "inf".

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/inspect/inspect_bytes.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -28,35 +30,34 @@ double needed(const PolicyBytes& policy, const BytesQuestion& question) {
   return policy.cache.total() * static_cast<double>(question.batch) + question.weights;
 }
 
-/// One row for neighbouring layers that keep the same.
+/// A row for all layers in which a policy keeps the same.
 Table layer_table(const BytesAnswer& answer) {
   Table table{str("Tokens and bytes that each layer keeps of one sequence of ",
                   answer.question.context, " tokens",
                   answer.question.new_tokens > 0
                       ? str(" and ", answer.question.new_tokens, " generated ones")
                       : ""),
-              {"layers"},
+              {"policy", "tokens", "bytes", {"in layers", "", true}},
               {}};
   for (const auto& policy : answer.policies) {
-    table.columns.push_back(printable(policy.name) + (policy.cache.by_input ? " (mean)" : ""));
-    table.columns.emplace_back("bytes");
-  }
-  const auto cells = [&](std::size_t layer) {
-    std::vector<std::string> out;
-    for (const auto& policy : answer.policies) {
-      const auto& at = policy.cache.layers[layer];
-      out.push_back(fixed_text(at.tokens, at.tokens == std::floor(at.tokens) ? 0 : 1));
-      out.push_back(bytes_text(at.bytes));
+    std::vector<std::pair<Table::Row, std::vector<std::int64_t>>> alike;
+    const auto& layers = policy.cache.layers;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      const auto& [tokens, bytes] = layers[layer];
+      const std::string name = printable(policy.name) + (policy.cache.by_input ? " (mean)" : "");
+      const Table::Row row = {alike.empty() ? name : "",
+                              fixed_text(tokens, tokens == std::floor(tokens) ? 0 : 1),
+                              bytes_text(bytes)};
+      auto same = std::find_if(alike.begin(), alike.end(), [&](const auto& of) {
+        return of.first[1] == row[1] && of.first[2] == row[2];
+      });
+      if (same == alike.end()) same = alike.insert(same, {row, {}});
+      same->second.push_back(static_cast<std::int64_t>(layer));
     }
-    return out;
-  };
-  const std::size_t layers = answer.policies.front().cache.layers.size();
-  for (std::size_t first = 0, next = 0; first < layers; first = next) {
-    const auto texts = cells(first);
-    for (next = first + 1; next < layers && cells(next) == texts;) ++next;
-    Table::Row row = {next - first == 1 ? str(first) : str(first, "-", next - 1)};
-    row.insert(row.end(), texts.begin(), texts.end());
-    table.rows.push_back(std::move(row));
+    for (auto& [row, numbers] : alike) {
+      row.push_back(ranges_text(numbers));
+      table.rows.push_back(std::move(row));
+    }
   }
   return table;
 }

@@ -20,22 +20,9 @@ namespace {
 
 using nlohmann::json;
 
-void line(const std::string& label, const std::string& value, int indent = 2) {
-  std::cout << std::string(static_cast<std::size_t>(indent), ' ') << label
-            << std::string(label.size() < 16 ? 16 - label.size() : 1, ' ') << value << '\n';
-}
-
-/// "0-3, 7" of ascending numbers.
-std::string ranges(const std::vector<std::int64_t>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += str(text.empty() ? "" : ", ", numbers[i]);
-    if (last > i) text += str("-", numbers[last]);
-    i = last + 1;
-  }
-  return text.empty() ? "none" : text;
+void line(const std::string& label, const std::string& value, std::size_t indent = 2) {
+  const std::size_t width = std::max<std::size_t>(label.size(), 14);
+  std::cout << row_text({{label, width}, {value, 100 - indent - width - 2}}, indent);
 }
 
 std::string joined(const std::vector<std::string>& words, const char* separator = ", ") {
@@ -87,7 +74,7 @@ struct PrintResult {
     };
     const auto some = in([](auto... of) { return std::any_of(of...); });
     const auto all = in([](auto... of) { return std::all_of(of...); });
-    line("sharing layers", str(counted(some), "; with all heads: ", ranges(all)), 4);
+    line("sharing layers", str(counted(some), "; with all heads: ", ranges_text(all)), 4);
     line("sharing heads",
          str(sharing, " of ", model.layers * model.heads, " query heads read a lower layer's keys"),
          4);
@@ -114,7 +101,7 @@ struct PrintResult {
 
  private:
   std::string counted(const std::vector<std::int64_t>& layers) const {
-    return str(ranges(layers), " (", layers.size(), " of ", model.layers, ")");
+    return str(ranges_text(layers), " (", layers.size(), " of ", model.layers, ")");
   }
   /// The layers that are lazy for most inputs, where each input decides anew.
   void print_static_view() const {
@@ -133,7 +120,7 @@ struct PrintResult {
       });
       if (!layers.empty())
         text += str(text.empty() ? "" : "; ", kKvFormats[f].word, " (",
-                    8 * kKvFormats[f].bytes_per_value, " bits a value): ", ranges(layers));
+                    8 * kKvFormats[f].bytes_per_value, " bits a value): ", ranges_text(layers));
     }
     line(str("layers' ", what), text, 4);
   }

@@ -255,7 +255,7 @@ void Sweep::report(std::optional<std::size_t> chosen) {
   Table table{tried ? "LagKV: score against compression (front: of C, of rL)"
                     : "LagKV: attention kept against compression; no model was run, so that stands "
                       "in for a score (front: of C, of rL)",
-              {"variant", "lag", "ratio", "kept", "samples", "compression"},
+              {"variant", "lag", "ratio", "compression"},
               {}};
   if (tried) table.columns.insert(table.columns.end(), {"full", "score", "digits", "in place"});
   table.columns.insert(table.columns.end(), {"attention", "front"});
@@ -273,8 +273,7 @@ void Sweep::report(std::optional<std::size_t> chosen) {
                              .digits_prefix = c.prefix,
                              .digits_in_place = c.in_place});
     table.rows.push_back({report_.sweep.back().variant + (i == chosen ? " *" : ""), str(c.part.lag),
-                          printable(c.part.ratio), str(c.part.keep()), str(c.positions.size()),
-                          percent_text(c.compression)});
+                          printable(c.part.ratio), percent_text(c.compression)});
     auto& row = table.rows.back();
     if (tried)
       row.insert(row.end(), {fixed_text(c.full, 3), estimate_text(c.score), fixed_text(c.prefix, 3),

@@ -166,7 +166,7 @@ std::optional<Precision> FormatSearch::choose(const Split& split) {
   Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
                   of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
                   fixed_text(full, 3), ")"),
-              {"size", "score", "KL", "KL expected", "formats"},
+              {"size", "score", "KL", "KL expected", {"formats", "", true}},
               {}};
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Estimate score = verdict.score(i);

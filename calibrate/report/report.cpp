@@ -10,8 +10,8 @@ Table measured_table(const std::string& title, const Measured& measured) {
   Table table{title, {"task", "samples", "full", "score", "loss", {"KV kept", "share"}}, {}};
   const auto add = [&](const std::string& name, const Measured& of) {
     table.rows.push_back({name, str(of.samples, of_texts(of.samples, of.texts)),
-                          estimate_text(of.full), estimate_text(of.score), estimate_text(of.loss),
-                          of.kept_share});
+                          fixed_text(of.full.mean, 3), estimate_text(of.score),
+                          estimate_text(of.loss), of.kept_share});
   };
   const auto& tasks = measured.tasks;
   if (tasks.size() > 1)

@@ -35,6 +35,11 @@ TEST(PlainText, NumbersAreWrittenWithFixedDigits) {
   EXPECT_EQ(percent_text(std::numeric_limits<double>::quiet_NaN()), "-");
 }
 
+TEST(PlainText, NumbersThatFollowEachOtherAreARange) {
+  EXPECT_EQ(ranges_text({0, 1, 2, 3, 7, 9, 10}), "0-3, 7, 9-10");
+  EXPECT_EQ(ranges_text({}), "none");
+}
+
 TEST(PlainText, LongTextsOfARowGoOnBelowThemselves) {
   EXPECT_EQ(row_text({{"a", 3}, {"b", 1}}), "a    b\n");
   EXPECT_EQ(row_text({{"name", 4}, {"one two three", 8}, {"end", 3}}, 2),

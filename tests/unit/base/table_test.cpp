@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/table.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <sstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -58,6 +60,55 @@ TEST(Table, TitlesLeaveOutWhatCellsSay) {
 TEST(Table, ColumnsAreAsWideAsTheyNeed) {
   const Table table = {"Title", {"name", {"n", "share"}}, {{"a", 1}, {"longer", 0.02}}};
   EXPECT_EQ(table_text(table), "Title\n  name          n\n  a       100.0 %\n  longer    2.0 %\n");
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(Table, TitlesAreBrokenWhereALineIsTooShort) {
+  Table table = {std::string(60, 't') + ' ' + std::string(60, 'u'), {"key"}, {{"a"}}};
+  for (int i = 0; i < 8; ++i) {
+    table.columns.emplace_back("saved at 16384");
+    table.rows[0].emplace_back("44.8 %");
+  }
+  const std::string text = table_text(table);
+  EXPECT_LE(widest_line(text), 100u);
+  EXPECT_NE(text.find(" saved at  "), text.npos) << text;
+  EXPECT_EQ(text.find("saved at 16384"), text.npos) << text;
+}
+
+TEST(Table, SentencesAndNamesGoOnBelowThemselves) {
+  const std::string layers =
+      "0-3, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39";
+  const Table table = {"Title",
+                       {"policy", "bytes", {"layers", "", true}},
+                       {{"simlayerkv:threshold=0.93799,recent=80", "24.0 MiB", layers},
+                        {"full", "24.0 MiB", "0-3"}}};
+  const std::string text = table_text(table);
+  EXPECT_LE(widest_line(text), 100u);
+  EXPECT_NE(text.find("\n  simlayerkv:threshold=0.93799,recent=80  24.0 MiB  0-3, 7,"), text.npos)
+      << text;
+  EXPECT_NE(text.find("37, 39\n  full"), text.npos) << text;
+
+  const std::string name = "simlayerkv:threshold=0.93799,recent=80";
+  const Table named = {"Title", {"policy", "other", "third"}, {{name, name, name}}};
+  EXPECT_LE(widest_line(table_text(named)), 100u) << table_text(named);
+}
+
+TEST(Table, ColumnsThatDoNotStandBesideTheOthersFollowBelow) {
+  Table table = {"Title", {"layer"}, {{"7"}}};
+  for (int i = 0; i < 20; ++i) {
+    table.columns.emplace_back(std::string(8, static_cast<char>('a' + i)));
+    table.rows[0].emplace_back(i);
+  }
+  const std::string text = table_text(table);
+  EXPECT_LE(widest_line(text), 100u) << text;
+  EXPECT_NE(text.find("8\n  layer  jjjjjjjj"), text.npos) << text;
+  EXPECT_NE(text.find("tttttttt\n  7"), text.npos) << text;
 }
 
 TEST(Table, CsvAndJsonHaveWhatTheTableHas) {

@@ -81,14 +81,27 @@ TEST_F(InspectPolicy, MemoryOfSequences) {
                                   "--weights", "1MiB", "--memory", "10MiB"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, ContainsRegex("each layer keeps of one sequence of 1000 tokens"));
-  EXPECT_THAT(shown.out, ContainsRegex("0-1 +1000 +62.5 KiB +116 +7.2 KiB"));
-  EXPECT_THAT(shown.out, ContainsRegex("2 +1000 +62.5 KiB +96 +6.0 KiB"));
-  EXPECT_THAT(shown.out, ContainsRegex("3 +1000 +62.5 KiB +184 +11.5 KiB"));
+  EXPECT_THAT(shown.out, ContainsRegex("full +1000 +62.5 KiB  0-3\n"));
+  EXPECT_THAT(shown.out, ContainsRegex("dynamickv.* 116 +7.2 KiB  0-1\n"));
+  EXPECT_THAT(shown.out, ContainsRegex("\n +96 +6.0 KiB  2\n"));
+  EXPECT_THAT(shown.out, ContainsRegex("\n +184 +11.5 KiB  3\n"));
   EXPECT_THAT(shown.out, HasSubstr("Memory of 8 sequences of so many tokens, weights of 1.0 MiB"));
   // 10 MiB less the weights are 36.9 times 256 000 bytes, and 288 times 64 bytes of
   // the 448 tokens and the window of 16 in each layer.
   EXPECT_THAT(shown.out, ContainsRegex("full +250 KiB +100.0 % +3.0 MiB +36 +4608"));
   EXPECT_THAT(shown.out, ContainsRegex("32.0 KiB +12.8 % +1.2 MiB +288 +any"));
+}
+
+TEST_F(InspectPolicy, MemoryOfManyPoliciesFitsATerminal) {
+  Document document = full_document();
+  document.compose.clear();
+  document.kv_bits = 16;
+  document.runtime.clear();
+  write_document(document, path_, false);
+  const auto shown = run_kvatlas({"inspect", path_, "--context", "32768"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  std::istringstream lines(shown.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
 TEST_F(InspectPolicy, Json) {
