@@ -266,6 +266,21 @@ void measured_in(const std::string& runtime, const Method& method, nlohmann::jso
   }
 }
 
+/// Error(usage) once, in place of once for each method, where the samples are too few for all.
+void require_samples_of_all(const Options& o, const Evidence& evidence) {
+  if (o.methods.size() < 2) return;
+  const std::string names =
+      join(o.methods, ", ", [](const Options::Wanted& wanted) { return wanted.row.method.name; });
+  in_context(names, [&] {
+    const auto require = [&](const std::vector<std::size_t>& positions, const char* which) {
+      Calibrated forced;
+      require_samples(evidence.count(positions), which, o.force, forced);
+    };
+    require(evidence.positions(), "in the profile");
+    if (!o.trials.model.empty()) require(evidence.answered(evidence.positions()), "with answers");
+  });
+}
+
 /// Lets every method run on trials that cost nothing, so that none of them ends for what the
 /// profile lacks after others have worked for a long time. Returns the trials that they ask for.
 std::vector<TrialRound> rehearse(const Options& o, const Evidence& evidence) {
@@ -313,6 +328,7 @@ void run(Options& o, const MakeTrials& make_trials) {
   leave_out_for_cache(o, model_info(profile.header()), said);
   leave_out_without_model(o, said);
   if (!o.runtime.empty()) choose_runtime(o, said);
+  require_samples_of_all(o, all);
   suit(o, all, said);
   if (!o.trials.model.empty()) o.trials.planned = rehearse(o, all);
   std::optional<TrialJournal> journal;

@@ -218,6 +218,21 @@ TEST_F(CommandWithTrials, NothingIsTriedWhereTheProfileLacksWhatAMethodNeeds) {
   EXPECT_THAT(said, HasSubstr("dynamickv: the profile has no counts for a budget of 66, but for "));
 }
 
+TEST_F(CommandWithTrials, TooFewTextsAreSaidOnceForAllMethods) {
+  const auto said = [&] {
+    return refusal([&] { run({"all"}, [](const Policy&) { return 1.0; }); });
+  };
+  write_profile(profile(), {.samples = 3});
+  EXPECT_EQ(said(),
+            "simlayerkv, pod, dynamickv, headkv, lagkv, precision: 3 samples in the profile: "
+            "calibration needs 5 at least (--force overrides)");
+  write_profile(profile(), {.answers = false});
+  EXPECT_EQ(said(),
+            "simlayerkv, pod, dynamickv, headkv, lagkv, precision: 0 samples with answers: "
+            "calibration needs 5 at least");
+  EXPECT_EQ(calls_, 0);
+}
+
 TEST_F(CommandWithTrials, TriesTheProfilesOwnSettings) {
   run({"all"}, [](const Policy&) { return 1.0; });
   const Document document = read_document(output());
