@@ -60,6 +60,14 @@ std::vector<std::string> all_names() {
 
 [[noreturn]] void fail_unknown_name(const std::string& name) {
   const auto names = all_names();
+  auto words = wrapped_lines(name, 0);
+  if (words.size() > 1 && words[0] != "full" &&
+      std::find(names.begin(), names.end(), words[0]) != names.end()) {
+    const std::string first = words[0];
+    words.erase(words.begin());
+    fail(ErrorCode::usage, "a colon is missing after '", first, "': write ",
+         printable(first + ":" + join(words, ",")));
+  }
   std::vector<std::string> near;
   for (const auto& known : names)
     if (!name.empty() && name.size() < 32 &&

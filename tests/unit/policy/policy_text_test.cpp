@@ -200,6 +200,10 @@ TEST(PolicyText, UnusedThresholdIsNotWritten) {
 TEST(PolicyText, RefusalsSayWhatIsKnown) {
   EXPECT_THAT(refusal("simlayrkv"), HasSubstr("did you mean simlayerkv?"));
   EXPECT_THAT(refusal("streamnig:recent=4"), HasSubstr("did you mean streaming?"));
+  EXPECT_THAT(refusal("snapkv budget=4"),
+              HasSubstr("a colon is missing after 'snapkv': write snapkv:budget=4"));
+  EXPECT_THAT(refusal("streaming:recent=4+kv4 residual=8"),
+              HasSubstr("a colon is missing after 'kv4': write kv4:residual=8"));
   EXPECT_THAT(refusal("xyzzy"),
               AllOf(HasSubstr("known are full, streaming"), HasSubstr("rolling")));
   EXPECT_THAT(refusal(""), HasSubstr("there is no policy ''"));
