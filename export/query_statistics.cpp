@@ -12,6 +12,7 @@
 #include "base/embedded_file.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::exporting {
 
@@ -123,8 +124,9 @@ std::string origin(const profile::Reader& profile) {
   double total = 0;
   for (const double count : queries_of(profile)) total += count;
   return str("Statistics of the queries of ", printable(profile.header().model_name, 200), ", ",
-             static_cast<std::int64_t>(total), " queries a head of ", profile.samples().size(),
-             " prompts, without each prompt's first ", skipped(profile), " tokens.\n");
+             static_cast<std::int64_t>(total), " queries a head of ",
+             count_of(std::ssize(profile.samples()), "prompt", "prompts"),
+             ", without each prompt's first ", skipped(profile), " tokens.\n");
 }
 
 std::vector<ExportFile> for_triattention(const profile::Reader& profile) {
@@ -195,8 +197,9 @@ std::vector<ExportFile> for_duo_attention(const profile::Reader& profile) {
       {"config.json", sizes.dump(2) + "\n"},
       {"README.txt",
        str("How far back the KV heads of ", printable(profile.header().model_name, 200),
-           " attend, a row a layer, as a mean over ", samples,
-           " prompts. The lowest become streaming heads.\n"
+           " attend, a row a layer, as a mean over ",
+           count_of(static_cast<std::int64_t>(samples), "prompt", "prompts"),
+           ". The lowest become streaming heads.\n"
            "\nDuoAttention reads this folder (load_attn_pattern, then "
            "sparsify_attention_heads with a sparsity).\nAs a policy, to try it and to export it "
            "for other runtimes:\n\n"

@@ -5,6 +5,7 @@
 
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/report/report.hpp"
 #include "calibrate/rules/cache_bytes.hpp"
@@ -41,9 +42,8 @@ std::string measured_text(const std::optional<calibrate::Measured>& measured) {
   std::string text = "score " + text_of(measured->score);
   if (!std::isnan(measured->full.mean))
     text += " where the full cache has " + text_of(measured->full);
-  text += str(", on ", measured->samples, " prompts");
-  if (measured->texts > 0 && measured->texts != measured->samples)
-    text += str(" of ", measured->texts, " texts");
+  text += str(", on ", count_of(measured->samples, "prompt", "prompts"),
+              of_texts(measured->samples, measured->texts));
   if (const auto kl = calibrate::divergence_text(measured->kl); !kl.empty())
     text += "; KL divergence in nats: " + kl;
   if (!std::isnan(measured->agreement.mean)) text += "; agreement " + text_of(measured->agreement);

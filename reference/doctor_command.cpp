@@ -19,6 +19,7 @@
 #include "base/processor.hpp"
 #include "base/str.hpp"
 #include "base/surroundings.hpp"
+#include "base/text_count.hpp"
 #include "kernels/dispatch.hpp"
 #include "reference/doctor.hpp"
 
@@ -47,9 +48,8 @@ Finding processor_finding() {
   const Processor found = processor();
   const std::string bfloat16 = found.bfloat16();
   return {"processor",
-          str(found.name, ", ", thread_count(), thread_count() == 1 ? " core" : " cores",
-              ", instructions ", kernels::cpu_target(), ", ", bfloat16.empty() ? "none" : bfloat16,
-              " for bfloat16"),
+          str(found.name, ", ", count_of(thread_count(), "core", "cores"), ", instructions ",
+              kernels::cpu_target(), ", ", bfloat16.empty() ? "none" : bfloat16, " for bfloat16"),
           str("as many threads run; --threads, taskset and containers limit them. --dtype bfloat16 "
               "halves the memory of weights",
               bfloat16.empty() ? ", and is several times slower here" : "")};

@@ -74,20 +74,20 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
       tasks, ", ", [](const auto& task) { return str(task.second, " ", printable(task.first)); });
   const auto say = [](const auto&... parts) { std::cerr << "kvatlas: " << str(parts...) << '\n'; };
   const model::Config& config = model.config();
-  say(config.name.empty() ? "model" : printable(config.name), ", ", config.n_layers,
-      config.n_layers == 1 ? " layer" : " layers",
+  say(config.name.empty() ? "model" : printable(config.name), ", ",
+      count_of(config.n_layers, "layer", "layers"),
       config.layer_numbers.empty() ? "" : str(" with attention of ", config.total_layers), ", on ",
       capture::device_text(plan.engine.placement), " in ", plan.engine.placement.dtype);
   std::vector<std::string> groups;
   for (const auto& one : plan.prompts) groups.push_back(one.prompt.group);
-  say(plan.prompts.size(), plan.prompts.size() == 1 ? " sample" : " samples",
+  say(count_of(plan.prompts.size(), "sample", "samples"),
       of_texts(plan.prompts.size(), count_texts(groups)), " of ",
       shortest == longest ? str(longest) : str(shortest, " to ", longest), " tokens (", kinds,
       "), ", total_tokens(plan, {}), " tokens in all");
   say("weights ",
       estimate.memory.streaming
           ? str("streamed layer by layer (", bytes_str(estimate.memory.held_weight_bytes),
-                " at a time), ", plan.batch, plan.batch == 1 ? " prompt" : " prompts", " at a time")
+                " at a time), ", count_of(plan.batch, "prompt", "prompts"), " at a time")
           : str("resident (", bytes_str(estimate.memory.weight_bytes), ")"),
       ", about ", bytes_str(estimate.memory.total_bytes), " of memory");
   const auto longest_share = (static_cast<double>(plan.prompts.size()) + ranks - 1) / ranks /
@@ -98,8 +98,8 @@ void print_plan(const ProfilePlan& plan, const model::ModelFile& model,
   const auto cut = std::count_if(plan.prompts.begin(), plan.prompts.end(),
                                  [](const auto& one) { return one.cut_tokens > 0; });
   if (cut > 0)
-    say("note: ", cut,
-        cut == 1 ? " prompt is too long and loses its" : " prompts are too long and lose their",
+    say("note: ",
+        count_of(cut, "prompt is too long and loses its", "prompts are too long and lose their"),
         " middle, and with it what is to be found there");
   if (longest + plan.settings.generated > model.config().context_length)
     say("note: prompts of up to ", longest, " tokens go beyond the model's context of ",
@@ -122,8 +122,9 @@ void say_next_of(const ProfileRequest& command, const ProfilePlan& plan) {
     return say_next({{str(calibrate, " ", model_words(command.run), " -o policy.json"),
                       "what the cache can do without"},
                      view});
-  std::cerr << "kvatlas: note: prompts with answers of " << texts
-            << (texts == 1 ? " text" : " texts") << " are too few to calibrate from; "
+  std::cerr << "kvatlas: note: prompts with answers of "
+            << count_of(static_cast<std::int64_t>(texts), "text", "texts")
+            << " are too few to calibrate from; "
             << (own ? str("for calibration: prompts with answers of ", kTextsToCalibrate, " texts")
                     : str("for calibration: --seeds ", kTextsToCalibrate))
             << " or more\n";
@@ -144,8 +145,8 @@ void print_result(const ProfileRequest& command, const ProfilePlan& plan, std::i
                                            {"bytes", bytes}};
     std::cout << result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    std::cout << command.output << ": " << plan.prompts.size()
-              << (plan.prompts.size() == 1 ? " sample, " : " samples, ") << bytes_str(bytes)
+    std::cout << command.output << ": " << count_of(std::ssize(plan.prompts), "sample", "samples")
+              << ", " << bytes_str(bytes)
               << (run == 0 ? "; nothing was left to do"
                            : str("; took ", capture::duration_str(seconds)))
               << '\n';
@@ -224,8 +225,9 @@ void lead(const ProfileRequest& command, const ProfilePlan& plan, const profile:
                          {.resume = command.resume, .force = command.force});
   const auto finished = writer.finished();
   if (!finished.empty())
-    std::cerr << "kvatlas: " << finished.size() << " of " << plan.prompts.size()
-              << " samples are there already\n";
+    std::cerr << "kvatlas: " << finished.size() << " of "
+              << count_of(std::ssize(plan.prompts), "sample is", "samples are")
+              << " there already\n";
   ranks.barrier();  // the others join what is open now
   std::int64_t run = 0;
   double seconds = 0;
@@ -242,8 +244,9 @@ void lead(const ProfileRequest& command, const ProfilePlan& plan, const profile:
       const Error error = as_error(thrown);
       const auto done = std::ssize(finished) + dispatcher.samples_done();
       if (error.code() != ErrorCode::resource || done == 0) throw;
-      fail(error.code(), error.what(), "; ", done, " of ", plan.prompts.size(),
-           " samples are done, and the same command with --resume goes on from there");
+      fail(error.code(), error.what(), "; ", done, " of ",
+           count_of(std::ssize(plan.prompts), "sample is", "samples are"),
+           " done, and the same command with --resume goes on from there");
     }
     ranks.barrier();  // all have written what they were given
     run = dispatcher.samples_done();

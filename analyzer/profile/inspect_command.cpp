@@ -59,7 +59,7 @@ std::string window_text(const model::Config& config) {
   return join(layers, ", ", [&](const auto& of) {
     return str(
         of.first > 0 ? str(config.chunks ? "chunks of " : "", of.first, " tokens") : "all tokens",
-        " in ", of.second, of.second == 1 ? " layer" : " layers");
+        " in ", count_of(of.second, "layer", "layers"));
   });
 }
 

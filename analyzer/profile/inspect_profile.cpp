@@ -164,9 +164,9 @@ void print_card(const json& card, const profile::Header& header) {
                  kind.at("length").get<std::int64_t>(), " tokens"));
   if (const auto count = card.at("samples_without_scoring").get<std::int64_t>(); count > 0)
     line("", str(count, " of schema 1.0, without group, metric, classes and language"));
-  line("model", str(shown(header.architecture), ", ", header.n_layers,
-                    header.n_layers == 1 ? " layer, " : " layers, ", header.n_heads, " query and ",
-                    header.n_kv_heads, " key/value heads of ", header.head_dim, " dimensions"));
+  line("model", str(shown(header.architecture), ", ", count_of(header.n_layers, "layer", "layers"),
+                    ", ", header.n_heads, " query and ", header.n_kv_heads, " key/value heads of ",
+                    header.head_dim, " dimensions"));
   if (!header.layer_numbers.empty())
     line("layers", profile::layers_text(header.n_layers, header.layer_numbers));
   if (const auto cache = profile::cache_text(header.cached_values, header.latent_rank);

@@ -10,6 +10,7 @@
 #include "base/next_step.hpp"
 #include "base/options.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas {
 
@@ -38,7 +39,7 @@ void add_merge_command(CLI::App& app) {
     profile::merge(inputs, options->output, options->force);
     const profile::Reader merged(options->output);
     std::cerr << options->output << ": " << merged.samples().size() << " of "
-              << merged.header().planned_samples << " samples\n";
+              << count_of(merged.header().planned_samples, "sample", "samples") << '\n';
     say_next({{str("kvatlas calibrate all -p ", shell_word(options->output), " -o policy.json"),
                "what the cache can do without; --model M tries it"}});
   });

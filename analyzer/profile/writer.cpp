@@ -8,6 +8,7 @@
 #include "analyzer/profile/output_file_impl.hpp"
 #include "analyzer/profile/profile_file_impl.hpp"
 #include "analyzer/profile/workplace_impl.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::profile {
 namespace {
@@ -108,10 +109,12 @@ void Writer::State::refuse_what_is_there() {
     return;
   }
   if (complete)
-    fail(ErrorCode::usage, shown(path()), " is there already, complete with ", done.size(),
-         " samples: --force replaces it, --resume leaves it as it is");
-  fail(ErrorCode::usage, shown(path()), " is unfinished, ", done.size(), " of ", planned,
-       " samples are done: --resume goes on with it, --force begins anew");
+    fail(ErrorCode::usage, shown(path()), " is there already, complete with ",
+         count_of(std::ssize(done), "sample", "samples"),
+         ": --force replaces it, --resume leaves it as it is");
+  fail(ErrorCode::usage, shown(path()), " is unfinished, ", done.size(), " of ",
+       count_of(planned, "sample is", "samples are"),
+       " done: --resume goes on with it, --force begins anew");
 }
 
 void Writer::State::begin_anew() {

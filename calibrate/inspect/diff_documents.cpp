@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/inspect/diff.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "calibrate/rules/policy_reports.hpp"
@@ -110,13 +111,13 @@ Diff diff_documents(const Document& first, const Document& second) {
 Table diff_table(const Diff& diff, std::size_t most) {
   if (diff.changes.empty()) return {.title = "Nothing changed"};
   Table table{"", {"what", "where", "first", "second", "change"}, {}};
-  table.title = str("What changed, largest first (", diff.changes.size(),
-                    diff.changes.size() == 1 ? " change" : " changes",
-                    diff.changes.size() > most ? str(", of which ", most,
-                                                     " are shown; --all shows "
-                                                     "them all")
-                                               : "",
-                    ")");
+  table.title =
+      str("What changed, largest first (", count_of(diff.changes.size(), "change", "changes"),
+          diff.changes.size() > most ? str(", of which ", most,
+                                           " are shown; --all shows "
+                                           "them all")
+                                     : "",
+          ")");
   for (const auto& change : diff.changes) {
     if (table.rows.size() == most) break;
     table.rows.push_back({change.what, change.where.empty() ? "-" : change.where,

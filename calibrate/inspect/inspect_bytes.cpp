@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/runtimes/runtimes.hpp"
 
 namespace kvatlas::calibrate {
@@ -66,8 +67,7 @@ Table total_table(const BytesAnswer& answer) {
   const BytesQuestion& question = answer.question;
   Table table{"", {"policy", "a sequence", "of full"}, {}};
   table.title =
-      str("Memory of ", question.batch,
-          question.batch == 1 ? " sequence" : " sequences of so many tokens",
+      str("Memory of ", count_of(question.batch, "sequence", "sequences of so many tokens"),
           question.weights > 0 ? str(", weights of ", bytes_text(question.weights), " included")
                                : ", without weights (--model or --weights adds them)");
   table.columns.push_back(question.batch == 1 ? "in all" : str(question.batch, " and weights"));

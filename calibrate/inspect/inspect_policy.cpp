@@ -10,6 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/inspect/commands.hpp"
 #include "calibrate/inspect/inspect_bytes.hpp"
 #include "calibrate/policy/method.hpp"
@@ -191,7 +192,7 @@ void print_document(const Document& document) {
     line("cache", cache);
   if (!model.fingerprint.empty()) line("fingerprint", printable(model.fingerprint));
   if (from.samples > 0)
-    line("from", str(from.samples, from.samples == 1 ? " sample" : " samples",
+    line("from", str(count_of(from.samples, "sample", "samples"),
                      from.tasks.empty() ? "" : " of " + joined(from.tasks),
                      from.lengths.empty() ? "" : ", tokens " + list_str(from.lengths)));
   if (!from.profile.empty()) line("profile", printable(from.profile));

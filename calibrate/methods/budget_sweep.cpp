@@ -49,8 +49,7 @@ BudgetSweep::Choice BudgetSweep::choose(std::span<const BudgetWay> ways,
   const Estimate full = verdict.full_score();
   Choice choice;
   choice.full = full;
-  Table table{str(method.title, ": score against the budget (", verdict.samples().size(),
-                  " samples", of_texts(verdict.count().samples, verdict.count().texts),
+  Table table{str(method.title, ": score against the budget (", verdict.count().text(),
                   ", full cache ", fixed_text(full.mean, 3), "), and how ", spread),
               {"budget"},
               {}};

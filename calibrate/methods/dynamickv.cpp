@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/budget_sweep.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -144,10 +145,11 @@ void Budgeting::report_budgets(const Level& level) {
       *std::find_if(report_.sweep.begin(), report_.sweep.end(),
                     [&](const auto& of_level) { return of_level.budget == level.budget; });
   report_.savings = entry.savings;
-  Table table{str("DynamicKV: tokens kept a layer beside the window of ", select_.window,
-                  ", budget ", level.budget, " (", level.positions.size(), " samples)"),
-              {"layer", "budget", "mean", "spread", "least", "most", "raw", "scaled"},
-              {}};
+  Table table{
+      str("DynamicKV: tokens kept a layer beside the window of ", select_.window, ", budget ",
+          level.budget, " (", count_of(std::ssize(level.positions), "sample", "samples"), ")"),
+      {"layer", "budget", "mean", "spread", "least", "most", "raw", "scaled"},
+      {}};
   const BudgetSummary summary = level.summary(level.positions);
   std::vector<BudgetSummary> of_tasks;
   if (by_task(level.positions).size() > 1)

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/budget_sweep.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
@@ -155,11 +156,11 @@ void HeadBudgeting::report_budgets() {
   report_.samples = std::ssize(samples_);
   const Masses distant = heads_.distant(samples_);
   report_.distant = distant;
-  Table table{
-      str("HeadKV: tokens kept a KV head beside the window of ", part.select.window, ", budget ",
-          budget_, ", by ", word_of(rule_), " (", samples_.size(), " samples)"),
-      {"layer", "mean", "least", "most", "distant attention"},
-      {}};
+  Table table{str("HeadKV: tokens kept a KV head beside the window of ", part.select.window,
+                  ", budget ", budget_, ", by ", word_of(rule_), " (",
+                  count_of(std::ssize(samples_), "sample", "samples"), ")"),
+              {"layer", "mean", "least", "most", "distant attention"},
+              {}};
   for (std::size_t l = 0; l < part.fixed->size(); ++l) {
     const auto& row = (*part.fixed)[l];
     const auto [least, most] = std::minmax_element(row.begin(), row.end());

@@ -137,11 +137,8 @@ Measured Verdict::measured(std::size_t policy, bool held_out) const {
 
 void note_precision(const Evidence& evidence, const Split& split, const Verdict& verdict,
                     std::size_t policy, Calibrated& out) {
-  const auto count_text = [](const SampleCount& count) {
-    return str(count.samples, " samples", of_texts(count.samples, count.texts));
-  };
   if (split.held_out.empty())
-    out.notes.push_back(str("nothing was held out of ", count_text(evidence.count(split.choice)),
+    out.notes.push_back(str("nothing was held out of ", evidence.count(split.choice).text(),
                             ": the loss is measured on those that the choice was made on, and so "
                             "too small (",
                             kLeastToHoldOut,
@@ -153,7 +150,7 @@ void note_precision(const Evidence& evidence, const Split& split, const Verdict&
   if (of_tasks.rounds.empty()) return;
   const auto needed = values_for_width(of_tasks.rounds, kDifferenceRange, 0.05);
   if (needed && std::ssize(of_tasks.rounds) < *needed)
-    out.notes.push_back(str("the loss is measured on ", count_text(verdict.count()), "; ", *needed,
+    out.notes.push_back(str("the loss is measured on ", verdict.count().text(), "; ", *needed,
                             of_tasks.tasks > 1 ? " texts of each task" : " texts",
                             " like these make its interval about +-5 points"));
 }

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/options.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/judging.hpp"
 #include "calibrate/methods/method_command.hpp"
 #include "calibrate/policy/method.hpp"
@@ -168,8 +169,8 @@ void Grouping::report_sweep(std::optional<double> delta) {
   if (delta && std::none_of(shown.begin(), shown.end(), is_chosen)) shown.push_back(*delta);
   std::sort(shown.begin(), shown.end());
   Table table{str("PoD: blocks by the similarity that joins layers, for ",
-                  per_query_head() ? "query heads" : "KV heads", " (", similarity_.positions.size(),
-                  " samples)"),
+                  per_query_head() ? "query heads" : "KV heads", " (",
+                  count_of(std::ssize(similarity_.positions), "sample", "samples"), ")"),
               {"delta", "blocks", "keys dropped"},
               {}};
   for (const auto length : evidence_.lengths())
@@ -300,7 +301,7 @@ void Grouping::report_values() {
   out_.notes.push_back(str("the values of no two layers have a mean cosine of more than ",
                            fixed_text(most, 2), " (1: they point the same way)"));
   Table table{str("PoD: values that layers could share, by their cosine (",
-                  similarity_.positions.size(), " samples)"),
+                  count_of(std::ssize(similarity_.positions), "sample", "samples"), ")"),
               {"delta", "blocks", "values shared"},
               {}};
   for (const double delta : steps(1, 9, 10)) {

@@ -163,8 +163,7 @@ std::optional<Precision> FormatSearch::choose(const Split& split) {
   for (const Allocation& one : candidates) policies.push_back(policy_of(part_of(one.formats)));
   const Verdict verdict(evidence_, run_, policies, split.choice, Measure::both);
   const double full = verdict.full_score().mean;
-  Table table{str("Precision: score against the size (", verdict.samples().size(), " samples",
-                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
+  Table table{str("Precision: score against the size (", verdict.count().text(), ", full cache ",
                   fixed_text(full, 3), ")"),
               {"size", "score", "KL", "KL expected", {"formats", "", true}},
               {}};

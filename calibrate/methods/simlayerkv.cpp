@@ -110,9 +110,8 @@ std::optional<double> Thresholding::choose(const Split& split) {
                           ? std::optional<std::size_t>(0)
                           : verdict.least_that_holds(request_.tolerance, 0, thresholds.size());
   const std::int64_t length = evidence_.lengths().back();
-  Table table{str("SimLayerKV: score against the threshold (", verdict.samples().size(), " samples",
-                  of_texts(verdict.count().samples, verdict.count().texts), ", full cache ",
-                  fixed_text(verdict.full_score().mean, 3), ")"),
+  Table table{str("SimLayerKV: score against the threshold (", verdict.count().text(),
+                  ", full cache ", fixed_text(verdict.full_score().mean, 3), ")"),
               {"threshold", "score", "lazy layers", str("KV ratio at ", length)},
               {}};
   for (std::size_t i = 0; i < thresholds.size(); ++i) {

@@ -118,12 +118,16 @@ Split Evidence::split(const std::vector<std::size_t>& positions) const {
   return {samples_of(by_text.choice), samples_of(by_text.held_out)};
 }
 
+std::string SampleCount::text() const {
+  return count_of(static_cast<std::int64_t>(samples), "sample", "samples") +
+         of_texts(samples, texts);
+}
+
 void require_samples(const SampleCount& count, const std::string& which, bool force,
                      Calibrated& out) {
   const auto [samples, texts] = count;
   if (texts >= kLeastTexts) return;
-  const std::string found =
-      str(samples, samples == 1 ? " sample" : " samples", of_texts(samples, texts), " ", which);
+  const std::string found = count.text() + " " + which;
   if (!force || samples == 0)
     fail(ErrorCode::usage, found, ": calibration needs ", kLeastTexts, " at least",
          samples > texts ? " that are made of different texts, as --seeds makes them" : "",

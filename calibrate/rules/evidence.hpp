@@ -25,6 +25,7 @@ inline constexpr double kLeastFullScore = 0.5;
 /// How many samples there are, and of how many texts they are made.
 struct SampleCount {
   std::size_t samples = 0, texts = 0;
+  std::string text() const;  // "20 samples of 10 texts"
 };
 
 /// The samples of the wanted tasks. The profile must outlive this object.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -45,8 +46,7 @@ std::string side_text(std::span<const KvFormats> formats, KvFormat KvFormats::*s
       return layer.*side == static_cast<KvFormat>(f);
     });
     if (count == 0) continue;
-    text += str(text.empty() ? "" : ", ", count);
-    if (text.find("layer") == std::string::npos) text += count == 1 ? " layer" : " layers";
+    text += text.empty() ? count_of(count, "layer", "layers") : str(", ", count);
     text += str(" in ", kKvFormats[f].word);
   }
   return text;

@@ -14,6 +14,7 @@
 #include "base/interrupt.hpp"
 #include "base/next_step.hpp"
 #include "base/options.hpp"
+#include "base/text_count.hpp"
 #include "base/whole_file.hpp"
 #include "calibrate/methods/failed_tasks.hpp"
 #include "calibrate/methods/judging.hpp"
@@ -169,8 +170,7 @@ std::vector<ExpectedFormats> formats_to_search(const AutoCommand& o, const Evide
 /// Before anything else is tried: what is lost of answers that are wrong anyway says nothing.
 void require_full_cache(const AutoCommand& o, const Evidence& evidence, const RunTrials& run,
                         const Split& split, const SearchSays& says) {
-  says(str("the full cache alone, on ", split.choice.size(),
-           split.choice.size() == 1 ? " sample" : " samples"));
+  says(str("the full cache alone, on ", count_of(split.choice.size(), "sample", "samples")));
   Calibrated forced;
   Verdict(evidence, run, {}, split.choice).require_answers(o.force, forced);
   for (const auto& note : forced.notes) says(note);

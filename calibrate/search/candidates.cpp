@@ -9,6 +9,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/methods/dynamickv.hpp"
 #include "calibrate/methods/headkv.hpp"
 #include "calibrate/methods/pod.hpp"
@@ -361,18 +362,15 @@ Candidates list_candidates(const Evidence& evidence, const std::vector<std::size
 }
 
 std::vector<std::string> refused_lines(const Candidates& candidates, const std::string& runtime) {
-  const auto counted = [](std::size_t count, const char* one, const char* more) {
-    return str(count, ' ', count == 1 ? one : more);
-  };
   std::vector<std::string> lines;
   std::size_t all = 0;
   for (const auto& [reason, count] : candidates.refused) {
-    lines.push_back(str(counted(count, "candidate is", "candidates are"), " left out: ", reason));
+    lines.push_back(str(count_of(count, "candidate is", "candidates are"), " left out: ", reason));
     all += count;
   }
   if (runtime.empty() || all == 0) return lines;
-  return {str(counted(all, "candidate", "candidates"), " of ",
-              counted(candidates.refused_families.size(), "family", "families"),
+  return {str(count_of(all, "candidate", "candidates"), " of ",
+              count_of(candidates.refused_families.size(), "family", "families"),
               all == 1 ? " is" : " are", " left out: ", runtime_named(runtime).title,
               all == 1 ? " does not take it" : " takes none of them",
               " (kvatlas export --list says what it takes)")};

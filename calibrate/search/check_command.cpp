@@ -55,14 +55,15 @@ std::string limit_text(double points) { return fixed_text(std::ceil(10 * points)
 std::string line_of(const Verdict& verdict, const CheckCommand& command) {
   const auto& [summary, loss] = verdict;
   std::string line = str(verdict.word(), ": ", printable(summary.policy, 200), " loses ",
-                         estimate_text(loss.loss, 1), " points on ", summary.scored, " prompts",
+                         estimate_text(loss.loss, 1), " points on ",
+                         count_of(static_cast<std::int64_t>(summary.scored), "prompt", "prompts"),
                          of_texts(summary.scored, summary.texts), ", at most ",
                          fixed_text(command.max_loss, 1), " allowed");
   if (command.by_mean) line += " (by the mean alone)";
   if (loss.kind != Kind::undecided) return line;
   const std::int64_t more = loss.more.value_or(0) * static_cast<std::int64_t>(summary.tasks);
   line += loss.more
-              ? str("; about ", more, more == 1 ? " more text is needed" : " more texts are needed")
+              ? str("; about ", count_of(more, "more text is needed", "more texts are needed"))
               : "; its loss is too near to that for any number of texts to tell";
   if (loss.loss.high > 99) return line;  // a limit of nearly 100 points allows everything
   return line + str(", and --max-loss ", limit_text(loss.loss.high), " passes with these");
@@ -190,13 +191,13 @@ std::vector<std::string> needs(const CheckCommand& command, const FirstRound& ro
     of_all += str(" (no method needs fewer than ", zero_loss_groups(command.max_loss / 100), ")");
   std::vector<std::string> out = {of_all + "; texts that lose something make it more"};
   const auto least_limit = [](std::int64_t of_texts) {
-    return str("the least limit that ", of_texts, " texts can pass is ",
+    return str("the least limit that ", count_of(of_texts, "text", "texts"), " can pass is ",
                limit_text(least_limit_to_pass(of_texts)), " points");
   };
   const auto given = static_cast<std::int64_t>(round.texts);
   if (!round.generated && *texts > given)
-    out.push_back(str("the prompts given are made of ", given,
-                      " texts, so a policy can hardly pass: ", least_limit(given),
+    out.push_back(str("the prompts given are made of ", count_of(given, "text", "texts"),
+                      ", so a policy can hardly pass: ", least_limit(given),
                       "; more lines, or --by-mean, would do"));
   if (!round.generated || *texts <= given) return out;
   const std::int64_t prompts = (*texts * round.prompts + given - 1) / given;
@@ -223,8 +224,8 @@ void say_forced(const Calibrated& forced) {
 void require_texts(const FirstRound& round, bool force) {
   if (round.answered == 0) fail(ErrorCode::usage, kNothingToJudgeBy);
   if (round.texts < kLeastTexts && !force)
-    fail(ErrorCode::usage, "prompts with answers of ", round.texts,
-         round.texts == 1 ? " text" : " texts", ": a gate needs ", kLeastTexts,
+    fail(ErrorCode::usage, "prompts with answers of ", count_of(round.texts, "text", "texts"),
+         ": a gate needs ", kLeastTexts,
          " at least (more --seeds, or more lines in --prompts; --force judges all the same)");
   Calibrated forced;
   require_samples({round.answered, round.texts}, "with answers", force, forced);
@@ -247,7 +248,9 @@ void require_score_of(const Evaluation& so_far, bool force) {
   const double score = task_means(scores, groups, tasks).mean;
   Calibrated forced;
   if (const std::size_t left = so_far.questions.size() - so_far.full.size(); left > 0)
-    in_context(str("if the answers to the ", left, " prompts that are left are all right"),
+    in_context(str("if the answers to the ",
+                   count_of(static_cast<std::int64_t>(left), "prompt that is", "prompts that are"),
+                   " left are all right"),
                [&] { require_score(score, force, forced); });
   else
     require_score(score, force, forced);

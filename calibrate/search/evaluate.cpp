@@ -512,7 +512,10 @@ Table depth_table(const std::string& policy, const DepthFigure& figure,
 std::optional<Table> turn_table(const Evaluation& evaluation) {
   const auto full = turn_scores(evaluation, evaluation.full);
   if (full.size() < 2) return std::nullopt;
-  Table table{str("Score by turn, ", texts_of(evaluation), " texts"), {"policy"}, {}};
+  Table table{str("Score by turn, ",
+                  count_of(static_cast<std::int64_t>(texts_of(evaluation)), "text", "texts")),
+              {"policy"},
+              {}};
   for (const auto& cell : full) table.columns.push_back(str("turn ", cell.turn));
   const auto add_row = [&](const std::string& policy, const std::vector<TurnScore>& scores) {
     table.rows.push_back({policy});
@@ -544,7 +547,8 @@ std::optional<Table> held_table(const std::vector<Summary>& summaries) {
 
 std::string prompts_text(const Evaluation& evaluation) {
   const std::size_t prompts = evaluation.questions.size();
-  return str(prompts, " prompts", of_texts(prompts, texts_of(evaluation)));
+  return str(count_of(static_cast<std::int64_t>(prompts), "prompt", "prompts"),
+             of_texts(prompts, texts_of(evaluation)));
 }
 
 }  // namespace

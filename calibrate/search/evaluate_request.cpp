@@ -188,9 +188,9 @@ Evaluation evaluate_round(const EvaluateRequest& request, const Evaluated& on) {
   round.seconds = round_seconds(request, on, questions, engine_options.placement,
                                 engine.streaming(), options.prompts_together);
   round.generated = !request.run.has_own_prompts();
-  std::cerr << "kvatlas: " << engine.plan() << "; " << on.policies.size()
-            << (on.policies.size() == 1 ? " policy" : " policies") << " beside full on "
-            << questions.size() << (questions.size() == 1 ? " prompt" : " prompts") << ", about "
+  std::cerr << "kvatlas: " << engine.plan() << "; "
+            << count_of(std::ssize(on.policies), "policy", "policies") << " beside full on "
+            << count_of(std::ssize(questions), "prompt", "prompts") << ", about "
             << capture::duration_str(round.seconds) << '\n';
   if (on.evaluation.questions.empty() && request.go_on && !request.go_on(round)) return {};
   capture::Progress progress(static_cast<std::int64_t>(questions.size()), tokens,
@@ -256,8 +256,9 @@ Evaluated evaluate_request(EvaluateRequest request, const MoreSeeds& more) {
 
 void require_all(const Evaluation& evaluation) {
   if (evaluation.interrupted > 0)
-    fail(ErrorCode::cancelled, "interrupted: the result is of ", evaluation.questions.size(),
-         " prompts, ", evaluation.interrupted, " were not run");
+    fail(ErrorCode::cancelled, "interrupted: the result is of ",
+         count_of(std::ssize(evaluation.questions), "prompt", "prompts"), ", ",
+         evaluation.interrupted, evaluation.interrupted == 1 ? " was" : " were", " not run");
 }
 
 /// What the reader of the scores should know.
@@ -305,8 +306,9 @@ void print_notes(const Evaluation& evaluation) {
   const auto at_once = std::count_if(evaluation.full.begin(), evaluation.full.end(),
                                      [](const Judged& one) { return one.right_at_once; });
   if (static_cast<std::size_t>(2 * at_once) >= scored && at_once > 0)
-    std::cerr << "kvatlas: note: of " << at_once << " of " << scored
-              << " prompts the first generated token is the whole answer, and it is chosen before "
+    std::cerr << "kvatlas: note: of " << at_once << " of "
+              << count_of(static_cast<std::int64_t>(scored), "prompt", "prompts")
+              << " the first generated token is the whole answer, and it is chosen before "
                  "anything is cut: no policy can lose these scores, so look at the KL divergence\n";
   if (full_score < kLeastFullScore)
     std::cerr << "kvatlas: note: the full cache scores " << fixed_text(full_score, 2)

@@ -85,7 +85,8 @@ std::string CalibrationTexts::fresh_text(std::span<const Question> questions) co
   if (!fresh)
     return str("how many of these ", texts,
                " texts are fresh is not known: the document does not say which calibrated it");
-  return str(*fresh, " of ", texts, " texts are fresh: calibration has not seen them");
+  return str(*fresh, " of ", count_of(static_cast<std::int64_t>(texts), "text is", "texts are"),
+             " fresh: calibration has not seen them");
 }
 
 }  // namespace kvatlas::calibrate

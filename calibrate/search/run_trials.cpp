@@ -16,6 +16,7 @@
 #include "analyzer/profile/profile.hpp"
 #include "base/error.hpp"
 #include "base/free_memory.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/policy/read_apart.hpp"
 #include "calibrate/search/evaluate.hpp"
 #include "calibrate/search/questions.hpp"
@@ -124,7 +125,7 @@ void note_lack(const profile::Reader& profile) {
   if (count > 0)
     std::cerr << "kvatlas: note: the profile is of schema 1.0, which lacks the metric, the classes "
                  "and the language of prompts: "
-              << count << (count == 1 ? " answer is" : " answers are")
+              << count_of(count, "answer is", "answers are")
               << " scored by the name of the task alone; profile the prompts again if their file "
                  "says more\n";
 }

@@ -280,8 +280,9 @@ void StagedSearch::judge_finalists() {
   std::vector<Policy> policies;
   for (const auto i : out_.finalists)
     policies.push_back(candidates_.all[out_.tried[i].candidate].real);
-  says_(str("finalists: ", policies.size(), " policies on ", samples.size(),
-            out_.held_out ? " samples that the search did not see" : " samples"));
+  says_(str("finalists: ", count_of(std::ssize(policies), "policy", "policies"), " on ",
+            count_of(std::ssize(samples), "sample", "samples"),
+            out_.held_out ? " that the search did not see" : ""));
   const Verdict verdict(evidence_, run_, policies, samples, Measure::both);
   out_.final_trials = policies.size() * samples.size();
   for (std::size_t i = 0; i < policies.size(); ++i) {

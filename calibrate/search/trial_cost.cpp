@@ -7,6 +7,7 @@
 
 #include "analyzer/capture/progress.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 
 namespace kvatlas::calibrate {
 namespace {
@@ -70,9 +71,9 @@ TrialCost trial_cost(const capture::RunSpeed& speed, std::span<const Question> q
 }
 
 std::string cost_text(const TrialCost& cost) {
-  return str("about ", capture::duration_str(cost.seconds), ": ", cost.prompts,
-             cost.prompts == 1 ? " prompt is read" : " prompts are read", ", and ", cost.answers,
-             cost.answers == 1 ? " answer" : " answers", " generated");
+  return str("about ", capture::duration_str(cost.seconds), ": ",
+             count_of(cost.prompts, "prompt is read", "prompts are read"), ", and ",
+             count_of(cost.answers, "answer", "answers"), " generated");
 }
 
 }  // namespace kvatlas::calibrate

@@ -123,8 +123,9 @@ std::string document_section(const calibrate::Document& document,
   const auto& from = document.provenance;
   out += "<p class=\"faint\">" +
          html_text(str("for ", document.model.name.empty() ? "a model" : document.model.name, ", ",
-                       from.samples, " samples", from.seed == 0 ? "" : str(", seed ", from.seed),
-                       ", kvatlas ", from.tool_version)) +
+                       count_of(from.samples, "sample", "samples"),
+                       from.seed == 0 ? "" : str(", seed ", from.seed), ", kvatlas ",
+                       from.tool_version)) +
          "</p>\n";
   Table table;
   table.columns = {{"policy"}, {"setting"}, {"value"}};
@@ -264,7 +265,7 @@ std::string report_html(const OpenedFiles& files, const ReportRequest& request) 
   out +=
       "<p class=\"faint\">" +
       html_text(str(files.profile_path.filename().string(), ", ", request.pictures.positions.size(),
-                    " of ", profile.samples().size(), " samples",
+                    " of ", count_of(std::ssize(profile.samples()), "sample", "samples"),
                     profile.complete() ? "" : "; the profile is not complete: some are missing")) +
       "</p>\n</header>\n<main id=\"content\">\n" + model_section(model, view, files);
   out += "<h2 id=\"policies\">Policies</h2>\n<div class=\"cards\">\n";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "viewer/draw/picture_impl.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
 
@@ -112,8 +113,7 @@ std::string figure(const PictureEntry& entry, const Picture& picture, ColourMap 
   out += more;
   for (const Chart* chart : picture.charts())
     out += str("<details class=\"table\"><summary>Table: ", html_text(heading_of(entry)), ", ",
-               chart->table.rows.size(), chart->table.rows.size() == 1 ? " row" : " rows",
-               "</summary>\n",
+               count_of(chart->table.rows.size(), "row", "rows"), "</summary>\n",
                html_table(chart->table, picture.title(), setting_attribute(chart->table, readout)),
                "</details>\n");
   return out + "</figure>\n";

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/rules/precision.hpp"
 
 namespace kvatlas::viewer {
@@ -215,9 +216,9 @@ Advice precision_advice(const PrecisionModel& model, std::optional<std::size_t> 
                       fixed_text(model.curve[point].kl, 4), ", where their sum is ",
                       fixed_text(model.curve[point].expected_kl, 4), ".");
   else
-    advice.risk = str("Each layer was tried by itself, on ", model.samples,
-                      model.samples == 1 ? " sample" : " samples",
-                      ": other texts may have other sensitive layers.");
+    advice.risk =
+        str("Each layer was tried by itself, on ", count_of(model.samples, "sample", "samples"),
+            ": other texts may have other sensitive layers.");
   return advice;
 }
 
@@ -230,8 +231,8 @@ std::string measured_risk(const Measured& measured) {
     return "It may cost score on these tasks: measure it on more samples, or keep more of the "
            "cache.";
   if (measured.samples > 0 && (measured.samples < 20 || change.low <= -kHiddenPoints))
-    return str("The score was measured on ", measured.samples,
-               measured.samples == 1 ? " sample" : " samples", " alone: losses of ",
+    return str("The score was measured on ", count_of(measured.samples, "sample", "samples"),
+               " alone: losses of ",
                std::isnan(change.low) ? "a few" : "up to " + fixed_text(-change.low, 1),
                " points would not show.");
   return "";

@@ -10,6 +10,7 @@
 #include "analyzer/profile/statistics.hpp"
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "viewer/models/model_axes.hpp"
 
@@ -183,10 +184,11 @@ BudgetsView budgets_view(const BudgetsModel& model, const BudgetSettings& settin
     farthest = std::max(farthest, task.distance);
   }
   Chart chart;
-  chart.notes = {str("window ", model.choices.window, ", budget ", settings.budget, ", ", samples,
-                     " samples; the window's own tokens are kept beside"),
-                 str("the task farthest from the mean has ", percent_text(farthest),
-                     " of the tokens in other layers")};
+  chart.notes = {
+      str("window ", model.choices.window, ", budget ", settings.budget, ", ",
+          count_of(samples, "sample", "samples"), "; the window's own tokens are kept beside"),
+      str("the task farthest from the mean has ", percent_text(farthest),
+          " of the tokens in other layers")};
   chart.table = table_of(view);
   view.heatmap = view.lines = view.shares = chart;
   view.heatmap.title = "DynamicKV: tokens kept by layer and task";

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/rules/policy_reports.hpp"
 #include "calibrate/rules/read_evidence.hpp"
 #include "viewer/models/model_axes.hpp"
@@ -59,10 +60,10 @@ Chart layers_chart(const LazyModel& model, const LazySettings& settings, const L
   chart.title = title_of(model, settings, view);
   chart.notes.push_back(str("threshold ", fixed_text(settings.threshold, 5), ", initial ",
                             model.choices.keep.initial, ", recent ", model.choices.keep.recent,
-                            ", ", model.positions.size(), " samples"));
+                            ", ", count_of(std::ssize(model.positions), "sample", "samples")));
   if (model.left_out > 0)
-    chart.notes.push_back(
-        str(model.left_out, " samples left out: no longer than initial + recent, or not captured"));
+    chart.notes.push_back(str(count_of(model.left_out, "sample", "samples"),
+                              " left out: no longer than initial + recent, or not captured"));
   chart.x = layer_axis(model.shape.layers);
   chart.y = {"layer mass", "share of attention", {}, {{0, 1}}};
   Points samples{"samples", {}};

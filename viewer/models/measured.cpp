@@ -54,7 +54,7 @@ double read_share(const Measured& measured) {
 
 std::string prompts_text(std::int64_t samples, std::int64_t texts, bool held_out) {
   if (samples <= 0) return {};
-  return str(samples, samples == 1 ? " prompt" : " prompts", of_texts(samples, texts),
+  return str(count_of(samples, "prompt", "prompts"), of_texts(samples, texts),
              held_out ? ", held out" : "");
 }
 
@@ -70,7 +70,7 @@ std::string change_text(const Measured& measured) {
   if (!std::isnan(points.low))
     text += str(" [", fixed_text(points.low, 1), ", ", fixed_text(points.high, 1), "]");
   if (measured.samples > 0)
-    text += str(" on ", measured.samples, measured.samples == 1 ? " sample" : " samples",
+    text += str(" on ", count_of(measured.samples, "sample", "samples"),
                 of_texts(measured.samples, measured.texts));
   return text;
 }

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/plain_text.hpp"
 #include "base/str.hpp"
+#include "base/text_count.hpp"
 #include "calibrate/policy/method.hpp"
 #include "calibrate/rules/precision.hpp"
 
@@ -80,8 +81,8 @@ constexpr std::array<Side, 3> kSides = {
 Chart strip_chart(const PrecisionModel& model, const LayerFormats& chosen) {
   Chart chart;
   if (model.items.empty()) return chart;
-  chart.title = str("Precision: what fewer bits cost each layer alone (", model.samples,
-                    model.samples == 1 ? " sample)" : " samples)");
+  chart.title = str("Precision: what fewer bits cost each layer alone (",
+                    count_of(model.samples, "sample", "samples"), ")");
   chart.x = {"layer", ""};
   chart.x.kind = AxisKind::layers;
   Matrix matrix{"", "log10 of KL", {}, {}, {}};

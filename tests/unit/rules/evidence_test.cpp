@@ -75,6 +75,15 @@ TEST_F(EvidenceTest, RefusesAProfileWithoutSamples) {
   EXPECT_THAT(refusal([&] { Evidence(none, {}); }), HasSubstr("the profile has no samples"));
 }
 
+TEST(SampleCount, OneIsNotSeveral) {
+  const auto text = [](std::size_t samples, std::size_t texts) {
+    return SampleCount{samples, texts}.text();
+  };
+  EXPECT_EQ(text(1, 1), "1 sample");
+  EXPECT_EQ(text(2, 1), "2 samples of 1 text");
+  EXPECT_EQ(text(20, 10), "20 samples of 10 texts");
+}
+
 TEST(RequireSamples, AsManyTextsAsAChoiceNeeds) {
   const auto refused = [](const SampleCount& count, bool force) {
     return refusal([&] {
