@@ -48,12 +48,10 @@ void add_model_options(CLI::App& command, RunOptions& options) {
 }
 
 void note_bare_prompts(const std::string& chat, const model::ModelFile& model) {
-  static bool said = false;  // a search profiles first, and tries policies then
-  const bool bare = chat == "none" && model.tokenizer() && model.tokenizer()->chat_template();
-  if (!bare || std::exchange(said, true)) return;
+  if (chat != "none" || !model.tokenizer() || !model.tokenizer()->chat_template()) return;
   std::cerr << "kvatlas: note: the model has a chat template, and generated prompts are put to it "
                "as bare text: in a chat its layers attend otherwise, and policies lose otherwise "
-               "('--chat auto' of profile, evaluate and check writes them as a user's message)\n";
+               "('--chat auto' writes them as a user's message)\n";
 }
 
 void add_prompt_options(CLI::App& command, RunOptions& options) {

@@ -36,8 +36,8 @@ inline constexpr const char* kPromptsFile =
 
 /// Adds --model, --device, --dtype, --threads, --memory-budget and --chat.
 void add_model_options(CLI::App& command, RunOptions& options);
-/// Says on stderr, once, that generated prompts are bare text to a model with a chat template.
-/// `chat`: how they were written.
+/// Says on stderr that generated prompts are bare text to a model with a chat template. Commands
+/// that make prompts call it once, with how they are written.
 void note_bare_prompts(const std::string& chat, const model::ModelFile& model);
 /// Adds --prompt, --prompts, --new and --ignore-eos.
 void add_prompt_options(CLI::App& command, RunOptions& options);

@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "analyzer/capture/profile_prompts.hpp"
 #include "analyzer/capture/profile_run.hpp"
 #include "analyzer/capture/progress.hpp"
@@ -142,11 +140,6 @@ std::shared_ptr<Trials> open_trials(const TrialOptions& given, const profile::Re
          ", fingerprint ", header.model_fingerprint, ") than ", printable(run.model), " (",
          model->fingerprint(), "): profile this model, or name the one that was profiled");
   note_lack(profile);
-  using nlohmann::json;
-  if (const json prompts = json::parse(header.prompts, nullptr, false);
-      prompts.is_object() && prompts.value("from", json()) == "tasks" &&
-      prompts.value("chat", json()) == "none")
-    capture::note_bare_prompts("none", *model);
   std::vector<capture::ProfilePrompt> prompts;
   for (std::size_t i = 0; i < profile.samples().size(); ++i) {
     const auto& sample = profile.samples()[i];

@@ -248,17 +248,14 @@ TEST_F(Scoring, GeneratedPromptsOutsideAChatAreNoted) {
     EXPECT_THAT(with(chatted), Not(HasSubstr(note)));
     EXPECT_THAT(with({"--prompts", own, "--new", "1"}), Not(HasSubstr(note)));
   }
-  // A calibration takes the prompts from the profile.
-  const auto searched = [&](const std::string& chat) {
-    auto words = needles;
-    words.insert(words.end(), {"--chat", chat, "--force"});
-    said(profile, words);
-    return said({"calibrate", "auto", "-p", path("p.h5"), "--context", "300", "--kv-saving", "0.2",
-                 "--dry-run"},
-                {});
-  };
-  EXPECT_THAT(searched("none"), HasSubstr(note));
-  EXPECT_THAT(searched("auto"), Not(HasSubstr(note)));
+  // A search makes prompts where it takes a profile; that of a profile has them from there.
+  const std::vector<std::string> search = {"calibrate",   "auto", "--context", "300",
+                                           "--kv-saving", "0.2",  "--dry-run"};
+  const std::string taken = said(search, {"--task", "needle", "--depths", "0.5", "--seeds", "5"});
+  EXPECT_THAT(taken, HasSubstr(note));
+  EXPECT_EQ(taken.find(note), taken.rfind(note));
+  said(profile, needles);
+  EXPECT_THAT(said(search, {"-p", path("p.h5")}), Not(HasSubstr(note)));
 }
 
 TEST_F(Scoring, GeneratedPromptsAreOfAsManyTextsAsDepths) {
