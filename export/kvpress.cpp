@@ -22,8 +22,10 @@ using calibrate::DynamicKv;
 using calibrate::ExpectedAttention;
 using calibrate::Form;
 using calibrate::HeadKv;
+using calibrate::KeyDiff;
 using calibrate::KvZip;
 using calibrate::LagKv;
+using calibrate::Part;
 using calibrate::SimLayerKv;
 using calibrate::Streaming;
 using calibrate::Tova;
@@ -153,6 +155,10 @@ Press chunks_press(const PartRequest& request) {
   return press;
 }
 
+[[noreturn]] void fail_without_press(const Part& part) {
+  fail(ErrorCode::internal, "no press of kvpress is known for ", calibrate::name_of(part));
+}
+
 Press selected_press(const PartRequest& request) {
   if (std::holds_alternative<ChunkKv>(request.part)) return chunks_press(request);
   const std::int64_t kept = tokens_selected(request.part, request.length);
@@ -176,6 +182,7 @@ Press selected_press(const PartRequest& request) {
     return press;
   }
   const bool tova = std::holds_alternative<Tova>(request.part);
+  if (!tova && !std::holds_alternative<KeyDiff>(request.part)) fail_without_press(request.part);
   Press press = ratio_press(tova ? "TOVAPress" : "KeyDiffPress", ratio, kept, request);
   press.registered = registered_as(tova ? "tova" : "keydiff", ratio);
   return press;
@@ -279,8 +286,12 @@ Press decoding_press(const PartRequest& request) {
   press.numbers["arguments"] = {{"compression_interval", part.every}, {"target_size", part.budget}};
   if (part.by == Decoding::By::snapkv)
     score_by_window(press, {.window = part.window, .kernel = part.kernel});
+  else if (part.by == Decoding::By::tova)
+    press.numbers["scorer"] = "TOVAPress";
+  else if (part.by == Decoding::By::keydiff)
+    press.numbers["scorer"] = "KeyDiffPress";
   else
-    press.numbers["scorer"] = part.by == Decoding::By::tova ? "TOVAPress" : "KeyDiffPress";
+    fail_without_press(part);
   press.notes.push_back(str("The whole prompt is held until ", part.every,
                             " tokens are generated, from then on at most ",
                             part.budget + part.every, " tokens a KV head."));

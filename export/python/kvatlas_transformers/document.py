@@ -177,7 +177,7 @@ def _part(section: str, given: dict, shape: ModelShape, task: str | None) -> Par
     name = section
     if section == "baseline":
         name = given.get("name")
-        if name in NOT_RUN:
+        if isinstance(name, str) and name in NOT_RUN:
             raise PolicyError(f"baseline: {name!r} cannot be run by this package: {NOT_RUN[name]}")
         if not isinstance(name, str) or not any(name in names for names in KINDS.values()) or name in SECTIONS:
             raise PolicyError(f"baseline.name: found {name!r}, expected a baseline's name")

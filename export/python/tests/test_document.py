@@ -129,7 +129,8 @@ class Document(unittest.TestCase):
     def test_says_which_baselines_it_does_not_run(self):
         for name in ("minicache", "share-values", "quest", "vertical-slash", "adakv", "chunkkv", "criticalkv", "tova", "keydiff", "expected-attention", "kvzip", "decoding"):
             self.refused(document(baseline={"name": name, "settings": {}}), f"{name!r} cannot be run by this package")
-        self.refused(document(baseline={"name": "lagkv", "settings": {}}), "expected a baseline's name")
+        for name in ("lagkv", ["snapkv"], {"snapkv": 1}, 7, None):
+            self.refused(document(baseline={"name": name, "settings": {}}), "expected a baseline's name")
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -215,6 +215,20 @@ TEST(KvpressNumbers, HeadsKeepTheirBudgets) {
     }
 }
 
+TEST(KvpressNumbers, SelectionsWithoutAPressAreRefused) {
+  calibrate::Decoding decoding;
+  decoding.by = calibrate::Decoding::By::h2o;
+  for (const auto& [part, form] :
+       {std::pair<Part, calibrate::Form>{calibrate::H2o{}, calibrate::Form::selected},
+        std::pair<Part, calibrate::Form>{decoding, calibrate::Form::decoding}}) {
+    const Document document = document_of(calibrate::KeyDiff{});
+    const PartRequest request{document,    calibrate::runtime_named("kvpress"), part, form, {}, 512,
+                              std::nullopt};
+    EXPECT_THAT(error_of([&] { exporter_of("kvpress")(request); }),
+                HasSubstr("no press of kvpress is known for " + calibrate::name_of(part)));
+  }
+}
+
 TEST(KvpressNumbers, ChunksAreAsManyAsTheBudgetHolds) {
   for (const std::int64_t budget : {17, 128, 600})
     for (const std::int64_t chunk : {1, 7, 20})
