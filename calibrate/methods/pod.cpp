@@ -158,7 +158,7 @@ void Grouping::measure(const Split& split, double delta) {
     }
     out_.tables.push_back(std::move(table));
   };
-  draw("the gate", searched::kTau, taus, 1, report_.gate.emplace().curve);
+  draw("PoD's gate", searched::kTau, taus, 1, report_.gate.emplace().curve);
   draw("the proximal tokens", searched::kTokens, counts, 1 + taus.size(), report_.proximal);
   note_precision(evidence_, split, verdict, 0, out_);
 }
@@ -230,7 +230,7 @@ void Grouping::report_batches(const PodPoint& chosen) {
 void Grouping::report_gate(double delta) {
   if (!evidence_.profile().has(name::kProximalLse)) {
     out_.notes.push_back(
-        "the profile has no log-sum-exps for the gate; 'kvatlas profile --capture lazy' takes "
+        "the profile has no log-sum-exps for PoD's gate; 'kvatlas profile --capture lazy' takes "
         "them");
     return;
   }
@@ -245,14 +245,14 @@ void Grouping::report_gate(double delta) {
         });
     out_.notes.push_back(
         all_near ? str("no prompt has more than the ", proximal.initial, " + ", proximal.recent,
-                       " proximal tokens: nothing is distant, nothing is saved, and the gate "
+                       " proximal tokens: nothing is distant, nothing is saved, and PoD's gate "
                        "has nothing to skip (choose --initial and --recent smaller)")
                  : "the windows of the layers whose keys are shared hold no distant token, so that "
-                   "the gate has nothing to skip");
+                   "PoD's gate has nothing to skip");
     return;
   }
   auto& gate = report_.gate ? *report_.gate : report_.gate.emplace();
-  Table table{"PoD: distant parts skipped by the gate", {"tau", "skipped"}, {}};
+  Table table{"PoD: distant parts skipped by PoD's gate", {"tau", "skipped"}, {}};
   for (const double tau : steps(0, 20, 20)) {
     gate.skipped.push_back({tau, curve.skipped(tau)});
     table.rows.push_back({fixed_text(tau, 2), percent_text(curve.skipped(tau))});
@@ -380,7 +380,7 @@ class PodCommand : public MethodCommand {
                           "what has blocks of its own: kv-head or head (query heads)"),
                method::kPod.name, "granularity");
     as_setting(add_option(command, "--tau", request_.policy.tau, "SHARE",
-                          "gate from which a head skips the distant part, 0 to 1; 1: never"),
+                          "PoD's gate from which a head skips the distant part, 0 to 1; 1: never"),
                method::kPod.name, "tau");
     add_option(command, "--memory", memory_, "SIZE",
                "memory for KV caches, for which the greatest batch is computed")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PoD's calibration: blocks of layers that share keys of distant tokens, and the gate that skips
-// them (docs/pod.md).
+// PoD's calibration: blocks of layers that share keys of distant tokens, and PoD's gate, which
+// skips them (docs/pod.md).
 #pragma once
 
 #include <cstddef>

@@ -442,7 +442,7 @@ FILES = {
     "calibration-lazy-scores": "SimLayerKV: score and cache kept over the threshold",
     "calibration-lazy-rates": "SimLayerKV: how often each layer is lazy, and how consistently",
     "calibration-blocks-sweep": "PoD: what every similarity saves",
-    "calibration-gate": "PoD: distant attention that the gate skips, and the score",
+    "calibration-gate": "PoD: distant attention that PoD's gate skips, and the score",
 }
 
 

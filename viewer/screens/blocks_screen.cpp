@@ -89,13 +89,13 @@ void BlocksScreen::make_controls() {
                [&](Choices& choices) { choices.blocks.memory_bytes = value * (1LL << 30); });
       });
   tau_ = bar().add_number(
-      {"tau", tr("Gate \u03c4"),
+      {"tau", tr("PoD's gate \u03c4"),
        tr("A layer skips a block's distant part if its own proximal tokens have at least this "
           "share of the attention; 1 never skips.")},
       ControlBar::range_of(calibrate::method::kPod.name, "tau", 0.01, 3),
       [this](double) { compute_gate(); });
   ControlBar::set(*tau_, 0.95);
-  bar().add_button({"read_gate", tr("Read gate"),
+  bar().add_button({"read_gate", tr("Read PoD's gate"),
                     tr("Reads the log-sum-exps of the last rows, which are large, and shows the "
                        "share of distant attention skipped over \u03c4.")},
                    [this] { read_gate(); });
@@ -106,7 +106,7 @@ void BlocksScreen::make_charts() {
   enlarged_ = add_chart(tr("Similarity of all layers in the chosen head"));
   sweep_ = add_chart(tr("What every similarity saves"));
   counts_ = add_chart(tr("Blocks of each head"));
-  gate_ = add_chart(tr("Distant attention skipped by the gate"));
+  gate_ = add_chart(tr("Distant attention skipped by PoD's gate"));
   rows_ = add_chart(tr("Attention of two layers, laid over each other"));
   auto* above = new QSplitter(Qt::Horizontal, page());
   above->addWidget(matrices_);
@@ -124,7 +124,7 @@ void BlocksScreen::make_charts() {
   add(sweep_, tr("Savings over \u03b4"), tr("Keys dropped, cache saved, greatest batch and score"));
   add(counts_, tr("Blocks a head"), tr("How many blocks each head has at this similarity"));
   add(rows_, tr("Two layers' rows"), tr("Choose a cell of the enlarged matrix"));
-  add(gate_, tr("Gate"), tr("Press 'Read gate' first"));
+  add(gate_, tr("PoD's gate"), tr("Press \"Read PoD's gate\" first"));
   auto* all = new QSplitter(Qt::Vertical, page());
   all->addWidget(above);
   all->addWidget(tabs_);
@@ -227,7 +227,7 @@ bool BlocksScreen::act(Act act) {
 std::string BlocksScreen::arrays() const { return str(session().evidence().blocks().version); }
 
 void BlocksScreen::read() {
-  show_note(*gate_, tr("Press 'Read gate': its numbers are large."));
+  show_note(*gate_, tr("Press \"Read PoD's gate\": its numbers are large."));
   show_note(*rows_, tr("Choose a cell of the enlarged matrix: click it, or move with the arrow "
                        "keys."));
   gate_model_.reset();
@@ -338,7 +338,7 @@ void BlocksScreen::show_choices() {
   const auto gate_of = str(arrays(), '\n', blocks.proximal.initial, ' ', blocks.proximal.recent);
   if (gate_model_ && gate_read_ != gate_of) {
     gate_model_.reset();
-    show_note(*gate_, tr("Press 'Read gate': its numbers are large."));
+    show_note(*gate_, tr("Press \"Read PoD's gate\": its numbers are large."));
   }
 }
 

@@ -69,6 +69,10 @@ TEST_F(Command, ThereIsOneForEveryMethodOfTheTable) {
   for (const Method& method : kMethods) EXPECT_THAT(help, HasSubstr(str("\n  ", method.name, " ")));
 }
 
+TEST_F(Command, PodsGateIsNamedSo) {
+  EXPECT_THAT(run_kvatlas({"calibrate", "pod", "--help"}).out, HasSubstr("PoD's gate"));
+}
+
 TEST_F(Command, AllInOneDocument) {
   const Finished finished = calibrate(all({"-o", output()}));
   ASSERT_EQ(finished.status, 0) << finished.err;
