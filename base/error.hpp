@@ -33,6 +33,12 @@ class Error : public std::exception {
   std::string text_;
 };
 
+/// Error(unreadable) of a file whose end is missing.
+class CutError : public Error {
+ public:
+  explicit CutError(std::string text) : Error(ErrorCode::unreadable, std::move(text)) {}
+};
+
 /// Runs `fn`. An Error that it throws gets "place: " before its sentence.
 template <class Fn>
 decltype(auto) in_context(const std::string& place, Fn&& fn) {
@@ -48,6 +54,12 @@ decltype(auto) in_context(const std::string& place, Fn&& fn) {
 template <class... Parts>
 [[noreturn]] void fail(ErrorCode code, const Parts&... parts) {
   throw Error(code, str(parts...));
+}
+
+/// The same for a file whose end is missing.
+template <class... Parts>
+[[noreturn]] void fail_cut(const Parts&... parts) {
+  throw CutError(str(parts...));
 }
 
 /// The program's exit code for a failure.

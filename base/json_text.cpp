@@ -61,6 +61,8 @@ nlohmann::json parse_json(std::string_view text, int most_depth) {
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::exception& error) {
+    const auto* place = dynamic_cast<const nlohmann::json::parse_error*>(&error);
+    if (place && place->byte > text.size()) fail_cut("not valid JSON: ", json_complaint(error));
     fail(ErrorCode::unreadable, "not valid JSON: ", json_complaint(error));
   }
 }

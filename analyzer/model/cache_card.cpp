@@ -308,8 +308,8 @@ class ConfigReader {
   bool by_list_ = false;
 };
 
-CacheCard from_config(const fs::path& path) {
-  const json tree = parse_json(read_text_file(path, kMostConfigBytes));
+CacheCard from_config(const std::string& text) {
+  const json tree = parse_json(text);
   if (!tree.is_object()) fail(ErrorCode::unreadable, "expected a JSON object");
   CacheCard card = ConfigReader(tree).read();
   card.format = "config.json";
@@ -336,8 +336,7 @@ std::vector<std::int64_t> by_layer(const GgufFile& file, const std::string& key,
   return values;
 }
 
-CacheCard from_gguf(const fs::path& path) {
-  const GgufFile file = GgufFile::open(path);
+CacheCard from_gguf(const GgufFile& file) {
   CacheCard card;
   card.format = str("GGUF v", file.version());
   card.architecture = file.require<std::string>("general.architecture");
@@ -464,9 +463,17 @@ CacheCard read_cache_card(const fs::path& path) {
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
   const fs::path config = folder ? path / "config.json" : path;
-  CacheCard card = in_context(config.string(), [&] {
-    return config.extension() == ".json" ? from_config(config) : from_gguf(config);
-  });
+  const auto named = [&](const auto& read) {
+    return in_context(quoted(config.string(), 400), read);
+  };
+  CacheCard card;
+  if (config.extension() == ".json") {
+    const std::string text = read_text_file(config, kMostConfigBytes);
+    card = named([&] { return from_config(text); });
+  } else {
+    const GgufFile file = GgufFile::open(config);
+    card = named([&] { return from_gguf(file); });
+  }
   card.file = path.string();
   if (card.name.empty()) {
     const fs::path of = config.extension() == ".json"

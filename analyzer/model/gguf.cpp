@@ -71,8 +71,8 @@ class Cursor {
 
   std::span<const std::byte> take(std::uint64_t count, const char* what) {
     if (count > left())
-      fail(ErrorCode::unreadable, "the file ends inside ", what, ": ", count,
-           " bytes wanted at byte ", position_, ", ", left(), " left");
+      fail_cut("the file ends inside ", what, ": ", count, " bytes wanted at byte ", position_,
+               ", ", left(), " left");
     auto part = bytes_.subspan(position_, count);
     position_ += count;
     return part;
@@ -320,7 +320,7 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes) {
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {
   MappedFile mapped = MappedFile::open(path);
-  return in_context(path.string(), [&] {
+  return in_context(quoted(path.string(), 400), [&] {
     GgufFile file;
     file.read_header(mapped.bytes());
     mapped.require_intact();

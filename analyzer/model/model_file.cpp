@@ -154,7 +154,7 @@ class GgufModel final : public OpenedModel {
  public:
   explicit GgufModel(const fs::path& path) : file_(GgufFile::open(path)) {
     path_ = path;
-    in_context(path.string(), [&] {
+    in_context(quoted(path.string(), 400), [&] {
       Config config = gguf_config(file_, path.stem().string());
       const TensorFinder finder([&](std::string_view name) { return file_.find(name); });
       auto weights = gguf_weights(config, finder);
@@ -184,13 +184,13 @@ class FolderModel final : public OpenedModel {
     const fs::path generation = folder / "generation_config.json";
     const std::string generation_json =
         fs::exists(generation) ? read_text_file(generation, kMaxConfigBytes) : "";
-    HfConfig hf = in_context(folder.string(), [&] {
+    HfConfig hf = in_context(quoted(folder.string(), 400), [&] {
       return parse_hf_config(config_json, generation_json,
                              fs::absolute(folder).lexically_normal().filename().string());
     });
     require_safetensors(folder);
     files_ = SafetensorsFolder::open(folder);
-    in_context(folder.string(), [&] {
+    in_context(quoted(folder.string(), 400), [&] {
       const TensorFinder finder([&](std::string_view name) { return files_.find(name); });
       auto weights = hf_weights(hf, finder);
       take(std::move(hf.config), std::move(weights));

@@ -207,7 +207,7 @@ std::filesystem::path file_in_folder(const std::filesystem::path& folder, const 
 
 /// The shards that an index names, and for each tensor the shard it should lie in.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  return in_context(path.string(), [&] {
+  return in_context(quoted(path.string(), 400), [&] {
     const auto index = parse_json(read_text_file(path, kMaxIndexBytes), 4);
     const auto map = index.is_object() ? index.find("weight_map") : index.end();
     if (map == index.end() || !map->is_object() || map->empty())
@@ -239,8 +239,8 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes) {
     fail(ErrorCode::unreadable, "not a safetensors file: a header of ", header_bytes,
          " bytes, expected at most ", kMaxHeaderBytes);
   if (header_bytes > bytes.size() - sizeof header_bytes)
-    fail(ErrorCode::unreadable, "the file is cut: a header of ", header_bytes, " bytes, ",
-         bytes.size() - sizeof header_bytes, " left in the file");
+    fail_cut("the file is cut: a header of ", header_bytes, " bytes, ",
+             bytes.size() - sizeof header_bytes, " left in the file");
   const auto header = bytes.subspan(sizeof header_bytes, header_bytes);
   const auto data = bytes.subspan(sizeof header_bytes + header_bytes);
 
@@ -255,8 +255,8 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes) {
       fail(ErrorCode::unreadable, "tensor ", name, ": data_offsets ", list_str(entry.offsets),
            ", expected begin and end");
     if (static_cast<std::uint64_t>(entry.offsets[1]) > data.size())
-      fail(ErrorCode::unreadable, "tensor ", name, ": its data end at byte ", entry.offsets[1],
-           ", the file has ", data.size(), " bytes of data: it is cut");
+      fail_cut("tensor ", name, ": its data end at byte ", entry.offsets[1], ", the file has ",
+               data.size(), " bytes of data: it is cut");
     const std::int64_t size = entry.offsets[1] - entry.offsets[0];
     check_size(entry.tensor, size);
     entry.tensor.bytes = data.subspan(entry.offsets[0], size);
@@ -298,7 +298,7 @@ SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
   std::map<std::string, std::string, std::less<>> found_in;
   for (const auto& name : names) {
     MappedFile file = MappedFile::open(file_in_folder(folder, name));
-    in_context((folder / name).string(), [&] {
+    in_context(quoted((folder / name).string(), 400), [&] {
       for (auto& tensor : parse_safetensors(file.bytes())) {
         const auto [earlier, is_new] = found_in.emplace(tensor.name, name);
         if (!is_new)

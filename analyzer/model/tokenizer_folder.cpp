@@ -27,7 +27,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the largest real on
 template <class Read>
 auto read_file(const fs::path& path, Read read) {
   const MappedFile file = MappedFile::open(path);
-  return in_context(path.string(), [&] {
+  return in_context(quoted(path.string(), 400), [&] {
     const auto bytes = file.bytes();
     if (bytes.size() > kMostBytes)
       fail(ErrorCode::unreadable, "has ", bytes.size(), " bytes, a tokenizer's file at most ",
@@ -81,7 +81,7 @@ TokenizerSettings read_tokenizer_settings(const fs::path& folder) {
   TokenizerSettings settings;
   const fs::path config_path = folder / "tokenizer_config.json";
   const json config = read_json_file(config_path);
-  in_context(config_path.string(), [&] {
+  in_context(quoted(config_path.string(), 400), [&] {
     add_special_tokens(settings.special_tokens, config);
     settings.add_bos = bool_member(config, "add_bos_token");
     settings.add_eos = bool_member(config, "add_eos_token");
@@ -93,7 +93,8 @@ TokenizerSettings read_tokenizer_settings(const fs::path& folder) {
   if (find_member(config, "added_tokens_decoder") == nullptr) {
     const fs::path path = folder / "special_tokens_map.json";
     const json older = read_json_file(path);
-    in_context(path.string(), [&] { add_special_tokens(settings.special_tokens, older); });
+    in_context(quoted(path.string(), 400),
+               [&] { add_special_tokens(settings.special_tokens, older); });
   }
   if (const fs::path path = folder / "chat_template.jinja"; is_there(path)) {
     settings.chat_template =
@@ -101,7 +102,7 @@ TokenizerSettings read_tokenizer_settings(const fs::path& folder) {
   }
   for (const char* name : {"generation_config.json", "config.json"}) {
     const json file = read_json_file(folder / name);
-    in_context((folder / name).string(), [&] { add_end_ids(settings.end_ids, file); });
+    in_context(quoted((folder / name).string(), 400), [&] { add_end_ids(settings.end_ids, file); });
   }
   return settings;
 }

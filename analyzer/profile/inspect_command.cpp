@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -353,7 +352,8 @@ json memory_json(const Table& table, const InspectOptions& o, const SequenceByte
 
 /// The reason without the file's own name before it, and without the list of what is known.
 std::string short_reason(std::string reason, const std::string& path) {
-  if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+  if (const std::string name = quoted(path, 400) + ": "; reason.starts_with(name))
+    reason.erase(0, name.size());
   return reason.substr(0, reason.find("; these are"));
 }
 
@@ -430,35 +430,13 @@ void inspect_kind(const std::string& path, const InspectOptions& o,
   }
 }
 
-/// Whether the message is of a file whose end is missing.
-bool is_of_cut_file(const std::string& message) {
-  constexpr const char* kSigns[] = {
-      "the file ends inside", "not a whole HDF5 file", "it is cut",
-      "the file is cut",      "missing closing quote", "unexpected end of input"};
-  return std::any_of(std::begin(kSigns), std::end(kSigns),
-                     [&](const char* sign) { return message.find(sign) != message.npos; });
-}
-
-/// The message with the file, or a file in the folder, in quotes where it begins with its name.
-std::string with_quoted_path(const std::string& message, const std::string& path) {
-  const auto end = message.starts_with(path) ? message.find(": ", path.size()) : message.npos;
-  if (end == message.npos ||
-      message.substr(path.size(), end - path.size()).find(' ') != message.npos)
-    return message;
-  return quoted(message.substr(0, end), 400) + message.substr(end);
-}
-
 void inspect(const std::string& path, const InspectOptions& o,
              const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
   o.check();
   try {
     inspect_kind(path, o, others, in_runtime);
-  } catch (const Error& error) {
-    const std::string message = with_quoted_path(error.what(), path);
-    fail(error.code(), message,
-         error.code() == ErrorCode::unreadable && is_of_cut_file(message)
-             ? "; the file seems to be cut off: copy or download it again"
-             : "");
+  } catch (const CutError& error) {
+    fail(error.code(), error.what(), "; the file seems to be cut off: copy or download it again");
   }
 }
 

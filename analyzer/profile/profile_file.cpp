@@ -233,7 +233,7 @@ class FileSource : public SampleSource {
   }
 
   Bytes chunk(const Description& array, std::int64_t k) override {
-    return in_context(from_->file->path().string(), [&] {
+    return in_context(shown(from_->file->path()), [&] {
       const StoredArray& stored = open(array);
       const bool fixed = !array.sizes.empty();
       const Grid grid = fixed ? statistic_grid(array, stored.grid.shape[0])

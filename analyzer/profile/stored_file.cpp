@@ -83,8 +83,7 @@ void StoredFile::read_superblock() {
          size_bytes, ", and they count from byte ", base, "; expected 8, 8 and 0");
   if ((flags & 1) != 0)
     fail(ErrorCode::unreadable, "what wrote it has not closed it, or still writes it");
-  if (end > end_)
-    fail(ErrorCode::unreadable, "not a whole HDF5 file: it has ", end_, " of ", end, " bytes");
+  if (end > end_) fail_cut("not a whole HDF5 file: it has ", end_, " of ", end, " bytes");
   end_ = end;
 }
 

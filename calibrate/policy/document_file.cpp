@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 Document read_document(const fs::path& path) {
   const auto text = read_text_file(path, kLargestDocument);
-  return in_context(printable(path.string(), 400), [&] {
+  return in_context(quoted(path.string(), 400), [&] {
     if (text.starts_with("\x89HDF"))
       fail(ErrorCode::unreadable,
            "a profile, and no policy document: 'kvatlas calibrate' makes one from it");

@@ -114,6 +114,13 @@ TEST_F(CommandLine, InspectSaysWhatToDoWithFilesThatAreCut) {
                       HasSubstr("; the file seems to be cut off: copy or download it again")));
 }
 
+TEST_F(CommandLine, InspectTakesNoFileForCutBecauseOfItsWords) {
+  const auto file = write_file("whole.json", R"({"schema": "it is cut"})");
+  EXPECT_THAT(refusal(3, {"inspect", file}),
+              AllOf(StartsWith("kvatlas: '" + file + "': "), HasSubstr("it is cut"),
+                    Not(HasSubstr("download it again"))));
+}
+
 TEST_F(CommandLine, InspectPrintsTheCard) {
   const Finished finished = run_kvatlas({"inspect", model(), "--json"});
   ASSERT_EQ(finished.status, 0) << finished.err;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/gguf.hpp"
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "tests/support/model_bytes.hpp"
 
 namespace kvatlas::model {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 using testing_support::bytes_of;
 using testing_support::error_of;
 using testing_support::gguf_string;
@@ -133,6 +137,18 @@ TEST(Gguf, RefusesAFileCutAnywhere) {
   ASSERT_EQ(parse_error(whole), "");
   for (std::size_t length = 0; length < whole.size(); ++length)
     EXPECT_NE(parse_error(whole.substr(0, length)), "") << length;
+}
+
+TEST(Gguf, NamesAFileThatIsCut) {
+  const std::string path = testing::TempDir() + "cut of its end.gguf";
+  std::ofstream(path, std::ios::binary) << small_file().build().substr(0, 3);
+  try {
+    GgufFile::open(path);
+    ADD_FAILURE() << "not refused";
+  } catch (const CutError& error) {
+    EXPECT_THAT(error.what(), StartsWith("'" + path + "': "));
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Gguf, RefusesCountsAndLengthsBeyondTheFile) {

@@ -496,7 +496,7 @@ TEST_F(DocumentFile, NotOverAnother) {
     EXPECT_THAT(error.what(), HasSubstr("--force"));
   }
   EXPECT_THAT(error_of([&] { read_document(path); }),
-              AllOf(HasSubstr("policy.json: "), HasSubstr("not valid JSON")));
+              AllOf(HasSubstr("policy.json': "), HasSubstr("not valid JSON")));
   write_document(full_document(), path, true);
   EXPECT_EQ(read_document(path).model.name, "Tiny");
 }
