@@ -17,8 +17,8 @@ using testing_gui::matrices_chart;
 /// Shown, with the focus, as large as in a window.
 class ShownChart {
  public:
-  explicit ShownChart(const Chart& chart) {
-    view.resize(800, 500);
+  explicit ShownChart(const Chart& chart, const QSize& size = {800, 500}) {
+    view.resize(size);
     view.set_chart(chart);
     view.show();
     EXPECT_TRUE(QTest::qWaitForWindowExposed(&view));
@@ -94,6 +94,43 @@ TEST(ChartView, HoveringTellsLabelValueAndInterval) {
   shown.move(shown.view.point_place(1, 3));  // lines follow points
   EXPECT_EQ(shown.view.hover_text(), "kept: layer 3, tokens 60");
   shown.move({3, 3});
+  EXPECT_EQ(shown.view.hover_text(), "");
+}
+
+TEST(ChartView, ALegendOfManyNamesStandsBesideTheCurves) {
+  Chart chart;
+  chart.title = "KV cache held while generating";
+  chart.x = {"generated tokens", ""};
+  chart.y = {"held", "MiB"};
+  for (int i = 0; i < 20; ++i)
+    chart.lines.push_back({"Policy of a long name, budget " + std::to_string(100 + i),
+                           {{0, static_cast<double>(i)}, {32, static_cast<double>(i + 1)}}});
+  ShownChart shown(chart, {400, 260});
+  const QPoint lowest = shown.view.point_place(0, 0), highest = shown.view.point_place(19, 1);
+  EXPECT_GT(lowest.y() - highest.y(), 110);
+  EXPECT_GT(highest.x() - lowest.x(), 150);
+  // Names that are cut short are told in full.
+  shown.move({highest.x() + 60, 45});
+  EXPECT_EQ(shown.view.hover_text(), "Policy of a long name, budget 100");
+  const QString rest = "Policy of a long name, budget 117; Policy of a long name, budget 119";
+  bool told = false;
+  for (int y = 45; y < 250; y += 5) {
+    shown.move({highest.x() + 60, y});
+    told = told || shown.view.hover_text().endsWith(rest);
+  }
+  EXPECT_TRUE(told);
+}
+
+TEST(ChartView, NamesOfRowsAreCutShortAndToldInFull) {
+  const std::string name = "a policy of a name that is far too long for the strip, tokens";
+  Chart chart;
+  chart.matrices.push_back({"kept", "share", {name, "b"}, {"0", "1", "2"}, {1, 0, 0, 0, 1, 0}});
+  ShownChart shown(chart, {430, 260});
+  const QPoint cell = shown.view.cell_place(0, 0, 0);
+  EXPECT_LT(cell.x(), 250);
+  shown.move({20, cell.y()});
+  EXPECT_EQ(shown.view.hover_text(), QString::fromStdString(name));
+  shown.move({20, shown.view.cell_place(0, 1, 0).y()});
   EXPECT_EQ(shown.view.hover_text(), "");
 }
 

@@ -208,6 +208,25 @@ Part ChartDrawing::part_at(const QPointF& at) const {
   return {};
 }
 
+QString ChartDrawing::whole_text_at(const QPointF& at) const {
+  for (const auto& cut : layout_.cut_texts)
+    if (cut.area.contains(at)) return cut.whole;
+  const QFontMetricsF metrics(sized_font(theme_.font, kTickFont));
+  for (std::size_t m = 0; m < layout_.places.size(); ++m) {
+    const auto& place = layout_.places[m];
+    const auto& labels = chart_.matrices[m].row_labels;
+    const QRectF names(place.cells.left() - 5 - place.row_label_width, place.cells.top(),
+                       place.row_label_width, place.cells.height());
+    if (!place.row_labels || labels.empty() || !names.contains(at)) continue;
+    const double part = (at.y() - names.top()) / names.height();
+    const auto row = std::min(static_cast<std::size_t>(part * static_cast<double>(labels.size())),
+                              labels.size() - 1);
+    const QString label = QString::fromStdString(labels[row]);
+    return metrics.horizontalAdvance(label) > place.row_label_width ? label : QString();
+  }
+  return {};
+}
+
 double ChartDrawing::mark_pixel(const Mark& mark) const {
   if (!layout_.has_plot) {  // on the legend of the matrices
     if (chart_.matrices.empty()) return kNoNumber;

@@ -47,6 +47,9 @@ class ChartDrawing {
   QRectF area_of(const Part& part) const;
   /// A part in words: its series, place and value, such as "needle: layer 3, 0.82 (0.7 to 0.9)".
   QString words(const Part& part) const;
+  /// A text that is shown cut short under a pixel, whole: an entry of the legend, or the name of a
+  /// matrix' row. Empty where there is none.
+  QString whole_text_at(const QPointF& at) const;
   /// The value of a matrix' cell, as words() says it.
   static QString cell_number(double value);
   /// All parts that the keyboard can move between, series by series, each from left to right.

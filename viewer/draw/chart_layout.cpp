@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <QFontMetricsF>
+#include <QStringList>
 #include <algorithm>
 #include <cmath>
 
@@ -11,6 +12,7 @@ namespace kvatlas::viewer {
 namespace {
 
 constexpr double kMargin = 10, kGap = 6, kTickLength = 4;
+constexpr double kSwatch = 26;  // of an entry of the legend, before its text
 
 /// The finite values seen, as a range.
 struct Extent {
@@ -167,43 +169,72 @@ std::vector<LegendEntry> legend_of(const Chart& chart) {
   }
   if (strong) add(Kind::box, 0, Emphasis::strong, chart.strong_boxes);
   if (flagged) add(Kind::flag, 0, Emphasis::normal, chart.flagged_boxes);
-  return out;
+  // Of many layers some are named; points of a shape of their own are not known without a name.
+  constexpr std::size_t kMost = 14;
+  const bool has_points = std::any_of(
+      out.begin(), out.end(), [](const LegendEntry& entry) { return entry.kind == Kind::points; });
+  if (out.size() <= kMost || has_points) return out;
+  std::vector<LegendEntry> some;
+  for (std::size_t i = 0; i < kMost; ++i) some.push_back(out[i * (out.size() - 1) / (kMost - 1)]);
+  return some;
 }
 
-/// Lays entries out in rows, if there are at least so many. If there are too many, some are chosen
-/// evenly. Returns the height.
-double place_legend(std::vector<LegendEntry>& entries, const QFont& font, const QRectF& area,
-                    std::size_t least) {
-  constexpr double kSwatch = 26, kBetween = 14;
-  constexpr std::size_t kMost = 14;
+/// Lays entries out in rows, if there are at least so many. Returns the height.
+double place_legend(ChartLayout& out, const QFont& font, const QRectF& area, std::size_t least) {
+  constexpr double kBetween = 14;
+  auto& entries = out.legend;
   if (entries.size() < least) {
     entries.clear();
     return 0;
-  }
-  // Of many layers some are named; points of a shape of their own are not known without a name.
-  const bool has_points = std::any_of(entries.begin(), entries.end(), [](const LegendEntry& entry) {
-    return entry.kind == LegendEntry::Kind::points;
-  });
-  if (entries.size() > kMost && !has_points) {
-    std::vector<LegendEntry> some;
-    for (std::size_t i = 0; i < kMost; ++i)
-      some.push_back(entries[i * (entries.size() - 1) / (kMost - 1)]);
-    entries = std::move(some);
   }
   const QFontMetricsF metrics(font);
   const double row = metrics.height() + 4;
   double x = area.left(), y = area.top();
   for (auto& entry : entries) {
-    entry.text = metrics.elidedText(entry.text, Qt::ElideRight, area.width() / 2);
+    const QString whole = entry.text;
+    entry.text = metrics.elidedText(whole, Qt::ElideRight, area.width() / 2);
     const double width = kSwatch + metrics.horizontalAdvance(entry.text);
     if (x + width > area.right() && x > area.left()) {
       x = area.left();
       y += row;
     }
     entry.area = {x, y, width, row};
+    if (entry.text != whole) out.cut_texts.push_back({entry.area, whole});
     x += width + kBetween;
   }
   return y + row - area.top();
+}
+
+/// Lays entries out in a column at the right side of the area, as many as it holds. Returns its
+/// width.
+double place_legend_beside(ChartLayout& out, const QFont& font, const QRectF& area) {
+  constexpr double kMostOfWidth = 0.4;
+  const QFontMetricsF metrics(font);
+  const double row = metrics.height() + 4;
+  auto& entries = out.legend;
+  const auto most = std::max<std::size_t>(1, static_cast<std::size_t>(area.height() / row));
+  QStringList rest;
+  if (entries.size() > most) {
+    for (std::size_t i = most - 1; i < entries.size(); ++i) rest.push_back(entries[i].text);
+    entries.resize(most - 1);
+    LegendEntry& last = entries.emplace_back();
+    last.kind = LegendEntry::Kind::rest;
+    last.text = QString("and %1 more").arg(rest.size());
+  }
+  double widest = 0;
+  for (const auto& entry : entries)
+    widest = std::max(widest, std::ceil(metrics.horizontalAdvance(entry.text)));
+  const double width = std::min(kSwatch + widest + 4, kMostOfWidth * area.width());
+  double y = area.top();
+  for (auto& entry : entries) {
+    const QString whole =
+        entry.kind == LegendEntry::Kind::rest ? rest.join(QStringLiteral("; ")) : entry.text;
+    entry.text = metrics.elidedText(entry.text, Qt::ElideRight, width - kSwatch);
+    entry.area = {area.right() - width, y, width, row};
+    if (entry.text != whole) out.cut_texts.push_back({entry.area, whole});
+    y += row;
+  }
+  return width;
 }
 
 constexpr double kStretch = 1.7;  // of small multiples, longer side by shorter
@@ -246,7 +277,10 @@ void place_matrices(const Chart& chart, const QFont& font, ChartLayout& out) {
       for (const auto& text : matrix.row_labels)
         widest_label =
             std::max(widest_label, metrics.horizontalAdvance(QString::fromStdString(text)));
-      cells.setLeft(cells.left() + std::min(widest_label + 5, cells.width() / 3));
+      // One matrix can leave more of its width to names.
+      const double most = cells.width() / (count == 1 ? 2.5 : 3);
+      place.row_label_width = std::min(std::ceil(widest_label), most - 5);
+      cells.setLeft(cells.left() + place.row_label_width + 5);
     }
     if (place.column_labels) cells.setBottom(cells.bottom() - metrics.height() - 3);
     if (square) {
@@ -415,10 +449,19 @@ ChartLayout layout_of(const Chart& chart, const Theme& theme, const QRectF& area
   }
   if (out.has_plot) {
     out.legend = legend_of(chart);
+    const QFont font = sized_font(theme.font, kTickFont);
+    const auto all = out.legend;
     // A chart of one series needs no legend, unless it has two axes that might be meant.
-    const double height =
-        place_legend(out.legend, sized_font(theme.font, kTickFont), room, chart.right ? 1 : 2);
-    if (height > 0) room.setTop(room.top() + height + 2);
+    const double height = place_legend(out, font, room, chart.right ? 1 : 2);
+    // Long names in many rows would leave the chart no height.
+    const double rows = height / (QFontMetricsF(font).height() + 4);
+    if (height > room.height() / 3 && 3 * rows > static_cast<double>(all.size())) {
+      out.legend = all;
+      out.cut_texts.clear();
+      room.setRight(room.right() - place_legend_beside(out, font, room) - kGap);
+    } else if (height > 0) {
+      room.setTop(room.top() + height + 2);
+    }
   }
   QRectF plot_room = room;
   if (!chart.matrices.empty()) {

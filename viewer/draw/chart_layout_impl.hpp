@@ -33,7 +33,7 @@ struct PlotAxis {
 
 /// One entry of the legend.
 struct LegendEntry {
-  enum class Kind { line, band, points, colour, bars, box, flag } kind = Kind::line;
+  enum class Kind { line, band, points, colour, bars, box, flag, rest } kind = Kind::line;
   int number = 0;  // of the look (see line_look()); for bars, of the series
   int shape = 0;
   Emphasis emphasis = Emphasis::normal;
@@ -50,8 +50,14 @@ struct ChartLayout {
   struct MatrixPlace {
     QRectF label, cells;
     bool row_labels = false, column_labels = false;
+    double row_label_width = 0;  // labels of rows that are wider are cut short
   };
   std::vector<MatrixPlace> places;  // one for each matrix
+  struct CutText {
+    QRectF area;
+    QString whole;
+  };
+  std::vector<CutText> cut_texts;  // what the legend shows cut short
 };
 
 /// The font at `factor` times its size, measured in pixels of 96 dpi, so that text has the same

@@ -179,6 +179,9 @@ void ChartDrawing::paint_legend(QPainter& painter) const {
                          QPointF(swatch.left() + 4, swatch.center().y()));
         painter.drawLine(QPointF(swatch.right() - 4, swatch.center().y()),
                          QPointF(swatch.right(), swatch.center().y()));
+        break;
+      case Kind::rest:
+        break;
     }
     painter.setPen(theme_.text);
     painter.drawText(entry.area.adjusted(26, 0, 4, 0), Qt::AlignVCenter | Qt::AlignLeft,

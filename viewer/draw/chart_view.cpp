@@ -181,6 +181,7 @@ void ChartView::set_hover(const QPoint& at) {
   if (text.isEmpty() && handle)
     text = tr("%1 %2, drag to change it")
                .arg(QString::fromStdString(handle->label), plain_number(handle->at, 4));
+  if (text.isEmpty()) text = state.drawing.whole_text_at(at);
   state.hover_text = text;
   if (!handle || state.hovered.kind == Part::Kind::point)
     setCursor(state.hovered.kind == Part::Kind::none ? Qt::ArrowCursor : Qt::PointingHandCursor);

@@ -148,9 +148,12 @@ void ChartDrawing::paint_matrix(QPainter& painter, std::size_t number) const {
     const std::size_t step = label_step(rows, cells.height(), metrics.height());
     for (std::size_t row = 0; row < rows; row += step) {
       const double at = cells.top() + (static_cast<double>(row) + 0.5) * height;
-      const QRectF room(cells.left() - 205, at - metrics.height() / 2, 200, metrics.height());
+      const double width_of_label = place.row_label_width;
+      const QRectF room(cells.left() - 5 - width_of_label, at - metrics.height() / 2,
+                        width_of_label, metrics.height());
       painter.drawText(room, Qt::AlignRight | Qt::AlignVCenter,
-                       QString::fromStdString(matrix.row_labels[row]));
+                       metrics.elidedText(QString::fromStdString(matrix.row_labels[row]),
+                                          Qt::ElideMiddle, width_of_label));
     }
   }
   if (place.column_labels) {
