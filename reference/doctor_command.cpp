@@ -129,8 +129,7 @@ void add_doctor_command(CLI::App& app, const Build& build) {
       if (*as_json)
         out.push_back({{"part", part}, {"found", found}, {"meaning", meaning}});
       else
-        std::cout << part << std::string(11 - part.size(), ' ') << found << '\n'
-                  << std::string(11, ' ') << meaning << ".\n";
+        std::cout << row_text({{part, 9}, {found, 89}}) << row_text({{meaning + ".", 89}}, 11);
     }
     if (*as_json)
       std::cout << out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';

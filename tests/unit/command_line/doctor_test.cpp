@@ -2,6 +2,7 @@
 // `kvatlas doctor`, on whatever machine the test runs.
 #include <map>
 #include <sched.h>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -49,6 +50,10 @@ TEST(Doctor, SaysWhatTheMachineHas) {
   EXPECT_THAT(std::string(found.at("disk")), ContainsRegex("^[0-9.]+ [KMGT]iB free"));
   const std::string text = run_kvatlas({"doctor"}).out;
   for (const auto& [part, what] : found) EXPECT_THAT(text, HasSubstr(part));
+  // Sentences fit the lines of a terminal; a path is not broken.
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(line.size() <= 100 || line.find('/') != line.npos) << line;
 }
 
 TEST(Doctor, SeesTheLimitsItIsGiven) {
