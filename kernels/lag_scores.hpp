@@ -14,6 +14,11 @@ namespace kvatlas::kernels {
 /// partition, of its own, or nothing (minus the norm of its key).
 enum class LagVariant : std::uint8_t { lag, local, l2 };
 
+/// The first layer that is cut: L2 leaves the first two layers whole.
+constexpr std::int64_t first_layer_cut(LagVariant variant) {
+  return variant == LagVariant::l2 ? 2 : 0;
+}
+
 /// How many partitions of `lag` tokens are cut at n_tokens: all whole ones behind the sink but the
 /// last (docs/lagkv.md); 0 while n_tokens < sink + 2 lag.
 std::int64_t lag_cut_partitions(std::int64_t n_tokens, std::int64_t sink, std::int64_t lag);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 namespace kvatlas::kernels {
@@ -33,6 +34,22 @@ void select_largest(const float* values, std::int64_t stride, std::int64_t n, st
     const std::uint32_t key = keys[j];
     if (key > threshold || (key == threshold && ties_left-- > 0)) take(j);
   }
+}
+
+/// The `most` first of n positions by score, the largest first, of equal ones the earlier first.
+std::vector<std::int32_t> by_score(const float* scores, std::int64_t n, std::int64_t most);
+
+/// What a selection keeps of n tokens, ascending: the `best` first of the order that lie before
+/// `begin`, and everything from there on.
+std::vector<std::int64_t> best_and_rest(std::span<const std::int32_t> order, std::int64_t best,
+                                        std::int64_t begin, std::int64_t n);
+
+/// How many tokens of H2O's budget go to those with most attention, if nothing else is said; the
+/// rest of it goes to the last tokens.
+constexpr std::int64_t h2o_heavy(std::int64_t budget) { return budget / 2; }
+/// The first of H2O's last tokens.
+constexpr std::int64_t h2o_recent(std::int64_t n, std::int64_t budget, std::int64_t heavy) {
+  return std::max<std::int64_t>(0, n - (budget - heavy));
 }
 
 }  // namespace kvatlas::kernels

@@ -7,21 +7,12 @@
 #include <ATen/ops/empty.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
+#include "analyzer/capture/selections-inl.hpp"
 #include "kernels/kernels.hpp"
 
 namespace kvatlas::capture {
 
 namespace name = profile::name;
-
-at::Tensor SampleCapture::State::window_scores(const profile::WindowKind& kind, std::int64_t layer,
-                                               std::int64_t n_groups) const {
-  at::Tensor scores = at::empty({n_groups, n_tokens - kind.window}, held_rows.options());
-  const std::int64_t held = held_rows.size(2);
-  kernels::window_scores({AnyView<3>(view_of<const float, 3>(held_rows.select(0, layer).narrow(
-                              1, held - kind.window, kind.window))),
-                          kind.window, kind.kernel, kind.pooling, view_of<float, 2>(scores)});
-  return scores;
-}
 
 void SampleCapture::State::add_divergence() {
   const std::int64_t rows = std::min(settings.js_rows, n_tokens), held = held_rows.size(2);
@@ -42,7 +33,7 @@ void SampleCapture::State::add_scores() {
     const auto count_layers = [&](std::int64_t groups, const std::vector<std::int64_t>& k) {
       at::Tensor scores = at::empty({L, groups, positions}, held_rows.options());
       for (std::int64_t l = 0; l < L; ++l)
-        scores.select(0, l).copy_(window_scores(kind, l, groups));
+        scores.select(0, l).copy_(window_scores(held_rows.select(0, l), kind, groups));
       if (groups == H && with_maps && settings.keep_scores)
         store(scores, name::kWindowScores, {index},
               {static_cast<std::int64_t>(settings.window_kinds.size()), L, H, positions});

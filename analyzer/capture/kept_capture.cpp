@@ -2,9 +2,7 @@
 // What selections keep of the prompt, and how much of the first generated token's attention falls
 // on it.
 #include <algorithm>
-#include <bit>
-#include <functional>
-#include <iterator>
+#include <numeric>
 #include <optional>
 
 #include <ATen/TensorOperators.h>
@@ -14,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "analyzer/capture/sample_capture_impl.hpp"
+#include "analyzer/capture/selections-inl.hpp"
 #include "base/parallel.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/select.hpp"
@@ -26,41 +25,6 @@ using kernels::LagVariant;
 using profile::KeepRule;
 
 using Order = std::vector<std::int32_t>;
-
-/// Which prompt tokens a KV head keeps: the first ones, some between, and all from `recent` on; by
-/// default, all.
-struct Kept {
-  std::int64_t first = 0;
-  std::vector<std::uint64_t> between;  // a bit a token
-  std::int64_t recent = 0;
-};
-
-/// The `most` first positions by score, the largest first, of equal ones the earlier first.
-Order by_score(const float* scores, std::int64_t count, std::int64_t most) {
-  // A score's rank in the upper bits, and below it the position, of which the earlier is larger.
-  std::vector<std::uint64_t> ranked(static_cast<std::size_t>(count));
-  for (std::int64_t j = 0; j < count; ++j)
-    ranked[j] = std::uint64_t{kernels::rank_key(scores[j])} << 32 | ~static_cast<std::uint32_t>(j);
-  const auto end = ranked.begin() + std::clamp<std::int64_t>(most, 0, count);
-  std::nth_element(ranked.begin(), end, ranked.end(), std::greater<>());
-  std::sort(ranked.begin(), end, std::greater<>());
-  Order order;
-  std::transform(ranked.begin(), end, std::back_inserter(order), [](std::uint64_t key) {
-    return static_cast<std::int32_t>(~static_cast<std::uint32_t>(key));
-  });
-  return order;
-}
-
-/// The `best` first of `order` that lie before `recent`, and everything from there on.
-Kept best_and_recent(const Order& order, std::int64_t best, std::int64_t recent) {
-  Kept kept;
-  kept.recent = std::max<std::int64_t>(0, recent);
-  kept.between.resize(static_cast<std::size_t>((kept.recent + 63) / 64));
-  for (const auto position : order)
-    if (position < kept.recent && best-- > 0)
-      kept.between[position / 64] |= std::uint64_t{1} << (position % 64);
-  return kept;
-}
 
 /// The selections of one layer.
 class Keeper {
@@ -75,7 +39,8 @@ class Keeper {
       for (const KeepRule& selection : s_.selections)
         if (by_window(selection) && selection.kind == number)
           most = std::max(most, best_of(selection));
-      orders_.back() = orders(s_.window_scores(kind, layer_, kv_heads_).cpu(), most);
+      orders_.back() =
+          orders(window_scores(s_.held_rows.select(0, layer_), kind, kv_heads_).cpu(), most);
     }
     const at::Tensor& columns = s_.column_sums[layer_];
     if (columns.defined()) {
@@ -94,8 +59,15 @@ class Keeper {
       tokens += kept;
     }
     lag_positions_ = at::empty({kv_heads_, tokens}, float_on(in.query).dtype(at::kLong));
-    for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2})
-      if (!uncut(variant)) select_by_lag(variant, in);
+    for (const auto variant : {LagVariant::lag, LagVariant::local, LagVariant::l2}) {
+      std::vector<LagCut> of_variant;
+      for (std::size_t number = 0; number < s_.selections.size(); ++number)
+        if (const auto& rule = s_.selections[number]; cuts(rule) && rule.variant == variant)
+          of_variant.push_back(
+              {rule.lag, rule.keep,
+               lag_positions_.narrow(1, lag_kept_[number].begin, lag_kept_[number].tokens)});
+      cut_by_lag(in.key, in.value, n_, s_.settings.sink, variant, of_variant);
+    }
   }
 
   /// Copies from the GPU, all at once, because each copy waits for it.
@@ -115,60 +87,51 @@ class Keeper {
   }
   std::int64_t lag_tokens(std::size_t number) const { return lag_kept_[number].tokens; }
 
-  /// Calls take(position) for what a selection keeps in a KV head, in ascending order. False: the
-  /// prompt is too short to tell.
-  template <class Take>
-  bool for_each_kept(std::size_t number, std::int64_t kv_head, const Take& take) const {
-    if (const Run& run = lag_kept_[number]; run.tokens > 0) {
-      const auto* of_head =
-          lag_positions_.const_data_ptr<std::int64_t>() + kv_head * lag_positions_.size(1);
-      std::for_each_n(of_head + run.begin, run.tokens, take);
-      return true;
-    }
-    const std::optional<Kept> kept = kept_by(number, kv_head);
-    if (!kept) return false;
-    for (std::int64_t j = 0; j < kept->first; ++j) take(j);
-    for (std::int64_t word = 0; word < std::ssize(kept->between); ++word)
-      for (std::uint64_t bits = kept->between[word]; bits != 0; bits &= bits - 1)
-        take(64 * word + std::countr_zero(bits));
-    for (std::int64_t j = kept->recent; j < n_; ++j) take(j);
-    return true;
-  }
-
- private:
-  /// Nothing: the prompt is too short to tell.
-  std::optional<Kept> kept_by(std::size_t number, std::int64_t kv_head) const {
+  /// What a selection keeps in a KV head, ascending. Nothing: the prompt is too short to tell.
+  std::optional<std::vector<std::int64_t>> kept(std::size_t number, std::int64_t kv_head) const {
     const KeepRule& selection = s_.selections[number];
     const auto head = static_cast<std::size_t>(kv_head);
     switch (selection.method) {
       case KeepRule::Method::streaming: {
-        const std::int64_t first = std::min(selection.proximity.initial, n_);
-        return Kept{first, {}, std::max(first, n_ - selection.proximity.recent)};
+        Order initial(static_cast<std::size_t>(std::min(selection.proximity.initial, n_)));
+        std::iota(initial.begin(), initial.end(), 0);
+        const std::int64_t first = std::ssize(initial);
+        return kernels::best_and_rest(initial, first,
+                                      std::max(first, n_ - selection.proximity.recent), n_);
       }
       case KeepRule::Method::snapkv:
       case KeepRule::Method::dynamickv: {
-        const std::int64_t window = s_.settings.window_kinds[selection.kind].window;
-        if (n_ <= window) return Kept{};  // everything
-        return best_and_recent(orders_[selection.kind][head], best_of(selection), n_ - window);
+        const std::int64_t before = n_ - s_.settings.window_kinds[selection.kind].window;
+        if (before <= 0) return everything();
+        return kernels::best_and_rest(orders_[selection.kind][head], best_of(selection), before,
+                                      n_);
       }
       case KeepRule::Method::h2o: {
         if (column_orders_.empty()) return std::nullopt;
         const std::int64_t best = best_of(selection);
-        return best_and_recent(column_orders_[head], best, n_ - (selection.budget - best));
+        return kernels::best_and_rest(column_orders_[head], best,
+                                      kernels::h2o_recent(n_, selection.budget, best), n_);
       }
-      case KeepRule::Method::lagkv:
-        // It has no positions: nothing is cut, or the prompt is too short.
-        if (long_enough(selection.lag)) return Kept{};
-        return std::nullopt;
+      case KeepRule::Method::lagkv: {
+        if (!long_enough(selection.lag)) return std::nullopt;
+        const Run& run = lag_kept_[number];
+        if (run.tokens == 0) return everything();
+        const auto* of_head =
+            lag_positions_.const_data_ptr<std::int64_t>() + kv_head * lag_positions_.size(1);
+        return std::vector<std::int64_t>(of_head + run.begin, of_head + run.begin + run.tokens);
+      }
     }
     return std::nullopt;
   }
 
+ private:
+  std::vector<std::int64_t> everything() const { return kernels::best_and_rest({}, 0, 0, n_); }
+
   std::vector<Order> orders(const at::Tensor& scores, std::int64_t most) const {
     std::vector<Order> out(static_cast<std::size_t>(kv_heads_));
     parallel_for(kv_heads_, [&](std::int64_t head, int) {
-      out[head] =
-          by_score(scores.const_data_ptr<float>() + head * scores.size(1), scores.size(1), most);
+      out[head] = kernels::by_score(scores.const_data_ptr<float>() + head * scores.size(1),
+                                    scores.size(1), most);
     });
     return out;
   }
@@ -180,7 +143,7 @@ class Keeper {
 
   /// How many tokens a selection takes by their scores.
   std::int64_t best_of(const KeepRule& selection) const {
-    if (selection.method == KeepRule::Method::h2o) return selection.budget / 2;
+    if (selection.method == KeepRule::Method::h2o) return kernels::h2o_heavy(selection.budget);
     if (selection.method == KeepRule::Method::snapkv)
       return selection.budget - s_.settings.window_kinds[selection.kind].window;
     const auto& budgets = s_.settings.budgets;
@@ -189,48 +152,13 @@ class Keeper {
     return s_.layer_budgets[selection.kind][number][layer_];
   }
 
-  bool long_enough(std::int64_t lag) const { return n_ >= s_.settings.sink + 2 * lag; }
-  /// L2 does not cut the first two layers.
-  bool uncut(LagVariant variant) const { return variant == LagVariant::l2 && layer_ < 2; }
+  bool long_enough(std::int64_t lag) const {
+    return kernels::lag_cut_partitions(n_, s_.settings.sink, lag) > 0;
+  }
   /// Whether it is one of LagKV's, and cuts the prompt here.
   bool cuts(const KeepRule& selection) const {
     return selection.method == KeepRule::Method::lagkv && long_enough(selection.lag) &&
-           !uncut(selection.variant);
-  }
-
-  /// LagKV's scores for all lags of a variant, from one read of keys and values. All ratios are cut
-  /// by these scores.
-  void select_by_lag(LagVariant variant, const AttentionInputs& in) {
-    const std::int64_t sink = s_.settings.sink;
-    kernels::LagScores io;
-    io.keys = in.key;
-    io.values = in.value;
-    io.keys.sizes[1] = io.values.sizes[1] = n_;
-    io.sink = sink;
-    io.variant = variant;
-    std::vector<at::Tensor> scores;
-    for (const auto lag : s_.settings.lags) {
-      if (!long_enough(lag)) continue;
-      io.lags.push_back(lag);
-      scores.push_back(at::empty({kv_heads_, lag * kernels::lag_cut_partitions(n_, sink, lag)},
-                                 float_on(in.query)));
-      io.scores.push_back(view_of<float, 2>(scores.back()));
-    }
-    if (scores.empty()) return;
-    kernels::lag_scores(io);
-    for (std::size_t number = 0; number < s_.selections.size(); ++number) {
-      const KeepRule& selection = s_.selections[number];
-      if (!cuts(selection) || selection.variant != variant) continue;
-      const auto lag = std::find(io.lags.begin(), io.lags.end(), selection.lag) - io.lags.begin();
-      const auto [begin, tokens] = lag_kept_[number];
-      kernels::lag_kept(
-          {.scores = view_of<const float, 2>(scores[lag]),
-           .n_tokens = n_,
-           .sink = sink,
-           .lag = selection.lag,
-           .keep = selection.keep,
-           .positions = view_of<std::int64_t, 2>(lag_positions_.narrow(1, begin, tokens))});
-    }
+           layer_ >= kernels::first_layer_cut(selection.variant);
   }
 
   /// A part of a row of lag_positions_.
@@ -290,14 +218,15 @@ void SampleCapture::State::add_kept(const AttentionInputs& in) {
       sum += lag_masses.const_data_ptr<double>()[task];
       count = static_cast<std::int32_t>(keeper.lag_tokens(number));
     } else {
-      const auto take = [&](std::int64_t j) {
-        ++count;
+      const auto kept = keeper.kept(number, head);
+      if (!kept) return;
+      count = static_cast<std::int32_t>(kept->size());
+      for (const auto j : *kept) {
         sum += weight[j];
         if (!mask.empty())
           mask[of_head * static_cast<std::size_t>(mask_bytes) + static_cast<std::size_t>(j / 8)] |=
               static_cast<std::uint8_t>(1 << (j % 8));
-      };
-      if (!keeper.for_each_kept(number, head, take)) return;
+      }
     }
     mass[of_head] = static_cast<float>(sum);
     if (head == 0) tokens[place] = count;

@@ -77,10 +77,6 @@ struct SampleCapture::State {
   void add_generated(const AttentionInputs& in);
   void add_decode_masses(const AttentionInputs& in);
   void add_kept(const AttentionInputs& in);
-
-  /// The window scores of one layer, [n_groups, n_tokens - window], computed from the held rows.
-  at::Tensor window_scores(const profile::WindowKind& kind, std::int64_t layer,
-                           std::int64_t n_groups) const;
 };
 
 }  // namespace kvatlas::capture

@@ -25,7 +25,6 @@ namespace {
 
 namespace name = profile::name;
 
-constexpr std::int64_t kUncutByL2 = 2;  // layers
 constexpr double kWantedUntried = 0.5;  // compression
 
 /// One setting of the sweep, and what is known of it.
@@ -51,11 +50,11 @@ class Sweep {
  private:
   LagShape shape_of(const LagKv& part) const { return {part.sink, part.lag, part.keep()}; }
   double compression_at(const LagKv& part, std::int64_t n_tokens) const {
-    const auto layers = static_cast<double>(evidence_.header().n_layers);
-    const double cut_layers = part.variant == LagVariant::l2
-                                  ? std::max(0.0, layers - static_cast<double>(kUncutByL2))
-                                  : layers;
-    return lag_compression(n_tokens, shape_of(part)) * cut_layers / layers;
+    const std::int64_t layers = evidence_.header().n_layers;
+    const std::int64_t cut_layers =
+        std::max<std::int64_t>(0, layers - kernels::first_layer_cut(part.variant));
+    return lag_compression(n_tokens, shape_of(part)) * static_cast<double>(cut_layers) /
+           static_cast<double>(layers);
   }
   void list_candidates();
   void read_attention();

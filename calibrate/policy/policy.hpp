@@ -21,6 +21,7 @@
 #include "calibrate/policy/kv_format.hpp"
 #include "kernels/lag_scores.hpp"
 #include "kernels/last_rows.hpp"
+#include "kernels/select.hpp"
 #include "kernels/window_scores.hpp"
 
 namespace kvatlas::calibrate {
@@ -173,7 +174,7 @@ struct CriticalKv {
 struct H2o {
   std::int64_t budget = 128;
   std::optional<std::int64_t> heavy = {};  // of them for the most attention; half if not given
-  std::int64_t heaviest() const { return heavy.value_or(budget / 2); }
+  std::int64_t heaviest() const { return heavy.value_or(kernels::h2o_heavy(budget)); }
 };
 
 /// Keeps the last token, and the tokens that it attends to most in the mean over all heads of a

@@ -618,7 +618,7 @@ std::int64_t Decoding::kept_last() const {
     case By::tova:
       return 1;
     case By::h2o:
-      return budget - budget / 2;
+      return budget - kernels::h2o_heavy(budget);
     case By::streaming:
       return budget - initial;
     case By::keydiff:

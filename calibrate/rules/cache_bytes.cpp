@@ -114,7 +114,8 @@ class Accounting {
     select(shared_budgets(layers_with_full_heads(), part.budget, 0), {.window = 0});
   }
   void operator()(const LagKv& part) {
-    for (std::size_t l = part.variant == LagVariant::l2 ? 2 : 0; l < held_.size(); ++l) {
+    for (auto l = static_cast<std::size_t>(kernels::first_layer_cut(part.variant));
+         l < held_.size(); ++l) {
       kinds_[l] = {part.lag};
       const std::int64_t kept = lag_kept(part, held_at(l));
       // What is generated is cut last.

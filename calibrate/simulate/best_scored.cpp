@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the methods share that score tokens and keep the best of them.
-#include <algorithm>
 #include <utility>
 
 #include "calibrate/simulate/plan_impl.hpp"
@@ -10,11 +9,7 @@ namespace kvatlas::calibrate {
 
 std::vector<std::int64_t> best_and_rest(const float* scores, std::int64_t positions,
                                         std::int64_t best, std::int64_t begin, std::int64_t n) {
-  std::vector<std::int64_t> tokens;
-  kernels::select_largest(scores, 1, positions, std::min(best, positions),
-                          [&](std::int64_t j) { tokens.push_back(j); });
-  for (std::int64_t j = begin; j < n; ++j) tokens.push_back(j);
-  return tokens;
+  return kernels::best_and_rest(kernels::by_score(scores, positions, best), best, begin, n);
 }
 
 std::vector<std::vector<std::int64_t>> best_of_rows(const at::Tensor& scores, std::int64_t best,

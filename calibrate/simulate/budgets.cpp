@@ -6,9 +6,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include "analyzer/capture/selections-inl.hpp"
 #include "analyzer/capture/tensors-inl.hpp"
 #include "base/error.hpp"
 #include "calibrate/rules/rules.hpp"
@@ -19,11 +19,7 @@ namespace kvatlas::calibrate {
 using capture::view_of;
 
 at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const at::Tensor& all) {
-  const at::Tensor rows = all.narrow(1, all.size(1) - select.window, select.window);
-  const at::Tensor scores = at::empty({groups, all.size(2) - select.window}, all.options());
-  kernels::window_scores({AnyView<3>(view_of<const float, 3>(rows)), select.window, select.kernel,
-                          select.pooling, view_of<float, 2>(scores)});
-  return scores;
+  return capture::window_scores(all, {select.window, select.kernel, select.pooling}, groups);
 }
 
 at::Tensor window_scores(const WindowBudget& select, std::int64_t groups, const Draft& draft,

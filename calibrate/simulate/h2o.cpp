@@ -11,7 +11,7 @@ PartPlanner planner_of(const H2o& part) {
   planner.needs.columns = true;
   planner.cut = [&part](Draft& draft) {
     const std::int64_t best = part.heaviest();
-    const std::int64_t recent = std::max<std::int64_t>(0, draft.n - (part.budget - best));
+    const std::int64_t recent = kernels::h2o_recent(draft.n, part.budget, best);
     draft.for_full_heads([&](std::int64_t layer, std::int64_t g) {
       draft.select(layer, g,
                    best_and_rest(draft.facts.columns[layer][g].const_data_ptr<float>(),

@@ -9,39 +9,27 @@
 #include <ATen/ops/empty.h>
 
 #include "analyzer/capture/kernel_inputs-inl.hpp"
+#include "analyzer/capture/selections-inl.hpp"
 #include "calibrate/simulate/continuations_impl.hpp"
 #include "calibrate/simulate/plan_impl.hpp"
-#include "kernels/lag_scores.hpp"
 
 namespace kvatlas::calibrate {
 
 using capture::any_view;
 using capture::tensor_of;
-using capture::view_of;
 
 namespace {
 
 /// The tokens that stay of a prompt, as scored by its keys and values: for each KV head.
 std::vector<std::vector<std::int64_t>> kept_of_prompt(const LagKv& part, const Draft& draft,
                                                       std::int64_t layer) {
-  const std::int64_t n = draft.n, keep = part.keep();
-  const std::int64_t partitions = kernels::lag_cut_partitions(n, part.sink, part.lag);
+  const std::int64_t keep = part.keep();
+  const std::int64_t length = kernels::lag_length(draft.n, part.sink, part.lag, keep);
   const auto cache = draft.prompt.cache(layer);
-  kernels::LagScores io;
-  io.keys = cache.key;
-  io.values = cache.value;
-  io.keys.sizes[1] = io.values.sizes[1] = n;
-  io.sink = part.sink;
-  io.variant = part.variant;
-  io.lags = {part.lag};
-  const auto on = capture::float_on(cache.key);
-  const at::Tensor scores = at::empty({draft.kv_heads(), partitions * part.lag}, on);
-  io.scores = {view_of<float, 2>(scores)};
-  kernels::lag_scores(io);
-  const std::int64_t length = kernels::lag_length(n, part.sink, part.lag, keep);
-  const at::Tensor positions = at::empty({draft.kv_heads(), length}, on.dtype(at::kLong));
-  kernels::lag_kept({view_of<const float, 2>(scores), n, part.sink, part.lag, keep,
-                     view_of<std::int64_t, 2>(positions)});
+  const at::Tensor positions =
+      at::empty({draft.kv_heads(), length}, capture::float_on(cache.key).dtype(at::kLong));
+  capture::cut_by_lag(cache.key, cache.value, draft.n, part.sink, part.variant,
+                      {{part.lag, keep, positions}});
   const at::Tensor kept = positions.cpu();
   std::vector<std::vector<std::int64_t>> out;
   for (std::int64_t g = 0; g < draft.kv_heads(); ++g) {
@@ -53,8 +41,7 @@ std::vector<std::vector<std::int64_t>> kept_of_prompt(const LagKv& part, const D
 
 void cut_prompt(const LagKv& part, Draft& draft) {
   draft.plan.lag = part;
-  // L2 does not cut the first two layers.
-  draft.plan.cut_heads = draft.full_heads(part.variant == LagVariant::l2 ? 2 : 0);
+  draft.plan.cut_heads = draft.full_heads(kernels::first_layer_cut(part.variant));
   if (kernels::lag_cut_partitions(draft.n, part.sink, part.lag) == 0) return;
   for (std::int64_t layer = 0; layer < draft.layers(); ++layer) {
     const auto& cut = draft.plan.cut_heads[layer];
@@ -107,16 +94,10 @@ std::vector<std::int64_t> Continuations::State::rows_kept(const Plan& plan,
                                                           const Rows& rows) const {
   const std::int64_t lag = plan.lag->lag, keep = plan.lag->keep();
   const std::int64_t before = rows.keys.size(0) - 2 * lag;
-  const at::Tensor scores = at::empty({1, lag}, options.dtype(at::kFloat));
   const at::Tensor kept = at::empty({1, keep + lag}, options.dtype(at::kLong));
-  kernels::lag_scores({any_view<3>(rows.keys.narrow(0, before, 2 * lag).unsqueeze(0)),
-                       any_view<3>(rows.values.narrow(0, before, 2 * lag).unsqueeze(0)),
-                       0,
-                       plan.lag->variant,
-                       {lag},
-                       {view_of<float, 2>(scores)}});
-  kernels::lag_kept(
-      {view_of<const float, 2>(scores), 2 * lag, 0, lag, keep, view_of<std::int64_t, 2>(kept)});
+  capture::cut_by_lag(any_view<3>(rows.keys.narrow(0, before, 2 * lag).unsqueeze(0)),
+                      any_view<3>(rows.values.narrow(0, before, 2 * lag).unsqueeze(0)), 2 * lag, 0,
+                      plan.lag->variant, {{lag, keep, kept}});
   const at::Tensor on_host = kept.cpu();
   std::vector<std::int64_t> out(static_cast<std::size_t>(before));
   std::iota(out.begin(), out.end(), 0);
