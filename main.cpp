@@ -65,7 +65,7 @@ void add_commands(CLI::App& app, char** argv) {
     add_missing_command(app, name);
 #endif
   kvatlas::add_inspect_command(app, {kvatlas::calibrate::inspected_policies()},
-                               kvatlas::calibrate::caches_in_runtimes());
+                               kvatlas::calibrate::caches_of_sequences());
   kvatlas::add_diff_command(app);
   kvatlas::add_export_command(app);
   kvatlas::add_import_command(app);

@@ -439,20 +439,6 @@ std::int64_t CachedLayer::values_per_token() const {
   return kv_heads * (key_dim + value_dim);
 }
 
-std::int64_t CachedLayer::held(std::int64_t length) const {
-  return tokens > 0 ? std::min(tokens, length) : length;
-}
-
-double CacheCard::bytes(std::int64_t length, double bits) const {
-  double sum = 0;
-  for (const CachedLayer& layer : layers)
-    sum += static_cast<double>(layer.values_per_token()) * static_cast<double>(layer.held(length)) *
-           bits / 8;
-  return sum;
-}
-
-double CacheCard::bytes_per_token(double bits) const { return bytes(1, bits); }
-
 std::int64_t CacheCard::state_values() const {
   std::int64_t sum = 0;
   for (const CachedLayer& layer : layers) sum += layer.state_values;

@@ -30,8 +30,6 @@ struct CachedLayer {
 
   /// Numbers that a token takes.
   std::int64_t values_per_token() const;
-  /// The most tokens that it holds of a sequence of so many.
-  std::int64_t held(std::int64_t length) const;
 };
 const char* cached_kind_name(CachedLayer::Kind kind);
 
@@ -43,9 +41,6 @@ struct CacheCard {
   std::int64_t weight_bytes = 0;   // 0: the weights are not there
   std::vector<std::string> notes;  // what the figures leave out or assume, a sentence each
 
-  /// Bytes of one sequence at `bits` a number.
-  double bytes(std::int64_t length, double bits = 16) const;
-  double bytes_per_token(double bits = 16) const;  // while no window is full
   /// Numbers of the states of all layers, which no byte count includes; 0: none, or not known.
   std::int64_t state_values() const;
 };

@@ -32,8 +32,8 @@ struct InspectedKind {
   std::function<void(const std::string& path, const InspectOptions& options)> inspect;
 };
 
-/// One sequence in a model's cache as a runtime lays it out, in blocks and pools.
-struct RuntimeCache {
+/// One sequence in a model's cache.
+struct SequenceCache {
   std::string format;  // of its numbers, as "16 bits"
   double bits = 16;    // that a number takes
   struct Layer {
@@ -42,15 +42,16 @@ struct RuntimeCache {
   std::vector<Layer> layers = {};  // all of the model's
   double bytes = 0;                // of all, with what pads the pools
 };
-/// The same in each format that the runtime of this name can have, 16 bits first. Error(usage) if
-/// there is no such runtime, or if it is not known how it lays such a cache out.
-using CacheInRuntime = std::function<std::vector<RuntimeCache>(
+/// The same as the runtime of this name lays it out, in blocks and pools, in each format that it
+/// can have, 16 bits first. Without a name, as much as is needed at 16 and at 8 bits a number.
+/// Error(usage) if there is no such runtime, or if it is not known how it lays such a cache out.
+using CacheOfSequence = std::function<std::vector<SequenceCache>(
     const model::CacheCard& cache, const std::string& runtime, std::int64_t tokens)>;
 
 /// Adds `kvatlas inspect`, which describes a model without loading its weights, a profile, or a
-/// file of one of the `others`. Without `in_runtime`, models have no --as.
-void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others = {},
-                         const CacheInRuntime& in_runtime = {});
+/// file of one of the `others`.
+void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others,
+                         const CacheOfSequence& of_sequence);
 
 /// Adds `kvatlas merge`, which makes one profile of several.
 void add_merge_command(CLI::App& app);

@@ -122,7 +122,26 @@ std::string chat_text(const model::Tokenizer* tokenizer) {
   }
 }
 
-json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
+/// The bytes of one sequence in a model's cache.
+class SequenceBytes {
+ public:
+  SequenceBytes(const model::CacheCard& cache, std::string runtime, const CacheOfSequence& bytes_of)
+      : cache_(cache), runtime_(std::move(runtime)), bytes_of_(bytes_of) {}
+
+  std::vector<SequenceCache> at(std::int64_t tokens) const {
+    return bytes_of_(cache_, runtime_, tokens);
+  }
+  /// At 16 bits a number, in no runtime.
+  double plain(std::int64_t tokens) const { return bytes_of_(cache_, {}, tokens).front().bytes; }
+
+ private:
+  const model::CacheCard& cache_;
+  std::string runtime_;
+  const CacheOfSequence& bytes_of_;
+};
+
+json model_card(const model::ModelFile& model, const model::CacheCard& cache,
+                const SequenceBytes& of_sequence) {
   const model::Config& c = model.config();
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> types;  // tensors, bytes
   std::int64_t parameters = 0;
@@ -157,8 +176,8 @@ json model_card(const model::ModelFile& model, const model::CacheCard& cache) {
           {"stored_bytes", model.stored_bytes()},
           {"stored_types", stored},
           {"cache_layers", layers_json(cache)},
-          {"kv_cache_bytes_per_token", whole_bytes(cache.bytes_per_token())},
-          {"kv_cache_bytes_at_context", whole_bytes(cache.bytes(c.context_length))},
+          {"kv_cache_bytes_per_token", whole_bytes(of_sequence.plain(1))},
+          {"kv_cache_bytes_at_context", whole_bytes(of_sequence.plain(c.context_length))},
           {"tokenizer_vocab_size", tokenizer ? json(tokenizer->vocab_size()) : json(nullptr)},
           {"chat", chat_text(tokenizer)},
           {"fingerprint", model.fingerprint()}};
@@ -169,18 +188,19 @@ void line(const char* label, const std::string& value) {
 }
 
 /// "4 KiB a token at 16 bits, 2 GiB at full context".
-std::string cache_text(const model::CacheCard& cache) {
-  std::string text = bytes_str(whole_bytes(cache.bytes_per_token())) + " a token at 16 bits";
+std::string cache_text(const model::CacheCard& cache, const SequenceBytes& of_sequence) {
+  const double a_token = of_sequence.plain(1);
+  std::string text = bytes_str(whole_bytes(a_token)) + " a token at 16 bits";
   if (cache.context_length == 0) return text;
-  const double full = cache.bytes(cache.context_length);
+  const double full = of_sequence.plain(cache.context_length);
   text += ", " + bytes_str(whole_bytes(full)) + " at full context";
-  if (full < cache.bytes_per_token() * static_cast<double>(cache.context_length))
+  if (full < a_token * static_cast<double>(cache.context_length))
     text += ", where windows hold their tokens alone";
   return text;
 }
 
 void print_card(const json& card, const model::Config& config, const model::CacheCard& cache,
-                const std::string& tokenizer_problem) {
+                const SequenceBytes& of_sequence, const std::string& tokenizer_problem) {
   const auto whole = [&](const char* key) { return card.at(key).get<std::int64_t>(); };
   const auto text = [&](const char* key) {
     return printable(card.at(key).get<std::string>(), 200);
@@ -212,7 +232,7 @@ void print_card(const json& card, const model::Config& config, const model::Cach
   for (const auto& [name, sums] : card.at("stored_types").items())
     stored += str(stored.empty() ? "" : ", ", sums.at("tensors").get<int>(), " ", name);
   line("stored", str(bytes_str(whole("stored_bytes")), " (", stored, ")"));
-  line("KV cache", cache_text(cache));
+  line("KV cache", cache_text(cache, of_sequence));
   if (has_unlike_layers(cache)) line("layers' caches", layers_text(cache));
   const auto& tokens = card.at("tokenizer_vocab_size");
   line("tokenizer", !tokens.is_null() ? str(tokens.get<std::int64_t>(), " tokens")
@@ -224,7 +244,8 @@ void print_card(const json& card, const model::Config& config, const model::Cach
 }
 
 /// The card of a model that is known from its header alone.
-json header_card(const model::CacheCard& cache, const std::string& why_not) {
+json header_card(const model::CacheCard& cache, const SequenceBytes& of_sequence,
+                 const std::string& why_not) {
   return {{"file", cache.file},
           {"format", cache.format},
           {"name", cache.name},
@@ -238,13 +259,14 @@ json header_card(const model::CacheCard& cache, const std::string& why_not) {
           {"active_experts", cache.active_experts},
           {"stored_bytes", cache.weight_bytes},
           {"cache_layers", layers_json(cache)},
-          {"kv_cache_bytes_per_token", whole_bytes(cache.bytes_per_token())},
-          {"kv_cache_bytes_at_context", whole_bytes(cache.bytes(cache.context_length))},
+          {"kv_cache_bytes_per_token", whole_bytes(of_sequence.plain(1))},
+          {"kv_cache_bytes_at_context", whole_bytes(of_sequence.plain(cache.context_length))},
           {"notes", cache.notes},
           {"not_run", why_not}};
 }
 
-void print_header_card(const model::CacheCard& cache, const std::string& why_not) {
+void print_header_card(const model::CacheCard& cache, const SequenceBytes& of_sequence,
+                       const std::string& why_not) {
   std::cout << printable(cache.name.empty() ? "model" : cache.name, 200) << '\n';
   line("file", printable(cache.file, 200));
   line("format", cache.format);
@@ -257,39 +279,9 @@ void print_header_card(const model::CacheCard& cache, const std::string& why_not
   if (cache.vocab_size > 0) line("vocabulary", str(cache.vocab_size));
   line("context", cache.context_length > 0 ? str(cache.context_length, " tokens") : "not said");
   if (cache.weight_bytes > 0) line("stored", bytes_str(cache.weight_bytes));
-  line("KV cache", cache_text(cache));
+  line("KV cache", cache_text(cache, of_sequence));
   line("kvatlas", printable(why_not, 400));
 }
-
-/// The bytes of one sequence: without a runtime at 16 and at 8 bits a number, keys and values as
-/// most runtimes store them, and FP8.
-class SequenceBytes {
- public:
-  SequenceBytes(const model::CacheCard& cache, std::string runtime, CacheInRuntime in_runtime)
-      : cache_(cache), runtime_(std::move(runtime)), in_runtime_(std::move(in_runtime)) {}
-
-  std::vector<RuntimeCache> at(std::int64_t tokens) const {
-    if (!runtime_.empty()) return in_runtime_(cache_, runtime_, tokens);
-    std::vector<RuntimeCache> out;
-    for (const int bits : {16, 8}) {
-      RuntimeCache one{
-          str(bits, " bits"), static_cast<double>(bits), {}, cache_.bytes(tokens, bits)};
-      for (const auto& layer : cache_.layers) {
-        const auto held =
-            layer.values_per_token() > 0 ? static_cast<double>(layer.held(tokens)) : 0.0;
-        one.layers.push_back(
-            {held, held * static_cast<double>(layer.values_per_token()) * bits / 8});
-      }
-      out.push_back(std::move(one));
-    }
-    return out;
-  }
-
- private:
-  const model::CacheCard& cache_;
-  std::string runtime_;
-  CacheInRuntime in_runtime_;
-};
 
 /// What fits, a row a format of the cache's numbers.
 Table memory_table(const model::CacheCard& cache, const InspectOptions& o,
@@ -312,7 +304,7 @@ Table memory_table(const model::CacheCard& cache, const InspectOptions& o,
   for (std::size_t i = 0; i < formats.size(); ++i) {
     const double sequence = formats[i].bytes;
     Table::Row row = {
-        formats[i].format, bytes_str(whole_bytes(cache.bytes_per_token(formats[i].bits))),
+        formats[i].format, bytes_str(whole_bytes(of_sequence.plain(1) * formats[i].bits / 16)),
         bytes_str(whole_bytes(sequence)), bytes_str(whole_bytes(sequence * batch + weights))};
     if (memory > 0) {
       const double room = memory - weights;
@@ -339,7 +331,7 @@ json memory_json(const Table& table, const InspectOptions& o, const SequenceByte
   json out = table_json(table);
   if (!o.runtime.empty()) out["runtime"] = o.runtime;
   out["formats"] = json::array();
-  for (const RuntimeCache& one : of_sequence.at(o.context + o.new_tokens)) {
+  for (const SequenceCache& one : of_sequence.at(o.context + o.new_tokens)) {
     json layers = json::array();
     for (const auto& layer : one.layers)
       layers.push_back({{"tokens", count_json(layer.tokens)}, {"bytes", count_json(layer.bytes)}});
@@ -369,10 +361,9 @@ bool is_header_alone(const std::filesystem::path& path) {
 }
 
 void inspect_model(const std::string& path, const InspectOptions& o,
-                   const CacheInRuntime& in_runtime) {
+                   const CacheOfSequence& bytes_of) {
   std::error_code not_there;
-  if (std::filesystem::exists(path, not_there) &&
-      (!o.model.empty() || (!o.runtime.empty() && !in_runtime)))
+  if (std::filesystem::exists(path, not_there) && !o.model.empty())
     fail(ErrorCode::usage, "--model is for a policy; ", quoted(path, 200), " is a model");
   std::shared_ptr<const model::ModelFile> model;
   std::string why_not;
@@ -394,8 +385,9 @@ void inspect_model(const std::string& path, const InspectOptions& o,
     }
   }
   if (!cache) cache = model::read_cache_card(path);
-  json card = model ? model_card(*model, *cache) : header_card(*cache, why_not);
-  const SequenceBytes of_sequence(*cache, o.runtime, in_runtime);
+  const SequenceBytes of_sequence(*cache, o.runtime, bytes_of);
+  json card =
+      model ? model_card(*model, *cache, of_sequence) : header_card(*cache, of_sequence, why_not);
   std::optional<Table> memory;
   if (o.context > 0) memory = memory_table(*cache, o, of_sequence);
   if (o.as_json) {
@@ -404,15 +396,15 @@ void inspect_model(const std::string& path, const InspectOptions& o,
     return;
   }
   if (model)
-    print_card(card, model->config(), *cache, model->tokenizer_problem());
+    print_card(card, model->config(), *cache, of_sequence, model->tokenizer_problem());
   else
-    print_header_card(*cache, why_not);
+    print_header_card(*cache, of_sequence, why_not);
   if (memory) std::cout << '\n' << table_text(*memory);
   for (const auto& note : cache->notes) std::cerr << "kvatlas: note: " << note << '\n';
 }
 
 void inspect_kind(const std::string& path, const InspectOptions& o,
-                  const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
+                  const std::vector<InspectedKind>& others, const CacheOfSequence& bytes_of) {
   const bool model_header =
       std::filesystem::path(path).filename().string().ends_with("config.json");
   const auto other = std::find_if(others.begin(), others.end(), [&](const InspectedKind& kind) {
@@ -426,15 +418,15 @@ void inspect_kind(const std::string& path, const InspectOptions& o,
            " is a profile");
     inspect_profile(path, o.as_json);
   } else {
-    inspect_model(path, o, in_runtime);
+    inspect_model(path, o, bytes_of);
   }
 }
 
 void inspect(const std::string& path, const InspectOptions& o,
-             const std::vector<InspectedKind>& others, const CacheInRuntime& in_runtime) {
+             const std::vector<InspectedKind>& others, const CacheOfSequence& bytes_of) {
   o.check();
   try {
-    inspect_kind(path, o, others, in_runtime);
+    inspect_kind(path, o, others, bytes_of);
   } catch (const CutError& error) {
     fail(error.code(), error.what(), "; the file seems to be cut off: copy or download it again");
   }
@@ -449,7 +441,7 @@ void InspectOptions::check() const {
 }
 
 void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others,
-                         const CacheInRuntime& in_runtime) {
+                         const CacheOfSequence& bytes_of) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show what a model, a profile or a policy holds, and the memory it takes");
   const auto path = std::make_shared<std::string>();
@@ -489,7 +481,7 @@ void add_inspect_command(CLI::App& app, const std::vector<InspectedKind>& others
       "  kvatlas inspect MODEL.gguf --context 32768 --as llama.cpp\n"
       "  kvatlas inspect p.h5\n"
       "  kvatlas inspect policy.json --context 32768 --batch 8 --memory 24GiB --model M");
-  command->callback([=] { inspect(*path, *options, others, in_runtime); });
+  command->callback([=] { inspect(*path, *options, others, bytes_of); });
 }
 
 }  // namespace kvatlas

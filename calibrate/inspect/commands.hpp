@@ -20,7 +20,7 @@ namespace kvatlas::calibrate {
 /// itself, and the memory that their policies take.
 InspectedKind inspected_policies();
 
-/// What `kvatlas inspect MODEL --as RUNTIME` counts.
-CacheInRuntime caches_in_runtimes();
+/// What `kvatlas inspect MODEL` counts, with --as RUNTIME or without.
+CacheOfSequence caches_of_sequences();
 
 }  // namespace kvatlas::calibrate

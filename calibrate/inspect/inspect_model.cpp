@@ -36,12 +36,12 @@ void require_alike(const Runtime& runtime, const model::CacheCard& cache, const 
          ": how it is shared out is not known, so leave out --as");
 }
 
-RuntimeCache in_format(const CacheLoad& load, const model::CacheCard& cache, KvFormat format) {
+SequenceCache in_format(const CacheLoad& load, const model::CacheCard& cache, KvFormat format) {
   Policy policy{.name = "full", .parts = {}};
   if (format != KvFormat::f16) policy.parts = {Precision{.everywhere = {format, format}}};
   const auto& facts = facts_of(format);
-  RuntimeCache out{std::string(format == KvFormat::f16 ? "16 bits" : facts.word),
-                   8 * facts.bytes_per_value};
+  SequenceCache out{std::string(format == KvFormat::f16 ? "16 bits" : facts.word),
+                    8 * facts.bytes_per_value};
   const CacheBytes bytes = cache_bytes(policy, load);
   std::size_t next = 0;
   for (const auto& layer : cache.layers) {
@@ -52,12 +52,19 @@ RuntimeCache in_format(const CacheLoad& load, const model::CacheCard& cache, KvF
   return out;
 }
 
-std::vector<RuntimeCache> cache_in_runtime(const model::CacheCard& cache, const std::string& name,
-                                           std::int64_t tokens) {
+std::vector<SequenceCache> cache_in(const model::CacheCard& cache, const std::string& name,
+                                    std::int64_t tokens) {
+  CacheLoad load{.shape = shape_of(cache), .prompt = tokens};
+  if (name.empty()) {
+    std::vector<SequenceCache> out = {in_format(load, cache, KvFormat::f16),
+                                      in_format(load, cache, KvFormat::fp8)};
+    out.back().format = "8 bits";  // whatever they say
+    return out;
+  }
   const Runtime& runtime = runtime_named(name);
-  const CacheLoad load{.shape = shape_of(cache), .prompt = tokens, .runtime = &runtime};
+  load.runtime = &runtime;
   require_alike(runtime, cache, load.shape);
-  std::vector<RuntimeCache> out = {in_format(load, cache, KvFormat::f16)};
+  std::vector<SequenceCache> out = {in_format(load, cache, KvFormat::f16)};
   for (const KvFormat format : runtime.formats_taken.formats)
     out.push_back(in_format(load, cache, format));
   return out;
@@ -65,6 +72,6 @@ std::vector<RuntimeCache> cache_in_runtime(const model::CacheCard& cache, const 
 
 }  // namespace
 
-CacheInRuntime caches_in_runtimes() { return cache_in_runtime; }
+CacheOfSequence caches_of_sequences() { return cache_in; }
 
 }  // namespace kvatlas::calibrate

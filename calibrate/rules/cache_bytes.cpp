@@ -304,7 +304,7 @@ class Accounting {
         const double stored = rate * trimmed.tokens() + (1 - rate) * head.tokens() * head.stored;
         head.prompt += rate * (trimmed.prompt - head.prompt);
         head.generated += rate * (trimmed.generated - head.generated);
-        head.stored = head.tokens() > 0 ? stored / head.tokens() : 1;
+        if (head.stored != 1) head.stored = head.tokens() > 0 ? stored / head.tokens() : 1;
       }
     }
   }
@@ -317,14 +317,15 @@ class Accounting {
                                        all - coded_tokens(load_.prompt, all, policy_.kv_residual)));
   }
 
-  /// The share of a head's keys that nobody reads: of layers above the lowest of all blocks that
-  /// its query heads are in.
-  bool drops_keys(std::size_t layer, std::size_t g) const {
-    if (!pod_ || pod_->lowest.empty()) return false;
+  /// The share of a head's distant keys that nobody reads: of layers above the lowest of all blocks
+  /// that its query heads are in.
+  double dropped_keys(std::size_t layer, std::size_t g) const {
+    if (!pod_) return 0;
+    if (pod_->lowest.empty()) return load_.keys_dropped.empty() ? 0 : load_.keys_dropped.at(layer);
     const std::size_t group = pod_->lowest.size() / held_[layer].size();
     for (std::size_t h = g * group; h < (g + 1) * group; ++h)
-      if (pod_->lowest[h].at(layer) == static_cast<std::int64_t>(layer)) return false;
-    return true;
+      if (pod_->lowest[h].at(layer) == static_cast<std::int64_t>(layer)) return 0;
+    return 1;
   }
 
   double head_bytes(std::size_t layer, std::size_t g) const {
@@ -337,12 +338,13 @@ class Accounting {
     const KvFormats formats = formats_of(policy_, static_cast<std::int64_t>(layer));
     const double of_keys = bytes_of(formats.keys);
     double bytes = of_keys + bytes_of(formats.values);
-    if (drops_keys(layer, g)) {
+    if (const double dropped = dropped_keys(layer, g); dropped > 0) {
       // A selection spreads what it keeps: the distant share of all tokens is that of what is kept.
       const std::int64_t all = held_at(layer);
       const std::int64_t distant =
           all - proximal_held(pod_->proximal, all_tokens(), all_tokens() - all);
-      bytes -= all > 0 ? static_cast<double>(distant) / static_cast<double>(all) * of_keys : 0;
+      bytes -=
+          all > 0 ? dropped * static_cast<double>(distant) * of_keys / static_cast<double>(all) : 0;
     }
     return bytes - merged_bytes(layer, held);
   }
@@ -382,17 +384,17 @@ class Accounting {
                       shape().bytes_of_row(KvFormat::f16) * layer.tokens;
       }
       layer.bytes *= shape().share(static_cast<std::int64_t>(l));
-      if (layer.tokens > 0) {
+      if (load_.runtime && layer.tokens > 0) {
         // Pages hold all KV heads of a layer.
         const auto all = static_cast<double>(all_tokens());
         const double room = std::min(all, layer.tokens + spare(l));
         double rounded = std::ceil(room / block) * block;
-        if (load_.runtime && load_.runtime->moves_rows && !heads_alike(l)) {
+        if (load_.runtime->moves_rows && !heads_alike(l)) {
           rounded = std::ceil(all / block) * block - freed_of_pages(l, block) * block;
           layer.bytes = layer.tokens * static_cast<double>(2 * shape().kv_heads) *
                         shape().bytes_of_row(KvFormat::f16) *
                         shape().share(static_cast<std::int64_t>(l));
-        } else if (load_.runtime && load_.runtime->moves_rows && held_at(l) == all_tokens())
+        } else if (load_.runtime->moves_rows && held_at(l) == all_tokens())
           rounded = std::ceil(all / block) * block -
                     std::floor((all - layer.tokens - late(l)) / block) * block;
         layer.bytes *= rounded / layer.tokens;
@@ -509,6 +511,61 @@ double kv_ratio(const Part& part, const CacheShape& shape, std::int64_t prompt) 
   return shape.full_bytes(prompt) / cache_bytes({.name = {}, .parts = {part}}, load).total();
 }
 
+namespace {
+
+/// The same cache as one KV head that is as wide as all of them.
+CacheLoad in_one_head(const CacheShape& shape, std::int64_t prompt) {
+  CacheLoad load{.shape = shape, .prompt = prompt};
+  load.shape.head_dim *= shape.kv_heads;
+  load.shape.kv_heads = 1;
+  return load;
+}
+
+/// How many sequences of so many bytes fit; 0 if none does.
+std::int64_t sequences_in(double memory_bytes, double one) {
+  return one > 0 && memory_bytes > 0
+             ? static_cast<std::int64_t>(std::min(std::floor(memory_bytes / one), 1e15))
+             : 0;
+}
+
+}  // namespace
+
+Savings layer_savings(std::span<const double> rates, const CacheShape& shape, std::int64_t length,
+                      kernels::Proximity keep) {
+  CacheLoad load = in_one_head(shape, length);
+  load.lazy_rates.emplace();
+  for (const double rate : rates) load.lazy_rates->push_back({rate});
+  const auto layers = static_cast<double>(shape.layers);
+  const double lazy = std::accumulate(rates.begin(), rates.end(), 0.0);
+  SimLayerKv part;
+  part.keep = keep;
+  Savings out;
+  out.layer_ratio =
+      lazy < layers ? layers / (layers - lazy) : std::numeric_limits<double>::infinity();
+  out.full_bytes = shape.full_bytes(length);
+  out.kept_bytes = cache_bytes({.name = {}, .parts = {part}}, load).total();
+  out.kv_ratio = out.full_bytes / out.kept_bytes;
+  out.kv_ratio_4bit =
+      out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(KvFormat::int4);
+  return out;
+}
+
+double pod_saved(std::span<const double> dropped, const CacheShape& shape, std::int64_t n_tokens,
+                 kernels::Proximity proximal) {
+  CacheLoad load = in_one_head(shape, n_tokens);
+  load.keys_dropped.assign(dropped.begin(), dropped.end());
+  Pod part;
+  part.proximal = proximal;
+  const double full = cache_bytes({.name = {}, .parts = {}}, load).total();
+  const double kept = cache_bytes({.name = {}, .parts = {part}}, load).total();
+  return full > 0 ? (full - kept) / full : 0;
+}
+
+std::int64_t greatest_batch(double memory_bytes, const CacheShape& shape, std::int64_t n_tokens,
+                            double saved) {
+  return sequences_in(memory_bytes, shape.full_bytes(n_tokens) * (1 - saved));
+}
+
 std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& policy) {
   const auto* lazy = part_of_type<SimLayerKv>(policy);
   if (!lazy || lazy->fixed || !document.sections.contains(method::kSimLayerKv.name))
@@ -534,9 +591,7 @@ std::optional<LazyRates> lazy_rates_of(const Document& document, const Policy& p
 Room greatest(const Policy& policy, const CacheLoad& load, double memory_bytes,
               std::int64_t batch) {
   Room room;
-  const double one = cache_bytes(policy, load).total();
-  if (one > 0 && memory_bytes > 0)
-    room.batch = static_cast<std::int64_t>(std::min(std::floor(memory_bytes / one), 1e15));
+  room.batch = sequences_in(memory_bytes, cache_bytes(policy, load).total());
   const auto fits = [&](std::int64_t prompt) {
     CacheLoad at = load;
     at.prompt = prompt;

@@ -26,6 +26,8 @@ struct CacheLoad {
   /// Of a policy that decides by the input, for the mean; without them nothing counts as trimmed,
   /// which is the most that it can take.
   std::optional<LazyRates> lazy_rates = {};
+  /// Of a PoD without blocks: the share of each layer's KV heads whose distant keys are dropped.
+  std::vector<double> keys_dropped = {};
   const Runtime* runtime = nullptr;  // whose blocks and pools it lies in; none: as many as needed
 };
 

@@ -91,25 +91,6 @@ std::vector<double> keys_dropped(const Blocks& blocks, std::int64_t kv_heads) {
   return dropped;
 }
 
-double pod_saved(std::span<const double> dropped, const CacheShape& shape, std::int64_t n_tokens,
-                 kernels::Proximity proximal) {
-  double saved = 0, all = 0;  // tokens of all layers
-  for (std::int64_t l = 0; l < shape.layers; ++l) {
-    const std::int64_t held = shape.held(l, n_tokens);
-    const std::int64_t distant = held - proximal_held(proximal, n_tokens, n_tokens - held);
-    saved +=
-        shape.share(l) * dropped[static_cast<std::size_t>(l)] / 2 * static_cast<double>(distant);
-    all += shape.share(l) * static_cast<double>(held);
-  }
-  return all > 0 ? saved / all : 0;
-}
-
-std::int64_t greatest_batch(double memory_bytes, const CacheShape& shape, std::int64_t n_tokens,
-                            double saved) {
-  const double one = shape.full_bytes(n_tokens) * (1 - saved);
-  return one > 0 ? static_cast<std::int64_t>(std::floor(memory_bytes / one)) : 0;
-}
-
 Blocks pod_blocks(const Similarity& similarity, std::int64_t kv_heads, bool per_query_head,
                   double delta) {
   if (per_query_head) return layer_blocks(similarity, delta);

@@ -123,30 +123,6 @@ std::int64_t proximal_held(kernels::Proximity keep, std::int64_t tokens, std::in
          std::max(recent, first);
 }
 
-Savings layer_savings(std::span<const double> rates, const CacheShape& shape, std::int64_t length,
-                      kernels::Proximity keep) {
-  const auto layers = static_cast<double>(shape.layers);
-  double full = 0, kept = 0, lazy = 0;  // full and kept: tokens of all layers
-  for (std::int64_t l = 0; l < shape.layers; ++l) {
-    const double rate = rates[static_cast<std::size_t>(l)];
-    const auto held = static_cast<double>(shape.held(l, length));
-    const auto trimmed =
-        static_cast<double>(proximal_held(keep, length, shape.first_held(l, length)));
-    lazy += rate;
-    full += shape.share(l) * held;
-    kept += shape.share(l) * (held + rate * (trimmed - held));
-  }
-  Savings out;
-  out.layer_ratio =
-      lazy < layers ? layers / (layers - lazy) : std::numeric_limits<double>::infinity();
-  out.full_bytes = shape.full_bytes(length);
-  out.kept_bytes = out.full_bytes * kept / full;
-  out.kv_ratio = full / kept;
-  out.kv_ratio_4bit =
-      out.kv_ratio * shape.bytes_per_token() / shape.bytes_per_token(KvFormat::int4);
-  return out;
-}
-
 Masses kv_head_masses(std::span<const float> values, std::int64_t layers, std::int64_t heads,
                       std::int64_t kv_heads, std::int64_t used) {
   const auto rows = static_cast<std::int64_t>(values.size()) / (layers * heads);

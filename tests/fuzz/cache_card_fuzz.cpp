@@ -4,7 +4,9 @@
 #include <string_view>
 
 #include "analyzer/model/cache_card.hpp"
+#include "analyzer/profile/commands.hpp"
 #include "base/error.hpp"
+#include "calibrate/inspect/commands.hpp"
 #include "tests/fuzz/input_file.hpp"
 
 using namespace kvatlas;
@@ -16,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::string_view(reinterpret_cast<const char*>(data), size).starts_with("GGUF");
   try {
     const CacheCard card = read_cache_card((is_gguf ? gguf : config).write(data, size));
-    for (const std::int64_t length : {std::int64_t{0}, std::int64_t{1} << 17}) card.bytes(length);
-    card.bytes_per_token();
+    for (const std::int64_t length : {std::int64_t{0}, std::int64_t{1} << 17})
+      calibrate::caches_of_sequences()(card, {}, length);
     card.state_values();
   } catch (const Error&) {
   }

@@ -22,7 +22,7 @@ namespace {
 std::unique_ptr<CLI::App> commands() {
   auto app = std::make_unique<CLI::App>("kvatlas", "kvatlas");
   add_calibrate_command(*app, nullptr, [](CLI::App&) {});
-  add_inspect_command(*app, {});
+  add_inspect_command(*app, {}, calibrate::caches_of_sequences());
   add_diff_command(*app);
   add_export_command(*app);
   add_import_command(*app);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/model/cache_card.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -39,13 +41,18 @@ std::vector<Kind> kinds(const CacheCard& card) {
   return out;
 }
 
+/// The numbers that a sequence of so many tokens takes.
+std::int64_t values_of(const CacheCard& card, std::int64_t tokens) {
+  std::int64_t sum = 0;
+  for (const auto& layer : card.layers)
+    sum += layer.values_per_token() * (layer.tokens > 0 ? std::min(layer.tokens, tokens) : tokens);
+  return sum;
+}
+
 TEST(CacheCard, ReadsTheOrdinaryKind) {
   const CacheCard card = card_of(base(json::object()));
   EXPECT_EQ(kinds(card), std::vector<Kind>(4, Kind::full));
-  EXPECT_EQ(card.bytes_per_token(),
-            4 * 2 * 2 * 64 * 2);  // layers, KV heads, K and V, 512 / 8, bytes
-  EXPECT_EQ(card.bytes(1000), 1000 * card.bytes_per_token());
-  EXPECT_EQ(card.bytes(1000, 8), card.bytes(1000) / 2);
+  EXPECT_EQ(values_of(card, 1), 4 * 2 * 2 * 64);  // layers, KV heads, K and V, 512 / 8
 }
 
 TEST(CacheCard, KnowsOtherNamesOfTheSizes) {
@@ -67,7 +74,7 @@ TEST(CacheCard, WindowsHoldTheirTokensAlone) {
              {"sliding_attention", "full_attention", "chunked_attention", "linear_attention"}},
             {"attention_chunk_size", 300}}));
   EXPECT_EQ(kinds(card), (std::vector<Kind>{Kind::window, Kind::full, Kind::chunk, Kind::state}));
-  EXPECT_EQ(card.bytes(1000), (100 + 1000 + 300) * 2 * 128 * 2);
+  EXPECT_EQ(values_of(card, 1000), (100 + 1000 + 300) * 2 * 128);
   EXPECT_THAT(card.notes, testing::Contains(HasSubstr("state of fixed size")));
 }
 
@@ -88,7 +95,7 @@ TEST(CacheCard, LatentAttentionIsOneVectorAToken) {
                                   {"kv_lora_rank", 512},
                                   {"qk_rope_head_dim", 64},
                                   {"v_head_dim", 128}});
-  EXPECT_EQ(card.bytes_per_token(), 61 * 576 * 2);
+  EXPECT_EQ(values_of(card, 1), 61 * 576);
 }
 
 TEST(CacheCard, HybridsAreSaidInManyWays) {
@@ -122,7 +129,7 @@ TEST(CacheCard, LayersMayHaveSizesOfTheirOwn) {
               {"global_head_dim", 32},
               {"num_global_key_value_heads", 1},
               {"num_kv_shared_layers", 2}})}});
-  EXPECT_EQ(card.bytes_per_token(), (2 * 2 * 16 + 1 * 2 * 32) * 2);
+  EXPECT_EQ(values_of(card, 1), 2 * 2 * 16 + 1 * 2 * 32);
   EXPECT_EQ(card.layers[3].kind, Kind::shared);
 }
 
@@ -146,8 +153,7 @@ TEST(CacheCard, AGgufFileOfAnUnknownArchitectureIsRead) {
   const auto file = folder.write("a.gguf", gguf_of(keys, tiny_gguf_tensors("llama")));
   const CacheCard card = read_cache_card(file);
   EXPECT_EQ(card.architecture, "new");
-  EXPECT_EQ(card.bytes_per_token(),
-            2 * 2 * static_cast<double>(TinySizes::kv_heads * TinySizes::head_dim));
+  EXPECT_EQ(values_of(card, 1), static_cast<std::int64_t>(2 * TinySizes::keys));
   EXPECT_THAT(card.notes, testing::Contains(HasSubstr("not of the layers that have it")));
   EXPECT_GT(card.weight_bytes, 0);
 }
@@ -178,8 +184,8 @@ TEST(CacheCard, AgreesWithTheEngineOnEveryCheckpoint) {
         at_once += (config.window[l] > 0 ? std::min<std::int64_t>(config.window[l], 400) : 400) *
                    config.cached_values(l);
       }
-      EXPECT_EQ(card.bytes_per_token(), 2 * static_cast<double>(values)) << name;
-      EXPECT_EQ(card.bytes(400), 2 * static_cast<double>(at_once)) << name;
+      EXPECT_EQ(values_of(card, 1), values) << name;
+      EXPECT_EQ(values_of(card, 400), at_once) << name;
     }
 }
 
