@@ -12,8 +12,6 @@
 #include "viewer/draw/map_makers.hpp"
 #include "viewer/draw/text_flow.hpp"
 #include "viewer/methods/choices_document.hpp"
-#include "viewer/methods/comparison_model.hpp"
-#include "viewer/methods/overview_model.hpp"
 #include "viewer/models/diff_model.hpp"
 #include "viewer/models/mass_model.hpp"
 #include "viewer/models/needle_model.hpp"
@@ -22,24 +20,18 @@ namespace kvatlas::viewer {
 
 namespace {
 
-using Source = PictureSource;
-using Request = PictureRequest;
-
-LazyView lazy_charts(const Source& source, const Request& request) {
-  const auto model =
-      read_lazy_model(source.required_profile(), request.positions, request.choices.lazy_arrays,
-                      section_in(source.documents, calibrate::method::kSimLayerKv.name));
-  return lazy_view(model, request.choices.lazy);
+LazyView lazy_charts(Pictures& from) {
+  return lazy_view(from.methods().lazy().value(), from.request.choices.lazy);
 }
 
 /// One chart of a view.
 template <auto view, auto chart>
-PicturePtr chart_of(const Source& source, const Request& request) {
-  return chart_picture(view(source, request).*chart);
+PicturePtr chart_of(Pictures& from) {
+  return chart_picture(view(from).*chart);
 }
 
-PicturePtr lazy_picture(const Source& source, const Request& request) {
-  LazyView view = lazy_charts(source, request);
+PicturePtr lazy_picture(Pictures& from) {
+  LazyView view = lazy_charts(from);
   const std::string title = view.layers.title;
   // The numbers are those of the layers; lazy-scores has those of the thresholds.
   view.scores.table = {};
@@ -50,17 +42,13 @@ PicturePtr lazy_picture(const Source& source, const Request& request) {
       false);
 }
 
-BlocksModel blocks_model(const Source& source, const Request& request) {
-  return read_blocks_model(source.required_profile(), request.positions,
-                           section_in(source.documents, calibrate::method::kPod.name));
+BlocksView blocks_charts(Pictures& from) {
+  return blocks_view(from.methods().blocks().value(), from.request.choices.blocks);
 }
 
-BlocksView blocks_charts(const Source& source, const Request& request) {
-  return blocks_view(blocks_model(source, request), request.choices.blocks);
-}
-
-PicturePtr blocks_picture(const Source& source, const Request& request) {
-  const BlocksModel model = blocks_model(source, request);
+PicturePtr blocks_picture(Pictures& from) {
+  const PictureRequest& request = from.request;
+  const BlocksModel& model = from.methods().blocks().value();
   const auto& settings = request.choices.blocks;
   if (!request.at) return chart_picture(blocks_view(model, settings).matrices);
   const auto heads = model.similarity.heads, groups = model.of_kv_heads.heads;
@@ -71,11 +59,11 @@ PicturePtr blocks_picture(const Source& source, const Request& request) {
   return chart_picture(matrix_chart(model, settings, head));
 }
 
-PicturePtr gate_picture(const Source& source, const Request& request) {
-  const auto view = blocks_view(blocks_model(source, request), request.choices.blocks);
-  const auto model = read_gate_model(source.required_profile(), request.positions,
-                                     request.choices.blocks.proximal);
-  const auto& section = section_in(source.documents, calibrate::method::kPod.name);
+PicturePtr gate_picture(Pictures& from) {
+  const auto view = blocks_charts(from);
+  const auto model = read_gate_model(from.source.required_profile(), from.request.positions,
+                                     from.request.choices.blocks.proximal);
+  const auto& section = section_in(from.source.documents, calibrate::method::kPod.name);
   const double tau =
       section.is_object()
           ? std::get<calibrate::Pod>(calibrate::part_of(calibrate::method::kPod.name, section)).tau
@@ -83,20 +71,18 @@ PicturePtr gate_picture(const Source& source, const Request& request) {
   return chart_picture(gate_view(model, view.blocks, tau).chart);
 }
 
-BudgetsView budgets_charts(const Source& source, const Request& request) {
-  return budgets_view(read_budgets_model(source.required_profile(), request.positions,
-                                         request.choices.budget_counts),
-                      request.choices.budgets);
+BudgetsView budgets_charts(Pictures& from) {
+  return budgets_view(from.methods().budgets().value(), from.request.choices.budgets);
 }
 
-PicturePtr sweep_picture(const Source& source, const Request& request) {
+PicturePtr sweep_picture(const PictureSource& source, const PictureRequest& request) {
   return chart_picture(
       sweep_view(sweep_model(section_in(source.documents, calibrate::method::kLagKv.name)),
                  request.choices.sweep)
           .chart);
 }
 
-PicturePtr precision_picture(const Source& source, Chart PrecisionView::*which) {
+PicturePtr precision_picture(const PictureSource& source, Chart PrecisionView::*which) {
   const auto& section = section_in(source.documents, calibrate::method::kPrecision.name);
   Chart chart = precision_view(precision_model(section), {}).*which;
   if (!has_content(chart))
@@ -106,7 +92,7 @@ PicturePtr precision_picture(const Source& source, Chart PrecisionView::*which) 
   return chart_picture(std::move(chart));
 }
 
-PicturePtr mass_picture(const Source& source, const Request& request) {
+PicturePtr mass_picture(const PictureSource& source, const PictureRequest& request) {
   const auto& profile = source.required_profile();
   if (request.positions.empty()) fail(ErrorCode::usage, "the profile has no samples yet");
   const std::size_t sample = request.sample ? *request.sample : request.positions.front();
@@ -115,11 +101,9 @@ PicturePtr mass_picture(const Source& source, const Request& request) {
   return chart_picture(mass_view(model, request.choices.lazy.threshold).heatmap);
 }
 
-PicturePtr overview_picture(const Source& source, const Request& request) {
-  const auto model = read_overview_model(source.required_profile(), request.positions,
-                                         request.choices, source.documents);
+PicturePtr overview_picture(Pictures& from) {
   std::vector<PicturePtr> charts;
-  for (auto& card : overview_view(model, request.choices).cards) {
+  for (auto& card : overview_view(from.overview(), from.request.choices).cards) {
     if (!card.missing.empty()) continue;
     const std::string drawn = std::exchange(card.chart.title, str(card.title, ": ", card.setting));
     auto& notes = card.chart.notes;
@@ -130,45 +114,37 @@ PicturePtr overview_picture(const Source& source, const Request& request) {
   return stacked_picture("Policies at their present settings", std::move(charts), false);
 }
 
-ComparisonView comparison(const ComparisonModel& model, const Request& request,
-                          CostAxis cost = CostAxis::kept) {
-  return comparison_view(model, {request.choices.length, {}, {}, cost});
+ComparisonView comparison_charts(Pictures& from, const std::string& task = {},
+                                 CostAxis cost = CostAxis::kept) {
+  return comparison_view(from.comparison(task), {from.request.choices.length, {}, {}, cost});
 }
 
-PicturePtr comparison_picture(const Source& source, const Request& request, CostAxis cost) {
-  const auto model = comparison_model(source.documents, request.choices.task);
+PicturePtr comparison_picture(Pictures& from, CostAxis cost) {
+  const std::string& task = from.request.choices.task;
+  const auto& model = from.comparison(task);
   if (model.policies.empty() && model.searched.empty())
     fail(ErrorCode::usage, "no document has scores: 'kvatlas evaluate -o' measures them");
-  Chart pareto = comparison(model, request, cost).pareto;
+  Chart pareto = comparison_charts(from, task, cost).pareto;
   if (pareto.points.empty())
     fail(ErrorCode::usage,
          "no document says what policies read: 'kvatlas evaluate -o' measures it");
   return chart_picture(std::move(pareto));
 }
 
-PicturePtr comparison_layers_picture(const Source& source, const Request& request) {
-  const auto model = comparison_model(source.documents);
-  if (model.strips.empty()) fail(ErrorCode::usage, "no document tells layers apart");
-  return chart_picture(comparison(model, request).strips);
+PicturePtr comparison_layers_picture(Pictures& from) {
+  if (from.comparison().strips.empty()) fail(ErrorCode::usage, "no document tells layers apart");
+  return chart_picture(comparison_charts(from).strips);
 }
 
-PicturePtr comparison_memory_picture(const Source& source, const Request& request) {
-  Chart memory = comparison(comparison_model(source.documents), request).memory;
-  if (memory.lines.empty())
-    fail(ErrorCode::usage,
-         "no document says what is held while generating: 'kvatlas evaluate -o' measures it");
-  return chart_picture(std::move(memory));
+/// A chart of lines, or the reason why there are none.
+PicturePtr comparison_lines_picture(Pictures& from, Chart ComparisonView::*which,
+                                    const char* missing) {
+  Chart chart = comparison_charts(from).*which;
+  if (chart.lines.empty()) fail(ErrorCode::usage, missing);
+  return chart_picture(std::move(chart));
 }
 
-PicturePtr comparison_turns_picture(const Source& source, const Request& request) {
-  Chart turns = comparison(comparison_model(source.documents), request).turns;
-  if (turns.lines.empty())
-    fail(ErrorCode::usage,
-         "no document has scores by turn: 'kvatlas evaluate --conversation -o' measures them");
-  return chart_picture(std::move(turns));
-}
-
-PicturePtr needle_picture(const Source& source, const Request& request) {
+PicturePtr needle_picture(const PictureSource& source, const PictureRequest& request) {
   return chart_picture(
       needle_chart(needle_model(source.documents), request.choices.sweep.score, false));
 }
@@ -181,7 +157,7 @@ std::size_t run_named(const KeptPrompt& prompt, const std::string& name) {
        join(prompt.runs, " ", [](const KeptRun& run) { return quoted(run.policy); }));
 }
 
-PicturePtr kept_picture(const Source& source, const Request& request) {
+PicturePtr kept_picture(const PictureSource& source, const PictureRequest& request) {
   if (!source.kept)
     fail(ErrorCode::usage,
          "this needs a file of lines that 'kvatlas evaluate --generations --positions' prints");
@@ -220,7 +196,7 @@ PicturePtr kept_picture(const Source& source, const Request& request) {
       false);
 }
 
-PicturePtr difference_picture(const Source& source, const Request& request) {
+PicturePtr difference_picture(const PictureSource& source, const PictureRequest& request) {
   const auto& first = source.required_profile();
   if (!source.baseline) fail(ErrorCode::usage, "this compares two profiles: give a second one");
   std::vector<std::size_t> positions;
@@ -231,7 +207,7 @@ PicturePtr difference_picture(const Source& source, const Request& request) {
       positions.push_back(i);
   const auto numbers = [&](const profile::Reader& of, const char* name, const auto& samples_of) {
     return read_profile_numbers(of, name, samples_of,
-                                read_method_models(of, samples_of, request.choices, {}),
+                                MethodReader(of, samples_of, request.choices, {}).all(),
                                 request.choices.budgets);
   };
   const auto view =
@@ -250,31 +226,49 @@ const profile::Reader& PictureSource::required_profile() const {
   return *profile;
 }
 
-PicturePtr make_picture(PictureKind kind, const PictureSource& source,
-                        const PictureRequest& request) {
+MethodReader& Pictures::methods() {
+  if (!methods_)
+    methods_.emplace(source.required_profile(), request.positions, request.choices,
+                     source.documents);
+  return *methods_;
+}
+
+const OverviewModel& Pictures::overview() {
+  if (!overview_)
+    overview_ = read_overview_model(source.required_profile(), methods().all(), source.documents);
+  return *overview_;
+}
+
+const ComparisonModel& Pictures::comparison(const std::string& task) {
+  const auto found = comparisons_.find(task);
+  if (found != comparisons_.end()) return found->second;
+  return comparisons_.emplace(task, comparison_model(source.documents, task)).first->second;
+}
+
+PicturePtr Pictures::make(PictureKind kind) {
   switch (kind) {
     case PictureKind::lazy:
-      return lazy_picture(source, request);
+      return lazy_picture(*this);
     case PictureKind::lazy_layers:
-      return chart_of<lazy_charts, &LazyView::layers>(source, request);
+      return chart_of<lazy_charts, &LazyView::layers>(*this);
     case PictureKind::lazy_rates:
-      return chart_of<lazy_charts, &LazyView::strip>(source, request);
+      return chart_of<lazy_charts, &LazyView::strip>(*this);
     case PictureKind::lazy_scores:
-      return chart_of<lazy_charts, &LazyView::scores>(source, request);
+      return chart_of<lazy_charts, &LazyView::scores>(*this);
     case PictureKind::blocks:
-      return blocks_picture(source, request);
+      return blocks_picture(*this);
     case PictureKind::blocks_sweep:
-      return chart_of<blocks_charts, &BlocksView::sweep>(source, request);
+      return chart_of<blocks_charts, &BlocksView::sweep>(*this);
     case PictureKind::blocks_counts:
-      return chart_of<blocks_charts, &BlocksView::counts>(source, request);
+      return chart_of<blocks_charts, &BlocksView::counts>(*this);
     case PictureKind::gate:
-      return gate_picture(source, request);
+      return gate_picture(*this);
     case PictureKind::budgets:
-      return chart_of<budgets_charts, &BudgetsView::heatmap>(source, request);
+      return chart_of<budgets_charts, &BudgetsView::heatmap>(*this);
     case PictureKind::budgets_lines:
-      return chart_of<budgets_charts, &BudgetsView::lines>(source, request);
+      return chart_of<budgets_charts, &BudgetsView::lines>(*this);
     case PictureKind::budgets_shares:
-      return chart_of<budgets_charts, &BudgetsView::shares>(source, request);
+      return chart_of<budgets_charts, &BudgetsView::shares>(*this);
     case PictureKind::sweep:
       return sweep_picture(source, request);
     case PictureKind::precision:
@@ -282,17 +276,21 @@ PicturePtr make_picture(PictureKind kind, const PictureSource& source,
     case PictureKind::precision_curve:
       return precision_picture(source, &PrecisionView::curve);
     case PictureKind::overview:
-      return overview_picture(source, request);
+      return overview_picture(*this);
     case PictureKind::comparison:
-      return comparison_picture(source, request, CostAxis::kept);
+      return comparison_picture(*this, CostAxis::kept);
     case PictureKind::comparison_read:
-      return comparison_picture(source, request, CostAxis::read);
+      return comparison_picture(*this, CostAxis::read);
     case PictureKind::comparison_layers:
-      return comparison_layers_picture(source, request);
+      return comparison_layers_picture(*this);
     case PictureKind::comparison_memory:
-      return comparison_memory_picture(source, request);
+      return comparison_lines_picture(
+          *this, &ComparisonView::memory,
+          "no document says what is held while generating: 'kvatlas evaluate -o' measures it");
     case PictureKind::comparison_turns:
-      return comparison_turns_picture(source, request);
+      return comparison_lines_picture(
+          *this, &ComparisonView::turns,
+          "no document has scores by turn: 'kvatlas evaluate --conversation -o' measures them");
     case PictureKind::needle:
       return needle_picture(source, request);
     case PictureKind::difference:

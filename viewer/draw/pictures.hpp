@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,8 @@
 #include "calibrate/policy/policy.hpp"
 #include "viewer/draw/picture.hpp"
 #include "viewer/maps/tile_plan.hpp"
-#include "viewer/models/choices.hpp"
+#include "viewer/methods/comparison_model.hpp"
+#include "viewer/methods/overview_model.hpp"
 #include "viewer/models/kept_tokens.hpp"
 #include "viewer/models/picture_list.hpp"
 
@@ -44,10 +46,28 @@ struct PictureRequest {
   std::optional<TokenRectangle> region;   // --region: a part of a map
 };
 
-/// The picture of this kind. Throws Error(usage), saying what is missing, if the source does not
-/// have what the picture needs.
-PicturePtr make_picture(PictureKind kind, const PictureSource& source,
-                        const PictureRequest& request);
+/// Makes pictures of one source for one request. What is read for one of them serves the others.
+class Pictures {
+ public:
+  /// Both must outlive it.
+  Pictures(const PictureSource& of, const PictureRequest& wanted) : source(of), request(wanted) {}
+
+  /// Throws Error(usage), saying what is missing, if the source does not have what the picture
+  /// needs.
+  PicturePtr make(PictureKind kind);
+
+  MethodReader& methods();
+  const OverviewModel& overview();
+  const ComparisonModel& comparison(const std::string& task = {});
+
+  const PictureSource& source;
+  const PictureRequest& request;
+
+ private:
+  std::optional<MethodReader> methods_;
+  std::optional<OverviewModel> overview_;
+  std::map<std::string, ComparisonModel> comparisons_;  // by the task
+};
 
 /// The colour map of a name. Throws Error(usage), which lists all names, for another name.
 ColourMap colour_map_named(const std::string& name);

@@ -138,7 +138,7 @@ void run_render(const RenderOptions& options) {
   const Headless headless;
   Theme theme = make_theme(options.dark, Headless::font());
   theme.colours = colours;
-  const PicturePtr picture = make_picture(kind, files.source, request);
+  const PicturePtr picture = Pictures(files.source, request).make(kind);
   save_picture(*picture, theme, image,
                origin_of(files.source, files.profile_path, files.baseline_path, options.given),
                options.output, options.force);

@@ -12,7 +12,6 @@
 #include "base/text_count.hpp"
 #include "calibrate/rules/calibrated.hpp"
 #include "viewer/draw/report_parts_impl.hpp"
-#include "viewer/methods/overview_model.hpp"
 
 namespace kvatlas::viewer {
 
@@ -150,22 +149,21 @@ struct Charts {
 };
 
 /// Which share of each layer is lazy at every row of the table of thresholds.
-std::string lazy_layers(const OverviewModel& model, const PictureRequest& request) {
-  if (!model.evidence.lazy.model) return "";
-  const LazyCurve curve = lazy_curve(*model.evidence.lazy.model, request.choices.lazy);
+std::string lazy_layers(Pictures& pictures) {
+  const auto& lazy = pictures.methods().lazy().model;
+  if (!lazy) return "";
+  const LazyCurve curve = lazy_curve(*lazy, pictures.request.choices.lazy);
   return data_element("class=\"layers\"", curve.shares);
 }
 
-Charts charts_of(const OpenedFiles& files, const ReportRequest& request,
-                 const OverviewModel& model) {
+Charts charts_of(Pictures& pictures, ColourMap colours) {
   Charts out{{"charts", "Charts", {}}, {}, {}, {}};
   for (const auto& entry : picture_list()) {
     if (!entry.in_report) continue;
     try {
-      const PicturePtr picture = make_picture(entry.kind, files.source, request.pictures);
+      const PicturePtr picture = pictures.make(entry.kind);
       const bool scores = entry.kind == PictureKind::lazy_scores;
-      std::string one = figure(entry, *picture, request.colours,
-                               scores ? lazy_layers(model, request.pictures) : "");
+      std::string one = figure(entry, *picture, colours, scores ? lazy_layers(pictures) : "");
       if (entry.kind == PictureKind::map || entry.kind == PictureKind::grid) {
         out.maps += one;
       } else {
@@ -247,12 +245,12 @@ std::string page_head(const std::string& title) {
 
 std::string report_html(const OpenedFiles& files, const ReportRequest& request) {
   const profile::Reader& profile = files.source.required_profile();
-  const OverviewModel model = read_overview_model(profile, request.pictures.positions,
-                                                  request.pictures.choices, files.source.documents);
+  Pictures pictures(files.source, request.pictures);
+  const OverviewModel& model = pictures.overview();
   const OverviewView view = overview_view(model, request.pictures.choices);
   const std::string title =
       request.title.empty() ? "KV cache policies of " + profile.header().model_name : request.title;
-  const Charts charts = charts_of(files, request, model);
+  const Charts charts = charts_of(pictures, request.colours);
   std::vector<Section> sections = {{"model", "Model and profile", {}},
                                    {"policies", "Policies", {}},
                                    {"comparison", "Comparison", {}},

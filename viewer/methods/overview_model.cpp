@@ -123,13 +123,6 @@ OverviewModel read_overview_model(const profile::Reader& profile, MethodModels m
   return model;
 }
 
-OverviewModel read_overview_model(const profile::Reader& profile,
-                                  const std::vector<std::size_t>& positions, const Choices& choices,
-                                  std::span<const calibrate::Document> documents) {
-  return read_overview_model(profile, read_method_models(profile, positions, choices, documents),
-                             documents);
-}
-
 OverviewView overview_view(const OverviewModel& model, const Choices& choices) {
   OverviewView view;
   const double full = model.evidence.shape.full_bytes(choices.length);

@@ -48,10 +48,6 @@ Fact file_date(const std::filesystem::path& path);
 /// for the profile's fingerprint.
 OverviewModel read_overview_model(const profile::Reader& profile, MethodModels methods,
                                   std::span<const calibrate::Document> documents);
-/// The same, with the models read as well.
-OverviewModel read_overview_model(const profile::Reader& profile,
-                                  const std::vector<std::size_t>& positions, const Choices& choices,
-                                  std::span<const calibrate::Document> documents);
 
 struct PolicyCard {
   std::string section, title;  // "simlayerkv", "SimLayerKV"

@@ -28,20 +28,40 @@ json section_alone_in(std::span<const Document> documents, const std::string& na
   return nullptr;
 }
 
-MethodModels read_method_models(const profile::Reader& profile,
-                                const std::vector<std::size_t>& positions, const Choices& choices,
-                                std::span<const calibrate::Document> documents) {
-  const auto section = [&](const calibrate::Method& method) -> const json& {
-    return section_in(documents, method.name);
-  };
-  return {try_read([&] {
-            return read_lazy_model(profile, positions, choices.lazy_arrays,
-                                   section(calibrate::method::kSimLayerKv));
-          }),
-          try_read([&] {
-            return read_blocks_model(profile, positions, section(calibrate::method::kPod));
-          }),
-          try_read([&] { return read_budgets_model(profile, positions, choices.budget_counts); })};
+namespace {
+
+template <class Model, class Read>
+const OrReason<Model>& once(OrReason<Model>& kept, Read read) {
+  if (!kept.model && kept.reason.empty()) kept = try_read(read);
+  return kept;
+}
+
+}  // namespace
+
+const OrReason<LazyModel>& MethodReader::lazy() {
+  return once(read_.lazy, [&] {
+    return read_lazy_model(profile_, positions_, choices_.lazy_arrays,
+                           section_in(documents_, calibrate::method::kSimLayerKv.name));
+  });
+}
+
+const OrReason<BlocksModel>& MethodReader::blocks() {
+  return once(read_.blocks, [&] {
+    return read_blocks_model(profile_, positions_,
+                             section_in(documents_, calibrate::method::kPod.name));
+  });
+}
+
+const OrReason<BudgetsModel>& MethodReader::budgets() {
+  return once(read_.budgets,
+              [&] { return read_budgets_model(profile_, positions_, choices_.budget_counts); });
+}
+
+const MethodModels& MethodReader::all() {
+  lazy();
+  blocks();
+  budgets();
+  return read_;
 }
 
 }  // namespace kvatlas::viewer

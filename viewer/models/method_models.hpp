@@ -18,9 +18,10 @@ template <class Model>
 struct OrReason {
   std::shared_ptr<const Model> model;
   std::string reason;
-  /// Error(usage) with the reason if there is no model.
+  ErrorCode code = ErrorCode::usage;  // of the reason
+  /// Error with the reason if there is no model.
   const Model& value() const {
-    if (!model) fail(ErrorCode::usage, reason);
+    if (!model) fail(code, reason);
     return *model;
   }
 };
@@ -31,7 +32,7 @@ auto try_read(Read read) -> OrReason<decltype(read())> {
   try {
     return {std::make_shared<const decltype(read())>(read()), {}};
   } catch (const Error& error) {
-    return {nullptr, error.what()};
+    return {nullptr, error.what(), error.code()};
   }
 }
 
@@ -40,10 +41,25 @@ struct MethodModels {
   OrReason<BlocksModel> blocks;
   OrReason<BudgetsModel> budgets;
 };
-/// Reads them from the samples at `positions`. Scores come from the documents.
-MethodModels read_method_models(const profile::Reader& profile,
-                                const std::vector<std::size_t>& positions, const Choices& choices,
-                                std::span<const calibrate::Document> documents);
+/// Reads them from the samples at `positions`, each when it is asked for first. Scores come from
+/// the documents. What it is given must outlive it.
+class MethodReader {
+ public:
+  MethodReader(const profile::Reader& profile, const std::vector<std::size_t>& positions,
+               const Choices& choices, std::span<const calibrate::Document> documents)
+      : profile_(profile), positions_(positions), choices_(choices), documents_(documents) {}
+  const OrReason<LazyModel>& lazy();
+  const OrReason<BlocksModel>& blocks();
+  const OrReason<BudgetsModel>& budgets();
+  const MethodModels& all();
+
+ private:
+  const profile::Reader& profile_;
+  const std::vector<std::size_t>& positions_;
+  const Choices& choices_;
+  std::span<const calibrate::Document> documents_;
+  MethodModels read_;  // those that were asked for
+};
 
 /// The section of this name in the first document that has it, or null.
 const nlohmann::json& section_in(std::span<const calibrate::Document> documents,

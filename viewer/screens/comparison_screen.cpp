@@ -174,7 +174,7 @@ void ComparisonScreen::read() {
       [choices, second_name,
        positions = baseline->positions(choices.task)](const profile::Reader& reader) {
         return read_profile_numbers(reader, second_name, positions,
-                                    read_method_models(reader, positions, choices, {}),
+                                    MethodReader(reader, positions, choices, {}).all(),
                                     choices.budgets);
       },
       [this, baseline](ProfileNumbers numbers) {

@@ -38,7 +38,7 @@ class ChoicesDocument : public testing::Test {
                 const std::vector<Document>& documents = {}) const {
     const auto samples = all_samples(reader());
     return choices_document(reader(), samples, choices_,
-                            read_method_models(reader(), samples, choices_, documents), documents,
+                            MethodReader(reader(), samples, choices_, documents).all(), documents,
                             sections);
   }
   /// As it is written and read again.
@@ -162,7 +162,7 @@ TEST_F(ChoicesDocument, SaysWhatIsMissing) {
   EXPECT_THAT(possible_sections(reader(), {}), ElementsAre("simlayerkv", "pod", "dynamickv"));
   EXPECT_THAT(refusal([&] {
                 choices_document(bare.reader(), {0}, choices_,
-                                 read_method_models(bare.reader(), {0}, choices_, {}), {},
+                                 MethodReader(bare.reader(), {0}, choices_, {}).all(), {},
                                  std::vector<std::string>{"simlayerkv"});
               }),
               HasSubstr("--capture lazy"));

@@ -54,7 +54,7 @@ TEST(DiffModel, OfProfiles) {
   const auto numbers = [&](const profile::Reader& profile, const char* name) {
     const auto samples = all_samples(profile);
     return read_profile_numbers(profile, name, samples,
-                                read_method_models(profile, samples, choices, {}), choices.budgets);
+                                MethodReader(profile, samples, choices, {}).all(), choices.budgets);
   };
   const auto a = numbers(first.reader(), "A"), b = numbers(second.reader(), "B");
   EXPECT_THAT(a.missing, IsEmpty());

@@ -36,6 +36,13 @@ Choices choices_of_small() {
   return choices;
 }
 
+OverviewModel overview_of(const OpenProfile& profile, const Choices& choices,
+                          std::span<const calibrate::Document> documents) {
+  const auto positions = all_samples(profile.reader());
+  MethodReader methods(profile.reader(), positions, choices, documents);
+  return read_overview_model(profile.reader(), methods.all(), documents);
+}
+
 json sweep_section() {
   return {{"settings", {{"lag", 32}, {"ratio", "1/2"}, {"sink", 16}, {"variant", "lag"}}},
           {"sweep",
@@ -60,8 +67,7 @@ TEST(OverviewModel, CardsFollowTheSettings) {
   heads.select.budget = 64;
   heads.fixed = calibrate::HeadBudgets{{90, 6}, {48, 48}, {100, 20}, {48, 24}};
   document.sections["headkv"] = calibrate::section_of(heads);
-  const auto model =
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  const auto model = overview_of(profile, choices, {&document, 1});
   EXPECT_THAT(model.facts, Contains(Field(&Fact::value, "4 query, 2 KV, of 8")));
   EXPECT_THAT(model.provenance,
               Contains(Field(&Fact::value, AllOf(HasSubstr("4 needle"), HasSubstr("8 passkey")))));
@@ -114,8 +120,7 @@ TEST(OverviewModel, AtShareZeroALayerThatIsNeverLazyIsDrawnAsFull) {
   const OpenProfile profile;
   Choices choices = choices_of_small();
   choices.lazy.share = 0;
-  const auto model =
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {});
+  const auto model = overview_of(profile, choices, {});
   const auto& bars = overview_view(model, choices).cards[0].chart.bars.front().bars;
   EXPECT_EQ(bars[0].emphasis, Emphasis::normal);
   EXPECT_EQ(bars[1].emphasis, Emphasis::strong);
@@ -133,8 +138,7 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
         {"full", {{"mean", 1}, {"low", 1}, {"high", 1}}},
         {"loss", {{"mean", 0.25}, {"low", 0}, {"high", 0.5}}},
         {"kept_share", 0.6}}}};
-  const auto model =
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  const auto model = overview_of(profile, choices, {&document, 1});
   auto card = overview_view(model, choices).cards[0];
   ASSERT_TRUE(card.measured);
   EXPECT_NEAR(change_of(*card.measured).mean, -25, 1e-9);
@@ -145,15 +149,13 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
   unchanged.sections["simlayerkv"]["measured"]["score"]["mean"] = 1;
   unchanged.sections["simlayerkv"]["measured"]["loss"] = {
       {"mean", 0}, {"low", -0.5}, {"high", 0.5}};
-  const auto same = read_overview_model(profile.reader(), all_samples(profile.reader()), choices,
-                                        {&unchanged, 1});
+  const auto same = overview_of(profile, choices, {&unchanged, 1});
   EXPECT_EQ(overview_view(same, choices).cards[0].score,
             "0 points lost [-50.0, 50.0] on 8 samples");
   // What a composition scored is not the score of its parts.
   auto composed = document;
   composed.compose = {"simlayerkv", "lagkv"};
-  const auto of_parts =
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&composed, 1});
+  const auto of_parts = overview_of(profile, choices, {&composed, 1});
   EXPECT_FALSE(overview_view(of_parts, choices).cards[0].measured);
   choices.lazy.threshold = 0.71;
   card = overview_view(model, choices).cards[0];
@@ -164,8 +166,7 @@ TEST(OverviewModel, MeasuredIsOfOneSettingAlone) {
 TEST(OverviewModel, SaysWhatWasNotRecorded) {
   const OpenProfile bare({.lazy = false, .js = false, .scores = false});
   const Choices choices = choices_of_small();
-  const auto view = overview_view(
-      read_overview_model(bare.reader(), all_samples(bare.reader()), choices, {}), choices);
+  const auto view = overview_view(overview_of(bare, choices, {}), choices);
   EXPECT_THAT(view.cards[0].missing, HasSubstr("--capture lazy"));
   EXPECT_THAT(view.cards[1].missing, HasSubstr("--capture js"));
   EXPECT_THAT(view.cards[2].missing, HasSubstr("--capture scores"));
@@ -177,8 +178,7 @@ TEST(OverviewModel, SaysWhatWasNotRecorded) {
 TEST(OverviewModel, SaysWhatTheModelsCacheCannotFollow) {
   const OpenProfile profile({.latent = true});
   const Choices choices = choices_of_small();
-  const auto view = overview_view(
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {}), choices);
+  const auto view = overview_view(overview_of(profile, choices, {}), choices);
   EXPECT_EQ(view.cards[0].missing, "");
   for (std::size_t kind = 1; kind < view.cards.size(); ++kind)
     EXPECT_THAT(view.cards[kind].missing,
@@ -192,8 +192,7 @@ TEST(OverviewModel, FormatsOfAnotherModelAreRefused) {
   document.sections["precision"] = testing_support::precision_section();
   json& section = document.sections["precision"];
   for (const char* side : {"keys", "values"}) section["result"][side] = {"q8_0", "q8_0", "int4"};
-  const auto model =
-      read_overview_model(profile.reader(), all_samples(profile.reader()), choices, {&document, 1});
+  const auto model = overview_of(profile, choices, {&document, 1});
   EXPECT_THAT(overview_view(model, choices).cards[5].missing,
               HasSubstr("not of this model's layers"));
 }
